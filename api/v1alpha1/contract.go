@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Names that nodegate shares with the outside world. Each exists once, here.
+const (
+	// RecordAnnotationPrefix begins the node annotation that holds a gate's
+	// record: gate.nodegate.dev/<name of the gate>.
+	RecordAnnotationPrefix = "gate.nodegate.dev/"
+
+	// TaintOutOfService makes core detach volumes and delete pods of a node.
+	TaintOutOfService = corev1.TaintNodeOutOfService
+
+	// CoreTaintPrefix begins the taint keys that belong to Kubernetes itself.
+	CoreTaintPrefix = "node.kubernetes.io/"
+)
+
+// Names of the parameters that the birth policy reads: PodTemplates in
+// nodegate's own namespace, one for each gate that closes at birth, with the
+// data in annotations.
+const (
+	// ParameterLabel, with the value "true", marks a PodTemplate as a parameter.
+	ParameterLabel = "nodegate.dev/birth"
+	// ParameterKey holds the taint's key.
+	ParameterKey = "nodegate.dev/key"
+	// ParameterValue holds the taint's value.
+	ParameterValue = "nodegate.dev/value"
+	// ParameterEffect holds the taint's effect.
+	ParameterEffect = "nodegate.dev/effect"
+	// ParameterSelector holds the node selector, one requirement a line.
+	ParameterSelector = "nodegate.dev/selector"
+	// ParameterSource holds where the gate was declared (see Source...).
+	ParameterSource = "nodegate.dev/source"
+)
+
+// Where a gate was declared, as told in records.
+const (
+	// SourceCRD is a NodeGate object of the API server.
+	SourceCRD = "crd"
+)
+
+// States of a gate on a node, as told in records.
+const (
+	// StateClosed means that the taint is on the node.
+	StateClosed = "Closed"
+	// StateOpen means that it is not.
+	StateOpen = "Open"
+)
+
+// Types of a NodeGate's conditions.
+const (
+	// ConditionReady is True when the gate is accepted, all that it needs is
+	// observed, and closing at birth is proved.
+	ConditionReady = "Ready"
+	// ConditionAccepted is True when the gate is in force.
+	ConditionAccepted = "Accepted"
+	// ConditionOverdue is True while a node has passed its deadline.
+	ConditionOverdue = "Overdue"
+	// ConditionThrottled is True while closing waits for budget.
+	ConditionThrottled = "Throttled"
+	// ConditionContended is True while another writer fights for the taint.
+	ConditionContended = "Contended"
+)
+
+// Reasons of the conditions Accepted and Ready.
+const (
+	// ReasonAccepted means that the gate is in force.
+	ReasonAccepted = "Accepted"
+	// ReasonNoBootEvidence means that the gate is in force, and that none of its
+	// signals can prove that it speaks of the current boot.
+	ReasonNoBootEvidence = "NoBootEvidence"
+	// ReasonInvalidSpec means that the gate breaks a rule of the API.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonTaintKeyNotAllowed means that the administrator has not allowed the
+	// taint's key.
+	ReasonTaintKeyNotAllowed = "TaintKeyNotAllowed"
+	// ReasonTaintConflict means that an older gate has the same key and effect
+	// with another value.
+	ReasonTaintConflict = "TaintConflict"
+	// ReasonOwnedByNodeReadinessRule means that a NodeReadinessRule manages the
+	// taint's key.
+	ReasonOwnedByNodeReadinessRule = "OwnedByNodeReadinessRule"
+
+	// ReasonReady means that nothing is amiss.
+	ReasonReady = "Ready"
+	// ReasonNotAccepted means that the gate is not in force; see Accepted.
+	ReasonNotAccepted = "NotAccepted"
+	// ReasonFeedsNotSynced means that something the gate needs is not observed.
+	ReasonFeedsNotSynced = "FeedsNotSynced"
+	// ReasonBirthNotProved means that the API server did not close the gate on a
+	// probe node.
+	ReasonBirthNotProved = "BirthNotProved"
+	// ReasonDaemonSetNotFound means that a DaemonSet of the gate does not exist.
+	ReasonDaemonSetNotFound = "DaemonSetNotFound"
+	// ReasonDaemonDoesNotTolerateGate means that a daemon that the gate waits for
+	// cannot run while the gate is closed: a deadlock.
+	ReasonDaemonDoesNotTolerateGate = "DaemonDoesNotTolerateGate"
+
+	// ReasonContended means that another writer fights for the taint.
+	ReasonContended = "Contended"
+	// ReasonThrottled means that closing waits for budget.
+	ReasonThrottled = "Throttled"
+)
+
+// Reason says why a gate is in its state on a node. It stands in records,
+// events and metrics.
+type Reason string
+
+// Reasons for closing.
+const (
+	// ReasonBirth means that the node is new.
+	ReasonBirth Reason = "Birth"
+	// ReasonAdopted means that the node already carried the taint.
+	ReasonAdopted Reason = "Adopted"
+	// ReasonExisting means that existingNodes asks for closing.
+	ReasonExisting Reason = "Existing"
+	// ReasonRebooted means that the node shows a new boot ID.
+	ReasonRebooted Reason = "Rebooted"
+	// ReasonNodeSilent means that the node's Ready condition is Unknown.
+	ReasonNodeSilent Reason = "NodeSilent"
+	// ReasonNodeShutdown means that the node announced its shutdown.
+	ReasonNodeShutdown Reason = "NodeShutdown"
+	// ReasonRegression means that a signal stopped holding.
+	ReasonRegression Reason = "Regression"
+)
+
+// Reasons for opening.
+const (
+	// ReasonSignalsHold means that all signals hold.
+	ReasonSignalsHold Reason = "SignalsHold"
+	// ReasonGateDeleted means that the gate does not exist any more.
+	ReasonGateDeleted Reason = "GateDeleted"
+	// ReasonNotSelected means that the gate does not select the node any more.
+	ReasonNotSelected Reason = "NotSelected"
+)

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 is the nodegate.dev/v1alpha1 API: the NodeGate kind, its
+// validation rules, and every name that nodegate shares with the outside
+// world (annotations, labels, condition types, reasons).
+//
+// +kubebuilder:object:generate=true
+// +groupName=nodegate.dev
+package v1alpha1

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// NodeGate keeps pods off nodes until the nodes are fit for them, and off
+// again when they no longer are. A closed gate is a taint on the node; the
+// gate opens, and the taint goes, when all of its signals hold.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=ng,categories=nodegate
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Taint",type=string,JSONPath=`.spec.taint.key`
+// +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.taint.effect`,priority=1
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
+// +kubebuilder:printcolumn:name="Open",type=integer,JSONPath=`.status.nodes.open`
+// +kubebuilder:printcolumn:name="Closed",type=integer,JSONPath=`.status.nodes.closed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes"
+type NodeGate struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec says which nodes are gated, by which taint, and what opens the gate.
+	// +required
+	Spec NodeGateSpec `json:"spec"`
+
+	// status is what nodegate last observed. Its size does not depend on the
+	// number of nodes.
+	// +optional
+	Status NodeGateStatus `json:"status,omitzero"`
+}
+
+// NodeGateList is a list of NodeGates.
+//
+// +kubebuilder:object:root=true
+type NodeGateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeGate `json:"items"`
+}
+
+// NodeGateSpec declares one gate.
+//
+// ---
+// Rules about more than one field.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.openWhen) != has(self.closeWhen)",message="set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.reclosePolicy)",message="a closeWhen gate follows its signals and has no reclosePolicy; remove it",fieldPath=".reclosePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.existingNodes)",message="a closeWhen gate applies to every selected node and has no existingNodes; remove it",fieldPath=".existingNodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.recloseTaint)",message="a closeWhen gate has one taint and no recloseTaint; remove it",fieldPath=".recloseTaint"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="only a closeWhen gate can be reopened by hand; remove reopen",fieldPath=".reopen"
+// +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".taint.effect"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || (has(self.acknowledge) && 'VolumeDetach' in self.acknowledge)",message="taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",fieldPath=".taint.key"
+// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".recloseTaint.effect"
+// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != 'node.kubernetes.io/out-of-service' || (has(self.acknowledge) && 'VolumeDetach' in self.acknowledge)",message="recloseTaint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",fieldPath=".recloseTaint.key"
+//
+// Not built yet. Each of these rules goes when its field works. The signals
+// have theirs at SignalSource and Signal.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen)",message="closeWhen is not built yet in this version of nodegate; remove it",fieldPath=".closeWhen"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual'",message="reopen Manual is not built yet in this version of nodegate; remove it",fieldPath=".reopen"
+// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint)",message="recloseTaint is not built yet in this version of nodegate; remove it",fieldPath=".recloseTaint"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline)",message="deadline is not built yet in this version of nodegate; remove it",fieldPath=".deadline"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore'",message="bypassedPods other than Ignore is not built yet in this version of nodegate; remove it",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="!has(self.acknowledge) || !('VolumeDetach' in self.acknowledge)",message="acknowledge VolumeDetach is not built yet in this version of nodegate; remove it",fieldPath=".acknowledge"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service'",message="taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",fieldPath=".taint.key"
+// +kubebuilder:validation:XValidation:rule="!has(self.openedAtAnnotation)",message="openedAtAnnotation is not built yet in this version of nodegate; remove it",fieldPath=".openedAtAnnotation"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Enforce'",message="mode other than Enforce is not built yet in this version of nodegate; remove it",fieldPath=".mode"
+// +kubebuilder:validation:XValidation:rule="!has(self.existingNodes) || self.existingNodes != 'CloseIfIdle'",message="existingNodes CloseIfIdle is not built yet in this version of nodegate; choose Ignore, Adopt or Close",fieldPath=".existingNodes"
+// +kubebuilder:validation:XValidation:rule="self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds is not built yet in this version of nodegate; remove it",fieldPath=".timing.minClosedSeconds"
+// +kubebuilder:validation:XValidation:rule="self.timing.openAfterSeconds == 0",message="timing.openAfterSeconds is not built yet in this version of nodegate; remove it",fieldPath=".timing.openAfterSeconds"
+type NodeGateSpec struct {
+	// nodeSelector selects the nodes that are gated; {} selects every node. A
+	// node that becomes selected within 10 minutes of its creation counts as
+	// born into the gate; later, existingNodes decides. A node that leaves the
+	// selection is opened and its record dropped.
+	// +required
+	NodeSelector LabelSelector `json:"nodeSelector"`
+
+	// taint is what a closed gate puts on a node. It may be edited: the old and
+	// the new taint are swapped in one patch per closed node. Several gates may
+	// share one taint; it is on while any of them is closed.
+	// +required
+	Taint Taint `json:"taint"`
+
+	// recloseTaint replaces taint for every close after a node's first opening.
+	// Defaults to taint.
+	// +optional
+	RecloseTaint *Taint `json:"recloseTaint,omitempty"`
+
+	// openWhen lists the signals that must all hold for the gate to open. The
+	// gate is closed at a node's birth. Exactly one of openWhen and closeWhen
+	// is set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	OpenWhen []Signal `json:"openWhen,omitempty"`
+
+	// closeWhen lists the signals that must all hold for the gate to close. It
+	// applies to every selected node, at once and always.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	CloseWhen []Signal `json:"closeWhen,omitempty"`
+
+	// reclosePolicy says when a gate that opened closes again. Defaults to
+	// OnReboot. Only with openWhen.
+	// +optional
+	ReclosePolicy ReclosePolicy `json:"reclosePolicy,omitempty"`
+
+	// existingNodes says what happens to nodes that are not new: those without
+	// a record of this gate that are older than 10 minutes or older than the
+	// gate. Defaults to Ignore. Only with openWhen. A node that already carries
+	// the taint is adopted as closed in every case.
+	// +optional
+	ExistingNodes ExistingNodes `json:"existingNodes,omitempty"`
+
+	// reopen says whether a closed closeWhen gate opens by itself once its
+	// signals no longer hold, or only by a person.
+	// +optional
+	// +kubebuilder:default=Automatic
+	Reopen Reopen `json:"reopen,omitempty"`
+
+	// timing holds the gate's waits.
+	// +optional
+	// +kubebuilder:default={}
+	Timing Timing `json:"timing,omitempty"`
+
+	// deadline bounds how long a node may wait.
+	// +optional
+	Deadline *Deadline `json:"deadline,omitempty"`
+
+	// budget bounds how many nodes may be closed for anything but birth,
+	// reboot, silence and announced shutdown.
+	// +optional
+	// +kubebuilder:default={}
+	Budget Budget `json:"budget,omitempty"`
+
+	// bypassedPods says what to do about pods that started on a node in its
+	// current boot while the gate was closed and that do not tolerate it.
+	// +optional
+	// +kubebuilder:default=Ignore
+	BypassedPods BypassedPods `json:"bypassedPods,omitempty"`
+
+	// acknowledge lists the dangers that the author of this gate accepts:
+	// PodEviction is required for a NoExecute taint, VolumeDetach for
+	// node.kubernetes.io/out-of-service.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	Acknowledge []Acknowledgement `json:"acknowledge,omitempty"`
+
+	// openedAtAnnotation names an extra node annotation that is stamped with the
+	// Unix time, in seconds, of each opening.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="openedAtAnnotation must be an annotation key; write it as name or example.com/name"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('gate.nodegate.dev/')",message="annotations under gate.nodegate.dev/ are nodegate's own records; choose another key"
+	OpenedAtAnnotation string `json:"openedAtAnnotation,omitempty"`
+
+	// mode says whether the gate acts.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Mode Mode `json:"mode,omitempty"`
+}
+
+// Taint is a taint without its time.
+type Taint struct {
+	// key is the taint's key. The administrator lists the keys that nodegate
+	// may use; keys under node.kubernetes.io/ are refused.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="taint key must be a qualified name; write it as name or example.com/name"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node.kubernetes.io/') || self == 'node.kubernetes.io/out-of-service'",message="taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key"
+	Key string `json:"key"`
+
+	// value is the taint's value. Empty by default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+	Value string `json:"value,omitempty"`
+
+	// effect is what the taint does to pods that do not tolerate it.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect"`
+}
+
+// ReclosePolicy says when a gate that opened closes again.
+//
+// +kubebuilder:validation:Enum=Never;OnReboot;OnRegression
+type ReclosePolicy string
+
+const (
+	// RecloseNever closes the gate once per Node object, at its birth.
+	RecloseNever ReclosePolicy = "Never"
+	// RecloseOnReboot also closes it when the node announces shutdown, falls
+	// silent or shows a new boot ID.
+	RecloseOnReboot ReclosePolicy = "OnReboot"
+	// RecloseOnRegression also closes it as soon as a signal has stopped
+	// holding for timing.closeAfterSeconds.
+	RecloseOnRegression ReclosePolicy = "OnRegression"
+)
+
+// ExistingNodes says what happens to nodes that are not new to a gate.
+//
+// +kubebuilder:validation:Enum=Ignore;Adopt;CloseIfIdle;Close
+type ExistingNodes string
+
+const (
+	// ExistingIgnore leaves the node outside the gate for the life of the Node
+	// object, whatever happens.
+	ExistingIgnore ExistingNodes = "Ignore"
+	// ExistingAdopt does nothing now; once the signals hold, the node becomes a
+	// member of the gate.
+	ExistingAdopt ExistingNodes = "Adopt"
+	// ExistingCloseIfIdle closes the gate on nodes where nothing but daemon,
+	// mirror and finished pods run.
+	ExistingCloseIfIdle ExistingNodes = "CloseIfIdle"
+	// ExistingClose closes the gate on existing nodes, under the budget.
+	ExistingClose ExistingNodes = "Close"
+)
+
+// Reopen says how a closed closeWhen gate opens.
+//
+// +kubebuilder:validation:Enum=Automatic;Manual
+type Reopen string
+
+const (
+	// ReopenAutomatic opens the gate once its signals no longer hold.
+	ReopenAutomatic Reopen = "Automatic"
+	// ReopenManual keeps the gate closed until a person opens it.
+	ReopenManual Reopen = "Manual"
+)
+
+// Timing holds a gate's waits, in seconds.
+type Timing struct {
+	// minClosedSeconds is how long the gate stays closed at least.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	MinClosedSeconds int32 `json:"minClosedSeconds,omitempty"`
+
+	// openAfterSeconds is how long the signals must have held before the gate
+	// opens (soak).
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	OpenAfterSeconds int32 `json:"openAfterSeconds,omitempty"`
+
+	// closeAfterSeconds is how long a signal must have stopped holding before an
+	// OnRegression gate closes (damping).
+	// +optional
+	// +kubebuilder:default=120
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	CloseAfterSeconds int32 `json:"closeAfterSeconds"`
+
+	// rolloutGraceSeconds is how long a daemon that is being replaced by its own
+	// rollout still counts as ready for an OnRegression gate. 0 closes the gate
+	// as soon as the daemon begins to go away.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	RolloutGraceSeconds int32 `json:"rolloutGraceSeconds"`
+}
+
+// Deadline bounds how long a node may wait. Its clocks run only in the node's
+// current boot and while the node is not silent.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.podMissingSeconds) || has(self.readySeconds)",message="a deadline needs a clock; set podMissingSeconds, readySeconds or both"
+type Deadline struct {
+	// podMissingSeconds is how long a required pod may be missing.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	PodMissingSeconds *int32 `json:"podMissingSeconds,omitempty"`
+
+	// readySeconds is how long the gate may stay closed.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	ReadySeconds *int32 `json:"readySeconds,omitempty"`
+
+	// action is what happens when a clock has run out.
+	// +optional
+	// +kubebuilder:default=KeepClosed
+	Action DeadlineAction `json:"action,omitempty"`
+}
+
+// DeadlineAction is what happens when a deadline has passed.
+//
+// +kubebuilder:validation:Enum=KeepClosed;Open
+type DeadlineAction string
+
+const (
+	// DeadlineKeepClosed keeps the gate closed and tells.
+	DeadlineKeepClosed DeadlineAction = "KeepClosed"
+	// DeadlineOpen opens the gate and tells.
+	DeadlineOpen DeadlineAction = "Open"
+)
+
+// Budget bounds how many nodes may be closed for anything but birth, reboot,
+// silence and announced shutdown.
+type Budget struct {
+	// maxReclosed is the number, or the percentage (rounded up, at least 1), of
+	// the gate's nodes in one zone that may be closed this way at a time.
+	// +optional
+	// +kubebuilder:default="20%"
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=10
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxReclosed must be a number of nodes, or a percentage from 0% to 100%"
+	MaxReclosed intstr.IntOrString `json:"maxReclosed,omitempty"`
+}
+
+// BypassedPods says what to do about pods that got past a closed gate.
+//
+// +kubebuilder:validation:Enum=Ignore;Report;Evict;Hold
+type BypassedPods string
+
+const (
+	// BypassedIgnore does nothing.
+	BypassedIgnore BypassedPods = "Ignore"
+	// BypassedReport names them in an event and a metric.
+	BypassedReport BypassedPods = "Report"
+	// BypassedEvict evicts them, paced, through the Eviction API.
+	BypassedEvict BypassedPods = "Evict"
+	// BypassedHold keeps their containers from starting; it needs the node agent.
+	BypassedHold BypassedPods = "Hold"
+)
+
+// Acknowledgement names a danger that the author of a gate accepts.
+//
+// +kubebuilder:validation:Enum=PodEviction;VolumeDetach
+type Acknowledgement string
+
+const (
+	// AcknowledgePodEviction accepts that a NoExecute taint evicts pods without
+	// regard to disruption budgets.
+	AcknowledgePodEviction Acknowledgement = "PodEviction"
+	// AcknowledgeVolumeDetach accepts that out-of-service detaches volumes.
+	AcknowledgeVolumeDetach Acknowledgement = "VolumeDetach"
+)
+
+// Mode says whether a gate acts.
+//
+// +kubebuilder:validation:Enum=Enforce;DryRun;Paused
+type Mode string
+
+const (
+	// ModeEnforce opens and closes.
+	ModeEnforce Mode = "Enforce"
+	// ModeDryRun decides and changes nothing.
+	ModeDryRun Mode = "DryRun"
+	// ModePaused neither opens nor closes.
+	ModePaused Mode = "Paused"
+)

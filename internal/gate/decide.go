@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Decide says what should be on a node, given the gates, the facts about the
+// node, and the time. It considers all gates together, because they may share
+// taints and are written in one patch. Its answer does not depend on the order
+// of the gates.
+func Decide(gates []Gate, f *Facts, now time.Time) Decision {
+	d := decider{Facts: f, now: now}
+	d.readRecords(gates)
+	d.settleOrphans()
+	for i := range d.slots {
+		d.decideGate(&d.slots[i])
+	}
+	return d.decision()
+}
+
+// decider carries one decision from step to step.
+type decider struct {
+	*Facts
+	now     time.Time
+	slots   []slot
+	recheck time.Time
+}
+
+// slot is one gate, or a record whose gate is not known, on the node.
+type slot struct {
+	// gate is nil when the record's gate is not known.
+	gate *Gate
+	// raw is the record's text on the node, and before its content. A record
+	// that cannot be read, or is older than the Node, has no content.
+	raw    string
+	before *Record
+	// damaged records cannot be read; before is a guess.
+	damaged bool
+	// after is the record as it should be; nil for none.
+	after *Record
+	// keep leaves everything that concerns the slot as it is.
+	keep bool
+	// leave leaves the taint alone, because another writer fights for it.
+	leave   bool
+	verdict Verdict
+}
+
+// readRecords pairs gates and records, in the order of the gates' names.
+func (d *decider) readRecords(gates []Gate) {
+	d.slots = make([]slot, 0, len(gates)+len(d.Node.Records))
+	for i := range gates {
+		g := &gates[i]
+		raw, ok := d.Node.Records[g.Name]
+		selected := g.Selector.Matches(d.Node.Labels)
+		if !selected && !ok {
+			continue
+		}
+		d.slots = append(d.slots, d.newSlot(g, g.Name, raw, selected))
+	}
+	for name, raw := range d.Node.Records {
+		if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
+			d.slots = append(d.slots, d.newSlot(nil, name, raw, false))
+		}
+	}
+	slices.SortFunc(d.slots, func(a, b slot) int { return cmp.Compare(a.verdict.Gate, b.verdict.Gate) })
+}
+
+// staleRecord is how much older than its Node a record may seem to be, since
+// the clocks that wrote the two differ.
+const staleRecord = 5 * time.Minute
+
+func (d *decider) newSlot(g *Gate, name, raw string, selected bool) slot {
+	s := slot{gate: g, raw: raw, verdict: Verdict{Gate: name, Selected: selected}}
+	if raw == "" {
+		return s
+	}
+	r, err := ParseRecord(raw)
+	switch {
+	case err != nil:
+		r, s.damaged = d.rebuild(g), true
+	case !r.Since.IsZero() && r.Since.Before(d.Node.Created.Add(-staleRecord)):
+		return s // from an earlier Node of this name: it says nothing of this one
+	}
+	s.before = &r
+	s.verdict.Before = r.State
+	return s
+}
+
+// rebuild stands in for a record that cannot be read. The taint tells the
+// state; without it the gate was open, for nothing is closed by surprise.
+func (d *decider) rebuild(g *Gate) Record {
+	r := Record{State: v1alpha1.StateOpen, Source: v1alpha1.SourceCRD, Reason: v1alpha1.ReasonAdopted, Since: d.now}
+	if g != nil && d.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0 {
+		r.State, r.Taint = v1alpha1.StateClosed, TaintText(g.Taint)
+	}
+	return r
+}
+
+// settleOrphans deals with records whose gate is not known. If their source is
+// complete, the gate was deleted: another gate with the same taint takes the
+// record over (so that renaming a gate opens nothing), or it is dropped.
+func (d *decider) settleOrphans() {
+	for i := range d.slots {
+		s := &d.slots[i]
+		switch {
+		case s.gate != nil:
+		case s.before != nil && !d.CompleteSources[s.before.Source]:
+			s.hold()
+		case d.frozen(s):
+			s.hold()
+		default:
+			s.verdict.Reason = v1alpha1.ReasonGateDeleted
+			if s.before != nil {
+				d.takeOver(s)
+				s.verdict.ClosedSince = s.before.closedSince(&d.Node)
+			}
+		}
+	}
+}
+
+// hold keeps the slot as it is.
+func (s *slot) hold() {
+	s.keep, s.after = true, s.before
+	s.verdict.After = s.verdict.Before
+	if s.before != nil {
+		s.verdict.Held = true
+		s.verdict.Reason, s.verdict.Since = s.before.Reason, s.before.Since
+	}
+}
+
+// takeOver hands a deleted gate's record to the first accepted gate that
+// selects the node, has the same taint, and has no record of its own.
+func (d *decider) takeOver(orphan *slot) {
+	for i := range d.slots {
+		s := &d.slots[i]
+		if s.gate == nil || !s.gate.Accepted || !s.verdict.Selected || s.before != nil {
+			continue
+		}
+		if TaintText(s.gate.Taint) == orphan.before.Taint {
+			r := *orphan.before
+			r.Source = s.gate.Source
+			s.before = &r
+			s.verdict.Before = r.State
+			orphan.verdict.Before = "" // nothing opens by this
+			return
+		}
+	}
+}
+
+// frozen tells whether the slot concerns a taint that may not be touched. All
+// of a node's gates are written in one patch: one forbidden taint in it would
+// have the whole patch refused.
+func (d *decider) frozen(s *slot) bool {
+	if d.AllowedKeys == nil {
+		return false
+	}
+	if s.gate != nil && !d.AllowedKeys[s.gate.Taint.Key] {
+		return true
+	}
+	if s.before != nil && s.before.State == v1alpha1.StateClosed {
+		t, ok := parseTaint(s.before.Taint)
+		return ok && !d.AllowedKeys[t.Key]
+	}
+	return false
+}
+
+// decideGate decides about one known gate.
+func (d *decider) decideGate(s *slot) {
+	switch {
+	case s.gate == nil:
+		return
+	case d.frozen(s):
+		s.hold()
+		return
+	case !s.verdict.Selected:
+		s.verdict.Reason = v1alpha1.ReasonNotSelected
+		if s.before != nil {
+			s.verdict.ClosedSince = s.before.closedSince(&d.Node)
+		}
+		return
+	case s.before == nil:
+		d.admit(s)
+	case s.before.State == v1alpha1.StateClosed:
+		d.keepClosed(s)
+	default:
+		d.keepOpen(s)
+	}
+	if s.after != nil {
+		s.verdict.After, s.verdict.Reason = s.after.State, s.after.Reason
+		s.verdict.Since = s.after.closedSince(&d.Node)
+	}
+}
+
+// admit decides about a node without a record: it is new to the gate, carries
+// the taint already, or was there before the gate.
+func (d *decider) admit(s *slot) {
+	g := s.gate
+	isNew := g.isNew(&d.Node, d.now)
+	switch {
+	case !g.Accepted:
+	case d.carriesUnclaimed(g.Taint):
+		reason := v1alpha1.ReasonAdopted
+		if isNew {
+			reason = v1alpha1.ReasonBirth
+		}
+		d.closeAndTry(s, reason)
+	case isNew:
+		d.closeAndTry(s, v1alpha1.ReasonBirth)
+	case g.Existing == v1alpha1.ExistingAdopt, g.Existing == v1alpha1.ExistingClose:
+		d.admitExisting(s)
+	}
+}
+
+// carriesUnclaimed tells whether the node carries the taint (with any value)
+// and no closed gate's record accounts for it.
+func (d *decider) carriesUnclaimed(t v1alpha1.Taint) bool {
+	return d.Node.taint(t.Key, t.Effect) >= 0 && !d.claimed(t)
+}
+
+// closeAndTry makes the node a member with the gate closed, unless the signals
+// hold already: then it is a member with the gate open, and nothing flickers.
+func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason) {
+	s.after = d.closed(s.gate, reason)
+	d.tryOpen(s)
+}
+
+// admitExisting decides about a node that was there before the gate, where
+// existingNodes asks for more than to ignore it.
+func (d *decider) admitExisting(s *slot) {
+	g := s.gate
+	r := d.closed(g, v1alpha1.ReasonExisting)
+	if d.evaluate(s, *r) {
+		s.verdict.Wants = WantPace
+		if d.Granted[g.Name] {
+			s.verdict.Wants = ""
+			s.after = d.opened(g, v1alpha1.ReasonAdopted)
+		}
+		return
+	}
+	unknown := slices.ContainsFunc(s.verdict.Readings, func(r Reading) bool { return r.State == Unknown })
+	if g.Existing != v1alpha1.ExistingClose || s.verdict.Blocked != "" || unknown {
+		return
+	}
+	s.verdict.Wants = WantBudget
+	if d.Granted[g.Name] {
+		s.verdict.Wants = ""
+		s.after = r
+	}
+}
+
+// closed is the record of a gate that closes now.
+func (d *decider) closed(g *Gate, reason v1alpha1.Reason) *Record {
+	return &Record{
+		State: v1alpha1.StateClosed, Since: d.now, Reason: reason,
+		Boot: d.Node.BootID, Taint: TaintText(g.Taint), Source: g.Source,
+	}
+}
+
+// opened is the record of a gate that opens now. A gate that never closes
+// again does not remember the boot, so that a later change of policy does not
+// take a reboot of long ago for a new one.
+func (d *decider) opened(g *Gate, reason v1alpha1.Reason) *Record {
+	r := &Record{State: v1alpha1.StateOpen, Since: d.now, Reason: reason, Taint: TaintText(g.Taint), Source: g.Source}
+	if g.Reclose != v1alpha1.RecloseNever {
+		r.Boot = d.Node.BootID
+	}
+	return r
+}
+
+// recheckAt has the decision looked at again at a time.
+func (d *decider) recheckAt(at time.Time) {
+	if !at.IsZero() && (d.recheck.IsZero() || at.Before(d.recheck)) {
+		d.recheck = at
+	}
+}

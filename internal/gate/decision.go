@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Decision says what should be on a node, and why. Its effects belong into one
+// write: Taints and Records together, or neither. Events, metrics and logs
+// derive from Verdicts, after that write succeeded.
+type Decision struct {
+	// Taints is the node's whole list of taints as it should be. Taints that are
+	// not a gate's stand where they stood.
+	Taints []corev1.Taint
+	// Records are the records to be written, by gate; an empty text removes the
+	// record. Records that are not here stay as they are.
+	Records map[string]string
+	// Changes tells whether there is anything to write.
+	Changes bool
+	// Verdicts are about every gate that concerns the node, by name.
+	Verdicts []Verdict
+	// Recheck is when the decision may change by the passing of time alone. Zero
+	// when it will not.
+	Recheck time.Time
+}
+
+// Want is a permission that a verdict waits for.
+type Want string
+
+const (
+	// WantBudget asks to close under the gate's budget.
+	WantBudget Want = "Budget"
+	// WantPace asks to write to an existing node at a modest rate.
+	WantPace Want = "Pace"
+)
+
+// Verdict is what was decided about one gate on the node.
+type Verdict struct {
+	// Gate is the gate's name.
+	Gate string
+	// Selected tells whether the gate exists and selects the node.
+	Selected bool
+	// Before and After are the gate's states on the node: StateClosed, StateOpen,
+	// or empty where the node is not, or no longer, a member of the gate.
+	Before, After string
+	// Reason says why the gate is, or has just come, into its state.
+	Reason v1alpha1.Reason
+	// Since is when it came into the state After.
+	Since time.Time
+	// ClosedSince is when a gate that just opened had been closed.
+	ClosedSince time.Time
+	// Blocked says why no signal can open the gate at present. Empty when
+	// nothing stands in the way.
+	Blocked v1alpha1.ReadingReason
+	// Readings are what the gate's signals say, in the gate's order. Nil where
+	// nothing depends on them.
+	Readings []Reading
+	// Wants is the permission that the gate waits for. Give it by naming the
+	// gate in Facts.Granted.
+	Wants Want
+	// LostSince is since when an open gate's signals have not held. Zero while
+	// they hold. To be handed back in Facts.LostSince.
+	LostSince time.Time
+	// Contended is true while another writer keeps undoing the gate's taint.
+	Contended bool
+	// Held is true when the record stays only because it is not known whether
+	// its gate still exists, or because its taint may not be touched.
+	Held bool
+}
+
+// Opened tells whether the gate opens by this decision.
+func (v *Verdict) Opened() bool {
+	return v.Before != v1alpha1.StateOpen && v.After == v1alpha1.StateOpen ||
+		v.Before == v1alpha1.StateClosed && v.After == ""
+}
+
+// Closed tells whether the gate closes by this decision.
+func (v *Verdict) Closed() bool {
+	return v.Before != v1alpha1.StateClosed && v.After == v1alpha1.StateClosed
+}
+
+// Opens tells whether a gate opens on the word of its signals. Such a write is
+// good for one boot of the node only.
+func (d *Decision) Opens() bool {
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Opened() && v.After == v1alpha1.StateOpen {
+			return true
+		}
+	}
+	return false
+}
+
+// Waiting returns the first signal, in the gate's order, that the gate waits
+// for, by its index, or -1.
+func (v *Verdict) Waiting() int {
+	for i := range v.Readings {
+		if v.Readings[i].State != Holds {
+			return i
+		}
+	}
+	return -1
+}
+
+// BlockedMessage says in words why no signal can open the gate at present.
+func (v *Verdict) BlockedMessage() string { return message(v.Blocked, "") }

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Evidence of this boot.
+//
+// After a reboot the API goes on telling for a while what was true before: a
+// pod is Ready=True with containers that do not exist any more. The kubelet's
+// loops for node status and pod status are independent, so that neither order
+// of the two writes can be relied upon, and neither can clocks. What does
+// change is identity: containers started anew have new IDs. So a gate that
+// closes for a reboot remembers, as a digest, what its pods were then, and
+// believes a pod when it is something else, or when it has stayed ready while
+// the node reported long enough that a wrong status would have been corrected.
+
+// provenAfter is how long a pod whose identity proves nothing must have stayed
+// ready in the current boot while the node kept reporting. A kubelet corrects
+// pod statuses within 10 seconds, and falls silent in the API after 50.
+const provenAfter = time.Minute
+
+// Incarnation identifies a pod together with its present containers. It is a
+// hash, so that it stays small in memory and in records.
+type Incarnation uint64
+
+// NewIncarnation returns the incarnation of a pod with these containers.
+func NewIncarnation(uid types.UID, containerIDs []string) Incarnation {
+	h := fnv.New64a()
+	h.Write([]byte(uid))
+	for _, id := range containerIDs {
+		h.Write([]byte{0})
+		h.Write([]byte(id))
+	}
+	return Incarnation(h.Sum64())
+}
+
+func (i Incarnation) String() string { return strconv.FormatUint(uint64(i), 36) }
+
+// Digest names incarnations of pods, separated by spaces and sorted.
+type Digest string
+
+// digestAll stands for every pod that existed when the record was written.
+const digestAll Digest = "*"
+
+// digestMax bounds a digest, and so a record, whatever a selector matches.
+const digestMax = 32
+
+func digestOf(pods []Pod) Digest {
+	if len(pods) > digestMax {
+		return digestAll
+	}
+	ids := make([]string, 0, len(pods))
+	for i := range pods {
+		ids = append(ids, pods[i].Incarnation.String())
+	}
+	slices.Sort(ids)
+	return Digest(strings.Join(slices.Compact(ids), " "))
+}
+
+func (d Digest) has(i Incarnation) bool {
+	if d == "" {
+		return false
+	}
+	want := i.String()
+	for id := range strings.SplitSeq(string(d), " ") {
+		if id == want {
+			return true
+		}
+	}
+	return false
+}
+
+// takeDigest digests the pods that the gate's signals rest on.
+func (g *Gate) takeDigest(f *Facts) Digest {
+	var pods []Pod
+	for _, s := range g.Signals {
+		p, observed := s.Evidence(f)
+		if !observed {
+			return digestAll
+		}
+		pods = append(pods, p...)
+	}
+	return digestOf(pods)
+}
+
+// Trust tells which pods' readiness may be believed for one gate on one node.
+// Its zero value believes all.
+type Trust struct {
+	// digest names pods that are known from an earlier boot.
+	digest Digest
+	// since is when the record was written that holds the digest.
+	since time.Time
+	// nodeCreated is the creation of the Node: an older pod is known from an
+	// earlier Node of the same name, perhaps of another machine.
+	nodeCreated time.Time
+	// reporting is true while the node is reporting.
+	reporting bool
+}
+
+// trustIn returns what to believe of the node, given the gate's record.
+func trustIn(r Record, n *Node) Trust {
+	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), reporting: n.Reporting()}
+	if !r.sameBootAsDigest(n) {
+		t.digest = r.Digest
+	}
+	return t
+}
+
+// sameBootAsDigest tells whether the record's digest was taken in the node's
+// present boot: the node fell silent or announced its shutdown, and came back
+// without a reboot. What was true then is evidence.
+func (r Record) sameBootAsDigest(n *Node) bool {
+	return digestOutlivesBoot(r.Reason) && r.Boot == n.BootID
+}
+
+// Believes tells whether the pod's readiness speaks of the node's current boot
+// and the current Node. When it does not yet, the time says when it will if
+// the pod stays ready; zero means that time alone will not do.
+func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
+	var stale time.Time // since when the pod's status could have been corrected
+	switch {
+	case t.digest == digestAll && p.Created.Before(t.since), t.digest.has(p.Incarnation):
+		stale = t.since
+	case p.Created.Before(t.nodeCreated):
+		stale = t.nodeCreated
+	default:
+		return true, time.Time{}
+	}
+	if !t.reporting {
+		return false, time.Time{}
+	}
+	if proven := stale.Add(provenAfter); now.Before(proven) {
+		return false, proven
+	}
+	return true, time.Time{}
+}

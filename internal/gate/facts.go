@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Facts is all that a decision about one node rests on. Facts are read only:
+// whoever gathers them shares them between decisions.
+type Facts struct {
+	// Node is the node that the decision is about.
+	Node Node
+	// Zone counts the nodes of this node's zone, this one included.
+	Zone Zone
+	// DaemonSets are those of all namespaces that a signal looks at.
+	DaemonSets *DaemonSets
+	// Pods are the pods of this node, by the query that found them. A query
+	// without a key has not been observed yet: its pods are unknown.
+	Pods map[PodQuery][]Pod
+	// Transient tells which taints come and go by themselves.
+	Transient Transient
+	// CompleteSources names the sources of gates that are present, readable and
+	// fully read. Only a gate of a complete source can be known to be deleted.
+	CompleteSources map[string]bool
+	// AllowedKeys are the taint keys that the administrator lets nodegate change;
+	// nil allows all. Whatever concerns another key stays as it is.
+	AllowedKeys map[string]bool
+	// Granted names the gates that may close or adopt this node now although
+	// that is paced or budgeted (see Verdict.Wants).
+	Granted map[string]bool
+	// LostSince remembers, by gate, since when an open gate's signals have not
+	// held (see Verdict.LostSince). It bridges what has no time in the API.
+	LostSince map[string]time.Time
+}
+
+// Node is what a decision needs to know of a Node.
+type Node struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
+	// BootID identifies the node's boot. Empty when the kubelet has not told.
+	BootID string
+	// Labels are the node's labels.
+	Labels labels.Set
+	// HasAnnotations tells whether the Node has any annotation at all.
+	HasAnnotations bool
+	// Annotations are those that some signal looks at.
+	Annotations map[string]string
+	// Records are the gates' records as they stand on the node, by gate.
+	Records map[string]string
+	// Taints are all of the node's taints, in order.
+	Taints []corev1.Taint
+	// Conditions are the node's conditions.
+	Conditions []Condition
+	// ShuttingDown is true while the node announces its shutdown.
+	ShuttingDown bool
+}
+
+// Condition is a node condition.
+type Condition struct {
+	Type       string
+	Status     corev1.ConditionStatus
+	Heartbeat  time.Time
+	Transition time.Time
+}
+
+// Condition returns the node's condition of a type.
+func (n *Node) Condition(conditionType string) (Condition, bool) {
+	for _, c := range n.Conditions {
+		if c.Type == conditionType {
+			return c, true
+		}
+	}
+	return Condition{}, false
+}
+
+// Silent tells whether the node has stopped reporting: its Ready condition is
+// Unknown.
+func (n *Node) Silent() bool {
+	c, ok := n.Condition(string(corev1.NodeReady))
+	return ok && c.Status == corev1.ConditionUnknown
+}
+
+// Reporting tells whether the node has reported and not fallen silent since.
+func (n *Node) Reporting() bool {
+	c, ok := n.Condition(string(corev1.NodeReady))
+	return ok && c.Status != corev1.ConditionUnknown
+}
+
+// taint returns the index of the taint with a key and effect, or -1.
+func (n *Node) taint(key string, effect corev1.TaintEffect) int {
+	for i := range n.Taints {
+		if n.Taints[i].Key == key && n.Taints[i].Effect == effect {
+			return i
+		}
+	}
+	return -1
+}
+
+// Zone counts the nodes of one zone.
+type Zone struct {
+	// Nodes is how many nodes the zone has.
+	Nodes int
+	// Silent is how many of them are silent.
+	Silent int
+}
+
+// A zone of at least partitionMinNodes nodes of which more than
+// partitionPercent are silent looks like a partition of the network rather
+// than like so many dead nodes. Kubernetes' node lifecycle controller draws
+// the line at the same place (--unhealthy-zone-threshold).
+const (
+	partitionMinNodes = 3
+	partitionPercent  = 55
+)
+
+// Partitioned tells whether so much of the zone is silent that silence proves
+// nothing about a single node.
+func (z Zone) Partitioned() bool {
+	return z.Nodes >= partitionMinNodes && z.Silent*100 > z.Nodes*partitionPercent
+}
+
+// PodQuery names a set of pods: those of a namespace that a label selector, in
+// its canonical text form, selects.
+type PodQuery struct {
+	Namespace string
+	Selector  string
+}
+
+// Pod is what a decision needs to know of a Pod.
+type Pod struct {
+	UID  types.UID
+	Name string
+	// Owner is the UID of the pod's controller.
+	Owner   types.UID
+	Created time.Time
+	// Ready is the pod's Ready condition, and ReadySince its last transition.
+	Ready      bool
+	ReadySince time.Time
+	// Terminating is set from the moment the pod's deletion was asked for.
+	Terminating      bool
+	TerminatingSince time.Time
+	// Finished pods have succeeded or failed for good.
+	Finished bool
+	// Mirror pods are made by a kubelet, which may put any label on them.
+	Mirror bool
+	// Incarnation identifies the pod and its present containers: it changes when
+	// a container is started anew.
+	Incarnation Incarnation
+}
+
+// DaemonSets is a snapshot of DaemonSets.
+type DaemonSets struct {
+	// Observed names the namespaces whose DaemonSets are all here.
+	Observed map[string]bool
+	// Items are sorted by namespace and name.
+	Items []DaemonSet
+}
+
+// DaemonSet is what a decision needs to know of a DaemonSet.
+type DaemonSet struct {
+	Namespace string
+	Name      string
+	UID       types.UID
+	Labels    labels.Set
+	// Pods finds the DaemonSet's pods, and others with the same labels.
+	Pods PodQuery
+	// NodeName is set when the pod template names one node.
+	NodeName string
+	// Affinity is the pod template's node selector and required node affinity.
+	Affinity nodeaffinity.RequiredNodeAffinity
+	// Tolerations are the pod template's, and those that every daemon pod gets.
+	Tolerations []corev1.Toleration
+	// RollingOut is true while pods of an older template are being replaced.
+	RollingOut bool
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Gate is a compiled NodeGate.
+type Gate struct {
+	// Name is the NodeGate's name.
+	Name string
+	// Source is where the gate was declared.
+	Source string
+	// Created is when the gate was declared.
+	Created time.Time
+	// Accepted gates close. Others close nothing new, and keep what they closed
+	// under control.
+	Accepted bool
+	// Selector selects the gate's nodes.
+	Selector labels.Selector
+	// Taint is what a closed gate puts on a node.
+	Taint v1alpha1.Taint
+	// Reclose says when the gate closes again.
+	Reclose v1alpha1.ReclosePolicy
+	// Existing says what happens to nodes that are not new.
+	Existing v1alpha1.ExistingNodes
+	// CloseAfter is how long a signal must have stopped holding before an
+	// OnRegression gate closes.
+	CloseAfter time.Duration
+	// RolloutGrace is the same for a daemon that its own rollout replaces.
+	RolloutGrace time.Duration
+	// Signals must all hold for the gate to open.
+	Signals []NamedSignal
+}
+
+// NamedSignal is a signal under the name that its gate gives it.
+type NamedSignal struct {
+	Name string
+	Signal
+}
+
+// newFor is how long after its creation a node counts as new to a gate.
+const newFor = 10 * time.Minute
+
+// isNew tells whether a node that has no record of the gate was born into it.
+func (g *Gate) isNew(n *Node, now time.Time) bool {
+	return !n.Created.Before(g.Created) && now.Sub(n.Created) <= newFor
+}
+
+// ProvesBoot tells whether one of the gate's signals can tell the node's
+// current boot from an earlier one.
+func (g *Gate) ProvesBoot() bool {
+	for _, s := range g.Signals {
+		if s.ProvesBoot() {
+			return true
+		}
+	}
+	return false
+}
+
+// Needs returns what must be observed for the gate.
+func (g *Gate) Needs(sets *DaemonSets) Needs {
+	var all Needs
+	for _, s := range g.Signals {
+		n := s.Needs(sets)
+		all.DaemonSetNamespaces = append(all.DaemonSetNamespaces, n.DaemonSetNamespaces...)
+		all.Pods = append(all.Pods, n.Pods...)
+		all.Annotations = append(all.Annotations, n.Annotations...)
+	}
+	return all
+}

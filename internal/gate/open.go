@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// keepClosed decides about a node on which the gate is closed: its record is
+// brought up to the node's boot and the gate's taint, and the gate opens if
+// its signals hold.
+func (d *decider) keepClosed(s *slot) {
+	r := *s.before
+	s.after = &r
+	d.noteBoot(s)
+	swapped := false
+	if text := TaintText(s.gate.Taint); s.gate.Accepted && r.Taint != text {
+		r.Taint, swapped = text, true
+	}
+	d.tryOpen(s)
+	if s.after.State == v1alpha1.StateClosed && !swapped {
+		d.defend(s, d.missing(r.Taint))
+	}
+}
+
+// noteBoot brings a closed gate's record up to the node's boot. What the
+// gate's pods were known to be before the new boot proves nothing any more.
+func (d *decider) noteBoot(s *slot) {
+	r, boot := s.after, d.Node.BootID
+	switch {
+	case boot == "" || r.Boot == boot:
+		return
+	case r.Boot == "":
+		r.Boot = boot // the first boot that the kubelet tells of
+		return
+	case !digestOutlivesBoot(r.Reason):
+		// Pods may have come up in the old boot without opening the gate.
+		r.Digest = s.gate.takeDigest(d.Facts)
+	}
+	r.Boot, r.Since, r.Reason = boot, d.now, v1alpha1.ReasonRebooted
+}
+
+// digestOutlivesBoot tells whether a digest taken on closing for this reason
+// is all that is needed when the node then comes back with a new boot: nothing
+// but the new boot can have changed the pods since.
+func digestOutlivesBoot(reason v1alpha1.Reason) bool {
+	return reason == v1alpha1.ReasonNodeSilent || reason == v1alpha1.ReasonNodeShutdown
+}
+
+// tryOpen opens a closed gate if its signals hold.
+func (d *decider) tryOpen(s *slot) {
+	if !d.evaluate(s, *s.after) {
+		return
+	}
+	s.verdict.ClosedSince = s.after.closedSince(&d.Node)
+	s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold)
+}
+
+// evaluate reads the gate's signals in the light of its record, and tells
+// whether the gate may open.
+func (d *decider) evaluate(s *slot, r Record) bool {
+	s.verdict.Blocked = d.blocked()
+	s.verdict.Readings = make([]Reading, len(s.gate.Signals))
+	in := Input{Facts: d.Facts, Taint: s.gate.Taint, Trust: trustIn(r, &d.Node), Now: d.now}
+	holds := len(s.gate.Signals) > 0 // a gate that did not compile has none
+	for i, signal := range s.gate.Signals {
+		reading := signal.Read(in)
+		s.verdict.Readings[i] = reading
+		d.recheckAt(reading.Recheck)
+		holds = holds && reading.State == Holds
+	}
+	return holds && s.verdict.Blocked == ""
+}
+
+// blocked says why no signal can open a gate at present.
+func (d *decider) blocked() v1alpha1.ReadingReason {
+	switch {
+	case d.Node.Silent():
+		return v1alpha1.ReadingNodeSilent
+	case d.Node.ShuttingDown:
+		return v1alpha1.ReadingNodeShutdown
+	case beingSetUp(d.Node.Taints):
+		return v1alpha1.ReadingNodeSetup
+	}
+	return ""
+}
+
+// missing tells whether the node lacks exactly this taint.
+func (d *decider) missing(text string) bool {
+	t, ok := parseTaint(text)
+	if !ok {
+		return true
+	}
+	i := d.Node.taint(t.Key, t.Effect)
+	return i < 0 || d.Node.Taints[i].Value != t.Value
+}
+
+// A taint that another writer has undone is put right at once. When that
+// happens again within fightWindow, the two are fighting: the next attempts
+// wait, ever longer, so that neither the API server nor the pods suffer.
+const (
+	fightWindow  = 10 * time.Minute
+	fightBackoff = 10 * time.Second
+	fightMaxWait = 30 * time.Minute
+)
+
+// defend puts the gate's taint right where another writer has undone it: put
+// back while closed, taken away while open.
+func (d *decider) defend(s *slot, undone bool) {
+	r := s.after
+	wait := fightMaxWait
+	if r.Fought < 8 { // 10 s doubled seven times is 21 minutes
+		wait = min(wait, fightBackoff<<max(r.Fought-1, 0))
+	}
+	calm := r.FoughtAt.Add(max(fightWindow, 2*wait))
+	fighting := r.Fought > 0 && d.now.Before(calm)
+	s.verdict.Contended = fighting && r.Fought > 1
+	if s.verdict.Contended {
+		d.recheckAt(calm)
+	}
+	switch next := r.FoughtAt.Add(wait); {
+	case !undone:
+	case fighting && d.now.Before(next):
+		s.leave, s.verdict.Contended = true, true
+		d.recheckAt(next)
+	case fighting:
+		r.Fought, r.FoughtAt = r.Fought+1, d.now
+		s.verdict.Contended = true
+	default:
+		r.Fought, r.FoughtAt = 1, d.now
+	}
+}

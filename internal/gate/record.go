@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Record is a gate's memory on a node: the annotation gate.nodegate.dev/<gate>.
+// It is written in the same patch as the taint, survives crashes, and says
+// enough to clean up after a gate that was deleted while nobody watched.
+type Record struct {
+	// State is StateClosed or StateOpen.
+	State string `json:"state"`
+	// Since is when the gate came into that state. Records written at birth by
+	// the API server omit it: a policy has no clock; it is the Node's creation.
+	Since time.Time `json:"since,omitzero"`
+	// Reason says why.
+	Reason v1alpha1.Reason `json:"reason,omitempty"`
+	// Boot is the boot ID that the record speaks of.
+	Boot string `json:"boot,omitempty"`
+	// Taint is the taint that the closed gate put there.
+	Taint string `json:"taint,omitempty"`
+	// Source is where the gate was declared.
+	Source string `json:"source,omitempty"`
+	// Digest names the pods whose readiness was known from before.
+	Digest Digest `json:"digest,omitempty"`
+	// Fought counts how often in a row another writer undid the taint, and
+	// FoughtAt is when it was last put right.
+	Fought   int       `json:"fought,omitempty"`
+	FoughtAt time.Time `json:"foughtAt,omitzero"`
+}
+
+// ParseRecord reads a record. The error says what is wrong with it.
+func ParseRecord(raw string) (Record, error) {
+	var r Record
+	if err := json.Unmarshal([]byte(raw), &r); err != nil {
+		return Record{}, fmt.Errorf("parsing record: %w", err)
+	}
+	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
+		return Record{}, fmt.Errorf("parsing record: state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
+	}
+	return r, nil
+}
+
+// String returns the record as it stands on a node.
+func (r Record) String() string {
+	// Milliseconds are as exact as a clock that others must understand can be.
+	r.Since = r.Since.UTC().Truncate(time.Millisecond)
+	r.FoughtAt = r.FoughtAt.UTC().Truncate(time.Millisecond)
+	raw, err := json.Marshal(r)
+	if err != nil { // strings, numbers and times always marshal
+		panic(fmt.Sprintf("marshalling record: %v", err))
+	}
+	return string(raw)
+}
+
+// closedSince is when the gate was closed on the node.
+func (r Record) closedSince(n *Node) time.Time {
+	if r.Since.IsZero() {
+		return n.Created
+	}
+	return r.Since
+}
+
+// TaintText is a taint's text form in records: key=value:Effect, or key:Effect
+// where there is no value.
+func TaintText(t v1alpha1.Taint) string {
+	if t.Value == "" {
+		return t.Key + ":" + string(t.Effect)
+	}
+	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+}
+
+// parseTaint reads the text form of a taint. It is false for anything else.
+func parseTaint(text string) (v1alpha1.Taint, bool) {
+	body, effect, ok := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(body, "=")
+	t := v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+	return t, ok && key != "" && effect != ""
+}

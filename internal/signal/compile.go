@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package signal holds the kinds of signals, one file each, and compiles
+// NodeGates into what the core evaluates.
+package signal
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Compile returns the gate that a NodeGate declares. On an error the gate that
+// is returned has no signals, so that it never opens by them, and is still
+// good for keeping control of what it had closed.
+func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
+	spec := &ng.Spec
+	g := gate.Gate{
+		Name:         ng.Name,
+		Source:       source,
+		Created:      ng.CreationTimestamp.Time,
+		Taint:        spec.Taint,
+		Reclose:      spec.ReclosePolicy,
+		Existing:     spec.ExistingNodes,
+		CloseAfter:   time.Duration(spec.Timing.CloseAfterSeconds) * time.Second,
+		RolloutGrace: time.Duration(spec.Timing.RolloutGraceSeconds) * time.Second,
+	}
+	// These two have no default in the schema, where it would collide with
+	// closeWhen.
+	if g.Reclose == "" {
+		g.Reclose = v1alpha1.RecloseOnReboot
+	}
+	if g.Existing == "" {
+		g.Existing = v1alpha1.ExistingIgnore
+	}
+	var err error
+	if g.Selector, err = spec.NodeSelector.AsSelector(); err != nil {
+		g.Selector = labels.Nothing()
+		return g, fmt.Errorf("compiling nodeSelector: %w", err)
+	}
+	if g.Signals, err = compileAll(spec.OpenWhen); err != nil {
+		return g, err
+	}
+	if len(g.Signals) == 0 {
+		return g, errors.New("compiling openWhen: it names no signal")
+	}
+	return g, nil
+}
+
+func compileAll(specs []v1alpha1.Signal) ([]gate.NamedSignal, error) {
+	signals := make([]gate.NamedSignal, 0, len(specs))
+	for i := range specs {
+		s, err := compile(&specs[i].SignalSource)
+		if err != nil {
+			return nil, fmt.Errorf("compiling signal %s: %w", specs[i].Name, err)
+		}
+		signals = append(signals, gate.NamedSignal{Name: specs[i].Name, Signal: s})
+	}
+	return signals, nil
+}
+
+func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
+	switch {
+	case s.DaemonSet != nil:
+		return newDaemonSet(s.DaemonSet), nil
+	case s.DaemonSets != nil:
+		return newDaemonSets(s.DaemonSets)
+	case s.Pods != nil:
+		return newPods(s.Pods)
+	case s.Condition != nil:
+		return newCondition(s.Condition)
+	case s.Label != nil:
+		return label{key: s.Label.Key, value: s.Label.Value}, nil
+	case s.Annotation != nil:
+		return annotation{key: s.Annotation.Key, value: s.Annotation.Value}, nil
+	}
+	return nil, errors.New("this version of nodegate knows no such kind of signal")
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// matcher matches one text: exactly, or by an anchored pattern.
+type matcher struct {
+	exact   string
+	pattern *regexp.Regexp
+}
+
+func newMatcher(exact, pattern string) (matcher, error) {
+	if pattern == "" {
+		return matcher{exact: exact}, nil
+	}
+	re, err := regexp.Compile("^(?:" + pattern + ")$")
+	if err != nil {
+		return matcher{}, fmt.Errorf("compiling pattern %q: %w", pattern, err)
+	}
+	return matcher{pattern: re}, nil
+}
+
+func (m matcher) matches(text string) bool {
+	if m.pattern != nil {
+		return m.pattern.MatchString(text)
+	}
+	return text == m.exact
+}
+
+func (m matcher) String() string {
+	if m.pattern != nil {
+		return m.pattern.String()
+	}
+	return m.exact
+}
+
+// condition holds when a condition of the node matches.
+type condition struct {
+	levelSignal
+	conditionType, status matcher
+	whenMissing           v1alpha1.WhenMissing
+}
+
+func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
+	s := condition{whenMissing: spec.WhenMissing}
+	var err error
+	if s.conditionType, err = newMatcher(spec.Type, spec.TypePattern); err != nil {
+		return nil, err
+	}
+	if s.status, err = newMatcher(spec.Status, spec.StatusPattern); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Read implements gate.Signal. With a pattern, one matching condition will do.
+func (s condition) Read(in gate.Input) gate.Reading {
+	subject := "condition " + s.conditionType.String()
+	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: subject}
+	if s.whenMissing == v1alpha1.MissingHolds {
+		r.State = gate.Holds
+	}
+	for _, c := range in.Node.Conditions {
+		if !s.conditionType.matches(c.Type) {
+			continue
+		}
+		subject = fmt.Sprintf("condition %s=%s", c.Type, c.Status)
+		if s.status.matches(string(c.Status)) {
+			return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: subject, Since: c.Transition}
+		}
+		r = gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDiffers, Subject: subject, Since: c.Transition}
+	}
+	return r
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// daemonSets holds when every selected DaemonSet that belongs on the node has
+// its ready pod there.
+type daemonSets struct {
+	namespaces []string
+	selector   labels.Selector
+}
+
+func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
+	selector, err := spec.Selector.AsSelector()
+	if err != nil {
+		return nil, fmt.Errorf("compiling selector: %w", err)
+	}
+	return daemonSets{namespaces: spec.Namespaces, selector: selector}, nil
+}
+
+func (s daemonSets) selects(ds *gate.DaemonSet) bool {
+	return slices.Contains(s.namespaces, ds.Namespace) && s.selector.Matches(ds.Labels)
+}
+
+// unobserved returns the first namespace whose DaemonSets are not known.
+func (s daemonSets) unobserved(sets *gate.DaemonSets) (string, bool) {
+	for _, ns := range s.namespaces {
+		if sets == nil || !sets.Observed[ns] {
+			return ns, true
+		}
+	}
+	return "", false
+}
+
+// Read implements gate.Signal. One daemon that is not ready decides, whatever
+// is unknown of others.
+func (s daemonSets) Read(in gate.Input) gate.Reading {
+	if ns, missing := s.unobserved(in.DaemonSets); missing {
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
+	}
+	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingDaemonsReady}
+	found := false
+	for i := range in.DaemonSets.Items {
+		ds := &in.DaemonSets.Items[i]
+		if !s.selects(ds) || !belongs(ds, in) {
+			continue
+		}
+		found = true
+		all = both(all, readDaemon(ds, in))
+	}
+	switch {
+	case found:
+		return all
+	case in.Transient.Foreign(in.Node.Taints):
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingNodeBeingSetUp}
+	}
+	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetBelongs}
+}
+
+// both combines two readings that must both hold: NotYet wins over Unknown,
+// Unknown over Holds, and the first of its kind is told.
+func both(a, b gate.Reading) gate.Reading {
+	rank := func(s gate.State) int { return []int{gate.Holds: 0, gate.Unknown: 1, gate.NotYet: 2}[s] }
+	switch {
+	case a.State == gate.Holds && b.State == gate.Holds:
+		a.Since = latest(a.Since, b.Since)
+		return a
+	case rank(b.State) > rank(a.State):
+		a, b = b, a
+	}
+	if a.State != b.State {
+		return a
+	}
+	// Two that do not hold: what matters is the one that is not excused by a
+	// rollout, and the one that has been so for longer.
+	if a.Rollout && !b.Rollout || a.Rollout == b.Rollout && !b.Since.IsZero() && b.Since.Before(a.Since) {
+		a, b = b, a
+	}
+	if a.Recheck.IsZero() || !b.Recheck.IsZero() && b.Recheck.Before(a.Recheck) {
+		a.Recheck = b.Recheck
+	}
+	return a
+}
+
+// Evidence implements gate.Signal.
+func (s daemonSets) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
+	if _, missing := s.unobserved(f.DaemonSets); missing {
+		return nil, false
+	}
+	var all []gate.Pod
+	for i := range f.DaemonSets.Items {
+		ds := &f.DaemonSets.Items[i]
+		if !s.selects(ds) {
+			continue
+		}
+		pods, observed := ownPods(ds, f)
+		if !observed {
+			return nil, false
+		}
+		all = append(all, pods...)
+	}
+	return all, true
+}
+
+// ProvesBoot implements gate.Signal.
+func (daemonSets) ProvesBoot() bool { return true }
+
+// Needs implements gate.Signal.
+func (s daemonSets) Needs(sets *gate.DaemonSets) gate.Needs {
+	n := gate.Needs{DaemonSetNamespaces: s.namespaces}
+	if sets == nil {
+		return n
+	}
+	for i := range sets.Items {
+		if s.selects(&sets.Items[i]) {
+			n.Pods = append(n.Pods, sets.Items[i].Pods)
+		}
+	}
+	return n
+}
