@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clustertest gives the tests of a package one cluster to share.
+//
+//	func TestMain(m *testing.M) { clustertest.Main(m, cluster.Options{}) }
+//
+//	func TestSomething(t *testing.T) {
+//		c := clustertest.Shared(t)
+//		namespace := clustertest.Namespace(t, c)
+//		...
+//	}
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/cluster"
+)
+
+// shared is the cluster of the package under test.
+var shared struct {
+	options cluster.Options
+	once    sync.Once
+	cluster *cluster.Cluster
+	err     error
+}
+
+// Main runs the tests of a package, stops the cluster that they shared, and
+// exits. If a component of the cluster ended by itself, the tests have failed.
+// If they have failed, the cluster's temporary directory is kept for a day.
+func Main(m *testing.M, options cluster.Options) {
+	if options.Progress == nil {
+		options.Progress = os.Stderr
+	}
+	shared.options = options
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (status int) {
+	defer func() {
+		c := shared.cluster
+		if c == nil {
+			return
+		}
+		if status != 0 || c.Err() != nil {
+			c.Keep()
+			fmt.Fprintf(os.Stderr, "clustertest: the cluster's logs are in %s\n", c.Dir())
+		}
+		if err := errors.Join(c.Err(), c.Stop()); err != nil {
+			fmt.Fprintln(os.Stderr, "clustertest:", err)
+			status = 1
+		}
+	}()
+	return m.Run()
+}
+
+// Shared returns the package's cluster. The first call starts it, so that
+// tests that do not need it do not wait for it.
+func Shared(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	shared.once.Do(func() {
+		// The cluster outlives the test that happens to be the first.
+		shared.cluster, shared.err = cluster.Start(context.Background(), shared.options)
+	})
+	if shared.err != nil {
+		t.Fatalf("starting the shared cluster: %v", shared.err)
+	}
+	return shared.cluster
+}
+
+// Namespace creates a namespace for one test, and deletes it when the test
+// ends. It does not wait for the deletion.
+func Namespace(t testing.TB, c *cluster.Cluster) string {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatalf("creating a client: %v", err)
+	}
+	namespaces := client.CoreV1().Namespaces()
+	namespace, err := namespaces.Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		if err := namespaces.Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("deleting namespace %s: %v", namespace.Name, err)
+		}
+	})
+	return namespace.Name
+}

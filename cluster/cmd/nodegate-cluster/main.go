@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command nodegate-cluster runs a real Kubernetes control plane with simulated
+// nodes on this machine: see package cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/nodegate/nodegate/cluster"
+)
+
+const usage = `Usage:
+  nodegate-cluster up [flags]      start a cluster, print the path of its kubeconfig, run until Ctrl-C
+  nodegate-cluster build [flags]   build the cluster's programs, so that the next start takes seconds
+
+Run "nodegate-cluster <command> -h" for the flags of a command.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// After the first signal the next one ends the process at once, and with
+	// it the cluster.
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "nodegate-cluster: interrupted")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "nodegate-cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return errors.New("no command given")
+	}
+	switch command, args := args[0], args[1:]; command {
+	case "up":
+		return up(ctx, args, stdout, stderr)
+	case "build":
+		return build(ctx, args, stderr)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return nil
+	default:
+		return fmt.Errorf("unknown command %q: there are up and build", command)
+	}
+}
+
+// up starts a cluster and keeps it until ctx ends.
+func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var options cluster.Options
+	flags := newFlags("up", &options)
+	flags.StringVar(&options.Dir, "dir", "", "keep state, logs and credentials in this directory (default a temporary one)")
+	flags.IntVar(&options.APIServerPort, "port", 0, "port of the API server on 127.0.0.1 (default a free one)")
+	flags.BoolVar(&options.Audit, "audit", false, "write an audit log")
+	if err := parse(flags, args, stdout); err != nil {
+		return err
+	}
+	options.Progress = stderr
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, c.Kubeconfig())
+	fmt.Fprintf(stderr, "Use it with:   export KUBECONFIG=%s\n", c.Kubeconfig())
+	if options.Audit {
+		fmt.Fprintf(stderr, "Audit log:     %s\n", c.AuditLog())
+	}
+	fmt.Fprintf(stderr, "Logs:          %s    Press Ctrl-C to stop.\n", c.Dir()+"/logs")
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(stderr, "stopping")
+		return c.Stop()
+	case <-c.Done():
+		return errors.Join(c.Err(), c.Stop())
+	}
+}
+
+// build builds what up with the same flags would build.
+func build(ctx context.Context, args []string, stderr io.Writer) error {
+	var options cluster.Options
+	if err := parse(newFlags("build", &options), args, stderr); err != nil {
+		return err
+	}
+	options.Progress = stderr
+	binaries, err := cluster.Build(ctx, options)
+	if err != nil {
+		return err
+	}
+	for _, component := range cluster.Components() {
+		if file, ok := binaries[component]; ok {
+			fmt.Fprintln(stderr, file)
+		}
+	}
+	return nil
+}
+
+// newFlags returns the flags that all commands have.
+func newFlags(command string, options *cluster.Options) *flag.FlagSet {
+	flags := flag.NewFlagSet("nodegate-cluster "+command, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are printed once, by main
+	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
+		"one of "+strings.Join(cluster.Versions(), ", ")+" (default the newest)")
+	flags.BoolFunc("no-kwok", "run without KWOK: nodes are yours to simulate", func(value string) error {
+		without, err := strconv.ParseBool(value)
+		options.Components = nil
+		if without {
+			options.Components = slices.DeleteFunc(cluster.Components(), func(c cluster.Component) bool {
+				return c == cluster.KWOK
+			})
+		}
+		return err
+	})
+	return flags
+}
+
+// parse parses a command line that has flags only. Asked for help, it prints
+// it and returns flag.ErrHelp.
+func parse(flags *flag.FlagSet, args []string, output io.Writer) error {
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(output, "Usage of %s:\n", flags.Name())
+		flags.SetOutput(output)
+		flags.PrintDefaults()
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.TrimPrefix(flags.Name(), "nodegate-cluster "), err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
+}

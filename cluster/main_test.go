@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+)
+
+// childVariable makes the test binary a program that starts a cluster in the
+// directory that it names, and then ends in the way that endVariable names.
+const (
+	childVariable = "NODEGATE_CLUSTER_TEST_DIR"
+	endVariable   = "NODEGATE_CLUSTER_TEST_END"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childVariable); dir != "" {
+		child(dir, os.Getenv(endVariable))
+	}
+	clustertest.Main(m, cluster.Options{Audit: true})
+}
+
+func child(dir, end string) {
+	if _, err := cluster.Start(context.Background(), smallest(dir)); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("ready")
+	if end == "panic" {
+		panic("as the test wants it")
+	}
+	select {}
+}
+
+// smallest are the options of the cluster that starts fastest.
+func smallest(dir string) cluster.Options {
+	return cluster.Options{Dir: dir, Components: []cluster.Component{cluster.APIServer}}
+}
+
+func start(t *testing.T, options cluster.Options) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// eventually waits until a condition holds. An error of the condition is only
+// its reason for not holding yet.
+func eventually(t *testing.T, what string, condition func(ctx context.Context) (bool, error)) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			var ok bool
+			ok, last = condition(ctx)
+			return ok && last == nil, nil
+		})
+	if err != nil {
+		t.Fatalf("%s: %v; the last error was: %v", what, err, last)
+	}
+}
+
+// running returns the IDs of the processes that are given the directory on
+// their command line, which every component is.
+func running(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatalf("finding processes: %v", err)
+	}
+	var found []string
+	for _, entry := range entries {
+		// Processes that are gone by now have no command line.
+		line, _ := os.ReadFile("/proc/" + entry.Name() + "/cmdline")
+		if strings.Contains(string(line), dir) {
+			found = append(found, entry.Name())
+		}
+	}
+	return found
+}
+
+// groupExists reports whether a process group has any process.
+func groupExists(group int) bool {
+	return syscall.Kill(-group, 0) == nil
+}

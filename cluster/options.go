@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Component names one program of the control plane.
+type Component string
+
+// The components of a cluster, in the order in which they start.
+const (
+	Etcd              Component = "etcd"
+	APIServer         Component = "kube-apiserver"
+	Scheduler         Component = "kube-scheduler"
+	ControllerManager Component = "kube-controller-manager"
+	KWOK              Component = "kwok"
+)
+
+// Components returns all components in the order in which they start.
+func Components() []Component {
+	return []Component{Etcd, APIServer, Scheduler, ControllerManager, KWOK}
+}
+
+// Options says what kind of cluster to start. The zero value is a complete
+// cluster of the newest known Kubernetes version in a temporary directory.
+type Options struct {
+	// Dir holds the cluster's state, logs and credentials. A cluster that is
+	// started again in the same directory has the same objects and the same
+	// certificate authority. Empty means a temporary directory, which Stop
+	// removes unless something went wrong.
+	Dir string
+
+	// KubernetesVersion is a minor version such as "1.37": one of Versions,
+	// empty for the newest. It is about programs that are built; those in
+	// $KUBEBUILDER_ASSETS are what they are.
+	KubernetesVersion string
+
+	// APIServerPort is the port of the API server on 127.0.0.1; 0 means a
+	// free one.
+	APIServerPort int
+
+	// Components lists what runs; nil means everything. Etcd and APIServer
+	// always run, so Components: []Component{APIServer} is the smallest and
+	// fastest cluster. Without ControllerManager no namespace gets its
+	// default ServiceAccount, so that pods must name one that exists.
+	Components []Component
+
+	// ExtraArgs are appended to a component's own command line, and so win
+	// over it: {APIServer: {"--feature-gates=X=true"}}.
+	ExtraArgs map[Component][]string
+
+	// Stages are KWOK stages as YAML documents. For each kind of object that
+	// they deal with they replace the default ones, which DefaultStages
+	// returns.
+	Stages string
+
+	// Audit makes the API server write an audit log, in step with the
+	// requests (see Cluster.AuditLog).
+	Audit bool
+
+	// AuditPolicy is an audit policy as YAML. Empty means: Metadata of every
+	// request, and for nodes and pod bindings also both bodies. It is used
+	// only when Audit is on.
+	AuditPolicy string
+
+	// Progress is told what is being built and started; nil means nobody. On
+	// a terminal it gets one line that is updated in place.
+	Progress io.Writer
+}
+
+// runs reports whether the component is part of the cluster.
+func (o *Options) runs(component Component) bool {
+	return component == Etcd || component == APIServer ||
+		o.Components == nil || slices.Contains(o.Components, component)
+}
+
+func (o *Options) validate() error {
+	for _, component := range o.Components {
+		if !slices.Contains(Components(), component) {
+			return fmt.Errorf("unknown component %q: known are %v", component, Components())
+		}
+	}
+	for component := range o.ExtraArgs {
+		if !slices.Contains(Components(), component) {
+			return fmt.Errorf("extra arguments for unknown component %q: known are %v", component, Components())
+		}
+	}
+	if o.APIServerPort < 0 || o.APIServerPort > 65535 {
+		return fmt.Errorf("API server port %d is not between 0 and 65535", o.APIServerPort)
+	}
+	_, err := mergeStages(o.Stages)
+	return err
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	probeInterval = 50 * time.Millisecond
+	probeTimeout  = 2 * time.Second
+)
+
+// probePaths are where components say whether they are ready.
+var probePaths = map[Component]string{
+	Etcd:              "/readyz",
+	APIServer:         "/readyz",
+	Scheduler:         "/readyz",
+	ControllerManager: "/healthz",
+	KWOK:              "/healthz",
+}
+
+// probe returns nil if a component says that it is ready. It trusts nobody
+// else who may have got hold of the port: the answer must come with one of
+// this cluster's certificates.
+func (c *Cluster) probe(ctx context.Context, component Component) error {
+	client, err := c.probeClient(component)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	url := "https://" + address(c.port(component)) + probePaths[component]
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+	return fmt.Errorf("GET %s: %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+}
+
+func (c *Cluster) probeClient(component Component) (*http.Client, error) {
+	trusted, user := c.credentials.users, c.credentials.admin
+	if component == Etcd {
+		trusted, user = c.credentials.etcd, c.credentials.etcdUser
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(trusted.certificate)
+	certificate, err := tls.X509KeyPair(user.certificate, user.key)
+	if err != nil {
+		return nil, fmt.Errorf("loading the probe's certificate: %w", err)
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs:      roots,
+		Certificates: []tls.Certificate{certificate},
+		MinVersion:   tls.VersionTLS12,
+	}}}, nil
+}
+
+// awaitReady waits until a process is ready. It fails as soon as the process,
+// or another component that ought to run, has ended.
+func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
+	// Somebody else on the port may never answer, but the process that did
+	// not get the port is gone soon.
+	probing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-p.done:
+			cancel()
+		case <-probing.Done():
+		}
+	}()
+	for {
+		err := c.probe(probing, p.component)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return p.exitError()
+		case <-c.done:
+			return c.endError()
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w; its last answer: %w; its log: %s",
+				p.component, context.Cause(ctx), err, p.logFile)
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitDefaultServiceAccount waits until pods can be created in the namespace
+// "default", which is the last thing to become possible in a new cluster.
+func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
+	for {
+		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-c.done:
+			return c.endError()
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the default ServiceAccount: %w; the last answer: %w", context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nodegate/nodegate/internal/controller"
+)
+
+// controllerFlags are what 'nodegate controller' is told.
+type controllerFlags struct {
+	kubeconfig  string
+	development bool
+	process     controller.Process
+}
+
+func newControllerCommand() *cobra.Command {
+	f := controllerFlags{process: controller.Process{Options: controller.Options{Namespace: defaultNamespace}}}
+	options := &f.process.Options
+	command := &cobra.Command{
+		Use:   "controller",
+		Short: "Open gates on nodes that are fit, and close them again where they are not",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; default: the pod's own ServiceAccount")
+	flags.StringVar(&f.process.MetricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0 for nowhere")
+	flags.StringVar(&f.process.HealthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 for nowhere")
+	flags.BoolVar(&f.process.LeaderElect, "leader-elect", true, "let one replica at a time do the work")
+	flags.BoolVar(&f.development, "development", false, "write logs for a person to read, not as JSON")
+	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "the namespace of nodegate")
+	flags.IntVar(&options.Workers, "workers", 16, "how many nodes are worked on at a time")
+	flags.StringSliceVar(&options.TransientTaintPrefixes, "transient-taint-prefixes", nil,
+		"beginnings of further taint keys that come and go by themselves, and so say nothing about which daemons belong on a node")
+	allowedTaintKeysFlag(flags, &options.AllowedTaintKeys)
+	if err := command.MarkFlagRequired("allowed-taint-keys"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return command
+}
+
+// startTimeout bounds everything that happens before the controller runs.
+const startTimeout = 30 * time.Second
+
+func (f *controllerFlags) run(ctx context.Context) error {
+	config, err := f.restConfig()
+	if err != nil {
+		return err
+	}
+	log := zap.New(zap.UseDevMode(f.development))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client"))
+	f.process.Config, f.process.Options.Log = config, log
+
+	api, err := f.process.Client()
+	if err != nil {
+		return err
+	}
+	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := checkPermissions(startCtx, api, f.process.Options.Namespace); err != nil {
+		return err
+	}
+	return f.process.Run(ctx)
+}
+
+// restConfig finds the API server. Requests are not throttled on this side:
+// the API server's own priority and fairness does that, and knows better.
+func (f *controllerFlags) restConfig() (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if f.kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("not in a cluster: give --kubeconfig")
+		}
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.UserAgent = "nodegate"
+	return config, nil
+}

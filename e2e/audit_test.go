@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// auditEvent is what tests read of the API server's audit log.
+type auditEvent struct {
+	Stage     string    `json:"stage"`
+	Verb      string    `json:"verb"`
+	RequestID types.UID `json:"auditID"`
+	User      struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource    string `json:"resource"`
+		Name        string `json:"name"`
+		Subresource string `json:"subresource"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	ResponseObject struct {
+		Metadata struct {
+			UID types.UID `json:"uid"`
+		} `json:"metadata"`
+	} `json:"responseObject"`
+	RequestObject json.RawMessage `json:"requestObject"`
+}
+
+// nodeWrites returns the bodies of the controller's successful writes of the
+// node that has this name now, as the API server's audit log has them.
+func (e *env) nodeWrites(name string) []string {
+	e.Helper()
+	var node corev1.Node
+	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &node))
+	var writes []string
+	for _, event := range e.audit() {
+		ref := event.ObjectRef
+		if ref.Resource == "nodes" && ref.Name == name && event.Verb == "patch" && event.ResponseStatus.Code == 200 &&
+			event.User.Username == installationUser && event.ResponseObject.Metadata.UID == node.UID {
+			writes = append(writes, string(event.RequestObject))
+		}
+	}
+	return writes
+}
+
+const installationUser = "system:serviceaccount:nodegate-system:nodegate"
+
+// audit reads the audit log: what the API server says was asked of it.
+func (e *env) audit() []auditEvent {
+	e.Helper()
+	f, err := os.Open(e.cluster.AuditLog())
+	e.must(err)
+	defer f.Close() //nolint:errcheck // it was only read
+	var events []auditEvent
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event auditEvent
+		e.must(json.Unmarshal(lines.Bytes(), &event))
+		if event.Stage == "ResponseComplete" {
+			events = append(events, event)
+		}
+	}
+	e.must(lines.Err())
+	return events
+}
+
+// watchFor counts the states of nodes that are seen to fit, until the returned
+// function is called.
+func (e *env) watchFor(fits func(*corev1.Node) bool) (stop func() int) {
+	e.Helper()
+	w, err := e.admin.Watch(e.Context(), &corev1.NodeList{})
+	e.must(err)
+	const last = "last-to-be-watched"
+	count := make(chan int, 1)
+	go func() {
+		n := 0
+		for event := range w.ResultChan() {
+			node, ok := event.Object.(*corev1.Node)
+			if ok && node.Name == last {
+				break
+			}
+			if ok && fits(node) {
+				n++
+			}
+		}
+		count <- n
+	}()
+	return func() int {
+		defer w.Stop()
+		// Events come in order: when this node is seen, so is all that was before.
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: last}}
+		e.must(e.admin.Create(e.Context(), node))
+		e.must(e.admin.Delete(e.Context(), node))
+		return <-count
+	}
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// env is one test's view of the cluster. The test plays the administrator, the
+// kubelets and the daemon set controller.
+type env struct {
+	*testing.T
+	cluster *cluster.Cluster
+	admin   client.WithWatch
+}
+
+// laterClock is the real clock, set ahead: nodes look older to the controller
+// than the API server lets a test create them.
+type laterClock struct {
+	clock.RealClock
+	ahead time.Duration
+}
+
+// Now implements clock.PassiveClock.
+func (c laterClock) Now() time.Time { return c.RealClock.Now().Add(c.ahead) }
+
+// Since implements clock.PassiveClock.
+func (c laterClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// startController runs a controller under its own ServiceAccount until the
+// test ends or the returned function is called. Its clock is ahead.
+func (e *env) startController(ahead time.Duration) (stop func()) {
+	e.Helper()
+	config, err := e.cluster.ServiceAccount(e.Context(), installation.Namespace, installation.ServiceAccount)
+	if err != nil {
+		e.Fatalf("getting the controller's identity: %v", err)
+	}
+	config.UserAgent = "nodegate"
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	process := controller.Process{
+		Config: config, MetricsAddress: "0", HealthAddress: "0", Registerer: prometheus.NewRegistry(),
+		Options: controller.Options{
+			Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys,
+			Clock: laterClock{ahead: ahead}, Log: e.logger(),
+		},
+	}
+	go func() { done <- process.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			e.Errorf("the controller ended with: %v", err)
+		}
+	})
+	e.Cleanup(stop)
+	return stop
+}
+
+func (e *env) logger() logr.Logger { return testr.NewWithOptions(e.T, testr.Options{}) }
+
+// must fails the test on an error.
+func (e *env) must(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// eventually waits until a check finds nothing wrong.
+func (e *env) eventually(what string, check func() error) {
+	e.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(e.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		e.Fatalf("%s: not within %s: %v", what, patience, last)
+	}
+}
+
+// declare creates a gate and waits until it is in force.
+func (e *env) declare(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
+	e.Helper()
+	e.must(e.admin.Create(e.Context(), ng))
+	e.eventually("gate "+ng.Name+" is Ready", func() error { return e.condition(ng.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+	return ng
+}
+
+// condition checks a gate's condition, and its reason unless that is empty.
+func (e *env) condition(name, kind string, status metav1.ConditionStatus, reason string) error {
+	var ng v1alpha1.NodeGate
+	if err := e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &ng); err != nil {
+		return err
+	}
+	c := meta.FindStatusCondition(ng.Status.Conditions, kind)
+	if c == nil || c.Status != status || reason != "" && c.Reason != reason {
+		return fmt.Errorf("condition %s of gate %s is %+v, want %s %s", kind, name, c, status, reason)
+	}
+	return nil
+}
+
+// newGate returns a gate on all nodes that opens by one signal.
+func newGate(name, key string, signal v1alpha1.SignalSource) *v1alpha1.NodeGate {
+	return &v1alpha1.NodeGate{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.NodeGateSpec{
+			Taint:    v1alpha1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
+			OpenWhen: []v1alpha1.Signal{{Name: "signal", SignalSource: signal}},
+		},
+	}
+}
+
+func byLabel(key string) v1alpha1.SignalSource {
+	return v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: key}}
+}
+
+func byDaemonSet(name string) v1alpha1.SignalSource {
+	return v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: name}}
+}
+
+// daemonSet creates a DaemonSet that tolerates everything.
+func (e *env) daemonSet(name string) *appsv1.DaemonSet {
+	e.Helper()
+	labels := map[string]string{"app": name}
+	ds := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name, Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:  []corev1.Container{{Name: "daemon", Image: "daemon"}},
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}
+	e.must(e.admin.Create(e.Context(), ds))
+	return ds
+}
+
+func (e *env) deleteDaemonSets(ctx context.Context) error {
+	return e.admin.DeleteAllOf(ctx, &appsv1.DaemonSet{}, client.InNamespace(daemonNamespace))
+}
+
+// deleteParameters does what the namespace's deletion would: the guard lets
+// only the controller and the controller manager touch parameters.
+func (e *env) deleteParameters(ctx context.Context) error {
+	config := e.cluster.User("system:serviceaccount:kube-system:namespace-controller", "system:masters")
+	api, err := client.New(config, client.Options{Scheme: e.admin.Scheme()})
+	if err != nil {
+		return err
+	}
+	return api.DeleteAllOf(ctx, &corev1.PodTemplate{}, client.InNamespace(installation.Namespace))
+}
+
+// kubelet is one node's identity and boot.
+type kubelet struct {
+	*env
+	name string
+	boot string
+	api  client.Client
+}
+
+// kubelet returns a kubelet that has not registered its node yet.
+func (e *env) kubelet(name string) *kubelet {
+	e.Helper()
+	api, err := client.New(e.cluster.Node(name), client.Options{Scheme: e.admin.Scheme()})
+	e.must(err)
+	return &kubelet{env: e, name: name, boot: string(uuid.NewUUID()), api: api}
+}
+
+// register creates the Node, as the kubelet does it, and returns it as the API
+// server made it.
+func (k *kubelet) register(change ...func(*corev1.Node)) *corev1.Node {
+	k.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: k.boot}, Conditions: []corev1.NodeCondition{ready(corev1.ConditionTrue, "")}},
+	}
+	for _, f := range change {
+		f(node)
+	}
+	k.must(k.api.Create(k.Context(), node))
+	return node
+}
+
+func ready(status corev1.ConditionStatus, message string) corev1.NodeCondition {
+	now := metav1.Now()
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: status, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+}
+
+// report writes the node's status as the kubelet would.
+func (k *kubelet) report(status corev1.ConditionStatus, message string) {
+	k.Helper()
+	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q},"conditions":[{"type":"Ready","status":%q,"message":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
+		k.boot, status, message, time.Now().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
+	k.must(k.api.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}
+
+// fallSilent does what the node lifecycle controller does when leases stop.
+func (k *kubelet) fallSilent() {
+	k.Helper()
+	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
+	k.must(k.admin.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}
+
+// reboot gives the node a new boot ID, and reports it.
+func (k *kubelet) reboot() {
+	k.Helper()
+	k.boot = string(uuid.NewUUID())
+	k.report(corev1.ConditionTrue, "")
+}
+
+// daemonPod creates the DaemonSet's pod on the node, not ready.
+func (k *kubelet) daemonPod(ds *appsv1.DaemonSet, change ...func(*corev1.Pod)) *corev1.Pod {
+	k.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ds.Namespace, Name: ds.Name + "-" + string(uuid.NewUUID())[:8], Labels: ds.Spec.Template.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
+		},
+		Spec: *ds.Spec.Template.Spec.DeepCopy(),
+	}
+	pod.Spec.NodeName = k.name
+	for _, f := range change {
+		f(pod)
+	}
+	k.must(k.admin.Create(k.Context(), pod))
+	return pod
+}
+
+// run gives the pod new containers, ready or not, and reports its status.
+func (k *kubelet) run(pod *corev1.Pod, isReady bool) {
+	k.Helper()
+	k.setReady(pod, isReady, "containerd://"+string(uuid.NewUUID()))
+}
+
+// setReady reports the pod's status with this container.
+func (k *kubelet) setReady(pod *corev1.Pod, isReady bool, containerID string) {
+	k.Helper()
+	status := corev1.ConditionFalse
+	if isReady {
+		status = corev1.ConditionTrue
+	}
+	pod.Status = corev1.PodStatus{
+		Phase:             corev1.PodRunning,
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "daemon", Image: "daemon", ContainerID: containerID, Ready: isReady}},
+	}
+	k.must(k.admin.Status().Update(k.Context(), pod))
+}
+
+// node reads the Node.
+func (k *kubelet) node() *corev1.Node {
+	k.Helper()
+	var node corev1.Node
+	k.must(k.admin.Get(k.Context(), client.ObjectKey{Name: k.name}, &node))
+	return &node
+}
+
+// patch changes the Node as an administrator would, by a merge patch.
+func (k *kubelet) patch(body string) {
+	k.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
+	k.must(k.admin.Patch(k.Context(), node, client.RawPatch(types.MergePatchType, []byte(body))))
+}
+
+// is checks how the gate stands on the node: taint and record must agree.
+func (k *kubelet) is(gateName, state, key string) error {
+	node := k.node()
+	tainted := hasTaint(node, key)
+	raw, recorded := node.Annotations[v1alpha1.RecordAnnotationPrefix+gateName]
+	if state == "" {
+		if tainted || recorded {
+			return fmt.Errorf("node %s has taints %v and record %q, want neither", k.name, keys(node), raw)
+		}
+		return nil
+	}
+	r, err := gate.ParseRecord(raw)
+	if err != nil || r.State != state || tainted != (state == v1alpha1.StateClosed) {
+		return fmt.Errorf("node %s has taints %v and record %q, want %s", k.name, keys(node), raw, state)
+	}
+	return nil
+}
+
+// becomes waits until the gate stands so on the node.
+func (k *kubelet) becomes(gateName, state, key string) {
+	k.Helper()
+	k.eventually(fmt.Sprintf("gate %s is %q on node %s", gateName, state, k.name), func() error { return k.is(gateName, state, key) })
+}
+
+// record reads the gate's record on the node.
+func (k *kubelet) record(gateName string) gate.Record {
+	k.Helper()
+	r, err := gate.ParseRecord(k.node().Annotations[v1alpha1.RecordAnnotationPrefix+gateName])
+	k.must(err)
+	return r
+}
+
+func hasTaint(node *corev1.Node, key string) bool {
+	for _, t := range node.Spec.Taints {
+		if t.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func keys(node *corev1.Node) string {
+	var all []string
+	for _, t := range node.Spec.Taints {
+		all = append(all, t.ToString())
+	}
+	return strings.Join(all, ",")
+}
+
+var errNotYet = errors.New("not yet")

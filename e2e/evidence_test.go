@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// settled waits until the controller has worked off all that it was told
+// before: it opens a gate on a node of its own.
+func (e *env) settled() {
+	e.Helper()
+	fence := e.kubelet("fence")
+	fence.register(func(n *corev1.Node) { n.Labels["fence"] = "" })
+	e.must(e.admin.Create(e.Context(), fenceGate()))
+	fence.becomes("fence", isOpen, keyB)
+	e.must(e.admin.Delete(e.Context(), fence.node()))
+	e.must(e.admin.Delete(e.Context(), fenceGate()))
+	e.eventually("the fence is gone", func() error {
+		err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: "fence"}, &corev1.PodTemplate{})
+		if client.IgnoreNotFound(err) == nil && err != nil {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+func fenceGate() *v1alpha1.NodeGate {
+	ng := newGate("fence", keyB, byLabel("fence"))
+	ng.Spec.NodeSelector.MatchLabels = map[string]string{"fence": ""}
+	ng.Spec.ExistingNodes = v1alpha1.ExistingAdopt
+	return ng
+}
+
+func TestRebootCloses(t *testing.T) {
+	// The kubelet's two loops are independent: either may report first.
+	for name, podFirst := range map[string]bool{"node status first": false, "pod status first": true} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.startController(0)
+			ds := e.daemonSet("agent")
+			e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+			k := e.kubelet("n1")
+			k.register()
+			pod := k.daemonPod(ds)
+			k.run(pod, true)
+			k.becomes("agent", isOpen, keyA)
+
+			if podFirst {
+				k.run(pod, true)
+				k.reboot()
+				k.becomes("agent", isClosed, keyA)
+				e.settled()
+				e.must(k.is("agent", isClosed, keyA)) // perhaps from the old boot
+				return
+			}
+			k.reboot()
+			k.becomes("agent", isClosed, keyA)
+			e.settled()
+			e.must(k.is("agent", isClosed, keyA)) // the pod still looks ready
+			k.run(pod, false)
+			k.run(pod, true)
+			k.becomes("agent", isOpen, keyA)
+		})
+	}
+}
+
+func TestRebootWhileControllerIsDown(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	k := e.kubelet("n1")
+	k.register()
+	pod := k.daemonPod(ds)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	stop()
+	k.reboot()
+	e.startController(0)
+	k.becomes("agent", isClosed, keyA)
+	if r := k.record("agent"); r.Reason != v1alpha1.ReasonRebooted {
+		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonRebooted)
+	}
+}
+
+func TestOldEvidenceCountsAfterAMinuteOfReports(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	k := e.kubelet("n1")
+	k.register()
+	pod := k.daemonPod(ds)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	k.reboot()
+	k.becomes("agent", isClosed, keyA)
+	stop()
+	e.startController(2 * time.Minute)
+	k.becomes("agent", isOpen, keyA)
+}
+
+func TestSilenceClosesAndReturnOpens(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	k := e.kubelet("n1")
+	k.register()
+	pod := k.daemonPod(ds)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+
+	k.fallSilent()
+	k.becomes("agent", isClosed, keyA)
+	if r := k.record("agent"); r.Reason != v1alpha1.ReasonNodeSilent {
+		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonNodeSilent)
+	}
+	k.report(corev1.ConditionTrue, "")
+	k.becomes("agent", isOpen, keyA) // the same boot: at once
+}
+
+func TestAnnouncedShutdownCloses(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	k := e.kubelet("n1")
+	k.register()
+	pod := k.daemonPod(ds)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+
+	k.report(corev1.ConditionFalse, "node is shutting down")
+	k.becomes("agent", isClosed, keyA)
+	k.fallSilent()
+	k.reboot()
+	e.settled()
+	e.must(k.is("agent", isClosed, keyA))
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+}
+
+func TestNodeRecreatedUnderItsName(t *testing.T) {
+	for name, sameMachine := range map[string]bool{"the same machine": true, "another machine": false} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			stop := e.startController(0)
+			ds := e.daemonSet("agent")
+			e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+			k := e.kubelet("n1")
+			k.register()
+			pod := k.daemonPod(ds)
+			k.run(pod, true)
+			k.becomes("agent", isOpen, keyA)
+
+			e.must(e.admin.Delete(t.Context(), k.node()))
+			e.waitNextSecond() // creation times have whole seconds
+			if !sameMachine {
+				k = e.kubelet("n1")
+			}
+			k.register()
+			e.must(k.is("agent", isClosed, keyA))
+			e.settled()
+			e.must(k.is("agent", isClosed, keyA)) // the pod is older than the Node
+
+			if sameMachine {
+				// The pod lives on: it counts when the Node has reported for a minute.
+				stop()
+				e.startController(2 * time.Minute)
+			} else {
+				e.must(e.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+				k.run(k.daemonPod(ds), true)
+			}
+			k.becomes("agent", isOpen, keyA)
+		})
+	}
+}
+
+// waitNextSecond waits until the clock shows another second.
+func (e *env) waitNextSecond() {
+	e.Helper()
+	now := time.Now().Unix()
+	e.eventually("the next second", func() error {
+		if time.Now().Unix() == now {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+func TestPodsThatDoNotCount(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"a mirror pod": func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+			p.OwnerReferences = nil
+		},
+		"a pod of nobody":        func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"a pod of another owner": func(p *corev1.Pod) { p.OwnerReferences[0].UID = "somebody-else" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.startController(0)
+			ds := e.daemonSet("agent")
+			e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+			k := e.kubelet("n1")
+			k.register()
+			k.run(k.daemonPod(ds, change), true)
+			e.settled()
+			e.must(k.is("agent", isClosed, keyA))
+			k.run(k.daemonPod(ds), true)
+			k.becomes("agent", isOpen, keyA)
+		})
+	}
+}
+
+func TestTerminatingPodDoesNotCount(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	stop()
+	k := e.kubelet("n1")
+	k.register()
+	pod := k.daemonPod(ds, func(p *corev1.Pod) { p.Finalizers = []string{"test.nodegate.dev/hold"} })
+	k.run(pod, true)
+	e.must(e.admin.Delete(t.Context(), pod))
+	t.Cleanup(func() {
+		pod.Finalizers = nil
+		err := e.admin.Patch(t.Context(), pod, client.Merge)
+		_ = errors.Join(client.IgnoreNotFound(err))
+	})
+	e.startController(0)
+	e.settled()
+	e.must(k.is("agent", isClosed, keyA))
+}
+
+func TestStaleRecordsSayNothing(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	// A Node that comes with the records of another life, as from a backup.
+	k.register(func(n *corev1.Node) {
+		n.Annotations = map[string]string{
+			v1alpha1.RecordAnnotationPrefix + "agent": `{"state":"Open","since":"2020-01-01T00:00:00Z","reason":"SignalsHold","source":"crd"}`,
+			v1alpha1.RecordAnnotationPrefix + "other": `{"state":"Closed","since":"2020-01-01T00:00:00Z","taint":"` + keyB + `:NoSchedule","source":"crd"}`,
+		}
+	})
+	e.must(k.is("agent", isClosed, keyA))
+	e.eventually("the record of a gate that does not exist is dropped", func() error {
+		if _, left := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"other"]; left {
+			return errNotYet
+		}
+		return nil
+	})
+	k.patch(`{"metadata":{"labels":{"ready":""}}}`)
+	k.becomes("agent", isOpen, keyA)
+}
+
+func TestRegressionClosesUnderTheBudget(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.daemonSet("agent")
+	ng := newGate("agent", keyA, byDaemonSet("agent"))
+	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
+	ng.Spec.Timing.CloseAfterSeconds = 0
+	e.must(e.admin.Create(t.Context(), ng))
+	e.must(e.admin.Patch(t.Context(), ng, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"timing":{"closeAfterSeconds":0}}}`))))
+	e.eventually("the gate is Ready", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+
+	var fleet []*kubelet
+	var pods []*corev1.Pod
+	for _, name := range []string{"n1", "n2", "n3", "n4", "n5"} {
+		k := e.kubelet(name)
+		k.register()
+		pod := k.daemonPod(ds)
+		k.run(pod, true)
+		fleet, pods = append(fleet, k), append(pods, pod)
+	}
+	for _, k := range fleet {
+		k.becomes("agent", isOpen, keyA)
+	}
+	for i, k := range fleet {
+		k.run(pods[i], false)
+	}
+	closed := func() (n int) {
+		for _, k := range fleet {
+			if k.is("agent", isClosed, keyA) == nil {
+				n++
+			}
+		}
+		return n
+	}
+	// 20 % of five nodes is one.
+	e.eventually("closing is throttled", func() error { return e.condition("agent", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") })
+	if n := closed(); n != 1 {
+		t.Errorf("%d nodes are closed, want 1", n)
+	}
+	for i, k := range fleet {
+		k.run(pods[i], true)
+	}
+	for _, k := range fleet {
+		k.becomes("agent", isOpen, keyA)
+	}
+	e.eventually("nothing is throttled any more", func() error {
+		if e.condition("agent", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") == nil {
+			return errNotYet
+		}
+		return nil
+	})
+}

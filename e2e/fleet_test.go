@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/crd"
+)
+
+const fleetSize = 300
+
+// fleet registers many nodes.
+func (e *env) fleet(n int) []*kubelet {
+	e.Helper()
+	all := make([]*kubelet, n)
+	for i := range all {
+		all[i] = e.kubelet(fmt.Sprintf("old-%03d", i))
+	}
+	e.each(all, func(k *kubelet) { k.register() })
+	return all
+}
+
+// each does something to every node, a few at a time.
+func (e *env) each(all []*kubelet, do func(*kubelet)) {
+	e.Helper()
+	var running sync.WaitGroup
+	limit := make(chan struct{}, 8)
+	for _, k := range all {
+		limit <- struct{}{}
+		running.Go(func() { defer func() { <-limit }(); do(k) })
+	}
+	running.Wait()
+}
+
+// A fleet that ran before a gate existed is never closed by surprise.
+func TestRunningFleetIsSafe(t *testing.T) {
+	e := newEnv(t)
+	fleet := e.fleet(fleetSize)
+	e.startController(time.Hour)
+	closed := e.watchFor(func(n *corev1.Node) bool { return hasTaint(n, keyA) || len(records(n)) > 0 })
+
+	// A gate whose signals never hold.
+	ng := newGate("agent", keyA, byLabel("never"))
+	ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "none"}
+	e.declare(ng)
+	// Its selector is widened to the whole fleet.
+	e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
+	ng.Spec.NodeSelector.MatchLabels = nil
+	e.must(e.admin.Update(t.Context(), ng))
+	e.eventually("the whole fleet is selected", func() error {
+		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
+		if ng.Status.Nodes.Selected < fleetSize {
+			return fmt.Errorf("counts: %+v", ng.Status.Nodes)
+		}
+		return nil
+	})
+	// No heartbeats, as the node lifecycle controller tells it.
+	e.each(fleet, (*kubelet).fallSilent)
+	e.each(fleet, func(k *kubelet) { k.report(corev1.ConditionTrue, "") })
+	// Every node reboots.
+	e.each(fleet, (*kubelet).reboot)
+	// The CRD goes, and with it the gate; both come back.
+	e.deleteCRD()
+	e.restoreCRD(ng)
+	e.settledFleet()
+
+	if n := closed(); n > 0 {
+		t.Errorf("nodes that ran before the gate existed were seen closed %d times, want never", n)
+	}
+	for _, event := range e.audit() {
+		if ref := event.ObjectRef; ref.Resource == "nodes" && event.Verb == "patch" && event.User.Username == installationUser &&
+			len(ref.Name) > 4 && ref.Name[:4] == "old-" {
+			t.Fatalf("nodegate wrote %s: %s", ref.Name, event.RequestObject)
+		}
+	}
+}
+
+// settledFleet waits until the controller has nothing left to do.
+func (e *env) settledFleet() {
+	e.Helper()
+	e.eventually("the gate has looked at the whole fleet again", func() error {
+		var ng v1alpha1.NodeGate
+		e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: "agent"}, &ng))
+		if ng.Status.Nodes.Selected < fleetSize || ng.Status.ObservedGeneration != ng.Generation {
+			return fmt.Errorf("status: %+v", ng.Status)
+		}
+		return nil
+	})
+}
+
+func records(n *corev1.Node) []string {
+	var names []string
+	for key := range n.Annotations {
+		if len(key) > len(v1alpha1.RecordAnnotationPrefix) && key[:len(v1alpha1.RecordAnnotationPrefix)] == v1alpha1.RecordAnnotationPrefix {
+			names = append(names, key)
+		}
+	}
+	return names
+}
+
+func (e *env) definition() *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Resource.GroupResource().String()}}
+}
+
+// crdClient also knows CustomResourceDefinitions.
+func (e *env) crdClient() client.Client {
+	e.Helper()
+	scheme := newScheme(e.T)
+	e.must(apiextensionsv1.AddToScheme(scheme))
+	api, err := client.New(e.cluster.Admin(), client.Options{Scheme: scheme})
+	e.must(err)
+	return api
+}
+
+func (e *env) deleteCRD() {
+	e.Helper()
+	api := e.crdClient()
+	e.must(api.Delete(e.Context(), e.definition()))
+	e.eventually("the CRD is gone", func() error {
+		err := api.Get(e.Context(), client.ObjectKeyFromObject(e.definition()), e.definition())
+		if err != nil && client.IgnoreNotFound(err) == nil {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+// restoreCRD puts the CRD back, and then the gates, as from a backup.
+func (e *env) restoreCRD(gates ...*v1alpha1.NodeGate) {
+	e.Helper()
+	definition, err := crd.Definition()
+	e.must(err)
+	e.must(e.crdClient().Create(e.Context(), definition))
+	for _, ng := range gates {
+		e.eventually("gate "+ng.Name+" is restored", func() error {
+			ng.ResourceVersion, ng.UID, ng.Status = "", "", v1alpha1.NodeGateStatus{}
+			return e.admin.Create(e.Context(), ng)
+		})
+	}
+}
+
+// What is held stays held while it cannot be known which gates exist, and
+// births go on being closed.
+func TestCRDGoneHoldsEverything(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ng := e.declare(newGate("agent", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	e.must(k.is("agent", isClosed, keyA))
+	opened := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) })
+
+	e.deleteCRD()
+	stop()
+	e.startController(0) // one that never saw the gate
+	late := e.kubelet("late")
+	if born := late.register(); !hasTaint(born, keyA) {
+		t.Error("with the CRD gone, a node was born untainted")
+	}
+	k.patch(`{"metadata":{"labels":{"touched":""}}}`)
+	e.restoreCRD(ng)
+	k.patch(`{"metadata":{"labels":{"touched":null}}}`)
+	e.eventually("the gate is Ready again", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+	if n := opened(); n > 0 {
+		t.Errorf("the node was seen opened %d times while its gate was invisible", n)
+	}
+	k.patch(`{"metadata":{"labels":{"ready":""}}}`)
+	k.becomes("agent", isOpen, keyA)
+}

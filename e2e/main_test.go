@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e holds tests of the whole controller, under its own restricted
+// ServiceAccount, against a real control plane.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/install"
+)
+
+// The taint keys that the installation under test allows.
+const (
+	keyA = "test.nodegate.dev/a"
+	keyB = "test.nodegate.dev/b"
+)
+
+var installation = install.Options{
+	Namespace:        "nodegate-system",
+	ServiceAccount:   "nodegate",
+	AllowedTaintKeys: []string{keyA, keyB},
+}
+
+// daemonNamespace is where the tests' daemons live.
+const daemonNamespace = "daemons"
+
+// patience is how long a test waits for what takes a second at most.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // each test gives its controller a logger of its own
+	// Tests play the kubelets and the daemon set controller themselves, so that
+	// they say when something happens. The demo runs the real ones.
+	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.APIServer}, Audit: true})
+}
+
+var setUp struct {
+	once sync.Once
+	err  error
+}
+
+// newEnv returns the shared cluster with nodegate installed, and nothing else
+// in it. It is cleaned again when the test ends.
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	c := clustertest.Shared(t)
+	e := &env{T: t, cluster: c, admin: newClient(t, c)}
+	setUp.once.Do(func() { setUp.err = e.install(context.Background()) })
+	if setUp.err != nil {
+		t.Fatalf("installing nodegate: %v", setUp.err)
+	}
+	t.Cleanup(func() { e.clean(context.Background()) })
+	return e
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatalf("building scheme: %v", err)
+	}
+	return scheme
+}
+
+func newClient(t *testing.T, c *cluster.Cluster) client.WithWatch {
+	t.Helper()
+	api, err := client.NewWithWatch(c.Admin(), client.Options{Scheme: newScheme(t)})
+	if err != nil {
+		t.Fatalf("building client: %v", err)
+	}
+	return api
+}
+
+// install applies what 'nodegate manifests' prints, in its order.
+func (e *env) install(ctx context.Context) error {
+	if err := e.apply(ctx); err != nil {
+		return err
+	}
+	if err := e.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}); err != nil {
+		return fmt.Errorf("creating namespace: %w", err)
+	}
+	// No controller manager runs that would make one.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "default"}}
+	if err := e.admin.Create(ctx, account); err != nil {
+		return fmt.Errorf("creating service account: %w", err)
+	}
+	return e.awaitPolicies(ctx)
+}
+
+// apply applies the manifests, and waits until NodeGates are served.
+func (e *env) apply(ctx context.Context) error {
+	var manifests bytes.Buffer
+	if err := install.Write(&manifests, installation); err != nil {
+		return err
+	}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(&manifests, 4096)
+	for {
+		var object unstructured.Unstructured
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("decoding manifests: %w", err)
+		}
+		config := client.ApplyConfigurationFromUnstructured(&object)
+		if err := e.admin.Apply(ctx, config, client.FieldOwner("e2e"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return e.admin.List(ctx, &v1alpha1.NodeGateList{}) == nil, nil
+	})
+}
+
+// awaitPolicies waits until the guards are in force: until then the controller
+// could do more than it may.
+func (e *env) awaitPolicies(ctx context.Context) error {
+	config, err := e.cluster.ServiceAccount(ctx, installation.Namespace, installation.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	confined, err := client.New(config, client.Options{Scheme: e.admin.Scheme()})
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "must-not-be"}}
+		err := confined.Create(ctx, node)
+		if err == nil {
+			return false, e.admin.Delete(ctx, node)
+		}
+		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err), nil
+	})
+}
+
+// clean removes what tests leave behind.
+func (e *env) clean(ctx context.Context) {
+	now := client.GracePeriodSeconds(0)
+	err := errors.Join(
+		e.admin.DeleteAllOf(ctx, &v1alpha1.NodeGate{}),
+		e.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(daemonNamespace), now),
+		e.admin.DeleteAllOf(ctx, &corev1.Node{}),
+		e.deleteDaemonSets(ctx),
+		e.deleteParameters(ctx),
+	)
+	if err != nil {
+		e.Errorf("cleaning up: %v", err)
+	}
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Feed is where facts come from. It is implemented by cluster.Feed.
+type Feed interface {
+	// Facts returns what is known of a node; false when there is no such node.
+	Facts(node string) (gate.Facts, bool)
+	// NodesSynced tells whether the nodes are observed. While it is false, Facts
+	// knows none.
+	NodesSynced() bool
+	// NodeNames lists all nodes.
+	NodeNames() []string
+	// DaemonSets returns the DaemonSets that are observed.
+	DaemonSets() *gate.DaemonSets
+	// Gates returns all gates, and whether they are known to be all.
+	Gates() ([]*v1alpha1.NodeGate, bool)
+	// DeletedGates names gates that are known to have been deleted in any case.
+	DeletedGates() map[string]bool
+	// GatesError says why gates cannot be read.
+	GatesError() error
+	// SetNeeds says what is to be observed.
+	SetNeeds(gate.Needs)
+	// Unsynced names what is to be observed and is not yet.
+	Unsynced() []string
+	// Observe takes over a node as the API server just returned it.
+	Observe(*corev1.Node)
+}
+
+// Writer carries decisions out. It is implemented by cluster.Writer.
+type Writer interface {
+	Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error)
+}
+
+// Options configure a Controller. Zero values have sensible meanings, except
+// where noted.
+type Options struct {
+	// Namespace is nodegate's own namespace. Required.
+	Namespace string
+	// AllowedTaintKeys are the keys that the administrator allows; nil allows
+	// all, which the confinement policy may then refuse.
+	AllowedTaintKeys []string
+	// TransientTaintPrefixes begin further keys of taints that come and go.
+	TransientTaintPrefixes []string
+	// Workers is how many nodes are worked on at a time. Default 16.
+	Workers int
+	// Clock tells the time. Default: the real one.
+	Clock clock.WithTicker
+	// Log receives one line for each transition.
+	Log logr.Logger
+}
+
+// Controller decides about nodes and carries the decisions out.
+type Controller struct {
+	options Options
+	allowed map[string]bool
+	clock   clock.WithTicker
+	log     logr.Logger
+
+	feed    Feed
+	writer  Writer
+	client  client.Client
+	set     atomic.Pointer[gateSet]
+	queue   workqueue.TypedRateLimitingInterface[string]
+	sweep   *sweep
+	tally   *tally
+	budget  *allocator
+	memory  *memory
+	metrics *Metrics
+	birth   *birth
+	rules   *readinessRules
+	pulse   pulse
+	leading atomic.Bool
+
+	// gatesChanged holds at most one word that gates or DaemonSets changed.
+	gatesChanged chan struct{}
+}
+
+// Nodes that cannot be written are tried again after retryFirst, then ever
+// less often, down to once in retryMax.
+const (
+	retryFirst = 5 * time.Millisecond
+	retryMax   = time.Minute
+)
+
+// New returns a controller. The feed is attached by Attach, before Start.
+func New(o Options, api client.Client, m *Metrics) *Controller {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Workers == 0 {
+		o.Workers = 16
+	}
+	c := &Controller{
+		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
+		tally: newTally(), memory: newMemory(),
+		gatesChanged: make(chan struct{}, 1),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax),
+			workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock}),
+	}
+	if o.AllowedTaintKeys != nil {
+		c.allowed = make(map[string]bool)
+		for _, key := range o.AllowedTaintKeys {
+			c.allowed[key] = true
+		}
+	}
+	c.sweep = newSweep(c.queue, o.Workers)
+	c.budget = newAllocator(c.tally)
+	c.birth = newBirth(api, o.Namespace, o.Log)
+	c.rules = newReadinessRules(api)
+	c.set.Store(newGateSet(nil, false, nil, gate.KeyPolicy{}))
+	return c
+}
+
+// Attach gives the controller its feed and writer. The feed's handler is the
+// controller itself.
+func (c *Controller) Attach(f Feed, w Writer) { c.feed, c.writer = f, w }
+
+// NodeChanged implements cluster.Handler.
+func (c *Controller) NodeChanged(name string) { c.queue.Add(name) }
+
+// GatesChanged implements cluster.Handler.
+func (c *Controller) GatesChanged() {
+	select {
+	case c.gatesChanged <- struct{}{}:
+	default: // word has been given already
+	}
+}
+
+// Follow keeps the compiled gates, and with them what is observed, up to date.
+// It runs in every replica, so that a standby knows all that the leader knows.
+func (c *Controller) Follow(ctx context.Context) error {
+	ticker := c.clock.NewTicker(rulesInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.gatesChanged:
+		case <-ticker.C():
+		}
+		c.refreshGates(ctx)
+	}
+}
+
+// refreshGates compiles the gates anew, and has every node looked at.
+func (c *Controller) refreshGates(ctx context.Context) {
+	declared, complete := c.feed.Gates()
+	policy := gate.KeyPolicy{Allowed: c.allowed, Managed: c.rules.managed(ctx)}
+	set := newGateSet(declared, complete, c.feed.DeletedGates(), policy)
+	c.feed.SetNeeds(set.needs(c.feed.DaemonSets()))
+	c.metrics.keepGates(set.names())
+	c.set.Store(set)
+	c.birth.changed()
+	c.sweep.all(c.feed.NodeNames())
+}
+
+// Start works until the context ends, then finishes what is in hand. It runs
+// in the leader only.
+func (c *Controller) Start(ctx context.Context) error {
+	c.awaitFeeds(ctx)
+	c.leading.Store(true)
+	var running sync.WaitGroup
+	for range c.options.Workers {
+		running.Go(func() { c.work(ctx) })
+	}
+	running.Go(func() { c.sweep.run(ctx) })
+	running.Go(func() { c.reportStatus(ctx) })
+	running.Go(func() { c.birth.run(ctx, c.clock, &c.set) })
+	c.sweep.all(c.feed.NodeNames())
+	<-ctx.Done()
+	c.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// feedPatience bounds the wait for feeds before the first decision. A feed
+// that never syncs makes its own signals unknown, and must not stop the rest.
+const feedPatience = 30 * time.Second
+
+func (c *Controller) awaitFeeds(ctx context.Context) {
+	timeout := c.clock.NewTimer(feedPatience)
+	defer timeout.Stop()
+	ticker := c.clock.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for len(c.feed.Unsynced()) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timeout.C():
+			c.log.Info("starting although not all is observed", "unsynced", c.feed.Unsynced())
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// work takes nodes from the queue, one at a time, until it is shut down.
+func (c *Controller) work(ctx context.Context) {
+	for {
+		name, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		c.workOn(ctx, name)
+		c.queue.Done(name)
+	}
+}
+
+// writeTimeout bounds one decision's write.
+const writeTimeout = 15 * time.Second
+
+func (c *Controller) workOn(ctx context.Context, name string) {
+	if name == pulseKey {
+		c.pulse.beat()
+		return
+	}
+	c.sweep.done(name)
+	// What is in hand is finished when the process is told to stop.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	after, err := c.reconcile(ctx, name)
+	switch {
+	case errors.Is(err, cluster.ErrConflict):
+		c.queue.AddRateLimited(name) // somebody else was faster: decide again
+		return
+	case err != nil:
+		if c.queue.NumRequeues(name) == 0 {
+			c.log.Error(err, "cannot write node, retrying", "node", name)
+		}
+		c.queue.AddRateLimited(name)
+		return
+	}
+	c.queue.Forget(name)
+	if after > 0 {
+		c.queue.AddAfter(name, after)
+	}
+}
+
+// Ready is a readiness check: everything that gates need is observed.
+func (c *Controller) Ready() error {
+	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
+		return fmt.Errorf("not observed yet: %v", unsynced)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// pulseKey goes through the queue like a node's name, and shows that the loop
+// turns: no node has an empty name.
+const pulseKey = ""
+
+// pulsePatience is how long a pulse may take. A worker that hangs is not
+// enough to miss it; all of them hanging is.
+const pulsePatience = 2 * time.Minute
+
+// pulse knows since when the loop has been asked to turn.
+type pulse struct {
+	asked atomic.Int64 // Unix nanoseconds; 0 while nothing is asked
+}
+
+func (p *pulse) beat() {
+	p.asked.Store(0)
+}
+
+// Live is a liveness check: the loop turns. It asks the loop for a beat and
+// fails when an earlier one has been missing for too long. In a replica that
+// does not lead there is no loop, and nothing to fail.
+func (c *Controller) Live() error {
+	if !c.leading.Load() {
+		return nil
+	}
+	now := c.clock.Now()
+	if c.pulse.asked.CompareAndSwap(0, now.UnixNano()) {
+		c.queue.Add(pulseKey)
+		return nil
+	}
+	if asked := c.pulse.asked.Load(); asked != 0 {
+		if waited := now.Sub(time.Unix(0, asked)); waited > pulsePatience {
+			return fmt.Errorf("the loop has not turned for %s", waited.Round(time.Second))
+		}
+	}
+	return nil
+}

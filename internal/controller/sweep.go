@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// sweep has many nodes looked at without making new work wait: it feeds their
+// names into the queue a few at a time, so that whatever else is added waits
+// behind those few only.
+type sweep struct {
+	queue workqueue.TypedRateLimitingInterface[string]
+	// room is taken by every name that the sweep put into the queue.
+	room chan struct{}
+
+	mu      sync.Mutex
+	pending []string
+	queued  map[string]bool
+	wake    chan struct{}
+}
+
+func newSweep(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *sweep {
+	return &sweep{
+		queue: queue, room: make(chan struct{}, atOnce),
+		queued: make(map[string]bool), wake: make(chan struct{}, 1),
+	}
+}
+
+// all starts over with these nodes.
+func (s *sweep) all(names []string) {
+	s.mu.Lock()
+	s.pending = names
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the next node that waits and that is not in the queue already.
+func (s *sweep) next() (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.pending) > 0 {
+		name := s.pending[0]
+		s.pending = s.pending[1:]
+		if !s.queued[name] {
+			s.queued[name] = true
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// done makes room when a worker takes up a node that the sweep had queued.
+func (s *sweep) done(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queued[name] {
+		delete(s.queued, name)
+		<-s.room
+	}
+}
+
+// run feeds the queue until the context ends.
+func (s *sweep) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		for s.feedOne(ctx) {
+		}
+	}
+}
+
+// feedOne waits for room and puts one node into the queue. It is false when no
+// node waits, or the context has ended.
+func (s *sweep) feedOne(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case s.room <- struct{}{}:
+	}
+	name, ok := s.next()
+	if !ok {
+		<-s.room
+		return false
+	}
+	s.queue.Add(name)
+	return true
+}

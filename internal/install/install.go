@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install renders the objects that nodegate needs in a cluster, all
+// but the Deployment that runs it.
+package install
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/crd"
+)
+
+// Options are what an installation may choose.
+type Options = admission.Options
+
+const (
+	clusterRoleName = "nodegate"
+	rbacVersion     = rbacv1.GroupName + "/v1"
+)
+
+type object = client.Object
+
+// Write writes the objects as a stream of YAML documents, in the order in
+// which they are to be applied.
+func Write(w io.Writer, o Options) error {
+	documents := [][]byte{crd.Manifest()}
+	objects, err := Objects(o)
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		document, err := marshal(obj)
+		if err != nil {
+			return fmt.Errorf("marshalling %T: %w", obj, err)
+		}
+		documents = append(documents, document)
+	}
+	for _, document := range documents {
+		document = bytes.TrimPrefix(document, []byte("---\n"))
+		if _, err := fmt.Fprintf(w, "---\n%s", document); err != nil {
+			return fmt.Errorf("writing manifests: %w", err)
+		}
+	}
+	return nil
+}
+
+// Objects returns the objects, all but the CustomResourceDefinition.
+func Objects(o Options) ([]client.Object, error) {
+	policies, err := admission.Policies(o)
+	if err != nil {
+		return nil, fmt.Errorf("rendering policies: %w", err)
+	}
+	objects := []object{&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}}
+	objects = append(objects, renderer{o}.rbac()...)
+	return append(objects, policies...), nil
+}
+
+// renderer renders for one installation.
+type renderer struct{ Options }
+
+func typeMeta(apiVersion, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
+}
+
+// marshal leaves out what only the API server sets.
+func marshal(obj object) ([]byte, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "status")
+	return yaml.Marshal(content)
+}
