@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,6 +110,18 @@ func (e *env) declare(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
 	e.must(e.admin.Create(e.Context(), ng))
 	e.eventually("gate "+ng.Name+" is Ready", func() error { return e.condition(ng.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
 	return ng
+}
+
+// edit changes a gate whose status the controller writes meanwhile.
+func (e *env) edit(ng *v1alpha1.NodeGate, change func()) {
+	e.Helper()
+	e.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(ng), ng); err != nil {
+			return err
+		}
+		change()
+		return e.admin.Update(e.Context(), ng)
+	}))
 }
 
 // condition checks a gate's condition, and its reason unless that is empty.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -273,10 +274,8 @@ func TestRegressionClosesUnderTheBudget(t *testing.T) {
 	ds := e.daemonSet("agent")
 	ng := newGate("agent", keyA, byDaemonSet("agent"))
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = 0
-	e.must(e.admin.Create(t.Context(), ng))
-	e.must(e.admin.Patch(t.Context(), ng, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"timing":{"closeAfterSeconds":0}}}`))))
-	e.eventually("the gate is Ready", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	e.declare(ng)
 
 	var fleet []*kubelet
 	var pods []*corev1.Pod

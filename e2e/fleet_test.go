@@ -54,9 +54,7 @@ func TestRunningFleetIsSafe(t *testing.T) {
 	ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "none"}
 	e.declare(ng)
 	// Its selector is widened to the whole fleet.
-	e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
-	ng.Spec.NodeSelector.MatchLabels = nil
-	e.must(e.admin.Update(t.Context(), ng))
+	e.edit(ng, func() { ng.Spec.NodeSelector.MatchLabels = nil })
 	e.eventually("the whole fleet is selected", func() error {
 		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
 		if ng.Status.Nodes.Selected < fleetSize {

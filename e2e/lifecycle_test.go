@@ -150,7 +150,9 @@ func TestGateDeletedWhileControllerIsDown(t *testing.T) {
 	k.register()
 	stop()
 	e.must(e.admin.Delete(t.Context(), ng))
-	e.startController(0)
+	// A CustomResourceDefinition that is only just there could be that of a
+	// restore, with the gates to follow: an hour later it is certain.
+	e.startController(time.Hour)
 	k.becomes("agent", isNone, keyA)
 }
 
@@ -188,8 +190,7 @@ func TestEditedTaintIsSwappedInOnePatch(t *testing.T) {
 	k.register()
 	bare := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) && !hasTaint(n, keyB) })
 
-	ng.Spec.Taint.Key = keyB
-	e.must(e.admin.Update(t.Context(), ng))
+	e.edit(ng, func() { ng.Spec.Taint.Key = keyB })
 	k.becomes("agent", isClosed, keyB)
 	if hasTaint(k.node(), keyA) {
 		t.Error("the old taint is left")

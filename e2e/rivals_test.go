@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +22,8 @@ import (
 
 // editTaints is another writer of taints, of the careful kind.
 func (e *env) editTaints(ctx context.Context, node, manager string, edit func([]corev1.Taint) []corev1.Taint) error {
-	return retry.OnError(retry.DefaultBackoff, func(error) bool { return ctx.Err() == nil }, func() error {
+	persistently := wait.Backoff{Duration: time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 30, Cap: 100 * time.Millisecond}
+	return retry.RetryOnConflict(persistently, func() error {
 		var n corev1.Node
 		if err := e.admin.Get(ctx, client.ObjectKey{Name: node}, &n); err != nil {
 			return err
@@ -128,6 +131,7 @@ func TestKubeletTaintIsAdopted(t *testing.T) {
 	k.register(func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: keyA, Value: "other", Effect: corev1.TaintEffectNoSchedule}}
 	})
+	e.waitNextSecond() // creation times have whole seconds; the node is to be older than the gate
 	e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
 	k.becomes("agent", isClosed, keyA)

@@ -24,7 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Open",type=integer,JSONPath=`.status.nodes.open`
 // +kubebuilder:printcolumn:name="Closed",type=integer,JSONPath=`.status.nodes.closed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",fieldPath=".metadata"
 type NodeGate struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
@@ -274,7 +274,7 @@ type Timing struct {
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
-	CloseAfterSeconds int32 `json:"closeAfterSeconds"`
+	CloseAfterSeconds *int32 `json:"closeAfterSeconds,omitempty"`
 
 	// rolloutGraceSeconds is how long a daemon that is being replaced by its own
 	// rollout still counts as ready for an OnRegression gate. 0 closes the gate
@@ -283,7 +283,7 @@ type Timing struct {
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
-	RolloutGraceSeconds int32 `json:"rolloutGraceSeconds"`
+	RolloutGraceSeconds *int32 `json:"rolloutGraceSeconds,omitempty"`
 }
 
 // Deadline bounds how long a node may wait. Its clocks run only in the node's
@@ -331,7 +331,7 @@ type Budget struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=10
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxReclosed must be a number of nodes, or a percentage from 0% to 100%"
-	MaxReclosed intstr.IntOrString `json:"maxReclosed,omitempty"`
+	MaxReclosed *intstr.IntOrString `json:"maxReclosed,omitempty"`
 }
 
 // BypassedPods says what to do about pods that got past a closed gate.

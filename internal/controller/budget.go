@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -56,7 +57,7 @@ func (a *allocator) grant(v *gate.Verdict, ng *v1alpha1.NodeGate, node, zone str
 	defer a.mu.Unlock()
 	key := slotKey{v.Gate, zone}
 	members, closed := a.tally.budgeted(v.Gate, zone, a.slots[key])
-	if closed+len(a.slots[key]) >= limit(ng.Spec.Budget.MaxReclosed, members) {
+	if closed+len(a.slots[key]) >= limit(ptr.Deref(ng.Spec.Budget.MaxReclosed, defaultBudget), members) {
 		return false, throttledRetry
 	}
 	if a.slots[key] == nil {
@@ -79,6 +80,9 @@ func (a *allocator) release(gateName, zone, node string) {
 
 // throttledRetry is how long a node waits before it asks for budget again.
 const throttledRetry = 5 * time.Second
+
+// defaultBudget is what the API server fills in.
+var defaultBudget = intstr.FromString("20%")
 
 // limit is how many of a number of nodes a budget lets be closed. A percentage
 // is rounded up, so that a small zone is not left without any.

@@ -62,6 +62,13 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 
 func (p KeyPolicy) accept(g *Gate) Acceptance {
 	key := g.Taint.Key
+	if len(g.Signals) == 0 {
+		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: "the gate names no signal that could open it: add one to openWhen"}
+	}
+	if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) {
+		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
+			"the taint key %s belongs to Kubernetes: use another key", key)}
+	}
 	if p.Allowed != nil && !p.Allowed[key] {
 		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
 			"the administrator has not allowed the taint key %s: add it to allowedTaintKeys (now: %s) and install nodegate's policies again",

@@ -12,8 +12,8 @@ import (
 
 // Decide says what should be on a node, given the gates, the facts about the
 // node, and the time. It considers all gates together, because they may share
-// taints and are written in one patch. Its answer does not depend on the order
-// of the gates.
+// taints and are written in one patch. The gates' names are unique; their order
+// does not matter.
 func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 	d := decider{Facts: f, now: now}
 	d.readRecords(gates)
@@ -36,12 +36,16 @@ type decider struct {
 type slot struct {
 	// gate is nil when the record's gate is not known.
 	gate *Gate
-	// raw is the record's text on the node, and before its content. A record
-	// that cannot be read, or is older than the Node, has no content.
-	raw    string
-	before *Record
-	// damaged records cannot be read; before is a guess.
+	// present tells whether the node has a record, raw is its text, and before
+	// its content.
+	present bool
+	raw     string
+	before  *Record
+	// damaged records cannot be read, or are older than the Node; before is then
+	// not what they say.
 	damaged bool
+	// had is the taint that the record, saying Closed, accounts for.
+	had v1alpha1.Taint
 	// after is the record as it should be; nil for none.
 	after *Record
 	// keep leaves everything that concerns the slot as it is.
@@ -54,50 +58,84 @@ type slot struct {
 // readRecords pairs gates and records, in the order of the gates' names.
 func (d *decider) readRecords(gates []Gate) {
 	d.slots = make([]slot, 0, len(gates)+len(d.Node.Records))
+	paired := 0
 	for i := range gates {
 		g := &gates[i]
-		raw, ok := d.Node.Records[g.Name]
-		selected := g.Selector.Matches(d.Node.Labels)
-		if !selected && !ok {
+		_, recorded := d.Node.Records[g.Name]
+		selected := !g.Broken && g.Selector.Matches(d.Node.Labels)
+		if recorded {
+			paired++
+		} else if !selected {
 			continue
 		}
-		d.slots = append(d.slots, d.newSlot(g, g.Name, raw, selected))
+		d.slots = append(d.slots, d.newSlot(g, g.Name, selected))
 	}
-	for name, raw := range d.Node.Records {
-		if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
-			d.slots = append(d.slots, d.newSlot(nil, name, raw, false))
+	if paired < len(d.Node.Records) {
+		for name := range d.Node.Records {
+			if !slices.ContainsFunc(d.slots, func(s slot) bool { return s.verdict.Gate == name }) {
+				d.slots = append(d.slots, d.newSlot(nil, name, false))
+			}
 		}
 	}
 	slices.SortFunc(d.slots, func(a, b slot) int { return cmp.Compare(a.verdict.Gate, b.verdict.Gate) })
 }
 
-// staleRecord is how much older than its Node a record may seem to be, since
-// the clocks that wrote the two differ.
-const staleRecord = 5 * time.Minute
+// clockSkew is how far the clocks that write records may differ.
+const clockSkew = 5 * time.Minute
 
-func (d *decider) newSlot(g *Gate, name, raw string, selected bool) slot {
-	s := slot{gate: g, raw: raw, verdict: Verdict{Gate: name, Selected: selected}}
-	if raw == "" {
+func (d *decider) newSlot(g *Gate, name string, selected bool) slot {
+	s := slot{gate: g, verdict: Verdict{Gate: name, Selected: selected}}
+	if s.raw, s.present = d.Node.Records[name]; !s.present {
 		return s
 	}
-	r, err := ParseRecord(raw)
-	switch {
-	case err != nil:
-		r, s.damaged = d.rebuild(g), true
-	case !r.Since.IsZero() && r.Since.Before(d.Node.Created.Add(-staleRecord)):
-		return s // from an earlier Node of this name: it says nothing of this one
+	switch r, err := ParseRecord(s.raw); {
+	case err != nil, r.Since.After(d.since().Add(clockSkew)):
+		s.damaged = true
+		s.restore(d.rebuild(g))
+	case !r.Since.IsZero() && r.Since.Before(d.Node.Created):
+		s.damaged = true // from an earlier Node of this name: it says nothing of this one
+	default:
+		s.restore(&r)
 	}
-	s.before = &r
-	s.verdict.Before = r.State
 	return s
 }
 
+// restore takes up what a record says.
+func (s *slot) restore(r *Record) {
+	if s.before = r; r == nil {
+		return
+	}
+	s.verdict.Before = r.State
+	if r.State == v1alpha1.StateClosed {
+		s.had, _ = parseTaint(r.Taint)
+	}
+}
+
+// since is the time of what happens now, as records tell it: never earlier than
+// the Node itself, whatever the clocks say, or the record would look like one of
+// an earlier Node.
+func (d *decider) since() time.Time {
+	if d.now.Before(d.Node.Created) {
+		return d.Node.Created
+	}
+	return d.now
+}
+
 // rebuild stands in for a record that cannot be read. The taint tells the
-// state; without it the gate was open, for nothing is closed by surprise.
-func (d *decider) rebuild(g *Gate) Record {
-	r := Record{State: v1alpha1.StateOpen, Source: v1alpha1.SourceCRD, Reason: v1alpha1.ReasonAdopted, Since: d.now}
-	if g != nil && d.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0 {
-		r.State, r.Taint = v1alpha1.StateClosed, TaintText(g.Taint)
+// state; without it the gate was open, for nothing is closed by surprise, unless
+// the node is so new that it is closed in any case. It is not known in which
+// boot the gate closed, so nothing that pods show now is believed at once.
+func (d *decider) rebuild(g *Gate) *Record {
+	r := &Record{State: v1alpha1.StateOpen, Since: d.since(), Reason: v1alpha1.ReasonAdopted, Source: v1alpha1.SourceCRD}
+	switch {
+	case g == nil:
+	case d.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0:
+		r = d.closed(g, v1alpha1.ReasonAdopted)
+		r.Digest, _ = g.takeDigest(d.Facts)
+	case g.isNew(&d.Node, d.now):
+		return nil
+	default:
+		r = d.opened(g, v1alpha1.ReasonAdopted)
 	}
 	return r
 }
@@ -110,7 +148,7 @@ func (d *decider) settleOrphans() {
 		s := &d.slots[i]
 		switch {
 		case s.gate != nil:
-		case s.before != nil && !d.CompleteSources[s.before.Source]:
+		case s.before != nil && !d.DeletedGates[s.verdict.Gate] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
 			s.hold()
 		case d.frozen(s):
 			s.hold()
@@ -144,9 +182,7 @@ func (d *decider) takeOver(orphan *slot) {
 		}
 		if TaintText(s.gate.Taint) == orphan.before.Taint {
 			r := *orphan.before
-			r.Source = s.gate.Source
-			s.before = &r
-			s.verdict.Before = r.State
+			s.restore(&r)
 			orphan.verdict.Before = "" // nothing opens by this
 			return
 		}
@@ -163,11 +199,7 @@ func (d *decider) frozen(s *slot) bool {
 	if s.gate != nil && !d.AllowedKeys[s.gate.Taint.Key] {
 		return true
 	}
-	if s.before != nil && s.before.State == v1alpha1.StateClosed {
-		t, ok := parseTaint(s.before.Taint)
-		return ok && !d.AllowedKeys[t.Key]
-	}
-	return false
+	return s.had.Key != "" && !d.AllowedKeys[s.had.Key]
 }
 
 // decideGate decides about one known gate.
@@ -175,7 +207,7 @@ func (d *decider) decideGate(s *slot) {
 	switch {
 	case s.gate == nil:
 		return
-	case d.frozen(s):
+	case s.gate.Broken, d.frozen(s):
 		s.hold()
 		return
 	case !s.verdict.Selected:
@@ -220,7 +252,7 @@ func (d *decider) admit(s *slot) {
 // carriesUnclaimed tells whether the node carries the taint (with any value)
 // and no closed gate's record accounts for it.
 func (d *decider) carriesUnclaimed(t v1alpha1.Taint) bool {
-	return d.Node.taint(t.Key, t.Effect) >= 0 && !d.claimed(t)
+	return d.Node.taint(t.Key, t.Effect) >= 0 && !d.accounted(t)
 }
 
 // closeAndTry makes the node a member with the gate closed, unless the signals
@@ -243,8 +275,7 @@ func (d *decider) admitExisting(s *slot) {
 		}
 		return
 	}
-	unknown := slices.ContainsFunc(s.verdict.Readings, func(r Reading) bool { return r.State == Unknown })
-	if g.Existing != v1alpha1.ExistingClose || s.verdict.Blocked != "" || unknown {
+	if g.Existing != v1alpha1.ExistingClose || s.verdict.Blocked != "" || anyUnknown(s.verdict.Readings) {
 		return
 	}
 	s.verdict.Wants = WantBudget
@@ -257,7 +288,7 @@ func (d *decider) admitExisting(s *slot) {
 // closed is the record of a gate that closes now.
 func (d *decider) closed(g *Gate, reason v1alpha1.Reason) *Record {
 	return &Record{
-		State: v1alpha1.StateClosed, Since: d.now, Reason: reason,
+		State: v1alpha1.StateClosed, Since: d.since(), Reason: reason,
 		Boot: d.Node.BootID, Taint: TaintText(g.Taint), Source: g.Source,
 	}
 }
@@ -266,7 +297,7 @@ func (d *decider) closed(g *Gate, reason v1alpha1.Reason) *Record {
 // again does not remember the boot, so that a later change of policy does not
 // take a reboot of long ago for a new one.
 func (d *decider) opened(g *Gate, reason v1alpha1.Reason) *Record {
-	r := &Record{State: v1alpha1.StateOpen, Since: d.now, Reason: reason, Taint: TaintText(g.Taint), Source: g.Source}
+	r := &Record{State: v1alpha1.StateOpen, Since: d.since(), Reason: reason, Taint: TaintText(g.Taint), Source: g.Source}
 	if g.Reclose != v1alpha1.RecloseNever {
 		r.Boot = d.Node.BootID
 	}

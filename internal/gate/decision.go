@@ -15,7 +15,7 @@ import (
 // derive from Verdicts, after that write succeeded.
 type Decision struct {
 	// Taints is the node's whole list of taints as it should be. Taints that are
-	// not a gate's stand where they stood.
+	// not a gate's stay as they are, in their order.
 	Taints []corev1.Taint
 	// Records are the records to be written, by gate; an empty text removes the
 	// record. Records that are not here stay as they are.
@@ -24,8 +24,8 @@ type Decision struct {
 	Changes bool
 	// Verdicts are about every gate that concerns the node, by name.
 	Verdicts []Verdict
-	// Recheck is when the decision may change by the passing of time alone. Zero
-	// when it will not.
+	// Recheck is when the decision may change by the passing of time alone, if it
+	// asks for no change now. Zero when it will not.
 	Recheck time.Time
 }
 
@@ -66,6 +66,9 @@ type Verdict struct {
 	// LostSince is since when an open gate's signals have not held. Zero while
 	// they hold. To be handed back in Facts.LostSince.
 	LostSince time.Time
+	// RolloutSince is the same for signals that do not hold only because of a
+	// rollout. To be handed back in Facts.RolloutSince.
+	RolloutSince time.Time
 	// Contended is true while another writer keeps undoing the gate's taint.
 	Contended bool
 	// Held is true when the record stays only because it is not known whether

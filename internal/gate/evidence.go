@@ -79,17 +79,18 @@ func (d Digest) has(i Incarnation) bool {
 	return false
 }
 
-// takeDigest digests the pods that the gate's signals rest on.
-func (g *Gate) takeDigest(f *Facts) Digest {
+// takeDigest digests the pods that the gate's signals rest on. Where those have
+// not been observed, it is false and the digest stands for all pods.
+func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
 	var pods []Pod
 	for _, s := range g.Signals {
 		p, observed := s.Evidence(f)
 		if !observed {
-			return digestAll
+			return digestAll, false
 		}
 		pods = append(pods, p...)
 	}
-	return digestOf(pods)
+	return digestOf(pods), true
 }
 
 // Trust tells which pods' readiness may be believed for one gate on one node.
@@ -119,7 +120,7 @@ func trustIn(r Record, n *Node) Trust {
 // present boot: the node fell silent or announced its shutdown, and came back
 // without a reboot. What was true then is evidence.
 func (r Record) sameBootAsDigest(n *Node) bool {
-	return digestOutlivesBoot(r.Reason) && r.Boot == n.BootID
+	return r.awaitsBoot() && r.Boot == n.BootID
 }
 
 // Believes tells whether the pod's readiness speaks of the node's current boot

@@ -28,6 +28,9 @@ type Facts struct {
 	// CompleteSources names the sources of gates that are present, readable and
 	// fully read. Only a gate of a complete source can be known to be deleted.
 	CompleteSources map[string]bool
+	// DeletedGates names gates that are known to have been deleted although
+	// their source is not complete.
+	DeletedGates map[string]bool
 	// AllowedKeys are the taint keys that the administrator lets nodegate change;
 	// nil allows all. Whatever concerns another key stays as it is.
 	AllowedKeys map[string]bool
@@ -37,6 +40,9 @@ type Facts struct {
 	// LostSince remembers, by gate, since when an open gate's signals have not
 	// held (see Verdict.LostSince). It bridges what has no time in the API.
 	LostSince map[string]time.Time
+	// RolloutSince remembers the same for signals that do not hold only because
+	// of a rollout (see Verdict.RolloutSince).
+	RolloutSince map[string]time.Time
 }
 
 // Node is what a decision needs to know of a Node.

@@ -18,9 +18,12 @@ type Gate struct {
 	Source string
 	// Created is when the gate was declared.
 	Created time.Time
-	// Accepted gates close. Others close nothing new, and keep what they closed
-	// under control.
+	// Accepted gates close. Others put no taint on a node, not even back, and keep
+	// what they closed under control: it opens by their signals.
 	Accepted bool
+	// Broken gates could not be read so far as to tell which nodes they select:
+	// everything that concerns them stays as it is.
+	Broken bool
 	// Selector selects the gate's nodes.
 	Selector labels.Selector
 	// Taint is what a closed gate puts on a node.

@@ -13,15 +13,16 @@ import (
 // its signals hold.
 func (d *decider) keepClosed(s *slot) {
 	r := *s.before
+	r.Source = s.gate.Source
 	s.after = &r
 	d.noteBoot(s)
-	swapped := false
-	if text := TaintText(s.gate.Taint); s.gate.Accepted && r.Taint != text {
-		r.Taint, swapped = text, true
+	edited := s.had != s.gate.Taint
+	if s.gate.Accepted && edited {
+		r.Taint = TaintText(s.gate.Taint)
 	}
 	d.tryOpen(s)
-	if s.after.State == v1alpha1.StateClosed && !swapped {
-		d.defend(s, d.missing(r.Taint))
+	if s.after.State == v1alpha1.StateClosed && s.gate.Accepted && !edited {
+		d.defend(s, d.undone(s.had))
 	}
 }
 
@@ -30,23 +31,38 @@ func (d *decider) keepClosed(s *slot) {
 func (d *decider) noteBoot(s *slot) {
 	r, boot := s.after, d.Node.BootID
 	switch {
-	case boot == "" || r.Boot == boot:
+	case boot == "":
 		return
 	case r.Boot == "":
 		r.Boot = boot // the first boot that the kubelet tells of
 		return
-	case !digestOutlivesBoot(r.Reason):
+	case r.Boot == boot:
+		d.followPods(s)
+		return
+	case !r.awaitsBoot():
 		// Pods may have come up in the old boot without opening the gate.
-		r.Digest = s.gate.takeDigest(d.Facts)
+		r.Digest, _ = s.gate.takeDigest(d.Facts)
 	}
-	r.Boot, r.Since, r.Reason = boot, d.now, v1alpha1.ReasonRebooted
+	r.Boot, r.Since, r.Reason = boot, d.since(), v1alpha1.ReasonRebooted
 }
 
-// digestOutlivesBoot tells whether a digest taken on closing for this reason
-// is all that is needed when the node then comes back with a new boot: nothing
-// but the new boot can have changed the pods since.
-func digestOutlivesBoot(reason v1alpha1.Reason) bool {
-	return reason == v1alpha1.ReasonNodeSilent || reason == v1alpha1.ReasonNodeShutdown
+// awaitsBoot tells whether the gate closed because the node seemed about to
+// reboot. The digest that was taken then is all that is needed when it does, be
+// the pods' or the node's status written first.
+func (r *Record) awaitsBoot() bool {
+	return r.Reason == v1alpha1.ReasonNodeSilent || r.Reason == v1alpha1.ReasonNodeShutdown
+}
+
+// followPods keeps such a digest up to date where the node came back without a
+// reboot and the gate stays closed: containers that start now belong to the old
+// boot should another one follow. Where none starts, nothing is written.
+func (d *decider) followPods(s *slot) {
+	if !s.after.awaitsBoot() || !d.Node.Reporting() || d.Node.ShuttingDown {
+		return
+	}
+	if digest, observed := s.gate.takeDigest(d.Facts); observed {
+		s.after.Digest = digest
+	}
 }
 
 // tryOpen opens a closed gate if its signals hold.
@@ -87,14 +103,20 @@ func (d *decider) blocked() v1alpha1.ReadingReason {
 	return ""
 }
 
-// missing tells whether the node lacks exactly this taint.
-func (d *decider) missing(text string) bool {
-	t, ok := parseTaint(text)
-	if !ok {
+// undone tells whether another writer has taken a closed gate's taint away, or
+// has given it a value that is no gate's.
+func (d *decider) undone(t v1alpha1.Taint) bool {
+	i := d.Node.taint(t.Key, t.Effect)
+	if i < 0 {
 		return true
 	}
-	i := d.Node.taint(t.Key, t.Effect)
-	return i < 0 || d.Node.Taints[i].Value != t.Value
+	t.Value = d.Node.Taints[i].Value
+	for i := range d.slots {
+		if d.slots[i].had == t {
+			return false
+		}
+	}
+	return true
 }
 
 // A taint that another writer has undone is put right at once. When that
@@ -115,7 +137,7 @@ func (d *decider) defend(s *slot, undone bool) {
 		wait = min(wait, fightBackoff<<max(r.Fought-1, 0))
 	}
 	calm := r.FoughtAt.Add(max(fightWindow, 2*wait))
-	fighting := r.Fought > 0 && d.now.Before(calm)
+	fighting := r.Fought > 0 && d.now.Before(calm) && !r.FoughtAt.After(d.now)
 	s.verdict.Contended = fighting && r.Fought > 1
 	if s.verdict.Contended {
 		d.recheckAt(calm)

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,17 +15,21 @@ import (
 // again.
 func (d *decider) keepOpen(s *slot) {
 	r := *s.before
+	r.Source = s.gate.Source
 	s.after = &r
 	if !s.gate.Accepted {
 		return
 	}
 	if reason := d.recloses(s); reason != "" {
 		s.after = d.closed(s.gate, reason)
-		s.after.Digest = s.gate.takeDigest(d.Facts)
+		if reason != v1alpha1.ReasonRegression { // which is no question of boots
+			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
+		}
+		d.tryOpen(s) // what holds whatever the boot does not flicker
 		return
 	}
 	d.rememberBoot(s)
-	d.defend(s, d.Node.taint(s.gate.Taint.Key, s.gate.Taint.Effect) >= 0 && !d.claimed(s.gate.Taint))
+	d.defend(s, d.Node.taint(s.gate.Taint.Key, s.gate.Taint.Effect) >= 0 && !d.accounted(s.gate.Taint))
 }
 
 // recloses says why an open gate closes again, or nothing.
@@ -42,16 +47,37 @@ func (d *decider) recloses(s *slot) v1alpha1.Reason {
 	case n.ShuttingDown:
 		return v1alpha1.ReasonNodeShutdown
 	case n.Silent():
-		// Silence is no proof of death: it evicts nobody, and a partition of the
-		// network must not become a storm.
-		if g.Taint.Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
-			return ""
+		if d.silenceCloses(g) {
+			return v1alpha1.ReasonNodeSilent
 		}
-		return v1alpha1.ReasonNodeSilent
+		return ""
 	case g.Reclose == v1alpha1.RecloseOnRegression:
 		return d.regression(s)
 	}
 	return ""
+}
+
+// silenceSettles is how long a node must have been silent before that closes
+// its gates, where the zone is large enough to be partitioned. Kubernetes' node
+// lifecycle controller looks at all nodes every 5 seconds and marks one after
+// the other: only then is it known whether one node fell silent or a zone.
+const silenceSettles = 5 * time.Second
+
+// silenceCloses tells whether a silent node's gate closes. Silence is no proof
+// of death: it evicts nobody, and a partition of the network must not become a
+// storm.
+func (d *decider) silenceCloses(g *Gate) bool {
+	if g.Taint.Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
+		return false
+	}
+	ready, _ := d.Node.Condition(string(corev1.NodeReady))
+	wait := ready.Transition.Add(silenceSettles).Sub(d.now)
+	// A longer wait means that the clocks differ: better too early than never.
+	if d.Zone.Nodes < partitionMinNodes || wait <= 0 || wait > silenceSettles {
+		return true
+	}
+	d.recheckAt(d.now.Add(wait))
+	return false
 }
 
 // rememberBoot keeps an open record's boot fit for a later comparison.
@@ -68,34 +94,39 @@ func (d *decider) rememberBoot(s *slot) {
 }
 
 // regression says whether an open gate closes because a signal has stopped
-// holding for long enough. Unknown signals neither start nor stop the wait.
+// holding for long enough. Unknown signals neither start nor stop the wait. What
+// a rollout excuses is timed apart, or it would use up the patience with others.
 func (d *decider) regression(s *slot) v1alpha1.Reason {
 	if d.evaluate(s, *s.after) {
 		return ""
 	}
-	seen := d.LostSince[s.gate.Name]
-	due, unknown := time.Time{}, false
-	for _, reading := range s.verdict.Readings {
-		switch reading.State {
-		case Unknown:
-			unknown = true
-		case NotYet:
-			since := d.lostSince(reading, seen)
-			s.verdict.LostSince = earliest(s.verdict.LostSince, since)
-			due = earliest(due, since.Add(s.gate.patience(reading)))
+	g, v := s.gate, &s.verdict
+	lost, rollout := d.LostSince[g.Name], d.RolloutSince[g.Name]
+	var due time.Time
+	for _, reading := range v.Readings {
+		switch {
+		case reading.State != NotYet:
+		case reading.Rollout:
+			since := d.lostSince(reading, rollout)
+			v.RolloutSince = earliest(v.RolloutSince, since)
+			due = earliest(due, since.Add(g.RolloutGrace))
+		default:
+			since := d.lostSince(reading, lost)
+			v.LostSince = earliest(v.LostSince, since)
+			due = earliest(due, since.Add(g.CloseAfter))
 		}
+	}
+	if anyUnknown(v.Readings) {
+		v.LostSince, v.RolloutSince = earliest(v.LostSince, lost), earliest(v.RolloutSince, rollout)
 	}
 	switch {
 	case due.IsZero():
-		if unknown {
-			s.verdict.LostSince = seen
-		}
 		return ""
 	case d.now.Before(due):
 		d.recheckAt(due)
 		return ""
-	case !d.Granted[s.gate.Name]:
-		s.verdict.Wants = WantBudget
+	case !d.Granted[g.Name]:
+		v.Wants = WantBudget
 		return ""
 	}
 	return v1alpha1.ReasonRegression
@@ -122,17 +153,14 @@ func (d *decider) lostSince(reading Reading, seen time.Time) time.Time {
 	return since
 }
 
-// patience is how long a signal may stop holding before the gate closes.
-func (g *Gate) patience(reading Reading) time.Duration {
-	if reading.Rollout {
-		return g.RolloutGrace
-	}
-	return g.CloseAfter
-}
-
+// earliest returns the earlier of two times of which either may be missing.
 func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
+}
+
+func anyUnknown(readings []Reading) bool {
+	return slices.ContainsFunc(readings, func(r Reading) bool { return r.State == Unknown })
 }

@@ -44,10 +44,34 @@ func ParseRecord(raw string) (Record, error) {
 	if err := json.Unmarshal([]byte(raw), &r); err != nil {
 		return Record{}, fmt.Errorf("parsing record: %w", err)
 	}
-	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
-		return Record{}, fmt.Errorf("parsing record: state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
+	if err := r.check(); err != nil {
+		return Record{}, fmt.Errorf("parsing record: %w", err)
 	}
 	return r, nil
+}
+
+// check refuses what nodegate never writes, so that a record that somebody
+// else has edited can mislead neither about time nor about whose a taint is.
+func (r *Record) check() error {
+	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
+		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
+	}
+	for _, t := range []time.Time{r.Since, r.FoughtAt} {
+		if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9000) {
+			return fmt.Errorf("%s is no time that a clock shows", t)
+		}
+	}
+	if r.State == v1alpha1.StateOpen {
+		return nil
+	}
+	t, ok := parseTaint(r.Taint)
+	switch {
+	case !ok:
+		return fmt.Errorf("taint %q is not of the form key=value:Effect", r.Taint)
+	case strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) && t.Key != v1alpha1.TaintOutOfService:
+		return fmt.Errorf("taint %q is Kubernetes' own", r.Taint)
+	}
+	return nil
 }
 
 // String returns the record as it stands on a node.
@@ -83,6 +107,12 @@ func TaintText(t v1alpha1.Taint) string {
 func parseTaint(text string) (v1alpha1.Taint, bool) {
 	body, effect, ok := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(body, "=")
-	t := v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
-	return t, ok && key != "" && effect != ""
+	if !ok || key == "" {
+		return v1alpha1.Taint{}, false
+	}
+	switch e := corev1.TaintEffect(effect); e {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return v1alpha1.Taint{Key: key, Value: value, Effect: e}, true
+	}
+	return v1alpha1.Taint{}, false
 }

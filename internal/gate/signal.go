@@ -3,7 +3,7 @@
 package gate
 
 import (
-	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -80,10 +80,7 @@ func message(reason v1alpha1.ReadingReason, subject string) string {
 	if !ok {
 		return string(reason)
 	}
-	if subject == "" {
-		return format
-	}
-	return fmt.Sprintf(format, subject)
+	return strings.ReplaceAll(format, "%s", subject)
 }
 
 // Signal is one compiled signal. Implementations are immutable and safe for

@@ -37,9 +37,9 @@ func (d *decider) decision() Decision {
 // that differs from what stands there.
 func (s *slot) record() (string, bool) {
 	if s.after == nil {
-		return "", s.raw != ""
+		return "", s.present
 	}
-	if s.raw != "" && !s.damaged && *s.before == *s.after {
+	if s.present && !s.damaged && s.before != nil && *s.before == *s.after {
 		return "", false
 	}
 	raw := s.after.String()
@@ -53,64 +53,66 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 	taints := make([]corev1.Taint, 0, len(d.Node.Taints)+1)
 	changed := false
 	for _, t := range d.Node.Taints {
-		want, claimed := d.claim(t.Key, t.Effect)
-		switch {
-		case claimed && want.Value != t.Value:
-			t.Value = want.Value
-			taints, changed = append(taints, t), true
-		case !claimed && d.surplus(t):
+		switch s := d.holder(t.Key, t.Effect); {
+		case s == nil && d.surplus(t):
 			changed = true
-		default:
-			taints = append(taints, t)
+			continue
+		case s != nil && s.gate.Accepted && s.gate.Taint.Value != t.Value:
+			t.Value, changed = s.gate.Taint.Value, true
 		}
+		taints = append(taints, t)
 	}
 	for i := range d.slots {
-		if t, ok := d.slots[i].claims(); ok && !has(taints, t) {
-			taints, changed = append(taints, d.newTaint(t)), true
+		s := &d.slots[i]
+		if s.claims() && s.gate.Accepted && !has(taints, s.gate.Taint) {
+			taints, changed = append(taints, d.newTaint(s.gate.Taint)), true
 		}
 	}
 	return taints, changed
 }
 
-// claims returns the taint that the slot wants on the node.
-func (s *slot) claims() (v1alpha1.Taint, bool) {
-	if s.after == nil || s.after.State != v1alpha1.StateClosed || s.leave || s.keep {
-		return v1alpha1.Taint{}, false
-	}
-	return parseTaint(s.after.Taint)
+// claims tells whether the slot wants its taint on the node.
+func (s *slot) claims() bool {
+	return s.after != nil && s.after.State == v1alpha1.StateClosed && !s.leave && !s.keep
 }
 
-// claim returns the taint that some closed gate wants on the node. Where an
-// accepted and another gate want different values, the accepted one has it.
-func (d *decider) claim(key string, effect corev1.TaintEffect) (v1alpha1.Taint, bool) {
-	var found v1alpha1.Taint
-	ok := false
+// claimed is the taint that a slot which claims one wants. Only a gate that is
+// accepted puts its own there; another one keeps what it has.
+func (s *slot) claimed() v1alpha1.Taint {
+	if s.gate.Accepted {
+		return s.gate.Taint
+	}
+	return s.had
+}
+
+// holder returns a slot that wants a taint with this key and effect on the
+// node: an accepted gate's, if there is one.
+func (d *decider) holder(key string, effect corev1.TaintEffect) *slot {
+	var found *slot
 	for i := range d.slots {
 		s := &d.slots[i]
-		t, wants := s.claims()
-		if !wants || t.Key != key || t.Effect != effect {
+		if !s.claims() {
 			continue
 		}
-		if !ok || s.gate.Accepted {
-			found, ok = t, true
-		}
-		if s.gate.Accepted {
-			break
+		if t := s.claimed(); t.Key == key && t.Effect == effect {
+			if s.gate.Accepted {
+				return s
+			}
+			found = s
 		}
 	}
-	return found, ok
+	return found
 }
 
-// claimed tells whether the record of a closed gate accounts for a taint with
+// accounted tells whether the record of a closed gate accounts for a taint with
 // this key and effect.
-func (d *decider) claimed(t v1alpha1.Taint) bool {
-	return slices.ContainsFunc(d.slots, func(s slot) bool {
-		if s.before == nil || s.before.State != v1alpha1.StateClosed {
-			return false
+func (d *decider) accounted(t v1alpha1.Taint) bool {
+	for i := range d.slots {
+		if had := &d.slots[i].had; had.Key == t.Key && had.Effect == t.Effect {
+			return true
 		}
-		claimed, ok := parseTaint(s.before.Taint)
-		return ok && claimed.Key == t.Key && claimed.Effect == t.Effect
-	})
+	}
+	return false
 }
 
 // surplus tells whether a taint that no closed gate claims is a gate's, and so
@@ -133,13 +135,11 @@ func (d *decider) surplus(t corev1.Taint) bool {
 // concerns tells whether a taint is the slot's: put there by it, or the taint
 // of an open gate, whoever put it there.
 func (s *slot) concerns(t corev1.Taint) bool {
-	same := func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect }
-	if s.before != nil && s.before.State == v1alpha1.StateClosed {
-		if own, ok := parseTaint(s.before.Taint); ok && same(own) {
-			return true
-		}
+	if s.had.Key == t.Key && s.had.Effect == t.Effect {
+		return true
 	}
-	return s.gate != nil && s.gate.Accepted && s.after != nil && same(s.gate.Taint)
+	return s.gate != nil && s.gate.Accepted && s.after != nil &&
+		s.gate.Taint.Key == t.Key && s.gate.Taint.Effect == t.Effect
 }
 
 // newTaint returns the taint as it is put on a node.

@@ -11,13 +11,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Compile returns the gate that a NodeGate declares. On an error the gate that
 // is returned has no signals, so that it never opens by them, and is still
-// good for keeping control of what it had closed.
+// good for keeping control of what it had closed. It is not accepted; of the
+// others Accept decides.
 func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 	spec := &ng.Spec
 	g := gate.Gate{
@@ -27,8 +30,8 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Taint:        spec.Taint,
 		Reclose:      spec.ReclosePolicy,
 		Existing:     spec.ExistingNodes,
-		CloseAfter:   time.Duration(spec.Timing.CloseAfterSeconds) * time.Second,
-		RolloutGrace: time.Duration(spec.Timing.RolloutGraceSeconds) * time.Second,
+		CloseAfter:   seconds(spec.Timing.CloseAfterSeconds),
+		RolloutGrace: seconds(spec.Timing.RolloutGraceSeconds),
 	}
 	// These two have no default in the schema, where it would collide with
 	// closeWhen.
@@ -40,7 +43,7 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 	}
 	var err error
 	if g.Selector, err = spec.NodeSelector.AsSelector(); err != nil {
-		g.Selector = labels.Nothing()
+		g.Selector, g.Broken = labels.Nothing(), true
 		return g, fmt.Errorf("compiling nodeSelector: %w", err)
 	}
 	if g.Signals, err = compileAll(spec.OpenWhen); err != nil {
@@ -81,3 +84,6 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 	}
 	return nil, errors.New("this version of nodegate knows no such kind of signal")
 }
+
+// seconds reads a wait to which the API gives a default that is not zero.
+func seconds(n *int32) time.Duration { return time.Duration(ptr.Deref(n, 0)) * time.Second }

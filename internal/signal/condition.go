@@ -12,33 +12,29 @@ import (
 
 // matcher matches one text: exactly, or by an anchored pattern.
 type matcher struct {
-	exact   string
-	pattern *regexp.Regexp
+	text    string
+	pattern *regexp.Regexp // nil for an exact match
 }
 
 func newMatcher(exact, pattern string) (matcher, error) {
 	if pattern == "" {
-		return matcher{exact: exact}, nil
+		return matcher{text: exact}, nil
+	}
+	if _, err := regexp.Compile(pattern); err != nil { // "a)|(b" would do within brackets
+		return matcher{}, fmt.Errorf("compiling pattern %q: %w", pattern, err)
 	}
 	re, err := regexp.Compile("^(?:" + pattern + ")$")
 	if err != nil {
 		return matcher{}, fmt.Errorf("compiling pattern %q: %w", pattern, err)
 	}
-	return matcher{pattern: re}, nil
+	return matcher{text: pattern, pattern: re}, nil
 }
 
 func (m matcher) matches(text string) bool {
 	if m.pattern != nil {
 		return m.pattern.MatchString(text)
 	}
-	return text == m.exact
-}
-
-func (m matcher) String() string {
-	if m.pattern != nil {
-		return m.pattern.String()
-	}
-	return m.exact
+	return text == m.text
 }
 
 // condition holds when a condition of the node matches.
@@ -62,7 +58,7 @@ func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
 
 // Read implements gate.Signal. With a pattern, one matching condition will do.
 func (s condition) Read(in gate.Input) gate.Reading {
-	subject := "condition " + s.conditionType.String()
+	subject := "condition " + s.conditionType.text
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: subject}
 	if s.whenMissing == v1alpha1.MissingHolds {
 		r.State = gate.Holds

@@ -3,8 +3,8 @@
 package signal
 
 import (
+	"cmp"
 	"slices"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +15,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// readDaemon says whether a DaemonSet has its ready pod on the node.
+// readDaemon says whether a DaemonSet has its ready pod on the node. One of its
+// pods will do: during a rollout there may be two.
 func readDaemon(ds *gate.DaemonSet, in gate.Input) gate.Reading {
 	name := ds.Namespace + "/" + ds.Name
 	pods, observed := in.Pods[ds.Pods]
@@ -24,38 +25,43 @@ func readDaemon(ds *gate.DaemonSet, in gate.Input) gate.Reading {
 	}
 	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: name}
 	for i := range pods {
-		if pods[i].Owner != ds.UID {
-			continue
-		}
-		if r := readPod(&pods[i], ds.Namespace, in); r.State > best.State || best.Reason == v1alpha1.ReadingPodMissing {
-			best = r
+		if p := &pods[i]; p.Owner == ds.UID && counts(p) {
+			best = either(best, readPod(p, ds.Namespace, in))
 		}
 	}
 	if best.State == gate.Holds {
 		return best
 	}
-	if !tolerates(ds, gateTaint(in.Taint)) {
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: name}
+	gone := best.Reason == v1alpha1.ReadingPodMissing || best.Reason == v1alpha1.ReadingPodTerminating
+	if gone && !tolerates(ds, gateTaint(in.Taint)) {
+		best.Reason, best.Subject = v1alpha1.ReadingDaemonDoesNotTolerateGate, name
 	}
 	best.Rollout = ds.RollingOut
 	return best
 }
 
+// placement is what decides where the DaemonSet controller puts pods, of one
+// node.
+func placement(in gate.Input) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node.Name, Labels: in.Node.Labels}}
+}
+
 // belongs tells whether the DaemonSet runs on the node, or will once taints
 // that come and go by themselves have gone. An error of its affinity means
 // that the DaemonSet controller cannot place it either.
-func belongs(ds *gate.DaemonSet, in gate.Input) bool {
-	n := &in.Node
-	if ds.NodeName != "" && ds.NodeName != n.Name {
+func belongs(ds *gate.DaemonSet, node *corev1.Node, in gate.Input) bool {
+	if ds.NodeName != "" && ds.NodeName != node.Name {
 		return false
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	if match, err := ds.Affinity.Match(node); err != nil || !match {
 		return false
 	}
-	return !slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule && !in.Transient.Is(t.Key) && !tolerates(ds, t)
-	})
+	for _, t := range in.Node.Taints {
+		if t.Key != in.Taint.Key && !in.Transient.Is(t.Key) && !tolerates(ds, t) {
+			return false
+		}
+	}
+	return true
 }
 
 func tolerates(ds *gate.DaemonSet, taint corev1.Taint) bool {
@@ -81,8 +87,10 @@ func (s daemonSet) find(sets *gate.DaemonSets) *gate.DaemonSet {
 	if sets == nil {
 		return nil
 	}
-	i := slices.IndexFunc(sets.Items, func(ds gate.DaemonSet) bool { return ds.Namespace == s.namespace && ds.Name == s.name })
-	if i < 0 {
+	i, found := slices.BinarySearchFunc(sets.Items, s, func(ds gate.DaemonSet, s daemonSet) int {
+		return cmp.Or(cmp.Compare(ds.Namespace, s.namespace), cmp.Compare(ds.Name, s.name))
+	})
+	if !found {
 		return nil
 	}
 	return &sets.Items[i]
@@ -99,7 +107,7 @@ func (s daemonSet) Read(in gate.Input) gate.Reading {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: subject}
 	}
 	r := readDaemon(ds, in)
-	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !belongs(ds, in) {
+	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !belongs(ds, placement(in), in) {
 		r.Reason, r.Rollout = v1alpha1.ReadingDaemonSetNotEligible, false
 	}
 	return r
@@ -139,12 +147,4 @@ func (s daemonSet) Needs(sets *gate.DaemonSets) gate.Needs {
 		n.Pods = []gate.PodQuery{ds.Pods}
 	}
 	return n
-}
-
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -5,6 +5,7 @@ package signal
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -48,10 +49,10 @@ func (s daemonSets) Read(in gate.Input) gate.Reading {
 		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
 	}
 	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingDaemonsReady}
-	found := false
+	found, node := false, placement(in)
 	for i := range in.DaemonSets.Items {
 		ds := &in.DaemonSets.Items[i]
-		if !s.selects(ds) || !belongs(ds, in) {
+		if !s.selects(ds) || !belongs(ds, node, in) {
 			continue
 		}
 		found = true
@@ -82,11 +83,37 @@ func both(a, b gate.Reading) gate.Reading {
 	}
 	// Two that do not hold: what matters is the one that is not excused by a
 	// rollout, and the one that has been so for longer.
-	if a.Rollout && !b.Rollout || a.Rollout == b.Rollout && !b.Since.IsZero() && b.Since.Before(a.Since) {
+	if a.Rollout && !b.Rollout || a.Rollout == b.Rollout && !a.Since.Equal(earliest(a.Since, b.Since)) {
 		a, b = b, a
 	}
-	if a.Recheck.IsZero() || !b.Recheck.IsZero() && b.Recheck.Before(a.Recheck) {
-		a.Recheck = b.Recheck
+	a.Recheck = earliest(a.Recheck, b.Recheck)
+	return a
+}
+
+// either combines two readings of which one must hold, or else the first that
+// is more than missing is told.
+func either(a, b gate.Reading) gate.Reading {
+	if b.State > a.State || b.State == a.State && a.Reason == v1alpha1.ReadingPodMissing {
+		a, b = b, a
+	}
+	if a.State != gate.Holds { // until then each may come to hold by time alone
+		a.Recheck = earliest(a.Recheck, b.Recheck)
+	}
+	return a
+}
+
+// latest returns the later of two times.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// earliest returns the earlier of two times of which either may be missing.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
 	return a
 }

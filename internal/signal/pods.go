@@ -5,17 +5,18 @@ package signal
 import (
 	"fmt"
 
-
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// readPod says whether one pod is ready, and may be believed to be.
+// counts tells whether the pod can be evidence at all. A kubelet may make mirror
+// pods with any label and any owner it likes.
+func counts(p *gate.Pod) bool { return !p.Mirror && !p.Finished }
+
+// readPod says whether one pod that counts is ready, and may be believed to be.
 func readPod(p *gate.Pod, namespace string, in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Subject: namespace + "/" + p.Name}
 	switch {
-	case p.Mirror, p.Finished:
-		r.Reason = v1alpha1.ReadingPodMissing
 	case p.Terminating:
 		r.Reason, r.Since = v1alpha1.ReadingPodTerminating, p.TerminatingSince
 	case !p.Ready:
@@ -56,18 +57,14 @@ func (s pods) Read(in gate.Input) gate.Reading {
 	}
 	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingReady, Subject: s.subject()}
 	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject()}
-	counted := 0
+	some := false
 	for i := range found {
-		if found[i].Mirror || found[i].Finished {
-			continue
-		}
-		r := readPod(&found[i], s.query.Namespace, in)
-		all = both(all, r)
-		if counted++; counted == 1 || r.State > best.State {
-			best = r
+		if counts(&found[i]) {
+			r := readPod(&found[i], s.query.Namespace, in)
+			all, best, some = both(all, r), either(best, r), true
 		}
 	}
-	if s.require == v1alpha1.RequireAll && counted > 0 {
+	if s.require == v1alpha1.RequireAll && some {
 		return all
 	}
 	return best

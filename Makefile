@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# Tools have modules of their own, so that what they need is not what nodegate
+# needs. Go builds them when they are used.
+CONTROLLER_GEN := go tool -modfile=hack/tools/controller-gen/go.mod controller-gen
+GOLANGCI_LINT  := go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
+
+MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: generate
+generate: ## Write the code and the CRD that follow from the types in api/.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=internal/crd
+
+.PHONY: verify
+verify: generate lint ## Check that everything generated is up to date, tidy and without lint.
+	@git diff --exit-code -- $(GENERATED) || \
+		{ echo "The generated files above do not follow from api/: run 'make generate' and commit the result." >&2; exit 1; }
+	@for module in $(MODULES); do (cd $$module && go mod tidy -diff) || \
+		{ echo "go.mod or go.sum of $$module is not tidy: run 'go mod tidy' there and commit the result." >&2; exit 1; }; done
+	@! git grep -nwE 'TODO|FIXME|XXX|<<<<<<<|>>>>>>>' -- ':!Makefile' ':!.golangci.yml' || \
+		{ echo "The lines above are leftovers: finish them, or write an issue and remove them." >&2; exit 1; }
+
+.PHONY: lint
+lint: ## Check style and likely mistakes (go vet and gofmt included).
+	go vet ./...
+	$(GOLANGCI_LINT) run
+
+.PHONY: build
+build: ## Build bin/nodegate.
+	go build -trimpath -o bin/nodegate ./cmd/nodegate
+
+.PHONY: test
+test: ## Run all tests, against a real control plane; its first build takes minutes.
+	go run ./cluster/cmd/nodegate-cluster build
+	go test -race -timeout 30m ./...
+
+.PHONY: cluster-up
+cluster-up: ## Start a control plane with simulated nodes and keep it up until Ctrl-C.
+	go run ./cluster/cmd/nodegate-cluster up
+
+.PHONY: demo
+demo: ## Watch 60 nodes join, be held and open, and get a verdict.
+	go run ./demo
+
+.PHONY: clean
+clean: ## Remove what was built here.
+	rm -rf bin

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodegate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/nodegate/nodegate/"
+
+// mayImport says which of our packages a package may use, directly or not.
+// Tests may use what they like. See "Rooms" in docs/architecture.md.
+var mayImport = map[string][]string{
+	"api/v1alpha1": {},
+
+	// The core decides. It knows no client.
+	"internal/gate":   {"api/v1alpha1"},
+	"internal/signal": {"api/v1alpha1", "internal/gate"},
+
+	// The definition of the API, and the same rules without an API server.
+	"internal/crd":         {"api/v1alpha1"},
+	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd"},
+
+	// The shell observes and writes. It decides nothing.
+	"internal/cluster": {"api/v1alpha1", "internal/gate"},
+
+	// These bring the two together.
+	"internal/admission":  {"api/v1alpha1", "internal/crd", "internal/gate", "internal/signal", "internal/cluster"},
+	"internal/install":    {"api/v1alpha1", "internal/crd", "internal/gate", "internal/signal", "internal/cluster", "internal/admission"},
+	"internal/controller": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/signal", "internal/cluster", "internal/admission"},
+	"internal/cli":        {"api/v1alpha1", "internal/crd", "internal/gate", "internal/signal", "internal/cluster", "internal/admission"},
+	"internal/convert":    {"api/v1alpha1", "internal/crd", "internal/gate", "internal/signal", "internal/cluster", "internal/admission"},
+}
+
+// pure are the packages that compute, and do nothing else.
+var pure = []string{"internal/gate", "internal/signal"}
+
+// clients are what these must not have, even indirectly.
+var clients = []string{
+	"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "sigs.k8s.io/controller-runtime",
+}
+
+// effects are what these must not import: input, output, logs, randomness, and
+// clocks other than the time that they are given.
+var effects = []string{
+	"os", "io", "net", "log", "math/rand", "crypto/rand",
+	"k8s.io/klog/v2", "k8s.io/utils/clock",
+}
+
+// A goPackage is what go list tells about a package.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func TestArrows(t *testing.T) {
+	for _, p := range packages(t, "./api/...", "./internal/...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		allowed, known := mayImport[name]
+		if !known {
+			t.Errorf("%s has no row in mayImport: say what it may use", name)
+			continue
+		}
+		for _, dep := range p.Deps {
+			if ours, ok := strings.CutPrefix(dep, module); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%s may not use %s", name, ours)
+			}
+		}
+	}
+}
+
+func TestCoreIsPure(t *testing.T) {
+	for _, name := range pure {
+		for _, p := range packages(t, "./"+name) {
+			for _, dep := range within(p.Deps, clients) {
+				t.Errorf("%s may not depend on %s", name, dep)
+			}
+			for _, dep := range within(p.Imports, effects) {
+				t.Errorf("%s may not import %s", name, dep)
+			}
+		}
+	}
+}
+
+// TestControlPlaneStaysOutside keeps the programs that nodegate ships free of
+// the control plane that only tests and the demo need.
+func TestControlPlaneStaysOutside(t *testing.T) {
+	outside := []string{module + "cluster", module + "demo", module + "e2e", module + "bench"}
+	for _, p := range packages(t, "./cmd/...") {
+		for _, dep := range within(p.Deps, outside) {
+			t.Errorf("%s may not depend on %s", p.ImportPath, dep)
+		}
+	}
+}
+
+// within returns the packages that are, or are below, one of the roots.
+func within(packages, roots []string) []string {
+	return slices.DeleteFunc(slices.Clone(packages), func(name string) bool {
+		return !slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(name+"/", root+"/") })
+	})
+}
+
+// packages asks go list.
+func packages(t *testing.T, patterns ...string) []goPackage {
+	t.Helper()
+	dependOnSources(t)
+	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps"}, patterns...)...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v\n%s", err, stderr.String())
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatalf("reading the list of packages: %v", err)
+		}
+		list = append(list, p)
+	}
+}
+
+// dependOnSources makes the go command run these tests again when any source
+// has changed: it remembers which files a test has looked at.
+func dependOnSources(t *testing.T) {
+	t.Helper()
+	for _, root := range []string{"api", "cmd", "internal"} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			_, err = os.Stat(path)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("looking at the sources: %v", err)
+		}
+	}
+}

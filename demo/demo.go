@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/cluster"
+)
+
+const (
+	podsPerNode = 2 // as many web pods as fit on one node
+
+	viewEvery   = 200 * time.Millisecond
+	settleLimit = time.Minute
+	// steadyFor is long enough for every node to report.
+	steadyFor = heartbeatEvery + 1500*time.Millisecond
+)
+
+// errVerdict means that the demo ran to its end and the verdict is FAIL.
+var errVerdict = errors.New("the verdict is FAIL")
+
+// A demo is one run.
+type demo struct {
+	*options
+	gates      []gate
+	plans      []nodePlan
+	cluster    *cluster.Cluster
+	admin      kubernetes.Interface
+	applier    *applier
+	nodegate   *installation
+	controller *controllerProcess
+	fleet      *fleet
+}
+
+// demonstrate runs the demo and ends all that it started. Only --keep keeps it
+// until ctx ends.
+func demonstrate(ctx context.Context, o *options) (err error) {
+	d := &demo{options: o, plans: planNodes(o.nodes)}
+	if d.gates, err = demoGates(); err != nil {
+		return err
+	}
+	clusterOptions := cluster.Options{
+		// No KWOK: the demo plays the kubelets itself, to the millisecond.
+		Components: slices.DeleteFunc(cluster.Components(), func(c cluster.Component) bool { return c == cluster.KWOK }),
+		Audit:      true, AuditPolicy: auditPolicy, Progress: os.Stderr,
+	}
+	if _, err := cluster.Build(ctx, clusterOptions); err != nil {
+		return ended(ctx, err)
+	}
+	if d.cluster, err = cluster.Start(ctx, clusterOptions); err != nil {
+		return ended(ctx, err)
+	}
+	defer func() { err = errors.Join(err, d.cluster.Stop()) }()
+	return d.live(ctx)
+}
+
+// ended puts the reason why ctx ended, if it did, before what that made fail.
+func ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// live is the demo's life in the running cluster.
+func (d *demo) live(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer func() { err = errors.Join(err, d.stop(cancel)) }()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-d.cluster.Done():
+			cancel(d.cluster.Err())
+		}
+	}()
+	limited, cancelLimited := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("the demo was not done within %s (--timeout)", d.timeout))
+	defer cancelLimited()
+	if err := d.setUp(ctx, limited, cancel); err != nil {
+		return ended(limited, err)
+	}
+	verdict, err := d.perform(ctx, limited)
+	if err != nil {
+		return ended(limited, err)
+	}
+	if d.keep {
+		d.invite()
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			return cause
+		}
+	}
+	if !verdict.pass() {
+		return errVerdict
+	}
+	return nil
+}
+
+// stop ends what runs in the cluster, in order.
+func (d *demo) stop(cancel context.CancelCauseFunc) error {
+	cancel(nil)
+	if d.fleet != nil {
+		d.fleet.running.Wait()
+	}
+	if d.controller != nil {
+		return d.controller.stop()
+	}
+	return nil
+}
+
+// setUp installs nodegate, declares the gates and what they wait for, and
+// returns when new nodes are closed. What it starts lives as long as ctx; it
+// itself has until limited ends.
+func (d *demo) setUp(ctx, limited context.Context, cancel context.CancelCauseFunc) error {
+	var err error
+	if d.admin, err = kubernetes.NewForConfig(d.cluster.Admin()); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	if d.applier, err = newApplier(d.cluster.Admin()); err != nil {
+		return err
+	}
+	tell("building nodegate")
+	program, err := buildProgram(limited, d.cluster.Dir())
+	if err != nil {
+		return err
+	}
+	tell("installing nodegate: CRD, ServiceAccount, RBAC, admission policies")
+	if d.nodegate, err = install(limited, d.applier, program, d.gates); err != nil {
+		return err
+	}
+	tell("starting nodegate's controller as %s", d.nodegate.username())
+	if d.controller, err = startController(limited, d.cluster, d.nodegate); err != nil {
+		return err
+	}
+	go func() {
+		<-d.controller.done
+		cancel(d.controller.exitError()) // without effect if the end is wanted
+	}()
+	if err := d.controller.awaitReady(limited); err != nil {
+		return err
+	}
+	if err := d.declare(limited); err != nil {
+		return err
+	}
+	if err := awaitGates(limited, d.cluster, d.applier, d.gates); err != nil {
+		return err
+	}
+	tell("both gates are ready: the API server closes new nodes (seen in a dry run)")
+	d.fleet, err = newFleet(ctx, d.cluster, d.plans)
+	return err
+}
+
+// declare applies the daemons, the gates that wait for them, and the workload.
+func (d *demo) declare(ctx context.Context) error {
+	for _, stream := range [][]byte{daemonsYAML, gatesYAML, webYAML} {
+		objects, err := parseObjects(stream)
+		if err != nil {
+			return fmt.Errorf("reading the demo's objects: %w", err)
+		}
+		for _, object := range objects {
+			if object.GetKind() != "Deployment" {
+				continue
+			}
+			replicas := int64(podsPerNode * len(d.plans))
+			if err := unstructured.SetNestedField(object.Object, replicas, "spec", "replicas"); err != nil {
+				return fmt.Errorf("reading the demo's objects: %w", err)
+			}
+			tell("creating Deployment default/web: %d pods that wait for nodes", replicas)
+		}
+		if err := d.applier.apply(ctx, objects...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// perform scales out, waits until all is as it will stay, and reads the verdict.
+func (d *demo) perform(ctx, limited context.Context) (*verdict, error) {
+	tell("scaling out: %d nodes in %d waves\n", len(d.plans), waveCount)
+	if err := d.scaleOut(ctx, limited); err != nil {
+		return nil, err
+	}
+	fmt.Println()
+	if err := d.awaitStatus(limited); err != nil {
+		if limited.Err() != nil {
+			return nil, err
+		}
+		tell("note: %v", err)
+	}
+	steady, err := d.steady(limited)
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.judge(steady)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Println()
+	v.write(os.Stdout)
+	return v, explainHeld(limited, os.Stdout, d.admin, d.applier, v.held)
+}
+
+// scaleOut shows the nodes coming up until all is as it will stay.
+func (d *demo) scaleOut(ctx, limited context.Context) error {
+	scaled := make(chan error, 1)
+	d.fleet.running.Go(func() { scaled <- d.fleet.scaleOut(ctx) })
+	view := newView(os.Stdout, d.plain)
+	defer view.close()
+	ticker := time.NewTicker(viewEvery)
+	defer ticker.Stop()
+	for began, wanted := time.Now(), podsPerNode*len(d.plans); ; {
+		s := d.fleet.snapshot(d.gates, wanted, began)
+		view.show(s)
+		if d.settled(&s) || s.elapsed > settleLimit {
+			return nil // if it is too late, the verdict says what is missing
+		}
+		select {
+		case <-limited.Done():
+			return errors.Join(context.Cause(limited), d.fleet.lastError())
+		case err := <-scaled:
+			if err != nil {
+				return err
+			}
+			scaled = nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// stuck counts the nodes that never open.
+func (d *demo) stuck() int {
+	count := 0
+	for i := range d.plans {
+		if d.plans[i].stuck {
+			count++
+		}
+	}
+	return count
+}
+
+func (d *demo) settled(s *snapshot) bool {
+	t := s.total()
+	toOpen := len(d.plans) - d.stuck()
+	return t.states[open] == toOpen && t.nodes() == len(d.plans) && t.pods == podsPerNode*toOpen
+}
+
+// awaitStatus waits until the gates' status counts what is there, after which
+// nodegate has nothing left to write.
+func (d *demo) awaitStatus(ctx context.Context) error {
+	return await(ctx, "the gates' status", statusLimit, func(ctx context.Context) error {
+		closed := 0
+		for _, g := range d.gates {
+			ng, err := getGate(ctx, d.applier, g.name)
+			if err != nil {
+				return err
+			}
+			n := ng.Status.Nodes
+			if int(n.Open+n.Closed) != len(d.plans) {
+				return fmt.Errorf("gate %s counts %d nodes open and %d closed", g.name, n.Open, n.Closed)
+			}
+			closed += int(n.Closed)
+		}
+		if closed != d.stuck() {
+			return fmt.Errorf("the gates count %d nodes closed", closed)
+		}
+		return nil
+	})
+}
+
+// statusLimit is how long the counts may lag behind.
+const statusLimit = 15 * time.Second
+
+// steady lets time pass in which nothing changes and every node reports.
+func (d *demo) steady(ctx context.Context) (period, error) {
+	tell("watching %s of steady state, with heartbeats", steadyFor)
+	from := time.Now()
+	if !pause(ctx, steadyFor) {
+		return period{}, context.Cause(ctx)
+	}
+	return period{from: from, to: time.Now()}, nil
+}
+
+func (d *demo) judge(steady period) (*verdict, error) {
+	log, err := os.Open(d.cluster.AuditLog())
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit log: %w", err)
+	}
+	defer log.Close()
+	writes, err := readAudit(log)
+	if err != nil {
+		return nil, err
+	}
+	e := expectation{
+		nodegate: d.nodegate.username(), gates: d.gates, setUpTaint: setUpTaint,
+		workload: podsPerNode * (len(d.plans) - d.stuck()), steady: steady,
+	}
+	for i := range d.plans {
+		e.nodes = append(e.nodes, d.plans[i].name)
+	}
+	v := judge(e, writes)
+	return &v, nil
+}
+
+// invite says what can be done with a cluster that is kept.
+func (d *demo) invite() {
+	stuck := d.plans[slices.IndexFunc(d.plans, func(p nodePlan) bool { return p.stuck })].name
+	fmt.Printf(`
+All is still running. In another terminal:
+
+  export KUBECONFIG=%s
+  kubectl get nodegates
+  kubectl describe nodegate cni
+  kubectl get node %[2]s -o yaml          # its taint, and nodegate's record
+  curl -s http://%[3]s/metrics | grep ^nodegate
+
+Let the stuck daemon become ready, and watch its node open:
+
+  kubectl -n kube-system annotate pod -l app=demo-cni --field-selector spec.nodeName=%[2]s %[4]s=now
+  kubectl get node %[2]s -o jsonpath='{.spec.taints}'
+
+nodegate's log:  %[5]s
+Audit log:       %[6]s
+Press Ctrl-C to end everything.
+`, d.cluster.Kubeconfig(), stuck, d.controller.metrics, healAnnotation,
+		filepath.Clean(d.controller.logFile), d.cluster.AuditLog())
+}
+
+func tell(format string, args ...any) { fmt.Printf(format+"\n", args...) }

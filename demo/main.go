@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo shows nodegate at work: it starts a real Kubernetes control
+// plane on this machine, installs nodegate in it, scales out simulated nodes in
+// waves, shows how they are held and opened, and ends with a verdict from the
+// API server's audit log. Its exit status is the verdict.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	nodes   int
+	keep    bool
+	plain   bool
+	timeout time.Duration
+}
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	// After the first signal the next one ends this process at once, and with
+	// it all that it started.
+	context.AfterFunc(ctx, stop)
+
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err == nil {
+		err = demonstrate(ctx, o)
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "demo: interrupted")
+		return 130
+	}
+	fmt.Fprintln(os.Stderr, "demo:", err)
+	return 1
+}
+
+func parse(args []string) (*options, error) {
+	var o options
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are printed once, by run
+	flags.IntVar(&o.nodes, "nodes", 60, "how many nodes to simulate, 8 to 500")
+	flags.BoolVar(&o.keep, "keep", false, "leave everything running afterwards, until Ctrl-C")
+	flags.BoolVar(&o.plain, "plain", false, "write lines even to a terminal")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long the demo may take once everything is built")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Println("Usage of demo:")
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+		return nil, err
+	case err != nil:
+		return nil, err
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.nodes < 2*waveCount || o.nodes > 500:
+		return nil, fmt.Errorf("--nodes is %d and must be from %d to 500", o.nodes, 2*waveCount)
+	}
+	return &o, nil
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// What the demo declares, as a person would write it.
+var (
+	//go:embed config/audit-policy.yaml
+	auditPolicy string
+	//go:embed config/gates.yaml
+	gatesYAML []byte
+	//go:embed config/daemons.yaml
+	daemonsYAML []byte
+	//go:embed config/web.yaml
+	webYAML []byte
+)
+
+// fieldManager is the demo's name in managed fields.
+const fieldManager = "nodegate-demo"
+
+// parseObjects reads a stream of YAML documents.
+func parseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("splitting YAML documents: %w", err)
+		}
+		content := map[string]any{}
+		if err := yaml.Unmarshal(document, &content); err != nil {
+			return nil, fmt.Errorf("parsing YAML document %d: %w", len(objects)+1, err)
+		}
+		if len(content) > 0 {
+			objects = append(objects, &unstructured.Unstructured{Object: content})
+		}
+	}
+}
+
+// demoGates returns what the verdict has to know of the gates declared.
+func demoGates() ([]gate, error) {
+	objects, err := parseObjects(gatesYAML)
+	if err != nil {
+		return nil, fmt.Errorf("reading the demo's gates: %w", err)
+	}
+	var gates []gate
+	for _, object := range objects {
+		var ng v1alpha1.NodeGate
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &ng); err != nil {
+			return nil, fmt.Errorf("reading gate %s: %w", object.GetName(), err)
+		}
+		daemon := ng.Spec.OpenWhen[0].DaemonSet
+		gates = append(gates, gate{
+			name:      ng.Name,
+			taint:     corev1.Taint{Key: ng.Spec.Taint.Key, Value: ng.Spec.Taint.Value, Effect: ng.Spec.Taint.Effect},
+			daemonSet: types.NamespacedName{Namespace: daemon.Namespace, Name: daemon.Name},
+		})
+	}
+	return gates, nil
+}
+
+// An applier applies objects of any kind on the server's side.
+type applier struct {
+	client dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func newApplier(config *rest.Config) (*applier, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
+}
+
+// apply applies objects in their order.
+func (a *applier) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	for _, object := range objects {
+		resource, err := a.resource(ctx, object)
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+		if _, err := resource.Apply(ctx, object.GetName(), object, options); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if object.GetKind() == "CustomResourceDefinition" {
+			if err := a.awaitEstablished(ctx, resource, object.GetName()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resource returns the client for an object. The API server takes a moment to
+// list a new kind after it has established it.
+func (a *applier) resource(ctx context.Context, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	kind := object.GroupVersionKind()
+	var mapping *meta.RESTMapping
+	if err := await(ctx, "kind "+kind.Kind, readyLimit, func(context.Context) (err error) {
+		if mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+			a.mapper.Reset() // what it remembers may be older than the kind
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
+	}
+	return a.client.Resource(mapping.Resource), nil
+}
+
+// awaitEstablished waits until the API server serves a new kind.
+func (a *applier) awaitEstablished(ctx context.Context, crds dynamic.ResourceInterface, name string) error {
+	return await(ctx, "CustomResourceDefinition "+name, readyLimit, func(ctx context.Context) error {
+		crd, err := crds.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading it: %w", err)
+		}
+		conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+		if err != nil {
+			return fmt.Errorf("reading its conditions: %w", err)
+		}
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+				return nil
+			}
+		}
+		return errNotYet
+	})
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// A view shows how the nodes come up. It is told everything and shows what
+// its medium allows.
+type view interface {
+	show(snapshot)
+	// close shows the last snapshot for good and gives the medium back.
+	close()
+}
+
+// newView returns a view that redraws itself if out is a terminal, and one that
+// writes lines otherwise or if asked to.
+func newView(out *os.File, plain bool) view {
+	if plain || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(out.Fd())) {
+		return &lines{out: out}
+	}
+	return newScreen(out, func() (width, height int) {
+		width, height, err := term.GetSize(int(out.Fd()))
+		if err != nil {
+			return 80, 24
+		}
+		return width, height
+	})
+}
+
+// lines is a view of one line for each change, at most one a second.
+type lines struct {
+	out     io.Writer
+	printed string        // the last line, without its time
+	at      time.Duration // when that was
+	last    snapshot
+	any     bool
+}
+
+func (l *lines) show(s snapshot) {
+	l.last = s
+	if l.any && s.elapsed-l.at < time.Second {
+		return
+	}
+	l.print()
+}
+
+func (l *lines) close() { l.print() }
+
+func (l *lines) print() {
+	text := line(&l.last)
+	if text == l.printed {
+		return
+	}
+	l.any, l.printed, l.at = true, text, l.last.elapsed
+	fmt.Fprintf(l.out, "%4.0fs  %s\n", l.last.elapsed.Seconds(), text)
+}
+
+func line(s *snapshot) string {
+	t := s.total()
+	return fmt.Sprintf("nodes %d/%d: joining %d, held by cni+init %d, by cni %d, by init %d, open %d; pods bound %d/%d",
+		t.nodes(), s.nodes, t.states[joining], t.states[heldByBoth], t.states[heldByCNI], t.states[heldByInit],
+		t.states[open], t.pods, s.podsWanted)
+}
+
+// Control sequences that every terminal of the last decades knows.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // a screen of its own, without a cursor
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+// screen is a view that is redrawn in place. It draws on the terminal's second
+// screen from the top, with no line longer than the terminal is wide, and so
+// nothing is torn when the terminal is resized.
+type screen struct {
+	out  io.Writer
+	size func() (width, height int)
+	last snapshot
+}
+
+func newScreen(out io.Writer, size func() (width, height int)) *screen {
+	fmt.Fprint(out, enterScreen)
+	return &screen{out: out, size: size}
+}
+
+func (s *screen) show(now snapshot) {
+	s.last = now
+	width, height := s.size()
+	rows := frame(&now, width)
+	rows = rows[:min(len(rows), max(height, 1))]
+	fmt.Fprint(s.out, home+strings.Join(rows, clearLine+"\r\n")+clearLine+clearBelow)
+}
+
+func (s *screen) close() {
+	fmt.Fprint(s.out, leaveScreen)
+	if s.last.nodes == 0 {
+		return
+	}
+	width, _ := s.size()
+	fmt.Fprintln(s.out, strings.Join(frame(&s.last, width), "\n"))
+}
+
+// frame draws a table by wave and a bar, no wider than width.
+func frame(s *snapshot, width int) []string {
+	t := s.total()
+	rows := []string{
+		fmt.Sprintf("%-8s %5s  %7s  %8s  %8s  %8s  %5s  %5s", "", "", "", "held by", "held by", "held by", "", "pods"),
+		fmt.Sprintf("%-8s %5s  %7s  %8s  %8s  %8s  %5s  %5s", "", "nodes", "joining", "cni+init", "cni", "init", "open", "bound"),
+	}
+	for i := range s.waves {
+		rows = append(rows, tableRow(fmt.Sprintf("wave %d", i+1), &s.waves[i]))
+	}
+	counts := fmt.Sprintf(" %d/%d open, pods %d/%d, %.0fs",
+		t.states[open], s.nodes, t.pods, s.podsWanted, s.elapsed.Seconds())
+	rows = append(rows, tableRow("all", &t), "", bar(t.states[open], t.nodes(), s.nodes, width-len(counts))+counts,
+		"# open   = held or joining   . to come")
+	for i, row := range rows {
+		rows[i] = strings.TrimRight(row[:min(len(row), max(width, 0))], " ")
+	}
+	return rows
+}
+
+func tableRow(name string, w *waveCounts) string {
+	return fmt.Sprintf("%-8s %5s  %7s  %8s  %8s  %8s  %5s  %5s", name, count(w.nodes()), count(w.states[joining]),
+		count(w.states[heldByBoth]), count(w.states[heldByCNI]), count(w.states[heldByInit]),
+		count(w.states[open]), count(w.pods))
+}
+
+// count shows nothing as a dot, so that what there is catches the eye.
+func count(n int) string {
+	if n == 0 {
+		return "."
+	}
+	return fmt.Sprint(n)
+}
+
+// bar draws two parts of a whole, one over the other.
+func bar(done, begun, whole, width int) string {
+	width = min(width-2, 60)
+	if width < 1 || whole < 1 {
+		return ""
+	}
+	full, half := done*width/whole, begun*width/whole
+	return "[" + strings.Repeat("#", full) + strings.Repeat("=", half-full) + strings.Repeat(".", width-half) + "]"
+}

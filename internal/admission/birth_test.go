@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+const mergePatch = types.MergePatchType
+
+var (
+	dryRun      = []string{metav1.DryRunAll}
+	dryRunPatch = metav1.PatchOptions{DryRun: dryRun}
+)
+
+const (
+	prefix  = v1alpha1.RecordAnnotationPrefix
+	recordA = `{"state":"Closed","reason":"Birth","taint":"test.nodegate.dev/a:NoSchedule","source":"crd"}`
+	recordB = `{"state":"Closed","reason":"Birth","taint":"test.nodegate.dev/b=waits:NoExecute","source":"crd"}`
+)
+
+// Taints that nodes of these tests are born with.
+var (
+	taintA   = corev1.Taint{Key: "test.nodegate.dev/a", Effect: corev1.TaintEffectNoSchedule}
+	taintB   = corev1.Taint{Key: "test.nodegate.dev/b", Value: "waits", Effect: corev1.TaintEffectNoExecute}
+	foreign  = corev1.Taint{Key: "example.com/pool", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	foreign2 = corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectPreferNoSchedule}
+	notReady = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+)
+
+// TestBirth: gates "one" and "two" share a taint, "three" has another, and
+// "elsewhere" selects other nodes.
+func TestBirth(t *testing.T) {
+	in := install(t)
+	mine := metav1.LabelSelector{MatchLabels: label(t)}
+	three := newGate("three", "b", mine)
+	three.Spec.Taint.Value, three.Spec.Taint.Effect = taintB.Value, taintB.Effect
+	elsewhere := newGate("elsewhere", "a", metav1.LabelSelector{MatchLabels: map[string]string{"test": "another"}})
+	in.put(t, rendered(t, newGate("one", "a", mine)), rendered(t, newGate("two", "a", mine)), rendered(t, three), rendered(t, elsewhere))
+
+	records := map[string]string{prefix + "one": recordA, prefix + "two": recordA, prefix + "three": recordB}
+	tests := map[string]struct {
+		taints      []corev1.Taint
+		annotations map[string]string
+		want        []corev1.Taint // those of the node's own come first, in their order
+		wantOther   map[string]string
+	}{
+		"nothing there":                          {want: []corev1.Taint{taintA, taintB}},
+		"annotations there":                      {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
+		"foreign taints there":                   {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
+		"taint there already":                    {taints: []corev1.Taint{taintB, foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
+		"taint there with a wrong value":         {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, taintA, foreign2, taintB}},
+		"taint there without its value":          {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
+		"same key with another effect":           {taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, want: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute), taintA, taintB}},
+		"core's own taint there":                 {taints: []corev1.Taint{notReady}, want: []corev1.Taint{notReady, taintA, taintB}},
+		"records sent along are written over":    {annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "garbage"}, want: []corev1.Taint{taintA, taintB}},
+		"a record of a gate elsewhere is erased": {annotations: map[string]string{prefix + "elsewhere": `{"state":"Open"}`, "a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "born", Labels: mine.MatchLabels, Annotations: test.annotations}, Spec: corev1.NodeSpec{Taints: test.taints}}
+			created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := maps.Clone(records)
+			maps.Copy(want, test.wantOther)
+			if diff := cmp.Diff(want, created.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(settled(test.want, len(test.taints)), settled(created.Spec.Taints, len(test.taints))); diff != "" {
+				t.Errorf("taints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// settled sorts the taints after the first n, and leaves out core's own there.
+func settled(taints []corev1.Taint, n int) []corev1.Taint {
+	n = min(n, len(taints))
+	added := slices.DeleteFunc(slices.Clone(taints[n:]), func(t corev1.Taint) bool { return t == notReady })
+	slices.SortFunc(added, func(a, b corev1.Taint) int { return strings.Compare(a.ToString(), b.ToString()) })
+	return append(slices.Clone(taints[:n]), added...)
+}
+
+func withValue(taint corev1.Taint, value string) corev1.Taint {
+	taint.Value = value
+	return taint
+}
+
+func withEffect(taint corev1.Taint, effect corev1.TaintEffect) corev1.Taint {
+	taint.Effect = effect
+	return taint
+}
+
+// TestBirthOfKubelet: a node that registers itself, with what kubelets send.
+func TestBirthOfKubelet(t *testing.T) {
+	in := install(t)
+	in.put(t, rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})))
+
+	const uuid = "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"
+	tests := map[string]struct{ bootID, want string }{
+		"a boot ID":               {uuid, uuid},
+		"none":                    {"", ""},
+		"the longest":             {strings.Repeat("a", 64), strings.Repeat("a", 64)},
+		"too long":                {strings.Repeat("a", 65), ""},
+		"far too long":            {strings.Repeat("a", 1<<20), ""},
+		"one that would be JSON":  {`x","state":"Open`, ""},
+		"one with a line feed":    {"x\n", ""},
+		"one that is not English": {"ñ", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			kubelet := as(t, in.Node("self-registered"))
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "self-registered", Labels: map[string]string{"test": "TestBirthOfKubelet"}}}
+			node.Status.NodeInfo.BootID = test.bootID
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+			created, err := kubelet.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { deleteNode(t, in, created.Name) })
+			want := recordA
+			if test.want != "" {
+				want = fmt.Sprintf(`{"state":"Closed","reason":"Birth","boot":%q,"taint":"test.nodegate.dev/a:NoSchedule","source":"crd"}`, test.want)
+			}
+			if got := created.Annotations[prefix+"one"]; got != want {
+				t.Errorf("record is %s, want %s", got, want)
+			}
+			if !slices.Contains(created.Spec.Taints, taintA) {
+				t.Errorf("taints are %v, want %v among them", created.Spec.Taints, taintA)
+			}
+		})
+	}
+}
+
+// TestBirthAfterGate: once the parameter is gone, births are left alone.
+func TestBirthAfterGate(t *testing.T) {
+	in := install(t)
+	gate := newGate("short-lived", "a", metav1.LabelSelector{MatchLabels: label(t)})
+	in.put(t, rendered(t, gate))
+	in.awaitProof(t, gate)
+	if err := in.nodegate.CoreV1().PodTemplates(options.Namespace).Delete(t.Context(), gate.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "later", Labels: label(t)}}
+		created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
+		if err != nil {
+			return err
+		}
+		if len(created.Annotations) > 0 || slices.Contains(created.Spec.Taints, taintA) {
+			return fmt.Errorf("the node is still born closed: %v, %v", created.Annotations, created.Spec.Taints)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+)
+
+// What the guards say, in part.
+const (
+	onlyTaints      = "only taints with an allowed key (test.nodegate.dev/a, test.nodegate.dev/b)"
+	onlyRecords     = "only annotations under gate.nodegate.dev/"
+	noMetadata      = "may not change labels, owners, finalizers"
+	noSpec          = "may not change a Node's spec but for taints"
+	noSubresource   = "may not write to subresources of nodes"
+	dryRunOnly      = "may create Nodes in a dry run only"
+	noDelete        = "may not delete Nodes"
+	tooMuch         = "more than 1024 annotations or taints"
+	recordsGuarded  = "are nodegate's records of this node"
+	tooMany         = "more than 1024 annotations, too many"
+	parametersOwned = "are written by nodegate, one for each gate"
+)
+
+// jsonPatch puts the operations of a JSON Patch in brackets.
+func jsonPatch(operations ...string) []byte {
+	return []byte("[" + strings.Join(operations, ",") + "]")
+}
+
+func op(name, path, value string) string {
+	return fmt.Sprintf(`{"op":%q,"path":%q,"value":%s}`, name, path, value)
+}
+
+// checkDenied compares an error with the message expected; none if that is "".
+func checkDenied(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("denied: %v", err)
+	case want != "" && err == nil:
+		t.Errorf("allowed, want it denied: %q", want)
+	case want != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want)):
+		t.Errorf("denied by %q, want a 403 with %q", err, want)
+	}
+}
+
+// gated is a node with two foreign taints, one of ours between them, and
+// everything else that nodegate must leave alone.
+func gated(t *testing.T, in *installation) *corev1.Node {
+	t.Helper()
+	added := metav1.NewTime(time.Now().Truncate(time.Second))
+	evicting := withEffect(foreign2, corev1.TaintEffectNoExecute)
+	evicting.TimeAdded = &added
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "gated-",
+			Labels:       map[string]string{"zone": "a"},
+			Annotations:  map[string]string{"other": "x", prefix + "one": recordA},
+			Finalizers:   []string{"example.com/cleanup"},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, taintA, evicting}},
+	}
+	created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		deleteNode(t, in, created.Name)
+		patch := []byte(`{"metadata":{"finalizers":null}}`)
+		if _, err := in.admin.CoreV1().Nodes().Patch(context.Background(), created.Name, mergePatch, patch, metav1.PatchOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return created
+}
+
+// TestConfinement: what nodegate may write to a node. RBAC lets it write all.
+func TestConfinement(t *testing.T) {
+	in := install(t)
+	node := gated(t, in)
+	record := strings.ReplaceAll(prefix, "/", "~1")
+	tests := map[string]struct {
+		patch        string
+		subresources []string
+		want         string
+	}{
+		"opens":                         {patch: op("remove", "/spec/taints/1", "null") + "," + op("replace", "/metadata/annotations/"+record+"one", `"{}"`)},
+		"closes with another key":       {patch: op("add", "/spec/taints/-", `{"key":"test.nodegate.dev/b","effect":"NoExecute"}`)},
+		"closes at the front":           {patch: op("add", "/spec/taints/0", `{"key":"test.nodegate.dev/b","effect":"NoExecute"}`)},
+		"changes its value":             {patch: op("add", "/spec/taints/1/value", `"x"`)},
+		"drops a record":                {patch: op("remove", "/metadata/annotations/"+record+"one", "null")},
+		"adds a record":                 {patch: op("add", "/metadata/annotations/"+record+"two", `"{}"`)},
+		"tests only":                    {patch: op("test", "/metadata/name", `"`+node.Name+`"`)},
+		"adds a foreign taint":          {patch: op("add", "/spec/taints/-", `{"key":"example.com/x","effect":"NoSchedule"}`), want: onlyTaints},
+		"adds a similar key":            {patch: op("add", "/spec/taints/-", `{"key":"test.nodegate.dev/aa","effect":"NoSchedule"}`), want: onlyTaints},
+		"adds core's key":               {patch: op("add", "/spec/taints/-", `{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}`), want: onlyTaints},
+		"removes a foreign taint":       {patch: op("remove", "/spec/taints/0", "null"), want: onlyTaints},
+		"removes all taints":            {patch: op("remove", "/spec/taints", "null"), want: onlyTaints},
+		"changes a foreign value":       {patch: op("replace", "/spec/taints/0/value", `"cpu"`), want: onlyTaints},
+		"changes a foreign effect":      {patch: op("replace", "/spec/taints/0/effect", `"NoExecute"`), want: onlyTaints},
+		"changes a foreign time":        {patch: op("remove", "/spec/taints/2/timeAdded", "null"), want: onlyTaints},
+		"reorders foreign taints":       {patch: `{"op":"move","from":"/spec/taints/0","path":"/spec/taints/2"}`, want: onlyTaints},
+		"renames its taint to foreign":  {patch: op("replace", "/spec/taints/1/key", `"example.com/x"`), want: onlyTaints},
+		"sets a label":                  {patch: op("add", "/metadata/labels/x", `"y"`), want: noMetadata},
+		"drops the labels":              {patch: op("remove", "/metadata/labels", "null"), want: noMetadata},
+		"sets an owner":                 {patch: op("add", "/metadata/ownerReferences", `[{"apiVersion":"v1","kind":"Node","name":"x","uid":"y"}]`), want: noMetadata},
+		"removes a finalizer":           {patch: op("remove", "/metadata/finalizers/0", "null"), want: noMetadata},
+		"changes another annotation":    {patch: op("replace", "/metadata/annotations/other", `"y"`), want: onlyRecords},
+		"removes another annotation":    {patch: op("remove", "/metadata/annotations/other", "null"), want: onlyRecords},
+		"adds a similar annotation":     {patch: op("add", "/metadata/annotations/gate.nodegate.development~1x", `"y"`), want: onlyRecords},
+		"drops the annotations":         {patch: op("remove", "/metadata/annotations", "null"), want: onlyRecords},
+		"cordons":                       {patch: op("add", "/spec/unschedulable", "true"), want: noSpec},
+		"sets the provider ID":          {patch: op("add", "/spec/providerID", `"x://y"`), want: noSpec},
+		"sets the pod CIDR":             {patch: op("add", "/spec/podCIDR", `"10.0.0.0/24"`) + "," + op("add", "/spec/podCIDRs", `["10.0.0.0/24"]`), want: noSpec},
+		"writes the status":             {patch: op("add", "/status/phase", `"Running"`), subresources: []string{"status"}, want: noSubresource},
+		"writes a record by the status": {patch: op("add", "/metadata/annotations/"+record+"two", `"{}"`), subresources: []string{"status"}, want: noSubresource},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := in.nodegate.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, jsonPatch(test.patch), dryRunPatch, test.subresources...)
+			checkDenied(t, err, test.want)
+			if _, err := in.admin.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, jsonPatch(test.patch), dryRunPatch, test.subresources...); apierrors.IsInvalid(err) {
+				t.Errorf("the patch itself is wrong: %v", err)
+			}
+		})
+	}
+}
+
+// TestConfinementToPatches: nodegate creates Nodes in dry runs only, and
+// deletes none.
+func TestConfinementToPatches(t *testing.T) {
+	in := install(t)
+	node := gated(t, in)
+	nodes := in.nodegate.CoreV1().Nodes()
+	probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+
+	_, err := nodes.Create(t.Context(), probe, metav1.CreateOptions{DryRun: dryRun})
+	checkDenied(t, err, "")
+	_, err = nodes.Create(t.Context(), probe, metav1.CreateOptions{})
+	checkDenied(t, err, dryRunOnly)
+	checkDenied(t, nodes.Delete(t.Context(), node.Name, metav1.DeleteOptions{}), noDelete)
+	checkDenied(t, nodes.Delete(t.Context(), node.Name, metav1.DeleteOptions{DryRun: dryRun}), noDelete)
+	checkDenied(t, nodes.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "zone=a"}), noDelete)
+	_, err = in.nodegate.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + node.Name + "/proxy/metrics").DoRaw(t.Context())
+	if !apierrors.IsForbidden(err) { // the proxy's answer has no message that a client reads
+		t.Errorf("proxying to a kubelet: %v, want it denied", err)
+	}
+
+	apply := []byte(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"` + node.Name + `"},"spec":{"unschedulable":true}}`)
+	_, err = nodes.Patch(t.Context(), node.Name, types.ApplyPatchType, apply, metav1.PatchOptions{FieldManager: "nodegate"})
+	checkDenied(t, err, noSpec)
+	apply = bytes.ReplaceAll(apply, []byte(node.Name), []byte("not-there"))
+	_, err = nodes.Patch(t.Context(), "not-there", types.ApplyPatchType, apply, metav1.PatchOptions{FieldManager: "nodegate"})
+	checkDenied(t, err, dryRunOnly)
+}
+
+// TestRecords: who may write records.
+func TestRecords(t *testing.T) {
+	in := install(t)
+	node := gated(t, in)
+	kubelet := as(t, in.Node(node.Name))
+	editor := person(t, in, "editor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}})
+	overrider := person(t, in, "overrider",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"override"}})
+
+	const (
+		change    = `{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}}}`
+		add       = `{"metadata":{"annotations":{"gate.nodegate.dev/new":"{}"}}}`
+		remove    = `{"metadata":{"annotations":{"gate.nodegate.dev/one":null}}}`
+		removeAll = `{"metadata":{"annotations":null}}`
+		another   = `{"metadata":{"annotations":{"other":"y","gate.nodegate.development/x":"y"}}}`
+		heartbeat = `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+		both      = `{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+		labels    = `{"metadata":{"labels":{"x":"y"}}}`
+	)
+	tests := map[string]struct {
+		by    *kubernetes.Clientset
+		patch string
+		want  string
+	}{
+		"kubelet beats":             {kubelet, heartbeat, ""},
+		"kubelet annotates":         {kubelet, another, ""},
+		"kubelet labels":            {kubelet, labels, ""},
+		"kubelet changes one":       {kubelet, change, recordsGuarded},
+		"kubelet adds one":          {kubelet, add, recordsGuarded},
+		"kubelet removes one":       {kubelet, remove, recordsGuarded},
+		"kubelet removes all":       {kubelet, removeAll, recordsGuarded},
+		"kubelet changes and beats": {kubelet, both, recordsGuarded},
+		"editor changes one":        {editor, change, recordsGuarded},
+		"editor labels":             {editor, labels, ""},
+		"overrider changes one":     {overrider, change, ""},
+		"overrider removes all":     {overrider, removeAll, ""},
+		"admin changes one":         {in.admin, change, ""},
+	}
+	for name, test := range tests {
+		for _, subresource := range []string{"", "status"} {
+			t.Run(name+" by nodes/"+subresource, func(t *testing.T) {
+				_, err := test.by.CoreV1().Nodes().Patch(t.Context(), node.Name, mergePatch, []byte(test.patch), dryRunPatch, subresource)
+				checkDenied(t, err, test.want)
+			})
+		}
+	}
+}
+
+// person returns a client of somebody with these rights.
+func person(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyRule) *kubernetes.Clientset {
+	t.Helper()
+	rbac := in.admin.RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}
+	if _, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = rbac.ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = rbac.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	clientset := as(t, in.User(name))
+	// The authorizer hears of new roles a moment later.
+	eventually(t, func() error {
+		_, err := clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1})
+		return err
+	})
+	return clientset
+}
+
+// TestLifeOfANode: nothing of nodegate stands in the way of registering with a
+// record and of beating, by the node's own identity, and of being deleted by
+// somebody who may not override.
+func TestLifeOfANode(t *testing.T) {
+	in := install(t)
+	in.put(t, rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})))
+	kubelet := as(t, in.Node("alive"))
+	nodes := kubelet.CoreV1().Nodes()
+	created, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "alive", Labels: label(t),
+		Annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "unknown": `{"state":"Open"}`},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("registering: %v", err)
+	}
+	t.Cleanup(func() { deleteNode(t, in, created.Name) })
+	if got := created.Annotations[prefix+"one"]; got != recordA {
+		t.Errorf("the record that came along is now %s, want %s", got, recordA)
+	}
+	for i := range 3 {
+		patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":"boot-%d"}}}`, i)
+		if _, err := nodes.Patch(t.Context(), "alive", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+			t.Errorf("beating: %v", err)
+		}
+		node, err := nodes.Get(t.Context(), "alive", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Errorf("beating by PUT: %v", err)
+		}
+	}
+	janitor := person(t, in, "janitor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "delete"}})
+	if err := janitor.CoreV1().Nodes().Delete(t.Context(), "alive", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+}
+
+// TestLifeOfAnOverfullNode: a node that registered with more annotations than
+// anybody can go through beats on, quickly, and its records stay guarded.
+func TestLifeOfAnOverfullNode(t *testing.T) {
+	in := install(t)
+	annotations := map[string]string{prefix + "one": recordA}
+	for i := range 20_000 {
+		annotations[fmt.Sprintf("k%d", i)] = ""
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "overfull", Annotations: annotations}}
+	kubelet := as(t, in.Node("overfull"))
+	nodes := kubelet.CoreV1().Nodes()
+	if _, err := nodes.Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteNode(t, in, "overfull") })
+	_, err := nodes.Patch(t.Context(), "overfull", mergePatch, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+	checkDenied(t, err, "")
+	_, err = nodes.Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}}}`), metav1.PatchOptions{}, "status")
+	checkDenied(t, err, tooMany)
+	_, err = in.nodegate.CoreV1().Nodes().Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}}}`), metav1.PatchOptions{})
+	checkDenied(t, err, tooMuch)
+	_, err = in.admin.CoreV1().Nodes().Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":null}}`), metav1.PatchOptions{})
+	checkDenied(t, err, "")
+}
+
+// TestParameters: who may write parameters.
+func TestParameters(t *testing.T) {
+	in := install(t)
+	in.put(t, parameter("guarded"))
+	unmarked := parameter("unmarked")
+	unmarked.Labels = nil
+	theirs := in.admin.CoreV1().PodTemplates(options.Namespace)
+	if _, err := theirs.Create(t.Context(), unmarked, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("a PodTemplate without the label is nobody's business: %v", err)
+	}
+	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "unmarked", metav1.DeleteOptions{}) })
+
+	_, err := theirs.Create(t.Context(), parameter("another"), metav1.CreateOptions{})
+	checkDenied(t, err, parametersOwned)
+	const (
+		change = `{"metadata":{"annotations":{"nodegate.dev/key":"example.com/x"}}}`
+		mark   = `{"metadata":{"labels":{"nodegate.dev/birth":"true"}}}`
+		unmark = `{"metadata":{"labels":{"nodegate.dev/birth":null}}}`
+	)
+	for name, test := range map[string]struct{ name, patch, want string }{
+		"changed":           {"guarded", change, parametersOwned},
+		"label taken off":   {"guarded", unmark, parametersOwned},
+		"label put on":      {"unmarked", mark, parametersOwned},
+		"another's changed": {"unmarked", change, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := theirs.Patch(t.Context(), test.name, mergePatch, []byte(test.patch), dryRunPatch)
+			checkDenied(t, err, test.want)
+			_, err = in.nodegate.CoreV1().PodTemplates(options.Namespace).Patch(t.Context(), test.name, mergePatch, []byte(test.patch), dryRunPatch)
+			checkDenied(t, err, "")
+		})
+	}
+	checkDenied(t, theirs.Delete(t.Context(), "guarded", metav1.DeleteOptions{}), parametersOwned)
+	checkDenied(t, theirs.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: v1alpha1.ParameterLabel}), parametersOwned)
+
+	elsewhere := parameter("elsewhere")
+	elsewhere.Namespace = metav1.NamespaceDefault
+	_, err = in.admin.CoreV1().PodTemplates(metav1.NamespaceDefault).Create(t.Context(), elsewhere, metav1.CreateOptions{DryRun: dryRun})
+	checkDenied(t, err, "")
+}
+
+// TestNamespaceDeletion: a namespace goes together with the parameters in it.
+func TestNamespaceDeletion(t *testing.T) {
+	in := install(t)
+	leaving := admission.Options{Namespace: "leaving", ServiceAccount: "nodegate"}
+	policies, err := admission.Policies(leaving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies = slices.DeleteFunc(policies, func(o client.Object) bool { return o.GetName() != admission.ParametersPolicy })
+	renamed(t, in, policies, "-leaving")
+	namespaces := in.admin.CoreV1().Namespaces()
+	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: leaving.Namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Before the guard is in force, anybody can write a parameter; after, nobody.
+	p := parameter("one")
+	p.Namespace = leaving.Namespace
+	eventually(t, func() error {
+		_, err := in.admin.CoreV1().PodTemplates(leaving.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			err = in.admin.CoreV1().PodTemplates(leaving.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{DryRun: dryRun})
+			if err == nil {
+				return fmt.Errorf("the guard is not in force")
+			}
+		}
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("writing a parameter: %w", err)
+	})
+	if err := namespaces.Delete(t.Context(), leaving.Namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := namespaces.Get(t.Context(), leaving.Namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the namespace is still there (%w)", err)
+	})
+}

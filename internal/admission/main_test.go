@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/admission"
+)
+
+// options are the installation that all tests of this package share. The
+// NodeGate CRD is not part of it: closing at birth does not need it.
+var options = admission.Options{
+	Namespace:        "nodegate-system",
+	ServiceAccount:   "nodegate",
+	AllowedTaintKeys: []string{"test.nodegate.dev/a", "test.nodegate.dev/b"},
+}
+
+// patience is how long a test waits for something that takes a second at most.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	// The controller manager deletes namespaces and collects garbage.
+	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.ControllerManager}})
+}
+
+// installation is a cluster with the policies in force.
+type installation struct {
+	*cluster.Cluster
+	admin *kubernetes.Clientset
+	// nodegate is the ServiceAccount that the policies confine. RBAC lets it do
+	// everything, so that whatever is denied is denied by a policy.
+	nodegate *kubernetes.Clientset
+}
+
+var shared struct {
+	once sync.Once
+	*installation
+	err error
+}
+
+// install returns the shared cluster with the policies in force.
+func install(t testing.TB) *installation {
+	t.Helper()
+	c := clustertest.Shared(t)
+	shared.once.Do(func() {
+		shared.installation, shared.err = newInstallation(context.Background(), c)
+	})
+	if shared.err != nil {
+		t.Fatalf("installing the policies: %v", shared.err)
+	}
+	return shared.installation
+}
+
+func newInstallation(ctx context.Context, c *cluster.Cluster) (*installation, error) {
+	in := &installation{Cluster: c}
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: options.Namespace, Name: options.ServiceAccount}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "nodegate-everything"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: options.Namespace, Name: options.ServiceAccount}},
+		},
+	}
+	policies, err := admission.Policies(options)
+	if err != nil {
+		return nil, err
+	}
+	writer, err := client.New(c.Admin(), client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range append(objects, policies...) {
+		if err := writer.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	if in.admin, err = kubernetes.NewForConfig(c.Admin()); err != nil {
+		return nil, err
+	}
+	config, err := c.ServiceAccount(ctx, options.Namespace, options.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	if in.nodegate, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	return in, in.awaitGuards(ctx)
+}
+
+// awaitGuards waits until all three guards deny something.
+func (in *installation) awaitGuards(ctx context.Context) error {
+	name := "guarded"
+	if _, err := in.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	somebody, err := kubernetes.NewForConfig(in.User("system:node:"+name, "system:nodes"))
+	if err != nil {
+		return err
+	}
+	denied := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_, confinement := in.nodegate.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"spec":{"unschedulable":true}}`), dryRunPatch)
+		_, records := somebody.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/x":"y"}}}`), dryRunPatch)
+		_, parameters := in.admin.CoreV1().PodTemplates(options.Namespace).Create(ctx, parameter("x"), metav1.CreateOptions{DryRun: dryRun})
+		return denied(confinement) && denied(records) && denied(parameters), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the guards: %w", err)
+	}
+	return in.admin.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// as returns a client for a configuration of the cluster.
+func as(t testing.TB, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatalf("creating a client: %v", err)
+	}
+	return clientset
+}
+
+// put writes parameters as nodegate does, removes them at the end of the test,
+// and returns when the API server acts on them: it hears of PodTemplates in the
+// order in which they were written, and the last one is a parameter that shows.
+func (in *installation) put(t testing.TB, parameters ...*corev1.PodTemplate) {
+	t.Helper()
+	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "a", metav1.LabelSelector{
+		MatchLabels: map[string]string{"fence": "true"},
+	})
+	parameters = append(parameters, rendered(t, fence))
+	templates := in.nodegate.CoreV1().PodTemplates(options.Namespace)
+	for _, p := range parameters {
+		if _, err := templates.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("creating parameter %s: %v", p.Name, err)
+		}
+		t.Cleanup(func() {
+			err := templates.Delete(context.Background(), p.Name, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("deleting parameter %s: %v", p.Name, err)
+			}
+		})
+	}
+	in.awaitProof(t, fence)
+}
+
+// awaitProof waits until a gate is closed at birth.
+func (in *installation) awaitProof(t testing.TB, gate *v1alpha1.NodeGate) {
+	t.Helper()
+	eventually(t, func() error { return in.prove(t.Context(), gate) })
+}
+
+// prove does what the controller does to prove that births are closed.
+func (in *installation) prove(ctx context.Context, gate *v1alpha1.NodeGate) error {
+	probe, ok := admission.Probe(gate)
+	if !ok {
+		return fmt.Errorf("gate %s selects no node", gate.Name)
+	}
+	created, err := in.nodegate.CoreV1().Nodes().Create(ctx, probe, metav1.CreateOptions{DryRun: dryRun})
+	if err != nil {
+		return err
+	}
+	return admission.Proved(gate, created)
+}
+
+// eventually waits until there is no error.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("after %s: %v", patience, last)
+	}
+}
+
+// newGate returns a gate with the taint test.nodegate.dev/<key>:NoSchedule.
+func newGate(name, key string, selector metav1.LabelSelector) *v1alpha1.NodeGate {
+	gate := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	gate.Spec.NodeSelector.MatchLabels = selector.MatchLabels
+	for _, r := range selector.MatchExpressions {
+		gate.Spec.NodeSelector.MatchExpressions = append(gate.Spec.NodeSelector.MatchExpressions, v1alpha1.LabelSelectorRequirement(r))
+	}
+	gate.Spec.Taint = v1alpha1.Taint{Key: "test.nodegate.dev/" + key, Effect: corev1.TaintEffectNoSchedule}
+	return gate
+}
+
+// rendered is a gate's parameter.
+func rendered(t testing.TB, gate *v1alpha1.NodeGate) *corev1.PodTemplate {
+	t.Helper()
+	p, err := admission.Parameter(options.Namespace, gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// parameter is a sound parameter that selects every node.
+func parameter(name string) *corev1.PodTemplate {
+	p, err := admission.Parameter(options.Namespace, newGate(name, "a", metav1.LabelSelector{}))
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// label returns the label that a test selects its own nodes by.
+func label(t testing.TB) map[string]string {
+	return map[string]string{"test": strings.NewReplacer("/", ".", " ", "-", "_", "-").Replace(t.Name())}
+}
+
+func deleteNode(t testing.TB, in *installation, name string) {
+	t.Helper()
+	err := in.admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("deleting node %s: %v", name, err)
+	}
+}
+
+// renamed creates the policies under other names, next to those in force, and
+// removes them when the test ends.
+func renamed(t *testing.T, in *installation, policies []client.Object, suffix string) {
+	t.Helper()
+	writer, err := client.New(in.Admin(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range policies {
+		object.SetName(object.GetName() + suffix)
+		switch binding := object.(type) {
+		case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+			binding.Spec.PolicyName += suffix
+		case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+			binding.Spec.PolicyName += suffix
+		}
+		if err := writer.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+		t.Cleanup(func() {
+			if err := writer.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Names of the policies. Each has a binding of the same name; BirthPolicy has a
+// second one that keeps the first replaceable (see birth.yaml).
+const (
+	// BirthPolicy closes gates while a Node is being created.
+	BirthPolicy = "nodegate-birth"
+	// ConfinementPolicy confines nodegate's own ServiceAccount.
+	ConfinementPolicy = "nodegate-confinement"
+	// RecordsPolicy keeps everybody else from writing nodegate's records.
+	RecordsPolicy = "nodegate-records"
+	// ParametersPolicy keeps everybody else from writing BirthPolicy's parameters.
+	ParametersPolicy = "nodegate-parameters"
+)
+
+var (
+	//go:embed birth.yaml
+	birthYAML string
+	//go:embed guards.yaml
+	guardsYAML string
+
+	manifests = template.Must(template.New("policies").
+			Funcs(template.FuncMap{"quote": strconv.Quote}).
+			Option("missingkey=error").
+			Parse(birthYAML + "---\n" + guardsYAML))
+)
+
+// Options are what the policies need to know of an installation.
+type Options struct {
+	// Namespace is where nodegate and its parameters are.
+	Namespace string
+	// ServiceAccount is the name, in Namespace, of the one that nodegate runs as.
+	ServiceAccount string
+	// AllowedTaintKeys are the taint keys that the administrator lets nodegate
+	// use. Their order does not matter.
+	AllowedTaintKeys []string
+}
+
+// Username is the user that the API server sees when nodegate calls.
+func (o Options) Username() string {
+	return "system:serviceaccount:" + o.Namespace + ":" + o.ServiceAccount
+}
+
+// validate refuses what would make a policy that no API server accepts, or one
+// that guards something else than was meant.
+func (o Options) validate() error {
+	var errs []error
+	if msgs := validation.IsDNS1123Label(o.Namespace); msgs != nil {
+		errs = append(errs, fmt.Errorf("namespace %q: %s", o.Namespace, strings.Join(msgs, "; ")))
+	}
+	if msgs := validation.IsDNS1123Subdomain(o.ServiceAccount); msgs != nil {
+		errs = append(errs, fmt.Errorf("service account %q: %s", o.ServiceAccount, strings.Join(msgs, "; ")))
+	}
+	for _, key := range o.AllowedTaintKeys {
+		if msgs := validation.IsQualifiedName(key); msgs != nil {
+			errs = append(errs, fmt.Errorf("allowed taint key %q: %s", key, strings.Join(msgs, "; ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Policies returns the admission policies and their bindings, ready to be
+// applied, in an order in which a binding follows its policy. The same options
+// give the same objects.
+func Policies(o Options) ([]client.Object, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("rendering the admission policies: %w", err)
+	}
+	o.AllowedTaintKeys = slices.Compact(slices.Sorted(slices.Values(o.AllowedTaintKeys)))
+
+	var text bytes.Buffer
+	if err := manifests.Execute(&text, o); err != nil {
+		return nil, fmt.Errorf("rendering the admission policies: %w", err)
+	}
+	objects, err := decode(&text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the rendered admission policies: %w", err)
+	}
+	return objects, nil
+}
+
+// decode reads YAML documents, each with all of its fields known.
+func decode(r io.Reader) ([]client.Object, error) {
+	var objects []client.Object
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("splitting documents: %w", err)
+		}
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			return nil, fmt.Errorf("reading a document's kind: %w", err)
+		}
+		object, err := newObject(kind.Kind)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.UnmarshalStrict(document, object); err != nil {
+			return nil, fmt.Errorf("reading a %s: %w", kind.Kind, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+func newObject(kind string) (client.Object, error) {
+	switch kind {
+	case "MutatingAdmissionPolicy":
+		return &admissionregistrationv1.MutatingAdmissionPolicy{}, nil
+	case "MutatingAdmissionPolicyBinding":
+		return &admissionregistrationv1.MutatingAdmissionPolicyBinding{}, nil
+	case "ValidatingAdmissionPolicy":
+		return &admissionregistrationv1.ValidatingAdmissionPolicy{}, nil
+	case "ValidatingAdmissionPolicyBinding":
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, nil
+	default:
+		return nil, fmt.Errorf("a document of kind %q is no admission policy", kind)
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/internal/admission"
+)
+
+// TestProof: it holds while the policy is in force, says what is wrong once
+// the binding is gone, and holds again when it is back.
+func TestProof(t *testing.T) {
+	in := install(t)
+	gate := newGate("proved", "a", metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "pool", Operator: metav1.LabelSelectorOpExists},
+		{Key: "pool", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"gpu", "probe-0"}},
+	}})
+	in.put(t, rendered(t, gate))
+	in.awaitProof(t, gate)
+
+	bindings := in.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
+	binding, err := bindings.Get(t.Context(), admission.BirthPolicy, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bindings.Delete(t.Context(), admission.BirthPolicy, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // whatever comes: the other tests need it
+		binding.ResourceVersion = ""
+		if _, err := bindings.Create(context.Background(), binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, func() error {
+		err := in.prove(t.Context(), gate)
+		if err == nil {
+			return fmt.Errorf("births are still closed")
+		}
+		if want := "MutatingAdmissionPolicyBinding nodegate-birth"; !strings.Contains(err.Error(), want) {
+			t.Fatalf("the proof's error is %q, and does not name %s", err, want)
+		}
+		return nil
+	})
+
+	binding.ResourceVersion = ""
+	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	in.awaitProof(t, gate)
+	in.put(t, rendered(t, newGate("new", "a", metav1.LabelSelector{}))) // one that is not remembered from before
+}
+
+func TestProved(t *testing.T) {
+	gate := newGate("one", "a", metav1.LabelSelector{})
+	closed := map[string]string{prefix + "one": recordA}
+	tests := map[string]struct {
+		annotations map[string]string
+		taints      []corev1.Taint
+		want        string
+	}{
+		"closed":            {closed, []corev1.Taint{notReady, taintA}, ""},
+		"nothing":           {nil, nil, "MutatingAdmissionPolicyBinding nodegate-birth exist"},
+		"taint alone":       {nil, []corev1.Taint{taintA}, "without a record"},
+		"record alone":      {closed, []corev1.Taint{notReady}, "takes it off"},
+		"another value":     {closed, []corev1.Taint{withValue(taintA, "x")}, "takes it off"},
+		"another effect":    {closed, []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, "takes it off"},
+		"no record":         {map[string]string{prefix + "one": "garbage"}, []corev1.Taint{taintA}, "apply it again"},
+		"an older form":     {map[string]string{prefix + "one": recordB}, []corev1.Taint{taintB}, "is not up to date"},
+		"somebody's record": {map[string]string{prefix + "one": `{"state":"Open"}`}, []corev1.Taint{taintA}, "is not up to date"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: corev1.NodeSpec{Taints: test.taints}}
+			err := admission.Proved(gate, node)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestProbe: whatever can be selected, the probe is.
+func TestProbe(t *testing.T) {
+	random := seeded(t)
+	impossible := 0
+	const rounds = 5_000
+	for range rounds {
+		gate := newGate("one", "a", randomSelector(random))
+		selector, err := gate.Spec.NodeSelector.AsSelector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe, ok := admission.Probe(gate)
+		switch {
+		case ok && !selector.Matches(labels.Set(probe.Labels)):
+			t.Errorf("the probe for %q is not selected: %v", selector, probe.Labels)
+		case !ok:
+			impossible++
+			if set, ok := anyMatch(selector, random); ok {
+				t.Errorf("no probe for %q, which selects %v", selector, set)
+			}
+		}
+	}
+	if impossible == 0 || impossible > rounds/2 {
+		t.Errorf("%d of %d selectors contradict themselves: the generator has become one-sided", impossible, rounds)
+	}
+}
+
+// anyMatch looks for labels that a selector matches.
+func anyMatch(selector labels.Selector, random *rand.Rand) (labels.Set, bool) {
+	for range 200 {
+		if set := labels.Set(randomLabels(random)); selector.Matches(set) {
+			return set, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/internal/admission"
+)
+
+// seedVariable names the environment variable that repeats a run.
+const seedVariable = "NODEGATE_TEST_SEED"
+
+// TestSelectorEquivalence compares the selectors' evaluation by the API server
+// with that by Kubernetes' own code: each node is created with random labels
+// while many gates with random selectors are in force, and its records say
+// which of them selected it.
+func TestSelectorEquivalence(t *testing.T) {
+	const gates, nodes = 50, 120
+	in := install(t)
+	random := seeded(t)
+
+	selectors := map[string]labels.Selector{}
+	var parameters []*corev1.PodTemplate
+	for i := range gates {
+		gate := newGate(fmt.Sprintf("gate-%d", i), "a", randomSelector(random))
+		selector, err := gate.Spec.NodeSelector.AsSelector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		selectors[gate.Name] = selector
+		parameters = append(parameters, rendered(t, gate))
+	}
+	in.put(t, parameters...)
+
+	selected := 0
+	for range nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "random", Labels: randomLabels(random)}}
+		created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
+		if err != nil {
+			t.Fatalf("labels %v: %v", node.Labels, err)
+		}
+		for name, selector := range selectors {
+			_, got := created.Annotations[prefix+name]
+			want := selector.Matches(labels.Set(created.Labels))
+			if got != want {
+				t.Errorf("selector %q, labels %v: selected by the API server: %v, by Kubernetes' selector: %v", selector, node.Labels, got, want)
+			}
+			if want {
+				selected++
+			}
+		}
+	}
+	t.Logf("%d pairs, %d of them selected", gates*nodes, selected)
+	if pairs := gates * nodes; selected < pairs/10 || selected > pairs*9/10 {
+		t.Errorf("%d of %d pairs are selected: the generator has become one-sided", selected, pairs)
+	}
+}
+
+// seeded returns a generator, and prints how to have the same again.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("reading $%s: %v", seedVariable, err)
+		}
+	}
+	t.Logf("seed: %s=%d", seedVariable, seed)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+// The words that labels and selectors are made of: few, so that they meet, and
+// near to each other, so that whoever compares by prefix or trims is found out.
+var (
+	keys = []string{
+		"a", "A", "aa", "a.b", "a_b", "example.com/a", "example.com/A", "node-role.kubernetes.io/worker", "test.example/" + strings.Repeat("k", 63),
+	}
+	words = []string{"", "a", "A", "aa", "a.b", "0", "true", "In", "Exists", strings.Repeat("v", 63)}
+)
+
+func pick(random *rand.Rand, words []string) string { return words[random.IntN(len(words))] }
+
+func randomLabels(random *rand.Rand) map[string]string {
+	out := map[string]string{}
+	for range random.IntN(8) {
+		out[pick(random, keys)] = pick(random, words)
+	}
+	return out
+}
+
+// randomSelector is one that selects some nodes and not others, mostly.
+func randomSelector(random *rand.Rand) metav1.LabelSelector {
+	out := metav1.LabelSelector{MatchLabels: map[string]string{}}
+	if random.IntN(8) == 0 {
+		out.MatchLabels[pick(random, keys)] = pick(random, words)
+	}
+	operators := []metav1.LabelSelectorOperator{
+		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
+	}
+	for range random.IntN(4) {
+		r := metav1.LabelSelectorRequirement{Key: pick(random, keys), Operator: operators[random.IntN(len(operators))]}
+		if r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpNotIn {
+			for range 1 + random.IntN(6) {
+				r.Values = append(r.Values, pick(random, words))
+			}
+		}
+		out.MatchExpressions = append(out.MatchExpressions, r)
+	}
+	return out
+}
+
+func TestSelectorLines(t *testing.T) {
+	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+	}
+	many := make([]string, 1025)
+	for i := range many {
+		many[i] = strconv.Itoa(i)
+	}
+	tests := map[string]struct {
+		selector metav1.LabelSelector
+		want     string
+		wantErr  string
+	}{
+		"everything":      {want: ""},
+		"labels, sorted":  {selector: metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}}, want: "In a 1\nIn b 2"},
+		"values, sorted":  {selector: expression("pool", "In", "tpu", "gpu", "tpu"), want: "In pool gpu,tpu"},
+		"empty value":     {selector: expression("pool", "NotIn", ""), want: "NotIn pool "},
+		"exists":          {selector: expression("example.com/pool", "Exists"), want: "Exists example.com/pool"},
+		"does not exist":  {selector: expression("pool", "DoesNotExist"), want: "DoesNotExist pool"},
+		"said twice":      {selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}, MatchExpressions: expression("a", "In", "1").MatchExpressions}, want: "In a 1"},
+		"unknown":         {selector: expression("pool", "Equals", "x"), wantErr: `"Equals" is not a valid label selector operator`},
+		"no values":       {selector: expression("pool", "In"), wantErr: "values"},
+		"too many values": {selector: expression("pool", "In", many...), wantErr: "label the nodes and select that one label instead"},
+		"a bad key":       {selector: expression("po ol", "Exists"), wantErr: "name part must consist of"},
+		"a bad value":     {selector: expression("pool", "In", "a,b"), wantErr: "a valid label must be"},
+		"values of none":  {selector: expression("pool", "Exists", "a"), wantErr: "values set must be empty"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := admission.SelectorLines(test.selector)
+			if test.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+					t.Errorf("error %v, want one with %q", err, test.wantErr)
+				}
+				return
+			}
+			if err != nil || got != test.want {
+				t.Errorf("got %q and error %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}

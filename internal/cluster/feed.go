@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Handler is told what has changed. Its methods are called from many
+// goroutines, must be cheap, must not block, and may call the Feed.
+type Handler interface {
+	// NodeChanged tells that a fact about a node may have changed, or that the
+	// node is gone.
+	NodeChanged(name string)
+	// GatesChanged tells that something may have changed that concerns every
+	// node: the gates or their completeness, the DaemonSets (and with these what
+	// must be observed), or whether the Nodes and Pods are known. Its first call
+	// comes when the gates have been read.
+	GatesChanged()
+}
+
+// Options say what to observe, and who is told.
+type Options struct {
+	// Config reaches the API server. Unless it sets a rate limit there is none.
+	Config *rest.Config
+	// Handler is told of changes.
+	Handler Handler
+	// Log gets one line per transition of a feed.
+	Log logr.Logger
+}
+
+// Feed observes the API server: all Nodes and NodeGates, and those DaemonSets
+// and Pods that are needed. Its methods may be called at any time, from many
+// goroutines.
+type Feed struct {
+	log     logr.Logger
+	handler Handler
+	sources sources
+
+	nodes      *nodeStore
+	daemonSets *daemonSetStore
+	gates      *gateStore
+
+	// needed is what must be observed; Run starts and stops feeds accordingly.
+	needed atomic.Pointer[needs]
+	adjust signal
+
+	// What Run has started; Run alone writes. The maps are immutable.
+	nodeFeed       atomic.Pointer[nodeFeed]
+	daemonSetFeeds atomic.Pointer[map[string]*daemonSetFeed]
+	podFeeds       atomic.Pointer[map[gate.PodQuery]*podFeed]
+	goroutines     sync.WaitGroup
+}
+
+// FeedStatus says how one feed fares.
+type FeedStatus struct {
+	// Name says what is observed, for people.
+	Name string
+	// Synced is true once everything has been read.
+	Synced bool
+	// Live is true while what has been read is being kept up to date.
+	Live bool
+	// Err is why the feed is not live. Nil while it is, or is being read.
+	Err error
+}
+
+// New returns a Feed. Nothing is observed before Run.
+func New(o Options) (*Feed, error) {
+	s, err := newSources(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	return newFeed(s, o), nil
+}
+
+func newFeed(s sources, o Options) *Feed {
+	f := &Feed{log: o.Log, handler: o.Handler, sources: s, adjust: newSignal()}
+	f.nodes = newNodeStore(o.Handler.NodeChanged)
+	f.daemonSets = newDaemonSetStore(o.Handler.GatesChanged)
+	f.gates = newGateStore(o, s.definition)
+	f.needed.Store(&needs{})
+	f.daemonSetFeeds.Store(&map[string]*daemonSetFeed{})
+	f.podFeeds.Store(&map[gate.PodQuery]*podFeed{})
+	return f
+}
+
+// SetNeeds says what must be observed from now on: no more and no less. It
+// does not wait. Until something that is newly needed has been read, it is
+// unknown; a new annotation key has all Nodes read again, during which
+// NodesSynced is false.
+func (f *Feed) SetNeeds(n gate.Needs) {
+	f.needed.Store(newNeeds(n))
+	f.nodes.need(n.Annotations)
+	f.adjust.send()
+}
+
+// NodesSynced tells whether the Nodes have been read with all that is needed
+// of them, and are being kept up to date. While it is false, Facts knows no
+// node, and nothing can be decided: a node that Facts does not know then need
+// not be gone. When it becomes true, GatesChanged is called.
+func (f *Feed) NodesSynced() bool {
+	r := f.nodeFeed.Load()
+	return r != nil && r.isLive() && f.nodes.current()
+}
+
+// NodeNames returns the names of all nodes, in no order.
+func (f *Feed) NodeNames() []string { return f.nodes.names() }
+
+// DaemonSets returns the DaemonSets of all needed namespaces.
+func (f *Feed) DaemonSets() *gate.DaemonSets { return f.daemonSets.snapshot.Load() }
+
+// Gates returns the NodeGates, by name, and whether these are certain to be
+// all. A gate that disappears stays here until it is certain that it was
+// deleted, rather than made invisible. The gates are shared: do not change
+// them.
+func (f *Feed) Gates() (gates []*v1alpha1.NodeGate, complete bool) {
+	s := f.gates.current.Load()
+	return s.gates, s.err == nil
+}
+
+// DeletedGates names gates that are known to have been deleted, for as long as
+// the gates are not complete. It is read only.
+func (f *Feed) DeletedGates() map[string]bool { return f.gates.current.Load().deleted }
+
+// GatesError says why it cannot be known whether the gates are all there. It
+// is nil if they are, and while that is only a matter of time.
+func (f *Feed) GatesError() error {
+	err := f.gates.whyIncomplete()
+	if errors.Is(err, errSettling) {
+		return nil
+	}
+	return err
+}
+
+// completeSources for either answer; facts are read only.
+var completeSources = map[bool]map[string]bool{
+	true:  {v1alpha1.SourceCRD: true},
+	false: {},
+}
+
+// Facts returns what is known of a node: Node, Zone, DaemonSets, Pods and
+// CompleteSources are filled in. It is false while the node, or enough of it,
+// is not known (see NodesSynced).
+func (f *Feed) Facts(node string) (gate.Facts, bool) {
+	if !f.NodesSynced() {
+		return gate.Facts{}, false
+	}
+	n, zone, ok := f.nodes.get(node)
+	if !ok {
+		return gate.Facts{}, false
+	}
+	_, complete := f.Gates()
+	podFeeds := *f.podFeeds.Load()
+	facts := gate.Facts{
+		Node:            *n,
+		Zone:            zone,
+		DaemonSets:      f.DaemonSets(),
+		Pods:            make(map[gate.PodQuery][]gate.Pod, len(podFeeds)),
+		CompleteSources: completeSources[complete],
+	}
+	for query, feed := range podFeeds {
+		if feed.isLive() {
+			facts.Pods[query] = feed.pods.on(node)
+		}
+	}
+	return facts, true
+}
+
+// Observe takes in a Node as the API server returned it from a write, so that
+// the next decision knows of that write. A Node that is older than what is
+// known, or of which nothing is known, is ignored.
+func (f *Feed) Observe(n *corev1.Node) { f.nodes.observe(n) }
+
+// Refresh reads a node from the API server and takes it in, or forgets it if
+// it does not exist. It is for those who have learned from a write that what
+// is known of the node is outdated, and need not wait for the watch.
+func (f *Feed) Refresh(ctx context.Context, name string) {
+	before, _, known := f.nodes.get(name)
+	if !known {
+		return
+	}
+	node, err := f.sources.node(ctx, name)
+	switch {
+	case err == nil:
+		f.nodes.observe(node)
+	case apierrors.IsNotFound(err):
+		f.nodes.forget(before)
+	default:
+		f.log.V(1).Info("cannot read node", "node", name, "error", err.Error())
+	}
+}
+
+// Status says how each feed fares, by name.
+func (f *Feed) Status() []FeedStatus {
+	all := []FeedStatus{f.nodeStatus(), f.gates.feed.status()}
+	needed := f.needed.Load()
+	daemonSetFeeds, podFeeds := *f.daemonSetFeeds.Load(), *f.podFeeds.Load()
+	for namespace := range needed.namespaces {
+		status := FeedStatus{Name: daemonSetsName(namespace)}
+		if r, ok := daemonSetFeeds[namespace]; ok {
+			status = r.status()
+		}
+		all = append(all, status)
+	}
+	for query := range needed.queries {
+		status := FeedStatus{Name: podsName(query)}
+		if r, ok := podFeeds[query]; ok {
+			status = r.status()
+		}
+		all = append(all, status)
+	}
+	slices.SortFunc(all, func(a, b FeedStatus) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (f *Feed) nodeStatus() FeedStatus {
+	r := f.nodeFeed.Load()
+	if r == nil {
+		return FeedStatus{Name: nodesName}
+	}
+	status := r.status()
+	status.Synced = status.Synced && f.nodes.current()
+	return status
+}
+
+// Unsynced names what is needed and has not been read yet. A feed that was
+// read and has lost its watch since is not named here (see Status).
+func (f *Feed) Unsynced() []string {
+	var names []string
+	for _, s := range f.Status() {
+		if !s.Synced {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// Run observes until the context ends, and returns when all that it started
+// has ended. It is called once.
+func (f *Feed) Run(ctx context.Context) error {
+	defer f.goroutines.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.startGates(ctx)
+	f.adjustFeeds(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.adjust:
+			f.adjustFeeds(ctx)
+		}
+	}
+}
+
+// needs is gate.Needs without duplicates.
+type needs struct {
+	namespaces map[string]bool
+	queries    map[gate.PodQuery]bool
+}
+
+func newNeeds(n gate.Needs) *needs {
+	out := &needs{namespaces: make(map[string]bool), queries: make(map[gate.PodQuery]bool)}
+	for _, namespace := range n.DaemonSetNamespaces {
+		out.namespaces[namespace] = true
+	}
+	for _, query := range n.Pods {
+		out.queries[query] = true
+	}
+	return out
+}
+
+// signal wakes a goroutine. Signals that are sent before it wakes are one.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// shutdownMessage is in the message of a Ready condition that is False because
+// the kubelet's graceful node shutdown has begun (kubelet/nodeshutdown). There
+// is no other sign: the reason is KubeletNotReady as for anything else.
+const shutdownMessage = "node is shutting down"
+
+// convert makes a Node into facts.
+func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
+	s.mu.RLock()
+	needed := s.annotations
+	s.mu.RUnlock()
+	n := &gate.Node{
+		Name:            o.Name,
+		UID:             o.UID,
+		ResourceVersion: o.ResourceVersion,
+		Created:         instant(o.CreationTimestamp),
+		BootID:          o.Status.NodeInfo.BootID,
+		Labels:          s.intern.labels(o.Labels, o.Name),
+		HasAnnotations:  len(o.Annotations) > 0,
+		Taints:          s.intern.taints(o.Spec.Taints),
+	}
+	for key, value := range o.Annotations {
+		if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok {
+			n.Records = with(n.Records, s.intern.text(name), value)
+		}
+		if needed[key] {
+			n.Annotations = with(n.Annotations, s.intern.text(key), s.intern.text(value))
+		}
+	}
+	if len(o.Status.Conditions) > 0 {
+		n.Conditions = make([]gate.Condition, 0, len(o.Status.Conditions))
+	}
+	for i := range o.Status.Conditions {
+		c := &o.Status.Conditions[i]
+		n.Conditions = append(n.Conditions, gate.Condition{
+			Type:       s.intern.text(string(c.Type)),
+			Status:     corev1.ConditionStatus(s.intern.text(string(c.Status))),
+			Heartbeat:  instant(c.LastHeartbeatTime),
+			Transition: instant(c.LastTransitionTime),
+		})
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, shutdownMessage) {
+			n.ShuttingDown = true
+		}
+	}
+	return n
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = make(map[string]string, 1)
+	}
+	m[key] = value
+	return m
+}
+
+// sameFacts tells whether two states of a node differ in nothing that a
+// decision could rest on. Heartbeats alone are no news.
+func sameFacts(a, b *gate.Node) bool {
+	return a.UID == b.UID &&
+		a.BootID == b.BootID &&
+		a.ShuttingDown == b.ShuttingDown &&
+		a.Created.Equal(b.Created) &&
+		maps.Equal(a.Labels, b.Labels) &&
+		maps.Equal(a.Annotations, b.Annotations) &&
+		maps.Equal(a.Records, b.Records) &&
+		slices.EqualFunc(a.Taints, b.Taints, sameTaint) &&
+		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b gate.Condition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Transition.Equal(b.Transition)
+		})
+}
+
+func sameTaint(a, b corev1.Taint) bool {
+	return a.MatchTaint(&b) && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
+}
+
+// refreshed returns the facts of old as of a later state that has the same.
+// What they have in common stays where it is in memory.
+func refreshed(old, now *gate.Node) *gate.Node {
+	n := *old
+	n.ResourceVersion, n.HasAnnotations, n.Conditions = now.ResourceVersion, now.HasAnnotations, now.Conditions
+	return &n
+}
+
+// instant returns a time of the API. All are UTC, so that equal times are
+// equal as values.
+func instant(t metav1.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+func internUID(in *interner, uid types.UID) types.UID { return types.UID(in.text(string(uid))) }
+
+// interner lets equal texts share their memory. It forgets everything when it
+// has grown large, rather than remember the labels of nodes of long ago; texts
+// that are in use stay valid. (Package unique would forget more cleverly, but
+// forgets at once what nobody holds a handle of, and labels.Set cannot.)
+type interner struct {
+	mu    sync.Mutex
+	texts map[string]string
+}
+
+// internMax is how many texts are remembered.
+const internMax = 1 << 16
+
+func newInterner() *interner { return &interner{texts: make(map[string]string)} }
+
+func (in *interner) text(s string) string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.locked(s)
+}
+
+func (in *interner) locked(s string) string {
+	if known, ok := in.texts[s]; ok {
+		return known
+	}
+	if len(in.texts) >= internMax {
+		clear(in.texts)
+	}
+	in.texts[s] = s
+	return s
+}
+
+// labels interns a node's labels. A value that is the node's own name, as its
+// hostname often is, is nobody else's.
+func (in *interner) labels(set map[string]string, name string) labels.Set {
+	if len(set) == 0 {
+		return nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	out := make(labels.Set, len(set))
+	for key, value := range set {
+		if value == name {
+			out[in.locked(key)] = name
+			continue
+		}
+		out[in.locked(key)] = in.locked(value)
+	}
+	return out
+}
+
+func (in *interner) taints(taints []corev1.Taint) []corev1.Taint {
+	if len(taints) == 0 {
+		return nil
+	}
+	out := make([]corev1.Taint, len(taints))
+	for i, t := range taints {
+		t.Key, t.Value, t.Effect = in.text(t.Key), in.text(t.Value), corev1.TaintEffect(in.text(string(t.Effect)))
+		out[i] = t
+	}
+	return out
+}

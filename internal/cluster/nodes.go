@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// nodeStore keeps what is known of Nodes. What it hands out is immutable: a
+// node that changes is replaced.
+type nodeStore struct {
+	// changed is called without locks.
+	changed func(name string)
+	intern  *interner
+
+	mu     sync.RWMutex
+	byName map[string]*gate.Node
+	zones  zones
+	// annotations are the keys that signals need. It only grows, and is
+	// replaced rather than changed.
+	annotations map[string]bool
+	// wanted counts how often it grew; read is the count at which all nodes were
+	// last read, or -1. Reflectors of an earlier count are not listened to.
+	wanted, read int
+}
+
+func newNodeStore(changed func(string)) *nodeStore {
+	return &nodeStore{
+		changed: changed, intern: newInterner(), read: -1,
+		byName: make(map[string]*gate.Node), zones: make(zones),
+	}
+}
+
+// need adds annotation keys to those that are kept.
+func (s *nodeStore) need(keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(keys, func(key string) bool { return !s.annotations[key] }) {
+		return
+	}
+	grown := make(map[string]bool, len(s.annotations)+len(keys))
+	maps.Copy(grown, s.annotations)
+	for _, key := range keys {
+		grown[key] = true
+	}
+	s.annotations = grown
+	s.wanted++
+}
+
+// current tells whether all nodes have been read with all that is needed.
+func (s *nodeStore) current() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.read == s.wanted
+}
+
+// count is how often the needed annotations grew.
+func (s *nodeStore) count() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.wanted
+}
+
+func (s *nodeStore) names() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.byName))
+}
+
+func (s *nodeStore) get(name string) (*gate.Node, gate.Zone, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n, ok := s.byName[name]
+	if !ok {
+		return nil, gate.Zone{}, false
+	}
+	return n, s.zones.of(n), true
+}
+
+// observe takes in a Node that did not come by the watch. It does not bring
+// back one that the watch has told to be gone.
+func (s *nodeStore) observe(o *corev1.Node) {
+	n := s.convert(o)
+	s.update(func() []string {
+		if _, known := s.byName[n.Name]; !known {
+			return nil
+		}
+		return s.put(n)
+	})
+}
+
+// forget drops a node that was found to be gone, unless it has been replaced
+// meanwhile.
+func (s *nodeStore) forget(gone *gate.Node) {
+	s.update(func() []string {
+		if now, known := s.byName[gone.Name]; !known || now.UID != gone.UID {
+			return nil
+		}
+		return s.drop(gone)
+	})
+}
+
+// update changes the store, and tells which nodes changed by it.
+func (s *nodeStore) update(change func() []string) {
+	s.mu.Lock()
+	names := change()
+	s.mu.Unlock()
+	for _, name := range names {
+		s.changed(name)
+	}
+}
+
+// put takes in a node, unless it is older than what is known. It returns the
+// names of nodes of which a fact has changed.
+func (s *nodeStore) put(n *gate.Node) []string {
+	old, known := s.byName[n.Name]
+	switch {
+	case known && older(n, old):
+		return nil
+	case known && sameFacts(old, n):
+		s.byName[n.Name] = refreshed(old, n)
+		return nil
+	}
+	s.byName[n.Name] = n
+	return append(s.zones.move(old, n), n.Name)
+}
+
+// drop forgets a node. Word of another Node that had its name before is late.
+func (s *nodeStore) drop(n *gate.Node) []string {
+	old, known := s.byName[n.Name]
+	if !known || old.UID != n.UID && older(n, old) {
+		return nil
+	}
+	delete(s.byName, n.Name)
+	return append(s.zones.move(old, nil), n.Name)
+}
+
+// replace takes in that these are all nodes: whatever else was known, also by
+// way of observe, or from an API server whose data has since been restored to
+// an earlier state, does not count any more.
+func (s *nodeStore) replace(nodes []*gate.Node) []string {
+	before := s.byName
+	s.byName, s.zones = make(map[string]*gate.Node, len(nodes)), make(zones)
+	for _, n := range nodes {
+		old, known := before[n.Name]
+		if known && sameFacts(old, n) {
+			n = refreshed(old, n)
+		}
+		s.byName[n.Name] = n
+		s.zones.move(nil, n)
+	}
+	var gone []string
+	for name := range before {
+		if _, there := s.byName[name]; !there {
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
+// older tells whether a is an earlier state than b. Resource versions of one
+// resource are ordered, also between a Node and another that has its name
+// later. What cannot be compared is taken to be newer.
+func older(a, b *gate.Node) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// nodeSink is what one reflector of Nodes fills: the store, as long as the
+// reflector reads all that is needed.
+type nodeSink struct {
+	*nodeStore
+	count int
+}
+
+func (s nodeSink) put(n *gate.Node)  { s.listen(func() []string { return s.nodeStore.put(n) }) }
+func (s nodeSink) drop(n *gate.Node) { s.listen(func() []string { return s.nodeStore.drop(n) }) }
+
+func (s nodeSink) replace(nodes []*gate.Node) {
+	s.listen(func() []string {
+		s.read = s.count
+		return s.nodeStore.replace(nodes)
+	})
+}
+
+func (s nodeSink) listen(change func() []string) {
+	s.update(func() []string {
+		if s.count != s.wanted {
+			return nil
+		}
+		return change()
+	})
+}

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+func taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
+	return corev1.Taint{Key: key, Value: value, Effect: effect}
+}
+
+// opening is the verdict of a gate that opens on the word of its signals.
+var opening = []gate.Verdict{{Before: v1alpha1.StateClosed, After: v1alpha1.StateOpen}}
+
+func TestPatch(t *testing.T) {
+	a := taint("example.com/a", "", corev1.TaintEffectNoSchedule)
+	b := taint("example.com/b", "1", corev1.TaintEffectNoExecute)
+	b2 := taint("example.com/b", "2", corev1.TaintEffectNoExecute)
+	c := taint("example.com/c", "", corev1.TaintEffectNoSchedule)
+	tests := []struct {
+		name     string
+		node     gate.Node
+		decision gate.Decision
+		want     string
+	}{
+		{
+			name:     "nothing to write",
+			node:     gate.Node{UID: "u", Taints: []corev1.Taint{a}, Records: map[string]string{"g": "x"}},
+			decision: gate.Decision{Taints: []corev1.Taint{a}, Records: map[string]string{"g": "x", "h": ""}},
+		},
+		{
+			name:     "opening removes the taint and replaces the record",
+			node:     gate.Node{UID: "u", BootID: "boot", Taints: []corev1.Taint{c, a, b}, HasAnnotations: true, Records: map[string]string{"g": "closed"}},
+			decision: gate.Decision{Taints: []corev1.Taint{c, b}, Records: map[string]string{"g": "open"}, Verdicts: opening},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/status/nodeInfo/bootID","value":"boot"},
+				{"op":"test","path":"/spec/taints/1/key","value":"example.com/a"},
+				{"op":"test","path":"/spec/taints/1/effect","value":"NoSchedule"},
+				{"op":"test","path":"/spec/taints/1/value","value":null},
+				{"op":"remove","path":"/spec/taints/1"},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"closed"},
+				{"op":"replace","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"open"}]`,
+		},
+		{
+			name:     "two removals begin at the end",
+			node:     gate.Node{UID: "u", Taints: []corev1.Taint{a, c, b}},
+			decision: gate.Decision{Taints: []corev1.Taint{c}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/spec/taints/2/key","value":"example.com/b"},
+				{"op":"test","path":"/spec/taints/2/effect","value":"NoExecute"},
+				{"op":"test","path":"/spec/taints/2/value","value":"1"},
+				{"op":"remove","path":"/spec/taints/2"},
+				{"op":"test","path":"/spec/taints/0/key","value":"example.com/a"},
+				{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},
+				{"op":"test","path":"/spec/taints/0/value","value":null},
+				{"op":"remove","path":"/spec/taints/0"}]`,
+		},
+		{
+			name:     "a value is replaced in place",
+			node:     gate.Node{UID: "u", Taints: []corev1.Taint{b, c}},
+			decision: gate.Decision{Taints: []corev1.Taint{b2, c}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/spec/taints/0/key","value":"example.com/b"},
+				{"op":"test","path":"/spec/taints/0/effect","value":"NoExecute"},
+				{"op":"test","path":"/spec/taints/0/value","value":"1"},
+				{"op":"add","path":"/spec/taints/0/value","value":"2"}]`,
+		},
+		{
+			name:     "closing appends to other taints, and the record to other annotations",
+			node:     gate.Node{UID: "u", BootID: "boot", Taints: []corev1.Taint{c}, HasAnnotations: true},
+			decision: gate.Decision{Taints: []corev1.Taint{c, a}, Records: map[string]string{"g": "closed"}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"add","path":"/spec/taints/-","value":{"key":"example.com/a","effect":"NoSchedule"}},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1g","value":null},
+				{"op":"add","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"closed"}]`,
+		},
+		{
+			name:     "closing a node that has neither",
+			node:     gate.Node{UID: "u"},
+			decision: gate.Decision{Taints: []corev1.Taint{a, b}, Records: map[string]string{"h": "2", "g": "1"}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/spec/taints","value":null},
+				{"op":"add","path":"/spec/taints","value":[{"key":"example.com/a","effect":"NoSchedule"},{"key":"example.com/b","value":"1","effect":"NoExecute"}]},
+				{"op":"test","path":"/metadata/annotations","value":null},
+				{"op":"add","path":"/metadata/annotations","value":{"gate.nodegate.dev/g":"1","gate.nodegate.dev/h":"2"}}]`,
+		},
+		{
+			name:     "a record that is removed, and one that is there and empty",
+			node:     gate.Node{UID: "u", HasAnnotations: true, Records: map[string]string{"g": "closed", "h": ""}},
+			decision: gate.Decision{Records: map[string]string{"g": "", "h": "open"}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"closed"},
+				{"op":"remove","path":"/metadata/annotations/gate.nodegate.dev~1g"},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1h","value":""},
+				{"op":"replace","path":"/metadata/annotations/gate.nodegate.dev~1h","value":"open"}]`,
+		},
+		{
+			name:     "opening before the kubelet has told its boot",
+			node:     gate.Node{UID: "u", Taints: []corev1.Taint{a}},
+			decision: gate.Decision{Verdicts: opening},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/status/nodeInfo/bootID","value":""},
+				{"op":"test","path":"/spec/taints/0/key","value":"example.com/a"},
+				{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},
+				{"op":"test","path":"/spec/taints/0/value","value":null},
+				{"op":"remove","path":"/spec/taints/0"}]`,
+		},
+		{
+			name:     "a name that a JSON Pointer would misread",
+			node:     gate.Node{UID: "u", HasAnnotations: true, Records: map[string]string{"a~/b": "x"}},
+			decision: gate.Decision{Records: map[string]string{"a~/b": ""}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1a~0~1b","value":"x"},
+				{"op":"remove","path":"/metadata/annotations/gate.nodegate.dev~1a~0~1b"}]`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Patch(&tt.node, &tt.decision)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.want == "" {
+				if got != nil {
+					t.Fatalf("patch = %s, want none", got)
+				}
+				return
+			}
+			if diff := cmp.Diff(operations(t, []byte(tt.want)), operations(t, got)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func operations(t *testing.T, patch []byte) []any {
+	t.Helper()
+	var ops []any
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		t.Fatalf("reading patch %s: %v", patch, err)
+	}
+	return ops
+}
+
+var (
+	effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule}
+	own     = []string{"own/a", "own/b", "own/c"}
+	foreign = []string{"foreign/a", "foreign/b", "foreign/c"}
+	names   = []string{"g", "h", "i"}
+	texts   = []string{"", "1", `{"state":"Open"}`, "~/<&>\u2028"}
+)
+
+// drawTaints draws taints that a Node can have: none twice.
+func drawTaints(t *rapid.T, keys []string, label string) []corev1.Taint {
+	all := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) corev1.Taint {
+		return taint(rapid.SampledFrom(keys).Draw(t, "key"), rapid.SampledFrom([]string{"", "v", "w"}).Draw(t, "value"),
+			rapid.SampledFrom(effects).Draw(t, "effect"))
+	}), 0, 5, func(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }).Draw(t, label)
+	for i := range all {
+		if all[i].Effect == corev1.TaintEffectNoExecute && rapid.Bool().Draw(t, "timed") {
+			at := metav1.Unix(1700000000, 0)
+			all[i].TimeAdded = &at
+		}
+	}
+	return all
+}
+
+// drawNode draws a Node whose taints and records are ours and others'.
+func drawNode(t *rapid.T) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID(rapid.SampledFrom([]string{"u1", "u2"}).Draw(t, "uid"))}}
+	n.Labels = map[string]string{"a": "b"}
+	n.Status.NodeInfo.BootID = rapid.SampledFrom([]string{"", "b1", "b2"}).Draw(t, "boot")
+	n.Spec.Taints = drawTaints(t, slices.Concat(own, foreign), "taints")
+	for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "records") {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.RecordAnnotationPrefix+name, rapid.SampledFrom(texts).Draw(t, "raw"))
+	}
+	if rapid.Bool().Draw(t, "annotated") {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, "foreign/x", "y")
+	}
+	return n
+}
+
+// drawDecision draws what could be decided about a node: foreign taints stay
+// where they are, own ones stay, go, get another value or come.
+func drawDecision(t *rapid.T, n *gate.Node) *gate.Decision {
+	d := &gate.Decision{Records: make(map[string]string)}
+	for _, have := range n.Taints {
+		if slices.Contains(own, have.Key) {
+			switch rapid.IntRange(0, 2).Draw(t, "fate") {
+			case 0:
+				continue
+			case 1:
+				have.Value = rapid.SampledFrom([]string{"", "v", "w"}).Draw(t, "new value")
+			}
+		}
+		d.Taints = append(d.Taints, have)
+	}
+	for _, added := range drawTaints(t, own, "added") {
+		if index(n.Taints, added) < 0 {
+			d.Taints = append(d.Taints, added)
+		}
+	}
+	for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "written") {
+		d.Records[name] = rapid.SampledFrom(texts).Draw(t, "written raw")
+	}
+	if rapid.Bool().Draw(t, "opens") {
+		d.Verdicts = opening
+	}
+	return d
+}
+
+// interfere does what other writers might have done meanwhile.
+func interfere(t *rapid.T, n *corev1.Node) *corev1.Node {
+	n = n.DeepCopy()
+	for range rapid.IntRange(0, 3).Draw(t, "changes") {
+		taints := n.Spec.Taints
+		switch rapid.IntRange(0, 7).Draw(t, "change") {
+		case 0:
+			for _, added := range drawTaints(t, slices.Concat(own, foreign), "inserted") {
+				if index(n.Spec.Taints, added) < 0 {
+					at := rapid.IntRange(0, len(n.Spec.Taints)).Draw(t, "at")
+					n.Spec.Taints = slices.Insert(n.Spec.Taints, at, added)
+				}
+			}
+		case 1:
+			if len(taints) > 0 {
+				i := rapid.IntRange(0, len(taints)-1).Draw(t, "removed")
+				n.Spec.Taints = slices.Delete(taints, i, i+1)
+			}
+		case 2:
+			n.Spec.Taints = rapid.Permutation(taints).Draw(t, "reordered")
+		case 3:
+			if len(taints) > 0 {
+				taints[rapid.IntRange(0, len(taints)-1).Draw(t, "revalued")].Value = "z"
+			}
+		case 4:
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.RecordAnnotationPrefix+rapid.SampledFrom(names).Draw(t, "rerecorded"), "other")
+		case 5:
+			n.Annotations = nil
+		case 6:
+			n.UID = "u3"
+		case 7:
+			n.Status.NodeInfo.BootID = "b3"
+		}
+	}
+	return n
+}
+
+// apply does to a Node what the API server does with a JSON Patch.
+func apply(t *rapid.T, n *corev1.Node, patch []byte) (*corev1.Node, bool) {
+	if patch == nil {
+		return n, true
+	}
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatalf("decoding patch: %v", err)
+	}
+	raw, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := decoded.Apply(raw)
+	if err != nil {
+		return nil, false
+	}
+	out := &corev1.Node{}
+	if err := json.Unmarshal(patched, out); err != nil {
+		t.Fatalf("reading patched node: %v", err)
+	}
+	for i, one := range out.Spec.Taints {
+		if index(out.Spec.Taints, one) != i {
+			return nil, false // the API server refuses a second taint of the same key and effect
+		}
+	}
+	return out, true
+}
+
+// foreignPart is a Node without what is ours.
+func foreignPart(n *corev1.Node) *corev1.Node {
+	n = n.DeepCopy()
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(own, t.Key) })
+	if len(n.Spec.Taints) == 0 {
+		n.Spec.Taints = nil
+	}
+	for _, name := range names {
+		delete(n.Annotations, v1alpha1.RecordAnnotationPrefix+name)
+	}
+	if len(n.Annotations) == 0 {
+		n.Annotations = nil
+	}
+	return n
+}
+
+// standing is the records of a node after a decision: what is empty is gone.
+func standing(n *gate.Node, d *gate.Decision) map[string]string {
+	records := make(map[string]string)
+	maps.Copy(records, n.Records)
+	for name, raw := range d.Records {
+		if raw == "" {
+			delete(records, name)
+		} else {
+			records[name] = raw
+		}
+	}
+	return records
+}
+
+func TestPatchDoesWhatWasDecided(t *testing.T) {
+	s := newNodeStore(func(string) {})
+	rapid.Check(t, func(t *rapid.T) {
+		before := drawNode(t)
+		n := s.convert(before)
+		d := drawDecision(t, n)
+		patch, err := Patch(n, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, ok := apply(t, before, patch)
+		if !ok {
+			t.Fatalf("patch does not apply: %s", patch)
+		}
+		got := s.convert(after)
+		if len(got.Taints)+len(d.Taints) > 0 && !slices.EqualFunc(got.Taints, d.Taints, sameTaint) {
+			t.Fatalf("taints = %v, want %v; patch %s", got.Taints, d.Taints, patch)
+		}
+		if want := standing(n, d); !maps.Equal(got.Records, want) {
+			t.Fatalf("records = %q, want %q; patch %s", got.Records, want, patch)
+		}
+		if diff := cmp.Diff(foreignPart(before), foreignPart(after)); diff != "" {
+			t.Fatalf("foreign things changed (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestPatchOfNodeThatChanged(t *testing.T) {
+	s := newNodeStore(func(string) {})
+	applied := 0
+	rapid.Check(t, func(t *rapid.T) {
+		decided := drawNode(t)
+		n := s.convert(decided)
+		d := drawDecision(t, n)
+		patch, err := Patch(n, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := interfere(t, decided)
+		after, ok := apply(t, before, patch)
+		if !ok || patch == nil {
+			return
+		}
+		applied++
+		if before.UID != decided.UID {
+			t.Fatalf("another Node was patched: %s", patch)
+		}
+		if d.Opens() && before.Status.NodeInfo.BootID != n.BootID {
+			t.Fatalf("a gate opened in another boot: %s", patch)
+		}
+		if diff := cmp.Diff(foreignPart(before), foreignPart(after)); diff != "" {
+			t.Fatalf("foreign things changed (-before +after):\n%s\npatch %s", diff, patch)
+		}
+		for name, raw := range d.Records {
+			key := v1alpha1.RecordAnnotationPrefix + name
+			if was, now := before.Annotations[key], after.Annotations[key]; now != raw && was != now {
+				t.Fatalf("record %s went from %q to %q, decided %q", name, was, now, raw)
+			}
+		}
+		for _, taint := range n.Taints {
+			if at := index(d.Taints, taint); at < 0 && index(after.Spec.Taints, taint) >= 0 {
+				t.Fatalf("taint %s was to go and is there: %s", fmt.Sprint(taint), patch)
+			}
+		}
+	})
+	if applied == 0 {
+		t.Error("no patch applied: the test shows nothing")
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// sources are where objects come from. Tests put others in their place.
+type sources struct {
+	nodes      *cache.ListWatch
+	gates      *cache.ListWatch
+	daemonSets func(namespace string) *cache.ListWatch
+	pods       func(gate.PodQuery) *cache.ListWatch
+	// node reads one Node.
+	node func(ctx context.Context, name string) (*corev1.Node, error)
+	// definition reads the metadata of NodeGate's CustomResourceDefinition, as it
+	// is at this moment.
+	definition func(context.Context) (*metav1.PartialObjectMetadata, error)
+}
+
+// definitionName is the name of NodeGate's CustomResourceDefinition.
+const definitionName = "nodegates." + v1alpha1.GroupName
+
+var definitionResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+func newSources(config *rest.Config) (sources, error) {
+	core, err := kubernetes.NewForConfig(coreConfig(config))
+	if err != nil {
+		return sources{}, fmt.Errorf("creating a client for core kinds: %w", err)
+	}
+	gates, err := gateClient(config)
+	if err != nil {
+		return sources{}, fmt.Errorf("creating a client for NodeGates: %w", err)
+	}
+	definitions, err := metadata.NewForConfig(unlimited(config))
+	if err != nil {
+		return sources{}, fmt.Errorf("creating a client for metadata: %w", err)
+	}
+	return sources{
+		nodes: cache.NewFilteredListWatchFromClient(core.CoreV1().RESTClient(), "nodes", "", func(*metav1.ListOptions) {}),
+		gates: cache.NewFilteredListWatchFromClient(gates, v1alpha1.Resource.Resource, "", func(*metav1.ListOptions) {}),
+		daemonSets: func(namespace string) *cache.ListWatch {
+			return cache.NewFilteredListWatchFromClient(core.AppsV1().RESTClient(), "daemonsets", namespace, func(*metav1.ListOptions) {})
+		},
+		pods: func(q gate.PodQuery) *cache.ListWatch {
+			return cache.NewFilteredListWatchFromClient(core.CoreV1().RESTClient(), "pods", q.Namespace, func(o *metav1.ListOptions) {
+				o.LabelSelector = q.Selector
+				o.FieldSelector = onSomeNode
+			})
+		},
+		node: func(ctx context.Context, name string) (*corev1.Node, error) {
+			return core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		},
+		definition: func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+			return definitions.Resource(definitionResource).Get(ctx, definitionName, metav1.GetOptions{})
+		},
+	}, nil
+}
+
+// onSomeNode selects pods that are bound to a node.
+var onSomeNode = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+
+// unlimited returns the configuration without client-go's own rate limit, if
+// it does not ask for one.
+func unlimited(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if config.QPS == 0 && config.RateLimiter == nil {
+		config.QPS = -1
+	}
+	return config
+}
+
+// coreConfig returns the configuration for Kubernetes' own kinds, which speak
+// protobuf.
+func coreConfig(config *rest.Config) *rest.Config {
+	config = unlimited(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return config
+}
+
+func gateClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering NodeGate: %w", err)
+	}
+	config = unlimited(config)
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.APIPath = "/apis"
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(config)
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crd holds the CustomResourceDefinition of NodeGate and obeys it
+// without an API server. The schema, the defaults and the CEL rules exist once,
+// in the definition; a gate from a file passes through them with the same code
+// that the API server runs, and is refused with the same words.
+package crd
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metavalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+//go:embed nodegate.dev_nodegates.yaml
+var manifest []byte
+
+// Kind is the kind that the definition defines.
+const Kind = "NodeGate"
+
+// Manifest returns the definition as YAML, ready to be applied.
+func Manifest() []byte {
+	return bytes.Clone(manifest)
+}
+
+// Definition returns the definition.
+func Definition() (*apiextensionsv1.CustomResourceDefinition, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(manifest, definition); err != nil {
+		return nil, fmt.Errorf("reading the embedded definition: %w", err)
+	}
+	return definition, nil
+}
+
+// Decode reads a NodeGate from YAML or JSON as the API server does under strict
+// field validation: an unknown or doubled field is refused, defaults are
+// filled in, and the rules are applied. A status is dropped.
+func Decode(document []byte) (*v1alpha1.NodeGate, error) {
+	rules, err := compiled()
+	if err != nil {
+		return nil, err
+	}
+	object, err := parse(document)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if err := rules.prune(object); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if err := rules.admit(object); err != nil {
+		return nil, err
+	}
+	return fromUnstructured(object)
+}
+
+// Validate says whether the API server would accept the gate, in its words:
+// the error, if any, is an API status that lists every broken rule. The gate
+// is not changed.
+func Validate(gate *v1alpha1.NodeGate) error {
+	rules, err := compiled()
+	if err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(gate)
+	if err != nil {
+		return fmt.Errorf("converting NodeGate %s: %w", gate.Name, err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(Kind))
+	return rules.admit(object)
+}
+
+// rules are the definition, compiled. They may be used concurrently.
+type rules struct {
+	structural *schema.Structural
+	schema     validation.SchemaValidator
+	cel        *cel.Validator
+}
+
+// compiled compiles the definition at the first call.
+var compiled = sync.OnceValues(func() (*rules, error) {
+	definition, err := Definition()
+	if err != nil {
+		return nil, err
+	}
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		definition.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
+		return nil, fmt.Errorf("converting the embedded schema: %w", err)
+	}
+	structural, err := schema.NewStructural(props)
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded schema: %w", err)
+	}
+	validator, _, err := validation.NewSchemaValidator(props)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the embedded schema: %w", err)
+	}
+	return &rules{
+		structural: structural,
+		schema:     validator,
+		cel:        cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}, nil
+})
+
+// prune refuses fields that the schema does not know, and drops nulls.
+func (r *rules) prune(object *unstructured.Unstructured) error {
+	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object.Object,
+		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return fmt.Errorf("reading metadata: %w", err)
+	}
+	unknown = append(unknown, pruning.PruneWithOptions(object.Object, r.structural, true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	if len(unknown) > 0 {
+		errs := make([]error, 0, len(unknown))
+		for _, path := range unknown {
+			errs = append(errs, fmt.Errorf("unknown field %q", path))
+		}
+		return runtime.NewStrictDecodingError(errs)
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(object.Object, r.structural)
+	return nil
+}
+
+// admit fills in the defaults and applies the rules, in the order in which the
+// API server does at a create.
+func (r *rules) admit(object *unstructured.Unstructured) error {
+	delete(object.Object, "status")
+	defaulting.Default(object.Object, r.structural)
+
+	meta, found, err := objectmeta.GetObjectMeta(object.Object, false)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if !found {
+		meta = &metav1.ObjectMeta{}
+	}
+	errs := metavalidation.ValidateObjectMeta(meta, false, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, validation.ValidateCustomResource(nil, object.Object, r.schema)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, r.structural, object.Object)...)
+	errs = append(errs, r.evaluate(object, errs)...)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(Kind).GroupKind(), meta.Name, errs)
+	}
+	return nil
+}
+
+// evaluate applies the CEL rules, unless errors found before make the object
+// unfit for them.
+func (r *rules) evaluate(object *unstructured.Unstructured, found field.ErrorList) field.ErrorList {
+	for _, err := range found {
+		switch err.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong,
+			field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked "+
+				"because the object was invalid; correct the existing errors to complete validation")}
+		}
+	}
+	// The rules have a cost limit and need no deadline.
+	errs, _ := r.cel.Validate(context.Background(), nil, r.structural, object.Object, nil, celconfig.RuntimeCELCostBudget)
+	return errs
+}
+
+// parse reads one YAML or JSON document that says it is a NodeGate.
+func parse(document []byte) (*unstructured.Unstructured, error) {
+	data, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, fmt.Errorf("parsing YAML: %w", err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &object.Object); err != nil {
+		return nil, fmt.Errorf("parsing a NodeGate: %w", err)
+	}
+	if object.Object == nil {
+		return nil, errors.New("the document is empty; write one NodeGate")
+	}
+	if want := v1alpha1.GroupVersion.String(); object.GetAPIVersion() != want || object.GetKind() != Kind {
+		return nil, fmt.Errorf("the document is not a NodeGate; set apiVersion: %s and kind: %s", want, Kind)
+	}
+	return object, nil
+}
+
+func fromUnstructured(object *unstructured.Unstructured) (*v1alpha1.NodeGate, error) {
+	gate := &v1alpha1.NodeGate{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, gate); err != nil {
+		return nil, fmt.Errorf("converting NodeGate %s: %w", object.GetName(), err)
+	}
+	return gate, nil
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/crd"
+)
+
+// An admitter says whether a document would be admitted: the API server, or
+// this package in its place.
+type admitter func(t *testing.T, document []byte) error
+
+func inProcess(_ *testing.T, document []byte) error {
+	_, err := crd.Decode(document)
+	return err
+}
+
+func TestRulesInProcess(t *testing.T) {
+	testRules(t, inProcess)
+}
+
+// testRules goes through the specification.
+func testRules(t *testing.T, admit admitter) {
+	for name, table := range map[string][]rule{"rules": rules, "unbuilt": unbuilt} {
+		for i, r := range table {
+			t.Run(fmt.Sprintf("%s/%d/%s", name, i, r.at), func(t *testing.T) {
+				kept, broken := causes(t, admit(t, document(t, r.keep))), causes(t, admit(t, document(t, r.breaks)))
+				if name == "rules" {
+					kept, broken = lasting(kept), lasting(broken)
+				}
+				if len(kept) > 0 {
+					t.Errorf("%s\nmust be accepted, is refused: %v", r.keep, kept)
+				}
+				if !slices.ContainsFunc(broken, r.refuses) || name == "rules" && len(effective(broken)) != 1 {
+					t.Errorf("%s\nmust be refused with\n%s: %s\nis with\n%v", r.breaks, r.at, r.says, broken)
+				}
+			})
+		}
+	}
+}
+
+// refuses says whether the cause is this rule's refusal.
+func (r rule) refuses(cause metav1.StatusCause) bool {
+	return cause.Field == r.at && strings.HasSuffix(cause.Message, r.says)
+}
+
+// lasting leaves out the refusals of what is not built yet.
+func lasting(list []metav1.StatusCause) []metav1.StatusCause {
+	return slices.DeleteFunc(slices.Clone(list), func(c metav1.StatusCause) bool {
+		return strings.Contains(c.Message, "not built yet")
+	})
+}
+
+// effective leaves out the remark that other rules were not looked at.
+func effective(list []metav1.StatusCause) []metav1.StatusCause {
+	return slices.DeleteFunc(slices.Clone(list), func(c metav1.StatusCause) bool {
+		return strings.Contains(c.Message, "some validation rules were not checked")
+	})
+}
+
+// causes returns what an API error complains of.
+func causes(t *testing.T, err error) []metav1.StatusCause {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
+		t.Fatalf("want the error Invalid, got: %v", err)
+	}
+	return status.Status().Details.Causes
+}
+
+// document lays the fields over base.
+func document(t *testing.T, fields string) []byte {
+	t.Helper()
+	gate := map[string]any{}
+	parse(t, base, &gate)
+	if strings.HasPrefix(fields, "- ") {
+		fields = "openWhen:\n" + fields
+	}
+	over := map[string]any{}
+	parse(t, fields, &over)
+	if meta, ok := over["metadata"]; ok {
+		gate["metadata"] = meta
+	} else {
+		spec := gate["spec"].(map[string]any)
+		maps.Copy(spec, over)
+		maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
+	}
+	data, err := yaml.Marshal(gate)
+	if err != nil {
+		t.Fatalf("writing a gate: %v", err)
+	}
+	return data
+}
+
+func parse(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatalf("parsing %s: %v", text, err)
+	}
+}
+
+// TestEveryRuleIsInTheTable finds every CEL rule of the definition in the
+// specification.
+func TestEveryRuleIsInTheTable(t *testing.T) {
+	known := slices.Concat(rules, unbuilt)
+	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+		for _, celRule := range schema.XValidations {
+			if !slices.ContainsFunc(known, func(r rule) bool { return strings.HasSuffix(r.says, celRule.Message) }) {
+				t.Errorf("%s: rule %q has no row in the table", path, celRule.Message)
+			}
+		}
+	})
+}
+
+// TestEveryUnbuiltRowIsARule finds every row of unbuilt in the definition, so
+// that none outlives its rule.
+func TestEveryUnbuiltRowIsARule(t *testing.T) {
+	messages := map[string]bool{}
+	walk(t, func(_ string, schema *apiextensionsv1.JSONSchemaProps) {
+		for _, celRule := range schema.XValidations {
+			messages[celRule.Message] = true
+		}
+	})
+	for _, r := range unbuilt {
+		if !messages[r.says] || !strings.Contains(r.says, "not built yet in this version of nodegate") {
+			t.Errorf("row %q is no rule of the definition", r.says)
+		}
+	}
+}
+
+// TestEveryFieldIsDescribed holds the definition to what kubectl explain needs.
+func TestEveryFieldIsDescribed(t *testing.T) {
+	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+		if schema.Description == "" && !strings.HasSuffix(path, ".metadata") && !strings.HasSuffix(path, "]") {
+			t.Errorf("%s has no description", path)
+		}
+	})
+}
+
+// TestEverySpecListIsBounded holds the definition to bounds, without which the
+// API server could refuse it for the cost of its rules.
+func TestEverySpecListIsBounded(t *testing.T) {
+	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+		switch {
+		case !strings.HasPrefix(path, ".spec."):
+		case schema.Type == "array" && schema.MaxItems == nil,
+			schema.AdditionalProperties != nil && schema.MaxProperties == nil,
+			schema.Type == "string" && schema.MaxLength == nil && len(schema.Enum) == 0,
+			schema.XIntOrString && schema.MaxLength == nil:
+			t.Errorf("%s has no upper bound", path)
+		}
+	})
+}
+
+// walk visits every schema of the definition.
+func walk(t *testing.T, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
+	t.Helper()
+	definition, err := crd.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var descend func(path string, schema *apiextensionsv1.JSONSchemaProps)
+	descend = func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+		visit(path, schema)
+		for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+			property := schema.Properties[name]
+			descend(path+"."+name, &property)
+		}
+		if schema.Items != nil {
+			descend(path+"[]", schema.Items.Schema)
+		}
+		if schema.AdditionalProperties != nil {
+			descend(path+"[]", schema.AdditionalProperties.Schema)
+		}
+	}
+	descend("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
+}
+
+func TestDecodeRefusesWhatIsNotAGate(t *testing.T) {
+	for _, test := range []struct{ name, document, says string }{
+		{"unknown field", base + "  colour: red\n", `strict decoding error: unknown field "spec.colour"`},
+		{"unknown metadata", strings.Replace(base, "name: example", "name: example\n  colour: red", 1), `strict decoding error: unknown field "metadata.colour"`},
+		{"doubled field", base + "  nodeSelector: {}\n", `"nodeSelector" already set in map`},
+		{"empty", "", "the document is empty; write one NodeGate"},
+		{"not a map", "- a", "parsing a NodeGate: "},
+		{"not YAML", "a: b: c", "parsing YAML: "},
+		{"another kind", "{apiVersion: v1, kind: Node}", "the document is not a NodeGate; set apiVersion: nodegate.dev/v1alpha1 and kind: NodeGate"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := crd.Decode([]byte(test.document))
+			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got error %v, want BadRequest with %q", err, test.says)
+			}
+		})
+	}
+}
+
+func TestDecodeNeedsAName(t *testing.T) {
+	for _, nameless := range []string{string(document(t, "metadata: {}")), strings.Replace(base, "metadata:\n  name: example\n", "", 1)} {
+		_, err := crd.Decode([]byte(nameless))
+		if got := effective(causes(t, err)); len(got) != 1 || got[0].Field != "metadata.name" {
+			t.Errorf("%s\ngot %v, want a complaint about metadata.name", nameless, got)
+		}
+	}
+}
+
+func TestDecodeFillsInDefaults(t *testing.T) {
+	gate, err := crd.Decode(document(t, pods("namespace: a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDefaults(t, gate)
+	if err := crd.Validate(gate); err != nil {
+		t.Errorf("a decoded gate is not valid: %v", err)
+	}
+}
+
+// checkDefaults checks a gate with one pods signal that says only what it must.
+func checkDefaults(t *testing.T, gate *v1alpha1.NodeGate) {
+	t.Helper()
+	spec, pods := gate.Spec, gate.Spec.OpenWhen[0].Pods
+	for _, check := range []struct{ field, got, want any }{
+		{"mode", spec.Mode, v1alpha1.ModeEnforce},
+		{"reopen", spec.Reopen, v1alpha1.ReopenAutomatic},
+		{"bypassedPods", spec.BypassedPods, v1alpha1.BypassedIgnore},
+		{"timing", spec.Timing, v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](120), RolloutGraceSeconds: ptr.To[int32](600)}},
+		{"budget.maxReclosed", spec.Budget.MaxReclosed.String(), "20%"},
+		{"pods.readyBy", pods.ReadyBy, v1alpha1.ReadyByCondition},
+		{"pods.require", pods.Require, v1alpha1.RequireAny},
+		// These two belong to openWhen gates only, so that a default would
+		// collide with closeWhen. Unset means OnReboot and Ignore.
+		{"reclosePolicy", spec.ReclosePolicy, v1alpha1.ReclosePolicy("")},
+		{"existingNodes", spec.ExistingNodes, v1alpha1.ExistingNodes("")},
+	} {
+		if check.got != check.want {
+			t.Errorf("default of %s: got %v, want %v", check.field, check.got, check.want)
+		}
+	}
+}
+
+func TestValidateLeavesTheGateAlone(t *testing.T) {
+	gate := &v1alpha1.NodeGate{}
+	gate.Name = "example"
+	gate.Spec.Taint = v1alpha1.Taint{Key: "example.com/not-ready", Effect: "NoSchedule"}
+	before := gate.DeepCopy()
+	got := causes(t, crd.Validate(gate))
+	want := "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)"
+	if len(got) != 1 || !strings.HasSuffix(got[0].Message, want) {
+		t.Errorf("got %v, want %q", got, want)
+	}
+	if gate.Spec.Mode != before.Spec.Mode || gate.Kind != before.Kind {
+		t.Errorf("the gate was changed to %+v", gate)
+	}
+}
+
+// FuzzDecode looks for documents that make the rules panic, and for gates that
+// are valid when decoded and not afterwards.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(base))
+	f.Add([]byte("{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate}"))
+	f.Add([]byte("{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate, metadata: {name: a}, spec: {openWhen: [{name: a, condition: {typePattern: '('}}]}}"))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		gate, err := crd.Decode(document)
+		if err != nil {
+			return
+		}
+		if err := crd.Validate(gate); err != nil {
+			t.Errorf("valid when decoded, not afterwards: %v", err)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crdtest teaches a test's API server what a NodeGate is.
+package crdtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/crd"
+)
+
+// Install creates the definition, unless it is there, and returns when the API
+// server serves NodeGates.
+func Install(t testing.TB, config *rest.Config) {
+	t.Helper()
+	definition, err := crd.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := clientset.NewForConfigOrDie(config).ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("creating the CustomResourceDefinition: %v", err)
+	}
+	gates := dynamic.NewForConfigOrDie(config).Resource(v1alpha1.Resource)
+	served := func(ctx context.Context) (bool, error) {
+		_, err := gates.List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, served); err != nil {
+		t.Fatalf("waiting for NodeGates to be served: %v", err)
+	}
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/crd/crdtest"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.APIServer}})
+}
+
+// connect returns a client for NodeGates of a real API server that knows them.
+func connect(t *testing.T) *rest.RESTClient {
+	t.Helper()
+	config := rest.CopyConfig(clustertest.Shared(t).Admin())
+	crdtest.Install(t, config)
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.APIPath = "/apis"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatalf("creating a client: %v", err)
+	}
+	return client
+}
+
+// create sends the document as it is.
+func create(t *testing.T, client *rest.RESTClient, document []byte, dryRun ...string) ([]byte, error) {
+	t.Helper()
+	request := client.Post().Resource("nodegates").Param("fieldValidation", "Strict").
+		SetHeader("Content-Type", "application/yaml").SetHeader("Accept", "application/json").Body(document)
+	for _, value := range dryRun {
+		request = request.Param("dryRun", value)
+	}
+	return request.Do(t.Context()).Raw()
+}
+
+// result reads a refusal back into the error that it is.
+func result(body []byte, err error) error {
+	status := &apierrors.StatusError{}
+	if err != nil && json.Unmarshal(body, &status.ErrStatus) == nil {
+		return status
+	}
+	return err
+}
+
+// server asks the API server.
+func server(t *testing.T) admitter {
+	client := connect(t)
+	return func(t *testing.T, document []byte) error {
+		return result(create(t, client, document, metav1.DryRunAll))
+	}
+}
+
+func TestRulesOnServer(t *testing.T) {
+	testRules(t, server(t))
+}
+
+// TestServerAndProcessAgree proves that a gate from a file is refused with the
+// same words as one that is sent to the API server.
+func TestServerAndProcessAgree(t *testing.T) {
+	ask := server(t)
+	for _, r := range slices.Concat(rules, unbuilt) {
+		for _, fields := range []string{r.keep, r.breaks} {
+			document := document(t, fields)
+			got, want := sorted(causes(t, inProcess(t, document))), sorted(causes(t, ask(t, document)))
+			if !slices.Equal(got, want) {
+				t.Errorf("%s\nthe API server says\n%v\nthis package says\n%v", fields, want, got)
+			}
+		}
+	}
+}
+
+func TestServerAndProcessAgreeOnUnknownFields(t *testing.T) {
+	document := []byte(base + "  colour: red\n")
+	got, want := inProcess(t, document), server(t)(t, document)
+	if !apierrors.IsBadRequest(want) || !strings.Contains(want.Error(), got.Error()) {
+		t.Errorf("the API server says %v, this package says %v", want, got)
+	}
+}
+
+func sorted(list []metav1.StatusCause) []metav1.StatusCause {
+	return slices.SortedFunc(slices.Values(list), func(a, b metav1.StatusCause) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+	})
+}
+
+// decode reads a gate from the API server's answer.
+func decode(t *testing.T, body []byte, err error) *v1alpha1.NodeGate {
+	t.Helper()
+	if err != nil {
+		t.Fatal(result(body, err))
+	}
+	gate := &v1alpha1.NodeGate{}
+	if err := json.Unmarshal(body, gate); err != nil {
+		t.Fatalf("reading a gate: %v", err)
+	}
+	return gate
+}
+
+func TestServerFillsInDefaults(t *testing.T) {
+	body, err := create(t, connect(t), document(t, pods("namespace: a")), metav1.DryRunAll)
+	checkDefaults(t, decode(t, body, err))
+}
+
+func TestShortNameAndCategory(t *testing.T) {
+	connect(t)
+	client := discovery.NewDiscoveryClientForConfigOrDie(clustertest.Shared(t).Admin())
+	list, err := client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if err != nil {
+		t.Fatalf("discovering: %v", err)
+	}
+	i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "nodegates" })
+	if i < 0 {
+		t.Fatalf("no nodegates in %v", list.APIResources)
+	}
+	found := list.APIResources[i]
+	if found.Namespaced || !slices.Equal(found.ShortNames, []string{"ng"}) || !slices.Equal(found.Categories, []string{"nodegate"}) {
+		t.Errorf("got %+v, want a cluster-scoped resource with the short name ng", found)
+	}
+}
+
+// TestStatusAndColumns writes a status as the controller does and looks at the
+// table that kubectl shows.
+func TestStatusAndColumns(t *testing.T) {
+	client := connect(t)
+	body, err := create(t, client, document(t, named("columns")))
+	gate := decode(t, body, err)
+	defer remove(t, client, "columns")
+
+	gate.Status = v1alpha1.NodeGateStatus{
+		ObservedGeneration: gate.Generation,
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonBirthNotProved,
+			LastTransitionTime: metav1.Now(),
+		}},
+		Nodes:   v1alpha1.NodeCounts{Selected: 5, Open: 3, Closed: 2},
+		Waiting: []v1alpha1.WaitingNode{{Node: "node-1", Signal: "agent"}},
+	}
+	gate.Spec.Taint.Key = "ignored"
+	sent, err := json.Marshal(gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err = client.Put().Resource("nodegates").Name("columns").SubResource("status").
+		SetHeader("Content-Type", "application/json").Body(sent).Do(t.Context()).Raw()
+	stored := decode(t, body, err)
+	if stored.Status.Nodes != gate.Status.Nodes || stored.Spec.Taint.Key != "example.com/not-ready" {
+		t.Errorf("after a write of the status: %+v", stored)
+	}
+
+	table := &metav1.Table{}
+	body, err = client.Get().Resource("nodegates").Name("columns").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Raw()
+	if err := errors.Join(err, json.Unmarshal(body, table)); err != nil {
+		t.Fatalf("getting a table: %v", err)
+	}
+	row := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		row[column.Name] = table.Rows[0].Cells[i]
+	}
+	if _, ok := row["Age"]; !ok {
+		t.Error("there is no column Age")
+	}
+	for column, want := range map[string]any{
+		"Name": "columns", "Taint": "example.com/not-ready", "Effect": "NoSchedule", "Mode": "Enforce",
+		"Ready": "False", "Reason": "BirthNotProved", "Selected": 5.0, "Open": 3.0, "Closed": 2.0,
+	} {
+		if row[column] != want {
+			t.Errorf("column %s: got %v, want %v", column, row[column], want)
+		}
+	}
+}
+
+// TestGoClientsMayCreateGates sends a gate as Go writes it, zero status and all.
+func TestGoClientsMayCreateGates(t *testing.T) {
+	gate, err := crd.Decode(document(t, pods("namespace: a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := yaml.Marshal(gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "status:") || strings.Contains(string(data), "null") {
+		t.Errorf("a gate without a status is written as\n%s", data)
+	}
+	if err := server(t)(t, data); err != nil {
+		t.Error(err)
+	}
+}
+
+func remove(t *testing.T, client *rest.RESTClient, name string) {
+	t.Helper()
+	if err := client.Delete().Resource("nodegates").Name(name).Do(t.Context()).Error(); err != nil {
+		t.Errorf("deleting %s: %v", name, err)
+	}
+}

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import "strings"
+
+// A rule of the API and two minimal specs, one that keeps it and one that
+// breaks it. Both are laid over base; null removes a field. A spec that begins
+// with "-" is a signal, and replaces the ones of base.
+type rule struct {
+	// at and says are the field and the sentence of the refusal.
+	at, says string
+	// keep is accepted and breaks is refused, for this rule only.
+	keep, breaks string
+}
+
+// base is a complete gate.
+const base = `
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata:
+  name: example
+spec:
+  nodeSelector: {}
+  taint: {key: example.com/not-ready, effect: NoSchedule}
+  openWhen:
+  - {name: agent, daemonSet: {namespace: kube-system, name: agent}}
+`
+
+// rules is the specification of what the API refuses for good. What a gate
+// may not say yet is in unbuilt; its refusals are left out of account here.
+var rules = []rule{
+	// What a gate must have.
+	{
+		at: "spec.nodeSelector", says: "Required value",
+		keep: "nodeSelector: {}", breaks: "nodeSelector: null",
+	}, {
+		at: "spec.taint", says: "Required value",
+		keep: "taint: {key: a, effect: NoSchedule}", breaks: "taint: null",
+	}, {
+		at: "spec.taint.key", says: "Required value",
+		keep: "taint: {key: a, effect: NoSchedule}", breaks: "taint: {effect: NoSchedule}",
+	}, {
+		at: "spec.taint.effect", says: "Required value",
+		keep: "taint: {key: a, effect: PreferNoSchedule}", breaks: "taint: {key: a}",
+	}, {
+		at: "spec", says: "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)",
+		keep: "{}", breaks: "openWhen: null",
+	}, {
+		at: "spec", says: "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)",
+		keep:   "{openWhen: null, closeWhen: [{name: a, label: {key: a}}]}",
+		breaks: "closeWhen: [{name: a, label: {key: a}}]",
+	}, {
+		at: "spec.openWhen", says: "should have at least 1 items",
+		keep: "{}", breaks: "openWhen: []",
+	}, {
+		at: "spec.openWhen", says: "must have at most 16 items",
+		keep: signals(16), breaks: signals(17),
+	}, {
+		at: "spec.closeWhen", says: "must have at most 16 items",
+		keep:   "{openWhen: null, " + strings.Replace(signals(16), "openWhen", "closeWhen", 1) + "}",
+		breaks: "{openWhen: null, " + strings.Replace(signals(17), "openWhen", "closeWhen", 1) + "}",
+	},
+
+	// What closeWhen excludes, and what needs it.
+	{
+		at: "spec.reclosePolicy", says: "a closeWhen gate follows its signals and has no reclosePolicy; remove it",
+		keep: "reclosePolicy: Never", breaks: closeWhen("reclosePolicy: Never"),
+	}, {
+		at: "spec.existingNodes", says: "a closeWhen gate applies to every selected node and has no existingNodes; remove it",
+		keep: "existingNodes: Adopt", breaks: closeWhen("existingNodes: Adopt"),
+	}, {
+		at: "spec.recloseTaint", says: "a closeWhen gate has one taint and no recloseTaint; remove it",
+		keep:   "recloseTaint: {key: a, effect: NoSchedule}",
+		breaks: closeWhen("recloseTaint: {key: a, effect: NoSchedule}"),
+	}, {
+		at: "spec.reopen", says: "only a closeWhen gate can be reopened by hand; remove reopen",
+		keep: closeWhen("reopen: Manual"), breaks: "reopen: Manual",
+	},
+
+	// The dangers that must be acknowledged.
+	{
+		at: "spec.taint.effect", says: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
+		keep:   "{taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]}",
+		breaks: "taint: {key: a, effect: NoExecute}",
+	}, {
+		at: "spec.recloseTaint.effect", says: "recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
+		keep:   "{recloseTaint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]}",
+		breaks: "recloseTaint: {key: a, effect: NoExecute}",
+	}, {
+		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",
+		keep:   "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
+		breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction]}",
+	}, {
+		at: "spec.recloseTaint.key", says: "recloseTaint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",
+		keep:   "{recloseTaint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
+		breaks: "recloseTaint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}",
+	}, {
+		at: "spec.acknowledge[0]", says: `supported values: "PodEviction", "VolumeDetach"`,
+		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [Everything]",
+	}, {
+		at: "spec.acknowledge[1]", says: `Duplicate value: "PodEviction"`,
+		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [PodEviction, PodEviction]",
+	},
+
+	// Taints.
+	{
+		at: "spec.taint.key", says: "taint key must be a qualified name; write it as name or example.com/name",
+		keep: "taint: {key: Example.COM_key, effect: NoSchedule}", breaks: "taint: {key: -key, effect: NoSchedule}",
+	}, {
+		at: "spec.taint.key", says: "taint key must be a qualified name; write it as name or example.com/name",
+		keep: "taint: {key: example.com/key, effect: NoSchedule}", breaks: "taint: {key: Example.com/key, effect: NoSchedule}",
+	}, {
+		at: "spec.recloseTaint.key", says: "taint key must be a qualified name; write it as name or example.com/name",
+		keep: "recloseTaint: {key: a/b, effect: NoSchedule}", breaks: "recloseTaint: {key: a/b/c, effect: NoSchedule}",
+	}, {
+		at: "spec.taint.key", says: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
+		keep: "taint: {key: node.kubernetes.io.example.com/a, effect: NoSchedule}", breaks: "taint: {key: node.kubernetes.io/not-ready, effect: NoSchedule}",
+	}, {
+		at: "spec.recloseTaint.key", says: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
+		keep: "recloseTaint: {key: a, effect: NoSchedule}", breaks: "recloseTaint: {key: node.kubernetes.io/unschedulable, effect: NoSchedule}",
+	}, {
+		at: "spec.taint.value", says: "taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
+		keep: "taint: {key: a, value: A-1_b.c, effect: NoSchedule}", breaks: `taint: {key: a, value: "a b", effect: NoSchedule}`,
+	}, {
+		at: "spec.taint.effect", says: `supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
+		keep: "taint: {key: a, effect: PreferNoSchedule}", breaks: "taint: {key: a, effect: NoAdmit}",
+	},
+
+	// Names.
+	{
+		at: "metadata", says: "metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",
+		keep: named(strings.Repeat("a", 63)), breaks: named(strings.Repeat("a", 64)),
+	}, {
+		at: "metadata", says: "metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",
+		keep: named("a-b"), breaks: named("a.b"),
+	}, {
+		at: "spec.openWhen[0].name", says: "signal name must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit",
+		keep: "- {name: a-1, label: {key: a}}", breaks: "- {name: A, label: {key: a}}",
+	}, {
+		at: "spec.openWhen[0].anyOf[0].name", says: "signal name must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit",
+		keep: anyOf("{name: a, label: {key: a}}"), breaks: anyOf("{name: a-, label: {key: a}}"),
+	}, {
+		at: "spec.openWhen[1]", says: `Duplicate value: {"name":"a"}`,
+		keep: "openWhen: [{name: a, label: {key: a}}, {name: b, label: {key: a}}]", breaks: "openWhen: [{name: a, label: {key: a}}, {name: a, label: {key: b}}]",
+	}, {
+		at: "spec.openWhen[0].anyOf[1]", says: `Duplicate value: {"name":"a"}`,
+		keep: anyOf("{name: a, label: {key: a}}"), breaks: "- {name: a, anyOf: [{name: a, label: {key: a}}, {name: a, label: {key: b}}]}",
+	},
+
+	// The kind of a signal.
+	{
+		at: "spec.openWhen[0]", says: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		keep: "- {name: a, label: {key: a}}", breaks: "- {name: a}",
+	}, {
+		at: "spec.openWhen[0]", says: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		keep: "- {name: a, annotation: {key: a}}", breaks: "- {name: a, label: {key: a}, annotation: {key: a}}",
+	}, {
+		at: "spec.openWhen[0].anyOf[0]", says: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices and expression",
+		keep: anyOf("{name: a, label: {key: a}}"), breaks: anyOf("{name: a}"),
+	}, {
+		at: "spec.openWhen[0].anyOf", says: "should have at least 2 items",
+		keep: anyOf("{name: a, label: {key: a}}"), breaks: "- {name: a, anyOf: [{name: a, label: {key: a}}]}",
+	},
+
+	// daemonSet and daemonSets.
+	{
+		at: "spec.openWhen[0].daemonSet.namespace", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		keep: "- {name: a, daemonSet: {namespace: a-1, name: a}}", breaks: "- {name: a, daemonSet: {namespace: a.b, name: a}}",
+	}, {
+		at: "spec.openWhen[0].daemonSet.name", says: "name must be the name of a DaemonSet (lower-case letters, digits, '-' and '.'); correct it",
+		keep: "- {name: a, daemonSet: {namespace: a, name: a.b}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a_b}}",
+	}, {
+		at: "spec.openWhen[0].daemonSet.minReadySeconds", says: "should be greater than or equal to 0",
+		keep: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 0}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: -1}}",
+	}, {
+		at: "spec.openWhen[0].daemonSets.namespaces[0]", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [A], selector: {}}}",
+	}, {
+		at: "spec.openWhen[0].daemonSets.namespaces", says: "should have at least 1 items",
+		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [], selector: {}}}",
+	}, {
+		at: "spec.openWhen[0].daemonSets.selector", says: "Required value",
+		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [a]}}",
+	},
+
+	// pods.
+	{
+		at: "spec.openWhen[0].pods.namespace", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		keep: pods("namespace: a"), breaks: pods("namespace: a/b"),
+	}, {
+		at: "spec.openWhen[0].pods.selector", says: "selector may not be empty, or every pod of the namespace would do; add matchLabels or matchExpressions",
+		keep: pods("selector: {matchExpressions: [{key: a, operator: Exists}]}"), breaks: pods("selector: {}"),
+	}, {
+		at: "spec.openWhen[0].pods.selector", says: "selector may not be empty, or every pod of the namespace would do; add matchLabels or matchExpressions",
+		keep: pods("selector: {matchLabels: {a: b}}"), breaks: pods("selector: {matchLabels: {}, matchExpressions: []}"),
+	}, {
+		at: "spec.openWhen[0].pods.readyAnnotation", says: "readyAnnotation goes with readyBy Annotation or Either; set both, or remove readyAnnotation",
+		keep: pods("readyBy: Annotation, readyAnnotation: a"), breaks: pods("readyBy: Annotation"),
+	}, {
+		at: "spec.openWhen[0].pods.readyAnnotation", says: "readyAnnotation goes with readyBy Annotation or Either; set both, or remove readyAnnotation",
+		keep: pods("readyBy: Either, readyAnnotation: a"), breaks: pods("readyAnnotation: a"),
+	}, {
+		at: "spec.openWhen[0].pods.readyAnnotation", says: "readyAnnotation must be an annotation key; write it as name or example.com/name",
+		keep: pods("readyBy: Either, readyAnnotation: example.com/a"), breaks: pods("readyBy: Either, readyAnnotation: a/b/c"),
+	}, {
+		at: "spec.openWhen[0].pods.readyBy", says: `supported values: "Condition", "Annotation", "Either"`,
+		keep: pods("readyBy: Condition"), breaks: pods("readyBy: Both"),
+	}, {
+		at: "spec.openWhen[0].pods.require", says: `supported values: "Any", "All"`,
+		keep: pods("require: All"), breaks: pods("require: Some"),
+	},
+
+	// condition.
+	{
+		at: "spec.openWhen[0].condition", says: "a condition is named in one way; set exactly one of type and typePattern",
+		keep: condition("type: Ready, status: 'True'"), breaks: condition("status: 'True'"),
+	}, {
+		at: "spec.openWhen[0].condition", says: "a condition is named in one way; set exactly one of type and typePattern",
+		keep: condition("typePattern: .*Problem, status: 'False'"), breaks: condition("type: Ready, typePattern: Ready, status: 'True'"),
+	}, {
+		at: "spec.openWhen[0].condition", says: "a condition's status is given in one way; set exactly one of status and statusPattern",
+		keep: condition("type: Ready, statusPattern: True|Unknown"), breaks: condition("type: Ready"),
+	}, {
+		at: "spec.openWhen[0].condition", says: "a condition's status is given in one way; set exactly one of status and statusPattern",
+		keep: condition("type: Ready, status: 'True'"), breaks: condition("type: Ready, status: 'True', statusPattern: 'True'"),
+	}, {
+		at: "spec.openWhen[0].condition.typePattern", says: "error parsing regexp: missing closing ): `a(` evaluating rule: typePattern must be a regular expression of the RE2 syntax; correct it",
+		keep: condition("typePattern: 'a(b)?', status: 'True'"), breaks: condition("typePattern: a(, status: 'True'"),
+	}, {
+		at: "spec.openWhen[0].condition.statusPattern", says: "error parsing regexp: missing closing ): `^(?:\\Qa)$` evaluating rule: statusPattern must be a regular expression of the RE2 syntax; correct it",
+		keep: condition(`type: Ready, statusPattern: '\Qa\E'`), breaks: condition(`type: Ready, statusPattern: '\Qa'`),
+	}, {
+		at: "spec.openWhen[0].condition.statusPattern", says: "error parsing regexp: unexpected ): `a)|(b` evaluating rule: statusPattern must be a regular expression of the RE2 syntax; correct it",
+		keep: condition(`type: Ready, statusPattern: (a)|(b)`), breaks: condition(`type: Ready, statusPattern: a)|(b`),
+	}, {
+		at: "spec.openWhen[0].condition.whenMissing", says: `supported values: "NotYet", "Holds"`,
+		keep: condition("type: Ready, status: 'True', whenMissing: Holds"), breaks: condition("type: Ready, status: 'True', whenMissing: Unknown"),
+	}, {
+		at: "spec.openWhen[0].condition.maxHeartbeatAgeSeconds", says: "should be greater than or equal to 1",
+		keep: condition("type: Ready, status: 'True', maxHeartbeatAgeSeconds: 1"), breaks: condition("type: Ready, status: 'True', maxHeartbeatAgeSeconds: 0"),
+	},
+
+	// label and annotation.
+	{
+		at: "spec.openWhen[0].label.key", says: "key must be a label or annotation key; write it as name or example.com/name",
+		keep: "- {name: a, label: {key: example.com/a}}", breaks: "- {name: a, label: {key: example.com/}}",
+	}, {
+		at: "spec.openWhen[0].label.value", says: "value must be a label value, at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; correct it",
+		keep: `- {name: a, label: {key: a, value: ""}}`, breaks: `- {name: a, label: {key: a, value: "a,b"}}`,
+	}, {
+		at: "spec.openWhen[0].label.value", says: "value must be a label value, at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; correct it",
+		keep:   "- {name: a, label: {key: a, value: " + strings.Repeat("a", 63) + "}}",
+		breaks: "- {name: a, label: {key: a, value: " + strings.Repeat("a", 64) + "}}",
+	}, {
+		at: "spec.openWhen[0].annotation.key", says: "key must be a label or annotation key; write it as name or example.com/name",
+		keep: `- {name: a, annotation: {key: a, value: "any, thing"}}`, breaks: `- {name: a, annotation: {key: "a b"}}`,
+	},
+
+	// csiDriver, resource, resourceSlices, expression.
+	{
+		at: "spec.openWhen[0].csiDriver.name", says: "name must be the name of a CSI driver, such as ebs.csi.aws.com; correct it",
+		keep: "- {name: a, csiDriver: {name: ebs.csi.aws.com}}", breaks: "- {name: a, csiDriver: {name: ebs/csi}}",
+	}, {
+		at: "spec.openWhen[0].resource.name", says: "name must be the name of a resource, such as example.com/gpu; correct it",
+		keep: "- {name: a, resource: {name: example.com/gpu}}", breaks: "- {name: a, resource: {name: a/b/c}}",
+	}, {
+		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0; correct it, or remove it for 1",
+		keep: "- {name: a, resource: {name: a, atLeast: 4Gi}}", breaks: "- {name: a, resource: {name: a, atLeast: 0Gi}}",
+	}, {
+		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0; correct it, or remove it for 1",
+		keep: "- {name: a, resource: {name: a, atLeast: 1}}", breaks: "- {name: a, resource: {name: a, atLeast: -1}}",
+	}, {
+		at: "spec.openWhen[0].resourceSlices.driver", says: "driver must be the name of a DRA driver, such as gpu.example.com; correct it",
+		keep: "- {name: a, resourceSlices: {driver: gpu.example.com}}", breaks: "- {name: a, resourceSlices: {driver: GPU}}",
+	}, {
+		at: "spec.openWhen[0].expression", says: "should be at least 1 chars long",
+		keep: `- {name: a, expression: "true"}`, breaks: `- {name: a, expression: ""}`,
+	},
+
+	// Label selectors: the same everywhere.
+	{
+		at: "spec.nodeSelector.matchLabels", says: "matchLabels has a key that is not a label key; write it as name or example.com/name",
+		keep: "nodeSelector: {matchLabels: {example.com/a: b}}", breaks: `nodeSelector: {matchLabels: {"a,b": c}}`,
+	}, {
+		at: "spec.nodeSelector.matchLabels[a]", says: "a label value may hold letters, digits, '-', '_' and '.' only; correct it",
+		keep: `nodeSelector: {matchLabels: {a: ""}}`, breaks: `nodeSelector: {matchLabels: {a: "b\nIn c d"}}`,
+	}, {
+		at: "spec.nodeSelector.matchLabels[a]", says: "a label value must begin and end with a letter or digit; correct it",
+		keep: "nodeSelector: {matchLabels: {a: b_c}}", breaks: "nodeSelector: {matchLabels: {a: _b}}",
+	}, {
+		at: "spec.nodeSelector.matchLabels.a", says: "may not be more than 63 bytes",
+		keep:   "nodeSelector: {matchLabels: {a: " + strings.Repeat("b", 63) + "}}",
+		breaks: "nodeSelector: {matchLabels: {a: " + strings.Repeat("b", 64) + "}}",
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].key", says: "key is not a label key; write it as name or example.com/name",
+		keep: matching("{key: example.com/a, operator: Exists}"), breaks: matching(`{key: "a b", operator: Exists}`),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].operator", says: `supported values: "In", "NotIn", "Exists", "DoesNotExist"`,
+		keep: matching("{key: a, operator: DoesNotExist}"), breaks: matching("{key: a, operator: Gt, values: ['1']}"),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		keep: matching("{key: a, operator: In, values: [b]}"), breaks: matching("{key: a, operator: In}"),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		keep: matching("{key: a, operator: NotIn, values: [b, '']}"), breaks: matching("{key: a, operator: NotIn, values: []}"),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		keep: matching("{key: a, operator: Exists, values: []}"), breaks: matching("{key: a, operator: Exists, values: [b]}"),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values[1]", says: "a label value may hold letters, digits, '-', '_' and '.' only; correct it",
+		keep: matching("{key: a, operator: In, values: [b, c.d]}"), breaks: matching("{key: a, operator: In, values: [b, 'c,d']}"),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values[1]", says: "a label value must begin and end with a letter or digit; correct it",
+		keep: matching("{key: a, operator: In, values: [b, c-d]}"), breaks: matching("{key: a, operator: In, values: [b, c-]}"),
+	}, {
+		at: "spec.nodeSelector.matchExpressions", says: "must have at most 8 items",
+		keep: matching(list(8, "{key: a, operator: Exists}")), breaks: matching(list(9, "{key: a, operator: Exists}")),
+	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values", says: "must have at most 64 items",
+		keep: matching("{key: a, operator: In, values: [" + list(64, "b") + "]}"), breaks: matching("{key: a, operator: In, values: [" + list(65, "b") + "]}"),
+	}, {
+		at: "spec.openWhen[0].daemonSets.selector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		keep:   "- {name: a, daemonSets: {namespaces: [a], selector: {matchExpressions: [{key: a, operator: In, values: [b]}]}}}",
+		breaks: "- {name: a, daemonSets: {namespaces: [a], selector: {matchExpressions: [{key: a, operator: In}]}}}",
+	}, {
+		at: "spec.openWhen[0].pods.selector.matchLabels[a]", says: "a label value may hold letters, digits, '-', '_' and '.' only; correct it",
+		keep: pods("selector: {matchLabels: {a: b}}"), breaks: pods("selector: {matchLabels: {a: 'b c'}}"),
+	},
+
+	// Waits, deadline, budget, stamp.
+	{
+		at: "spec.timing.closeAfterSeconds", says: "should be greater than or equal to 0",
+		keep: "timing: {closeAfterSeconds: 0}", breaks: "timing: {closeAfterSeconds: -1}",
+	}, {
+		at: "spec.timing.rolloutGraceSeconds", says: "should be less than or equal to 86400",
+		keep: "timing: {rolloutGraceSeconds: 86400}", breaks: "timing: {rolloutGraceSeconds: 86401}",
+	}, {
+		at: "spec.timing.minClosedSeconds", says: "should be greater than or equal to 0",
+		keep: "timing: {minClosedSeconds: 0}", breaks: "timing: {minClosedSeconds: -1}",
+	}, {
+		at: "spec.timing.openAfterSeconds", says: `"string"`,
+		keep: "timing: {openAfterSeconds: 0}", breaks: "timing: {openAfterSeconds: 5m}",
+	}, {
+		at: "spec.deadline", says: "a deadline needs a clock; set podMissingSeconds, readySeconds or both",
+		keep: "deadline: {readySeconds: 600}", breaks: "deadline: {action: Open}",
+	}, {
+		at: "spec.deadline.action", says: `supported values: "KeepClosed", "Open"`,
+		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
+	}, {
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes, or a percentage from 0% to 100%",
+		keep: "budget: {maxReclosed: 100%}", breaks: "budget: {maxReclosed: 101%}",
+	}, {
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes, or a percentage from 0% to 100%",
+		keep: "budget: {maxReclosed: 0}", breaks: "budget: {maxReclosed: -1}",
+	}, {
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes, or a percentage from 0% to 100%",
+		keep: "budget: {maxReclosed: 5}", breaks: "budget: {maxReclosed: '5'}",
+	}, {
+		at: "spec.openedAtAnnotation", says: "openedAtAnnotation must be an annotation key; write it as name or example.com/name",
+		keep: "openedAtAnnotation: example.com/opened-at", breaks: "openedAtAnnotation: opened at",
+	}, {
+		at: "spec.openedAtAnnotation", says: "annotations under gate.nodegate.dev/ are nodegate's own records; choose another key",
+		keep: "openedAtAnnotation: opened-at", breaks: "openedAtAnnotation: gate.nodegate.dev/example",
+	},
+
+	// Choices.
+	{
+		at: "spec.reclosePolicy", says: `supported values: "Never", "OnReboot", "OnRegression"`,
+		keep: "reclosePolicy: OnRegression", breaks: "reclosePolicy: Always",
+	}, {
+		at: "spec.existingNodes", says: `supported values: "Ignore", "Adopt", "CloseIfIdle", "Close"`,
+		keep: "existingNodes: Close", breaks: "existingNodes: Open",
+	}, {
+		at: "spec.reopen", says: `supported values: "Automatic", "Manual"`,
+		keep: "reopen: Automatic", breaks: "reopen: Never",
+	}, {
+		at: "spec.bypassedPods", says: `supported values: "Ignore", "Report", "Evict", "Hold"`,
+		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Kill",
+	}, {
+		at: "spec.mode", says: `supported values: "Enforce", "DryRun", "Paused"`,
+		keep: "mode: Enforce", breaks: "mode: Observe",
+	},
+}
+
+// unbuilt is what a gate may not say yet. A row goes when its field works.
+var unbuilt = []rule{
+	{
+		at: "spec.closeWhen", says: "closeWhen is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: closeWhen(""),
+	}, {
+		at: "spec.reopen", says: "reopen Manual is not built yet in this version of nodegate; remove it",
+		keep: "reopen: Automatic", breaks: closeWhen("reopen: Manual"),
+	}, {
+		at: "spec.recloseTaint", says: "recloseTaint is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: "recloseTaint: {key: a, effect: NoSchedule}",
+	}, {
+		at: "spec.deadline", says: "deadline is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: "deadline: {readySeconds: 600}",
+	}, {
+		at: "spec.bypassedPods", says: "bypassedPods other than Ignore is not built yet in this version of nodegate; remove it",
+		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Report",
+	}, {
+		at: "spec.acknowledge", says: "acknowledge VolumeDetach is not built yet in this version of nodegate; remove it",
+		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [VolumeDetach]",
+	}, {
+		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",
+		keep: "{}", breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
+	}, {
+		at: "spec.openedAtAnnotation", says: "openedAtAnnotation is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: "openedAtAnnotation: example.com/opened-at",
+	}, {
+		at: "spec.mode", says: "mode other than Enforce is not built yet in this version of nodegate; remove it",
+		keep: "mode: Enforce", breaks: "mode: DryRun",
+	}, {
+		at: "spec.mode", says: "mode other than Enforce is not built yet in this version of nodegate; remove it",
+		keep: "mode: Enforce", breaks: "mode: Paused",
+	}, {
+		at: "spec.existingNodes", says: "existingNodes CloseIfIdle is not built yet in this version of nodegate; choose Ignore, Adopt or Close",
+		keep: "existingNodes: Close", breaks: "existingNodes: CloseIfIdle",
+	}, {
+		at: "spec.timing.minClosedSeconds", says: "timing.minClosedSeconds is not built yet in this version of nodegate; remove it",
+		keep: "timing: {minClosedSeconds: 0}", breaks: "timing: {minClosedSeconds: 1}",
+	}, {
+		at: "spec.timing.openAfterSeconds", says: "timing.openAfterSeconds is not built yet in this version of nodegate; remove it",
+		keep: "timing: {openAfterSeconds: 0}", breaks: "timing: {openAfterSeconds: 1}",
+	}, {
+		at: "spec.openWhen[0].csiDriver", says: "csiDriver is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: "- {name: a, csiDriver: {name: a}}",
+	}, {
+		at: "spec.openWhen[0].resource", says: "resource is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: "- {name: a, resource: {name: a}}",
+	}, {
+		at: "spec.openWhen[0].resourceSlices", says: "resourceSlices is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: "- {name: a, resourceSlices: {driver: a}}",
+	}, {
+		at: "spec.openWhen[0].expression", says: "expression is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: `- {name: a, expression: "true"}`,
+	}, {
+		at: "spec.openWhen[0].anyOf", says: "anyOf is not built yet in this version of nodegate; remove it",
+		keep: "{}", breaks: anyOf("{name: a, label: {key: a}}"),
+	}, {
+		at: "spec.openWhen[0].daemonSet.minReadySeconds", says: "daemonSet.minReadySeconds is not built yet in this version of nodegate; remove it",
+		keep: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 0}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 1}}",
+	}, {
+		at: "spec.openWhen[0].daemonSets.minReadySeconds", says: "daemonSets.minReadySeconds is not built yet in this version of nodegate; remove it",
+		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: 1}}",
+	}, {
+		at: "spec.openWhen[0].pods.minReadySeconds", says: "pods.minReadySeconds is not built yet in this version of nodegate; remove it",
+		keep: pods("namespace: a"), breaks: pods("minReadySeconds: 1"),
+	}, {
+		at: "spec.openWhen[0].pods.readyBy", says: "pods.readyBy other than Condition is not built yet in this version of nodegate; remove it",
+		keep: pods("readyBy: Condition"), breaks: pods("readyBy: Either, readyAnnotation: a"),
+	}, {
+		at: "spec.openWhen[0].pods.readyAnnotation", says: "pods.readyAnnotation is not built yet in this version of nodegate; remove it",
+		keep: pods("readyBy: Condition"), breaks: pods("readyBy: Annotation, readyAnnotation: a"),
+	}, {
+		at: "spec.openWhen[0].condition.forSeconds", says: "condition.forSeconds is not built yet in this version of nodegate; remove it",
+		keep: condition("type: Ready, status: 'True', forSeconds: 0"), breaks: condition("type: Ready, status: 'True', forSeconds: 1"),
+	}, {
+		at: "spec.openWhen[0].condition.maxHeartbeatAgeSeconds", says: "condition.maxHeartbeatAgeSeconds is not built yet in this version of nodegate; remove it",
+		keep: condition("type: Ready, status: 'True'"), breaks: condition("type: Ready, status: 'True', maxHeartbeatAgeSeconds: 60"),
+	},
+}
+
+// signals returns n signals for openWhen.
+func signals(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = "{name: s" + string(rune('a'+i)) + ", label: {key: a}}"
+	}
+	return "openWhen: [" + strings.Join(entries, ", ") + "]"
+}
+
+// closeWhen returns a closeWhen gate with more fields.
+func closeWhen(fields string) string {
+	return "{openWhen: null, closeWhen: [{name: a, label: {key: a}}], " + fields + "}"
+}
+
+// anyOf returns a signal with this alternative and a valid one.
+func anyOf(alternative string) string {
+	return "- {name: any, anyOf: [" + alternative + ", {name: other, label: {key: a}}]}"
+}
+
+// pods returns a pods signal; the fields replace valid ones.
+func pods(fields string) string {
+	for field, valid := range map[string]string{"namespace": "a", "selector": "{matchLabels: {a: b}}"} {
+		if !strings.Contains(fields, field+":") {
+			fields += ", " + field + ": " + valid
+		}
+	}
+	return "- {name: a, pods: {" + fields + "}}"
+}
+
+func condition(fields string) string { return "- {name: a, condition: {" + fields + "}}" }
+
+func matching(expressions string) string {
+	return "nodeSelector: {matchExpressions: [" + expressions + "]}"
+}
+
+func list(n int, element string) string {
+	return strings.TrimSuffix(strings.Repeat(element+", ", n), ", ")
+}
+
+// named returns what gives the gate this name.
+func named(name string) string { return "metadata: {name: " + name + "}" }

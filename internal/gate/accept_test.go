@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+func TestAccept(t *testing.T) {
+	proving := waitingFor(agent("agent"))
+	older, younger := createdAgo(2*time.Hour), createdAgo(time.Hour)
+	policy := KeyPolicy{Managed: map[string]string{"nrr.example/key": "rule-1"}}
+	for name, c := range map[string]struct {
+		gates  []Gate
+		policy KeyPolicy
+		want   string
+		says   string // part of the last gate's message
+	}{
+		"in force":           {[]Gate{aGate("a", proving)}, policy, "a=Accepted", "in force"},
+		"no evidence":        {[]Gate{aGate("a")}, policy, "a=NoBootEvidence", "after a reboot"},
+		"none needed":        {[]Gate{aGate("a", reclosing(never))}, policy, "a=Accepted", ""},
+		"one proof will do":  {[]Gate{aGate("a", waitingFor(flagSignal("x"), agent("y")))}, policy, "a=Accepted", ""},
+		"key of a rule":      {[]Gate{aGate("a", tainting("nrr.example/key:NoSchedule"))}, policy, "a=!OwnedByNodeReadinessRule", "rule-1"},
+		"key not allowed":    {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{"z/z": true, "b/b": true}}, "a=!TaintKeyNotAllowed", "key a.example/not-ready: add it to allowedTaintKeys (now: b/b, z/z)"},
+		"none allowed":       {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{}}, "a=!TaintKeyNotAllowed", "(now: none)"},
+		"key allowed":        {[]Gate{aGate("a", proving)}, KeyPolicy{Allowed: map[string]bool{"a.example/not-ready": true}}, "a=Accepted", ""},
+		"Kubernetes' key":    {[]Gate{aGate("a", tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
+		"no signals":         {[]Gate{aGate("a", waitingFor())}, policy, "a=!InvalidSpec", "openWhen"},
+		"shared taint":       {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
+		"another effect":     {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoExecute"))}, policy, "a=Accepted b=Accepted", ""},
+		"the younger yields": {[]Gate{aGate("z", proving, older, tainting("k=1:NoSchedule")), aGate("a", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=!TaintConflict z=Accepted", ""},
+		"ties go by name":    {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", "older gate a has the taint k=1:NoSchedule"},
+		"who is refused holds nothing": {[]Gate{aGate("a", older, waitingFor(), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
+			"a=!InvalidSpec b=Accepted", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 { // in either order
+				got := Accept(c.gates, c.policy)
+				var texts []string
+				for name, a := range got {
+					mark := "="
+					if !a.Accepted {
+						mark = "=!"
+					}
+					texts = append(texts, name+mark+a.Reason)
+				}
+				slices.Sort(texts)
+				if text := strings.Join(texts, " "); text != c.want {
+					t.Errorf("got %s, want %s", text, c.want)
+				}
+				if a := got[c.gates[len(c.gates)-1].Name]; !strings.Contains(a.Message, c.says) && len(c.gates) == 1 {
+					t.Errorf("message %q does not say %q", a.Message, c.says)
+				}
+				slices.Reverse(c.gates)
+			}
+		})
+	}
+}
+
+// Every reason has words, and none of them has a hole in it.
+func TestMessages(t *testing.T) {
+	for reason := range messages {
+		r := Reading{Reason: reason, Subject: "SUBJECT"}
+		if text := r.Message(); text == "" || strings.Contains(text, "%") {
+			t.Errorf("%s: %q", reason, text)
+		}
+	}
+	v := Verdict{Blocked: v1alpha1.ReadingNodeSilent}
+	if text := v.BlockedMessage(); text != "the node has stopped reporting (Ready is Unknown)" {
+		t.Error(text)
+	}
+}

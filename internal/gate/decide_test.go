@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+const (
+	day = 24 * time.Hour
+
+	never        = v1alpha1.RecloseNever
+	onReboot     = v1alpha1.RecloseOnReboot
+	onRegression = v1alpha1.RecloseOnRegression
+)
+
+// spec is one sentence of the specification: a node, and what is decided.
+type spec struct {
+	node *sim
+	want string
+}
+
+func check(t *testing.T, specs map[string]spec) {
+	t.Helper()
+	for name, c := range specs {
+		t.Run(name, func(t *testing.T) {
+			if got := show(c.node.run(t)); got != c.want {
+				t.Errorf("\n got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBirth(t *testing.T) {
+	cni := aGate("cni")
+	check(t, map[string]spec{
+		"a new node is closed": {
+			aNode(cni).age(time.Second),
+			"write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"a node that the API server closed stays closed, and nothing is written": {
+			aNode(cni).age(time.Second).taint(cniTaint).raw("cni", `{"state":"Closed","reason":"Birth","boot":"a","taint":"`+cniTaint+`","source":"crd"}`),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"a new node whose signals hold is a member at once, without a taint": {
+			aNode(cni).age(time.Second).flag("cni", "holds"),
+			"write [] cni:->Open(SignalsHold)"},
+		"Unknown does not open": {
+			aNode(cni).age(time.Second).flag("cni", "unknown"),
+			"write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"a kubelet's or pool's taint is adopted at birth": {
+			aNode(cni).age(time.Second).taint("foreign.example/x:NoSchedule", cniTaint),
+			"write [foreign.example/x:NoSchedule " + cniTaint + "] cni:->Closed(Birth)"},
+		"an adopted taint gets the gate's value, in its place": {
+			aNode(cni).age(time.Second).taint("cni.example/not-ready=pool:NoSchedule", "foreign.example/x:NoSchedule"),
+			"write [" + cniTaint + " foreign.example/x:NoSchedule] cni:->Closed(Birth)"},
+		"a node that the gate does not select is left alone": {
+			aNode(aGate("cni", selecting("pool=gpu"))).age(time.Second),
+			"[]"},
+		"a node that becomes selected 9:59 after its creation is born into the gate": {
+			aNode(aGate("cni", selecting("pool=gpu"))).age(9*time.Minute+59*time.Second).label("pool", "gpu"),
+			"write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"a node that becomes selected 10:01 after its creation is not": {
+			aNode(aGate("cni", selecting("pool=gpu"))).age(10*time.Minute+time.Second).label("pool", "gpu"),
+			"[] cni:->-"},
+		"a node that is older than the gate is not new, however young": {
+			aNode(aGate("cni", createdAgo(time.Minute))).age(2 * time.Minute),
+			"[] cni:->-"},
+		"a gate that is not accepted closes nothing": {
+			aNode(aGate("cni", refused)).age(time.Second),
+			"[] cni:->-"},
+		"nor does it adopt": {
+			aNode(aGate("cni", refused)).taint(cniTaint),
+			"[" + cniTaint + "] cni:->-"},
+		"a new node whose record is garbage is closed": {
+			aNode(cni).age(time.Second).raw("cni", "garbage"),
+			"write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"a node that seems to be created in the future is new": {
+			aNode(cni).age(-time.Hour),
+			"write [" + cniTaint + "] cni:->Closed(Birth)"},
+	})
+}
+
+func TestSetUp(t *testing.T) {
+	cni := aGate("cni")
+	for _, taint := range []string{"node.cloudprovider.kubernetes.io/uninitialized", "karpenter.sh/unregistered"} {
+		check(t, map[string]spec{
+			taint + ": no signal opens while the node is being set up": {
+				aNode(cni).taint(taint+":NoSchedule").closed("cni").flag("cni", "holds"),
+				"[" + taint + ":NoSchedule " + cniTaint + "] cni:Closed>Closed(Birth) blocked=NodeSetup"},
+		})
+	}
+}
+
+func TestExistingNodes(t *testing.T) {
+	kind := func(e v1alpha1.ExistingNodes) *sim { return aNode(aGate("cni", existing(e))) }
+	ignore, adopt, closing := v1alpha1.ExistingIgnore, v1alpha1.ExistingAdopt, v1alpha1.ExistingClose
+	check(t, map[string]spec{
+		"Ignore: outside the gate":                  {kind(ignore), "[] cni:->-"},
+		"Ignore: even when the signals hold":        {kind(ignore).flag("cni", "holds"), "[] cni:->-"},
+		"Ignore: silence":                           {kind(ignore).ready("Unknown"), "[] cni:->-"},
+		"Ignore: shutdown":                          {kind(ignore).shuttingDown(true), "[] cni:->-"},
+		"Ignore: the taint is there: closed":        {kind(ignore).taint(cniTaint), "write [" + cniTaint + "] cni:->Closed(Adopted)"},
+		"Ignore: taint there, signals hold: open":   {kind(ignore).taint(cniTaint).flag("cni", "holds"), "write [] cni:->Open(SignalsHold)"},
+		"Adopt: not while the signals do not hold":  {kind(adopt), "[] cni:->-"},
+		"Adopt: not on Unknown":                     {kind(adopt).flag("cni", "unknown"), "[] cni:->-"},
+		"Adopt: asks for its pace":                  {kind(adopt).flag("cni", "holds"), "[] cni:->- wants=Pace"},
+		"Adopt: a member once granted":              {kind(adopt).flag("cni", "holds").granting("cni"), "write [] cni:->Open(Adopted)"},
+		"Adopt: a grant alone does nothing":         {kind(adopt).granting("cni"), "[] cni:->-"},
+		"Close: asks for budget":                    {kind(closing), "[] cni:->- wants=Budget"},
+		"Close: closes once granted":                {kind(closing).granting("cni"), "write [" + cniTaint + "] cni:->Closed(Existing)"},
+		"Close: not on Unknown":                     {kind(closing).flag("cni", "unknown").granting("cni"), "[] cni:->-"},
+		"Close: not where no signal could speak":    {kind(closing).ready("Unknown").granting("cni"), "[] cni:->- blocked=NodeSilent"},
+		"Close: signals hold: a member, open":       {kind(closing).flag("cni", "holds").granting("cni"), "write [] cni:->Open(Adopted)"},
+		"Close at 9:59: born":                       {kind(closing).age(9*time.Minute + 59*time.Second), "write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"Close at 10:01: existing":                  {kind(closing).age(10*time.Minute + time.Second), "[] cni:->- wants=Budget"},
+		"Adopt at 9:59: born":                       {kind(adopt).age(9*time.Minute + 59*time.Second), "write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"Adopt at 10:01: existing":                  {kind(adopt).age(10*time.Minute + time.Second), "[] cni:->-"},
+		"another gate's closed taint adopts nobody": {aNode(aGate("a", tainting(cniTaint)), aGate("cni")).closed("cni"), "[" + cniTaint + "] a:->- cni:Closed>Closed(Birth)"},
+	})
+}
+
+func TestLeaving(t *testing.T) {
+	elsewhere := aGate("cni", selecting("pool=gpu"))
+	check(t, map[string]spec{
+		"a node that leaves the selection is opened and its record dropped": {
+			aNode(elsewhere).taint("x.example/y:NoExecute").closed("cni"),
+			"write [x.example/y:NoExecute] cni:Closed>-(NotSelected)"},
+		"so is its record where it was open": {
+			aNode(elsewhere).open("cni"), "write [] cni:Open>-(NotSelected)"},
+		"a refused gate lets go as well": {
+			aNode(aGate("cni", selecting("pool=gpu"), refused)).closed("cni"), "write [] cni:Closed>-(NotSelected)"},
+		"a shared taint stays while the other gate is closed": {
+			aNode(aGate("a", tainting(cniTaint), selecting("pool=gpu")), aGate("cni")).closed("cni").
+				record("a", v1alpha1.StateClosed, func(r *Record) { r.Taint = cniTaint }),
+			"write [" + cniTaint + "] a:Closed>-(NotSelected) cni:Closed>Closed(Birth)"},
+		"a gate whose selector cannot be read lets nothing go": {
+			aNode(aGate("cni", func(g *Gate) { g.Broken, g.Selector = true, nil })).closed("cni"),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+	})
+}
+
+func TestGateGone(t *testing.T) {
+	renamed := aGate("zzz", tainting(cniTaint), createdAgo(time.Minute))
+	earlier := aGate("aaa", tainting(cniTaint), createdAgo(time.Minute))
+	check(t, map[string]spec{
+		"deleted: opened everywhere": {
+			aNode().closed("cni"), "write [] cni:Closed>-(GateDeleted)"},
+		"deleted while open: the record goes": {
+			aNode().open("cni"), "write [] cni:Open>-(GateDeleted)"},
+		"invisible: held": {
+			aNode().closed("cni").invisible(), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"invisible while open: held": {
+			aNode().open("cni").invisible(), "[] cni:Open>Open(Birth) held"},
+		"a record of another source is not judged by this one": {
+			aNode().record("cni", "Closed", func(r *Record) { r.Source = "file:x" }).taint(cniTaint),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"a record that names no source is taken to be the API's": {
+			aNode().record("cni", "Closed", func(r *Record) { r.Source = "" }).taint(cniTaint),
+			"write [] cni:Closed>-(GateDeleted)"},
+		"a damaged record whose gate is gone is dropped": {
+			aNode().raw("cni", "garbage"), "write [] cni:Open>-(GateDeleted)"},
+		"a damaged record is kept while its gate may exist": {
+			aNode().raw("cni", "garbage").invisible(), "[] cni:Open>Open(Adopted) held"},
+		"renamed: a later name takes over a closed record": {
+			aNode(renamed).closed("cni"),
+			"write [" + cniTaint + "] cni:->-(GateDeleted) zzz:Closed>Closed(Birth)"},
+		"renamed: an earlier name takes over an open record": {
+			aNode(earlier).open("cni"),
+			"write [] aaa:Open>Open(Birth) cni:->-(GateDeleted)"},
+		"renamed, but the node is not selected": {
+			aNode(aGate("zzz", tainting(cniTaint), selecting("pool=gpu"))).closed("cni"),
+			"write [] cni:Closed>-(GateDeleted)"},
+		"renamed, but the new gate is not accepted": {
+			aNode(aGate("zzz", tainting(cniTaint), refused)).closed("cni"),
+			"write [] cni:Closed>-(GateDeleted) zzz:->-"},
+		"taking over replaces a record of an earlier Node": {
+			aNode(renamed).closed("cni").record("zzz", "Open", func(r *Record) { r.Since = epoch.Add(-2 * day) }),
+			"write [" + cniTaint + "] cni:->-(GateDeleted) zzz:Closed>Closed(Birth)"},
+		"records follow a gate that moves to another source": {
+			aNode(aGate("cni")).open("cni").record("cni", "Open", func(r *Record) { r.Source = "file:x" }),
+			"write [] cni:Open>Open(Birth)"},
+	})
+}
+
+// Each step of a rename may be seen alone. What was held stays held when the
+// new gate comes before the old one goes.
+func TestRenameSeenInSteps(t *testing.T) {
+	old, renamed := aGate("cni"), aGate("zzz", tainting(cniTaint), createdAgo(time.Minute))
+	s := aNode(old).closed("cni")
+	s.gates = []Gate{old, renamed}
+	if d := s.run(t); d.Changes {
+		t.Errorf("a second gate for the same taint changes an existing node: %s", show(d))
+	}
+	s.gates = []Gate{renamed}
+	if got, want := show(s.run(t)), "write ["+cniTaint+"] cni:->-(GateDeleted) zzz:Closed>Closed(Birth)"; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
+func TestRecords(t *testing.T) {
+	cni := aGate("cni")
+	check(t, map[string]spec{
+		"damaged, with the taint: closed": {
+			aNode(cni).raw("cni", "{").taint(cniTaint), "write [" + cniTaint + "] cni:Closed>Closed(Adopted)"},
+		"damaged, without the taint: was open": {
+			aNode(cni).raw("cni", "{"), "write [] cni:Open>Open(Adopted)"},
+		"empty text is damage": {
+			aNode(cni).raw("cni", ""), "write [] cni:Open>Open(Adopted)"},
+		"empty text and nobody's: goes": {
+			aNode().raw("cni", ""), "write [] cni:Open>-(GateDeleted)"},
+		"an edited record cannot make Kubernetes' own taint ours": {
+			aNode(cni).taint("node.kubernetes.io/unreachable:NoSchedule").
+				record("cni", "Closed", func(r *Record) { r.Taint = "node.kubernetes.io/unreachable:NoSchedule" }),
+			"write [node.kubernetes.io/unreachable:NoSchedule] cni:Open>Open(Adopted)"},
+		"nor can one whose gate is gone": {
+			aNode().taint("node.kubernetes.io/unreachable:NoSchedule").
+				record("cni", "Closed", func(r *Record) { r.Taint = "node.kubernetes.io/unreachable:NoSchedule" }),
+			"write [node.kubernetes.io/unreachable:NoSchedule] cni:Open>-(GateDeleted)"},
+		"an edited record cannot put a taint on": {
+			aNode(aGate("cni", refused)).record("cni", "Closed", func(r *Record) { r.Taint = "bad key=bad value:NoSchedule" }),
+			"[] cni:Closed>Closed(Birth)"},
+		"of an earlier Node: not this one's": {
+			aNode(cni).record("cni", "Open", func(r *Record) { r.Since = epoch.Add(-2 * day) }), "write [] cni:->-"},
+		"of an earlier Node, and this one is new: closed": {
+			aNode(cni).age(time.Minute).record("cni", "Open", func(r *Record) { r.Since = epoch.Add(-2 * time.Minute) }),
+			"write [" + cniTaint + "] cni:->Closed(Birth)"},
+		"from the future: damaged": {
+			aNode(cni).record("cni", "Closed", func(r *Record) { r.Since = epoch.Add(day) }).taint(cniTaint),
+			"write [" + cniTaint + "] cni:Closed>Closed(Adopted)"},
+		"of another writer's text but the same content: not written": {
+			aNode(cni).raw("cni", `{ "taint":"`+cniTaint+`", "state":"Open", "boot":"a", "source":"crd", "new":1 }`), "[] cni:Open>Open"},
+		"a clock far behind the API server's does not lead to endless writes": {
+			aNode(cni).age(-time.Hour).taint(cniTaint), "write [" + cniTaint + "] cni:->Closed(Birth)"},
+	})
+}
+
+func TestFrozenKeys(t *testing.T) {
+	frozen := func(s *sim) *sim { s.facts.AllowedKeys = map[string]bool{"other": true}; return s }
+	cni := aGate("cni")
+	edited := func() *sim {
+		s := aNode(aGate("cni", tainting("new.example/key:NoSchedule"))).closed("cni").flag("cni", "holds")
+		s.facts.AllowedKeys = map[string]bool{"new.example/key": true}
+		return s
+	}
+	check(t, map[string]spec{
+		"a new node is not closed":       {frozen(aNode(cni).age(time.Second)), "[] cni:->-"},
+		"a closed node is not opened":    {frozen(aNode(cni).closed("cni").flag("cni", "holds")), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"a deleted gate's taint stays":   {frozen(aNode().closed("cni")), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"a deleted gate's record goes":   {frozen(aNode().open("cni")), "write [] cni:Open>-(GateDeleted)"},
+		"a relabelled node is not freed": {frozen(aNode(aGate("cni", selecting("a=b"))).closed("cni")), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"the old key of an edited gate":  {edited(), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+	})
+}

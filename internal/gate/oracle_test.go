@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// oracle says what state each gate should have on a node. It restates the
+// rules without records, digests or taints: it remembers, in plain fields, what
+// it has seen. It knows the gates of the property tests only: each waits for its
+// own flag, and for the pod of its own name if that begins with "pod".
+type oracle struct {
+	gates map[string]*memory
+}
+
+// memory is what the oracle remembers of a gate on the node.
+type memory struct {
+	closed bool
+	boot   string // the boot in which it came into its state, or closed for
+	// old are the incarnations that were seen before the present boot, and since
+	// when the present boot is known.
+	old   map[Incarnation]bool
+	since time.Time
+	// away is true from silence or shutdown to a new boot: what starts while the
+	// node is not reporting is not known to be old.
+	away bool
+}
+
+// observe tells the oracle that the core is asked now.
+func (o *oracle) observe(s *sim) {
+	before := map[string]string{} // the taints of closed gates
+	for name, m := range o.gates {
+		if g := find(s.gates, name); g != nil && m.closed {
+			before[name] = TaintText(g.Taint)
+		}
+	}
+	if s.facts.CompleteSources != nil {
+		for name := range o.gates {
+			if find(s.gates, name) == nil {
+				delete(o.gates, name)
+			}
+		}
+	}
+	for i := range s.gates {
+		g := &s.gates[i]
+		if !g.Selector.Matches(s.facts.Node.Labels) {
+			delete(o.gates, g.Name)
+			continue
+		}
+		m, member := o.gates[g.Name]
+		switch {
+		case !member && o.joins(s, g, before):
+			m = &memory{closed: true, boot: s.facts.Node.BootID, since: s.now, old: map[Incarnation]bool{}}
+			o.gates[g.Name] = m
+		case !member:
+			continue
+		case m.closed:
+			m.noteBoot(s, g.Name)
+		default:
+			m.maybeClose(s, g)
+		}
+		if m.closed && m.fit(s, g.Name) {
+			*m = memory{boot: s.facts.Node.BootID}
+		}
+	}
+}
+
+func find(gates []Gate, name string) *Gate {
+	i := slices.IndexFunc(gates, func(g Gate) bool { return g.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &gates[i]
+}
+
+// joins: born into the gate, or it carries the taint and no gate accounts for it.
+func (o *oracle) joins(s *sim, g *Gate, before map[string]string) bool {
+	n := &s.facts.Node
+	born := !n.Created.Before(g.Created) && s.now.Sub(n.Created) <= 10*time.Minute
+	carries := slices.ContainsFunc(taintList(n), func(text string) bool { return text == TaintText(g.Taint) })
+	for _, text := range before {
+		carries = carries && text != TaintText(g.Taint)
+	}
+	return born || carries
+}
+
+func taintList(n *Node) []string {
+	var texts []string
+	for _, t := range n.Taints {
+		texts = append(texts, coreText(t))
+	}
+	return texts
+}
+
+func present(s *sim, name string) map[Incarnation]bool {
+	out := map[Incarnation]bool{}
+	for _, p := range s.facts.Pods[agent(name).query()] {
+		out[p.Incarnation] = true
+	}
+	return out
+}
+
+// noteBoot: nothing that was there when a new boot is first seen counts as new,
+// unless it came while the node was away.
+func (m *memory) noteBoot(s *sim, name string) {
+	here := !s.facts.Node.Silent() && !s.facts.Node.ShuttingDown
+	switch {
+	case s.facts.Node.BootID != m.boot:
+		if !m.away {
+			m.old = present(s, name)
+		}
+		m.boot, m.since, m.away = s.facts.Node.BootID, s.now, false
+	case m.away && here:
+		m.old = present(s, name)
+	}
+}
+
+func (m *memory) maybeClose(s *sim, g *Gate) {
+	n, z := &s.facts.Node, s.facts.Zone
+	rebooted := n.BootID != m.boot
+	partitioned := z.Nodes >= 3 && float64(z.Silent)/float64(z.Nodes) > 0.55
+	silent := n.Silent() && !partitioned && g.Taint.Effect != "NoExecute"
+	if g.Reclose == v1alpha1.RecloseNever || !rebooted && !silent && !n.ShuttingDown {
+		return
+	}
+	*m = memory{closed: true, boot: n.BootID, since: s.now, old: present(s, g.Name), away: !rebooted}
+}
+
+// fit: the node speaks, is set up, and every signal holds on evidence of the
+// present boot and Node.
+func (m *memory) fit(s *sim, name string) bool {
+	n := &s.facts.Node
+	if n.Silent() || n.ShuttingDown || slices.Contains(taintList(n), "karpenter.sh/unregistered:NoSchedule") {
+		return false
+	}
+	if n.Labels["flag/"+name] != "holds" {
+		return false
+	}
+	if name[:3] != "pod" {
+		return true
+	}
+	for _, p := range s.facts.Pods[agent(name).query()] {
+		if !p.Ready || p.Terminating {
+			continue
+		}
+		stale := time.Time{}
+		if p.Created.Before(n.Created) {
+			stale = n.Created
+		}
+		if m.old[p.Incarnation] && !m.away { // back in the same boot, it is as good as ever
+			stale = m.since
+		}
+		if stale.IsZero() || !s.now.Before(stale.Add(time.Minute)) {
+			return true
+		}
+	}
+	return false
+}

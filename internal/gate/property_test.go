@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+var gateNames = []string{"flag1", "flag2", "pod1", "pod2"}
+
+// history is a node's life under random gates.
+type history struct {
+	*sim
+	all     []Gate // every gate that may exist
+	boots   int
+	started int // containers started so far
+	oracle  oracle
+	foreign []corev1.Taint // the taints of others, in order
+}
+
+func newHistory(t *rapid.T, gates []Gate, age time.Duration) *history {
+	h := &history{sim: aNode(slices.Clone(gates)...).age(age), all: gates, oracle: oracle{gates: map[string]*memory{}}}
+	for i := range gates {
+		h.restart(gates[i].Name, rapid.Bool().Draw(t, "ready"))
+	}
+	return h
+}
+
+func randomGates(t *rapid.T) []Gate {
+	var gates []Gate
+	for _, name := range gateNames {
+		if !rapid.Bool().Draw(t, "has "+name) {
+			continue
+		}
+		// A key each, or one that two may share.
+		key := rapid.SampledFrom([]string{name + ".example/x", "shared.example/x"}).Draw(t, "key")
+		effect := rapid.SampledFrom([]string{"NoSchedule", "NoExecute"}).Draw(t, "effect")
+		signals := []Signal{flagSignal(name)}
+		if strings.HasPrefix(name, "pod") {
+			signals = append(signals, agent(name))
+		}
+		gates = append(gates, aGate(name, tainting(key+":"+effect), waitingFor(signals...),
+			reclosing(rapid.SampledFrom([]v1alpha1.ReclosePolicy{never, onReboot}).Draw(t, "reclose")),
+			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector"))))
+	}
+	return gates
+}
+
+func (h *history) restart(name string, ready bool) {
+	h.started++
+	h.pod(name, fmt.Sprint(h.started), ready)
+}
+
+// events are what may happen; each is small, so that failures are short.
+func (h *history) events() map[string]func(*rapid.T) {
+	name := func(t *rapid.T) string { return rapid.SampledFrom(gateNames).Draw(t, "gate") }
+	n := &h.facts.Node
+	return map[string]func(*rapid.T){
+		"heartbeat": func(*rapid.T) {},
+		"time passes": func(t *rapid.T) {
+			h.after(time.Duration(rapid.SampledFrom([]int{1, 9, 59, 60, 61, 599, 601, 4000}).Draw(t, "seconds")) * time.Second)
+		},
+		"flag":    func(t *rapid.T) { h.flag(name(t), rapid.SampledFrom([]string{"holds", "no", "unknown"}).Draw(t, "is")) },
+		"ready":   func(t *rapid.T) { h.ready(rapid.SampledFrom([]string{"True", "False", "Unknown"}).Draw(t, "is")) },
+		"reboot":  func(*rapid.T) { h.boots++; h.boot(fmt.Sprint("boot", h.boots)) },
+		"restart": func(t *rapid.T) { h.restart(name(t), rapid.Bool().Draw(t, "ready")) },
+		"pod flaps": func(t *rapid.T) {
+			for _, p := range h.facts.Pods[agent(name(t)).query()] {
+				p.Ready = !p.Ready
+				h.pods(p.Name, p)
+			}
+		},
+		"pod terminates": func(t *rapid.T) {
+			for _, p := range h.facts.Pods[agent(name(t)).query()] {
+				p.Terminating = true
+				h.pods(p.Name, p)
+			}
+		},
+		"pod goes":    func(t *rapid.T) { h.pods(name(t)) },
+		"shutdown":    func(t *rapid.T) { h.shuttingDown(rapid.Bool().Draw(t, "is")) },
+		"zone":        func(t *rapid.T) { h.zone(2, rapid.IntRange(0, 2).Draw(t, "silent")) },
+		"relabel":     func(t *rapid.T) { h.label("pool", rapid.SampledFrom([]string{"gpu", "cpu"}).Draw(t, "pool")) },
+		"invisible":   func(*rapid.T) { h.gates = nil; h.invisible() },
+		"visible":     func(*rapid.T) { h.gates = slices.Clone(h.all); h.facts.CompleteSources = map[string]bool{"crd": true} },
+		"set up":      func(*rapid.T) { h.dropForeign("karpenter.sh/unregistered") },
+		"set up anew": func(*rapid.T) { h.addForeign("karpenter.sh/unregistered") },
+		"gate deleted": func(t *rapid.T) {
+			if h.facts.CompleteSources != nil {
+				gone := name(t)
+				h.gates = slices.DeleteFunc(slices.Clone(h.gates), func(g Gate) bool { return g.Name == gone })
+			}
+		},
+		"foreign taint": func(t *rapid.T) {
+			h.addForeign(rapid.SampledFrom([]string{"x.example/a", "x.example/b"}).Draw(t, "key"))
+		},
+		"foreign taint goes": func(t *rapid.T) {
+			h.dropForeign(rapid.SampledFrom([]string{"x.example/a", "x.example/b"}).Draw(t, "key"))
+		},
+		"taint is undone": func(*rapid.T) {
+			n.Taints = slices.Clone(h.foreign)
+		},
+	}
+}
+
+func (h *history) addForeign(key string) {
+	h.dropForeign(key)
+	taint := corev1.Taint{Key: key, Value: h.now.Format("150405"), Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: h.now}}
+	h.foreign = append(h.foreign, taint)
+	h.facts.Node.Taints = append(slices.Clone(h.facts.Node.Taints), taint)
+}
+
+func (h *history) dropForeign(key string) {
+	is := func(t corev1.Taint) bool { return t.Key == key }
+	h.foreign = slices.DeleteFunc(slices.Clone(h.foreign), is)
+	h.facts.Node.Taints = slices.DeleteFunc(slices.Clone(h.facts.Node.Taints), is)
+}
+
+// decideAndCheck lets the core decide, and checks all that must always be true.
+func (h *history) decideAndCheck(t *rapid.T) {
+	h.checkOrder(t)
+	before := h.decide()
+	h.checkRecheck(t, before)
+	d := h.run(t)
+	h.checkTaints(t, d)
+	h.checkStates(t)
+	if settled := h.decide(); settled.Changes {
+		t.Fatalf("not settled")
+	} else {
+		h.checkRecheck(t, settled)
+	}
+}
+
+func (h *history) checkOrder(t *rapid.T) {
+	shuffled := *h.sim
+	shuffled.gates = rapid.Permutation(h.gates).Draw(t, "order")
+	if a, b := h.decide(), shuffled.decide(); !reflect.DeepEqual(a, b) {
+		t.Fatalf("depends on the order of the gates:\n%s\n%s", show(a), show(b))
+	}
+}
+
+// checkRecheck: while nothing changes, a decision stands until its recheck.
+func (h *history) checkRecheck(t *rapid.T, d Decision) {
+	if d.Changes {
+		return
+	}
+	if !d.Recheck.IsZero() && !d.Recheck.After(h.now) {
+		t.Fatalf("asks for a recheck at %s, and it is %s", d.Recheck, h.now)
+	}
+	until := []time.Time{h.now.Add(time.Second), h.now.Add(time.Minute), h.now.Add(time.Hour), h.now.Add(100 * time.Hour)}
+	if !d.Recheck.IsZero() {
+		until = append(until, d.Recheck.Add(-1))
+	}
+	for _, at := range until {
+		if !d.Recheck.IsZero() && !at.Before(d.Recheck) {
+			continue
+		}
+		later := *h.sim
+		later.now = at
+		if l := later.decide(); l.Changes || show(l) != show(d) || !l.Recheck.Equal(d.Recheck) {
+			t.Fatalf("changes by time alone, and no recheck: asked for %s\nat %s: %s\nat %s: %s, %s", d.Recheck, h.now, show(d), at, show(l), l.Recheck)
+		}
+	}
+}
+
+func (h *history) checkTaints(t *rapid.T, d Decision) {
+	var foreign, own []corev1.Taint
+	for _, taint := range h.facts.Node.Taints {
+		if strings.HasPrefix(taint.Key, "x.") || strings.HasPrefix(taint.Key, "karpenter") {
+			foreign = append(foreign, taint)
+		} else {
+			own = append(own, taint)
+		}
+	}
+	if len(foreign)+len(h.foreign) > 0 && !reflect.DeepEqual(foreign, h.foreign) {
+		t.Fatalf("foreign taints are %v, and were %v", foreign, h.foreign)
+	}
+	owned := map[string]bool{}
+	for _, v := range d.Verdicts {
+		if v.After != v1alpha1.StateClosed {
+			continue
+		}
+		text := TaintText(find(h.all, v.Gate).Taint)
+		owned[text] = true
+		if !v.Contended && !v.Held && !slices.Contains(taintList(&h.facts.Node), text) {
+			t.Fatalf("%s is closed without its taint: %s", v.Gate, show(d))
+		}
+	}
+	for _, taint := range own {
+		text := coreText(taint)
+		contended := slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Contended })
+		if !owned[text] && !contended {
+			t.Fatalf("%s is an orphan: %s", text, show(d))
+		}
+	}
+}
+
+func (h *history) checkStates(t *rapid.T) {
+	got, want := map[string]string{}, map[string]string{}
+	for name, raw := range h.facts.Node.Records {
+		r, err := ParseRecord(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = r.State
+	}
+	for name, m := range h.oracle.gates {
+		want[name] = v1alpha1.StateOpen
+		if m.closed {
+			want[name] = v1alpha1.StateClosed
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("the records say %v, the oracle %v", got, want)
+	}
+}
+
+// Whatever happens to a node, its gates are in the state that the oracle says,
+// and what must always be true is true.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t, randomGates(t), time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second)
+		actions := h.events()
+		actions[""] = func(t *rapid.T) { // after each event
+			h.oracle.observe(h.sim)
+			h.decideAndCheck(t)
+		}
+		t.Repeat(actions)
+	})
+}
+
+// A node that ran before its gates existed is never closed by gates that
+// ignore existing nodes, whatever happens short of somebody else's tainting it.
+func TestExistingNodesAreNeverClosed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gates := randomGates(t)
+		h := newHistory(t, gates, 11*time.Minute)
+		actions := h.events()
+		actions[""] = func(t *rapid.T) {
+			d := h.run(t)
+			if d.Changes || len(h.facts.Node.Records) > 0 || len(h.facts.Node.Taints) != len(h.foreign) {
+				t.Fatalf("an existing node is touched: %s", show(d))
+			}
+		}
+		t.Repeat(actions)
+	})
+}
+
+// A node is written once for its birth, and once for each moment at which a
+// gate opens.
+func TestOneWriteForEachOpeningMoment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gates := randomGates(t)
+		h := newHistory(t, gates, 0)
+		h.run(t)
+		writes, moments := 0, 0
+		for range rapid.IntRange(1, 12).Draw(t, "moments") {
+			h.after(time.Second)
+			for _, name := range rapid.SliceOf(rapid.SampledFrom(gateNames)).Draw(t, "hold") {
+				h.flag(name, "holds")
+				h.restart(name, true)
+			}
+			opened := false
+			for range 3 { // each event may come several times
+				d := h.run(t)
+				for i := range d.Verdicts {
+					opened = opened || d.Verdicts[i].Opened()
+				}
+				if d.Changes {
+					writes++
+				}
+			}
+			if opened {
+				moments++
+			}
+		}
+		if writes != moments {
+			t.Fatalf("%d writes for %d opening moments", writes, moments)
+		}
+	})
+}
+
+// Whatever stands in records and taints, the core decides and settles.
+func TestGarbageSettles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := aNode(randomGates(t)...)
+		for i := range s.gates {
+			s.gates[i].Accepted = rapid.Bool().Draw(t, "accepted")
+		}
+		for _, name := range gateNames {
+			if rapid.Bool().Draw(t, "recorded") {
+				s.raw(name, garbageRecord(t))
+			}
+			if rapid.Bool().Draw(t, "tainted") {
+				s.facts.Node.Taints = append(s.facts.Node.Taints, corev1.Taint{
+					Key: name + ".example/x", Value: rapid.String().Draw(t, "value"), Effect: corev1.TaintEffectNoSchedule})
+			}
+		}
+		for range 3 {
+			s.run(t)
+			s.after(time.Minute)
+		}
+	})
+}
+
+func garbageRecord(t *rapid.T) string {
+	if rapid.Bool().Draw(t, "noise") {
+		return rapid.String().Draw(t, "record")
+	}
+	pick := func(texts ...string) string { return rapid.SampledFrom(texts).Draw(t, "field") }
+	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q}`,
+		pick("Closed", "Open", "Ajar"), pick("2026-11-20T11:00:00Z", "0001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "never"),
+		pick("Birth", "NodeSilent", "Rebooted", "x"), pick("", "a", "b"),
+		pick("", "flag1.example/x:NoSchedule", "shared.example/x=v:NoExecute", "bad key=bad value:NoSchedule", "node.kubernetes.io/not-ready:NoSchedule"),
+		pick("", "crd", "file:x"), pick("", "*", "zz zz", "* *"), pick("0", "-3", "1", "7", "9000000000000000000"),
+		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"))
+}

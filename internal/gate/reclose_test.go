@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+func TestOpening(t *testing.T) {
+	cni := aGate("cni")
+	both := aGate("cni", waitingFor(flagSignal("x"), flagSignal("y")))
+	check(t, map[string]spec{
+		"opens when its signal holds":   {aNode(cni).closed("cni").flag("cni", "holds"), "write [] cni:Closed>Open(SignalsHold)"},
+		"all must hold":                 {aNode(both).closed("cni").flag("x", "holds"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"Unknown is not holding":        {aNode(both).closed("cni").flag("x", "holds").flag("y", "unknown"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"a silent node opens nothing":   {aNode(cni).closed("cni").flag("cni", "holds").ready("Unknown"), "[" + cniTaint + "] cni:Closed>Closed(Birth) blocked=NodeSilent"},
+		"a node that shuts down either": {aNode(cni).closed("cni").flag("cni", "holds").shuttingDown(true), "[" + cniTaint + "] cni:Closed>Closed(Birth) blocked=NodeShutdown"},
+		"a gate without signals never opens": {
+			aNode(aGate("cni", waitingFor())).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"a refused gate still opens": {
+			aNode(aGate("cni", refused)).closed("cni").flag("cni", "holds"), "write [] cni:Closed>Open(SignalsHold)"},
+		"a refused gate still holds": {
+			aNode(aGate("cni", refused)).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"a refused gate does not put its taint back": {
+			aNode(aGate("cni", refused)).record("cni", "Closed"), "[] cni:Closed>Closed(Birth)"},
+		"opened although another writer took the taint away": {
+			aNode(cni).record("cni", "Closed").flag("cni", "holds"), "write [] cni:Closed>Open(SignalsHold)"},
+	})
+}
+
+func TestReclosePolicies(t *testing.T) {
+	open := func(p v1alpha1.ReclosePolicy, options ...func(*Gate)) *sim {
+		return aNode(aGate("cni", append(options, reclosing(p))...)).open("cni")
+	}
+	noExecute := tainting("cni.example/not-ready:NoExecute")
+	needsAgent := waitingFor(agent("cni"))
+	check(t, map[string]spec{
+		"Never: reboot":   {open(never).boot("b"), "write [] cni:Open>Open(Birth)"}, // forgets the boot
+		"Never: silence":  {open(never).ready("Unknown"), "[] cni:Open>Open(Birth)"},
+		"Never: shutdown": {open(never).shuttingDown(true), "[] cni:Open>Open(Birth)"},
+
+		"OnReboot: reboot": {open(onReboot).boot("b"),
+			"write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
+		"OnReboot: silence": {open(onReboot).ready("Unknown"),
+			"write [" + cniTaint + "] cni:Open>Closed(NodeSilent) blocked=NodeSilent"},
+		"OnReboot: shutdown": {open(onReboot).shuttingDown(true),
+			"write [" + cniTaint + "] cni:Open>Closed(NodeShutdown) blocked=NodeShutdown"},
+		"OnReboot: NotReady is not silence": {open(onReboot).ready("False"), "[] cni:Open>Open(Birth)"},
+		"OnReboot: no Ready condition":      {open(onReboot).ready(""), "[] cni:Open>Open(Birth)"},
+		"OnReboot: regression":              {open(onReboot).flag("cni", "no"), "[] cni:Open>Open(Birth)"},
+		"OnReboot: boot not told":           {open(onReboot).boot(""), "[] cni:Open>Open(Birth)"},
+		"OnReboot: a level signal that holds does not flicker": {open(onReboot).boot("b").flag("cni", "holds"),
+			"write [] cni:Open>Open(SignalsHold)"},
+		"OnReboot: pods of before do not hold": {open(onReboot, needsAgent).pod("cni", "x", true).boot("b"),
+			"write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
+		"OnReboot: refused gates do not close": {open(onReboot, refused).boot("b"), "[] cni:Open>Open(Birth)"},
+
+		"NoExecute: silence alone evicts nobody": {open(onReboot, noExecute).ready("Unknown"), "[] cni:Open>Open(Birth)"},
+		"NoExecute: reboot": {open(onReboot, noExecute).boot("b"),
+			"write [cni.example/not-ready:NoExecute] cni:Open>Closed(Rebooted)"},
+
+		"a silent node that shows a new boot all the same": {open(onReboot).ready("Unknown").boot("b").zone(3, 3),
+			"write [" + cniTaint + "] cni:Open>Closed(Rebooted) blocked=NodeSilent"},
+		"OnReboot remembers the boot that it did not know": {
+			aNode(aGate("cni")).record("cni", "Open", func(r *Record) { r.Boot = "" }), "write [] cni:Open>Open(Birth)"},
+	})
+}
+
+func TestPartition(t *testing.T) {
+	long := func(nodes, silent int) *sim {
+		return aNode(aGate("cni")).open("cni").ready("Unknown").zone(nodes, silent).after(time.Minute)
+	}
+	closes := "write [" + cniTaint + "] cni:Open>Closed(NodeSilent) blocked=NodeSilent"
+	check(t, map[string]spec{
+		"one of one":      {long(1, 1), closes},
+		"two of two":      {long(2, 2), closes},
+		"two of three":    {long(3, 2), "[] cni:Open>Open(Birth)"},
+		"one of three":    {long(3, 1), closes},
+		"55 of 100":       {long(100, 55), closes},
+		"56 of 100":       {long(100, 56), "[] cni:Open>Open(Birth)"},
+		"all of 100":      {long(100, 100), "[] cni:Open>Open(Birth)"},
+		"not known":       {long(0, 0), closes},
+		"closed already":  {aNode(aGate("cni")).closed("cni").ready("Unknown").zone(100, 100), "[" + cniTaint + "] cni:Closed>Closed(Birth) blocked=NodeSilent"},
+		"clocks disagree": {aNode(aGate("cni")).open("cni").ready("Unknown").zone(100, 1).after(-time.Hour), closes},
+	})
+}
+
+// A partition shows itself one node after the other. A single node's silence
+// closes only when the rest of the zone has had its turn.
+func TestSilenceSettles(t *testing.T) {
+	s := aNode(aGate("cni")).open("cni").ready("Unknown").zone(100, 1)
+	if d := s.run(t); d.Changes || !d.Recheck.Equal(epoch.Add(silenceSettles)) {
+		t.Fatalf("at once: %s, recheck %s", show(d), d.Recheck)
+	}
+	s.after(silenceSettles)
+	if d := s.decide(); !d.Changes {
+		t.Errorf("settled: %s", show(d))
+	}
+	if d := s.zone(100, 80).decide(); d.Changes {
+		t.Errorf("settled as a partition: %s", show(d))
+	}
+}
+
+func TestSilenceThenSameBoot(t *testing.T) {
+	s := aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "x", true).ready("Unknown")
+	s.run(t)
+	s.after(time.Minute).ready("True")
+	if got, want := show(s.run(t)), "write [] cni:Closed>Open(SignalsHold)"; got != want {
+		t.Errorf("back with the same boot and the same pod:\n got %s\nwant %s", got, want)
+	}
+}
+
+func TestRegression(t *testing.T) {
+	open := func(signals ...Signal) *sim {
+		return aNode(aGate("cni", reclosing(onRegression), waitingFor(signals...))).open("cni")
+	}
+	type step struct {
+		after  time.Duration
+		x, y   string
+		closed bool
+	}
+	cases := map[string][]step{
+		"closes when lost for closeAfterSeconds": {
+			{0, "no", "holds", false}, {119 * time.Second, "no", "holds", false}, {time.Second, "no", "holds", true}},
+		"coming back stops the wait": {
+			{0, "no", "holds", false}, {119 * time.Second, "holds", "holds", false}, {time.Second, "no", "holds", false},
+			{2 * time.Minute, "no", "holds", true}},
+		"Unknown in the middle neither stops nor closes": {
+			{0, "no", "holds", false}, {time.Minute, "unknown", "holds", false}, {2 * time.Minute, "unknown", "holds", false},
+			{0, "no", "holds", true}},
+		"Unknown alone never closes": {
+			{0, "unknown", "holds", false}, {time.Hour, "unknown", "unknown", false}},
+		"a rollout has its own grace": {
+			{0, "rollout", "holds", false}, {599 * time.Second, "rollout", "holds", false}, {time.Second, "rollout", "holds", true}},
+		"a long rollout does not use up the patience with another signal": {
+			{0, "rollout", "holds", false}, {5 * time.Minute, "rollout", "no", false}, {119 * time.Second, "rollout", "no", false},
+			{time.Second, "rollout", "no", true}},
+	}
+	for name, steps := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := open(flagSignal("x"), flagSignal("y")).granting("cni")
+			for i, st := range steps {
+				d := s.after(st.after).flag("x", st.x).flag("y", st.y).run(t)
+				if d.Verdicts[0].Closed() != st.closed {
+					t.Fatalf("step %d: closed %v, want %v: %s", i, !st.closed, st.closed, show(d))
+				}
+			}
+		})
+	}
+}
+
+func TestRegressionWantsBudget(t *testing.T) {
+	s := aNode(aGate("cni", reclosing(onRegression))).open("cni").flag("cni", "no")
+	if d := s.run(t); !d.Recheck.Equal(epoch.Add(2 * time.Minute)) {
+		t.Errorf("recheck %s, want when the wait is over", d.Recheck)
+	}
+	s.after(2 * time.Minute)
+	check(t, map[string]spec{
+		"over its patience, without a grant": {s, "[] cni:Open>Open(Birth) wants=Budget"},
+	})
+	s.granting("cni")
+	check(t, map[string]spec{
+		"granted": {s, "write [" + cniTaint + "] cni:Open>Closed(Regression)"},
+	})
+}
+
+// Core marks the pods of a silent node as not ready. That is no regression of
+// theirs: the wait begins when the node is back.
+func TestRegressionCountsFromTheReturn(t *testing.T) {
+	s := aNode(aGate("cni", reclosing(onRegression), waitingFor(agent("cni")))).open("cni").granting("cni").zone(3, 3)
+	s.pod("cni", "x", true).ready("Unknown").run(t)
+	s.pod("cni", "x", false).after(time.Hour).run(t)
+	if d := s.ready("True").run(t); d.Changes || !d.Recheck.Equal(s.now.Add(2*time.Minute)) {
+		t.Errorf("on return: %s, recheck %s", show(d), d.Recheck)
+	}
+	if d := s.after(2 * time.Minute).run(t); !d.Verdicts[0].Closed() {
+		t.Errorf("two minutes later: %s", show(d))
+	}
+	// The same pod, ready again, opens at once: a regression is no reboot.
+	if got, want := show(s.pod("cni", "x", true).after(time.Second).run(t)), "write [] cni:Closed>Open(SignalsHold)"; got != want {
+		t.Errorf("ready again:\n got %s\nwant %s", got, want)
+	}
+}
+
+// What was a policy of never must not take a reboot of long ago for a new one.
+func TestPolicyChanges(t *testing.T) {
+	s := aNode(aGate("cni", reclosing(never))).open("cni").boot("b")
+	s.run(t)
+	s.gates = []Gate{aGate("cni")}
+	check(t, map[string]spec{
+		"Never, reboot, OnReboot": {s, "write [] cni:Open>Open(Birth)"},
+	})
+	check(t, map[string]spec{
+		"and then a reboot": {s.boot("c"), "write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
+	})
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+func TestRecordText(t *testing.T) {
+	full := Record{
+		State: v1alpha1.StateClosed, Since: epoch.Add(123456789), Reason: v1alpha1.ReasonRebooted, Boot: "b",
+		Taint: "k=v:NoExecute", Source: "crd", Digest: "a b", Fought: 2, FoughtAt: epoch,
+	}
+	const want = `{"state":"Closed","since":"2026-11-20T12:00:00.123Z","reason":"Rebooted","boot":"b","taint":"k=v:NoExecute","source":"crd","digest":"a b","fought":2,"foughtAt":"2026-11-20T12:00:00Z"}`
+	if got := full.String(); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	if got := (Record{State: v1alpha1.StateOpen}).String(); got != `{"state":"Open"}` {
+		t.Errorf("empty fields are written: %s", got)
+	}
+	if r, err := ParseRecord(want); err != nil || r.String() != want {
+		t.Errorf("read as %s, %v", r, err)
+	}
+}
+
+func TestParseRecordRefuses(t *testing.T) {
+	for name, raw := range map[string]string{
+		"nothing":               "",
+		"no JSON":               "Closed",
+		"a list":                "[]",
+		"no state":              "{}",
+		"another state":         `{"state":"closed ","taint":"k:NoSchedule"}`,
+		"closed by no taint":    `{"state":"Closed"}`,
+		"a taint of no effect":  `{"state":"Closed","taint":"k"}`,
+		"a taint of no key":     `{"state":"Closed","taint":":NoSchedule"}`,
+		"an unknown effect":     `{"state":"Closed","taint":"k:NoSleep"}`,
+		"Kubernetes' own taint": `{"state":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
+		"no time":               `{"state":"Open","since":"yesterday"}`,
+		"before all clocks":     `{"state":"Open","since":"0001-01-01T00:00:00+01:00"}`,
+		"after all clocks":      `{"state":"Open","since":"9999-12-31T23:59:59-23:00"}`,
+		"a fight after them":    `{"state":"Open","foughtAt":"9999-12-31T23:59:59-23:00"}`,
+		"too many fights":       `{"state":"Open","fought":99999999999999999999}`,
+	} {
+		if r, err := ParseRecord(raw); err == nil {
+			t.Errorf("%s: read as %s", name, r)
+		}
+	}
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add(`{"state":"Closed","reason":"Birth","boot":"a","taint":"k=v:NoSchedule","source":"crd"}`)
+	f.Add(`{"state":"Open","since":"9999-12-31T23:59:59-23:00","fought":-1,"digest":"* a  b"}`)
+	f.Add(`{"state":"Closed","taint":"node.kubernetes.io/unreachable:NoExecute"}`)
+	f.Add("null")
+	f.Fuzz(func(t *testing.T, raw string) {
+		if r, err := ParseRecord(raw); err == nil {
+			again, err := ParseRecord(r.String())
+			if err != nil || again.String() != r.String() {
+				t.Errorf("%s is written as %s, which is read as %s, %v", raw, r, again, err)
+			}
+		}
+		// Whatever stands there, the core decides, settles, and leaves the taint
+		// of another alone.
+		for _, gates := range [][]Gate{nil, {aGate("cni")}, {aGate("cni", refused)}} {
+			s := aNode(gates...).taint("node.kubernetes.io/not-ready:NoSchedule", cniTaint).raw("cni", raw)
+			for range 3 {
+				s.run(t)
+				s.after(time.Hour).boot(s.now.String())
+			}
+			if got := coreText(s.facts.Node.Taints[0]); got != "node.kubernetes.io/not-ready:NoSchedule" {
+				t.Errorf("%q moved or took a foreign taint; first is %s", raw, got)
+			}
+		}
+	})
+}

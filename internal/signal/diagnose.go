@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Diagnose says what is wrong with a signal on every node alike: a DaemonSet
+// that does not exist, or that waits for the gate as the gate waits for it.
+// Nothing wrong reads Holds; what is not observed reads Unknown.
+func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
+	well := gate.Reading{State: gate.Holds}
+	switch s := s.(type) {
+	case daemonSet:
+		if sets == nil || !sets.Observed[s.namespace] {
+			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "DaemonSet " + s.namespace + "/" + s.name}
+		}
+		ds := s.find(sets)
+		if ds == nil {
+			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.namespace + "/" + s.name}
+		}
+		return diagnoseDaemon(ds, taint)
+	case daemonSets:
+		for i := range sets.Items {
+			if ds := &sets.Items[i]; s.selects(ds) {
+				if r := diagnoseDaemon(ds, taint); r.State != gate.Holds {
+					return r
+				}
+			}
+		}
+	}
+	return well
+}
+
+func diagnoseDaemon(ds *gate.DaemonSet, taint v1alpha1.Taint) gate.Reading {
+	if tolerates(ds, gateTaint(taint)) {
+		return gate.Reading{State: gate.Holds}
+	}
+	return gate.Reading{
+		State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: ds.Namespace + "/" + ds.Name,
+	}
+}
