@@ -37,7 +37,7 @@ func run(args []string) int {
 	// it all that it started.
 	context.AfterFunc(ctx, stop)
 
-	o, err := parse(args)
+	o, err := parse(args, os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -55,7 +55,9 @@ func run(args []string) int {
 	return 1
 }
 
-func parse(args []string) (*options, error) {
+// parse reads the command line. Asked for help, it writes it and returns
+// flag.ErrHelp.
+func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are printed once, by run
@@ -66,8 +68,8 @@ func parse(args []string) (*options, error) {
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Println("Usage of demo:")
-		flags.SetOutput(os.Stdout)
+		fmt.Fprintln(help, "Usage of demo:")
+		flags.SetOutput(help)
 		flags.PrintDefaults()
 		return nil, err
 	case err != nil:

@@ -177,8 +177,9 @@ func (j *judgement) pods() map[string]*corev1.Pod {
 func (j *judgement) noneEarly() check {
 	var faults []string
 	j.eachGate(func(h *nodeHistory, g *gateHistory) {
-		// The patch can follow a write before that write's own answer is out.
-		if m := h.moment(g); g.opened != nil && (m == nil || g.opened.done.Before(m.received)) {
+		// The patch can follow a write before that write's own answer is out, but
+		// not before the write itself.
+		if m := h.moment(g); g.opened != nil && (m == nil || g.opened.received.Before(m.received)) {
 			faults = append(faults, fmt.Sprintf("gate %s on %s", g.name, h.name))
 		}
 	})
@@ -216,14 +217,33 @@ func (j *judgement) patchesMatchMoments() check {
 			faults = append(faults, fmt.Sprintf("%s: %d patches for %d moments", h.name, did, can))
 		}
 	}
-	var split []string
-	for _, did := range slices.Sorted(maps.Keys(nodes)) {
-		split = append(split, fmt.Sprintf("%d× %d", nodes[did], did))
+	value := fmt.Sprintf("%d for %d moments (%s)", patches, moments, patchesPerNode(nodes))
+	if n := j.refused(); n > 0 {
+		value += fmt.Sprintf("; %d more refused, as somebody else was faster", n)
 	}
 	return check{
-		name: "opening patches, at most one a moment and node", pass: len(faults) == 0, faults: faults,
-		value: fmt.Sprintf("%d for %d moments (nodes × patches: %s)", patches, moments, strings.Join(split, ", ")),
+		name: "opening patches, at most one for each moment of a node", pass: len(faults) == 0, faults: faults, value: value,
 	}
+}
+
+// patchesPerNode says how many nodes were patched how often.
+func patchesPerNode(nodes map[int]int) string {
+	var words []string
+	for _, patches := range slices.Sorted(maps.Keys(nodes)) {
+		words = append(words, fmt.Sprintf("%d on %d nodes", patches, nodes[patches]))
+	}
+	return strings.Join(words, ", ")
+}
+
+// refused counts the writes of nodes that nodegate tried in vain.
+func (j *judgement) refused() int {
+	count := 0
+	for i := range j.log {
+		if w := &j.log[i]; w.user == j.nodegate && w.resource == "nodes" && w.refused && !w.dryRun {
+			count++
+		}
+	}
+	return count
 }
 
 // noneNeedless: every write of a node by nodegate opened a gate.

@@ -52,7 +52,11 @@ func (l *lines) show(s snapshot) {
 	l.print()
 }
 
-func (l *lines) close() { l.print() }
+func (l *lines) close() {
+	if l.any {
+		l.print()
+	}
+}
 
 func (l *lines) print() {
 	text := line(&l.last)
@@ -113,16 +117,10 @@ func (s *screen) close() {
 // frame draws a table by wave and a bar, no wider than width.
 func frame(s *snapshot, width int) []string {
 	t := s.total()
-	rows := []string{
-		fmt.Sprintf("%-8s %5s  %7s  %8s  %8s  %8s  %5s  %5s", "", "", "", "held by", "held by", "held by", "", "pods"),
-		fmt.Sprintf("%-8s %5s  %7s  %8s  %8s  %8s  %5s  %5s", "", "nodes", "joining", "cni+init", "cni", "init", "open", "bound"),
-	}
-	for i := range s.waves {
-		rows = append(rows, tableRow(fmt.Sprintf("wave %d", i+1), &s.waves[i]))
-	}
+	rows := table(s, width)
 	counts := fmt.Sprintf(" %d/%d open, pods %d/%d, %.0fs",
 		t.states[open], s.nodes, t.pods, s.podsWanted, s.elapsed.Seconds())
-	rows = append(rows, tableRow("all", &t), "", bar(t.states[open], t.nodes(), s.nodes, width-len(counts))+counts,
+	rows = append(rows, bar(t.states[open], t.nodes(), s.nodes, width-len(counts))+counts,
 		"# open   = held or joining   . to come")
 	for i, row := range rows {
 		rows[i] = strings.TrimRight(row[:min(len(row), max(width, 0))], " ")
@@ -130,10 +128,69 @@ func frame(s *snapshot, width int) []string {
 	return rows
 }
 
-func tableRow(name string, w *waveCounts) string {
-	return fmt.Sprintf("%-8s %5s  %7s  %8s  %8s  %8s  %5s  %5s", name, count(w.nodes()), count(w.states[joining]),
-		count(w.states[heldByBoth]), count(w.states[heldByCNI]), count(w.states[heldByInit]),
-		count(w.states[open]), count(w.pods))
+// A column of the table, under a title of two words.
+type column struct {
+	title [2]string
+	width int
+	value func(*waveCounts) int
+}
+
+func stateColumn(above, title string, which ...state) column {
+	return column{[2]string{above, title}, max(len(above), len(title)) + 2, func(w *waveCounts) int {
+		sum := 0
+		for _, s := range which {
+			sum += w.states[s]
+		}
+		return sum
+	}}
+}
+
+var (
+	nodesColumn = column{[2]string{"", "nodes"}, 7, (*waveCounts).nodes}
+	podsColumn  = column{[2]string{"pods", "bound"}, 7, func(w *waveCounts) int { return w.pods }}
+	openColumn  = stateColumn("", "open", open)
+
+	wideTable = []column{
+		nodesColumn, stateColumn("", "joining", joining), stateColumn("held by", "cni+init", heldByBoth),
+		stateColumn("held by", "cni", heldByCNI), stateColumn("held by", "init", heldByInit), openColumn, podsColumn,
+	}
+	narrowTable = []column{nodesColumn, stateColumn("", "held", heldByBoth, heldByCNI, heldByInit), openColumn, podsColumn}
+)
+
+const nameWidth = len("wave 1")
+
+// table draws the table that fits, if one does: a number that is cut short
+// would be a wrong number.
+func table(s *snapshot, width int) []string {
+	for _, columns := range [][]column{wideTable, narrowTable} {
+		needed := nameWidth
+		for _, c := range columns {
+			needed += c.width
+		}
+		if needed <= width {
+			return drawTable(s, columns)
+		}
+	}
+	return nil
+}
+
+func drawTable(s *snapshot, columns []column) []string {
+	row := func(name string, cell func(column) string) string {
+		text := fmt.Sprintf("%-*s", nameWidth, name)
+		for _, c := range columns {
+			text += fmt.Sprintf("%*s", c.width, cell(c))
+		}
+		return text
+	}
+	rows := []string{
+		row("", func(c column) string { return c.title[0] }),
+		row("", func(c column) string { return c.title[1] }),
+	}
+	for i := range s.waves {
+		rows = append(rows, row(fmt.Sprintf("wave %d", i+1), func(c column) string { return count(c.value(&s.waves[i])) }))
+	}
+	t := s.total()
+	return append(rows, row("all", func(c column) string { return count(c.value(&t)) }), "")
 }
 
 // count shows nothing as a dot, so that what there is catches the eye.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,7 +70,7 @@ func (s *gateStore) confirm(ctx context.Context) {
 func (s *gateStore) confirmOnce(ctx context.Context) (time.Duration, error) {
 	s.mu.Lock()
 	doubt := s.feed.isLive() && (s.err != nil || len(s.vanished) > 0)
-	doubted := maps.Clone(s.vanished)
+	doubts := s.doubts
 	s.mu.Unlock()
 	if !doubt {
 		return 0, nil
@@ -81,9 +80,16 @@ func (s *gateStore) confirmOnce(ctx context.Context) (time.Duration, error) {
 	definition, err := s.definition(ctx)
 
 	s.mu.Lock()
+	if s.doubts != doubts {
+		// More has happened since the definition was read. Whatever it was has
+		// asked for another look.
+		s.mu.Unlock()
+		return 0, nil
+	}
 	var wait time.Duration
-	wait, s.err = s.judge(definition, err, time.Now())
-	s.settle(doubted, definition)
+	if wait, s.err = s.judge(definition, err, time.Now()); s.err == nil || errors.Is(s.err, errSettling) {
+		s.settle(definition.CreationTimestamp)
+	}
 	err = s.err
 	news := s.publish()
 	s.mu.Unlock()
@@ -120,25 +126,18 @@ func (s *gateStore) judge(definition *metav1.PartialObjectMetadata, err error, n
 	return 0, nil
 }
 
-// settle lets go of those gates in doubt that were deleted beyond doubt, given
-// the definition, which was read after they had vanished.
-func (s *gateStore) settle(doubted map[string]int, definition *metav1.PartialObjectMetadata) {
-	settling := errors.Is(s.err, errSettling)
-	if s.err != nil && !settling {
-		return
-	}
+// settle lets go of those gates that were deleted beyond doubt, given when the
+// definition was created, which was read after they had vanished.
+func (s *gateStore) settle(defined metav1.Time) {
+	settling := s.err != nil
 	if !settling {
-		clear(s.deleted) // what is not there does not exist
+		clear(s.deleted) // by now what is not there does not exist
 	}
-	for name, count := range doubted {
-		// It may be back meanwhile, or have vanished a second time.
-		if s.vanished[name] != count {
-			continue
-		}
+	for name := range s.vanished {
 		if settling {
 			// A gate that is older than the definition may have gone with the one
 			// before, and be on its way back.
-			if s.byName[name].CreationTimestamp.Before(&definition.CreationTimestamp) {
+			if s.byName[name].CreationTimestamp.Before(&defined) {
 				continue
 			}
 			s.deleted[name] = true

@@ -54,9 +54,10 @@ type gateStore struct {
 	// byName has the gates that are there, and those that vanished and are not
 	// confirmed to have been deleted.
 	byName map[string]*v1alpha1.NodeGate
-	// vanished are the latter. The number tells one vanishing from the next.
-	vanished map[string]int
-	count    int
+	// vanished are the latter.
+	vanished map[string]bool
+	// doubts counts what has called for another look at the definition.
+	doubts int
 	// deleted names those that were found to have been deleted since the gates
 	// were last complete.
 	deleted map[string]bool
@@ -75,7 +76,7 @@ var _ sink[*v1alpha1.NodeGate] = (*gateStore)(nil)
 func newGateStore(o Options, definition func(context.Context) (*metav1.PartialObjectMetadata, error)) *gateStore {
 	s := &gateStore{
 		definition: definition, changed: o.Handler.GatesChanged, log: o.Log, wake: newSignal(), err: errNotConfirmed,
-		byName: make(map[string]*v1alpha1.NodeGate), vanished: make(map[string]int), deleted: make(map[string]bool),
+		byName: make(map[string]*v1alpha1.NodeGate), vanished: make(map[string]bool), deleted: make(map[string]bool),
 	}
 	s.feed = newObserver(gatesName, o.Log, s.turned)
 	s.current.Store(&gateList{err: errGatesNotRead})
@@ -105,7 +106,7 @@ func (s *gateStore) replace(all []*v1alpha1.NodeGate) {
 				s.vanish(name)
 			}
 		}
-		s.err = errNotConfirmed
+		s.doubt()
 	})
 }
 
@@ -116,18 +117,21 @@ func (s *gateStore) set(g *v1alpha1.NodeGate) {
 }
 
 func (s *gateStore) vanish(name string) {
-	if _, known := s.byName[name]; !known {
-		return
+	if _, known := s.byName[name]; known && !s.vanished[name] {
+		s.vanished[name] = true
+		s.doubts++
 	}
-	if _, already := s.vanished[name]; !already {
-		s.count++
-		s.vanished[name] = s.count
-	}
+}
+
+// doubt: it has to be confirmed anew that the gates are all there.
+func (s *gateStore) doubt() {
+	s.err = errNotConfirmed
+	s.doubts++
 }
 
 // turned takes in that the gates have become readable, or have ceased to be.
 func (s *gateStore) turned() {
-	s.update(func() { s.err = errNotConfirmed })
+	s.update(s.doubt)
 }
 
 // update changes what is known, publishes it, and has it confirmed.

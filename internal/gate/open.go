@@ -33,10 +33,8 @@ func (d *decider) noteBoot(s *slot) {
 	switch {
 	case boot == "":
 		return
-	case r.Boot == "":
-		r.Boot = boot // the first boot that the kubelet tells of
-		return
-	case r.Boot == boot:
+	case r.Boot == "", r.Boot == boot:
+		r.Boot = boot // perhaps the first that the kubelet tells of
 		d.followPods(s)
 		return
 	case !r.awaitsBoot():

@@ -3,7 +3,9 @@
 package gate
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -19,6 +21,7 @@ type oracle struct {
 
 // memory is what the oracle remembers of a gate on the node.
 type memory struct {
+	taint  string
 	closed bool
 	boot   string // the boot in which it came into its state, or closed for
 	// old are the incarnations that were seen before the present boot, and since
@@ -32,16 +35,14 @@ type memory struct {
 
 // observe tells the oracle that the core is asked now.
 func (o *oracle) observe(s *sim) {
-	before := map[string]string{} // the taints of closed gates
-	for name, m := range o.gates {
-		if g := find(s.gates, name); g != nil && m.closed {
-			before[name] = TaintText(g.Taint)
-		}
+	before := map[string]bool{} // the taints of closed gates
+	for _, m := range o.gates {
+		before[m.taint] = before[m.taint] || m.closed
 	}
 	if s.facts.CompleteSources != nil {
-		for name := range o.gates {
+		for _, name := range slices.Sorted(maps.Keys(o.gates)) {
 			if find(s.gates, name) == nil {
-				delete(o.gates, name)
+				o.bequeath(s, name)
 			}
 		}
 	}
@@ -54,7 +55,7 @@ func (o *oracle) observe(s *sim) {
 		m, member := o.gates[g.Name]
 		switch {
 		case !member && o.joins(s, g, before):
-			m = &memory{closed: true, boot: s.facts.Node.BootID, since: s.now, old: map[Incarnation]bool{}}
+			m = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now}
 			o.gates[g.Name] = m
 		case !member:
 			continue
@@ -64,7 +65,7 @@ func (o *oracle) observe(s *sim) {
 			m.maybeClose(s, g)
 		}
 		if m.closed && m.fit(s, g.Name) {
-			*m = memory{boot: s.facts.Node.BootID}
+			*m = memory{taint: m.taint, boot: s.facts.Node.BootID}
 		}
 	}
 }
@@ -77,14 +78,26 @@ func find(gates []Gate, name string) *Gate {
 	return &gates[i]
 }
 
+// bequeath: a deleted gate's state goes to another gate with the same taint that
+// has none on this node, or to nobody.
+func (o *oracle) bequeath(s *sim, name string) {
+	heirs := slices.Clone(s.gates)
+	slices.SortFunc(heirs, func(a, b Gate) int { return strings.Compare(a.Name, b.Name) })
+	for _, heir := range heirs {
+		_, member := o.gates[heir.Name]
+		if !member && heir.Selector.Matches(s.facts.Node.Labels) && TaintText(heir.Taint) == o.gates[name].taint {
+			o.gates[heir.Name] = o.gates[name]
+			break
+		}
+	}
+	delete(o.gates, name)
+}
+
 // joins: born into the gate, or it carries the taint and no gate accounts for it.
-func (o *oracle) joins(s *sim, g *Gate, before map[string]string) bool {
+func (o *oracle) joins(s *sim, g *Gate, before map[string]bool) bool {
 	n := &s.facts.Node
 	born := !n.Created.Before(g.Created) && s.now.Sub(n.Created) <= 10*time.Minute
-	carries := slices.ContainsFunc(taintList(n), func(text string) bool { return text == TaintText(g.Taint) })
-	for _, text := range before {
-		carries = carries && text != TaintText(g.Taint)
-	}
+	carries := slices.Contains(taintList(n), TaintText(g.Taint)) && !before[TaintText(g.Taint)]
 	return born || carries
 }
 
@@ -127,14 +140,19 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	if g.Reclose == v1alpha1.RecloseNever || !rebooted && !silent && !n.ShuttingDown {
 		return
 	}
-	*m = memory{closed: true, boot: n.BootID, since: s.now, old: present(s, g.Name), away: !rebooted}
+	*m = memory{taint: m.taint, closed: true, boot: n.BootID, since: s.now, old: present(s, g.Name), away: !rebooted}
 }
 
 // fit: the node speaks, is set up, and every signal holds on evidence of the
 // present boot and Node.
 func (m *memory) fit(s *sim, name string) bool {
 	n := &s.facts.Node
-	if n.Silent() || n.ShuttingDown || slices.Contains(taintList(n), "karpenter.sh/unregistered:NoSchedule") {
+	for _, t := range n.Taints {
+		if t.Key == "karpenter.sh/unregistered" {
+			return false
+		}
+	}
+	if n.Silent() || n.ShuttingDown {
 		return false
 	}
 	if n.Labels["flag/"+name] != "holds" {

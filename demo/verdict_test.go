@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+const (
+	nodegateUser = "system:serviceaccount:nodegate-system:nodegate"
+	scheduler    = "system:kube-scheduler"
+	someone      = "someone"
+)
+
+var (
+	start     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cniTaint  = corev1.Taint{Key: "example.com/cni", Effect: corev1.TaintEffectNoSchedule}
+	initTaint = corev1.Taint{Key: "example.com/init", Effect: corev1.TaintEffectNoSchedule}
+	foreign   = corev1.Taint{Key: "example.com/foreign", Effect: corev1.TaintEffectNoSchedule}
+)
+
+// A logWriter writes an audit log. Every event is one millisecond after the
+// one before, and is answered half a millisecond after it was received.
+type logWriter struct {
+	t      *testing.T
+	events []auditv1.Event
+}
+
+func (l *logWriter) now() time.Time {
+	return start.Add(time.Duration(len(l.events)) * time.Millisecond)
+}
+
+// add appends an event, which the caller may still change.
+func (l *logWriter) add(user, verb, resource, namespace, name string) *auditv1.Event {
+	resource, subresource, _ := strings.Cut(resource, "/")
+	l.events = append(l.events, auditv1.Event{
+		Stage: auditv1.StageResponseComplete, Verb: verb, RequestURI: "/api/v1/" + resource,
+		ObjectRef:                &auditv1.ObjectReference{Resource: resource, Subresource: subresource, Namespace: namespace, Name: name},
+		ResponseStatus:           &metav1.Status{Code: 200},
+		RequestReceivedTimestamp: metav1.NewMicroTime(l.now()),
+		StageTimestamp:           metav1.NewMicroTime(l.now().Add(time.Millisecond / 2)),
+	})
+	e := &l.events[len(l.events)-1]
+	e.User.Username = user
+	return e
+}
+
+func (l *logWriter) body(object any) *runtime.Unknown {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return &runtime.Unknown{Raw: raw}
+}
+
+// node writes a node; the answer has these taints.
+func (l *logWriter) node(user, verb, resource, name string, taints ...corev1.Taint) *auditv1.Event {
+	e := l.add(user, verb, resource, "", name)
+	e.ResponseObject = l.body(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(100 + len(l.events))},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	})
+	return e
+}
+
+func (l *logWriter) register(name string, taints ...corev1.Taint) {
+	l.node("system:node:"+name, "create", "nodes", name, taints...)
+}
+
+func (l *logWriter) patch(user, name string, taints ...corev1.Taint) *auditv1.Event {
+	return l.node(user, "patch", "nodes", name, taints...)
+}
+
+func (l *logWriter) heartbeat(name string, taints ...corev1.Taint) {
+	l.node("system:node:"+name, "patch", "nodes/status", name, taints...)
+}
+
+// daemonReady reports that the daemon's pod on the node is ready.
+func (l *logWriter) daemonReady(daemon, node string) {
+	controller := true
+	e := l.add("system:node:"+node, "patch", "pods/status", "kube-system", daemon+"-"+node)
+	e.ResponseObject = l.body(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: daemon + "-" + node,
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemon, Controller: &controller}},
+		},
+		Spec:   corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	})
+}
+
+func (l *logWriter) createPod(namespace, name string, tolerations ...corev1.Toleration) {
+	e := l.add(someone, "create", "pods", namespace, "")
+	e.ResponseObject = l.body(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Tolerations: tolerations},
+	})
+}
+
+func (l *logWriter) bind(namespace, name, node string) *auditv1.Event {
+	e := l.add(scheduler, "create", "pods/binding", namespace, name)
+	e.RequestObject = l.body(&corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})
+	return e
+}
+
+func (l *logWriter) read() []write {
+	l.t.Helper()
+	var log bytes.Buffer
+	for i := range l.events {
+		line, err := json.Marshal(&l.events[i])
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		log.Write(append(line, '\n'))
+	}
+	writes, err := readAudit(&log)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return writes
+}
+
+var everything = corev1.Toleration{Operator: corev1.TolerationOpExists}
+
+// A step is a part of a run, which can be replaced.
+type step struct {
+	name  string
+	write func(*logWriter)
+}
+
+// goodRun is a run without fault on two nodes, of which one stays held by its
+// init daemon, and with two workload pods of which one is bound.
+func goodRun() []step {
+	return []step{
+		{"dry run", func(l *logWriter) {
+			l.node(nodegateUser, "create", "nodes", "probe").RequestURI += "?dryRun=All"
+		}},
+		{"workload", func(l *logWriter) {
+			l.createPod("default", "web-1")
+			l.createPod("default", "web-2")
+			l.createPod("kube-system", "cni-a", everything)
+		}},
+		{"register a", func(l *logWriter) { l.register("a", foreign, cniTaint, initTaint) }},
+		{"register b", func(l *logWriter) { l.register("b", cniTaint, initTaint) }},
+		{"bind daemon", func(l *logWriter) { l.bind("kube-system", "cni-a", "a") }},
+		{"cni of a", func(l *logWriter) { l.daemonReady("cni", "a") }},
+		{"open cni on a", func(l *logWriter) { l.patch(nodegateUser, "a", foreign, initTaint) }},
+		{"lift foreign", func(l *logWriter) { l.patch(someone, "a", initTaint) }},
+		{"init of a", func(l *logWriter) { l.daemonReady("init", "a") }},
+		{"open init on a", func(l *logWriter) { l.patch(nodegateUser, "a") }},
+		{"bind", func(l *logWriter) { l.bind("default", "web-1", "a") }},
+		{"cni of b", func(l *logWriter) { l.daemonReady("cni", "b") }},
+		{"open cni on b", func(l *logWriter) { l.patch(nodegateUser, "b", initTaint) }},
+		{"steady", func(l *logWriter) {
+			l.heartbeat("a")
+			l.heartbeat("b", initTaint)
+			l.add(nodegateUser, "update", "leases", "nodegate-system", "nodegate").ObjectRef.APIGroup = "coordination.k8s.io"
+		}},
+	}
+}
+
+// play writes the good run with one step replaced.
+func play(t *testing.T, name string, replacement func(*logWriter)) verdict {
+	t.Helper()
+	l := &logWriter{t: t}
+	e := expectation{
+		nodegate: nodegateUser, setUpTaint: setUpTaint, nodes: []string{"a", "b"}, workload: 1,
+		gates: []gate{
+			{name: "cni", taint: cniTaint, daemonSet: types.NamespacedName{Namespace: "kube-system", Name: "cni"}},
+			{name: "init", taint: initTaint, daemonSet: types.NamespacedName{Namespace: "kube-system", Name: "init"}},
+		},
+	}
+	replaced := name == ""
+	for _, s := range goodRun() {
+		if s.name == "steady" {
+			e.steady.from = l.now()
+		}
+		if s.name == name {
+			replaced = true
+			replacement(l)
+			continue
+		}
+		s.write(l)
+	}
+	if !replaced {
+		t.Fatalf("there is no step %q", name)
+	}
+	e.steady.to = l.now()
+	return judge(e, l.read())
+}
+
+func failed(v verdict) []string {
+	var names []string
+	for _, c := range v.checks {
+		if !c.pass {
+			names = append(names, c.name)
+			if len(c.faults) == 0 {
+				names = append(names, "(and does not say why)")
+			}
+		}
+	}
+	return names
+}
+
+func TestVerdictOfGoodRun(t *testing.T) {
+	v := play(t, "", nil)
+	if names := failed(v); names != nil || !v.pass() {
+		t.Errorf("failed: %q", names)
+	}
+	if want := []heldGate{{node: "b", gate: "init"}}; !slices.Equal(v.held, want) {
+		t.Errorf("held are %v, want %v", v.held, want)
+	}
+	if want := slices.Repeat([]time.Duration{time.Millisecond}, 3); !slices.Equal(v.latencies, want) {
+		t.Errorf("latencies are %v, want %v", v.latencies, want)
+	}
+}
+
+func TestVerdictOfBadRuns(t *testing.T) {
+	const (
+		registered = "nodes that registered, none of them refused"
+		bare       = "nodes ever visible without the taint of a closed gate"
+		boundEarly = "pods bound to a node while it was closed to them"
+		bound      = "workload pods bound by the scheduler"
+		early      = "gates opened before their daemon was ready"
+		forgotten  = "gates closed in the end although their daemon is ready"
+		patches    = "opening patches, at most one for each moment of a node"
+		needless   = "writes of nodes by nodegate that opened nothing"
+		quiet      = "writes by nodegate in a steady state"
+	)
+	tests := []struct {
+		name string
+		step string
+		with func(*logWriter)
+		want []string
+	}{
+		{"node born without a taint", "register b", func(l *logWriter) {
+			l.register("b", initTaint)
+		}, []string{bare, forgotten, patches, needless}},
+		{"node born without a taint that is put on later", "register b", func(l *logWriter) {
+			l.register("b", initTaint)
+			l.patch(someone, "b", cniTaint, initTaint)
+		}, []string{bare}},
+		{"taint taken off by another", "cni of a", func(l *logWriter) {
+			l.patch(someone, "a", foreign, initTaint)
+			l.patch(someone, "a", foreign, initTaint, cniTaint)
+			l.daemonReady("cni", "a")
+		}, []string{bare}},
+		{"kubelet's answer shows no taint", "cni of a", func(l *logWriter) {
+			l.heartbeat("a", foreign, initTaint)
+			l.daemonReady("cni", "a")
+			l.heartbeat("a", foreign, initTaint, cniTaint)
+		}, []string{bare}},
+		{"pod bound to a closed node", "open init on a", func(l *logWriter) {
+			l.bind("default", "web-2", "b")
+			l.patch(nodegateUser, "a")
+		}, []string{boundEarly, bound}},
+		{"pod bound just before its node is opened", "open init on a", func(l *logWriter) {
+			l.bind("default", "web-1", "a")
+			l.patch(nodegateUser, "a")
+		}, []string{boundEarly, bound}},
+		{"unknown pod bound to a closed node", "bind daemon", func(l *logWriter) {
+			l.bind("kube-system", "unheard-of", "a")
+		}, []string{boundEarly}},
+		{"no pod bound at all", "bind", func(*logWriter) {}, []string{bound}},
+		{"gate opened before its daemon is ready", "cni of b", func(l *logWriter) {
+			l.patch(nodegateUser, "b", initTaint)
+			l.daemonReady("cni", "b")
+			l.patch(someone, "b", initTaint, foreign)
+		}, []string{early, needless}},
+		{"gate opened although its daemon is never ready", "open cni on b", func(l *logWriter) {
+			l.patch(nodegateUser, "b")
+		}, []string{early}},
+		{"gate never opened", "bind", func(l *logWriter) {
+			l.bind("default", "web-1", "a")
+			l.daemonReady("init", "b")
+		}, []string{forgotten}},
+		{"patch that changes nothing", "lift foreign", func(l *logWriter) {
+			l.patch(nodegateUser, "a", foreign, initTaint)
+			l.patch(someone, "a", initTaint)
+		}, []string{needless}},
+		{"patch in a steady state", "steady", func(l *logWriter) {
+			l.heartbeat("a")
+			l.heartbeat("b", initTaint)
+			l.patch(nodegateUser, "b", initTaint)
+		}, []string{needless, quiet}},
+		{"status written in a steady state", "steady", func(l *logWriter) {
+			l.heartbeat("a")
+			l.heartbeat("b", initTaint)
+			l.add(nodegateUser, "patch", "nodegates/status", "", "cni").ObjectRef.APIGroup = "nodegate.dev"
+		}, []string{quiet}},
+		{"write tried in vain in a steady state", "steady", func(l *logWriter) {
+			l.heartbeat("a")
+			l.heartbeat("b", initTaint)
+			l.patch(nodegateUser, "b").ResponseStatus.Code = 422
+		}, []string{quiet}},
+		{"no heartbeats", "steady", func(l *logWriter) { l.heartbeat("a") }, []string{quiet}},
+		{"node refused", "register b", func(l *logWriter) {
+			l.node("system:node:b", "create", "nodes", "b").ResponseStatus.Code = 422
+			l.register("b", cniTaint, initTaint)
+		}, []string{registered}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			v := play(t, test.step, test.with)
+			if names := failed(v); !slices.Equal(names, test.want) || v.pass() {
+				t.Errorf("failed:\n\t%s\nwant:\n\t%s", strings.Join(names, "\n\t"), strings.Join(test.want, "\n\t"))
+			}
+		})
+	}
+}
+
+func TestVerdictOfEmptyLogFails(t *testing.T) {
+	v := judge(expectation{nodes: []string{"a"}, workload: 1}, nil)
+	if v.pass() {
+		t.Error("it passes")
+	}
+}
+
+// Two gates can open at the same moment, when a cloud has set up its node, and
+// then one patch must do.
+func TestVerdictOfOneMoment(t *testing.T) {
+	bornInCloud := func(l *logWriter) { l.register("a", setUpTaint, cniTaint, initTaint) }
+	for _, test := range []struct {
+		name string
+		open func(*logWriter)
+		want bool
+	}{
+		{"one patch", func(l *logWriter) { l.patch(nodegateUser, "a") }, true},
+		{"two patches", func(l *logWriter) {
+			l.patch(nodegateUser, "a", initTaint)
+			l.patch(nodegateUser, "a")
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := &logWriter{t: t}
+			bornInCloud(l)
+			l.daemonReady("cni", "a")
+			l.daemonReady("init", "a")
+			l.patch(someone, "a", cniTaint, initTaint)
+			test.open(l)
+			from := l.now()
+			l.heartbeat("a")
+			v := judge(expectation{
+				nodegate: nodegateUser, setUpTaint: setUpTaint, nodes: []string{"a"}, steady: period{from, l.now()},
+				gates: []gate{
+					{name: "cni", taint: cniTaint, daemonSet: types.NamespacedName{Namespace: "kube-system", Name: "cni"}},
+					{name: "init", taint: initTaint, daemonSet: types.NamespacedName{Namespace: "kube-system", Name: "init"}},
+				},
+			}, l.read())
+			if v.pass() != test.want {
+				t.Errorf("pass is %t; failed: %q", v.pass(), failed(v))
+			}
+		})
+	}
+}
+
+// What counts is the order in which writes took effect, not the order in which
+// their answers came.
+func TestHistoryGoesByResourceVersion(t *testing.T) {
+	v := play(t, "open cni on a", func(l *logWriter) {
+		opening := l.patch(nodegateUser, "a", foreign, initTaint)
+		opening.ResponseObject = l.body(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: fmt.Sprint(102 + len(l.events))},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{foreign, initTaint}},
+		})
+		heartbeat := l.node("system:node:a", "patch", "nodes/status", "a", foreign, cniTaint, initTaint)
+		heartbeat.StageTimestamp = metav1.NewMicroTime(l.now().Add(time.Second))
+	})
+	if names := failed(v); names != nil {
+		t.Errorf("failed: %q", names)
+	}
+}
+
+func TestReadAuditStopsBeforeHalfALine(t *testing.T) {
+	writes, err := readAudit(strings.NewReader(`{"stage":"ResponseComplete","verb":"create","objectRef":{"resource":"x"},"responseStatus":{"code":201}}` + "\n" + `{"stage":"Resp`))
+	if err != nil || len(writes) != 1 {
+		t.Errorf("got %d writes and error %v, want one write", len(writes), err)
+	}
+}
+
+func TestReadAuditSaysWhichLineIsWrong(t *testing.T) {
+	for name, log := range map[string]string{
+		"no JSON":     "what\n",
+		"no response": `{"stage":"ResponseComplete","verb":"patch","objectRef":{"resource":"nodes"},"responseStatus":{"code":200}}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := readAudit(strings.NewReader(log)); err == nil || !strings.Contains(err.Error(), "line 1 ") {
+				t.Errorf("error is %v, want one that names line 1", err)
+			}
+		})
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(i+1))
+	}
+	for _, test := range []struct {
+		sorted        []time.Duration
+		percent, want int
+	}{
+		{nil, 50, 0},
+		{hundred[:1], 50, 1},
+		{hundred[:1], 99, 1},
+		{hundred[:2], 50, 1},
+		{hundred, 50, 50},
+		{hundred, 99, 99},
+		{hundred, 100, 100},
+	} {
+		if got := percentile(test.sorted, test.percent); got != time.Duration(test.want) {
+			t.Errorf("percentile %d of %d is %d, want %d", test.percent, len(test.sorted), got, test.want)
+		}
+	}
+}

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+var query = gate.PodQuery{Namespace: "ns", Selector: "app=agent"}
+
+// wantTold checks whose facts are said to have changed since the last look.
+func (f *testFeed) wantTold(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if got, _ := f.told.take(); !slices.Equal(got, want) {
+		t.Errorf("%s: told of %v, want %v", what, got, want)
+	}
+}
+
+func (f *testFeed) facts(t *testing.T, node string) gate.Facts {
+	t.Helper()
+	facts, ok := f.Facts(node)
+	if !ok {
+		t.Fatalf("no facts about %s; feeds: %+v", node, f.Status())
+	}
+	return facts
+}
+
+func TestFeedObserves(t *testing.T) {
+	for _, unsupported := range []bool{false, true} {
+		name := "streamed"
+		if unsupported {
+			name = "listed"
+		}
+		t.Run(name, func(t *testing.T) {
+			runFeed(t, func(api *fakeAPI) {
+				api.nodes().put(testNode("a", "a1", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint("k", "v", "NoSchedule")} }))
+				api.gates().put(testGate("g"))
+				api.pods(query).put(testPod("p", "p1", "a", true))
+				api.pods(query).put(testPod("pending", "p2", "", false))
+				if unsupported {
+					for _, k := range []*fakeKind{api.nodes(), api.gates(), api.pods(query)} {
+						k.streamErr = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
+					}
+				}
+			}, func(t *testing.T, f *testFeed) {
+				f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query, query}})
+				if got := f.Unsynced(); !slices.Equal(got, []string{podsName(query)}) {
+					t.Errorf("unsynced = %v before the pods are read", got)
+				}
+				synctest.Wait()
+				if got := f.Unsynced(); got != nil {
+					t.Errorf("unsynced = %v", got)
+				}
+				facts := f.facts(t, "a")
+				if n := facts.Node; n.UID != "a1" || n.BootID != "boot" || len(n.Taints) != 1 || n.Labels[corev1.LabelHostname] != "a" {
+					t.Errorf("node = %+v", n)
+				}
+				if pods := facts.Pods[query]; len(pods) != 1 || pods[0].UID != "p1" || !pods[0].Ready {
+					t.Errorf("pods = %+v", facts.Pods)
+				}
+				if gates, complete := f.Gates(); len(gates) != 1 || !complete || !facts.CompleteSources["crd"] {
+					t.Errorf("gates = %v, complete %v; %v", gates, complete, f.GatesError())
+				}
+				for _, k := range f.api.kinds {
+					if k.lists != 1 {
+						t.Errorf("%T was listed %d times", k.one, k.lists)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestHeartbeatsAreNoNews(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		f.told.take()
+		later := testNode("a", "a1")
+		later.Annotations = map[string]string{"some": "annotation"}
+		later.Status.Conditions[0].LastHeartbeatTime = metav1.Unix(1700000300, 0)
+		later.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
+		f.api.nodes().put(later)
+		f.wantTold(t, "heartbeat")
+		facts := f.facts(t, "a")
+		if got := facts.Node.Conditions[0].Heartbeat; got.Unix() != 1700000300 {
+			t.Errorf("heartbeat = %v", got)
+		}
+		if !facts.Node.HasAnnotations || facts.Node.ResourceVersion != "12" {
+			t.Errorf("node = %+v", facts.Node)
+		}
+		setReady(later, corev1.ConditionFalse, "[container runtime is down, node is shutting down]")
+		f.api.nodes().put(later)
+		f.wantTold(t, "shutdown", "a")
+		if !f.facts(t, "a").Node.ShuttingDown {
+			t.Error("not shutting down")
+		}
+	})
+}
+
+func TestNodeRecreatedAndDeleted(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		f.told.take()
+		f.api.nodes().remove("a")
+		f.api.nodes().put(testNode("a", "a2"))
+		f.wantTold(t, "recreated", "a")
+		if got := f.facts(t, "a").Node.UID; got != "a2" {
+			t.Errorf("uid = %v", got)
+		}
+		f.api.nodes().remove("a")
+		f.wantTold(t, "deleted", "a")
+		if _, ok := f.Facts("a"); ok || !f.NodesSynced() {
+			t.Error("deleted node is known")
+		}
+	})
+}
+
+func TestObserve(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		tainted := func(key string) *corev1.Node {
+			return testNode("a", "a1", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint(key, "", "NoSchedule")} })
+		}
+		f.told.take()
+		// Our write is known before the watch tells of it and of what came before.
+		written := tainted("ours")
+		written.ResourceVersion = "100"
+		f.Observe(written)
+		f.wantTold(t, "observed", "a")
+		f.api.nodes().put(tainted("older"))
+		f.wantTold(t, "stale event")
+		if got := f.facts(t, "a").Node.Taints[0].Key; got != "ours" {
+			t.Errorf("taint = %v", got)
+		}
+		f.api.set(func() { f.api.version = 99 })
+		f.api.nodes().put(tainted("ours"))
+		f.wantTold(t, "our own write")
+		f.api.nodes().put(tainted("newer"))
+		f.wantTold(t, "newer event", "a")
+		f.Observe(written)
+		f.wantTold(t, "late answer")
+		// An answer that comes after the node has gone does not bring it back.
+		f.api.nodes().remove("a")
+		f.told.take()
+		written.ResourceVersion = "200"
+		f.Observe(written)
+		f.wantTold(t, "answer about a node that is gone")
+		if _, ok := f.Facts("a"); ok {
+			t.Error("deleted node is back")
+		}
+	})
+}
+
+func TestRefresh(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		f.told.take()
+		f.api.nodes().hangUp()
+		f.api.nodes().set(syscall.ECONNREFUSED)
+		f.api.nodes().put(testNode("a", "a2"))
+		f.Refresh(t.Context(), "a")
+		f.wantTold(t, "another node of the name", "a")
+		f.api.nodes().remove("a")
+		f.Refresh(t.Context(), "a")
+		f.wantTold(t, "gone", "a")
+		if names := f.NodeNames(); len(names) != 0 {
+			t.Errorf("names = %v", names)
+		}
+		// The watch now tells the story again, from the beginning.
+		f.api.nodes().set(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if names := f.NodeNames(); len(names) != 0 || !f.NodesSynced() {
+			t.Errorf("names = %v, synced %v", names, f.NodesSynced())
+		}
+	})
+}
+
+// set has all requests for a kind fail, or none.
+func (k *fakeKind) set(err error) { k.api.set(func() { k.err = err }) }
+
+func TestAnnotationsThatBecomeNeeded(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().put(testNode("a", "a1", func(n *corev1.Node) {
+			n.Annotations = map[string]string{"needed": "1", "other": "2", "gate.nodegate.dev/g": "record"}
+		}))
+	}, func(t *testing.T, f *testFeed) {
+		if n := f.facts(t, "a").Node; n.Annotations != nil || n.Records["g"] != "record" {
+			t.Errorf("node = %+v", n)
+		}
+		f.told.take()
+		f.SetNeeds(gate.Needs{Annotations: []string{"needed"}})
+		if _, ok := f.Facts("a"); ok || f.NodesSynced() || !slices.Contains(f.Unsynced(), nodesName) {
+			t.Error("a node of which too little is known can be decided about")
+		}
+		synctest.Wait()
+		if n := f.facts(t, "a").Node; n.Annotations["needed"] != "1" || len(n.Annotations) != 1 {
+			t.Errorf("annotations = %v", n.Annotations)
+		}
+		if _, gates := f.told.take(); gates == 0 {
+			t.Error("nobody was told that the nodes are known")
+		}
+		f.SetNeeds(gate.Needs{})
+		f.SetNeeds(gate.Needs{Annotations: []string{"needed"}})
+		synctest.Wait()
+		if got := f.api.nodes().lists; got != 2 {
+			t.Errorf("nodes were listed %d times", got)
+		}
+	})
+}
+
+func TestPods(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().put(testNode("a", "a1"))
+		api.nodes().put(testNode("b", "b1"))
+		api.pods(query).put(testPod("p", "p1", "a", false))
+	}, func(t *testing.T, f *testFeed) {
+		pods := f.api.pods(query)
+		if facts := f.facts(t, "a"); len(facts.Pods) != 0 {
+			t.Errorf("pods = %v before they are needed", facts.Pods)
+		}
+		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}})
+		if _, gates := f.told.take(); gates == 0 {
+			t.Error("nobody was told that the pods are known")
+		}
+		if _, known := f.facts(t, "b").Pods[query]; !known {
+			t.Error("it is not known that b has no pod")
+		}
+
+		pods.put(testPod("p", "p1", "a", true))
+		f.wantTold(t, "ready", "a")
+		same := testPod("p", "p1", "a", true)
+		slices.Reverse(same.Status.ContainerStatuses)
+		same.Status.PodIP = "10.0.0.1"
+		pods.put(same)
+		f.wantTold(t, "nothing that matters")
+		restarted := testPod("p", "p1", "a", true)
+		restarted.Status.ContainerStatuses[0].ContainerID = "3"
+		pods.put(restarted)
+		f.wantTold(t, "another container", "a")
+		deleted := restarted.DeepCopy()
+		deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1700000230, 0)}
+		deleted.DeletionGracePeriodSeconds = new(int64(30))
+		pods.put(deleted)
+		f.wantTold(t, "terminating", "a")
+		if p := f.facts(t, "a").Pods[query][0]; !p.Terminating || p.TerminatingSince.Unix() != 1700000200 {
+			t.Errorf("pod = %+v", p)
+		}
+		pods.put(testPod("q", "q1", "a", true))
+		f.wantTold(t, "second pod", "a")
+		pods.remove("p")
+		f.wantTold(t, "deleted", "a")
+		if got := f.facts(t, "a").Pods[query]; len(got) != 1 || got[0].Name != "q" {
+			t.Errorf("pods = %+v", got)
+		}
+
+		// The pod moves without word of its deletion, then vanishes the same way.
+		pods.put(testPod("q", "q2", "b", true))
+		f.wantTold(t, "moved", "a", "b")
+		pods.hangUp()
+		pods.set(syscall.ECONNREFUSED)
+		pods.remove("q")
+		time.Sleep(time.Second)
+		if facts := f.facts(t, "b"); facts.Pods[query] != nil {
+			t.Errorf("pods = %+v while they cannot be observed", facts.Pods)
+		}
+		if got := f.Unsynced(); got != nil {
+			t.Errorf("unsynced = %v, want only that it is not live", got)
+		}
+		pods.forget()
+		f.told.take()
+		pods.set(nil)
+		time.Sleep(time.Minute)
+		if _, gates := f.told.take(); gates == 0 {
+			t.Error("nobody was told that the pods are known again")
+		}
+		if got, known := f.facts(t, "b").Pods[query]; !known || len(got) != 0 {
+			t.Errorf("pods = %+v, %v", got, known)
+		}
+
+		f.SetNeeds(gate.Needs{})
+		synctest.Wait()
+		pods.put(testPod("r", "r1", "a", true))
+		f.wantTold(t, "not needed any more")
+		if facts := f.facts(t, "a"); len(facts.Pods) != 0 {
+			t.Errorf("pods = %v", facts.Pods)
+		}
+	})
+}
+
+func TestPodFacts(t *testing.T) {
+	s := newPodSet(func(string) {}, newInterner())
+	o := testPod("p", "p1", "a", true)
+	o.OwnerReferences = []metav1.OwnerReference{{UID: "no"}, {UID: "ds", Controller: new(true)}}
+	o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	o.Status.Phase = corev1.PodFailed
+	got := s.convert(o)
+	want := podFact{node: "a", Pod: gate.Pod{
+		UID: "p1", Name: "p", Owner: "ds", Created: time.Unix(1700000000, 0).UTC(), Ready: true,
+		ReadySince: time.Unix(1700000100, 0).UTC(), Finished: true, Mirror: true,
+		Incarnation: gate.NewIncarnation("p1", []string{"1", "2"}),
+	}}
+	if *got != want {
+		t.Errorf("pod = %+v, want %+v", *got, want)
+	}
+}
+
+func TestZones(t *testing.T) {
+	silent := func(n *corev1.Node) { setReady(n, corev1.ConditionUnknown, "") }
+	in := func(zone string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone }
+	}
+	runFeed(t, func(api *fakeAPI) {
+		for _, name := range []string{"a", "b", "c"} {
+			api.nodes().put(testNode(name, "1", in("z")))
+		}
+		api.nodes().put(testNode("elsewhere", "1", silent))
+	}, func(t *testing.T, f *testFeed) {
+		nodes := f.api.nodes()
+		f.told.take()
+		nodes.put(testNode("a", "1", in("z"), silent))
+		f.wantTold(t, "one of three is silent", "a")
+		nodes.put(testNode("b", "1", in("z"), silent))
+		f.wantTold(t, "two of three: a partition", "a", "b")
+		if got := f.facts(t, "c").Zone; got != (gate.Zone{Nodes: 3, Silent: 2}) {
+			t.Errorf("zone = %+v", got)
+		}
+		nodes.put(testNode("d", "1", in("z")))
+		f.wantTold(t, "two of four: none", "a", "b", "d")
+		nodes.put(testNode("d", "1", in("y")))
+		f.wantTold(t, "one moves to another zone: a partition again", "a", "b", "d")
+		nodes.remove("b")
+		f.wantTold(t, "deleted: none", "a", "b")
+		if got := f.facts(t, "elsewhere").Zone; got != (gate.Zone{Nodes: 1, Silent: 1}) {
+			t.Errorf("zone = %+v", got)
+		}
+	})
+}
+
+func testDaemonSet(name string) *appsv1.DaemonSet {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: "ds", Generation: 1, Labels: map[string]string{"l": "1"},
+	}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}}
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "x"}
+	ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
+	ds.Status.ObservedGeneration = 1
+	return ds
+}
+
+func TestDaemonSets(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		sets := f.api.daemonSets("ns")
+		sets.put(testDaemonSet("one"))
+		f.SetNeeds(gate.Needs{DaemonSetNamespaces: []string{"ns", "empty"}})
+		changed := func(what string, want bool) {
+			t.Helper()
+			if _, n := f.told.take(); (n > 0) != want {
+				t.Errorf("%s: told %d times", what, n)
+			}
+		}
+		changed("read", true)
+		got := f.DaemonSets()
+		if !got.Observed["ns"] || !got.Observed["empty"] || len(got.Items) != 1 {
+			t.Fatalf("sets = %+v", got)
+		}
+		ds := got.Items[0]
+		if ds.Pods != (gate.PodQuery{Namespace: "ns", Selector: "a=1,b=2"}) || len(ds.Tolerations) != 7 || ds.RollingOut {
+			t.Errorf("daemonset = %+v", ds)
+		}
+		if ok, err := ds.Affinity.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "x"}}}); !ok || err != nil {
+			t.Errorf("affinity: %v, %v", ok, err)
+		}
+
+		status := testDaemonSet("one")
+		status.Status.NumberReady = 7
+		sets.put(status)
+		changed("status", false)
+		status.Status.DesiredNumberScheduled = 1
+		sets.put(status)
+		changed("rollout", false)
+		if !f.DaemonSets().Items[0].RollingOut || got.Items[0].RollingOut {
+			t.Error("the rollout is not in the new snapshot, or is in the old one")
+		}
+		labelled := testDaemonSet("one")
+		labelled.Labels = map[string]string{"l": "2"}
+		sets.put(labelled)
+		changed("labels", true)
+		sets.put(testDaemonSet("another"))
+		changed("second", true)
+		if items := f.DaemonSets().Items; len(items) != 2 || items[0].Name != "another" {
+			t.Errorf("sets = %+v", items)
+		}
+
+		sets.hangUp()
+		sets.set(errForbidden)
+		time.Sleep(time.Second)
+		changed("unreadable", true)
+		if got := f.DaemonSets(); got.Observed["ns"] || !got.Observed["empty"] || len(got.Items) != 2 {
+			t.Errorf("sets = %+v while they cannot be read", got)
+		}
+		sets.set(nil)
+		time.Sleep(time.Minute)
+		changed("readable", true)
+		sets.remove("one")
+		changed("deleted", true)
+		f.SetNeeds(gate.Needs{DaemonSetNamespaces: []string{"empty"}})
+		changed("not needed", true)
+		if got := f.DaemonSets(); got.Observed["ns"] || len(got.Items) != 0 {
+			t.Errorf("sets = %+v", got)
+		}
+	})
+}
+
+func TestDaemonTolerations(t *testing.T) {
+	if got := len(tolerations(&corev1.PodSpec{HostNetwork: true})); got != 7 {
+		t.Errorf("%d tolerations", got)
+	}
+}
+
+func TestAPIServerRestart(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().put(testNode("a", "a1"))
+		api.gates().put(testGate("g"))
+		api.pods(query).put(testPod("p", "p1", "a", true))
+	}, func(t *testing.T, f *testFeed) {
+		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}})
+		synctest.Wait()
+		time.Sleep(2 * time.Second) // a shorter watch counts as broken
+		kinds := []*fakeKind{f.api.nodes(), f.api.gates(), f.api.pods(query)}
+		for _, k := range kinds {
+			k.set(syscall.ECONNREFUSED)
+			k.hangUp()
+		}
+		time.Sleep(10 * time.Second)
+		if _, complete := f.Gates(); complete || f.NodesSynced() || f.GatesError() == nil {
+			t.Error("what cannot be observed is taken to be known")
+		}
+		f.api.nodes().put(testNode("a", "a1", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "new" }))
+		for _, k := range kinds {
+			k.set(nil)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := f.facts(t, "a"); got.Node.BootID != "new" || len(got.Pods[query]) != 1 {
+			t.Errorf("facts = %+v", got)
+		}
+		if gates, complete := f.Gates(); !complete || len(gates) != 1 {
+			t.Errorf("gates = %v, %v", gates, f.GatesError())
+		}
+		for _, k := range kinds {
+			if k.lists != 1 {
+				t.Errorf("%T was listed %d times", k.one, k.lists)
+			}
+		}
+	})
+}
+
+// The API server is restored to an earlier state: what is newer by its version
+// is not there any more.
+func TestRestoredAPIServer(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.version = 1000; api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		f.api.nodes().forget()
+		f.api.set(func() { f.api.version = 500 })
+		f.api.nodes().put(testNode("a", "a1", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "then" }))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := f.facts(t, "a").Node.BootID; got != "then" {
+			t.Errorf("boot = %v", got)
+		}
+	})
+}
+
+func TestStopWhileTheAPIServerIsAway(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().err, api.gates().err = syscall.ECONNREFUSED, syscall.ECONNREFUSED
+	}, func(t *testing.T, f *testFeed) {
+		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}, DaemonSetNamespaces: []string{"ns"}})
+		time.Sleep(time.Minute)
+		if got := f.api.nodes().calls; got > 60 {
+			t.Errorf("%d requests in a minute", got)
+		}
+	})
+}
