@@ -174,6 +174,8 @@ func (e *env) daemonSet(name string) *appsv1.DaemonSet {
 		},
 	}
 	e.must(e.admin.Create(e.Context(), ds))
+	ds.Status.ObservedGeneration = ds.Generation // no rollout is under way
+	e.must(e.admin.Status().Update(e.Context(), ds))
 	return ds
 }
 

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	controlplane "github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, controlplane.Options{Components: []controlplane.Component{controlplane.APIServer}})
+}
+
+// server is the API server under test, seen by its administrator.
+type server struct {
+	*controlplane.Cluster
+	kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+func startServer(t *testing.T) *server {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs an API server")
+	}
+	s := &server{Cluster: clustertest.Shared(t)}
+	var err error
+	if s.Interface, err = kubernetes.NewForConfig(s.Admin()); err != nil {
+		t.Fatal(err)
+	}
+	if s.dynamic, err = dynamic.NewForConfig(s.Admin()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eventually waits until something is true.
+func eventually(t *testing.T, what string, true func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !true() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so after a minute: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// node creates a Node for one test.
+func (s *server) node(t *testing.T, name string, change ...func(*corev1.Node)) *corev1.Node {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, c := range change {
+		c(n)
+	}
+	status := n.Status
+	created, err := s.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := s.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	if status.NodeInfo.BootID == "" && len(status.Conditions) == 0 {
+		return created
+	}
+	created.Status = status
+	created, err = s.CoreV1().Nodes().UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func (s *server) update(t *testing.T, name string, change func(*corev1.Node)) {
+	t.Helper()
+	n, err := s.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(n)
+	if _, err := s.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	ours   = taint("example.com/ours", "", corev1.TaintEffectNoSchedule)
+	theirs = taint("example.com/theirs", "x", corev1.TaintEffectNoSchedule)
+)
+
+func closing(taints ...corev1.Taint) *gate.Decision {
+	return &gate.Decision{Taints: append(taints, ours), Records: map[string]string{"g": `{"state":"Closed"}`}}
+}
+
+func TestWriterWrites(t *testing.T) {
+	s := startServer(t)
+	w, err := NewWriter(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := newNodeStore(func(string) {})
+	created := s.node(t, "writes")
+	bare := facts.convert(created)
+	// From nothing: no taints, no annotations.
+	node, err := w.Apply(t.Context(), bare, closing())
+	if err != nil {
+		t.Fatalf("closing: %v", err)
+	}
+	if len(node.Spec.Taints) != 1 || node.Annotations["gate.nodegate.dev/g"] == "" {
+		t.Errorf("node = %+v", node)
+	}
+	if manager := node.ManagedFields[len(node.ManagedFields)-1].Manager; manager != FieldManager {
+		t.Errorf("field manager = %s", manager)
+	}
+	// The same again fits the Node no more.
+	if _, err := w.Apply(t.Context(), bare, closing()); !errors.Is(err, ErrConflict) {
+		t.Errorf("closing again: %v", err)
+	}
+	// Open a node that has not told its boot.
+	closed := facts.convert(node)
+	open := &gate.Decision{Records: map[string]string{"g": `{"state":"Open"}`}, Verdicts: opening}
+	if node, err = w.Apply(t.Context(), closed, open); err != nil || len(node.Spec.Taints) != 0 {
+		t.Fatalf("opening: %v, %+v", err, node)
+	}
+	// Drop the last annotation, and write a record where there is none any more.
+	if node, err = w.Apply(t.Context(), facts.convert(node), &gate.Decision{Records: map[string]string{"g": ""}}); err != nil || len(node.Annotations) != 0 {
+		t.Fatalf("dropping the record: %v, %+v", err, node)
+	}
+	if node, err = w.Apply(t.Context(), facts.convert(node), closing()); err != nil {
+		t.Fatalf("closing once more: %v", err)
+	}
+	if node, err = w.Apply(t.Context(), facts.convert(node), &gate.Decision{Taints: node.Spec.Taints}); node != nil || err != nil {
+		t.Errorf("nothing to write: %v, %v", node, err)
+	}
+}
+
+func TestWriterConflicts(t *testing.T) {
+	s := startServer(t)
+	w, err := NewWriter(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot := func(id string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Status.NodeInfo.BootID = id }
+	}
+	with := func(taints ...corev1.Taint) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = taints }
+	}
+	tests := []struct {
+		name      string
+		before    []func(*corev1.Node)
+		meanwhile func(*testing.T)
+		decision  *gate.Decision
+		want      error
+	}{
+		{"taint-twice", []func(*corev1.Node){with(theirs)}, func(t *testing.T) {
+			s.update(t, "taint-twice", with(theirs, ours))
+		}, closing(theirs), ErrConflict},
+		{"first-taint", nil, func(t *testing.T) {
+			s.update(t, "first-taint", with(theirs))
+		}, closing(), ErrConflict},
+		{"taints-gone", []func(*corev1.Node){with(theirs)}, func(t *testing.T) {
+			s.update(t, "taints-gone", with())
+		}, closing(theirs), ErrConflict},
+		{"moved", []func(*corev1.Node){with(ours)}, func(t *testing.T) {
+			s.update(t, "moved", with(theirs, ours))
+		}, &gate.Decision{}, ErrConflict},
+		{"rebooted", []func(*corev1.Node){with(ours), boot("old")}, func(t *testing.T) {
+			n, err := s.CoreV1().Nodes().Get(t.Context(), "rebooted", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			boot("new")(n)
+			if _, err := s.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, &gate.Decision{Verdicts: opening}, ErrConflict},
+		{"recreated", []func(*corev1.Node){with(ours)}, func(t *testing.T) {
+			if err := s.CoreV1().Nodes().Delete(t.Context(), "recreated", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			s.node(t, "recreated", with(ours))
+		}, &gate.Decision{}, ErrConflict},
+		{"gone", []func(*corev1.Node){with(ours)}, func(t *testing.T) {
+			if err := s.CoreV1().Nodes().Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, &gate.Decision{}, ErrGone},
+		{"invalid", nil, nil, &gate.Decision{Taints: []corev1.Taint{taint("example.com/k", "not a value", "NoSchedule")}}, ErrDenied},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNodeStore(func(string) {}).convert(s.node(t, tt.name, tt.before...))
+			if tt.meanwhile != nil {
+				tt.meanwhile(t)
+			}
+			_, err := w.Apply(t.Context(), n, tt.decision)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestWriterDenied(t *testing.T) {
+	s := startServer(t)
+	n := newNodeStore(func(string) {}).convert(s.node(t, "denied"))
+	nobody, err := NewWriter(s.User("nobody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nobody.Apply(t.Context(), n, closing()); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("without a right: %v", err)
+	}
+	policies := s.AdmissionregistrationV1()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "no-taints"}}
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{"UPDATE"},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
+		},
+	}}}
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{
+		Expression: "object.metadata.name != 'denied' || !has(object.spec.taints)", Message: "we want no taints",
+	}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "no-taints"}}
+	binding.Spec.PolicyName = "no-taints"
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{"Deny"}
+	if _, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), "no-taints", metav1.DeleteOptions{})
+		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), "no-taints", metav1.DeleteOptions{})
+	})
+	w, err := NewWriter(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := newNodeStore(func(string) {})
+	eventually(t, "the policy is in force", func() bool {
+		node, err := w.Apply(t.Context(), n, closing())
+		if err != nil {
+			if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "we want no taints") {
+				t.Fatalf("denied by policy: %v", err)
+			}
+			return true
+		}
+		if node, err = w.Apply(t.Context(), store.convert(node), &gate.Decision{Records: map[string]string{"g": ""}}); err != nil {
+			t.Fatal(err)
+		}
+		n = store.convert(node)
+		return false
+	})
+}
+
+// counter is a Handler that counts, and asks for what is needed.
+type counter struct {
+	nodes, gates atomic.Int64
+}
+
+func (c *counter) NodeChanged(string) { c.nodes.Add(1) }
+func (c *counter) GatesChanged()      { c.gates.Add(1) }
+
+// feed runs a feed for one test.
+func (s *server) feed(t *testing.T, config *rest.Config) (*Feed, *counter) {
+	t.Helper()
+	told := &counter{}
+	f, err := New(Options{Config: config, Handler: told, Log: testr.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := f.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return f, told
+}
+
+// define installs the definition.
+func (s *server) define(t *testing.T) {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(crd.Manifest(), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.dynamic.Resource(definitionResource).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the definition is served", func() bool {
+		_, err := s.dynamic.Resource(v1alpha1.Resource).List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+}
+
+func (s *server) undefine(t *testing.T) {
+	t.Helper()
+	if err := s.dynamic.Resource(definitionResource).Delete(t.Context(), definitionName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the definition is gone", func() bool {
+		_, err := s.dynamic.Resource(definitionResource).Get(t.Context(), definitionName, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func (s *server) gate(t *testing.T, name string) {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	manifest := `
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: ` + name + `}
+spec:
+  nodeSelector: {}
+  taint: {key: example.com/` + name + `, effect: NoSchedule}
+  openWhen:
+  - name: l
+    label: {key: example.com/l}
+`
+	if err := yaml.Unmarshal([]byte(manifest), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "gate "+name+" is created", func() bool {
+		_, err := s.dynamic.Resource(v1alpha1.Resource).Create(t.Context(), o, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+func gateNames(f *Feed) string {
+	gates, _ := f.Gates()
+	var names []string
+	for _, g := range gates {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, ",")
+}
+
+func TestFeedOfAPIServer(t *testing.T) {
+	s := startServer(t)
+	s.define(t)
+	t.Cleanup(func() { s.undefine(t) })
+	namespace := clustertest.Namespace(t, s.Cluster)
+	query := gate.PodQuery{Namespace: namespace, Selector: "app=agent"}
+	s.node(t, "fed", func(n *corev1.Node) { setReady(n, corev1.ConditionTrue, ""); n.Status.NodeInfo.BootID = "boot" })
+	f, told := s.feed(t, s.Admin())
+	f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}, DaemonSetNamespaces: []string{namespace}})
+	eventually(t, "all feeds are synced", func() bool { return len(f.Unsynced()) == 0 && f.NodesSynced() })
+
+	s.pod(t, namespace, "agent", "fed")
+	ds := testDaemonSet("agent")
+	ds.Namespace, ds.UID = namespace, ""
+	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	ds.Spec.Template.Spec.Tolerations[0].Key = "example.com/k"
+	if _, err := s.AppsV1().DaemonSets(namespace).Create(t.Context(), ds, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.gate(t, "a")
+	seen := func() bool {
+		facts, ok := f.Facts("fed")
+		return ok && len(facts.Pods[query]) == 1 && len(facts.DaemonSets.Items) == 1 && facts.Node.BootID == "boot" && gateNames(f) == "a"
+	}
+	eventually(t, "pod, DaemonSet and gate are seen", seen)
+
+	before := told.nodes.Load()
+	heartbeat(t, s, "fed", time.Now())
+	eventually(t, "the heartbeat is seen", func() bool {
+		facts, _ := f.Facts("fed")
+		return time.Since(facts.Node.Conditions[0].Heartbeat) < time.Minute
+	})
+	if got := told.nodes.Load(); got != before {
+		t.Errorf("told %d times of a heartbeat", got-before)
+	}
+
+	if err := s.RestartComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CoreV1().Pods(namespace).Delete(t.Context(), "agent", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "after a restart, the pod is seen to be gone", func() bool {
+		facts, ok := f.Facts("fed")
+		pods, known := facts.Pods[query]
+		return ok && known && len(pods) == 0
+	})
+	f.SetNeeds(gate.Needs{Annotations: []string{"example.com/a"}})
+	s.update(t, "fed", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/a", "b") })
+	eventually(t, "the annotation is seen", func() bool {
+		facts, ok := f.Facts("fed")
+		return ok && facts.Node.Annotations["example.com/a"] == "b" && len(facts.Pods) == 0
+	})
+}
+
+func heartbeat(t *testing.T, s *server, name string, at time.Time) {
+	t.Helper()
+	n, err := s.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(at)
+	if _, err := s.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod creates a pod on a node.
+func (s *server) pod(t *testing.T, namespace, name, node string) {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := s.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "agent"}}}
+	p.Spec.NodeName = node
+	p.Spec.AutomountServiceAccountToken = new(bool)
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	if _, err := s.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The definition of NodeGate is removed, the API server restarts, and the
+// definition is restored: nothing that gates hold may be let go.
+func TestDefinitionOfAPIServer(t *testing.T) {
+	s := startServer(t)
+	s.define(t)
+	defined := true
+	t.Cleanup(func() {
+		if defined {
+			s.undefine(t)
+		}
+	})
+	s.gate(t, "a")
+	s.gate(t, "b")
+	f, _ := s.feed(t, s.Admin())
+	eventually(t, "the gates are seen", func() bool { return gateNames(f) == "a,b" && f.GatesError() == nil })
+	// The definition is young; but this gate was deleted under it, by itself.
+	if err := s.dynamic.Resource(v1alpha1.Resource).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b is gone", func() bool { return gateNames(f) == "a" && f.DeletedGates()["b"] })
+
+	s.undefine(t)
+	defined = false
+	held := func() {
+		t.Helper()
+		if _, complete := f.Gates(); complete || gateNames(f) != "a" || f.DeletedGates()["a"] {
+			t.Fatalf("gates %s, complete %v, deleted %v", gateNames(f), complete, f.DeletedGates())
+		}
+	}
+	eventually(t, "the gates are known to be unreadable", func() bool { return f.GatesError() != nil })
+	held()
+	if err := s.RestartComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	held()
+	s.define(t)
+	defined = true
+	eventually(t, "the gates are readable", func() bool { return f.GatesError() == nil && f.gates.feed.isLive() })
+	held()
+	s.gate(t, "a")
+	eventually(t, "a is back", func() bool {
+		gates, _ := f.Gates()
+		current, err := s.dynamic.Resource(v1alpha1.Resource).Get(t.Context(), "a", metav1.GetOptions{})
+		return err == nil && len(gates) == 1 && gates[0].UID == current.GetUID()
+	})
+	held()
+}
+
+func TestRightsOfAPIServer(t *testing.T) {
+	s := startServer(t)
+	s.define(t)
+	t.Cleanup(func() { s.undefine(t) })
+	s.gate(t, "a")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes", "pods"}},
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}},
+		{Verbs: []string{"get"}, APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}},
+	}
+	grant := func() {
+		t.Helper()
+		if _, err := s.RbacV1().ClusterRoleBindings().Create(t.Context(), binding.DeepCopy(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	grant()
+	t.Cleanup(func() {
+		_ = s.RbacV1().ClusterRoleBindings().Delete(context.Background(), "reader", metav1.DeleteOptions{})
+		_ = s.RbacV1().ClusterRoles().Delete(context.Background(), "reader", metav1.DeleteOptions{})
+	})
+	f, _ := s.feed(t, s.User("reader"))
+	known := func() bool { return gateNames(f) == "a" && f.GatesError() == nil && f.NodesSynced() }
+	eventually(t, "the gates are seen", known)
+	if err := s.RbacV1().ClusterRoleBindings().Delete(t.Context(), "reader", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// A watch that has begun goes on without the right; a new one does not begin.
+	if err := s.RestartComponent(t.Context(), controlplane.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the loss of the right is known", func() bool {
+		_, complete := f.Gates()
+		return apierrors.IsForbidden(f.GatesError()) && !complete && !f.NodesSynced()
+	})
+	if got := gateNames(f); got != "a" {
+		t.Errorf("gates = %s", got)
+	}
+	grant()
+	eventually(t, "the gates are known again", known)
+	if !slices.ContainsFunc(f.Status(), func(s FeedStatus) bool { return s.Name == gatesName && s.Live }) {
+		t.Errorf("status = %+v", f.Status())
+	}
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+const (
+	ready       = v1alpha1.ReadingReady
+	missing     = v1alpha1.ReadingPodMissing
+	stale       = v1alpha1.ReadingStaleEvidence
+	notObserved = v1alpha1.ReadingNotObserved
+	notEligible = v1alpha1.ReadingDaemonSetNotEligible
+	deadlock    = v1alpha1.ReadingDaemonDoesNotTolerateGate
+)
+
+func TestDaemonSet(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
+	const ds, pod = "kube-system/agent", "kube-system/agent-x"
+	check(t, s, map[string]reads{
+		"its pod is ready":      {aNode(with("agent"), running("agent")), gate.Holds, ready, pod},
+		"not ready":             {aNode(with("agent"), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"terminating":           {aNode(with("agent"), running("agent", terminating)), gate.NotYet, v1alpha1.ReadingPodTerminating, pod},
+		"no pod":                {aNode(with("agent")), gate.NotYet, missing, ds},
+		"finished":              {aNode(with("agent"), running("agent", finished)), gate.NotYet, missing, ds},
+		"a mirror pod":          {aNode(with("agent"), running("agent", mirror)), gate.NotYet, missing, ds},
+		"somebody else's pod":   {aNode(with("agent"), running("agent", ofSomebodyElse)), gate.NotYet, missing, ds},
+		"of a DaemonSet before": {aNode(with("agent", func(ds *gate.DaemonSet) { ds.UID = "new" }), running("agent")), gate.NotYet, missing, ds},
+		"no DaemonSet":          {aNode(), gate.NotYet, v1alpha1.ReadingDaemonSetNotFound, ds},
+		"others only":           {aNode(with("a"), with("z")), gate.NotYet, v1alpha1.ReadingDaemonSetNotFound, ds},
+		"among others":          {aNode(with("a"), with("agent"), with("z"), running("agent")), gate.Holds, ready, pod},
+		"sets not observed":     {aNode(with("agent"), running("agent"), unobservedSets), gate.Unknown, notObserved, "DaemonSet " + ds},
+		"no sets at all":        {aNode(func(w *world) { w.facts.DaemonSets = nil }), gate.Unknown, notObserved, "DaemonSet " + ds},
+		"pods not observed":     {aNode(with("agent"), unobservedPods("agent")), gate.Unknown, notObserved, ds},
+		"older than the Node":   {aNode(with("agent"), nodeCreated(59*time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
+		"a minute of the Node":  {aNode(with("agent"), nodeCreated(time.Minute), running("agent", olderThanNode)), gate.Holds, ready, pod},
+		"two, one is ready": {aNode(with("agent"), running("agent", terminating, named("old")), running("agent")),
+			gate.Holds, ready, pod},
+		"two, one is stale": {aNode(with("agent"), nodeCreated(time.Second), running("agent", notReady, named("new")), running("agent", olderThanNode)),
+			gate.NotYet, v1alpha1.ReadingPodNotReady, "kube-system/new"},
+		"of another pool":               {aNode(with("agent", onlyOn("cpu"))), gate.NotYet, notEligible, ds},
+		"of this pool":                  {aNode(with("agent", onlyOn("gpu"))), gate.NotYet, missing, ds},
+		"of another pool, and here":     {aNode(with("agent", onlyOn("cpu")), running("agent")), gate.Holds, ready, pod},
+		"names another node":            {aNode(with("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n2" })), gate.NotYet, notEligible, ds},
+		"does not tolerate its gate":    {aNode(with("agent", tolerating())), gate.NotYet, deadlock, ds},
+		"does not, and is terminating":  {aNode(with("agent", tolerating()), running("agent", terminating)), gate.NotYet, deadlock, ds},
+		"does not, and is not ready":    {aNode(with("agent", tolerating()), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"does not, and is ready":        {aNode(with("agent", tolerating()), running("agent")), gate.Holds, ready, pod},
+		"does not, and is stale":        {aNode(with("agent", tolerating()), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
+		"does not tolerate a pool":      {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectNoSchedule)), gate.NotYet, notEligible, ds},
+		"a pool that it would not like": {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectPreferNoSchedule)), gate.NotYet, missing, ds},
+	})
+	if !s.ProvesBoot() {
+		t.Error("does not prove the boot")
+	}
+}
+
+// A stale pod beside one that is not ready will do once it is proven: somebody
+// must look then.
+func TestRecheckOfTheSecondPod(t *testing.T) {
+	beside := func(s v1alpha1.SignalSource) {
+		w := aNode(with("agent"), nodeCreated(time.Second), running("agent", notReady, named("new")), running("agent", olderThanNode))
+		if r, _ := read(t, mustCompile(t, s), w); !r.Recheck.Equal(epoch.Add(59 * time.Second)) {
+			t.Errorf("rechecks at %s", r.Recheck)
+		}
+	}
+	beside(v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
+	beside(v1alpha1.SignalSource{Pods: anyPod})
+}
+
+func TestDaemonSetRollout(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
+	for name, c := range map[string]struct {
+		node *world
+		want bool
+	}{
+		"the pod is being replaced": {aNode(with("agent", rollingOut), running("agent", terminating)), true},
+		"the pod is not there":      {aNode(with("agent", rollingOut)), true},
+		"no rollout":                {aNode(with("agent"), running("agent", terminating)), false},
+		"it does not run here":      {aNode(with("agent", rollingOut, onlyOn("cpu"))), false},
+		"it is ready":               {aNode(with("agent", rollingOut), running("agent")), false},
+	} {
+		if r, _ := read(t, s, c.node); r.Rollout != c.want {
+			t.Errorf("%s: rollout %v", name, r.Rollout)
+		}
+	}
+}
+
+func TestDaemonSetNeedsAndEvidence(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
+	w := aNode(with("agent"), running("agent"), running("agent", ofSomebodyElse))
+	if n := s.Needs(nil); !slices.Equal(n.DaemonSetNamespaces, []string{"kube-system"}) || len(n.Pods) != 0 {
+		t.Errorf("before any DaemonSet is known: %+v", n)
+	}
+	if n := s.Needs(&w.sets); !slices.Equal(n.Pods, []gate.PodQuery{query("agent")}) {
+		t.Errorf("needs %+v", n)
+	}
+	for name, c := range map[string]struct {
+		node     *world
+		pods     int
+		observed bool
+	}{
+		"its own pods":      {w, 1, true},
+		"no DaemonSet":      {aNode(), 0, true},
+		"sets not observed": {aNode(unobservedSets), 0, false},
+		"pods not observed": {aNode(with("agent"), unobservedPods("agent")), 0, false},
+	} {
+		if pods, observed := s.Evidence(&c.node.facts); len(pods) != c.pods || observed != c.observed {
+			t.Errorf("%s: %d pods, observed %v", name, len(pods), observed)
+		}
+	}
+}
+
+func TestDaemonSets(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
+	noSchedule, prefer := corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule
+	all, none, setUp := v1alpha1.ReadingDaemonsReady, v1alpha1.ReadingNoDaemonSetBelongs, v1alpha1.ReadingNodeBeingSetUp
+	only := func(keys ...string) func(*world) { return with("agent", tolerating(append(keys, gateKey)...)) }
+	check(t, s, map[string]reads{
+		"all are ready":         {aNode(with("agent"), with("b"), running("agent"), running("b")), gate.Holds, all, ""},
+		"one has no pod":        {aNode(with("agent"), with("b"), running("agent")), gate.NotYet, missing, "kube-system/b"},
+		"one is not ready":      {aNode(with("agent"), with("b"), running("agent", notReady), running("b")), gate.NotYet, v1alpha1.ReadingPodNotReady, "kube-system/agent-x"},
+		"one is of elsewhere":   {aNode(with("agent"), with("b", onlyOn("cpu")), running("agent")), gate.Holds, all, ""},
+		"not observed":          {aNode(with("agent"), running("agent"), unobservedSets), gate.Unknown, notObserved, "namespace kube-system"},
+		"pods not observed":     {aNode(with("agent"), with("b"), running("agent"), unobservedPods("b")), gate.Unknown, notObserved, "kube-system/b"},
+		"NotYet beats Unknown":  {aNode(with("agent"), with("b"), unobservedPods("b")), gate.NotYet, missing, "kube-system/agent"},
+		"Unknown first, NotYet": {aNode(with("agent"), with("b"), unobservedPods("agent")), gate.NotYet, missing, "kube-system/b"},
+		"stale":                 {aNode(with("agent"), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, "kube-system/agent-x"},
+		"deadlock":              {aNode(with("agent", tolerating())), gate.NotYet, deadlock, "kube-system/agent"},
+
+		"a transient taint excludes nobody":      {aNode(only(), tainted("node.cloudprovider.kubernetes.io/shutdown", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"nor does another tool's startup taint":  {aNode(only(), tainted("startup-taint.cluster-autoscaler.kubernetes.io/x", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"nor another gate's":                     {aNode(only(), tainted("g.example/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["g.example/x"] = true }), gate.NotYet, missing, "kube-system/agent"},
+		"nor a configured one":                   {aNode(only(), tainted("mine.example/x", noSchedule), func(w *world) { w.facts.Transient.Prefixes = []string{"mine."} }), gate.NotYet, missing, "kube-system/agent"},
+		"nor its own gate's, whatever is known":  {aNode(with("agent", tolerating()), func(w *world) { w.facts.Transient.GateKeys = nil }), gate.NotYet, deadlock, "kube-system/agent"},
+		"a lasting taint excludes":               {aNode(only(), tainted("pool", noSchedule)), gate.Holds, none, ""},
+		"unless it is tolerated":                 {aNode(only("pool"), tainted("pool", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"or only preferred not to":               {aNode(only(), tainted("pool", prefer)), gate.NotYet, missing, "kube-system/agent"},
+		"an empty set holds":                     {aNode(), gate.Holds, none, ""},
+		"not while a foreign transient is there": {aNode(tainted("node.kubernetes.io/not-ready", noSchedule)), gate.NotYet, setUp, ""},
+		"another gate's taint is not foreign": {aNode(tainted("readiness.k8s.io/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["readiness.k8s.io/x"] = true }),
+			gate.Holds, none, ""},
+	})
+}
+
+func TestDaemonSetsSelects(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{
+		Namespaces: []string{"kube-system", "gpu"}, Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}}})
+	elsewhere := func(ds *gate.DaemonSet) { ds.Namespace = "elsewhere" }
+	w := aNode(with("agent", elsewhere), with("agent"), with("b"), running("agent"), running("b"))
+	if r, _ := read(t, s, w); r.State != gate.Unknown || r.Subject != "namespace gpu" {
+		t.Errorf("one namespace is not observed: %+v", r)
+	}
+	w.sets.Observed["gpu"] = true
+	if r, _ := read(t, s, w); r.State != gate.Holds {
+		t.Errorf("the selected one is ready: %+v", r)
+	}
+	if n := s.Needs(&w.sets); len(n.Pods) != 1 || len(n.DaemonSetNamespaces) != 2 {
+		t.Errorf("needs %+v", n)
+	}
+	if n := s.Needs(nil); len(n.Pods) != 0 || len(n.DaemonSetNamespaces) != 2 {
+		t.Errorf("needs, before any is known: %+v", n)
+	}
+	if pods, observed := s.Evidence(&w.facts); len(pods) != 1 || !observed {
+		t.Errorf("evidence %v, %v", pods, observed)
+	}
+	delete(w.facts.Pods, query("agent"))
+	if _, observed := s.Evidence(&w.facts); observed {
+		t.Error("evidence of pods that are not observed")
+	}
+	if _, observed := s.Evidence(&aNode(unobservedSets).facts); observed {
+		t.Error("evidence of DaemonSets that are not observed")
+	}
+}
+
+// Of several daemons that are away, what matters is the one that no rollout
+// excuses.
+func TestDaemonSetsRollout(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
+	for name, c := range map[string]struct {
+		node    *world
+		rollout bool
+	}{
+		"one, excused":     {aNode(with("agent", rollingOut), with("b"), running("b")), true},
+		"excused and not":  {aNode(with("agent", rollingOut), with("b")), false},
+		"not, and excused": {aNode(with("agent"), with("b", rollingOut)), false},
+		"both excused":     {aNode(with("agent", rollingOut), with("b", rollingOut)), true},
+	} {
+		if r, _ := read(t, s, c.node); r.Rollout != c.rollout || r.State != gate.NotYet {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
