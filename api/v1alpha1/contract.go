@@ -99,6 +99,9 @@ const (
 	// ReasonDaemonDoesNotTolerateGate means that a daemon that the gate waits for
 	// cannot run while the gate is closed: a deadlock.
 	ReasonDaemonDoesNotTolerateGate = "DaemonDoesNotTolerateGate"
+	// ReasonWriteDenied means that the API server does not let nodegate write a
+	// node as the gate asks.
+	ReasonWriteDenied = "WriteDenied"
 
 	// ReasonContended means that another writer fights for the taint.
 	ReasonContended = "Contended"

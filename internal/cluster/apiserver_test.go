@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // server is the API server under test, seen by its administrator.
+
 type server struct {
 	*controlplane.Cluster
 	kubernetes.Interface
@@ -59,6 +58,7 @@ func startServer(t *testing.T) *server {
 }
 
 // eventually waits until something is true.
+
 func eventually(t *testing.T, what string, true func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -73,14 +73,19 @@ func eventually(t *testing.T, what string, true func() bool) {
 	}
 }
 
-// node creates a Node for one test.
+// node creates a Node for one test. It carries the taints that are asked for
+
+// only: the API server adds one of its own to every new Node. And it has a
+
+// label, since of an empty Node the API server never tells who manages what.
+
 func (s *server) node(t *testing.T, name string, change ...func(*corev1.Node)) *corev1.Node {
 	t.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"example.com/a": "b"}}}
 	for _, c := range change {
 		c(n)
 	}
-	status := n.Status
+	status, taints := n.Status, n.Spec.Taints
 	created, err := s.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +96,10 @@ func (s *server) node(t *testing.T, name string, change ...func(*corev1.Node)) *
 			t.Error(err)
 		}
 	})
+	created.Spec.Taints = taints
+	if created, err = s.CoreV1().Nodes().Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if status.NodeInfo.BootID == "" && len(status.Conditions) == 0 {
 		return created
 	}
@@ -114,189 +123,18 @@ func (s *server) update(t *testing.T, name string, change func(*corev1.Node)) {
 	}
 }
 
-var (
-	ours   = taint("example.com/ours", "", corev1.TaintEffectNoSchedule)
-	theirs = taint("example.com/theirs", "x", corev1.TaintEffectNoSchedule)
-)
-
-func closing(taints ...corev1.Taint) *gate.Decision {
-	return &gate.Decision{Taints: append(taints, ours), Records: map[string]string{"g": `{"state":"Closed"}`}}
-}
-
-func TestWriterWrites(t *testing.T) {
-	s := startServer(t)
-	w, err := NewWriter(s.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	facts := newNodeStore(func(string) {})
-	created := s.node(t, "writes")
-	bare := facts.convert(created)
-	// From nothing: no taints, no annotations.
-	node, err := w.Apply(t.Context(), bare, closing())
-	if err != nil {
-		t.Fatalf("closing: %v", err)
-	}
-	if len(node.Spec.Taints) != 1 || node.Annotations["gate.nodegate.dev/g"] == "" {
-		t.Errorf("node = %+v", node)
-	}
-	if manager := node.ManagedFields[len(node.ManagedFields)-1].Manager; manager != FieldManager {
-		t.Errorf("field manager = %s", manager)
-	}
-	// The same again fits the Node no more.
-	if _, err := w.Apply(t.Context(), bare, closing()); !errors.Is(err, ErrConflict) {
-		t.Errorf("closing again: %v", err)
-	}
-	// Open a node that has not told its boot.
-	closed := facts.convert(node)
-	open := &gate.Decision{Records: map[string]string{"g": `{"state":"Open"}`}, Verdicts: opening}
-	if node, err = w.Apply(t.Context(), closed, open); err != nil || len(node.Spec.Taints) != 0 {
-		t.Fatalf("opening: %v, %+v", err, node)
-	}
-	// Drop the last annotation, and write a record where there is none any more.
-	if node, err = w.Apply(t.Context(), facts.convert(node), &gate.Decision{Records: map[string]string{"g": ""}}); err != nil || len(node.Annotations) != 0 {
-		t.Fatalf("dropping the record: %v, %+v", err, node)
-	}
-	if node, err = w.Apply(t.Context(), facts.convert(node), closing()); err != nil {
-		t.Fatalf("closing once more: %v", err)
-	}
-	if node, err = w.Apply(t.Context(), facts.convert(node), &gate.Decision{Taints: node.Spec.Taints}); node != nil || err != nil {
-		t.Errorf("nothing to write: %v, %v", node, err)
-	}
-}
-
-func TestWriterConflicts(t *testing.T) {
-	s := startServer(t)
-	w, err := NewWriter(s.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	boot := func(id string) func(*corev1.Node) {
-		return func(n *corev1.Node) { n.Status.NodeInfo.BootID = id }
-	}
-	with := func(taints ...corev1.Taint) func(*corev1.Node) {
-		return func(n *corev1.Node) { n.Spec.Taints = taints }
-	}
-	tests := []struct {
-		name      string
-		before    []func(*corev1.Node)
-		meanwhile func(*testing.T)
-		decision  *gate.Decision
-		want      error
-	}{
-		{"taint-twice", []func(*corev1.Node){with(theirs)}, func(t *testing.T) {
-			s.update(t, "taint-twice", with(theirs, ours))
-		}, closing(theirs), ErrConflict},
-		{"first-taint", nil, func(t *testing.T) {
-			s.update(t, "first-taint", with(theirs))
-		}, closing(), ErrConflict},
-		{"taints-gone", []func(*corev1.Node){with(theirs)}, func(t *testing.T) {
-			s.update(t, "taints-gone", with())
-		}, closing(theirs), ErrConflict},
-		{"moved", []func(*corev1.Node){with(ours)}, func(t *testing.T) {
-			s.update(t, "moved", with(theirs, ours))
-		}, &gate.Decision{}, ErrConflict},
-		{"rebooted", []func(*corev1.Node){with(ours), boot("old")}, func(t *testing.T) {
-			n, err := s.CoreV1().Nodes().Get(t.Context(), "rebooted", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			boot("new")(n)
-			if _, err := s.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}, &gate.Decision{Verdicts: opening}, ErrConflict},
-		{"recreated", []func(*corev1.Node){with(ours)}, func(t *testing.T) {
-			if err := s.CoreV1().Nodes().Delete(t.Context(), "recreated", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			s.node(t, "recreated", with(ours))
-		}, &gate.Decision{}, ErrConflict},
-		{"gone", []func(*corev1.Node){with(ours)}, func(t *testing.T) {
-			if err := s.CoreV1().Nodes().Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}, &gate.Decision{}, ErrGone},
-		{"invalid", nil, nil, &gate.Decision{Taints: []corev1.Taint{taint("example.com/k", "not a value", "NoSchedule")}}, ErrDenied},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			n := newNodeStore(func(string) {}).convert(s.node(t, tt.name, tt.before...))
-			if tt.meanwhile != nil {
-				tt.meanwhile(t)
-			}
-			_, err := w.Apply(t.Context(), n, tt.decision)
-			if !errors.Is(err, tt.want) {
-				t.Errorf("error = %v, want %v", err, tt.want)
-			}
-		})
-	}
-}
-
-func TestWriterDenied(t *testing.T) {
-	s := startServer(t)
-	n := newNodeStore(func(string) {}).convert(s.node(t, "denied"))
-	nobody, err := NewWriter(s.User("nobody"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nobody.Apply(t.Context(), n, closing()); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("without a right: %v", err)
-	}
-	policies := s.AdmissionregistrationV1()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "no-taints"}}
-	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{"UPDATE"},
-			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
-		},
-	}}}
-	policy.Spec.Validations = []admissionregistrationv1.Validation{{
-		Expression: "object.metadata.name != 'denied' || !has(object.spec.taints)", Message: "we want no taints",
-	}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "no-taints"}}
-	binding.Spec.PolicyName = "no-taints"
-	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{"Deny"}
-	if _, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), "no-taints", metav1.DeleteOptions{})
-		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), "no-taints", metav1.DeleteOptions{})
-	})
-	w, err := NewWriter(s.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := newNodeStore(func(string) {})
-	eventually(t, "the policy is in force", func() bool {
-		node, err := w.Apply(t.Context(), n, closing())
-		if err != nil {
-			if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "we want no taints") {
-				t.Fatalf("denied by policy: %v", err)
-			}
-			return true
-		}
-		if node, err = w.Apply(t.Context(), store.convert(node), &gate.Decision{Records: map[string]string{"g": ""}}); err != nil {
-			t.Fatal(err)
-		}
-		n = store.convert(node)
-		return false
-	})
-}
-
 // counter is a Handler that counts, and asks for what is needed.
+
 type counter struct {
 	nodes, gates atomic.Int64
 }
 
 func (c *counter) NodeChanged(string) { c.nodes.Add(1) }
-func (c *counter) GatesChanged()      { c.gates.Add(1) }
+
+func (c *counter) GatesChanged() { c.gates.Add(1) }
 
 // feed runs a feed for one test.
+
 func (s *server) feed(t *testing.T, config *rest.Config) (*Feed, *counter) {
 	t.Helper()
 	told := &counter{}
@@ -319,6 +157,7 @@ func (s *server) feed(t *testing.T, config *rest.Config) (*Feed, *counter) {
 }
 
 // define installs the definition.
+
 func (s *server) define(t *testing.T) {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -334,13 +173,16 @@ func (s *server) define(t *testing.T) {
 	})
 }
 
+// undefine removes the definition. It works in a test's cleanup too.
+
 func (s *server) undefine(t *testing.T) {
 	t.Helper()
-	if err := s.dynamic.Resource(definitionResource).Delete(t.Context(), definitionName, metav1.DeleteOptions{}); err != nil {
+	client := s.dynamic.Resource(definitionResource)
+	if err := client.Delete(context.Background(), definitionName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the definition is gone", func() bool {
-		_, err := s.dynamic.Resource(definitionResource).Get(t.Context(), definitionName, metav1.GetOptions{})
+		_, err := client.Get(context.Background(), definitionName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }
@@ -449,6 +291,7 @@ func heartbeat(t *testing.T, s *server, name string, at time.Time) {
 }
 
 // pod creates a pod on a node.
+
 func (s *server) pod(t *testing.T, namespace, name, node string) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -465,7 +308,9 @@ func (s *server) pod(t *testing.T, namespace, name, node string) {
 }
 
 // The definition of NodeGate is removed, the API server restarts, and the
+
 // definition is restored: nothing that gates hold may be let go.
+
 func TestDefinitionOfAPIServer(t *testing.T) {
 	s := startServer(t)
 	s.define(t)

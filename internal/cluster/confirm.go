@@ -87,7 +87,7 @@ func (s *gateStore) confirmOnce(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	var wait time.Duration
-	if wait, s.err = s.judge(definition, err, time.Now()); s.err == nil || errors.Is(s.err, errSettling) {
+	if wait, s.err = s.judge(definition, err, s.clock.Now()); s.err == nil || errors.Is(s.err, errSettling) {
 		s.settle(definition.CreationTimestamp)
 	}
 	err = s.err

@@ -116,7 +116,7 @@ func (a *fakeAPI) sources() sources {
 	}
 }
 
-// set changes how the API behaves.
+// set changes how the API behaves, or what it has.
 func (a *fakeAPI) set(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,7 +163,7 @@ func (k *fakeKind) send(t watch.EventType, o runtime.Object) {
 	}
 }
 
-// hang up ends all watches.
+// hangUp ends all watches.
 func (k *fakeKind) hangUp() {
 	k.api.mu.Lock()
 	defer k.api.mu.Unlock()

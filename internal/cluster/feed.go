@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -40,6 +41,8 @@ type Options struct {
 	Handler Handler
 	// Log gets one line per transition of a feed.
 	Log logr.Logger
+	// Clock tells the age of what the API server has. Default: the real one.
+	Clock clock.PassiveClock
 }
 
 // Feed observes the API server: all Nodes and NodeGates, and those DaemonSets
@@ -87,6 +90,9 @@ func New(o Options) (*Feed, error) {
 }
 
 func newFeed(s sources, o Options) *Feed {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	f := &Feed{log: o.Log, handler: o.Handler, sources: s, adjust: newSignal()}
 	f.nodes = newNodeStore(o.Handler.NodeChanged)
 	f.daemonSets = newDaemonSetStore(o.Handler.GatesChanged)

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 var query = gate.PodQuery{Namespace: "ns", Selector: "app=agent"}
 
 // wantTold checks whose facts are said to have changed since the last look.
+
 func (f *testFeed) wantTold(t *testing.T, what string, want ...string) {
 	t.Helper()
 	if got, _ := f.told.take(); !slices.Equal(got, want) {
@@ -184,6 +184,7 @@ func TestRefresh(t *testing.T) {
 }
 
 // set has all requests for a kind fail, or none.
+
 func (k *fakeKind) set(err error) { k.api.set(func() { k.err = err }) }
 
 func TestAnnotationsThatBecomeNeeded(t *testing.T) {
@@ -216,102 +217,6 @@ func TestAnnotationsThatBecomeNeeded(t *testing.T) {
 	})
 }
 
-func TestPods(t *testing.T) {
-	runFeed(t, func(api *fakeAPI) {
-		api.nodes().put(testNode("a", "a1"))
-		api.nodes().put(testNode("b", "b1"))
-		api.pods(query).put(testPod("p", "p1", "a", false))
-	}, func(t *testing.T, f *testFeed) {
-		pods := f.api.pods(query)
-		if facts := f.facts(t, "a"); len(facts.Pods) != 0 {
-			t.Errorf("pods = %v before they are needed", facts.Pods)
-		}
-		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}})
-		if _, gates := f.told.take(); gates == 0 {
-			t.Error("nobody was told that the pods are known")
-		}
-		if _, known := f.facts(t, "b").Pods[query]; !known {
-			t.Error("it is not known that b has no pod")
-		}
-
-		pods.put(testPod("p", "p1", "a", true))
-		f.wantTold(t, "ready", "a")
-		same := testPod("p", "p1", "a", true)
-		slices.Reverse(same.Status.ContainerStatuses)
-		same.Status.PodIP = "10.0.0.1"
-		pods.put(same)
-		f.wantTold(t, "nothing that matters")
-		restarted := testPod("p", "p1", "a", true)
-		restarted.Status.ContainerStatuses[0].ContainerID = "3"
-		pods.put(restarted)
-		f.wantTold(t, "another container", "a")
-		deleted := restarted.DeepCopy()
-		deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1700000230, 0)}
-		deleted.DeletionGracePeriodSeconds = new(int64(30))
-		pods.put(deleted)
-		f.wantTold(t, "terminating", "a")
-		if p := f.facts(t, "a").Pods[query][0]; !p.Terminating || p.TerminatingSince.Unix() != 1700000200 {
-			t.Errorf("pod = %+v", p)
-		}
-		pods.put(testPod("q", "q1", "a", true))
-		f.wantTold(t, "second pod", "a")
-		pods.remove("p")
-		f.wantTold(t, "deleted", "a")
-		if got := f.facts(t, "a").Pods[query]; len(got) != 1 || got[0].Name != "q" {
-			t.Errorf("pods = %+v", got)
-		}
-
-		// The pod moves without word of its deletion, then vanishes the same way.
-		pods.put(testPod("q", "q2", "b", true))
-		f.wantTold(t, "moved", "a", "b")
-		pods.hangUp()
-		pods.set(syscall.ECONNREFUSED)
-		pods.remove("q")
-		time.Sleep(time.Second)
-		if facts := f.facts(t, "b"); facts.Pods[query] != nil {
-			t.Errorf("pods = %+v while they cannot be observed", facts.Pods)
-		}
-		if got := f.Unsynced(); got != nil {
-			t.Errorf("unsynced = %v, want only that it is not live", got)
-		}
-		pods.forget()
-		f.told.take()
-		pods.set(nil)
-		time.Sleep(time.Minute)
-		if _, gates := f.told.take(); gates == 0 {
-			t.Error("nobody was told that the pods are known again")
-		}
-		if got, known := f.facts(t, "b").Pods[query]; !known || len(got) != 0 {
-			t.Errorf("pods = %+v, %v", got, known)
-		}
-
-		f.SetNeeds(gate.Needs{})
-		synctest.Wait()
-		pods.put(testPod("r", "r1", "a", true))
-		f.wantTold(t, "not needed any more")
-		if facts := f.facts(t, "a"); len(facts.Pods) != 0 {
-			t.Errorf("pods = %v", facts.Pods)
-		}
-	})
-}
-
-func TestPodFacts(t *testing.T) {
-	s := newPodSet(func(string) {}, newInterner())
-	o := testPod("p", "p1", "a", true)
-	o.OwnerReferences = []metav1.OwnerReference{{UID: "no"}, {UID: "ds", Controller: new(true)}}
-	o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-	o.Status.Phase = corev1.PodFailed
-	got := s.convert(o)
-	want := podFact{node: "a", Pod: gate.Pod{
-		UID: "p1", Name: "p", Owner: "ds", Created: time.Unix(1700000000, 0).UTC(), Ready: true,
-		ReadySince: time.Unix(1700000100, 0).UTC(), Finished: true, Mirror: true,
-		Incarnation: gate.NewIncarnation("p1", []string{"1", "2"}),
-	}}
-	if *got != want {
-		t.Errorf("pod = %+v, want %+v", *got, want)
-	}
-}
-
 func TestZones(t *testing.T) {
 	silent := func(n *corev1.Node) { setReady(n, corev1.ConditionUnknown, "") }
 	in := func(zone string) func(*corev1.Node) {
@@ -342,87 +247,6 @@ func TestZones(t *testing.T) {
 			t.Errorf("zone = %+v", got)
 		}
 	})
-}
-
-func testDaemonSet(name string) *appsv1.DaemonSet {
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: "ds", Generation: 1, Labels: map[string]string{"l": "1"},
-	}}
-	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}}
-	ds.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "x"}
-	ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
-	ds.Status.ObservedGeneration = 1
-	return ds
-}
-
-func TestDaemonSets(t *testing.T) {
-	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
-		sets := f.api.daemonSets("ns")
-		sets.put(testDaemonSet("one"))
-		f.SetNeeds(gate.Needs{DaemonSetNamespaces: []string{"ns", "empty"}})
-		changed := func(what string, want bool) {
-			t.Helper()
-			if _, n := f.told.take(); (n > 0) != want {
-				t.Errorf("%s: told %d times", what, n)
-			}
-		}
-		changed("read", true)
-		got := f.DaemonSets()
-		if !got.Observed["ns"] || !got.Observed["empty"] || len(got.Items) != 1 {
-			t.Fatalf("sets = %+v", got)
-		}
-		ds := got.Items[0]
-		if ds.Pods != (gate.PodQuery{Namespace: "ns", Selector: "a=1,b=2"}) || len(ds.Tolerations) != 7 || ds.RollingOut {
-			t.Errorf("daemonset = %+v", ds)
-		}
-		if ok, err := ds.Affinity.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "x"}}}); !ok || err != nil {
-			t.Errorf("affinity: %v, %v", ok, err)
-		}
-
-		status := testDaemonSet("one")
-		status.Status.NumberReady = 7
-		sets.put(status)
-		changed("status", false)
-		status.Status.DesiredNumberScheduled = 1
-		sets.put(status)
-		changed("rollout", false)
-		if !f.DaemonSets().Items[0].RollingOut || got.Items[0].RollingOut {
-			t.Error("the rollout is not in the new snapshot, or is in the old one")
-		}
-		labelled := testDaemonSet("one")
-		labelled.Labels = map[string]string{"l": "2"}
-		sets.put(labelled)
-		changed("labels", true)
-		sets.put(testDaemonSet("another"))
-		changed("second", true)
-		if items := f.DaemonSets().Items; len(items) != 2 || items[0].Name != "another" {
-			t.Errorf("sets = %+v", items)
-		}
-
-		sets.hangUp()
-		sets.set(errForbidden)
-		time.Sleep(time.Second)
-		changed("unreadable", true)
-		if got := f.DaemonSets(); got.Observed["ns"] || !got.Observed["empty"] || len(got.Items) != 2 {
-			t.Errorf("sets = %+v while they cannot be read", got)
-		}
-		sets.set(nil)
-		time.Sleep(time.Minute)
-		changed("readable", true)
-		sets.remove("one")
-		changed("deleted", true)
-		f.SetNeeds(gate.Needs{DaemonSetNamespaces: []string{"empty"}})
-		changed("not needed", true)
-		if got := f.DaemonSets(); got.Observed["ns"] || len(got.Items) != 0 {
-			t.Errorf("sets = %+v", got)
-		}
-	})
-}
-
-func TestDaemonTolerations(t *testing.T) {
-	if got := len(tolerations(&corev1.PodSpec{HostNetwork: true})); got != 7 {
-		t.Errorf("%d tolerations", got)
-	}
 }
 
 func TestAPIServerRestart(t *testing.T) {
@@ -464,7 +288,9 @@ func TestAPIServerRestart(t *testing.T) {
 }
 
 // The API server is restored to an earlier state: what is newer by its version
+
 // is not there any more.
+
 func TestRestoredAPIServer(t *testing.T) {
 	runFeed(t, func(api *fakeAPI) { api.version = 1000; api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
 		f.api.nodes().forget()

@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -46,6 +47,7 @@ type gateStore struct {
 	definition func(context.Context) (*metav1.PartialObjectMetadata, error)
 	changed    func()
 	log        logr.Logger
+	clock      clock.PassiveClock
 	feed       *observer
 	wake       signal
 	current    atomic.Pointer[gateList]
@@ -75,7 +77,7 @@ var _ sink[*v1alpha1.NodeGate] = (*gateStore)(nil)
 
 func newGateStore(o Options, definition func(context.Context) (*metav1.PartialObjectMetadata, error)) *gateStore {
 	s := &gateStore{
-		definition: definition, changed: o.Handler.GatesChanged, log: o.Log, wake: newSignal(), err: errNotConfirmed,
+		definition: definition, changed: o.Handler.GatesChanged, log: o.Log, clock: o.Clock, wake: newSignal(), err: errNotConfirmed,
 		byName: make(map[string]*v1alpha1.NodeGate), vanished: make(map[string]bool), deleted: make(map[string]bool),
 	}
 	s.feed = newObserver(gatesName, o.Log, s.turned)

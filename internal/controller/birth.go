@@ -3,9 +3,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,15 +23,20 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// How often closing at birth is looked at: at once when gates change, soon
-// again until it is proved (policies take up to a second to take effect), and
-// now and then ever after, for it can be switched off at any time.
+// How often it is looked whether a gate is closed at birth: at once when it
+// changes, soon again until that is proved (policies take up to a second to
+// take effect), and every minute ever after, for it can be switched off at any
+// time. A probe costs the API server two milliseconds.
 const (
+	birthFirst   = 100 * time.Millisecond
 	birthSoon    = time.Second
 	birthLater   = 15 * time.Second
-	birthProved  = 5 * time.Minute
-	birthHasty   = 10 // how many times soon before later
-	birthTimeout = 10 * time.Second
+	birthProved  = time.Minute
+	birthHasty   = 12 // how many times soon before later
+	birthTimeout = 5 * time.Second
+	// With many gates, so many probes are made at a time, then comes a pause.
+	birthAtOnce = 10
+	birthPause  = 500 * time.Millisecond
 )
 
 // birth keeps the birth policy's parameters in line with the gates, and finds
@@ -39,12 +47,32 @@ type birth struct {
 	log       logr.Logger
 	wake      chan struct{}
 
+	// stuck names parameters that could not be deleted.
+	stuck string
+
 	mu    sync.Mutex
-	proof map[string]error // by gate; nil error: proved
+	gates map[string]birthState
+}
+
+// birthState is what is known of one gate.
+type birthState struct {
+	identity birthIdentity
+	// err is why the gate is not known to be closed at birth. Nil if it is.
+	err error
+	// tries counts probes in a row that did not prove it.
+	tries int
+	// due is when to look again.
+	due time.Time
+}
+
+// birthIdentity is what a proof is about.
+type birthIdentity struct {
+	uid        types.UID
+	generation int64
 }
 
 func newBirth(c client.Client, namespace string, log logr.Logger) *birth {
-	return &birth{client: c, namespace: namespace, log: log, wake: make(chan struct{}, 1), proof: map[string]error{}}
+	return &birth{client: c, namespace: namespace, log: log, wake: make(chan struct{}, 1), gates: map[string]birthState{}}
 }
 
 // changed has everything looked at soon.
@@ -57,7 +85,6 @@ func (b *birth) changed() {
 
 // run works until the context ends.
 func (b *birth) run(ctx context.Context, clk clock.WithTicker, current *atomic.Pointer[gateSet]) {
-	hurry := birthHasty
 	timer := clk.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -65,110 +92,178 @@ func (b *birth) run(ctx context.Context, clk clock.WithTicker, current *atomic.P
 		case <-ctx.Done():
 			return
 		case <-b.wake:
-			hurry = birthHasty
 		case <-timer.C():
 		}
-		wait := birthProved
-		if !b.look(ctx, current.Load()) {
-			wait = birthLater
-			if hurry--; hurry > 0 {
-				wait = birthSoon
-			}
-		}
-		timer.Reset(wait)
+		timer.Reset(b.look(ctx, current.Load(), clk))
 	}
 }
 
-// look brings the parameters in line and proves every gate. It tells whether
-// all is well.
-func (b *birth) look(ctx context.Context, set *gateSet) bool {
-	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
-	defer cancel()
-	syncErr := b.syncParameters(ctx, set)
-	proof := make(map[string]error)
-	well := syncErr == nil
-	for name, ng := range set.declared {
-		if !set.acceptance[name].Accepted {
-			continue
-		}
+// look brings the parameters in line, and probes gates for which that is due.
+// It returns after how long to look again.
+func (b *birth) look(ctx context.Context, set *gateSet, clk clock.PassiveClock) time.Duration {
+	failed := b.syncParameters(ctx, set)
+	due := b.due(set, clk.Now(), failed)
+	for _, name := range due[:min(len(due), birthAtOnce)] {
+		ng := set.declared[name]
 		err := b.prove(ctx, ng)
-		if err != nil && syncErr != nil {
-			err = syncErr // the cause, rather than its consequence
+		if err != nil && failed[name] != nil {
+			err = failed[name] // the cause, rather than its consequence
 		}
-		proof[name] = err
-		well = well && err == nil
+		if ctx.Err() != nil {
+			break
+		}
+		b.note(ng, err, clk.Now())
 	}
-	if ctx.Err() != nil {
-		return false
+	if len(due) > birthAtOnce {
+		return birthPause
 	}
+	return b.wait(clk.Now())
+}
+
+// due forgets gates that are gone or not in force, and returns those that are
+// to be probed, the most urgent first. A gate whose parameter could not be
+// written is one of them, unless it has just been probed.
+func (b *birth) due(set *gateSet, now time.Time, failed map[string]error) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for name, err := range proof {
-		if was, known := b.proof[name]; !known || (was == nil) != (err == nil) {
-			b.log.Info("closing at birth checked", "gate", name, "proved", err == nil)
+	before := b.gates
+	b.gates = make(map[string]birthState, len(set.declared))
+	var due []string
+	for _, name := range set.names() {
+		if !set.accepted(name) {
+			continue
+		}
+		state, known := before[name]
+		if identity := identify(set.declared[name]); !known || state.identity != identity {
+			state = birthState{identity: identity, err: errNotChecked}
+		}
+		if failed[name] != nil && state.err == nil {
+			state.due = time.Time{}
+		}
+		if !state.due.After(now) {
+			due = append(due, name)
+		}
+		b.gates[name] = state
+	}
+	slices.SortStableFunc(due, func(a, z string) int { return b.gates[a].due.Compare(b.gates[z].due) })
+	return due
+}
+
+func identify(ng *v1alpha1.NodeGate) birthIdentity {
+	return birthIdentity{uid: ng.UID, generation: ng.Generation}
+}
+
+// note takes note of what a probe has shown.
+func (b *birth) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	state := b.gates[ng.Name]
+	was := state.err
+	state.err = err
+	if err == nil {
+		state.tries = 0
+		state.due = now.Add(wait.Jitter(birthProved*4/5, 0.25)) // not all at the same time
+	} else {
+		state.due = now.Add(birthLater)
+		if state.tries++; state.tries < birthHasty {
+			state.due = now.Add(min(birthFirst<<state.tries, birthSoon))
 		}
 	}
-	b.proof = proof
-	return well
+	// That it takes a moment until it is proved is not worth a word.
+	if (was == nil) != (err == nil) || state.tries == birthHasty {
+		b.log.Info("closing at birth checked", "gate", ng.Name, "proved", err == nil)
+	}
+	b.gates[ng.Name] = state
+}
+
+// wait returns how long it is until something is due.
+func (b *birth) wait(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := now.Add(birthLater) // parameters may be damaged at any time
+	for _, state := range b.gates {
+		if state.due.Before(next) {
+			next = state.due
+		}
+	}
+	return max(next.Sub(now), 10*time.Millisecond)
 }
 
 // proved returns nil if new nodes are known to be closed by the API server,
 // and otherwise why not.
-func (b *birth) proved(gateName string) error {
+func (b *birth) proved(ng *v1alpha1.NodeGate) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err, known := b.proof[gateName]
-	if !known {
-		return errors.New("whether new nodes are closed has not been checked yet")
+	if state, known := b.gates[ng.Name]; known && state.identity == identify(ng) {
+		return state.err
 	}
-	return err
+	return errNotChecked
 }
 
-// syncParameters makes the parameters what the accepted gates ask for. While
-// it is not known which gates exist, no parameter is removed.
-func (b *birth) syncParameters(ctx context.Context, set *gateSet) error {
+// syncParameters makes the parameters what the accepted gates ask for, and
+// returns, by gate, what could not be done.
+func (b *birth) syncParameters(ctx context.Context, set *gateSet) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
+	failed := make(map[string]error)
 	var want []*corev1.PodTemplate
 	for _, name := range set.names() {
-		if !set.acceptance[name].Accepted {
+		if !set.accepted(name) {
 			continue
 		}
 		p, err := admission.Parameter(b.namespace, set.declared[name])
 		if err != nil {
-			return fmt.Errorf("rendering birth parameter of gate %s: %w", name, err)
+			failed[name] = err
+			continue
 		}
 		want = append(want, p)
 	}
 	var have corev1.PodTemplateList
 	err := b.client.List(ctx, &have, client.InNamespace(b.namespace), client.HasLabels{v1alpha1.ParameterLabel})
 	if err != nil {
-		return fmt.Errorf("listing birth parameters: %w", err)
-	}
-	changes := admission.Plan(want, have.Items)
-	var errs []error
-	for _, p := range changes.Create {
-		errs = append(errs, wrap("creating birth parameter", b.client.Create(ctx, p)))
-	}
-	for _, p := range changes.Update {
-		errs = append(errs, wrap("updating birth parameter", b.client.Update(ctx, p)))
-	}
-	for _, p := range changes.Delete {
-		if set.complete || set.deleted[p.Name] {
-			errs = append(errs, wrap("deleting birth parameter", client.IgnoreNotFound(b.client.Delete(ctx, p))))
+		for _, name := range set.names() {
+			failed[name] = cmp.Or(failed[name], fmt.Errorf("listing birth parameters: %w", err))
 		}
+		return failed
 	}
-	return errors.Join(errs...)
+	b.carryOut(ctx, set, admission.Plan(want, have.Items), failed)
+	return failed
 }
 
-func wrap(doing string, err error) error {
-	if err == nil {
-		return nil
+func (b *birth) carryOut(ctx context.Context, set *gateSet, changes admission.Changes, failed map[string]error) {
+	do := func(doing string, p *corev1.PodTemplate, write func() error) {
+		if err := write(); err != nil {
+			failed[p.Name] = fmt.Errorf("%s birth parameter %s/%s: %w", doing, p.Namespace, p.Name, err)
+		}
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	for _, p := range changes.Create {
+		do("creating", p, func() error { return b.client.Create(ctx, p) })
+	}
+	for _, p := range changes.Update {
+		do("updating", p, func() error { return b.client.Update(ctx, p) })
+	}
+	var stuck few
+	var failure error
+	for _, p := range changes.Delete {
+		if !set.unneeded(p.Name) {
+			continue
+		}
+		if err := client.IgnoreNotFound(b.client.Delete(ctx, p)); err != nil {
+			stuck.addIf(true, p.Name)
+			failure = err
+		}
+	}
+	if b.stuck != stuck.String() && failure != nil && ctx.Err() == nil {
+		b.log.Error(failure, "cannot delete birth parameters, retrying", "gates", stuck.String())
+	}
+	b.stuck = stuck.String()
 }
 
 // prove has the API server create a node that the gate selects, in a dry run,
 // and looks whether it comes back closed.
 func (b *birth) prove(ctx context.Context, ng *v1alpha1.NodeGate) error {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
 	probe, ok := admission.Probe(ng)
 	if !ok {
 		return nil // no node can ever be selected

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -20,74 +20,72 @@ const (
 	paceBurst = 10
 )
 
+// throttledRetry is how long a node waits before it asks for budget again, and
+// at most twice that: nodes that were refused together do not come together.
+const throttledRetry = 5 * time.Second
+
 // allocator grants what a single node's decision cannot know: whether so many
 // nodes are closed already that one more must wait. There is one in a process.
-// A slot is held from the grant until the write is accounted for, or failed.
+// A slot is held from the grant until the tally counts the node, or the write
+// is known to have failed.
 type allocator struct {
 	tally *tally
-	pace  *rate.Limiter
 
-	mu    sync.Mutex
-	slots map[slotKey]map[string]bool // nodes whose write is in flight
+	mu   sync.Mutex
+	pace *rate.Limiter
+	// turns are when nodes that were told to wait for the pace may be written.
+	turns map[string]time.Time
 }
 
-// slotKey is what a budget is for: one gate in one zone.
-type slotKey struct{ gate, zone string }
-
 func newAllocator(t *tally) *allocator {
-	return &allocator{
-		tally: t,
-		pace:  rate.NewLimiter(paceRate, paceBurst),
-		slots: make(map[slotKey]map[string]bool),
-	}
+	return &allocator{tally: t, pace: rate.NewLimiter(paceRate, paceBurst), turns: make(map[string]time.Time)}
 }
 
 // grant answers a verdict's want. Where it refuses, the duration says when to
 // ask again.
-func (a *allocator) grant(v *gate.Verdict, ng *v1alpha1.NodeGate, node, zone string, now time.Time) (bool, time.Duration) {
+func (a *allocator) grant(v *gate.Verdict, set *gateSet, node, zone string, now time.Time) (bool, time.Duration) {
 	if v.Wants == gate.WantPace {
-		r := a.pace.ReserveN(now, 1)
-		if delay := r.DelayFrom(now); delay > 0 {
-			r.CancelAt(now)
-			return false, delay
-		}
-		return true, 0
+		delay := a.turn(node, now)
+		return delay == 0, delay
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := slotKey{v.Gate, zone}
-	members, closed := a.tally.budgeted(v.Gate, zone, a.slots[key])
-	if closed+len(a.slots[key]) >= limit(ptr.Deref(ng.Spec.Budget.MaxReclosed, defaultBudget), members) {
-		return false, throttledRetry
+	ng, known := set.declared[v.Gate]
+	if !known || !a.tally.reserve(v.Gate, zone, node, set.since[v.Gate], ng.Spec.Budget.MaxReclosed) {
+		return false, wait.Jitter(throttledRetry, 1)
 	}
-	if a.slots[key] == nil {
-		a.slots[key] = make(map[string]bool)
-	}
-	a.slots[key][node] = true
 	return true, 0
 }
 
-// release gives back the slot that a node's write held, if it held one.
-func (a *allocator) release(gateName, zone, node string) {
+// turn returns how long a node has to wait for its turn. A node that waits
+// keeps its turn: if all asked anew, the queue would be full of them.
+func (a *allocator) turn(node string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := slotKey{gateName, zone}
-	delete(a.slots[key], node)
-	if len(a.slots[key]) == 0 {
-		delete(a.slots, key)
+	at, waits := a.turns[node]
+	if !waits {
+		at = now.Add(a.pace.ReserveN(now, 1).DelayFrom(now))
 	}
+	if delay := at.Sub(now); delay > 0 {
+		a.turns[node] = at
+		return delay
+	}
+	delete(a.turns, node)
+	return 0
 }
 
-// throttledRetry is how long a node waits before it asks for budget again.
-const throttledRetry = 5 * time.Second
-
-// defaultBudget is what the API server fills in.
-var defaultBudget = intstr.FromString("20%")
+// forget gives up the turn of a node that is gone.
+func (a *allocator) forget(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.turns, node)
+}
 
 // limit is how many of a number of nodes a budget lets be closed. A percentage
 // is rounded up, so that a small zone is not left without any.
-func limit(budget intstr.IntOrString, nodes int) int {
-	n, err := intstr.GetScaledValueFromIntOrPercent(&budget, nodes, true)
+func limit(budget *intstr.IntOrString, nodes int) int {
+	if budget == nil { // the default that the schema gives
+		budget = new(intstr.FromString("20%"))
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)
 	if err != nil { // the schema lets nothing else in
 		return 0
 	}

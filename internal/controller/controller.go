@@ -42,13 +42,12 @@ type Feed interface {
 	SetNeeds(gate.Needs)
 	// Unsynced names what is to be observed and is not yet.
 	Unsynced() []string
+	// Status says how each feed fares.
+	Status() []cluster.FeedStatus
 	// Observe takes over a node as the API server just returned it.
 	Observe(*corev1.Node)
-}
-
-// Writer carries decisions out. It is implemented by cluster.Writer.
-type Writer interface {
-	Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error)
+	// Refresh reads a node anew, or finds out that it is gone.
+	Refresh(ctx context.Context, node string)
 }
 
 // Options configure a Controller. Zero values have sensible meanings, except
@@ -77,7 +76,7 @@ type Controller struct {
 	log     logr.Logger
 
 	feed    Feed
-	writer  Writer
+	writer  cluster.Applier
 	client  client.Client
 	set     atomic.Pointer[gateSet]
 	queue   workqueue.TypedRateLimitingInterface[string]
@@ -94,13 +93,6 @@ type Controller struct {
 	// gatesChanged holds at most one word that gates or DaemonSets changed.
 	gatesChanged chan struct{}
 }
-
-// Nodes that cannot be written are tried again after retryFirst, then ever
-// less often, down to once in retryMax.
-const (
-	retryFirst = 5 * time.Millisecond
-	retryMax   = time.Minute
-)
 
 // New returns a controller. The feed is attached by Attach, before Start.
 func New(o Options, api client.Client, m *Metrics) *Controller {
@@ -127,17 +119,22 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 	c.sweep = newSweep(c.queue, o.Workers)
 	c.budget = newAllocator(c.tally)
 	c.birth = newBirth(api, o.Namespace, o.Log)
-	c.rules = newReadinessRules(api)
-	c.set.Store(newGateSet(nil, false, nil, gate.KeyPolicy{}))
+	c.rules = newReadinessRules(api, o.Log)
+	c.set.Store(&gateSet{})
 	return c
 }
 
 // Attach gives the controller its feed and writer. The feed's handler is the
 // controller itself.
-func (c *Controller) Attach(f Feed, w Writer) { c.feed, c.writer = f, w }
+func (c *Controller) Attach(f Feed, w cluster.Applier) { c.feed, c.writer = f, w }
 
-// NodeChanged implements cluster.Handler.
-func (c *Controller) NodeChanged(name string) { c.queue.Add(name) }
+// NodeChanged implements cluster.Handler. A replica that does not lead has all
+// nodes to look at when it comes to lead, and needs no list until then.
+func (c *Controller) NodeChanged(name string) {
+	if c.leading.Load() {
+		c.queue.Add(name)
+	}
+}
 
 // GatesChanged implements cluster.Handler.
 func (c *Controller) GatesChanged() {
@@ -146,6 +143,9 @@ func (c *Controller) GatesChanged() {
 	default: // word has been given already
 	}
 }
+
+// refreshGap keeps changes that come in bursts from being taken in one by one.
+const refreshGap = 100 * time.Millisecond
 
 // Follow keeps the compiled gates, and with them what is observed, up to date.
 // It runs in every replica, so that a standby knows all that the leader knows.
@@ -160,34 +160,52 @@ func (c *Controller) Follow(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		c.refreshGates(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.clock.After(refreshGap):
+		}
 	}
 }
 
 // refreshGates compiles the gates anew, and has every node looked at.
 func (c *Controller) refreshGates(ctx context.Context) {
-	declared, complete := c.feed.Gates()
 	policy := gate.KeyPolicy{Allowed: c.allowed, Managed: c.rules.managed(ctx)}
-	set := newGateSet(declared, complete, c.feed.DeletedGates(), policy)
+	declared, complete := c.feed.Gates()
+	set := newGateSet(c.set.Load(), declared, complete, c.feed.DeletedGates(), policy)
 	c.feed.SetNeeds(set.needs(c.feed.DaemonSets()))
 	c.metrics.keepGates(set.names())
 	c.set.Store(set)
 	c.birth.changed()
-	c.sweep.all(c.feed.NodeNames())
+	if c.leading.Load() {
+		c.lookAtAll()
+	}
+}
+
+// lookAtAll has every node looked at: those that are there, and those that are
+// known from before and may be gone.
+func (c *Controller) lookAtAll() {
+	c.sweep.all(append(c.feed.NodeNames(), c.tally.names()...))
 }
 
 // Start works until the context ends, then finishes what is in hand. It runs
 // in the leader only.
 func (c *Controller) Start(ctx context.Context) error {
-	c.awaitFeeds(ctx)
+	defer c.queue.ShutDown()
+	if !c.awaitFeeds(ctx) {
+		return nil
+	}
 	c.leading.Store(true)
+	defer c.leading.Store(false)
 	var running sync.WaitGroup
 	for range c.options.Workers {
 		running.Go(func() { c.work(ctx) })
 	}
 	running.Go(func() { c.sweep.run(ctx) })
-	running.Go(func() { c.reportStatus(ctx) })
+	running.Go(func() { c.settle(ctx) })
+	running.Go(func() { newReporter(c).run(ctx) })
 	running.Go(func() { c.birth.run(ctx, c.clock, &c.set) })
-	c.sweep.all(c.feed.NodeNames())
+	c.lookAtAll()
 	<-ctx.Done()
 	c.queue.ShutDown()
 	running.Wait()
@@ -198,69 +216,53 @@ func (c *Controller) Start(ctx context.Context) error {
 // that never syncs makes its own signals unknown, and must not stop the rest.
 const feedPatience = 30 * time.Second
 
-func (c *Controller) awaitFeeds(ctx context.Context) {
+// awaitFeeds is false if the context ends first.
+func (c *Controller) awaitFeeds(ctx context.Context) bool {
 	timeout := c.clock.NewTimer(feedPatience)
 	defer timeout.Stop()
 	ticker := c.clock.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for len(c.feed.Unsynced()) > 0 {
+	for c.Ready() != nil {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-timeout.C():
 			c.log.Info("starting although not all is observed", "unsynced", c.feed.Unsynced())
-			return
+			return true
 		case <-ticker.C():
 		}
 	}
+	return true
 }
 
-// work takes nodes from the queue, one at a time, until it is shut down.
-func (c *Controller) work(ctx context.Context) {
+// settleInterval is how often it is asked whether the whole fleet has been
+// looked at, so that budgets can be given.
+const settleInterval = time.Second
+
+// settle finds out when budgets can be given.
+func (c *Controller) settle(ctx context.Context) {
+	ticker := c.clock.NewTicker(settleInterval)
+	defer ticker.Stop()
 	for {
-		name, shutdown := c.queue.Get()
-		if shutdown {
+		select {
+		case <-ctx.Done():
 			return
+		case <-ticker.C():
 		}
-		c.workOn(ctx, name)
-		c.queue.Done(name)
+		if c.feed.NodesSynced() {
+			c.tally.settle(c.feed.NodeNames())
+		}
 	}
 }
 
-// writeTimeout bounds one decision's write.
-const writeTimeout = 15 * time.Second
-
-func (c *Controller) workOn(ctx context.Context, name string) {
-	if name == pulseKey {
-		c.pulse.beat()
-		return
-	}
-	c.sweep.done(name)
-	// What is in hand is finished when the process is told to stop.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	defer cancel()
-	after, err := c.reconcile(ctx, name)
-	switch {
-	case errors.Is(err, cluster.ErrConflict):
-		c.queue.AddRateLimited(name) // somebody else was faster: decide again
-		return
-	case err != nil:
-		if c.queue.NumRequeues(name) == 0 {
-			c.log.Error(err, "cannot write node, retrying", "node", name)
-		}
-		c.queue.AddRateLimited(name)
-		return
-	}
-	c.queue.Forget(name)
-	if after > 0 {
-		c.queue.AddAfter(name, after)
-	}
-}
-
-// Ready is a readiness check: everything that gates need is observed.
+// Ready is a readiness check: the gates are known, and everything that they
+// need is observed.
 func (c *Controller) Ready() error {
 	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
-		return fmt.Errorf("not observed yet: %v", unsynced)
+		return fmt.Errorf("not observed yet: %s", fewOf(unsynced))
+	}
+	if c.set.Load().seq == 0 {
+		return errors.New("the gates have not been compiled yet")
 	}
 	return nil
 }

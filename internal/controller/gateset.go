@@ -26,11 +26,19 @@ type gateSet struct {
 	complete bool
 	// deleted names gates that are known to have been deleted in any case.
 	deleted map[string]bool
+	// seq numbers the sets of this process, from 1. Zero is the set of before the
+	// gates were known.
+	seq uint64
+	// since is the number of the set in which each gate became what it is now.
+	since map[string]uint64
 }
 
-// newGateSet compiles gates and says which are in force.
-func newGateSet(declared []*v1alpha1.NodeGate, complete bool, deleted map[string]bool, policy gate.KeyPolicy) *gateSet {
+// newGateSet compiles gates and says which are in force. It comes after
+// another set.
+func newGateSet(before *gateSet, declared []*v1alpha1.NodeGate, complete bool, deleted map[string]bool, policy gate.KeyPolicy) *gateSet {
 	set := &gateSet{
+		seq:      before.seq + 1,
+		since:    make(map[string]uint64, len(declared)),
 		declared: make(map[string]*v1alpha1.NodeGate, len(declared)),
 		keys:     make(map[string]bool, len(declared)),
 		complete: complete,
@@ -45,6 +53,10 @@ func newGateSet(declared []*v1alpha1.NodeGate, complete bool, deleted map[string
 		set.gates = append(set.gates, g)
 		set.declared[ng.Name] = ng
 		set.keys[g.Taint.Key] = true
+		set.since[ng.Name] = set.seq
+		if was, ok := before.declared[ng.Name]; ok && was.UID == ng.UID && was.Generation == ng.Generation {
+			set.since[ng.Name] = before.since[ng.Name]
+		}
 	}
 	slices.SortFunc(set.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
 	set.acceptance = gate.Accept(set.gates, policy)
@@ -77,6 +89,9 @@ func (s *gateSet) needs(sets *gate.DaemonSets) gate.Needs {
 	return all
 }
 
+// accepted tells whether a gate is in force.
+func (s *gateSet) accepted(name string) bool { return s.acceptance[name].Accepted }
+
 // gate returns a gate by name.
 func (s *gateSet) gate(name string) (*gate.Gate, bool) {
 	i, ok := slices.BinarySearchFunc(s.gates, name, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
@@ -88,3 +103,16 @@ func (s *gateSet) gate(name string) (*gate.Gate, bool) {
 
 // names returns the gates' names, sorted.
 func (s *gateSet) names() []string { return slices.Sorted(maps.Keys(s.declared)) }
+
+// list returns the gates, in no order.
+func (s *gateSet) list() []*v1alpha1.NodeGate { return slices.Collect(maps.Values(s.declared)) }
+
+// unneeded tells whether a birth parameter is known to have no gate behind it
+// that is in force. While it is not known which gates exist, one that is not
+// here is no reason to leave nodes open.
+func (s *gateSet) unneeded(name string) bool {
+	if _, known := s.declared[name]; known {
+		return !s.accepted(name)
+	}
+	return s.complete || s.deleted[name]
+}

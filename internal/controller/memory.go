@@ -15,48 +15,88 @@ import (
 // and what is not worth a write. Losing it costs no more than a wait.
 type memory struct {
 	mu    sync.Mutex
-	nodes map[string]remembered
+	lost  map[string]remembered
+	fails map[string]failures
 }
 
+// remembered is what was decided about one Node.
 type remembered struct {
-	uid  types.UID
-	lost map[string]time.Time
+	uid           types.UID
+	lost, rollout map[string]time.Time // by gate
 }
 
-func newMemory() *memory { return &memory{nodes: make(map[string]remembered)} }
+// failures to write a node, in a row.
+type failures struct {
+	denied bool
+	count  int
+}
 
-// lostSince returns what is to be handed to the next decision.
-func (m *memory) lostSince(node string, uid types.UID) map[string]time.Time {
+func newMemory() *memory {
+	return &memory{lost: make(map[string]remembered), fails: make(map[string]failures)}
+}
+
+// recall fills in what is to be handed to the next decision.
+func (m *memory) recall(f *gate.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.nodes[node]; r.uid == uid {
-		return r.lost
+	if r := m.lost[f.Node.Name]; r.uid == f.Node.UID {
+		f.LostSince, f.RolloutSince = r.lost, r.rollout
 	}
-	return nil
 }
 
 // keep takes over what a decision hands on.
-func (m *memory) keep(node string, uid types.UID, d *gate.Decision) {
-	var lost map[string]time.Time
+func (m *memory) keep(n *gate.Node, d *gate.Decision) {
+	r := remembered{uid: n.UID}
 	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; !v.LostSince.IsZero() {
-			if lost == nil {
-				lost = make(map[string]time.Time)
-			}
-			lost[v.Gate] = v.LostSince
-		}
+		v := &d.Verdicts[i]
+		note(&r.lost, v.Gate, v.LostSince)
+		note(&r.rollout, v.Gate, v.RolloutSince)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if lost == nil {
-		delete(m.nodes, node)
+	if r.lost == nil && r.rollout == nil {
+		delete(m.lost, n.Name)
 		return
 	}
-	m.nodes[node] = remembered{uid: uid, lost: lost}
+	m.lost[n.Name] = r
+}
+
+func note(times *map[string]time.Time, gateName string, t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	if *times == nil {
+		*times = make(map[string]time.Time)
+	}
+	(*times)[gateName] = t
+}
+
+// failed counts a failure to write a node, and returns how many of its kind
+// came before it in a row.
+func (m *memory) failed(node string, denied bool) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.fails[node]
+	if f.denied != denied {
+		f = failures{denied: denied}
+	}
+	f.count++
+	m.fails[node] = f
+	return f.count - 1
+}
+
+// succeeded ends a row of failures, and tells whether there was one.
+func (m *memory) succeeded(node string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, had := m.fails[node]
+	delete(m.fails, node)
+	return had
 }
 
 func (m *memory) forget(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.nodes, node)
+	delete(m.lost, node)
+	delete(m.fails, node)
 }

@@ -79,19 +79,27 @@ func (m *Metrics) patched(err error) {
 	m.patches.WithLabelValues(outcome).Inc()
 }
 
+// opened tells of a gate that opened, and for how long it had been closed. It
+// had not been if that is negative.
 func (m *Metrics) opened(v *gate.Verdict, held time.Duration) {
-	m.opens.WithLabelValues(v.Gate, string(v.Reason)).Inc()
-	m.timeToOpen.WithLabelValues(v.Gate).Observe(held.Seconds())
+	m.about(v.Gate, func() {
+		m.opens.WithLabelValues(v.Gate, string(v.Reason)).Inc()
+		if held >= 0 {
+			m.timeToOpen.WithLabelValues(v.Gate).Observe(held.Seconds())
+		}
+	})
 }
 
 func (m *Metrics) closed(v *gate.Verdict) {
-	m.closes.WithLabelValues(v.Gate, string(v.Reason)).Inc()
+	m.about(v.Gate, func() { m.closes.WithLabelValues(v.Gate, string(v.Reason)).Inc() })
 }
 
 func (m *Metrics) gateNodes(name string, n v1alpha1.NodeCounts) {
-	m.nodes.WithLabelValues(name, "selected").Set(float64(n.Selected))
-	m.nodes.WithLabelValues(name, "open").Set(float64(n.Open))
-	m.nodes.WithLabelValues(name, "closed").Set(float64(n.Closed))
+	m.about(name, func() {
+		m.nodes.WithLabelValues(name, "selected").Set(float64(n.Selected))
+		m.nodes.WithLabelValues(name, "open").Set(float64(n.Open))
+		m.nodes.WithLabelValues(name, "closed").Set(float64(n.Closed))
+	})
 }
 
 func (m *Metrics) birthProved(name string, proved bool) {
@@ -99,7 +107,17 @@ func (m *Metrics) birthProved(name string, proved bool) {
 	if proved {
 		value = 1
 	}
-	m.proved.WithLabelValues(name).Set(value)
+	m.about(name, func() { m.proved.WithLabelValues(name).Set(value) })
+}
+
+// about writes a gate's series, unless the gate is gone: nobody would ever
+// remove them again.
+func (m *Metrics) about(name string, write func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gates[name] {
+		write()
+	}
 }
 
 // keepGates drops the series of gates that are no longer among these.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
@@ -30,7 +29,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	decision, retry := c.decide(set, &facts, now)
 	if err := c.apply(ctx, &facts.Node, &decision); err != nil {
-		c.releaseSlots(&facts, &decision)
+		c.accountFailure(set, &facts, &decision, err)
 		if errors.Is(err, cluster.ErrGone) {
 			return 0, nil // the feed tells of the end of the node, or of the next one
 		}
@@ -48,7 +47,7 @@ func (c *Controller) gather(name string, set *gateSet) (gate.Facts, bool) {
 	}
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.keys}
 	facts.AllowedKeys = c.allowed
-	facts.LostSince = c.memory.lostSince(name, facts.Node.UID)
+	c.memory.recall(&facts)
 	// The set, not the feed, is what was decided upon: a gate that the feed lost
 	// since then must not look deleted to a set that still has to hear of it.
 	facts.CompleteSources = map[string]bool{v1alpha1.SourceCRD: set.complete}
@@ -60,26 +59,45 @@ func (c *Controller) gather(name string, set *gateSet) (gate.Facts, bool) {
 // decides again with what was granted.
 func (c *Controller) decide(set *gateSet, facts *gate.Facts, now time.Time) (gate.Decision, time.Duration) {
 	d := gate.Decide(set.gates, facts, now)
+	granted, retry := c.ask(set, facts, &d, now)
+	if granted == nil {
+		return d, retry
+	}
+	facts.Granted = granted
+	d = gate.Decide(set.gates, facts, now)
+	for i := range d.Verdicts {
+		if retry == 0 && d.Verdicts[i].Wants != "" {
+			retry = throttledRetry // wanted only now
+		}
+	}
+	return d, retry
+}
+
+// ask asks for what a decision wants, and returns what was granted, and after
+// how long to ask again for what was not.
+func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now time.Time) (map[string]bool, time.Duration) {
+	var granted map[string]bool
 	var retry time.Duration
+	paced := false // one turn is for all of a node's gates
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if v.Wants == "" {
 			continue
 		}
-		granted, wait := c.budget.grant(v, set.declared[v.Gate], facts.Node.Name, zoneOf(&facts.Node), now)
-		if !granted {
-			retry = shortest(retry, wait)
-			continue
+		if v.Wants != gate.WantPace || !paced {
+			ok, wait := c.budget.grant(v, set, facts.Node.Name, zoneOf(&facts.Node), now)
+			if !ok {
+				retry = shortest(retry, wait)
+				continue
+			}
+			paced = paced || v.Wants == gate.WantPace
 		}
-		if facts.Granted == nil {
-			facts.Granted = make(map[string]bool)
+		if granted == nil {
+			granted = make(map[string]bool)
 		}
-		facts.Granted[v.Gate] = true
+		granted[v.Gate] = true
 	}
-	if facts.Granted != nil {
-		d = gate.Decide(set.gates, facts, now)
-	}
-	return d, retry
+	return granted, retry
 }
 
 // apply carries the decision out, in one patch. After a conflict the node is
@@ -91,39 +109,29 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	node, err := c.writer.Apply(ctx, n, d)
 	c.metrics.patched(err)
 	switch {
-	case err == nil:
+	case err == nil && node != nil:
 		c.feed.Observe(node)
-		return nil
-	case errors.Is(err, cluster.ErrConflict):
-		c.refresh(ctx, n.Name)
+	case errors.Is(err, cluster.ErrConflict), errors.Is(err, cluster.ErrGone):
+		c.feed.Refresh(ctx, n.Name)
 	}
 	return err
-}
-
-// refresh reads a node anew. If that fails, the feed will bring it.
-func (c *Controller) refresh(ctx context.Context, name string) {
-	var node corev1.Node
-	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, &node); err == nil {
-		c.feed.Observe(&node)
-	}
 }
 
 // account tells of a decision that was carried out.
 func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision) {
 	n := &facts.Node
-	c.tally.set(n.Name, standings(d, set, zoneOf(n)))
-	c.memory.keep(n.Name, n.UID, d)
-	c.releaseSlots(facts, d)
+	c.tally.set(n.Name, c.standings(set, facts, d, nil), set.seq)
+	c.memory.keep(n, d)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
 		case v.Opened():
-			held := c.clock.Now().Sub(v.ClosedSince)
-			if v.ClosedSince.IsZero() {
-				held = 0
+			held := time.Duration(-1) // the node became a member with the gate open
+			if !v.ClosedSince.IsZero() {
+				held = max(c.clock.Since(v.ClosedSince), 0)
 			}
 			c.metrics.opened(v, held)
-			c.log.Info("gate opened", "gate", v.Gate, "node", n.Name, "reason", v.Reason, "closedSeconds", held.Seconds())
+			c.log.Info("gate opened", "gate", v.Gate, "node", n.Name, "reason", v.Reason, "closedSeconds", max(held, 0).Seconds())
 		case v.Closed():
 			c.metrics.closed(v)
 			c.log.Info("gate closed", "gate", v.Gate, "node", n.Name, "reason", v.Reason)
@@ -131,18 +139,76 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision) 
 	}
 }
 
-// releaseSlots gives back the budget that this decision was granted: by now
-// the tally counts the node, or the write failed.
-func (c *Controller) releaseSlots(facts *gate.Facts, d *gate.Decision) {
-	for name := range facts.Granted {
-		c.budget.release(name, zoneOf(&facts.Node), facts.Node.Name)
+// accountFailure takes note of a node that could not be written: it stands as
+// it stood. It gives its slots back, but if the write may have been carried
+// out all the same.
+func (c *Controller) accountFailure(set *gateSet, facts *gate.Facts, d *gate.Decision, err error) {
+	n := &facts.Node
+	switch {
+	case errors.Is(err, cluster.ErrGone):
+		c.tally.release(n.Name)
+		return
+	case errors.Is(err, cluster.ErrConflict), errors.Is(err, cluster.ErrDenied):
+		c.tally.release(n.Name)
+	}
+	c.tally.note(n.Name, c.standings(set, facts, d, err), set.seq)
+}
+
+// deniedMax bounds what is kept of the API server's words.
+const deniedMax = 512
+
+// standings turns a decision into what the tally keeps, given why it was not
+// carried out, or nil if it was.
+func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision, failure error) map[string]standing {
+	out := make(map[string]standing, len(d.Verdicts))
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		s := standing{
+			selected: v.Selected, state: v.After, reason: v.Reason, zone: zoneOf(&facts.Node), since: v.Since,
+			blocked: v.Blocked, contended: v.Contended,
+			throttled: v.Wants == gate.WantBudget && c.tally.isSettled(set.since[v.Gate]),
+		}
+		if g, ok := set.gate(v.Gate); ok {
+			s.waitsFor(g, v)
+		}
+		if failure != nil {
+			s.unwritten(v, facts.Node.Records[v.Gate], failure)
+		}
+		if s.selected || s.state != "" {
+			out[v.Gate] = s
+		}
+	}
+	return out
+}
+
+// waitsFor takes note of the signal that a closed gate waits for.
+func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
+	if w := v.Waiting(); w >= 0 && v.After == v1alpha1.StateClosed {
+		s.signal, s.reading = g.Signals[w].Name, v.Readings[w]
+		// These change without anything to tell.
+		s.reading.Recheck, s.reading.Since = time.Time{}, time.Time{}
+	}
+}
+
+// unwritten takes note that the gate stands as its record says.
+func (s *standing) unwritten(v *gate.Verdict, record string, failure error) {
+	s.state = v.Before
+	if r, err := gate.ParseRecord(record); err == nil {
+		s.reason = r.Reason
+	}
+	if v.Opened() && !v.ClosedSince.IsZero() {
+		s.since = v.ClosedSince
+	}
+	if errors.Is(failure, cluster.ErrDenied) {
+		s.denied = clip(failure.Error(), deniedMax)
 	}
 }
 
 // forget drops what is kept of a node that is gone.
 func (c *Controller) forget(name string) {
-	c.tally.set(name, nil)
+	c.tally.forget(name)
 	c.memory.forget(name)
+	c.budget.forget(name)
 }
 
 func zoneOf(n *gate.Node) string { return n.Labels[corev1.LabelTopologyZone] }

@@ -9,21 +9,22 @@ import (
 )
 
 // pulseKey goes through the queue like a node's name, and shows that the loop
-// turns: no node has an empty name.
+// turns where there is nothing else to do: no node has an empty name.
 const pulseKey = ""
 
-// pulsePatience is how long a pulse may take. A worker that hangs is not
-// enough to miss it; all of them hanging is.
+// pulsePatience is how long no worker may take anything up. A worker that
+// hangs is not enough for that, nor is a long queue, nor an API server that
+// answers nothing, for every write ends within writeTimeout: only all workers
+// hanging is.
 const pulsePatience = 2 * time.Minute
 
-// pulse knows since when the loop has been asked to turn.
+// pulse knows since when the loop has been asked to turn, and has not.
 type pulse struct {
 	asked atomic.Int64 // Unix nanoseconds; 0 while nothing is asked
 }
 
-func (p *pulse) beat() {
-	p.asked.Store(0)
-}
+// beat tells that a worker has taken something up.
+func (p *pulse) beat() { p.asked.Store(0) }
 
 // Live is a liveness check: the loop turns. It asks the loop for a beat and
 // fails when an earlier one has been missing for too long. In a replica that

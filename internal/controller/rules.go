@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,27 +32,38 @@ const (
 // what was known last stands; where the kind does not exist, there are none.
 type readinessRules struct {
 	client client.Reader
+	log    logr.Logger
 	byKey  map[string]string
+	failed bool
 }
 
-func newReadinessRules(reader client.Reader) *readinessRules { return &readinessRules{client: reader} }
+func newReadinessRules(reader client.Reader, log logr.Logger) *readinessRules {
+	return &readinessRules{client: reader, log: log}
+}
 
 // managed returns the names of the rules, by the key that they manage.
 func (r *readinessRules) managed(ctx context.Context) map[string]string {
+	stopping := ctx
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(readinessRuleList)
 	err := r.client.List(ctx, &list)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		err = nil
+	}
 	switch {
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		r.byKey = nil
-	case err == nil:
+	case err != nil:
+		if !r.failed && stopping.Err() == nil {
+			r.log.Error(err, "cannot list NodeReadinessRules, retrying")
+		}
+	default:
 		r.byKey = make(map[string]string, len(list.Items))
 		for i := range list.Items {
 			key, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "taint", "key")
 			r.byKey[key] = list.Items[i].GetName()
 		}
 	}
+	r.failed = err != nil
 	return r.byKey
 }

@@ -102,7 +102,7 @@ func (p *Process) assemble(m manager.Manager) error {
 		p.Registerer = ctrlmetrics.Registry
 	}
 	c := New(p.Options, api, NewMetrics(p.Registerer))
-	feed, err := cluster.New(cluster.Options{Config: p.Config, Handler: c, Log: p.Options.Log})
+	feed, err := cluster.New(cluster.Options{Config: p.Config, Handler: c, Log: p.Options.Log, Clock: p.Options.Clock})
 	if err != nil {
 		return err
 	}

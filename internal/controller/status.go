@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,62 +19,140 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
-	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// statusInterval bounds how often a gate's status is written: counts change
-// with every node, and nobody reads them faster.
-const statusInterval = time.Second
+const (
+	// statusInterval bounds how often a gate's status is written: counts change
+	// with every node, and nobody reads them faster.
+	statusInterval = time.Second
+	// A status that cannot be written is tried again after one interval, then
+	// ever less often, down to once in statusRetryMax.
+	statusRetryMax = time.Minute
+	statusTimeout  = 5 * time.Second
+)
 
-// reportStatus keeps the gates' status up to date until the context ends.
-func (c *Controller) reportStatus(ctx context.Context) {
-	ticker := c.clock.NewTicker(statusInterval)
+// reporter keeps the gates' status up to date.
+type reporter struct {
+	*Controller
+	gates map[types.UID]*reported
+}
+
+// reported is what has become of one gate's status.
+type reported struct {
+	// status is as it was last written, or read before that.
+	status v1alpha1.NodeGateStatus
+	// contended names the nodes that the condition Contended is about, and other
+	// says who else writes there.
+	contended, other string
+	// failures counts writes that failed, in a row; the next comes after retryAt.
+	failures int
+	retryAt  time.Time
+}
+
+func newReporter(c *Controller) *reporter {
+	return &reporter{Controller: c, gates: make(map[types.UID]*reported)}
+}
+
+// run works until the context ends.
+func (r *reporter) run(ctx context.Context) {
+	ticker := r.clock.NewTicker(statusInterval)
 	defer ticker.Stop()
-	written := make(map[types.UID]v1alpha1.NodeGateStatus)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
+			r.report(ctx)
 		}
-		set := c.set.Load()
-		for _, name := range set.names() {
-			if err := c.writeStatus(ctx, set, set.declared[name], written); err != nil && ctx.Err() == nil {
-				c.log.Error(err, "cannot write status, retrying", "gate", name)
+	}
+}
+
+// report writes the status of every gate of which there is news.
+func (r *reporter) report(ctx context.Context) {
+	set := r.set.Load()
+	state := r.observe(set)
+	r.keep(set)
+	for _, name := range set.names() {
+		if ctx.Err() != nil {
+			return
+		}
+		ng := set.declared[name]
+		last := r.gates[ng.UID]
+		if r.clock.Now().Before(last.retryAt) {
+			continue
+		}
+		r.noteWrite(ctx, name, last, r.write(ctx, state, ng, last))
+	}
+}
+
+// keep forgets gates that are gone, and starts with what the status of new
+// ones says already: the feed's copies are newer than those of the set, which
+// is made anew only when a spec changes.
+func (r *reporter) keep(set *gateSet) {
+	declared, _ := r.feed.Gates()
+	before := r.gates
+	r.gates = make(map[types.UID]*reported, len(set.declared))
+	for _, list := range [][]*v1alpha1.NodeGate{declared, set.list()} {
+		for _, ng := range list {
+			if r.gates[ng.UID] != nil {
+				continue
+			}
+			if r.gates[ng.UID] = before[ng.UID]; r.gates[ng.UID] == nil {
+				r.gates[ng.UID] = &reported{status: *ng.Status.DeepCopy()}
 			}
 		}
 	}
 }
 
-// writeStatus writes a gate's status if it is not what was written last.
-func (c *Controller) writeStatus(ctx context.Context, set *gateSet, ng *v1alpha1.NodeGate, written map[types.UID]v1alpha1.NodeGateStatus) error {
-	last, known := written[ng.UID]
-	if !known {
-		last = ng.Status
+// noteWrite takes note of how a write went. It logs the first failure of a row.
+func (r *reporter) noteWrite(ctx context.Context, name string, last *reported, err error) {
+	if err == nil || ctx.Err() != nil {
+		last.failures, last.retryAt = 0, time.Time{}
+		return
 	}
-	summary := c.tally.summary(ng.Name)
-	c.metrics.gateNodes(ng.Name, summary.counts)
-	status := c.status(ctx, set, ng, last, summary)
-	if apiequality.Semantic.DeepEqual(last, status) {
+	if last.failures == 0 {
+		r.log.Error(err, "cannot write status, retrying", "gate", name)
+	}
+	last.retryAt = r.clock.Now().Add(min(statusInterval<<min(last.failures, 10), statusRetryMax))
+	last.failures++
+}
+
+// write writes a gate's status if it is not what was written last.
+func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	summary := r.tally.summary(ng.Name)
+	r.metrics.gateNodes(ng.Name, summary.counts)
+	r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil)
+	if last.contended != summary.contended.String() {
+		last.contended = summary.contended.String()
+		last.other = r.otherWriter(ctx, summary.contended.first)
+	}
+	status := r.status(o, ng, last, summary)
+	if apiequality.Semantic.DeepEqual(last.status, status) {
 		return nil
 	}
-	body, err := statusPatch(&status)
+	body, err := statusPatch(ng.UID, &status)
 	if err != nil {
 		return err
 	}
 	target := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
-	err = c.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
-	if client.IgnoreNotFound(err) != nil {
+	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
+	switch {
+	case err == nil:
+		last.status = status
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		// The gate is gone, or another one has its name: the feed will tell.
+	default:
 		return fmt.Errorf("patching status: %w", err)
 	}
-	written[ng.UID] = status
 	return nil
 }
 
-// statusPatch is a merge patch that replaces the status. Lists are named even
-// when they are empty, for a merge patch leaves alone what it does not name.
-func statusPatch(status *v1alpha1.NodeGateStatus) ([]byte, error) {
+// statusPatch is a merge patch that replaces the status of this very gate, not
+// of a later one with its name. Lists are named even when they are empty, for a
+// merge patch leaves alone what it does not name.
+func statusPatch(uid types.UID, status *v1alpha1.NodeGateStatus) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return nil, fmt.Errorf("converting status: %w", err)
@@ -84,79 +162,21 @@ func statusPatch(status *v1alpha1.NodeGateStatus) ([]byte, error) {
 			content[list] = nil
 		}
 	}
-	body, err := json.Marshal(map[string]any{"status": content})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": content})
 	if err != nil {
 		return nil, fmt.Errorf("marshalling status: %w", err)
 	}
 	return body, nil
 }
 
-// status says how a gate fares.
-func (c *Controller) status(ctx context.Context, set *gateSet, ng *v1alpha1.NodeGate, last v1alpha1.NodeGateStatus, s summary) v1alpha1.NodeGateStatus {
-	out := *last.DeepCopy()
-	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.counts, s.waiting
-	condition := func(kind string, holds bool, reason, message string) {
-		status := metav1.ConditionFalse
-		if holds {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: ng.Generation,
-		})
+// otherWriter names who wrote the taints of the first of these nodes last,
+// apart from us.
+func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
 	}
-	a := set.acceptance[ng.Name]
-	condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
-	ready, reason, message := c.ready(set, ng)
-	condition(v1alpha1.ConditionReady, ready, reason, message)
-	c.metrics.birthProved(ng.Name, c.birth.proved(ng.Name) == nil)
-	if len(s.throttled) > 0 {
-		condition(v1alpha1.ConditionThrottled, true, v1alpha1.ReasonThrottled, fmt.Sprintf(
-			"closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
-			listNodes(s.throttled), ng.Spec.Budget.MaxReclosed.String()))
-	} else {
-		meta.RemoveStatusCondition(&out.Conditions, v1alpha1.ConditionThrottled)
-	}
-	switch {
-	case len(s.contended) == 0:
-		meta.RemoveStatusCondition(&out.Conditions, v1alpha1.ConditionContended)
-	case !meta.IsStatusConditionTrue(out.Conditions, v1alpha1.ConditionContended):
-		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonContended, fmt.Sprintf(
-			"another writer keeps undoing the taint on %s; %s", listNodes(s.contended), c.otherWriter(ctx, s.contended[0])))
-	}
-	return out
-}
-
-// ready says whether all is well with a gate, in the order in which things
-// have to be put right.
-func (c *Controller) ready(set *gateSet, ng *v1alpha1.NodeGate) (ok bool, reason, message string) {
-	if a := set.acceptance[ng.Name]; !a.Accepted {
-		return false, v1alpha1.ReasonNotAccepted, a.Message
-	}
-	if err := c.feed.GatesError(); err != nil {
-		return false, v1alpha1.ReasonFeedsNotSynced, err.Error()
-	}
-	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
-		return false, v1alpha1.ReasonFeedsNotSynced, "not observed yet: " + strings.Join(unsynced, ", ")
-	}
-	g, known := set.gate(ng.Name)
-	if !known {
-		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
-	}
-	for _, s := range g.Signals {
-		if r := signal.Diagnose(s.Signal, g.Taint, c.feed.DaemonSets()); r.State == gate.NotYet {
-			return false, string(r.Reason), fmt.Sprintf("signal %s: %s", s.Name, r.Message())
-		}
-	}
-	if err := c.birth.proved(ng.Name); err != nil {
-		return false, v1alpha1.ReasonBirthNotProved, err.Error()
-	}
-	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed"
-}
-
-// otherWriter names who wrote the node's taints last, apart from us.
-func (c *Controller) otherWriter(ctx context.Context, node string) string {
 	var n corev1.Node
-	if err := c.client.Get(ctx, client.ObjectKey{Name: node}, &n); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: nodes[0]}, &n); err != nil {
 		return "who that is could not be read"
 	}
 	var newest *metav1.ManagedFieldsEntry
@@ -173,13 +193,4 @@ func (c *Controller) otherWriter(ctx context.Context, node string) string {
 		return "no other field manager of spec.taints is recorded"
 	}
 	return fmt.Sprintf("the last other writer of spec.taints is %q: have it leave this key alone", newest.Manager)
-}
-
-// listNodes names a few nodes.
-func listNodes(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

@@ -30,10 +30,21 @@ func newSweep(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *s
 	}
 }
 
-// all starts over with these nodes.
+// all has each of these nodes looked at from now on. Nodes that wait already
+// keep their places, so that every node has its turn however often this is
+// called.
 func (s *sweep) all(names []string) {
 	s.mu.Lock()
-	s.pending = names
+	waiting := make(map[string]bool, len(s.pending))
+	for _, name := range s.pending {
+		waiting[name] = true
+	}
+	for _, name := range names {
+		if !waiting[name] {
+			waiting[name] = true
+			s.pending = append(s.pending, name)
+		}
+	}
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -41,7 +52,8 @@ func (s *sweep) all(names []string) {
 	}
 }
 
-// next takes the next node that waits and that is not in the queue already.
+// next takes the next node that waits and that is not in the queue already: a
+// node is looked at in the light of what is known when a worker takes it up.
 func (s *sweep) next() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,10 +65,12 @@ func (s *sweep) next() (string, bool) {
 			return name, true
 		}
 	}
+	s.pending = nil
 	return "", false
 }
 
-// done makes room when a worker takes up a node that the sweep had queued.
+// done makes room when a worker takes up a node that the sweep had queued. It
+// comes before the worker looks at anything.
 func (s *sweep) done(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

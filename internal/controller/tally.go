@@ -3,19 +3,16 @@
 package controller
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
-
-// waitingMax bounds the list of waiting nodes in a gate's status.
-const waitingMax = 10
 
 // standing is how one gate stands on one node.
 type standing struct {
@@ -29,147 +26,229 @@ type standing struct {
 	reading   gate.Reading
 	throttled bool
 	contended bool
+	// denied is what the API server said when it refused to have the node
+	// written for this gate.
+	denied string
+}
+
+// budgeted tells whether the node counts against the gate's budget.
+func (s *standing) budgeted() bool {
+	return s.selected && s.state == v1alpha1.StateClosed && isBudgeted(s.reason)
 }
 
 // tally knows how every gate stands on every node, as last decided and
-// written. It feeds status, metrics and budgets.
+// written, and how many more may be closed. It feeds status, metrics and
+// budgets.
 type tally struct {
 	mu    sync.Mutex
-	gates map[string]map[string]standing // by gate, by node
-	// summaries are kept until something they tell of changes.
-	summaries map[string]summary
+	gates map[string]*gateTally
+	// nodes are all that were accounted for, and the set of gates (by its number)
+	// in the light of which they were.
+	nodes map[string]uint64
+	// settled is the newest set in the light of which the whole fleet has been
+	// accounted for. Before that, what is counted may be too little.
+	settled uint64
+	// slots are what nodes hold whose write is in flight.
+	slots map[string]map[slot]bool
 }
+
+// gateTally is the tally of one gate.
+type gateTally struct {
+	nodes map[string]standing
+	zones map[string]*zoneTally
+	// summary is kept until something it tells of changes.
+	summary *summary
+}
+
+// zoneTally is what a budget is about: one gate in one zone. What is being
+// written counts as inFlight until it counts as closed, never as both.
+type zoneTally struct{ members, closed, inFlight int }
+
+// slot is the right to close one node for one gate.
+type slot struct{ gate, zone string }
 
 func newTally() *tally {
-	return &tally{gates: make(map[string]map[string]standing), summaries: make(map[string]summary)}
+	return &tally{
+		gates: make(map[string]*gateTally), nodes: make(map[string]uint64), slots: make(map[string]map[slot]bool),
+	}
 }
 
-// set replaces what is known of a node; nil forgets the node.
-func (t *tally) set(node string, standings map[string]standing) {
+// set replaces what is known of a node, as decided in the light of a set of
+// gates, and gives back the slots that the node holds.
+func (t *tally) set(node string, standings map[string]standing, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, nodes := range t.gates {
-		if _, was := nodes[node]; was {
-			if _, is := standings[name]; !is {
-				delete(nodes, node)
-				delete(t.summaries, name)
-			}
-		}
-		if len(nodes) == 0 {
-			delete(t.gates, name)
-		}
-	}
-	for name, s := range standings {
-		if t.gates[name] == nil {
-			t.gates[name] = make(map[string]standing)
-		}
-		if old, was := t.gates[name][node]; !was || old != s {
-			t.gates[name][node] = s
-			delete(t.summaries, name)
-		}
-	}
+	t.replace(node, standings)
+	t.nodes[node] = seq
+	t.free(node)
 }
 
-// budgeted counts a gate's members in a zone, and those of them that are
-// closed for a reason that counts against the budget; nodes in flight are left
-// out of the second, because their slots are counted.
-func (t *tally) budgeted(gateName, zone string, inFlight map[string]bool) (members, closed int) {
+// note is like set for a node that could not be written, or of which that is not
+// known: what the node holds, it keeps.
+func (t *tally) note(node string, standings map[string]standing, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for node, s := range t.gates[gateName] {
-		if !s.selected || s.zone != zone {
-			continue
-		}
-		members++
-		if s.state == v1alpha1.StateClosed && isBudgeted(s.reason) && !inFlight[node] {
-			closed++
-		}
-	}
-	return members, closed
+	t.replace(node, standings)
+	t.nodes[node] = seq
 }
 
-// summary is what a gate's status tells of its nodes.
-type summary struct {
-	counts    v1alpha1.NodeCounts
-	waiting   []v1alpha1.WaitingNode
-	throttled []string
-	contended []string
+// forget drops a node, and the slots that it holds.
+func (t *tally) forget(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.replace(node, nil)
+	delete(t.nodes, node)
+	t.free(node)
+}
+
+// release gives back the slots of a node whose write failed for certain.
+func (t *tally) release(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.free(node)
+}
+
+// reserve takes a slot for a node, if the budget has one left and it is known
+// how many are taken: the fleet must have been accounted for since the gate
+// became what it is, in the set of this number.
+func (t *tally) reserve(gateName, zone, node string, since uint64, budget *intstr.IntOrString) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := slot{gateName, zone}
+	if t.slots[node][s] {
+		return true // from an earlier attempt of which it is not known how it ended
+	}
+	if t.settled < since {
+		return false
+	}
+	z := t.zone(s)
+	if z.closed+z.inFlight >= limit(budget, z.members) {
+		t.tidy(s)
+		return false
+	}
+	z.inFlight++
+	if t.slots[node] == nil {
+		t.slots[node] = make(map[slot]bool)
+	}
+	t.slots[node][s] = true
+	return true
+}
+
+// settle takes note that the fleet is these nodes. Nodes that came just now and
+// have not been looked at do not hold up anything for long.
+func (t *tally) settle(fleet []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(fleet) == 0 {
+		return
+	}
+	oldest := t.nodes[fleet[0]]
+	for _, node := range fleet {
+		oldest = min(oldest, t.nodes[node])
+	}
+	t.settled = max(t.settled, oldest)
+}
+
+// isSettled tells whether the fleet has been accounted for since the set of a
+// number.
+func (t *tally) isSettled(since uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.settled >= since
+}
+
+// names returns all nodes that were accounted for and not forgotten.
+func (t *tally) names() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.nodes))
 }
 
 // summary sums a gate up. What it returns is shared and read only.
-func (t *tally) summary(gateName string) summary {
+func (t *tally) summary(gateName string) *summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s, ok := t.summaries[gateName]; ok {
-		return s
+	g, ok := t.gates[gateName]
+	if !ok {
+		return &summary{}
 	}
-	s := summarize(t.gates[gateName])
-	t.summaries[gateName] = s
-	return s
+	if g.summary == nil {
+		g.summary = summarize(g.nodes)
+	}
+	return g.summary
 }
 
-func summarize(nodes map[string]standing) summary {
-	var out summary
-	var closed []string
-	for node, s := range nodes {
-		if s.selected {
-			out.counts.Selected++
-		}
-		switch s.state {
-		case v1alpha1.StateOpen:
-			out.counts.Open++
-		case v1alpha1.StateClosed:
-			out.counts.Closed++
-			closed = append(closed, node)
-		}
-		if s.throttled {
-			out.throttled = append(out.throttled, node)
-		}
-		if s.contended {
-			out.contended = append(out.contended, node)
+func (t *tally) replace(node string, standings map[string]standing) {
+	for name, g := range t.gates {
+		old, was := g.nodes[node]
+		if _, is := standings[name]; was && !is {
+			delete(g.nodes, node)
+			g.summary = nil
+			t.count(name, &old, -1)
 		}
 	}
-	slices.SortFunc(closed, func(a, b string) int {
-		return cmp.Or(nodes[a].since.Compare(nodes[b].since), cmp.Compare(a, b))
-	})
-	for _, node := range closed[:min(len(closed), waitingMax)] {
-		out.waiting = append(out.waiting, nodes[node].waiting(node))
-	}
-	slices.Sort(out.throttled)
-	slices.Sort(out.contended)
-	return out
-}
-
-func (s standing) waiting(node string) v1alpha1.WaitingNode {
-	w := v1alpha1.WaitingNode{Node: node, Since: metav1.NewTime(s.since.Truncate(time.Second)), Signal: s.signal}
-	if s.blocked != "" {
-		w.Reason, w.Message = string(s.blocked), gate.Reading{Reason: s.blocked}.Message()
-		return w
-	}
-	w.Reason, w.Message = string(s.reading.Reason), s.reading.Message()
-	return w
-}
-
-// standings turns a decision that was carried out into what the tally keeps.
-func standings(d *gate.Decision, set *gateSet, zone string) map[string]standing {
-	out := make(map[string]standing, len(d.Verdicts))
-	for i := range d.Verdicts {
-		v := &d.Verdicts[i]
-		if v.After == "" && !v.Selected {
+	for name, s := range standings {
+		g := t.gate(name)
+		old, was := g.nodes[node]
+		if was && old == s {
 			continue
 		}
-		s := standing{
-			selected: v.Selected, state: v.After, reason: v.Reason, zone: zone, since: v.Since,
-			blocked: v.Blocked, throttled: v.Wants == gate.WantBudget, contended: v.Contended,
+		g.nodes[node] = s
+		g.summary = nil
+		t.count(name, &s, +1)
+		if was {
+			t.count(name, &old, -1)
 		}
-		if g, ok := set.gate(v.Gate); ok {
-			if w := v.Waiting(); w >= 0 && v.After == v1alpha1.StateClosed {
-				s.signal = g.Signals[w].Name
-				s.reading = v.Readings[w]
-				s.reading.Recheck = time.Time{} // changes without anything to tell
-			}
-		}
-		out[v.Gate] = s
 	}
-	return out
+}
+
+// count adds a standing to what budgets rest on, or takes it away.
+func (t *tally) count(gateName string, s *standing, by int) {
+	at := slot{gateName, s.zone}
+	z := t.zone(at)
+	if s.selected {
+		z.members += by
+	}
+	if s.budgeted() {
+		z.closed += by
+	}
+	t.tidy(at)
+}
+
+func (t *tally) free(node string) {
+	for s := range t.slots[node] {
+		t.zone(s).inFlight--
+		t.tidy(s)
+	}
+	delete(t.slots, node)
+}
+
+func (t *tally) gate(name string) *gateTally {
+	g, ok := t.gates[name]
+	if !ok {
+		g = &gateTally{nodes: make(map[string]standing), zones: make(map[string]*zoneTally)}
+		t.gates[name] = g
+	}
+	return g
+}
+
+func (t *tally) zone(s slot) *zoneTally {
+	g := t.gate(s.gate)
+	z, ok := g.zones[s.zone]
+	if !ok {
+		z = &zoneTally{}
+		g.zones[s.zone] = z
+	}
+	return z
+}
+
+// tidy drops counts, and gates, of which nothing is left.
+func (t *tally) tidy(s slot) {
+	g := t.gate(s.gate)
+	if z := g.zones[s.zone]; z != nil && *z == (zoneTally{}) {
+		delete(g.zones, s.zone)
+	}
+	if len(g.zones) == 0 && len(g.nodes) == 0 {
+		delete(t.gates, s.gate)
+	}
 }

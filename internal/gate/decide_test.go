@@ -153,6 +153,13 @@ func TestGateGone(t *testing.T) {
 			aNode().closed("cni").invisible(), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
 		"invisible while open: held": {
 			aNode().open("cni").invisible(), "[] cni:Open>Open(Birth) held"},
+		"seen to be deleted, although its source is not complete": {
+			func() *sim {
+				s := aNode().closed("cni").invisible()
+				s.facts.DeletedGates = map[string]bool{"cni": true}
+				return s
+			}(),
+			"write [] cni:Closed>-(GateDeleted)"},
 		"a record of another source is not judged by this one": {
 			aNode().record("cni", "Closed", func(r *Record) { r.Source = "file:x" }).taint(cniTaint),
 			"[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
@@ -179,6 +186,9 @@ func TestGateGone(t *testing.T) {
 			aNode(renamed).closed("cni").record("zzz", "Open", func(r *Record) { r.Since = epoch.Add(-2 * day) }),
 			"write [" + cniTaint + "] cni:->-(GateDeleted) zzz:Closed>Closed(Birth)"},
 		"records follow a gate that moves to another source": {
+			aNode(aGate("cni")).record("cni", "Closed", func(r *Record) { r.Source = "file:x" }).taint(cniTaint),
+			"write [" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"open ones too": {
 			aNode(aGate("cni")).open("cni").record("cni", "Open", func(r *Record) { r.Source = "file:x" }),
 			"write [] cni:Open>Open(Birth)"},
 	})
@@ -234,6 +244,14 @@ func TestRecords(t *testing.T) {
 		"a clock far behind the API server's does not lead to endless writes": {
 			aNode(cni).age(-time.Hour).taint(cniTaint), "write [" + cniTaint + "] cni:->Closed(Birth)"},
 	})
+}
+
+func TestClockBehindTheAPIServer(t *testing.T) {
+	s := aNode(aGate("cni")).age(-time.Hour)
+	s.run(t)
+	if d := s.after(time.Second).run(t); d.Changes {
+		t.Errorf("takes its own record for one of an earlier Node: %s", show(d))
+	}
 }
 
 func TestFrozenKeys(t *testing.T) {

@@ -240,6 +240,38 @@ func TestHistories(t *testing.T) {
 	})
 }
 
+// The same for gates that close on regression, and that take existing nodes in
+// under a grant: what must always be true is true, and Unknown closes nothing.
+func TestHistoriesWithGrants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gates := randomGates(t)
+		for i := range gates {
+			gates[i].Reclose = onRegression
+			gates[i].Existing = rapid.SampledFrom([]v1alpha1.ExistingNodes{"Ignore", "Adopt", "Close"}).Draw(t, "existing")
+		}
+		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
+		actions := h.events()
+		actions["grant"] = func(t *rapid.T) {
+			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(gateNames), rapid.ID).Draw(t, "to")...)
+		}
+		actions["flag again"] = actions["flag"]
+		actions["a rollout"] = func(t *rapid.T) { h.flag(rapid.SampledFrom(gateNames).Draw(t, "gate"), "rollout") }
+		actions[""] = func(t *rapid.T) {
+			h.checkOrder(t)
+			for _, v := range h.decide().Verdicts {
+				lost := slices.ContainsFunc(v.Readings, func(r Reading) bool { return r.State == NotYet })
+				budgeted := v.Reason == v1alpha1.ReasonRegression || v.Reason == v1alpha1.ReasonExisting
+				if v.Closed() && budgeted && (!lost || !h.facts.Granted[v.Gate]) {
+					t.Fatalf("closes on Unknown, or without a grant: %s", showVerdict(&v))
+				}
+			}
+			h.checkTaints(t, h.run(t))
+			h.checkRecheck(t, h.decide())
+		}
+		t.Repeat(actions)
+	})
+}
+
 // A node that ran before its gates existed is never closed by gates that
 // ignore existing nodes, whatever happens short of somebody else's tainting it.
 func TestExistingNodesAreNeverClosed(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 type State uint8
 
 const (
-	// Unknown: there is nothing to go by. It never opens and never closes a gate.
+	// Unknown means that there is nothing to go by. It never opens and never closes a gate.
 	Unknown State = iota
-	// NotYet: the signal does not hold.
+	// NotYet means that the signal does not hold.
 	NotYet
-	// Holds: the signal holds.
+	// Holds means that the signal holds.
 	Holds
 )
 

@@ -30,8 +30,8 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Taint:        spec.Taint,
 		Reclose:      spec.ReclosePolicy,
 		Existing:     spec.ExistingNodes,
-		CloseAfter:   seconds(spec.Timing.CloseAfterSeconds),
-		RolloutGrace: seconds(spec.Timing.RolloutGraceSeconds),
+		CloseAfter:   seconds(spec.Timing.CloseAfterSeconds, 120),
+		RolloutGrace: seconds(spec.Timing.RolloutGraceSeconds, 600),
 	}
 	// These two have no default in the schema, where it would collide with
 	// closeWhen.
@@ -85,5 +85,8 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 	return nil, errors.New("this version of nodegate knows no such kind of signal")
 }
 
-// seconds reads a wait to which the API gives a default that is not zero.
-func seconds(n *int32) time.Duration { return time.Duration(ptr.Deref(n, 0)) * time.Second }
+// seconds reads a wait to which the API gives a default, which is not there
+// where the API server did not read the gate.
+func seconds(n *int32, byDefault int32) time.Duration {
+	return time.Duration(ptr.Deref(n, byDefault)) * time.Second
+}

@@ -41,6 +41,18 @@ func TestCompile(t *testing.T) {
 	}
 }
 
+func TestCompileTiming(t *testing.T) {
+	ng := nodeGate()
+	ng.Spec.Timing = v1alpha1.Timing{CloseAfterSeconds: new(int32), RolloutGraceSeconds: new(int32)}
+	if g, _ := Compile(ng, ""); g.CloseAfter != 0 || g.RolloutGrace != 0 {
+		t.Errorf("zero is %s, %s", g.CloseAfter, g.RolloutGrace)
+	}
+	ng.Spec.Timing = v1alpha1.Timing{}
+	if g, _ := Compile(ng, ""); g.CloseAfter != 2*time.Minute || g.RolloutGrace != 10*time.Minute {
+		t.Errorf("nothing is %s, %s", g.CloseAfter, g.RolloutGrace)
+	}
+}
+
 func TestCompileRefuses(t *testing.T) {
 	bad := v1alpha1.LabelSelector{MatchLabels: map[string]string{"bad key": "x"}}
 	first := func(s v1alpha1.SignalSource) func(*v1alpha1.NodeGate) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -57,6 +59,8 @@ func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
 }
 
 // Read implements gate.Signal. With a pattern, one matching condition will do.
+// A condition whose status is Unknown says nothing, unless Unknown is what is
+// asked for.
 func (s condition) Read(in gate.Input) gate.Reading {
 	subject := "condition " + s.conditionType.text
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: subject}
@@ -71,7 +75,11 @@ func (s condition) Read(in gate.Input) gate.Reading {
 		if s.status.matches(string(c.Status)) {
 			return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: subject, Since: c.Transition}
 		}
-		r = gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDiffers, Subject: subject, Since: c.Transition}
+		state := gate.NotYet
+		if c.Status == corev1.ConditionUnknown || r.Reason == v1alpha1.ReadingDiffers && r.State == gate.Unknown {
+			state = gate.Unknown
+		}
+		r = gate.Reading{State: state, Reason: v1alpha1.ReadingDiffers, Subject: subject, Since: c.Transition}
 	}
 	return r
 }

@@ -23,6 +23,9 @@ func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.R
 		}
 		return diagnoseDaemon(ds, taint)
 	case daemonSets:
+		if ns, missing := s.unobserved(sets); missing {
+			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
+		}
 		for i := range sets.Items {
 			if ds := &sets.Items[i]; s.selects(ds) {
 				if r := diagnoseDaemon(ds, taint); r.State != gate.Holds {

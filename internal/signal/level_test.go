@@ -29,12 +29,12 @@ func cond(conditionType string, status corev1.ConditionStatus) gate.Condition {
 func TestCondition(t *testing.T) {
 	disk := v1alpha1.ConditionSignal{Type: "DiskReady", Status: "True"}
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &disk}), map[string]reads{
-		"matches":           {conditions(cond("DiskReady", "True")), gate.Holds, matches, "condition DiskReady=True"},
-		"differs":           {conditions(cond("DiskReady", "False")), gate.NotYet, differs, "condition DiskReady=False"},
-		"Unknown differs":   {conditions(cond("DiskReady", "Unknown")), gate.NotYet, differs, "condition DiskReady=Unknown"},
-		"missing":           {conditions(), gate.NotYet, absent, "condition DiskReady"},
-		"a longer name":     {conditions(cond("DiskReadyToo", "True")), gate.NotYet, absent, "condition DiskReady"},
-		"a node of no word": {aNode(func(w *world) { w.facts.Node.Conditions = nil }), gate.NotYet, absent, "condition DiskReady"},
+		"matches":            {conditions(cond("DiskReady", "True")), gate.Holds, matches, "condition DiskReady=True"},
+		"differs":            {conditions(cond("DiskReady", "False")), gate.NotYet, differs, "condition DiskReady=False"},
+		"Unknown is unknown": {conditions(cond("DiskReady", "Unknown")), gate.Unknown, differs, "condition DiskReady=Unknown"},
+		"missing":            {conditions(), gate.NotYet, absent, "condition DiskReady"},
+		"a longer name":      {conditions(cond("DiskReadyToo", "True")), gate.NotYet, absent, "condition DiskReady"},
+		"a node of no word":  {aNode(func(w *world) { w.facts.Node.Conditions = nil }), gate.NotYet, absent, "condition DiskReady"},
 	})
 	disk.WhenMissing = v1alpha1.MissingHolds
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &disk}), map[string]reads{

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/signal"
+)
+
+// messageMax bounds a condition's message: the API server refuses one of more
+// than 32 KiB, and nobody reads one of more than a screen.
+const messageMax = 2048
+
+// observed is what all gates' conditions rest on at one moment.
+type observed struct {
+	set  *gateSet
+	sets *gate.DaemonSets
+	// feeds is why the feeds do not tell all. Nil if they do.
+	feeds error
+}
+
+func (c *Controller) observe(set *gateSet) *observed {
+	return &observed{set: set, sets: c.feed.DaemonSets(), feeds: c.feedsError()}
+}
+
+// feedsError says what is not observed at present.
+func (c *Controller) feedsError() error {
+	if err := c.feed.GatesError(); err != nil {
+		return err
+	}
+	var reading, failing few
+	var failure error
+	for _, s := range c.feed.Status() {
+		reading.addIf(!s.Synced && s.Err == nil, s.Name)
+		if failing.addIf(s.Err != nil, s.Name); s.Err != nil && failing.first[0] == s.Name {
+			failure = s.Err
+		}
+	}
+	switch {
+	case failure != nil:
+		return fmt.Errorf("cannot observe %s: %w", failing, failure)
+	case reading.count > 0:
+		return fmt.Errorf("not observed yet: %s", reading)
+	}
+	return nil
+}
+
+// status says how a gate fares.
+func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *summary) v1alpha1.NodeGateStatus {
+	out := *last.status.DeepCopy()
+	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.counts, s.waiting
+	condition := func(kind string, holds bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if holds {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: clip(message, messageMax), ObservedGeneration: ng.Generation,
+			LastTransitionTime: metav1.NewTime(c.clock.Now()),
+		})
+	}
+	unless := func(none bool, kind, reason, message string) {
+		if none {
+			meta.RemoveStatusCondition(&out.Conditions, kind)
+			return
+		}
+		condition(kind, true, reason, message)
+	}
+	a := o.set.acceptance[ng.Name]
+	condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
+	ready, reason, message := c.ready(o, ng, s)
+	condition(v1alpha1.ConditionReady, ready, reason, message)
+	unless(s.throttled.count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, fmt.Sprintf(
+		"closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
+		s.throttled, ng.Spec.Budget.MaxReclosed))
+	unless(s.contended.count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
+		"another writer keeps undoing the taint on %s; %s", s.contended, last.other))
+	return out
+}
+
+// ready says whether all is well with a gate, in the order in which things
+// have to be put right.
+func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok bool, reason, message string) {
+	if a := o.set.acceptance[ng.Name]; !a.Accepted {
+		return false, v1alpha1.ReasonNotAccepted, a.Message
+	}
+	if o.feeds != nil {
+		return false, v1alpha1.ReasonFeedsNotSynced, o.feeds.Error()
+	}
+	g, known := o.set.gate(ng.Name)
+	if !known {
+		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
+	}
+	for _, named := range g.Signals {
+		if r := signal.Diagnose(named.Signal, g.Taint, o.sets); r.State == gate.NotYet {
+			return false, string(r.Reason), fmt.Sprintf("signal %s: %s", named.Name, r.Message())
+		}
+	}
+	if s.denied.count > 0 {
+		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.denied, s.denial)
+	}
+	if err := c.birth.proved(ng); err != nil {
+		return false, v1alpha1.ReasonBirthNotProved, err.Error()
+	}
+	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed"
+}
+
+var errNotChecked = errors.New("whether new nodes are closed has not been checked yet")

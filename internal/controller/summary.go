@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// waitingMax bounds the list of waiting nodes in a gate's status.
+const waitingMax = 10
+
+// summary is what a gate's status tells of its nodes.
+type summary struct {
+	counts v1alpha1.NodeCounts
+	// waiting are the longest waiting nodes, longest first.
+	waiting                      []v1alpha1.WaitingNode
+	throttled, contended, denied few
+	// denial is what the API server said about the first of the denied.
+	denial string
+}
+
+func summarize(nodes map[string]standing) *summary {
+	out := &summary{}
+	longest := make([]string, 0, waitingMax+1)
+	byWait := func(a, b string) int {
+		return cmp.Or(nodes[a].since.Compare(nodes[b].since), cmp.Compare(a, b))
+	}
+	for node, s := range nodes {
+		if s.selected {
+			out.counts.Selected++
+		}
+		switch s.state {
+		case v1alpha1.StateOpen:
+			out.counts.Open++
+		case v1alpha1.StateClosed:
+			out.counts.Closed++
+			longest = insert(longest, node, waitingMax, byWait)
+		}
+		out.throttled.addIf(s.throttled, node)
+		out.contended.addIf(s.contended, node)
+		out.denied.addIf(s.denied != "", node)
+	}
+	for _, node := range longest {
+		out.waiting = append(out.waiting, waiting(node, nodes[node]))
+	}
+	if out.denied.count > 0 {
+		out.denial = nodes[out.denied.first[0]].denied
+	}
+	return out
+}
+
+func waiting(node string, s standing) v1alpha1.WaitingNode {
+	reading := s.reading
+	if s.blocked != "" {
+		reading = gate.Reading{Reason: s.blocked}
+	}
+	return v1alpha1.WaitingNode{
+		Node: node, Since: metav1.NewTime(s.since.Truncate(time.Second)), Signal: s.signal,
+		Reason: string(reading.Reason), Message: clip(reading.Message(), 512),
+	}
+}
+
+// insert puts a name in its place in a sorted list of at most so many.
+func insert(sorted []string, name string, most int, compare func(a, b string) int) []string {
+	i, _ := slices.BinarySearchFunc(sorted, name, compare)
+	if i >= most {
+		return sorted
+	}
+	sorted = slices.Insert(sorted, i, name)
+	return sorted[:min(len(sorted), most)]
+}
+
+// few counts names and remembers the first few of them: what is told of a
+// fleet is of constant size.
+type few struct {
+	count int
+	first []string
+}
+
+const fewMax = 3
+
+func (f *few) addIf(yes bool, name string) {
+	if yes {
+		f.count++
+		f.first = insert(f.first, name, fewMax, cmp.Compare)
+	}
+}
+
+func fewOf(names []string) few {
+	var f few
+	for _, name := range names {
+		f.addIf(true, name)
+	}
+	return f
+}
+
+// clip shortens a text to so many bytes.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const dots = "..."
+	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
+}
+
+// String names them, or some and how many more there are.
+func (f few) String() string {
+	names := strings.Join(f.first, ", ")
+	if more := f.count - len(f.first); more > 0 {
+		return fmt.Sprintf("%s and %d more", names, more)
+	}
+	return names
+}
