@@ -4,6 +4,14 @@
 // plane on this machine, installs nodegate in it, scales out simulated nodes in
 // waves, shows how they are held and opened, and ends with a verdict from the
 // API server's audit log. Its exit status is the verdict.
+//
+// Everything but the nodes is real: etcd, the API server, the scheduler, the
+// controller manager, and nodegate under its own ServiceAccount. The nodes'
+// kubelets are played by this program (kubelet.go), each with its own identity.
+// On every node two daemons become ready after times drawn from a fixed seed
+// (plan.go): at different moments on most nodes, at the same one on others, and
+// on one node never. The nodes of the last wave come from a cloud that sets them
+// up only after their daemons are ready, so that both gates open at one moment.
 package main
 
 import (

@@ -28,7 +28,7 @@ func (v *verdict) write(out io.Writer) {
 		c := &v.checks[i]
 		fmt.Fprintf(table, "  %s\t%s\t%s\n", passWord(c.pass), c.name, c.value)
 	}
-	fmt.Fprintf(table, "  \t%s\t%s\n", "daemon ready to taint gone", latencyText(v.latencies))
+	fmt.Fprintf(table, "  \t%s\t%s\n", "from daemon ready (and node set up) to taint gone", latencyText(v.latencies))
 	table.Flush()
 	for i := range v.checks {
 		c := &v.checks[i]
