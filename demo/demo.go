@@ -22,6 +22,7 @@ const (
 
 	viewEvery   = 200 * time.Millisecond
 	settleLimit = time.Minute
+	statusLimit = 15 * time.Second // how long the gates' counts may lag behind
 	// steadyFor is long enough for every node to report.
 	steadyFor = heartbeatEvery + 1500*time.Millisecond
 )
@@ -275,9 +276,6 @@ func (d *demo) awaitStatus(ctx context.Context) error {
 		return nil
 	})
 }
-
-// statusLimit is how long the counts may lag behind.
-const statusLimit = 15 * time.Second
 
 // steady lets time pass in which nothing changes and every node reports.
 func (d *demo) steady(ctx context.Context) (period, error) {

@@ -114,7 +114,9 @@ func (f *fleet) scaleOut(ctx context.Context) error {
 }
 
 func (f *fleet) newKubelet(ctx context.Context, plan nodePlan) (*kubelet, error) {
-	client, err := kubernetes.NewForConfig(f.cluster.Node(plan.name))
+	config := f.cluster.Node(plan.name)
+	config.UserAgent = "kubelet" // and so its name in managed fields
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for %s: %w", plan.name, err)
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
@@ -44,7 +46,7 @@ func (e *env) each(all []*kubelet, do func(*kubelet)) {
 
 // A fleet that ran before a gate existed is never closed by surprise.
 func TestRunningFleetIsSafe(t *testing.T) {
-	e := newEnv(t)
+	e := newFleetEnv(t)
 	fleet := e.fleet(fleetSize)
 	e.startController(time.Hour)
 	closed := e.watchFor(func(n *corev1.Node) bool { return hasTaint(n, keyA) || len(records(n)) > 0 })
@@ -62,8 +64,14 @@ func TestRunningFleetIsSafe(t *testing.T) {
 		}
 		return nil
 	})
-	// No heartbeats, as the node lifecycle controller tells it.
-	e.each(fleet, (*kubelet).fallSilent)
+	// No heartbeats for so long that the node lifecycle controller declares
+	// every node unreachable.
+	e.eventually("the whole fleet is silent", func() error {
+		if n := e.silent(); n < fleetSize {
+			return fmt.Errorf("%d nodes are silent", n)
+		}
+		return nil
+	})
 	e.each(fleet, func(k *kubelet) { k.report(corev1.ConditionTrue, "") })
 	// Every node reboots.
 	e.each(fleet, (*kubelet).reboot)
@@ -81,6 +89,46 @@ func TestRunningFleetIsSafe(t *testing.T) {
 			t.Fatalf("nodegate wrote %s: %s", ref.Name, event.RequestObject)
 		}
 	}
+}
+
+// newFleetEnv returns a cluster of its own in which the real node lifecycle
+// controller watches over the nodes, with less patience than it has by default
+// (50 seconds, and a minute for nodes that are new).
+func newFleetEnv(t *testing.T) *env {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Audit: true, Components: []cluster.Component{cluster.ControllerManager},
+		ExtraArgs: map[cluster.Component][]string{cluster.ControllerManager: {
+			"--node-monitor-period=1s", "--node-monitor-grace-period=8s", "--node-startup-grace-period=8s",
+		}},
+	})
+	if err != nil {
+		t.Fatalf("starting a cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Err(), c.Stop()); err != nil {
+			t.Errorf("stopping the cluster: %v", err)
+		}
+	})
+	e := &env{T: t, cluster: c, admin: newClient(t, c)}
+	e.must(e.apply(t.Context()))
+	e.must(e.awaitPolicies(t.Context()))
+	return e
+}
+
+// silent counts the nodes whose Ready condition is Unknown.
+func (e *env) silent() (n int) {
+	e.Helper()
+	var nodes corev1.NodeList
+	e.must(e.admin.List(e.Context(), &nodes))
+	for i := range nodes.Items {
+		for _, c := range nodes.Items[i].Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // settledFleet waits until the controller has nothing left to do.

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+func TestLimit(t *testing.T) {
+	for _, test := range []struct {
+		budget *intstr.IntOrString
+		want   [11]int // for 0 to 10 nodes
+	}{
+		{ptr.To(intstr.FromInt32(0)), [11]int{}},
+		{ptr.To(intstr.FromString("0%")), [11]int{}},
+		{ptr.To(intstr.FromString("1%")), [11]int{0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+		{ptr.To(intstr.FromString("20%")), [11]int{0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}},
+		{nil, [11]int{0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}},
+		{ptr.To(intstr.FromString("100%")), [11]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
+		{ptr.To(intstr.FromInt32(3)), [11]int{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}},
+		{ptr.To(intstr.FromString("many")), [11]int{}},
+	} {
+		for nodes, want := range test.want {
+			if got := limit(test.budget, nodes); got != want {
+				t.Errorf("limit(%v, %d) = %d, want %d", test.budget, nodes, got, want)
+			}
+		}
+	}
+}
+
+func member(zone, state string, reason v1alpha1.Reason) map[string]standing {
+	return map[string]standing{"gate": {selected: true, zone: zone, state: state, reason: reason}}
+}
+
+// Sixteen workers close and open nodes of three zones as fast as they can, and
+// some writes fail: no zone ever has more closed than its budget lets.
+func TestBudgetIsNeverOvershot(t *testing.T) {
+	const zones, perZone = 3, 25
+	budget := ptr.To(intstr.FromString("20%"))
+	most := limit(budget, perZone)
+	tally := newTally()
+	var truth struct {
+		sync.Mutex
+		closed, peak [zones]int
+	}
+	var running sync.WaitGroup
+	for i := range zones * perZone {
+		tally.set(fmt.Sprint("n", i), member(fmt.Sprint("z", i%zones), v1alpha1.StateOpen, ""), 1)
+	}
+	work := func(node string, z int, rng *rand.Rand) {
+		zone := fmt.Sprint("z", z)
+		if !tally.reserve("gate", zone, node, 0, budget) {
+			return
+		}
+		if rng.IntN(3) == 0 {
+			tally.release(node)
+			return
+		}
+		truth.Lock()
+		truth.closed[z]++
+		truth.peak[z] = max(truth.peak[z], truth.closed[z])
+		truth.Unlock()
+		tally.set(node, member(zone, v1alpha1.StateClosed, v1alpha1.ReasonRegression), 1)
+		truth.Lock()
+		truth.closed[z]--
+		truth.Unlock()
+		tally.set(node, member(zone, v1alpha1.StateOpen, ""), 1)
+	}
+	for w := range 16 {
+		running.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 1))
+			for range 2000 {
+				// A node is worked on by one worker at a time.
+				n := rng.IntN(zones*perZone/16)*16 + w
+				if n < zones*perZone {
+					work(fmt.Sprint("n", n), n%zones, rng)
+				}
+			}
+		})
+	}
+	running.Wait()
+	for z, peak := range truth.peak {
+		if peak > most || peak == 0 {
+			t.Errorf("zone %d had up to %d nodes closed, want some, and at most %d", z, peak, most)
+		}
+	}
+	for zone, z := range tally.gates["gate"].zones {
+		if *z != (zoneTally{members: perZone}) {
+			t.Errorf("zone %s is counted as %+v in the end, want %d members and nothing taken", zone, *z, perZone)
+		}
+	}
+}
+
+func TestTallyFollowsNodesFromZoneToZone(t *testing.T) {
+	tally := newTally()
+	one := ptr.To(intstr.FromInt32(1))
+	tally.set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
+	if tally.reserve("gate", "a", "n2", 0, one) {
+		t.Error("zone a has room for a second node, want none")
+	}
+	tally.set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
+	if !tally.reserve("gate", "a", "n2", 0, one) || tally.reserve("gate", "b", "n3", 0, one) {
+		t.Error("the node's new zone has room, or its old one has not")
+	}
+	// Closed for a boot, it does not count.
+	tally.set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
+	if !tally.reserve("gate", "b", "n3", 0, one) {
+		t.Error("a rebooted node counts against the budget")
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		tally.forget(n)
+	}
+	if len(tally.gates)+len(tally.slots)+len(tally.nodes) != 0 {
+		t.Errorf("something is kept of nodes that are gone: %+v", tally.gates)
+	}
+}
+
+func TestPacedNodesKeepTheirTurns(t *testing.T) {
+	a, now := newAllocator(newTally()), time.Now()
+	const fleet = 100
+	waits := map[string]time.Duration{}
+	for i := range fleet {
+		node := fmt.Sprint("n", i)
+		waits[node] = a.turn(node, now)
+	}
+	for node, delay := range waits {
+		if got := a.turn(node, now.Add(delay)); delay > 0 && got != 0 {
+			t.Errorf("node %s was told to wait %s, and then %s more", node, delay, got)
+		}
+	}
+	if longest := waits[fmt.Sprint("n", fleet-1)]; longest < 8*time.Second || longest > 10*time.Second {
+		t.Errorf("the last of %d nodes waits %s, want about 9s", fleet, longest)
+	}
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// world is a cluster in memory: feed and writer in one.
+type world struct {
+	t *testing.T
+	c *Controller
+
+	mu       sync.Mutex
+	nodes    map[string]gate.Node
+	gates    []*v1alpha1.NodeGate
+	complete bool
+	unsynced bool // the nodes are being read anew
+	version  int
+	writes   []string
+	// fail, if set, is asked before a write; after is told of one.
+	fail  func(node string) error
+	after func()
+}
+
+func newWorld(t *testing.T, gates ...*v1alpha1.NodeGate) *world {
+	return &world{t: t, nodes: map[string]gate.Node{}, gates: gates, complete: true}
+}
+
+const testKey = "test.nodegate.dev/a"
+
+// testGate is open where the label "fit" is.
+func testGate(name string, change ...func(*v1alpha1.NodeGateSpec)) *v1alpha1.NodeGate {
+	ng := &v1alpha1.NodeGate{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 1},
+		Spec: v1alpha1.NodeGateSpec{
+			Taint:         v1alpha1.Taint{Key: testKey, Effect: corev1.TaintEffectNoSchedule},
+			OpenWhen:      []v1alpha1.Signal{{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}},
+			ReclosePolicy: v1alpha1.RecloseOnRegression,
+			Timing:        v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](0)},
+			Budget:        v1alpha1.Budget{MaxReclosed: ptr.To(intstr.FromString("20%"))},
+		},
+	}
+	for _, f := range change {
+		f(&ng.Spec)
+	}
+	return ng
+}
+
+// add adds nodes as if they had been there for an hour.
+func (w *world) add(n int, change func(i int, node *gate.Node)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range n {
+		name := fmt.Sprintf("n%04d", i)
+		node := gate.Node{
+			Name: name, UID: types.UID("uid-of-" + name), Created: time.Now().Add(-time.Hour), BootID: "boot",
+			Labels: map[string]string{"fit": ""}, Records: map[string]string{},
+			Conditions: []gate.Condition{{Type: "Ready", Status: corev1.ConditionTrue}},
+		}
+		change(i, &node)
+		w.nodes[name] = node
+	}
+}
+
+// isOpen and isClosed give a node a gate's record of ten minutes ago.
+func isOpen(node *gate.Node, gateName string) {
+	node.Records[gateName] = gate.Record{
+		State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Since: time.Now().Add(-10 * time.Minute),
+		Boot: "boot", Taint: testKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
+	}.String()
+}
+
+func isClosed(node *gate.Node, gateName string, reason v1alpha1.Reason) {
+	node.Records[gateName] = gate.Record{
+		State: v1alpha1.StateClosed, Reason: reason, Since: time.Now().Add(-10 * time.Minute),
+		Boot: "boot", Taint: testKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
+	}.String()
+	node.Taints = []corev1.Taint{{Key: testKey, Effect: corev1.TaintEffectNoSchedule}}
+}
+
+// change changes a node, and tells of it.
+func (w *world) change(name string, change func(*gate.Node)) {
+	w.mu.Lock()
+	node := w.nodes[name]
+	node.Labels, node.Records = maps.Clone(node.Labels), maps.Clone(node.Records)
+	change(&node)
+	w.nodes[name] = node
+	w.mu.Unlock()
+	w.c.NodeChanged(name)
+}
+
+func (w *world) remove(name string) {
+	w.mu.Lock()
+	delete(w.nodes, name)
+	w.mu.Unlock()
+}
+
+// closed counts nodes that carry the taint.
+func (w *world) closed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.countClosed()
+}
+
+func (w *world) countClosed() (n int) {
+	for _, node := range w.nodes {
+		n += len(node.Taints)
+	}
+	return n
+}
+
+func (w *world) written() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.writes)
+}
+
+// Apply implements cluster.Applier.
+func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+	if w.fail != nil {
+		if err := w.fail(n.Name); err != nil {
+			return nil, err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	node, ok := w.nodes[n.Name]
+	if !ok {
+		return nil, cluster.ErrGone
+	}
+	node.Taints, node.Records = d.Taints, maps.Clone(node.Records)
+	for name, record := range d.Records {
+		node.Records[name] = record
+		if record == "" {
+			delete(node.Records, name)
+		}
+	}
+	w.nodes[n.Name] = node
+	w.writes = append(w.writes, n.Name)
+	if w.after != nil {
+		w.after()
+	}
+	return nil, ctx.Err()
+}
+
+// Facts implements Feed.
+func (w *world) Facts(node string) (gate.Facts, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, ok := w.nodes[node]
+	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}}, ok && !w.unsynced
+}
+
+// NodesSynced implements Feed.
+func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unsynced }
+
+// NodeNames implements Feed.
+func (w *world) NodeNames() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.nodes))
+}
+
+// Gates implements Feed.
+func (w *world) Gates() ([]*v1alpha1.NodeGate, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.gates), w.complete
+}
+
+// setGates changes the gates, and tells of it.
+func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
+	w.mu.Lock()
+	w.gates, w.complete = gates, complete
+	w.mu.Unlock()
+	w.c.GatesChanged()
+}
+
+func (w *world) DaemonSets() *gate.DaemonSets        { return &gate.DaemonSets{} }
+func (w *world) DeletedGates() map[string]bool       { return nil }
+func (w *world) GatesError() error                   { return nil }
+func (w *world) SetNeeds(gate.Needs)                 {}
+func (w *world) Unsynced() []string                  { return nil }
+func (w *world) Status() []cluster.FeedStatus        { return nil }
+func (w *world) Observe(*corev1.Node)                {}
+func (w *world) Refresh(_ context.Context, _ string) {}
+
+// apiClient returns a client that closes probe nodes at birth as the policy
+// would, by what parameters there are, unless closes says otherwise.
+func apiClient(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if funcs.Create == nil {
+		funcs.Create = policyOf
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.NodeGate{}).WithInterceptorFuncs(funcs).Build()
+}
+
+// policyOf does what the birth policy does, for a selector of everything.
+func policyOf(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return c.Create(ctx, obj, o...)
+	}
+	var parameters corev1.PodTemplateList
+	if err := c.List(ctx, &parameters, client.HasLabels{v1alpha1.ParameterLabel}); err != nil {
+		return err
+	}
+	for _, p := range parameters.Items {
+		key, effect := p.Annotations[v1alpha1.ParameterKey], corev1.TaintEffect(p.Annotations[v1alpha1.ParameterEffect])
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.RecordAnnotationPrefix+p.Name, gate.Record{
+			State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Taint: key + ":" + string(effect),
+		}.String())
+	}
+	return nil
+}
+
+// logLines collects what is logged.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logLines) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, args)
+	}, funcr.Options{})
+}
+
+func (l *logLines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
+}
+
+// start starts a controller on the world, and returns what stops it. It is for
+// use in a synctest bubble.
+func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
+	w.t.Helper()
+	var objects []client.Object
+	for _, ng := range w.gates {
+		objects = append(objects, ng.DeepCopy())
+	}
+	api := apiClient(w.t, funcs, objects...)
+	w.c = New(Options{Namespace: "nodegate-system", Log: log}, api, NewMetrics(prometheus.NewRegistry()))
+	w.c.Attach(w, w)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.c.Follow(ctx) })
+	running.Go(func() { _ = w.c.Start(ctx) })
+	w.c.GatesChanged()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		w.c.queue.ShutDown()
+	})
+	return stop
+}
+
+// bubble runs a test in which time passes by itself.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}

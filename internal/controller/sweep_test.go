@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+func newTestQueue(t *testing.T) workqueue.TypedRateLimitingInterface[string] {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("n%04d", i)
+	}
+	return all
+}
+
+// runSweep runs a sweep of so many at once until the test ends.
+func runSweep(t *testing.T, atOnce int) *sweep {
+	s := newSweep(newTestQueue(t), atOnce)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return s
+}
+
+// take does what a worker does.
+func take(s *sweep) string {
+	name, _ := s.queue.Get()
+	s.done(name)
+	s.queue.Done(name)
+	return name
+}
+
+func TestNewWorkDoesNotWaitBehindASweep(t *testing.T) {
+	const atOnce = 4
+	s := runSweep(t, atOnce)
+	s.all(names(1000))
+	for range 10 {
+		take(s)
+	}
+	s.queue.Add("new")
+	for i := 0; take(s) != "new"; i++ {
+		if i > atOnce {
+			t.Fatalf("new work waited behind %d nodes of a sweep, want at most %d", i, atOnce)
+		}
+	}
+}
+
+// Gates may change faster than the fleet can be looked at.
+func TestSweepReachesEveryNodeHoweverOftenItStartsOver(t *testing.T) {
+	s := runSweep(t, 2)
+	const fleet = 50
+	seen := map[string]bool{}
+	for range 3 * fleet {
+		s.all(names(fleet))
+		seen[take(s)] = true
+	}
+	if len(seen) != fleet {
+		t.Errorf("%d of %d nodes were looked at in three times as many turns", len(seen), fleet)
+	}
+}
+
+func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
+	const fleet, workers = 300, 8
+	s := runSweep(t, 4)
+	var mu sync.Mutex
+	last := map[string]int{} // the newest round in which a node was taken up
+	round := 0
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for {
+				name, shutdown := s.queue.Get()
+				if shutdown {
+					return
+				}
+				s.done(name)
+				mu.Lock()
+				last[name] = round
+				mu.Unlock()
+				s.queue.Done(name)
+			}
+		})
+	}
+	for i := range 200 {
+		mu.Lock()
+		round = i
+		mu.Unlock()
+		s.all(names(fleet))
+		s.queue.Add(fmt.Sprintf("n%04d", i)) // also queued by others
+	}
+	for {
+		mu.Lock()
+		reached := 0
+		for _, at := range last {
+			if at == round {
+				reached++
+			}
+		}
+		mu.Unlock()
+		if reached == fleet { // every node after the last start
+			break
+		}
+		s.queue.Add("") // and let others run
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queued) != len(s.room) && len(s.pending) == 0 && len(s.queued) == 0 {
+		t.Errorf("%d places are taken by nothing", len(s.room))
+	}
+	go s.queue.ShutDown()
+	s.mu.Unlock()
+	running.Wait()
+	s.mu.Lock()
+}
