@@ -74,7 +74,11 @@ func TestLostPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Stop()
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+	})
 	taken := listener.Addr().(*net.TCPAddr).Port
 	var choices atomic.Int32
 	c.choosePort = func() (int, error) {

@@ -61,7 +61,7 @@ func (e *env) audit() []auditEvent {
 	e.Helper()
 	f, err := os.Open(e.cluster.AuditLog())
 	e.must(err)
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	var events []auditEvent
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 16<<20)

@@ -194,6 +194,26 @@ func (e *env) deleteParameters(ctx context.Context) error {
 	return api.DeleteAllOf(ctx, &corev1.PodTemplate{}, client.InNamespace(installation.Namespace))
 }
 
+// agent declares the gate that most tests are about, which opens when the
+// DaemonSet of the same name is ready on a node.
+func (e *env) agent() *appsv1.DaemonSet {
+	e.Helper()
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	return ds
+}
+
+// openNode returns a node on which that gate has opened, and its daemon's pod.
+func (e *env) openNode(name string, ds *appsv1.DaemonSet) (*kubelet, *corev1.Pod) {
+	e.Helper()
+	k := e.kubelet(name)
+	k.register()
+	pod := k.daemonPod(ds)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	return k, pod
+}
+
 // kubelet is one node's identity and boot.
 type kubelet struct {
 	*env

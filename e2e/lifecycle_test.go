@@ -23,8 +23,7 @@ const (
 func TestBirthAndOpening(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	ds := e.agent()
 	k := e.kubelet("n1")
 
 	born := k.register()
@@ -225,8 +224,7 @@ func TestCloudNodeWithLateLabels(t *testing.T) {
 func TestControllerDownDuringBirth(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	ds := e.agent()
 	stop()
 
 	k := e.kubelet("n1")

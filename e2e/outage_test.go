@@ -21,8 +21,7 @@ import (
 func TestPartitionClosesNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	ds := e.agent()
 	fleet := make([]*kubelet, 10)
 	for i := range fleet {
 		k := e.kubelet(fmt.Sprintf("n%d", i))
@@ -64,8 +63,7 @@ func TestPartitionClosesNothing(t *testing.T) {
 func TestAPIServerIsKilledAndComesBack(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	ds := e.agent()
 	k := e.kubelet("n1")
 	k.register()
 	pod := k.daemonPod(ds)

@@ -16,8 +16,7 @@ import (
 func TestHeartbeatsCostNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	ds := e.agent()
 	held, open := e.kubelet("held"), e.kubelet("open")
 	held.register()
 	open.register()

@@ -70,13 +70,13 @@ func TestDaemonSets(t *testing.T) {
 
 		sets.hangUp()
 		sets.set(errForbidden)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		changed("unreadable", true)
 		if got := f.DaemonSets(); got.Observed["ns"] || !got.Observed["empty"] || len(got.Items) != 2 {
 			t.Errorf("sets = %+v while they cannot be read", got)
 		}
 		sets.set(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		changed("readable", true)
 		sets.remove("one")
 		changed("deleted", true)

@@ -369,3 +369,10 @@ var (
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{Group: "g", Resource: "r"}, "", fmt.Errorf("not allowed"))
 	errNotFound  = apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{}, "", "", 0, true)
 )
+
+// pass lets time pass in a synctest bubble, where it takes none.
+func pass(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}

@@ -175,7 +175,7 @@ func TestRefresh(t *testing.T) {
 		}
 		// The watch now tells the story again, from the beginning.
 		f.api.nodes().set(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		synctest.Wait()
 		if names := f.NodeNames(); len(names) != 0 || !f.NodesSynced() {
 			t.Errorf("names = %v, synced %v", names, f.NodesSynced())
@@ -257,13 +257,13 @@ func TestAPIServerRestart(t *testing.T) {
 	}, func(t *testing.T, f *testFeed) {
 		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}})
 		synctest.Wait()
-		time.Sleep(2 * time.Second) // a shorter watch counts as broken
+		pass(2 * time.Second) // a shorter watch counts as broken
 		kinds := []*fakeKind{f.api.nodes(), f.api.gates(), f.api.pods(query)}
 		for _, k := range kinds {
 			k.set(syscall.ECONNREFUSED)
 			k.hangUp()
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if _, complete := f.Gates(); complete || f.NodesSynced() || f.GatesError() == nil {
 			t.Error("what cannot be observed is taken to be known")
 		}
@@ -271,7 +271,7 @@ func TestAPIServerRestart(t *testing.T) {
 		for _, k := range kinds {
 			k.set(nil)
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		synctest.Wait()
 		if got := f.facts(t, "a"); got.Node.BootID != "new" || len(got.Pods[query]) != 1 {
 			t.Errorf("facts = %+v", got)
@@ -296,7 +296,7 @@ func TestRestoredAPIServer(t *testing.T) {
 		f.api.nodes().forget()
 		f.api.set(func() { f.api.version = 500 })
 		f.api.nodes().put(testNode("a", "a1", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "then" }))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		synctest.Wait()
 		if got := f.facts(t, "a").Node.BootID; got != "then" {
 			t.Errorf("boot = %v", got)
@@ -309,7 +309,7 @@ func TestStopWhileTheAPIServerIsAway(t *testing.T) {
 		api.nodes().err, api.gates().err = syscall.ECONNREFUSED, syscall.ECONNREFUSED
 	}, func(t *testing.T, f *testFeed) {
 		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}, DaemonSetNamespaces: []string{"ns"}})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if got := f.api.nodes().calls; got > 60 {
 			t.Errorf("%d requests in a minute", got)
 		}

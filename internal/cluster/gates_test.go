@@ -70,7 +70,7 @@ func TestGates(t *testing.T) {
 		{"a gate is deleted unseen", twoGates, func(t *testing.T, f *testFeed) {
 			f.api.gates().remove("g")
 			f.api.gates().forget()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "after", true, "h")
 		}},
 		{"a gate is deleted and created again", twoGates, func(t *testing.T, f *testFeed) {
@@ -82,29 +82,29 @@ func TestGates(t *testing.T) {
 			f.deleteDefinition()
 			f.wantGates(t, "while it is being deleted", false, "g", "h")
 			f.definitionGone()
-			time.Sleep(time.Hour)
+			pass(time.Hour)
 			f.wantGates(t, "an hour later", false, "g", "h")
 			if err := f.GatesError(); err == nil {
 				t.Error("nothing says why the gates are not complete")
 			}
 			f.defineAgain()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "the definition is back", false, "g", "h")
 			f.api.gates().put(testGate("g"))
-			time.Sleep(30 * time.Second)
+			pass(30 * time.Second)
 			f.wantGates(t, "one gate is back", false, "g", "h")
-			time.Sleep(2 * time.Minute)
+			pass(2 * time.Minute)
 			f.wantGates(t, "the other has not come", true, "g")
 		}},
 		{"the definition is deleted, and nothing of it is seen before it is back", twoGates, func(t *testing.T, f *testFeed) {
 			f.api.gates().set(errForbidden)
 			f.api.gates().hangUp()
-			time.Sleep(time.Second)
+			pass(time.Second)
 			f.deleteDefinition()
 			f.defineAgain()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "the definition is back", false, "g", "h")
-			time.Sleep(2 * time.Minute)
+			pass(2 * time.Minute)
 			f.wantGates(t, "no gate has come", true)
 		}},
 		{"word of a gate that went with the former definition comes late", twoGates, func(t *testing.T, f *testFeed) {
@@ -123,10 +123,10 @@ func TestGates(t *testing.T) {
 			f.api.gates().set(errors.New("away"))
 			f.api.gates().hangUp()
 			f.deleteDefinition()
-			time.Sleep(10 * time.Second)
+			pass(10 * time.Second)
 			f.api.gates().set(nil) // the definition is not quite gone: the list is empty
 			f.api.gates().forget()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "it is back", false, "g", "h")
 		}},
 		{"the definition goes while gates are confirmed", twoGates, func(t *testing.T, f *testFeed) {
@@ -134,20 +134,20 @@ func TestGates(t *testing.T) {
 				f.api.onDefinition = func() {
 					f.api.set(func() { f.api.onDefinition = nil })
 					f.deleteRest()
-					time.Sleep(time.Second) // until the feed has heard of it
+					pass(time.Second) // until the feed has heard of it
 				}
 			})
 			f.api.gates().remove("g")
-			time.Sleep(2 * time.Second)
+			pass(2 * time.Second)
 			f.wantGates(t, "after", false, "g", "h")
 		}},
 		{"the right to read gates is taken away and given back", twoGates, func(t *testing.T, f *testFeed) {
 			f.api.gates().set(errForbidden)
 			f.api.gates().hangUp()
-			time.Sleep(time.Hour)
+			pass(time.Hour)
 			f.wantGates(t, "taken", false, "g", "h")
 			f.api.gates().set(nil)
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "given back", true, "g", "h")
 		}},
 		{"the right to read the definition is taken away and given back", twoGates, func(t *testing.T, f *testFeed) {
@@ -155,7 +155,7 @@ func TestGates(t *testing.T) {
 			f.api.gates().remove("g")
 			f.wantGates(t, "taken", false, "g", "h")
 			f.api.set(func() { f.api.definitionErr = nil })
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "given back", true, "h")
 		}},
 		{"no definition at the start", func(api *fakeAPI) {
@@ -167,9 +167,9 @@ func TestGates(t *testing.T) {
 			}
 			f.defineAgain()
 			f.api.gates().put(testGate("g"))
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			f.wantGates(t, "defined", false, "g")
-			time.Sleep(2 * time.Minute)
+			pass(2 * time.Minute)
 			f.wantGates(t, "settled", true, "g")
 		}},
 		{"the definition is young at the start, and a gate is deleted", func(api *fakeAPI) {
@@ -184,7 +184,7 @@ func TestGates(t *testing.T) {
 			if !f.DeletedGates()["young"] || f.GatesError() != nil {
 				t.Errorf("deleted = %v, %v", f.DeletedGates(), f.GatesError())
 			}
-			time.Sleep(3 * time.Minute)
+			pass(3 * time.Minute)
 			f.wantGates(t, "settled", true)
 			if got := f.DeletedGates(); len(got) != 0 {
 				t.Errorf("deleted = %v although the gates are complete", got)
@@ -195,7 +195,7 @@ func TestGates(t *testing.T) {
 			api.definition.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
 		}, func(t *testing.T, f *testFeed) {
 			f.wantGates(t, "start", false, "g", "h")
-			time.Sleep(3 * time.Minute)
+			pass(3 * time.Minute)
 			f.wantGates(t, "settled", true, "g", "h")
 		}},
 	}

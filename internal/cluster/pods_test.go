@@ -66,7 +66,7 @@ func TestPods(t *testing.T) {
 		pods.hangUp()
 		pods.set(syscall.ECONNREFUSED)
 		pods.remove("q")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if facts := f.facts(t, "b"); facts.Pods[query] != nil {
 			t.Errorf("pods = %+v while they cannot be observed", facts.Pods)
 		}
@@ -76,7 +76,7 @@ func TestPods(t *testing.T) {
 		pods.forget()
 		f.told.take()
 		pods.set(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if _, gates := f.told.take(); gates == 0 {
 			t.Error("nobody was told that the pods are known again")
 		}

@@ -49,7 +49,7 @@ func TestUpUntilInterrupted(t *testing.T) {
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer up.Process.Kill() // in case that the test fails
+	t.Cleanup(func() { _ = up.Process.Kill() }) // an error means that it has ended, as it should
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("no kubeconfig: %v; stderr: %s", err, stderr)

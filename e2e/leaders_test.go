@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Two controllers that both think they lead do no harm: every opening and every
+// closing is written once, and nobody undoes the other's work.
+func TestTwoLeadersAtOnce(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.startController(0)
+	ng := e.declare(newGate("agent", keyA, byLabel("ready")))
+	var fleet []*kubelet
+	for i := range 20 {
+		fleet = append(fleet, e.kubelet(fmt.Sprintf("n%02d", i)))
+	}
+	e.each(fleet, func(k *kubelet) { k.register() })
+	e.each(fleet, func(k *kubelet) { k.patch(`{"metadata":{"labels":{"ready":""}}}`) })
+	for _, k := range fleet {
+		k.becomes("agent", isOpen, keyA)
+	}
+	// They reboot without what makes them fit, and come back with it.
+	e.each(fleet, func(k *kubelet) { k.patch(`{"metadata":{"labels":{"ready":null}}}`); k.reboot() })
+	for _, k := range fleet {
+		k.becomes("agent", isClosed, keyA)
+	}
+	e.each(fleet, func(k *kubelet) { k.patch(`{"metadata":{"labels":{"ready":""}}}`) })
+	for _, k := range fleet {
+		k.becomes("agent", isOpen, keyA)
+	}
+	for _, k := range fleet {
+		if writes := e.nodeWrites(k.name); len(writes) != 3 {
+			t.Errorf("node %s was written %d times to open, close and open, want 3:\n%v", k.name, len(writes), writes)
+		}
+	}
+	e.eventually("the status counts every node once", func() error {
+		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
+		if want := (v1alpha1.NodeCounts{Selected: 20, Open: 20}); ng.Status.Nodes != want {
+			return fmt.Errorf("counts: %+v", ng.Status.Nodes)
+		}
+		return nil
+	})
+	var parameters corev1.PodTemplateList
+	e.must(e.admin.List(t.Context(), &parameters, client.InNamespace(installation.Namespace)))
+	if len(parameters.Items) != 1 {
+		t.Errorf("there are %d birth parameters for one gate", len(parameters.Items))
+	}
+}
+
+// A status is not written to a gate that has only the name of the one it is
+// about.
+func TestGateReplacedUnderItsName(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	first := e.declare(newGate("agent", keyA, byLabel("ready")))
+	e.must(e.admin.Delete(t.Context(), first))
+	second := e.declare(newGate("agent", keyB, byLabel("ready")))
+	if first.UID == second.UID {
+		t.Fatal("the gate was not replaced")
+	}
+	k := e.kubelet("n1")
+	if born := k.register(); !hasTaint(born, keyB) || hasTaint(born, keyA) {
+		t.Errorf("the Node was born with taints %v, want %s", keys(born), keyB)
+	}
+	// By its UID the API server tells the one from the other.
+	body := []byte(`{"metadata":{"uid":"` + string(first.UID) + `"},"status":{"observedGeneration":99}}`)
+	err := e.admin.Status().Patch(t.Context(), second.DeepCopy(), client.RawPatch("application/merge-patch+json", body))
+	if err == nil {
+		t.Error("a patch that names the first gate's UID changed the second")
+	}
+}
