@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -71,10 +73,17 @@ func TestGateReplacedUnderItsName(t *testing.T) {
 	if born := k.register(); !hasTaint(born, keyB) || hasTaint(born, keyA) {
 		t.Errorf("the Node was born with taints %v, want %s", keys(born), keyB)
 	}
-	// By its UID the API server tells the one from the other.
-	body := []byte(`{"metadata":{"uid":"` + string(first.UID) + `"},"status":{"observedGeneration":99}}`)
-	err := e.admin.Status().Patch(t.Context(), second.DeepCopy(), client.RawPatch("application/merge-patch+json", body))
-	if err == nil {
-		t.Error("a patch that names the first gate's UID changed the second")
+	e.eventually("the status is that of the second gate", func() error {
+		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(second), second))
+		if want := (v1alpha1.NodeCounts{Selected: 1, Closed: 1}); second.Status.Nodes != want {
+			return fmt.Errorf("counts: %+v", second.Status.Nodes)
+		}
+		return nil
+	})
+	// As the controller writes it: of the first gate, to its name.
+	body := `[{"op":"test","path":"/metadata/uid","value":"` + string(first.UID) + `"},{"op":"add","path":"/status","value":{"observedGeneration":99}}]`
+	err := e.admin.Status().Patch(t.Context(), second.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(body)))
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("writing the first gate's status to the second ended with %v, want it refused", err)
 	}
 }

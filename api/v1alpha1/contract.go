@@ -109,8 +109,8 @@ const (
 	ReasonThrottled = "Throttled"
 )
 
-// Reason says why a gate is in its state on a node. It stands in records,
-// events and metrics.
+// Reason says why a gate is in its state on a node. It stands in records, logs
+// and metrics.
 type Reason string
 
 // Reasons for closing.

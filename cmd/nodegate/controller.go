@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/install"
 )
 
 // controllerFlags are what 'nodegate controller' is told.
@@ -31,7 +32,11 @@ func newControllerCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "controller",
 		Short: "Open gates on nodes that are fit, and close them again where they are not",
-		Args:  cobra.NoArgs,
+		Long: "Open gates on nodes that are fit, and close them again where they are not.\n\n" +
+			"It runs until it is told to stop by SIGTERM or Ctrl-C; then it finishes what is in hand, " +
+			"gives its lease back, and exits with status 0.",
+		Example: "  nodegate controller --kubeconfig ~/.kube/config --allowed-taint-keys node.cilium.io/agent-not-ready",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context())
 		},
@@ -54,9 +59,12 @@ func newControllerCommand() *cobra.Command {
 }
 
 // startTimeout bounds everything that happens before the controller runs.
-const startTimeout = 30 * time.Second
+const startTimeout = 15 * time.Second
 
 func (f *controllerFlags) run(ctx context.Context) error {
+	if err := f.validate(); err != nil {
+		return err
+	}
 	config, err := f.restConfig()
 	if err != nil {
 		return err
@@ -72,10 +80,25 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	}
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := checkPermissions(startCtx, api, f.process.Options.Namespace); err != nil {
-		return err
+	err = checkPermissions(startCtx, api, f.process.Options.Namespace)
+	switch {
+	case ctx.Err() != nil:
+		return nil // told to stop before it began
+	case err != nil:
+		return fmt.Errorf("checking permissions at %s: %w", config.Host, err)
 	}
 	return f.process.Run(ctx)
+}
+
+// validate refuses flags that could only do something else than was meant.
+func (f *controllerFlags) validate() error {
+	options := &f.process.Options
+	if options.Workers < 1 {
+		return fmt.Errorf("--workers is %d: it takes one at least", options.Workers)
+	}
+	return install.Options{
+		Namespace: options.Namespace, ServiceAccount: defaultServiceAccount, AllowedTaintKeys: options.AllowedTaintKeys,
+	}.Validate()
 }
 
 // restConfig finds the API server. Requests are not throttled on this side:

@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 }
 
 // server is the API server under test, seen by its administrator.
-
 type server struct {
 	*controlplane.Cluster
 	kubernetes.Interface
@@ -58,7 +57,6 @@ func startServer(t *testing.T) *server {
 }
 
 // eventually waits until something is true.
-
 func eventually(t *testing.T, what string, true func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -74,11 +72,8 @@ func eventually(t *testing.T, what string, true func() bool) {
 }
 
 // node creates a Node for one test. It carries the taints that are asked for
-
 // only: the API server adds one of its own to every new Node. And it has a
-
 // label, since of an empty Node the API server never tells who manages what.
-
 func (s *server) node(t *testing.T, name string, change ...func(*corev1.Node)) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"example.com/a": "b"}}}
@@ -124,7 +119,6 @@ func (s *server) update(t *testing.T, name string, change func(*corev1.Node)) {
 }
 
 // counter is a Handler that counts, and asks for what is needed.
-
 type counter struct {
 	nodes, gates atomic.Int64
 }
@@ -134,7 +128,6 @@ func (c *counter) NodeChanged(string) { c.nodes.Add(1) }
 func (c *counter) GatesChanged() { c.gates.Add(1) }
 
 // feed runs a feed for one test.
-
 func (s *server) feed(t *testing.T, config *rest.Config) (*Feed, *counter) {
 	t.Helper()
 	told := &counter{}
@@ -157,7 +150,6 @@ func (s *server) feed(t *testing.T, config *rest.Config) (*Feed, *counter) {
 }
 
 // define installs the definition.
-
 func (s *server) define(t *testing.T) {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -174,7 +166,6 @@ func (s *server) define(t *testing.T) {
 }
 
 // undefine removes the definition. It works in a test's cleanup too.
-
 func (s *server) undefine(t *testing.T) {
 	t.Helper()
 	client := s.dynamic.Resource(definitionResource)
@@ -291,7 +282,6 @@ func heartbeat(t *testing.T, s *server, name string, at time.Time) {
 }
 
 // pod creates a pod on a node.
-
 func (s *server) pod(t *testing.T, namespace, name, node string) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -308,9 +298,7 @@ func (s *server) pod(t *testing.T, namespace, name, node string) {
 }
 
 // The definition of NodeGate is removed, the API server restarts, and the
-
 // definition is restored: nothing that gates hold may be let go.
-
 func TestDefinitionOfAPIServer(t *testing.T) {
 	s := startServer(t)
 	s.define(t)

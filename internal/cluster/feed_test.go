@@ -19,7 +19,6 @@ import (
 var query = gate.PodQuery{Namespace: "ns", Selector: "app=agent"}
 
 // wantTold checks whose facts are said to have changed since the last look.
-
 func (f *testFeed) wantTold(t *testing.T, what string, want ...string) {
 	t.Helper()
 	if got, _ := f.told.take(); !slices.Equal(got, want) {
@@ -184,7 +183,6 @@ func TestRefresh(t *testing.T) {
 }
 
 // set has all requests for a kind fail, or none.
-
 func (k *fakeKind) set(err error) { k.api.set(func() { k.err = err }) }
 
 func TestAnnotationsThatBecomeNeeded(t *testing.T) {
@@ -288,9 +286,7 @@ func TestAPIServerRestart(t *testing.T) {
 }
 
 // The API server is restored to an earlier state: what is newer by its version
-
 // is not there any more.
-
 func TestRestoredAPIServer(t *testing.T) {
 	runFeed(t, func(api *fakeAPI) { api.version = 1000; api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
 		f.api.nodes().forget()

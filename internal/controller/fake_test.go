@@ -39,7 +39,6 @@ type world struct {
 	gates    []*v1alpha1.NodeGate
 	complete bool
 	unsynced bool // the nodes are being read anew
-	version  int
 	writes   []string
 	// fail, if set, is asked before a write; after is told of one.
 	fail  func(node string) error
@@ -235,13 +234,16 @@ func policyOf(ctx context.Context, c client.WithWatch, obj client.Object, o ...c
 		return err
 	}
 	for _, p := range parameters.Items {
-		key, effect := p.Annotations[v1alpha1.ParameterKey], corev1.TaintEffect(p.Annotations[v1alpha1.ParameterEffect])
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.RecordAnnotationPrefix+p.Name, gate.Record{
-			State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Taint: key + ":" + string(effect),
-		}.String())
+		closeAtBirth(node, p.Name, p.Annotations[v1alpha1.ParameterKey], corev1.TaintEffect(p.Annotations[v1alpha1.ParameterEffect]))
 	}
 	return nil
+}
+
+func closeAtBirth(node *corev1.Node, gateName, key string, effect corev1.TaintEffect) {
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.RecordAnnotationPrefix+gateName, gate.Record{
+		State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Taint: key + ":" + string(effect),
+	}.String())
 }
 
 // logLines collects what is logged.
@@ -299,3 +301,5 @@ func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
+
+func newTestMetrics() *Metrics { return NewMetrics(prometheus.NewRegistry()) }

@@ -13,7 +13,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -137,32 +136,24 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 		return err
 	}
 	target := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
-	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
+	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
 	switch {
 	case err == nil:
 		last.status = status
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// The gate is gone, or another one has its name: the feed will tell.
+	case apierrors.IsNotFound(err): // the gate is gone: the feed will tell
 	default:
 		return fmt.Errorf("patching status: %w", err)
 	}
 	return nil
 }
 
-// statusPatch is a merge patch that replaces the status of this very gate, not
-// of a later one with its name. Lists are named even when they are empty, for a
-// merge patch leaves alone what it does not name.
+// statusPatch is a JSON patch that replaces the status of this very gate, not of
+// a later one with its name.
 func statusPatch(uid types.UID, status *v1alpha1.NodeGateStatus) ([]byte, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
-	if err != nil {
-		return nil, fmt.Errorf("converting status: %w", err)
-	}
-	for _, list := range []string{"conditions", "waiting"} {
-		if _, ok := content[list]; !ok {
-			content[list] = nil
-		}
-	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": content})
+	body, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": uid},
+		{"op": "add", "path": "/status", "value": status},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("marshalling status: %w", err)
 	}

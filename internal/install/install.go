@@ -22,7 +22,20 @@ import (
 )
 
 // Options are what an installation may choose.
-type Options = admission.Options
+type Options struct {
+	// Namespace is where nodegate runs.
+	Namespace string
+	// ServiceAccount is the name of the one that it runs as.
+	ServiceAccount string
+	// AllowedTaintKeys are the taint keys that gates may use.
+	AllowedTaintKeys []string
+}
+
+// Validate refuses options of which no installation can be made.
+func (o Options) Validate() error {
+	_, err := admission.Policies(admission.Options(o))
+	return err
+}
 
 const (
 	clusterRoleName = "nodegate"
@@ -57,7 +70,7 @@ func Write(w io.Writer, o Options) error {
 
 // Objects returns the objects, all but the CustomResourceDefinition.
 func Objects(o Options) ([]client.Object, error) {
-	policies, err := admission.Policies(o)
+	policies, err := admission.Policies(admission.Options(o))
 	if err != nil {
 		return nil, fmt.Errorf("rendering policies: %w", err)
 	}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+)
+
+// asNodegate in the environment has this test binary be nodegate itself.
+const asNodegate = "TEST_AS_NODEGATE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asNodegate) != "" {
+		main()
+		os.Exit(0)
+	}
+	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.APIServer}})
+}
+
+// nodegate returns the program, to be run with arguments and outside a cluster.
+func nodegate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env = append(os.Environ(), asNodegate+"=1", "KUBERNETES_SERVICE_HOST=", "KUBERNETES_SERVICE_PORT=")
+	return command
+}
+
+// run runs nodegate to its end.
+func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := nodegate(ctx, t, args...)
+	var out, err bytes.Buffer
+	command.Stdout, command.Stderr = &out, &err
+	if failure := command.Run(); failure != nil && command.ProcessState == nil {
+		t.Fatal(failure)
+	}
+	return out.String(), err.String(), command.ProcessState.ExitCode()
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
+clusters: [{name: c, cluster: {server: "https://SERVER"}}], users: [{name: c, user: {}}],
+contexts: [{name: c, context: {cluster: c, user: c}}]}`
+
+// unused returns an address at which nobody listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Each mistake is told in one line that names it, and ends in a status other
+// than 0.
+func TestMistakes(t *testing.T) {
+	keys := []string{"--allowed-taint-keys", "example.com/key"}
+	controller := func(args ...string) []string { return append(append([]string{"controller"}, keys...), args...) }
+	server := unused(t)
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"unknown command":         {[]string{"contoller"}, []string{`unknown command "contoller"`}},
+		"unknown flag":            {controller("--kubconfig=x"), []string{"unknown flag: --kubconfig"}},
+		"argument":                {controller("x"), []string{`"x"`}},
+		"no keys":                 {[]string{"controller"}, []string{"allowed-taint-keys"}},
+		"no workers":              {controller("--workers=0"), []string{"--workers is 0"}},
+		"not a number":            {controller("--workers=many"), []string{"--workers", `"many"`}},
+		"bad keys":                {[]string{"controller", "--allowed-taint-keys=a b,c d"}, []string{`"a b"`, `"c d"`}},
+		"bad namespace":           {controller("--namespace=No_Namespace"), []string{`"No_Namespace"`}},
+		"not in a cluster":        {controller(), []string{"not in a cluster: give --kubeconfig"}},
+		"missing kubeconfig":      {controller("--kubeconfig=/nowhere/config"), []string{"/nowhere/config", "no such file"}},
+		"kubeconfig is a folder":  {controller("--kubeconfig=" + t.TempDir()), []string{"reading kubeconfig", "directory"}},
+		"kubeconfig is empty":     {controller("--kubeconfig=" + file(t, "")), []string{"reading kubeconfig"}},
+		"kubeconfig is none":      {controller("--kubeconfig=" + file(t, "{{{")), []string{"reading kubeconfig"}},
+		"nobody listens":          {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))), []string{server, "connection refused"}},
+		"manifests: no keys":      {[]string{"manifests"}, []string{"allowed-taint-keys"}},
+		"manifests: bad key":      {[]string{"manifests", "--allowed-taint-keys=a b"}, []string{`"a b"`}},
+		"manifests: all is wrong": {[]string{"manifests", "--allowed-taint-keys=a b,c d", "--namespace=A", "--service-account=B!"}, []string{`"a b"`, `"c d"`, `"A"`, `"B!"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			stdout, stderr, status := run(t, test.args...)
+			oneClearLine(t, stderr, test.want...)
+			if status != 1 || stdout != "" {
+				t.Errorf("status %d, output %q; want 1 and nothing", status, stdout)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+func oneClearLine(t *testing.T, stderr string, want ...string) {
+	t.Helper()
+	if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "nodegate: ") {
+		t.Errorf("want one line that begins with 'nodegate: ', got:\n%s", stderr)
+	}
+	for _, part := range want {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("the error does not say %q:\n%s", part, stderr)
+		}
+	}
+}
+
+func TestManifestsAndHelp(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--version"}, []string{"nodegate "}},
+		{nil, []string{"controller", "manifests"}},
+		{[]string{"controller", "--help"}, []string{"--kubeconfig", "SIGTERM", "--allowed-taint-keys"}},
+		{[]string{"manifests", "--allowed-taint-keys=example.com/key", "--namespace=other"}, []string{"kind: CustomResourceDefinition", "example.com/key", "namespace: other"}},
+	} {
+		stdout, stderr, status := run(t, test.args...)
+		if status != 0 || stderr != "" {
+			t.Errorf("%v: status %d, error %q", test.args, status, stderr)
+		}
+		for _, part := range test.want {
+			if !strings.Contains(stdout, part) {
+				t.Errorf("%v: no %q in:\n%s", test.args, part, stdout)
+			}
+		}
+	}
+}

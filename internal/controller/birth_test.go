@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// parameters returns the keys of the parameters that there are, by gate.
+func (w *world) parameters() map[string]string {
+	w.t.Helper()
+	var list corev1.PodTemplateList
+	if err := w.c.client.List(context.Background(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	out := make(map[string]string)
+	for _, p := range list.Items {
+		out[p.Name] = p.Annotations[v1alpha1.ParameterKey]
+	}
+	return out
+}
+
+func (w *world) wantParameters(when, want string) {
+	w.t.Helper()
+	if got := fmt.Sprint(w.parameters()); got != want {
+		w.t.Errorf("%s the parameters are %s, want %s", when, got, want)
+	}
+}
+
+func TestParametersFollowGates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a, b := testGate("a"), testGate("b")
+		w := newWorld(t, a, b)
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		w.wantParameters("at first", "map[a:"+testKey+" b:"+testKey+"]")
+
+		edited := b.DeepCopy()
+		edited.Generation, edited.Spec.Taint.Key = 2, "test.nodegate.dev/b"
+		w.setGates(true, a, edited)
+		pass(5 * time.Second)
+		w.wantParameters("with b edited", "map[a:"+testKey+" b:test.nodegate.dev/b]")
+
+		w.setGates(false, a)
+		pass(time.Minute)
+		w.wantParameters("while it is not known whether b exists", "map[a:"+testKey+" b:test.nodegate.dev/b]")
+
+		w.setGates(true, a)
+		pass(5 * time.Second)
+		w.wantParameters("with b deleted", "map[a:"+testKey+"]")
+
+		// A gate that is there and not in force closes no births, whatever else is
+		// not known.
+		broken := a.DeepCopy()
+		broken.Generation, broken.Spec.OpenWhen = 2, nil
+		w.setGates(false, broken)
+		pass(5 * time.Second)
+		w.wantParameters("with a not accepted", "map[]")
+	})
+}
+
+func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var off atomic.Bool
+		w := newWorld(t, testGate("gate"))
+		defer w.start(logr.Discard(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			if _, probe := obj.(*corev1.Node); probe && off.Load() {
+				return nil
+			}
+			return policyOf(ctx, c, obj, o...)
+		}})()
+		isReady := func() bool {
+			return meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+		}
+		pass(5 * time.Second)
+		if !isReady() {
+			t.Fatalf("not ready: %+v", w.stored("gate").Status)
+		}
+		off.Store(true)
+		pass(birthProved + 2*time.Second)
+		if isReady() {
+			t.Error("ready although births have not been closed for a minute")
+		}
+		off.Store(false)
+		pass(birthLater + 2*time.Second)
+		if !isReady() {
+			t.Error("not ready although births are closed again")
+		}
+	})
+}
+
+func TestManyGatesAreNotProbedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const many = 60
+		var gates []*v1alpha1.NodeGate
+		for i := range many {
+			gates = append(gates, testGate(fmt.Sprintf("gate-%03d", i)))
+		}
+		var probes atomic.Int32
+		b := newBirth(apiClient(t, interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+				if node, probe := obj.(*corev1.Node); probe {
+					probes.Add(1)
+					closeAtBirth(node, strings.TrimPrefix(node.Name, "nodegate-probe-"), testKey, corev1.TaintEffectNoSchedule)
+				}
+				return nil
+			},
+		}), "nodegate-system", logr.Discard())
+		var set atomic.Pointer[gateSet]
+		set.Store(newGateSet(&gateSet{}, gates, true, nil, gate.KeyPolicy{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go b.run(ctx, clock.RealClock{}, &set)
+
+		var last, most int32
+		for range 180 {
+			pass(time.Second)
+			now := probes.Load()
+			most, last = max(most, now-last), now
+		}
+		if most > 3*birthAtOnce { // one pass each half second
+			t.Errorf("up to %d probes a second", most)
+		}
+		if last < 3*many || last > 5*many {
+			t.Errorf("%d probes in three minutes, want about one a minute for each of %d gates", last, many)
+		}
+		for _, ng := range gates {
+			if err := b.proved(ng); err != nil {
+				t.Errorf("gate %s: %v", ng.Name, err)
+			}
+		}
+		for range 50 { // DaemonSets come and go
+			b.changed()
+			pass(10 * time.Millisecond)
+		}
+		if n := probes.Load() - last; n > 10 {
+			t.Errorf("%d probes in half a second in which no gate changed", n)
+		}
+	})
+}
+
+// What is wrong with the parameters is told by the gate that it is about.
+func TestParameterThatCannotBeWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("bad"), testGate("good"))
+		defer w.start(logr.Discard(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			if _, parameter := obj.(*corev1.PodTemplate); parameter && obj.GetName() == "bad" {
+				return errors.New(`namespaces "nodegate-system" not found`)
+			}
+			return policyOf(ctx, c, obj, o...)
+		}})()
+		pass(20 * time.Second)
+		bad := meta.FindStatusCondition(w.stored("bad").Status.Conditions, v1alpha1.ConditionReady)
+		if bad == nil || bad.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(bad.Message, "not found") {
+			t.Errorf("the gate without a parameter says %+v", bad)
+		}
+		if !meta.IsStatusConditionTrue(w.stored("good").Status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("the other gate is not ready: %+v", w.stored("good").Status.Conditions)
+		}
+	})
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A leader that has just started knows nothing of what is closed already.
+func TestNewLeaderKeepsToTheBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(100, func(i int, n *gate.Node) {
+			delete(n.Labels, "fit") // all of them have regressed
+			if i < 20 {
+				isClosed(n, "gate", v1alpha1.ReasonRegression)
+			} else {
+				isOpen(n, "gate")
+			}
+		})
+		peak := 0
+		w.after = func() { peak = max(peak, w.countClosed()) }
+		stop := w.start(logr.Discard(), interceptor.Funcs{})
+		defer stop()
+		pass(time.Minute)
+		if peak > 20 || w.closed() != 20 {
+			t.Errorf("%d nodes are closed, and %d were at a time, want 20 of 100", w.closed(), peak)
+		}
+		// Throttled nodes resume by themselves.
+		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+		w.change("n0001", func(n *gate.Node) { n.Labels["fit"] = "" })
+		pass(time.Minute)
+		if peak > 20 || w.closed() != 20 || len(w.nodes["n0000"].Taints) > 0 {
+			t.Errorf("after two nodes opened, %d are closed, want 20 again", w.closed())
+		}
+	})
+}
+
+// Room in the budget is used without much ado, and by the whole fleet at once.
+func TestBudgetIsUsedUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(100, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(15 * time.Second)
+		if n := w.closed(); n != 20 {
+			t.Errorf("%d nodes are closed, want 20 of 100", n)
+		}
+	})
+}
+
+func TestAdoptionIsPaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
+		w.add(100, func(int, *gate.Node) {})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(4 * time.Second)
+		if n := w.written(); n < 40 || n > 55 {
+			t.Errorf("%d nodes were adopted within 4 s, want about 50", n)
+		}
+		pass(10 * time.Second)
+		if n := w.written(); n != 100 {
+			t.Errorf("%d writes for 100 adopted nodes, want one each", n)
+		}
+		// They were never closed: nothing can be said of how long it took.
+		if n := testutil.CollectAndCount(w.c.metrics.timeToOpen); n != 0 {
+			t.Errorf("%d series tell how long adopted nodes were closed", n)
+		}
+	})
+}
+
+// What may have been written counts until it is known; what was refused does not.
+func TestSlotsAfterFailures(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		held bool
+	}{
+		{cluster.ErrConflict, false}, {cluster.ErrDenied, false}, {cluster.ErrGone, false}, {context.DeadlineExceeded, true},
+	} {
+		t.Run(test.err.Error(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, testGate("gate"))
+				w.add(2, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
+				w.fail = func(node string) error {
+					if node == "n0000" {
+						return fmt.Errorf("patching: %w", test.err)
+					}
+					return nil
+				}
+				w.start(logr.Discard(), interceptor.Funcs{})()
+				set := newGateSet(&gateSet{}, w.gates, true, nil, gate.KeyPolicy{})
+				w.c.set.Store(set)
+				set.since["gate"] = 0 // as if the fleet had been looked at
+				for name := range w.nodes {
+					w.c.tally.set(name, map[string]standing{"gate": {selected: true, state: v1alpha1.StateOpen}}, 1)
+				}
+				_, _ = w.c.reconcile(t.Context(), "n0000")
+				if _, err := w.c.reconcile(t.Context(), "n0001"); err != nil {
+					t.Fatal(err)
+				}
+				if closed := w.closed() == 1; closed == test.held {
+					t.Errorf("the other node closed: %t, want %t", closed, !test.held)
+				}
+			})
+		})
+	}
+}
+
+// A denied write is told once, in the gate's status too, is not tried again and
+// again, and keeps nobody else waiting.
+func TestDeniedWriteIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(3, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		var mu sync.Mutex
+		tries, denied := 0, true
+		w.fail = func(node string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if node != "n0000" || !denied {
+				return nil
+			}
+			tries++
+			return fmt.Errorf("patching: %w: no such right", cluster.ErrDenied)
+		}
+		var log logLines
+		defer w.start(log.logger(), interceptor.Funcs{})()
+		pass(5 * time.Minute)
+		if w.closed() != 1 {
+			t.Errorf("%d nodes are closed, want only the one that may not be written", w.closed())
+		}
+		if tries < 5 || tries > 15 {
+			t.Errorf("the write was tried %d times in five minutes, want about ten", tries)
+		}
+		ng := w.stored("gate")
+		ready := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != v1alpha1.ReasonWriteDenied || !strings.Contains(ready.Message, "n0000: ") || !strings.Contains(ready.Message, "no such right") {
+			t.Errorf("condition Ready is %+v", ready)
+		}
+		if ng.Status.Nodes.Closed != 1 || ng.Status.Nodes.Open != 2 {
+			t.Errorf("counts: %+v", ng.Status.Nodes)
+		}
+		mu.Lock()
+		denied = false
+		mu.Unlock()
+		pass(2 * time.Minute)
+		if w.closed() != 0 {
+			t.Error("the node did not open when it could be written again")
+		}
+		lines := strings.Join(log.all(), "\n")
+		if strings.Count(lines, "may not be written") != 1 || strings.Count(lines, "can be written again") != 1 || strings.Count(lines, "gate opened") != 3 {
+			t.Errorf("want one line for each transition, got:\n%s", lines)
+		}
+	})
+}
+
+// stored reads a gate as the API server has it.
+func (w *world) stored(name string) *v1alpha1.NodeGate {
+	w.t.Helper()
+	var ng v1alpha1.NodeGate
+	if err := w.c.client.Get(context.Background(), client.ObjectKey{Name: name}, &ng); err != nil {
+		w.t.Fatal(err)
+	}
+	return &ng
+}
+
+// A node that goes while all nodes are being read anew is not told of one by one.
+func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Second)
+		w.mu.Lock()
+		w.unsynced = true
+		w.mu.Unlock()
+		w.remove("n0000")
+		w.c.NodeChanged("n0000")
+		pass(time.Second)
+		w.mu.Lock()
+		w.unsynced = false
+		w.mu.Unlock()
+		w.c.GatesChanged()
+		pass(5 * time.Second)
+		if n := w.stored("gate").Status.Nodes.Selected; n != 2 {
+			t.Errorf("%d nodes are counted, want the 2 that are left", n)
+		}
+	})
+}
+
+// Series go with the gate, although the openings that its deletion brings come
+// afterwards.
+func TestSeriesGoWithTheGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		m := w.c.metrics
+		if testutil.CollectAndCount(m.nodes) != 3 {
+			t.Error("the gate has no series")
+		}
+		w.setGates(true)
+		pass(5 * time.Second)
+		if w.closed() != 0 {
+			t.Fatal("the deleted gate's nodes did not open")
+		}
+		for name, n := range map[string]int{
+			"nodes": testutil.CollectAndCount(m.nodes), "opens": testutil.CollectAndCount(m.opens), "proved": testutil.CollectAndCount(m.proved),
+			"timeToOpen": testutil.CollectAndCount(m.timeToOpen), "closes": testutil.CollectAndCount(m.closes),
+		} {
+			if n != 0 {
+				t.Errorf("%d series of %s are left", n, name)
+			}
+		}
+	})
+}
+
+func TestTransitionsAreCountedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(1, func(_ int, n *gate.Node) {
+			n.Created = time.Now().Add(-90 * time.Second)
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+			n.Records["gate"] = `{"state":"Closed","reason":"Birth","boot":"boot","taint":"` + testKey + `:NoSchedule","source":"crd"}`
+		})
+		failures := 5
+		w.fail = func(string) error {
+			if failures--; failures >= 0 {
+				return cluster.ErrConflict
+			}
+			return nil
+		}
+		var log logLines
+		defer w.start(log.logger(), interceptor.Funcs{})()
+		pass(10 * time.Second)
+		w.c.GatesChanged()
+		pass(10 * time.Second)
+		opens := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", string(v1alpha1.ReasonSignalsHold)))
+		lines := strings.Join(log.all(), "\n")
+		if opens != 1 || strings.Count(lines, "gate opened") != 1 || !strings.Contains(lines, `"closedSeconds"=90`) {
+			t.Errorf("%v openings were counted, want 1, after 90 s; log:\n%s", opens, lines)
+		}
+	})
+}
+
+func TestWaitsAreHandedOn(t *testing.T) {
+	m, at := newMemory(), time.Now()
+	n := gate.Node{Name: "n1", UID: "first"}
+	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}})
+	facts := gate.Facts{Node: n}
+	if m.recall(&facts); facts.LostSince["a"] != at || facts.RolloutSince["b"] != at {
+		t.Errorf("handed on: %v and %v", facts.LostSince, facts.RolloutSince)
+	}
+	facts = gate.Facts{Node: gate.Node{Name: "n1", UID: "second"}}
+	if m.recall(&facts); facts.LostSince != nil || facts.RolloutSince != nil {
+		t.Error("what was of a node is handed on to the next of its name")
+	}
+	if m.keep(&n, &gate.Decision{}); len(m.lost) != 0 {
+		t.Error("something is kept of nothing")
+	}
+}
