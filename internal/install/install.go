@@ -75,7 +75,9 @@ func Objects(o Options) ([]client.Object, error) {
 		return nil, fmt.Errorf("rendering policies: %w", err)
 	}
 	objects := []object{&corev1.Namespace{TypeMeta: typeMeta("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}}
-	objects = append(objects, renderer{o}.rbac()...)
+	r := renderer{o}
+	objects = append(objects, r.rbac()...)
+	objects = append(objects, r.flow())
 	return append(objects, policies...), nil
 }
 

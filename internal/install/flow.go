@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// flowPrecedence has the schema looked at before those for all
+// ServiceAccounts, and after those of Kubernetes' own parts.
+const flowPrecedence = 800
+
+// flow puts the renewals of nodegate's lease where those of Kubernetes' own
+// controllers are. Outside kube-system they would share a queue with nodegate's
+// patches, so that a burst of openings could cost the leader its lease.
+func (o renderer) flow() object {
+	return &flowcontrolv1.FlowSchema{
+		TypeMeta:   typeMeta(flowcontrolv1.SchemeGroupVersion.String(), "FlowSchema"),
+		ObjectMeta: metav1.ObjectMeta{Name: "nodegate-leases"},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "leader-election"},
+			MatchingPrecedence:         flowPrecedence,
+			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: []flowcontrolv1.Subject{{
+					Kind:           flowcontrolv1.SubjectKindServiceAccount,
+					ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: o.Namespace, Name: o.ServiceAccount},
+				}},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
+					APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+					Namespaces: []string{o.Namespace}, Verbs: []string{"get", "create", "update"},
+				}},
+			}},
+		},
+	}
+}
