@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/admission"
 )
 
 // auditEvent is what tests read of the API server's audit log.
@@ -54,7 +56,8 @@ func (e *env) nodeWrites(name string) []string {
 	return writes
 }
 
-const installationUser = "system:serviceaccount:nodegate-system:nodegate"
+// installationUser is the controller, as the API server calls it.
+var installationUser = admission.Options(installation).Username()
 
 // audit reads the audit log: what the API server says was asked of it.
 func (e *env) audit() []auditEvent {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/crd/crdtest"
 )
 
 const fleetSize = 300
@@ -184,9 +184,7 @@ func (e *env) deleteCRD() {
 // restoreCRD puts the CRD back, and then the gates, as from a backup.
 func (e *env) restoreCRD(gates ...*v1alpha1.NodeGate) {
 	e.Helper()
-	definition, err := crd.Definition()
-	e.must(err)
-	e.must(e.crdClient().Create(e.Context(), definition))
+	crdtest.Install(e.T, e.cluster.Admin())
 	for _, ng := range gates {
 		e.eventually("gate "+ng.Name+" is restored", func() error {
 			ng.ResourceVersion, ng.UID, ng.Status = "", "", v1alpha1.NodeGateStatus{}

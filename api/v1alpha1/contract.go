@@ -95,10 +95,10 @@ const (
 	// probe node.
 	ReasonBirthNotProved = "BirthNotProved"
 	// ReasonDaemonSetNotFound means that a DaemonSet of the gate does not exist.
-	ReasonDaemonSetNotFound = "DaemonSetNotFound"
+	ReasonDaemonSetNotFound = string(ReadingDaemonSetNotFound)
 	// ReasonDaemonDoesNotTolerateGate means that a daemon that the gate waits for
 	// cannot run while the gate is closed: a deadlock.
-	ReasonDaemonDoesNotTolerateGate = "DaemonDoesNotTolerateGate"
+	ReasonDaemonDoesNotTolerateGate = string(ReadingDaemonDoesNotTolerateGate)
 	// ReasonWriteDenied means that the API server does not let nodegate write a
 	// node as the gate asks.
 	ReasonWriteDenied = "WriteDenied"

@@ -25,7 +25,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	controlplane "github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/clustertest"
-	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/crd/crdtest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -152,17 +152,7 @@ func (s *server) feed(t *testing.T, config *rest.Config) (*Feed, *counter) {
 // define installs the definition.
 func (s *server) define(t *testing.T) {
 	t.Helper()
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(crd.Manifest(), &o.Object); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.dynamic.Resource(definitionResource).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the definition is served", func() bool {
-		_, err := s.dynamic.Resource(v1alpha1.Resource).List(t.Context(), metav1.ListOptions{})
-		return err == nil
-	})
+	crdtest.Install(t, s.Admin())
 }
 
 // undefine removes the definition. It works in a test's cleanup too.

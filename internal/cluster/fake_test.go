@@ -54,8 +54,10 @@ type fakeKind struct {
 	err, streamErr error
 	// since is the oldest version from which a watch can go on.
 	since int
-	lists int
-	calls int
+	// onRead is called when everything is about to be read, if not nil.
+	onRead func()
+	lists  int
+	calls  int
 }
 
 func newFakeAPI() *fakeAPI {
@@ -179,10 +181,35 @@ func (k *fakeKind) forget() {
 	k.api.set(func() { k.since, k.log = k.api.version+1, nil })
 }
 
+// expire tells all watches that they have fallen too far behind.
+func (k *fakeKind) expire() {
+	k.api.mu.Lock()
+	defer k.api.mu.Unlock()
+	for _, w := range k.watchers {
+		w.Error(&apierrors.NewResourceExpired("too old").ErrStatus)
+	}
+	k.watchers = nil
+}
+
+func (k *fakeKind) read() {
+	k.api.mu.Lock()
+	on := k.onRead
+	k.api.mu.Unlock()
+	if on != nil {
+		on()
+	}
+}
+
 func (k *fakeKind) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
-		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) { return k.list(o) },
+		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			k.read()
+			return k.list(o)
+		},
 		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				k.read()
+			}
 			return k.watch(o)
 		},
 	}

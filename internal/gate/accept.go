@@ -71,7 +71,7 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 	}
 	if p.Allowed != nil && !p.Allowed[key] {
 		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
-			"the administrator has not allowed the taint key %s: add it to allowedTaintKeys (now: %s) and install nodegate's policies again",
+			"the administrator has not allowed the taint key %s: add it to --allowed-taint-keys (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
 			key, listKeys(p.Allowed))}
 	}
 	if rule, ok := p.Managed[key]; ok {

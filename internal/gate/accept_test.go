@@ -26,7 +26,7 @@ func TestAccept(t *testing.T) {
 		"none needed":        {[]Gate{aGate("a", reclosing(never))}, policy, "a=Accepted", ""},
 		"one proof will do":  {[]Gate{aGate("a", waitingFor(flagSignal("x"), agent("y")))}, policy, "a=Accepted", ""},
 		"key of a rule":      {[]Gate{aGate("a", tainting("nrr.example/key:NoSchedule"))}, policy, "a=!OwnedByNodeReadinessRule", "rule-1"},
-		"key not allowed":    {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{"z/z": true, "b/b": true}}, "a=!TaintKeyNotAllowed", "key a.example/not-ready: add it to allowedTaintKeys (now: b/b, z/z)"},
+		"key not allowed":    {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{"z/z": true, "b/b": true}}, "a=!TaintKeyNotAllowed", "key a.example/not-ready: add it to --allowed-taint-keys (now: b/b, z/z)"},
 		"none allowed":       {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{}}, "a=!TaintKeyNotAllowed", "(now: none)"},
 		"key allowed":        {[]Gate{aGate("a", proving)}, KeyPolicy{Allowed: map[string]bool{"a.example/not-ready": true}}, "a=Accepted", ""},
 		"Kubernetes' key":    {[]Gate{aGate("a", tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},

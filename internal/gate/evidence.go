@@ -20,12 +20,14 @@ import (
 // of the two writes can be relied upon, and neither can clocks. What does
 // change is identity: containers started anew have new IDs. So a gate that
 // closes for a reboot remembers, as a digest, what its pods were then, and
-// believes a pod when it is something else, or when it has stayed ready while
-// the node reported long enough that a wrong status would have been corrected.
+// believes a pod when it is something else, or when it is ready after so long
+// that a wrong status would have been corrected.
 
-// provenAfter is how long a pod whose identity proves nothing must have stayed
-// ready in the current boot while the node kept reporting. A kubelet corrects
-// pod statuses within 10 seconds, and falls silent in the API after 50.
+// provenAfter is how long after the new boot was seen a pod whose identity proves
+// nothing counts if it is ready then, and the node reporting. A kubelet corrects
+// pod statuses within 10 seconds, and falls silent in the API after 50. Nobody
+// keeps account of silence in between: when a node falls silent, core marks its
+// pods as not ready, and only its kubelet makes them ready again.
 const provenAfter = time.Minute
 
 // Incarnation identifies a pod together with its present containers. It is a

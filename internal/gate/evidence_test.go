@@ -116,6 +116,15 @@ func TestFollowingUnobservedPods(t *testing.T) {
 	}
 }
 
+// A node that shuts down ends its pods one by one: that is not worth a write each.
+func TestShutdownIsNotFollowed(t *testing.T) {
+	s := aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "x", true).shuttingDown(true)
+	s.run(t)
+	check(t, map[string]spec{
+		"another container": {s.pod("cni", "y", false), "[" + cniTaint + "] cni:Closed>Closed(NodeShutdown) blocked=NodeShutdown"},
+	})
+}
+
 // A damaged record does not tell in which boot the gate closed.
 func TestDamagedRecordTrustsNothing(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("agent")))).pod("agent", "x", true).raw("cni", "{").taint(cniTaint)

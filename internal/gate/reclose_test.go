@@ -193,6 +193,12 @@ func TestPolicyChanges(t *testing.T) {
 	check(t, map[string]spec{
 		"Never, reboot, OnReboot": {s, "write [] cni:Open>Open(Birth)"},
 	})
+	unseen := aNode(aGate("cni", reclosing(never))).closed("cni").flag("cni", "holds")
+	unseen.run(t)
+	unseen.flag("cni", "no").boot("b").gates = []Gate{aGate("cni")}
+	check(t, map[string]spec{
+		"Never, a reboot that nobody saw, OnReboot": {unseen, "write [] cni:Open>Open(SignalsHold)"},
+	})
 	check(t, map[string]spec{
 		"and then a reboot": {s.boot("c"), "write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
 	})

@@ -47,6 +47,7 @@ func TestCondition(t *testing.T) {
 		"none matches":           {conditions(cond("DiskA", "True")), gate.NotYet, differs, "condition DiskA=True"},
 		"anchored at the start":  {conditions(cond("MyDisk", "False")), gate.NotYet, absent, "condition Disk.*|Net"},
 		"anchored at the end":    {conditions(cond("Network", "False")), gate.NotYet, absent, "condition Disk.*|Net"},
+		"in each alternative":    {conditions(cond("SubNet", "False")), gate.NotYet, absent, "condition Disk.*|Net"},
 	})
 }
 

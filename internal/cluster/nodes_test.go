@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A node that was read anew is known before the watch tells of the end of the
+// one that had its name: that word is late.
+func TestLateWordOfAnEarlierNode(t *testing.T) {
+	s := newNodeStore(func(string) {})
+	s.replace([]*gate.Node{{Name: "n1", UID: "a", ResourceVersion: "1"}})
+	s.put(&gate.Node{Name: "n1", UID: "b", ResourceVersion: "9"})
+	s.drop(&gate.Node{Name: "n1", UID: "a", ResourceVersion: "5"})
+	if n, _, known := s.get("n1"); !known || n.UID != "b" {
+		t.Errorf("known: %v, %+v; want the later node", known, n)
+	}
+	s.drop(&gate.Node{Name: "n1", UID: "b", ResourceVersion: "10"})
+	if _, _, known := s.get("n1"); known {
+		t.Error("a node that was deleted is still known")
+	}
+}
+
+// A watch that has fallen too far behind may have missed anything: nothing is
+// known until everything has been read anew.
+func TestNothingIsKnownWhileItIsReadAnew(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "1")) }, func(t *testing.T, f *testFeed) {
+		nodes := f.api.nodes()
+		reads, known := 0, 0
+		f.api.set(func() {
+			nodes.onRead = func() {
+				reads++
+				if f.NodesSynced() {
+					known++
+				}
+			}
+		})
+		pass(2 * time.Second)
+		nodes.expire()
+		pass(time.Minute)
+		synctest.Wait()
+		if reads == 0 || known > 0 {
+			t.Errorf("read anew %d times, and %d times the nodes were taken to be known", reads, known)
+		}
+		f.facts(t, "a")
+	})
+}
+
+// Only the kubelet's own words tell a shutdown from any other trouble.
+func TestShutdownIsToldByTheMessage(t *testing.T) {
+	for _, test := range []struct {
+		status  corev1.ConditionStatus
+		message string
+		want    bool
+	}{
+		{corev1.ConditionFalse, "node is shutting down", true},
+		{corev1.ConditionFalse, "[container runtime is down, node is shutting down]", true},
+		{corev1.ConditionFalse, "container runtime is down", false},
+		{corev1.ConditionTrue, "node is shutting down", false},
+	} {
+		n := newNodeStore(nil).convert(testNode("a", "1", func(n *corev1.Node) { setReady(n, test.status, test.message) }))
+		if n.ShuttingDown != test.want {
+			t.Errorf("Ready=%s, %q: shutting down is %v", test.status, test.message, n.ShuttingDown)
+		}
+	}
+}
