@@ -197,3 +197,19 @@ func TestWhatIsWrongWithADaemonIsTold(t *testing.T) {
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDaemonDoesNotTolerateGate)
 	})
 }
+
+// What is not wrong, and may still not be what was meant, is told.
+func TestSelectorsThatSelectNothing(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ng := newGate("nowhere", keyA, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{daemonNamespace}}})
+	ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "none"}
+	e.declare(ng)
+	e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
+	message := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady).Message
+	for _, want := range []string{"nodeSelector selects no node at present", "signal signal: no DaemonSet matches its selector"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("Ready says %q, want also %q", message, want)
+		}
+	}
+}

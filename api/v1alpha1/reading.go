@@ -33,6 +33,8 @@ const (
 	// ReadingNoDaemonSetBelongs means that no selected DaemonSet belongs on the
 	// node, so that there is nothing to wait for.
 	ReadingNoDaemonSetBelongs ReadingReason = "NoDaemonSetBelongs"
+	// ReadingNoDaemonSetSelected means that there is no such DaemonSet at all.
+	ReadingNoDaemonSetSelected ReadingReason = "NoDaemonSetSelected"
 	// ReadingNodeBeingSetUp means that no selected DaemonSet belongs on the node
 	// yet, while its labels may still be on their way.
 	ReadingNodeBeingSetUp ReadingReason = "NodeBeingSetUp"

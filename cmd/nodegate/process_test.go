@@ -48,8 +48,9 @@ func TestMissingPermissions(t *testing.T) {
 // replica is one process of a Deployment.
 type replica struct {
 	*exec.Cmd
-	t      *testing.T
-	health string
+	t       *testing.T
+	health  string
+	metrics string
 	mu     sync.Mutex
 	log    bytes.Buffer
 }
@@ -62,9 +63,9 @@ func (r *replica) Write(p []byte) (int, error) {
 
 func startReplica(t *testing.T, kubeconfig string) *replica {
 	t.Helper()
-	r := &replica{t: t, health: unused(t)}
+	r := &replica{t: t, health: unused(t), metrics: unused(t)}
 	r.Cmd = nodegate(context.Background(), t, "controller", "--kubeconfig", kubeconfig, "--allowed-taint-keys", "example.com/key",
-		"--metrics-bind-address=0", "--health-probe-bind-address", r.health)
+		"--metrics-bind-address", r.metrics, "--health-probe-bind-address", r.health)
 	r.Stdout, r.Stderr = r, r
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
@@ -83,15 +84,22 @@ func startReplica(t *testing.T, kubeconfig string) *replica {
 
 // healthy asks the replica how it is.
 func (r *replica) healthy(path string) error {
-	response, err := http.Get("http://" + r.health + path)
+	_, err := read("http://" + r.health + path)
+	return err
+}
+
+// read returns what is served at an address.
+func read(url string) (string, error) {
+	response, err := http.Get(url)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer response.Body.Close()
-	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
-		return errors.New(string(body))
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(string(body))
 	}
-	return nil
+	return string(body), err
 }
 
 // terminate ends the replica as the kubelet would.
@@ -202,6 +210,13 @@ func TestReplicasTakeTurns(t *testing.T) {
 	}
 	eventually(t, "the second replica works", 10*time.Second, func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: defaultNamespace, Name: "agent"}, &corev1.PodTemplate{})
+	})
+	eventually(t, "the metrics tell that births are closed", 30*time.Second, func() error {
+		served, err := read("http://" + second.metrics + "/metrics")
+		if err == nil && !strings.Contains(served, `nodegate_birth_closing_proved{gate="agent"} 1`) {
+			err = errors.New("they do not")
+		}
+		return err
 	})
 	second.terminate()
 	if now := holder(); now != "" {

@@ -170,9 +170,15 @@ func newDaemonSet(o *appsv1.DaemonSet) *daemonSetFact {
 		NodeName:    template.NodeName,
 		Affinity:    nodeaffinity.NewRequiredNodeAffinity(template.NodeSelector, template.Affinity),
 		Tolerations: tolerations(template),
-		RollingOut: o.Generation != o.Status.ObservedGeneration ||
-			o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled,
+		RollingOut:  rollingOut(o),
 	}}
+}
+
+// rollingOut tells whether the DaemonSet controller is replacing pods. With
+// OnDelete it never does by itself.
+func rollingOut(o *appsv1.DaemonSet) bool {
+	return o.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType &&
+		(o.Generation != o.Status.ObservedGeneration || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled)
 }
 
 // podQuery finds a DaemonSet's pods. The API server lets no selector be empty

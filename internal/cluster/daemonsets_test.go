@@ -58,6 +58,13 @@ func TestDaemonSets(t *testing.T) {
 		if !f.DaemonSets().Items[0].RollingOut || got.Items[0].RollingOut {
 			t.Error("the rollout is not in the new snapshot, or is in the old one")
 		}
+		onDelete := testDaemonSet("one")
+		onDelete.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+		onDelete.Status.DesiredNumberScheduled = 1
+		sets.put(onDelete)
+		if changed("OnDelete", false); f.DaemonSets().Items[0].RollingOut {
+			t.Error("pods that only a person replaces are said to be rolling out")
+		}
 		labelled := testDaemonSet("one")
 		labelled.Labels = map[string]string{"l": "2"}
 		sets.put(labelled)

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -22,11 +20,9 @@ type zone struct {
 
 func (z *zone) counts() gate.Zone { return gate.Zone{Nodes: z.nodes, Silent: len(z.silent)} }
 
-func zoneOf(n *gate.Node) string { return n.Labels[corev1.LabelTopologyZone] }
-
 // of returns the counts of a node's zone.
 func (z zones) of(n *gate.Node) gate.Zone {
-	if zone, ok := z[zoneOf(n)]; ok {
+	if zone, ok := z[n.Zone()]; ok {
 		return zone.counts()
 	}
 	return gate.Zone{}
@@ -37,8 +33,8 @@ func (z zones) of(n *gate.Node) gate.Zone {
 func (z zones) move(old, now *gate.Node) []string {
 	var affected []string
 	for _, n := range []*gate.Node{old, now} {
-		if n != nil && !slices.Contains(affected, zoneOf(n)) {
-			affected = append(affected, zoneOf(n))
+		if n != nil && !slices.Contains(affected, n.Zone()) {
+			affected = append(affected, n.Zone())
 		}
 	}
 	before := make([]bool, len(affected))
@@ -65,7 +61,7 @@ func (z zones) leave(n *gate.Node) {
 	if n == nil {
 		return
 	}
-	name := zoneOf(n)
+	name := n.Zone()
 	zone := z[name]
 	zone.nodes--
 	delete(zone.silent, n.Name)
@@ -78,7 +74,7 @@ func (z zones) enter(n *gate.Node) {
 	if n == nil {
 		return
 	}
-	name := zoneOf(n)
+	name := n.Zone()
 	if z[name] == nil {
 		z[name] = &zone{silent: make(map[string]bool)}
 	}

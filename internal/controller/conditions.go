@@ -98,9 +98,15 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	if !known {
 		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
 	}
+	remarks := remarks(s)
 	for _, named := range g.Signals {
-		if r := signal.Diagnose(named.Signal, g.Taint, o.sets); r.State == gate.NotYet {
-			return false, string(r.Reason), fmt.Sprintf("signal %s: %s", named.Name, r.Message())
+		r := signal.Diagnose(named.Signal, g.Taint, o.sets)
+		remark := fmt.Sprintf("signal %s: %s", named.Name, r.Message())
+		switch {
+		case r.State == gate.NotYet:
+			return false, string(r.Reason), remark
+		case r.State == gate.Holds && r.Reason != "":
+			remarks += "; " + remark
 		}
 	}
 	if s.denied.count > 0 {
@@ -109,7 +115,16 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	if err := c.birth.proved(ng); err != nil {
 		return false, v1alpha1.ReasonBirthNotProved, err.Error()
 	}
-	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed"
+	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks
+}
+
+// remarks tell what is not wrong with a gate, and may still not be what its
+// author meant.
+func remarks(s *summary) string {
+	if s.counts.Selected == 0 {
+		return "; nodeSelector selects no node at present"
+	}
+	return ""
 }
 
 var errNotChecked = errors.New("whether new nodes are closed has not been checked yet")

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -85,7 +83,7 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 			continue
 		}
 		if v.Wants != gate.WantPace || !paced {
-			ok, wait := c.budget.grant(v, set, facts.Node.Name, zoneOf(&facts.Node), now)
+			ok, wait := c.budget.grant(v, set, facts.Node.Name, facts.Node.Zone(), now)
 			if !ok {
 				retry = shortest(retry, wait)
 				continue
@@ -164,7 +162,7 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		s := standing{
-			selected: v.Selected, state: v.After, reason: v.Reason, zone: zoneOf(&facts.Node), since: v.Since,
+			selected: v.Selected, state: v.After, reason: v.Reason, zone: facts.Node.Zone(), since: v.Since,
 			blocked: v.Blocked, contended: v.Contended,
 			throttled: v.Wants == gate.WantBudget && c.tally.isSettled(set.since[v.Gate]),
 		}
@@ -210,8 +208,6 @@ func (c *Controller) forget(name string) {
 	c.memory.forget(name)
 	c.budget.forget(name)
 }
-
-func zoneOf(n *gate.Node) string { return n.Labels[corev1.LabelTopologyZone] }
 
 func soonest(retry time.Duration, recheck time.Time, now time.Time) time.Duration {
 	if recheck.IsZero() {

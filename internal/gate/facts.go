@@ -87,6 +87,9 @@ func (n *Node) Condition(conditionType string) (Condition, bool) {
 	return Condition{}, false
 }
 
+// Zone returns the name of the node's zone; nodes without one share one.
+func (n *Node) Zone() string { return n.Labels[corev1.LabelTopologyZone] }
+
 // Silent tells whether the node has stopped reporting: its Ready condition is
 // Unknown.
 func (n *Node) Silent() bool {

@@ -61,6 +61,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingDaemonSetNotEligible:      "DaemonSet %s does not run on this node: its node selector, affinity or tolerations exclude it",
 	v1alpha1.ReadingDaemonDoesNotTolerateGate: "DaemonSet %s does not tolerate the gate that waits for it: add the toleration to its pod template",
 	v1alpha1.ReadingDaemonsReady:              "every selected DaemonSet that belongs on this node has its ready pod here",
+	v1alpha1.ReadingNoDaemonSetSelected:       "no DaemonSet matches its selector, so that it holds on every node",
 	v1alpha1.ReadingNoDaemonSetBelongs:        "no selected DaemonSet belongs on this node",
 	v1alpha1.ReadingNodeBeingSetUp:            "no selected DaemonSet belongs on this node yet, and the node is still being set up",
 	v1alpha1.ReadingMatches:                   "%s matches",

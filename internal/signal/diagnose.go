@@ -9,7 +9,8 @@ import (
 
 // Diagnose says what is wrong with a signal on every node alike: a DaemonSet
 // that does not exist, or that waits for the gate as the gate waits for it.
-// Nothing wrong reads Holds; what is not observed reads Unknown.
+// Nothing wrong reads Holds, with a reason where there is something to tell all
+// the same; what is not observed reads Unknown.
 func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	well := gate.Reading{State: gate.Holds}
 	switch s := s.(type) {
@@ -26,12 +27,19 @@ func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.R
 		if ns, missing := s.unobserved(sets); missing {
 			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
 		}
-		for i := range sets.Items {
-			if ds := &sets.Items[i]; s.selects(ds) {
-				if r := diagnoseDaemon(ds, taint); r.State != gate.Holds {
-					return r
-				}
+		return s.diagnose(taint, sets)
+	}
+	return well
+}
+
+func (s daemonSets) diagnose(taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
+	well := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetSelected}
+	for i := range sets.Items {
+		if ds := &sets.Items[i]; s.selects(ds) {
+			if r := diagnoseDaemon(ds, taint); r.State != gate.Holds {
+				return r
 			}
+			well.Reason = ""
 		}
 	}
 	return well

@@ -26,7 +26,7 @@ func TestDiagnose(t *testing.T) {
 		"not observed":           {one, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
 		"nothing observed":       {one, nil, gate.Unknown, notObserved},
 		"all well":               {many, &aNode(with("agent"), with("b")).sets, gate.Holds, ""},
-		"none":                   {many, &aNode().sets, gate.Holds, ""},
+		"none":                   {many, &aNode().sets, gate.Holds, v1alpha1.ReadingNoDaemonSetSelected},
 		"one in a deadlock":      {many, &aNode(with("agent"), with("b", tolerating())).sets, gate.NotYet, deadlock},
 		"many, not observed":     {many, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
 		"many, nothing observed": {many, nil, gate.Unknown, notObserved},
