@@ -5,7 +5,11 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +21,10 @@ import (
 
 // auditEvent is what tests read of the API server's audit log.
 type auditEvent struct {
-	Stage     string    `json:"stage"`
-	Verb      string    `json:"verb"`
-	RequestID types.UID `json:"auditID"`
+	Stage     string           `json:"stage"`
+	Verb      string           `json:"verb"`
+	RequestID types.UID        `json:"auditID"`
+	Received  metav1.MicroTime `json:"requestReceivedTimestamp"`
 	User      struct {
 		Username string `json:"username"`
 	} `json:"user"`
@@ -37,6 +42,13 @@ type auditEvent struct {
 		} `json:"metadata"`
 	} `json:"responseObject"`
 	RequestObject json.RawMessage `json:"requestObject"`
+}
+
+// bindsTo tells whether the event is that of a pod being bound to a node.
+func (a *auditEvent) bindsTo(node string) bool {
+	var binding corev1.Binding
+	return a.ObjectRef.Subresource == "binding" && a.ResponseStatus.Code == 201 &&
+		json.Unmarshal(a.RequestObject, &binding) == nil && binding.Target.Name == node
 }
 
 // nodeWrites returns the bodies of the controller's successful writes of the
@@ -59,24 +71,60 @@ func (e *env) nodeWrites(name string) []string {
 // installationUser is the controller, as the API server calls it.
 var installationUser = admission.Options(installation).Username()
 
+// auditLogs are the audit logs as far as they have been read, by file: they grow
+// with every test, and tests look at them often.
+var auditLogs = struct {
+	sync.Mutex
+	byFile map[string]*auditLog
+}{byFile: make(map[string]*auditLog)}
+
+type auditLog struct {
+	offset int64
+	events []auditEvent
+}
+
 // audit reads the audit log: what the API server says was asked of it.
 func (e *env) audit() []auditEvent {
 	e.Helper()
-	f, err := os.Open(e.cluster.AuditLog())
-	e.must(err)
+	auditLogs.Lock()
+	defer auditLogs.Unlock()
+	file := e.cluster.AuditLog()
+	log, ok := auditLogs.byFile[file]
+	if !ok {
+		log = &auditLog{}
+		auditLogs.byFile[file] = log
+	}
+	e.must(log.readOn(file))
+	return slices.Clip(log.events)
+}
+
+// readOn reads the lines that have been completed since.
+func (l *auditLog) readOn(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
-	var events []auditEvent
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
+	if _, err := f.Seek(l.offset, io.SeekStart); err != nil {
+		return err
+	}
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		l.offset += int64(len(line))
 		var event auditEvent
-		e.must(json.Unmarshal(lines.Bytes(), &event))
+		if err := json.Unmarshal(line, &event); err != nil {
+			return err
+		}
 		if event.Stage == "ResponseComplete" {
-			events = append(events, event)
+			l.events = append(l.events, event)
 		}
 	}
-	e.must(lines.Err())
-	return events
 }
 
 // watchFor counts the states of nodes that are seen to fit, until the returned

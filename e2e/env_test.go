@@ -56,6 +56,12 @@ func (c laterClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 // test ends or the returned function is called. Its clock is ahead.
 func (e *env) startController(ahead time.Duration) (stop func()) {
 	e.Helper()
+	return e.runController(func(p *controller.Process) { p.Options.Clock = laterClock{ahead: ahead} })
+}
+
+// runController is startController for one that is set up in its own way.
+func (e *env) runController(change func(*controller.Process)) (stop func()) {
+	e.Helper()
 	config, err := e.cluster.ServiceAccount(e.Context(), installation.Namespace, installation.ServiceAccount)
 	if err != nil {
 		e.Fatalf("getting the controller's identity: %v", err)
@@ -65,11 +71,9 @@ func (e *env) startController(ahead time.Duration) (stop func()) {
 	done := make(chan error, 1)
 	process := controller.Process{
 		Config: config, MetricsAddress: "0", HealthAddress: "0", Registerer: prometheus.NewRegistry(),
-		Options: controller.Options{
-			Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys,
-			Clock: laterClock{ahead: ahead}, Log: e.logger(),
-		},
+		Options: controller.Options{Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys, Log: e.logger()},
 	}
+	change(&process)
 	go func() { done <- process.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -234,15 +238,20 @@ func (e *env) kubelet(name string) *kubelet {
 // server made it.
 func (k *kubelet) register(change ...func(*corev1.Node)) *corev1.Node {
 	k.Helper()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
-		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: k.boot}, Conditions: []corev1.NodeCondition{ready(corev1.ConditionTrue, "")}},
-	}
+	node := k.newNode()
 	for _, f := range change {
 		f(node)
 	}
 	k.must(k.api.Create(k.Context(), node))
 	return node
+}
+
+// newNode is the Node that the kubelet registers with.
+func (k *kubelet) newNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: k.boot}, Conditions: []corev1.NodeCondition{ready(corev1.ConditionTrue, "")}},
+	}
 }
 
 func ready(status corev1.ConditionStatus, message string) corev1.NodeCondition {
@@ -279,6 +288,16 @@ func (k *kubelet) reboot() {
 // daemonPod creates the DaemonSet's pod on the node, not ready.
 func (k *kubelet) daemonPod(ds *appsv1.DaemonSet, change ...func(*corev1.Pod)) *corev1.Pod {
 	k.Helper()
+	pod := newDaemonPod(ds, k.name)
+	for _, f := range change {
+		f(pod)
+	}
+	k.must(k.admin.Create(k.Context(), pod))
+	return pod
+}
+
+// newDaemonPod is a pod as the DaemonSet controller makes it for a node.
+func newDaemonPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ds.Namespace, Name: ds.Name + "-" + string(uuid.NewUUID())[:8], Labels: ds.Spec.Template.Labels,
@@ -286,11 +305,7 @@ func (k *kubelet) daemonPod(ds *appsv1.DaemonSet, change ...func(*corev1.Pod)) *
 		},
 		Spec: *ds.Spec.Template.Spec.DeepCopy(),
 	}
-	pod.Spec.NodeName = k.name
-	for _, f := range change {
-		f(pod)
-	}
-	k.must(k.admin.Create(k.Context(), pod))
+	pod.Spec.NodeName = node
 	return pod
 }
 
@@ -303,16 +318,21 @@ func (k *kubelet) run(pod *corev1.Pod, isReady bool) {
 // setReady reports the pod's status with this container.
 func (k *kubelet) setReady(pod *corev1.Pod, isReady bool, containerID string) {
 	k.Helper()
+	pod.Status = daemonStatus(isReady, containerID)
+	k.must(k.admin.Status().Update(k.Context(), pod))
+}
+
+// daemonStatus is the status of a daemon's pod with this container.
+func daemonStatus(isReady bool, containerID string) corev1.PodStatus {
 	status := corev1.ConditionFalse
 	if isReady {
 		status = corev1.ConditionTrue
 	}
-	pod.Status = corev1.PodStatus{
+	return corev1.PodStatus{
 		Phase:             corev1.PodRunning,
 		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "daemon", Image: "daemon", ContainerID: containerID, Ready: isReady}},
 	}
-	k.must(k.admin.Status().Update(k.Context(), pod))
 }
 
 // node reads the Node.

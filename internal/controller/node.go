@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -26,7 +28,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, nil // every node is told of once nodes are observed again
 	}
 	decision, retry := c.decide(set, &facts, now)
-	if err := c.apply(ctx, &facts.Node, &decision); err != nil {
+	err := c.apply(ctx, &facts.Node, &decision)
+	if errors.Is(err, cluster.ErrDenied) && c.applyApart(ctx, set, &facts, &decision, now) {
+		return time.Millisecond, nil // the node has changed: the rest is decided anew
+	}
+	if err != nil {
 		c.accountFailure(set, &facts, &decision, err)
 		if errors.Is(err, cluster.ErrGone) {
 			return 0, nil // the feed tells of the end of the node, or of the next one
@@ -113,6 +119,31 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 		c.feed.Refresh(ctx, n.Name)
 	}
 	return err
+}
+
+// applyApart carries out as much of a decision that was denied as concerns one
+// taint key alone, and tells whether there was such. What the API server does
+// not let us do for one gate must not keep the node's other gates closed.
+func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.Facts, denied *gate.Decision, now time.Time) bool {
+	keys := make(map[string]bool)
+	for name := range denied.Records {
+		if g, ok := set.gate(name); ok && (c.allowed == nil || c.allowed[g.Taint.Key]) {
+			keys[g.Taint.Key] = true
+		}
+	}
+	if len(keys) < 2 {
+		return false
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		part := *facts
+		part.AllowedKeys = map[string]bool{key: true}
+		d := gate.Decide(set.gates, &part, now)
+		if d.Changes && c.apply(ctx, &part.Node, &d) == nil {
+			c.account(set, &part, &d)
+			return true
+		}
+	}
+	return false
 }
 
 // account tells of a decision that was carried out.

@@ -84,15 +84,36 @@ func (d Digest) has(i Incarnation) bool {
 // takeDigest digests the pods that the gate's signals rest on. Where those have
 // not been observed, it is false and the digest stands for all pods.
 func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
+	pods, observed := g.evidence(f)
+	if !observed {
+		return digestAll, false
+	}
+	return digestOf(pods), true
+}
+
+// takeDigestOfBoot is takeDigest for when the new boot is there already. A pod
+// that is not ready says nothing that could be from before: when it comes to be
+// ready, that is the new boot's word, whichever loop of the kubelet spoke first.
+func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
+	pods, observed := g.evidence(f)
+	if !observed {
+		return digestAll, false
+	}
+	return digestOf(slices.DeleteFunc(pods, func(p Pod) bool { return !p.Ready })), true
+}
+
+// evidence returns the pods that the gate's signals rest on. It is false when
+// some have not been observed. The slice is the caller's.
+func (g *Gate) evidence(f *Facts) ([]Pod, bool) {
 	var pods []Pod
 	for _, s := range g.Signals {
 		p, observed := s.Evidence(f)
 		if !observed {
-			return digestAll, false
+			return nil, false
 		}
 		pods = append(pods, p...)
 	}
-	return digestOf(pods), true
+	return pods, true
 }
 
 // Trust tells which pods' readiness may be believed for one gate on one node.

@@ -98,11 +98,32 @@ func TestClosingOnUnobservedPods(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").boot("b")
 	s.run(t)
 	s.pod("agent", "x", true).after(time.Second)
-	if d := s.run(t); d.Changes {
+	if d := s.run(t); d.Verdicts[0].Opened() {
 		t.Errorf("opens on a pod that may be of any boot: %s", show(d))
+	}
+	if d := s.after(time.Second).run(t); d.Changes {
+		t.Errorf("writes again: %s", show(d))
 	}
 	if d := s.after(provenAfter).run(t); !d.Verdicts[0].Opened() {
 		t.Errorf("a minute later: %s", show(d))
+	}
+}
+
+// A pod that is not ready when the new boot is first seen can become ready in
+// that boot only, in whichever order the kubelet's two loops write, and whether
+// or not the pods were observed at that moment.
+func TestReadyOnlySinceTheNewBoot(t *testing.T) {
+	for name, late := range map[string]bool{"observed": false, "observed a moment later": true} {
+		t.Run(name, func(t *testing.T) {
+			s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").boot("b")
+			if late {
+				s.run(t)
+			}
+			s.pod("agent", "x", false).after(time.Second).run(t)
+			if d := s.pod("agent", "x", true).after(time.Second).run(t); !d.Verdicts[0].Opened() {
+				t.Errorf("stays closed: %s", show(d))
+			}
+		})
 	}
 }
 

@@ -39,9 +39,10 @@ func (d *decider) noteBoot(s *slot) {
 		return
 	case !r.awaitsBoot():
 		// Pods may have come up in the old boot without opening the gate.
-		r.Digest, _ = s.gate.takeDigest(d.Facts)
+		r.Digest = digestAll
 	}
 	r.Boot, r.Since, r.Reason = boot, d.since(), v1alpha1.ReasonRebooted
+	d.followPods(s)
 }
 
 // awaitsBoot tells whether the gate closed because the node seemed about to
@@ -53,13 +54,18 @@ func (r *Record) awaitsBoot() bool {
 
 // followPods keeps such a digest up to date where the node came back without a
 // reboot and the gate stays closed: containers that start now belong to the old
-// boot should another one follow. Where none starts, nothing is written.
+// boot should another one follow. Where none starts, nothing is written. In a new
+// boot, a digest that stands for all pods gives way to one that names them, as
+// soon as they are observed.
 func (d *decider) followPods(s *slot) {
-	if !s.after.awaitsBoot() || !d.Node.Reporting() || d.Node.ShuttingDown {
-		return
-	}
-	if digest, observed := s.gate.takeDigest(d.Facts); observed {
-		s.after.Digest = digest
+	r := s.after
+	switch {
+	case r.awaitsBoot() && d.Node.Reporting() && !d.Node.ShuttingDown:
+		if digest, observed := s.gate.takeDigest(d.Facts); observed {
+			r.Digest = digest
+		}
+	case r.Reason == v1alpha1.ReasonRebooted && r.Digest == digestAll:
+		r.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
 	}
 }
 

@@ -117,14 +117,25 @@ func present(s *sim, name string) map[Incarnation]bool {
 	return out
 }
 
-// noteBoot: nothing that was there when a new boot is first seen counts as new,
+// presentReady is present for the pods that are ready.
+func presentReady(s *sim, name string) map[Incarnation]bool {
+	out := map[Incarnation]bool{}
+	for _, p := range s.facts.Pods[agent(name).query()] {
+		if p.Ready {
+			out[p.Incarnation] = true
+		}
+	}
+	return out
+}
+
+// noteBoot: nothing that was ready when a new boot is first seen counts as new,
 // unless it came while the node was away.
 func (m *memory) noteBoot(s *sim, name string) {
 	here := !s.facts.Node.Silent() && !s.facts.Node.ShuttingDown
 	switch {
 	case s.facts.Node.BootID != m.boot:
 		if !m.away {
-			m.old = present(s, name)
+			m.old = presentReady(s, name)
 		}
 		m.boot, m.since, m.away = s.facts.Node.BootID, s.now, false
 	case m.away && here:
@@ -141,6 +152,9 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 		return
 	}
 	*m = memory{taint: m.taint, closed: true, boot: n.BootID, since: s.now, old: present(s, g.Name), away: !rebooted}
+	if rebooted {
+		m.old = presentReady(s, g.Name)
+	}
 }
 
 // fit: the node speaks, is set up, and every signal holds on evidence of the

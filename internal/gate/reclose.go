@@ -22,7 +22,11 @@ func (d *decider) keepOpen(s *slot) {
 	}
 	if reason := d.recloses(s); reason != "" {
 		s.after = d.closed(s.gate, reason)
-		if reason != v1alpha1.ReasonRegression { // which is no question of boots
+		switch reason {
+		case v1alpha1.ReasonRegression: // which is no question of boots
+		case v1alpha1.ReasonRebooted:
+			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
+		default:
 			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
 		}
 		d.tryOpen(s) // what holds whatever the boot does not flicker
@@ -106,7 +110,9 @@ func (d *decider) regression(s *slot) v1alpha1.Reason {
 	for _, reading := range v.Readings {
 		switch {
 		case reading.State != NotYet:
-		case reading.Rollout:
+		// A DaemonSet calls its rollout finished when the last new pod is there. Until
+		// that pod is ready too, it is a rollout still.
+		case reading.Rollout, lost.IsZero() && !rollout.IsZero() && reading.ofPod():
 			since := d.lostSince(reading, rollout)
 			v.RolloutSince = earliest(v.RolloutSince, since)
 			due = earliest(due, since.Add(g.RolloutGrace))

@@ -135,6 +135,14 @@ func TestRegression(t *testing.T) {
 			{0, "unknown", "holds", false}, {time.Hour, "unknown", "unknown", false}},
 		"a rollout has its own grace": {
 			{0, "rollout", "holds", false}, {599 * time.Second, "rollout", "holds", false}, {time.Second, "rollout", "holds", true}},
+		"the last new pod of a rollout becomes ready in its grace": {
+			{0, "rollout", "holds", false}, {5 * time.Minute, "not ready", "holds", false}, {299 * time.Second, "not ready", "holds", false},
+			{time.Second, "not ready", "holds", true}},
+		"a pod that has been ready since its rollout is not excused": {
+			{0, "rollout", "holds", false}, {time.Minute, "holds", "holds", false}, {0, "not ready", "holds", false},
+			{2 * time.Minute, "not ready", "holds", true}},
+		"the end of a rollout excuses no other signal": {
+			{0, "rollout", "holds", false}, {time.Minute, "not ready", "no", false}, {2 * time.Minute, "not ready", "no", true}},
 		"a long rollout does not use up the patience with another signal": {
 			{0, "rollout", "holds", false}, {5 * time.Minute, "rollout", "no", false}, {119 * time.Second, "rollout", "no", false},
 			{time.Second, "rollout", "no", true}},

@@ -50,6 +50,15 @@ type Reading struct {
 	Rollout bool
 }
 
+// ofPod tells whether it is a pod that is missing or not ready.
+func (r Reading) ofPod() bool {
+	switch r.Reason {
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodTerminating:
+		return true
+	}
+	return false
+}
+
 // messages say each reason in words; %s is the reading's subject.
 var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingReady:                     "%s is ready",

@@ -32,6 +32,8 @@ func (s flagSignal) Read(in Input) Reading {
 		r.State = Unknown
 	case "rollout":
 		r.Rollout = true
+	case "not ready": // a pod
+		r.Reason = v1alpha1.ReadingPodNotReady
 	}
 	return r
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Thirty nodes join and their daemons come up while the API server is killed
+// three times, and etcd once. Every node is born closed, and opens once.
+func TestNodesJoinThroughOutages(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	fleet := make([]*kubelet, 30)
+	for i := range fleet {
+		fleet[i] = e.kubelet(fmt.Sprintf("join-%02d", i))
+	}
+
+	var joined atomic.Int32 // counts nodes that are ready
+	var running sync.WaitGroup
+	running.Go(func() {
+		e.each(fleet, func(k *kubelet) {
+			k.join(ds)
+			joined.Add(1)
+		})
+	})
+	for i, component := range []cluster.Component{cluster.APIServer, cluster.Etcd, cluster.APIServer, cluster.APIServer} {
+		e.eventually("some nodes have joined", func() error {
+			if joined.Load() < int32(6*i+3) {
+				return errNotYet
+			}
+			return nil
+		})
+		e.cluster.KillComponent(component)
+		e.must(e.cluster.StartComponent(t.Context(), component))
+		e.must(e.cluster.WaitReady(t.Context()))
+	}
+	running.Wait()
+	for _, k := range fleet {
+		k.becomes("agent", isOpen, keyA)
+		// What the API server was killed over it may not have told the audit log.
+		if writes := e.nodeWrites(k.name); len(writes) > 1 {
+			t.Errorf("nodegate wrote node %s %d times", k.name, len(writes))
+		}
+	}
+}
+
+// join does all that it takes for a node to join, as often as it takes.
+func (k *kubelet) join(ds *appsv1.DaemonSet) {
+	var node corev1.Node
+	k.eventually("node "+k.name+" registers", func() error {
+		err := k.api.Create(k.Context(), k.newNode())
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return k.admin.Get(k.Context(), client.ObjectKey{Name: k.name}, &node)
+	})
+	if !hasTaint(&node, keyA) {
+		k.Errorf("node %s was born with %s", k.name, keys(&node))
+	}
+	pod := newDaemonPod(ds, k.name)
+	pod.Name = ds.Name + "-" + k.name
+	k.eventually("its daemon starts", func() error {
+		err := k.admin.Create(k.Context(), pod.DeepCopy())
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return k.admin.Get(k.Context(), client.ObjectKeyFromObject(pod), pod)
+	})
+	k.eventually("its daemon is ready", func() error {
+		if err := k.admin.Get(k.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		pod.Status = daemonStatus(true, "containerd://"+k.name)
+		return k.admin.Status().Update(k.Context(), pod)
+	})
+}
+
+// A controller that is killed, as the kernel does it, over and over while nodes
+// open one by one: each opens once, whoever opens it.
+func TestControllerProcessIsKilledOverAndOver(t *testing.T) {
+	e := newEnv(t)
+	p := e.newControllerProcess()
+	p.start()
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	fleet := make([]*kubelet, 12)
+	for i := range fleet {
+		fleet[i] = e.kubelet(fmt.Sprintf("n%02d", i))
+		fleet[i].register()
+	}
+	openings := make(map[string]string)
+	done := e.watchAll(func(n *corev1.Node) error {
+		record := n.Annotations[v1alpha1.RecordAnnotationPrefix+"agent"]
+		if before, opened := openings[n.Name]; opened && record != before {
+			return fmt.Errorf("the gate's record was %s and is %s", before, record)
+		}
+		if r, err := gate.ParseRecord(record); err == nil && r.State == isOpen {
+			openings[n.Name] = record // what is said once is said for good
+		}
+		return agrees(n)
+	})
+	for len(fleet) > 0 {
+		batch := fleet[:3]
+		fleet = fleet[3:]
+		for _, k := range batch {
+			k.label("ready")
+		}
+		batch[0].becomes("agent", isOpen, keyA) // and the others are about to
+		p.kill()
+		p.start()
+		for _, k := range batch {
+			k.becomes("agent", isOpen, keyA)
+		}
+	}
+	done()
+}
+
+// controllerProcess is nodegate as it is run in earnest: a process.
+type controllerProcess struct {
+	*env
+	program, kubeconfig string
+	command             *exec.Cmd
+	output              bytes.Buffer
+}
+
+func (e *env) newControllerProcess() *controllerProcess {
+	e.Helper()
+	dir := e.TempDir()
+	p := &controllerProcess{env: e, program: filepath.Join(dir, "nodegate"), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	build := exec.CommandContext(e.Context(), "go", "build", "-o", p.program, "github.com/nodegate/nodegate/cmd/nodegate")
+	if out, err := build.CombinedOutput(); err != nil {
+		e.Fatalf("building nodegate: %v\n%s", err, out)
+	}
+	config, err := e.cluster.ServiceAccount(e.Context(), installation.Namespace, installation.ServiceAccount)
+	e.must(err)
+	e.must(cluster.WriteKubeconfig(p.kubeconfig, config))
+	e.Cleanup(func() {
+		p.kill()
+		if e.Failed() {
+			e.Logf("nodegate said:\n%s", &p.output)
+		}
+	})
+	return p
+}
+
+func (p *controllerProcess) start() {
+	p.Helper()
+	p.command = exec.Command(p.program, "controller", "--kubeconfig", p.kubeconfig, "--leader-elect=false",
+		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--allowed-taint-keys="+strings.Join(installation.AllowedTaintKeys, ","))
+	p.command.Stdout, p.command.Stderr = &p.output, &p.output
+	p.must(p.command.Start())
+}
+
+// kill ends the process without giving it time for anything.
+func (p *controllerProcess) kill() {
+	if p.command == nil {
+		return
+	}
+	if err := p.command.Process.Kill(); err != nil {
+		p.Errorf("killing nodegate: %v", err)
+	}
+	_ = p.command.Wait() // it was killed
+	p.command = nil
+}

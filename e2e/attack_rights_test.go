@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/controller"
+)
+
+// The administrator's list stands in two places, the policies and the
+// controller's flag, and somebody forgot one. The gate that rests on the
+// forgotten key cannot work; the others on the same node must.
+func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
+	const forgotten = ownPrefix + "forgotten"
+	e := newEnv(t)
+	e.runController(func(p *controller.Process) {
+		p.Options.AllowedTaintKeys = append(slices.Clone(installation.AllowedTaintKeys), forgotten)
+	})
+	e.declare(newGate("forgotten", forgotten, byLabel("ready")))
+	e.declare(newGate("listed", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	e.must(k.is("forgotten", isClosed, forgotten))
+
+	k.label("ready") // both could open at once, in one patch
+	k.becomes("listed", isOpen, keyA)
+	e.must(k.is("forgotten", isClosed, forgotten))
+	e.eventually("the denial is told", func() error {
+		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "WriteDenied")
+	})
+}
+
+// The controller's rights are taken away, and given back later.
+func TestRightsAreTakenAwayForAWhile(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodegate"}}
+	e.must(e.admin.Delete(t.Context(), binding))
+	t.Cleanup(func() { e.must(e.apply(context.Background())) }) // the test's own context has ended
+
+	k.label("ready")
+	e.eventually("the controller is refused", func() error { return e.refused("n1") })
+	e.must(k.is("agent", isClosed, keyA))
+	e.must(e.apply(t.Context()))
+	k.becomes("agent", isOpen, keyA)
+	k.wrote(1)
+}
+
+// refused is nil when the controller has been refused to write a node.
+func (e *env) refused(node string) error {
+	for _, event := range e.audit() {
+		if ref := event.ObjectRef; ref.Resource == "nodes" && ref.Name == node && event.Verb == "patch" &&
+			event.User.Username == installationUser && event.ResponseStatus.Code == 403 {
+			return nil
+		}
+	}
+	return errNotYet
+}
+
+// Closing at birth is switched off, as the runbook says, and on again. Nodes
+// that come meanwhile are closed by the controller.
+func TestBirthIsSwitchedOffAndOn(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodegate-birth"}}
+	e.must(e.admin.Delete(t.Context(), binding))
+	t.Cleanup(func() { e.must(e.apply(context.Background())) })
+	var born []*kubelet
+	e.eventually("nodes are born open", func() error {
+		k := e.kubelet(fmt.Sprintf("off-%d", len(born)))
+		born = append(born, k)
+		if hasTaint(k.register(), keyA) {
+			return errNotYet
+		}
+		return nil
+	})
+	for _, k := range born {
+		k.becomes("agent", isClosed, keyA)
+	}
+	e.must(e.apply(t.Context()))
+	e.eventually("nodes are born closed again", func() error {
+		k := e.kubelet(fmt.Sprintf("on-%d", len(born)))
+		born = append(born, k)
+		if !hasTaint(k.register(), keyA) {
+			return errNotYet
+		}
+		return nil
+	})
+	for _, k := range born {
+		k.label("ready")
+	}
+	for _, k := range born {
+		k.becomes("agent", isOpen, keyA)
+	}
+}

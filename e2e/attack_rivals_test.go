@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// history is every list of foreign taints that one careful writer writes to a
+// node, in order, and which of them was seen last.
+type history struct {
+	lists [][]corev1.Taint
+	seen  int
+}
+
+// plan says what a writer of foreign taints will do: taints come at either end,
+// go, and change places.
+func plan(rounds int) *history {
+	var taints []corev1.Taint
+	h := &history{lists: [][]corev1.Taint{nil}}
+	for i := range rounds {
+		added := corev1.Taint{Key: fmt.Sprintf("foreign-%d", i), Value: fmt.Sprint(i), Effect: corev1.TaintEffectNoSchedule}
+		switch taints = slices.Clone(taints); i % 4 {
+		case 0:
+			taints = append(taints, added)
+		case 1:
+			taints = append([]corev1.Taint{added}, taints...)
+		case 2:
+			slices.Reverse(taints)
+		default:
+			taints = without(taints, fmt.Sprintf("foreign-%d", i-3))
+		}
+		h.lists = append(h.lists, taints)
+	}
+	return h
+}
+
+// carryOut writes one list after the other, around the taints that are others'.
+func (h *history) carryOut(k *kubelet) {
+	k.Helper()
+	for _, list := range h.lists[1:] {
+		err := k.editTaints(k.Context(), k.name, "foreign", func(taints []corev1.Taint) []corev1.Taint {
+			others := slices.DeleteFunc(taints, isForeign)
+			middle := len(list) / 2 // so that the indices of all are on the move
+			return slices.Concat(list[:middle], others, list[middle:])
+		})
+		if err != nil {
+			k.Errorf("writing taints of node %s: %v", k.name, err)
+		}
+	}
+}
+
+func isForeign(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "foreign-") }
+
+// follows checks that the foreign taints of a node are as the writer left them,
+// now or later than when the node was last seen: nothing lost, moved or risen
+// from the dead.
+func (h *history) follows(n *corev1.Node) error {
+	now := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return !isForeign(t) })
+	for i := h.seen; i < len(h.lists); i++ {
+		if slices.Equal(h.lists[i], now) {
+			h.seen = i
+			return nil
+		}
+	}
+	return fmt.Errorf("foreign taints are %v, and were %v", now, h.lists[h.seen])
+}
+
+// Two controllers that both think they lead, daemons that flap, and a writer of
+// foreign taints on every node, all at once. Whatever state a node is seen in,
+// its gates' taints and records agree and foreign taints are as they were left.
+func TestTwoLeadersAmongForeignWriters(t *testing.T) {
+	const rounds = 40
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.daemonSet("agent")
+	for name, key := range map[string]string{"first": keyA, "second": keyB, "third": keyB} {
+		ng := newGate(name, key, byDaemonSet("agent"))
+		ng.Spec.NodeSelector.MatchLabels = map[string]string{"fleet": ""}
+		ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
+		ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+		ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+		e.declare(ng)
+	}
+	e.startController(0)
+	fleet := make([]*kubelet, 6)
+	histories := make(map[string]*history)
+	for i := range fleet {
+		fleet[i] = e.kubelet(fmt.Sprintf("n%d", i))
+		fleet[i].register(func(n *corev1.Node) { n.Labels["fleet"] = "" })
+		histories[fleet[i].name] = plan(rounds)
+	}
+	seen := 0
+	done := e.watchAll(func(n *corev1.Node) error {
+		seen++
+		if h := histories[n.Name]; h != nil {
+			return errors.Join(agrees(n), h.follows(n))
+		}
+		return agrees(n)
+	})
+
+	var running sync.WaitGroup
+	for _, k := range fleet {
+		running.Go(func() { histories[k.name].carryOut(k) })
+		running.Go(func() { k.flap(ds, rounds) })
+	}
+	running.Wait()
+	for _, k := range fleet {
+		k.becomes("first", isOpen, keyA)
+		k.becomes("second", isOpen, keyB)
+		k.becomes("third", isOpen, keyB)
+	}
+	e.settled()
+	done()
+	for _, k := range fleet {
+		if h := histories[k.name]; h.seen != len(h.lists)-1 {
+			t.Errorf("node %s: the writer's last word was not seen", k.name)
+		}
+	}
+	t.Logf("%d states of nodes were seen", seen)
+}
+
+// flap gives the node a daemon that is ready every other moment, and at last.
+func (k *kubelet) flap(ds *appsv1.DaemonSet, rounds int) {
+	k.Helper()
+	pod := k.daemonPod(ds)
+	for i := range rounds {
+		k.run(pod, i%2 == 0)
+	}
+	k.run(pod, true)
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// A hundred and twenty gates with names as long as names can be, selectors of
+// eight expressions, and a node that twenty of them select: it is born with two
+// taints and twenty records, and a moment at which gates open costs one write.
+func TestManyGates(t *testing.T) {
+	const gates, pools = 120, 6
+	e := newEnv(t)
+	e.startController(0)
+	name := func(i int) string { return fmt.Sprintf("%s-%03d", strings.Repeat("g", 59), i) }
+	for i := range gates {
+		ng := newGate(name(i), []string{keyA, keyB}[i/pools%2], byLabel(fmt.Sprintf("ready-%d", i/pools%2)))
+		ng.Spec.NodeSelector.MatchExpressions = demanding(i % pools)
+		e.must(e.admin.Create(t.Context(), ng))
+	}
+	e.eventually("all parameters are there", func() error {
+		var parameters corev1.PodTemplateList
+		e.must(e.admin.List(t.Context(), &parameters, client.InNamespace(installation.Namespace)))
+		if len(parameters.Items) < gates {
+			return fmt.Errorf("%d parameters", len(parameters.Items))
+		}
+		return nil
+	})
+	k := e.kubelet("n1")
+	e.eventually("a node is born closed by all that select it", func() error {
+		born := k.register(func(n *corev1.Node) { n.Labels["pool"] = "p0" })
+		if len(records(born)) == gates/pools {
+			return agrees(born)
+		}
+		e.must(e.admin.Delete(t.Context(), born))
+		return fmt.Errorf("%d records", len(records(born)))
+	})
+	done := e.watchAll(agrees)
+	k.label("ready-0")
+	for i := 0; i < gates; i += 2 * pools {
+		k.becomes(name(i), isOpen, keyA)
+		e.must(k.is(name(i+pools), isClosed, keyB))
+	}
+	k.wrote(1)
+	done()
+}
+
+// demanding is a selector of eight expressions for the nodes of a pool.
+func demanding(pool int) []v1alpha1.LabelSelectorRequirement {
+	values := func(key string, o metav1.LabelSelectorOperator, v ...string) v1alpha1.LabelSelectorRequirement {
+		return v1alpha1.LabelSelectorRequirement{Key: key, Operator: o, Values: v}
+	}
+	return []v1alpha1.LabelSelectorRequirement{
+		values("pool", metav1.LabelSelectorOpIn, fmt.Sprintf("p%d", pool), "all"),
+		values("pool", metav1.LabelSelectorOpNotIn, "none", "never"),
+		values("pool", metav1.LabelSelectorOpExists),
+		values("absent.example.com/one", metav1.LabelSelectorOpDoesNotExist),
+		values("absent.example.com/two", metav1.LabelSelectorOpNotIn, "x"),
+		values(corev1.LabelOSStable, metav1.LabelSelectorOpIn, "linux"),
+		values(corev1.LabelOSStable, metav1.LabelSelectorOpNotIn, "windows"),
+		values(corev1.LabelOSStable, metav1.LabelSelectorOpExists),
+	}
+}
