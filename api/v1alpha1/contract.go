@@ -54,7 +54,7 @@ const (
 // Types of a NodeGate's conditions.
 const (
 	// ConditionReady is True when the gate is accepted, all that it needs is
-	// observed, and closing at birth is proved.
+	// observed, and, for an openWhen gate, closing at birth is proved.
 	ConditionReady = "Ready"
 	// ConditionAccepted is True when the gate is in force.
 	ConditionAccepted = "Accepted"
@@ -131,10 +131,17 @@ const (
 	ReasonRegression Reason = "Regression"
 )
 
+// ReasonSignalsHold means that all signals hold: a reason for opening of an
+// openWhen gate, and for closing of a closeWhen gate.
+const ReasonSignalsHold Reason = "SignalsHold"
+
 // Reasons for opening.
 const (
-	// ReasonSignalsHold means that all signals hold.
-	ReasonSignalsHold Reason = "SignalsHold"
+	// ReasonSignalsCleared means that a signal of a closeWhen gate no longer holds.
+	ReasonSignalsCleared Reason = "SignalsCleared"
+	// ReasonOpenedByHand means that somebody removed the taint of a gate that
+	// is reopened by hand.
+	ReasonOpenedByHand Reason = "OpenedByHand"
 	// ReasonGateDeleted means that the gate does not exist any more.
 	ReasonGateDeleted Reason = "GateDeleted"
 	// ReasonNotSelected means that the gate does not select the node any more.

@@ -66,4 +66,6 @@ const (
 	// ReadingNodeSetup means that a cloud controller or provisioner has not
 	// finished setting the node up.
 	ReadingNodeSetup ReadingReason = "NodeSetup"
+	// ReadingReopenedByHand means that only a person opens the gate.
+	ReadingReopenedByHand ReadingReason = "ReopenedByHand"
 )

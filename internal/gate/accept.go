@@ -63,7 +63,7 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 func (p KeyPolicy) accept(g *Gate) Acceptance {
 	key := g.Taint.Key
 	if len(g.Signals) == 0 {
-		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: "the gate names no signal that could open it: add one to openWhen"}
+		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: "the gate names no signal to go by: add one to openWhen or closeWhen"}
 	}
 	if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) {
 		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
@@ -78,7 +78,7 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 		return Acceptance{Reason: v1alpha1.ReasonOwnedByNodeReadinessRule, Message: fmt.Sprintf(
 			"the NodeReadinessRule %s manages the taint key %s: delete the rule, or use another key", rule, key)}
 	}
-	if !g.ProvesBoot() && g.Reclose != v1alpha1.RecloseNever {
+	if !g.ProvesBoot() && g.recloses() {
 		return Acceptance{Accepted: true, Reason: v1alpha1.ReasonNoBootEvidence, Message: "the gate is in force; " +
 			"none of its signals can tell the current boot from an earlier one, so after a reboot it opens on what was known before"}
 	}

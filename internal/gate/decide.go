@@ -21,6 +21,9 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 	for i := range d.slots {
 		d.decideGate(&d.slots[i])
 	}
+	for i := range d.slots {
+		d.lift(&d.slots[i])
+	}
 	return d.decision()
 }
 
@@ -51,7 +54,9 @@ type slot struct {
 	// keep leaves everything that concerns the slot as it is.
 	keep bool
 	// leave leaves the taint alone, because another writer fights for it.
-	leave   bool
+	leave bool
+	// lifts keeps an open gate's taint off the node, with or without a record.
+	lifts   bool
 	verdict Verdict
 }
 
@@ -124,11 +129,14 @@ func (d *decider) since() time.Time {
 // rebuild stands in for a record that cannot be read. The taint tells the
 // state; without it the gate was open, for nothing is closed by surprise, unless
 // the node is so new that it is closed in any case. It is not known in which
-// boot the gate closed, so nothing that pods show now is believed at once.
+// boot the gate closed, so nothing that pods show now is believed at once. A
+// gate that follows its signals has no need of the past.
 func (d *decider) rebuild(g *Gate) *Record {
 	r := &Record{State: v1alpha1.StateOpen, Since: d.since(), Reason: v1alpha1.ReasonAdopted, Source: v1alpha1.SourceCRD}
 	switch {
 	case g == nil:
+	case g.CloseWhen:
+		return nil
 	case d.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0:
 		r = d.closed(g, v1alpha1.ReasonAdopted)
 		r.Digest, _ = g.takeDigest(d.Facts)
@@ -216,6 +224,8 @@ func (d *decider) decideGate(s *slot) {
 			s.verdict.ClosedSince = s.before.closedSince(&d.Node)
 		}
 		return
+	case s.gate.CloseWhen:
+		d.follow(s)
 	case s.before == nil:
 		d.admit(s)
 	case s.before.State == v1alpha1.StateClosed:
@@ -223,6 +233,11 @@ func (d *decider) decideGate(s *slot) {
 	default:
 		d.keepOpen(s)
 	}
+	d.tell(s)
+}
+
+// tell has the verdict say what the record will.
+func (d *decider) tell(s *slot) {
 	if s.after != nil {
 		s.verdict.After, s.verdict.Reason = s.after.State, s.after.Reason
 		s.verdict.Since = s.after.closedSince(&d.Node)
@@ -298,7 +313,7 @@ func (d *decider) closed(g *Gate, reason v1alpha1.Reason) *Record {
 // take a reboot of long ago for a new one.
 func (d *decider) opened(g *Gate, reason v1alpha1.Reason) *Record {
 	r := &Record{State: v1alpha1.StateOpen, Since: d.since(), Reason: reason, Taint: TaintText(g.Taint), Source: g.Source}
-	if g.Reclose != v1alpha1.RecloseNever {
+	if g.recloses() {
 		r.Boot = d.Node.BootID
 	}
 	return r

@@ -46,7 +46,9 @@ type Verdict struct {
 	// Selected tells whether the gate exists and selects the node.
 	Selected bool
 	// Before and After are the gate's states on the node: StateClosed, StateOpen,
-	// or empty where the node is not, or no longer, a member of the gate.
+	// or empty where the node is not, or no longer, a member of the gate. Every
+	// node that a CloseWhen gate selects is a member, but for a node that came
+	// with the gate's taint and of which that is only now decided.
 	Before, After string
 	// Reason says why the gate is, or has just come, into its state.
 	Reason v1alpha1.Reason

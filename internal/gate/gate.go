@@ -37,7 +37,13 @@ type Gate struct {
 	CloseAfter time.Duration
 	// RolloutGrace is the same for a daemon that its own rollout replaces.
 	RolloutGrace time.Duration
-	// Signals must all hold for the gate to open.
+	// CloseWhen gates follow their signals: closed while all hold, on every node
+	// that they select. Reclose, Existing, CloseAfter and RolloutGrace are not
+	// for them.
+	CloseWhen bool
+	// Manual CloseWhen gates open only when somebody takes their taint away.
+	Manual bool
+	// Signals must all hold for the gate to open or, if it is CloseWhen, to close.
 	Signals []NamedSignal
 }
 
@@ -54,6 +60,9 @@ const newFor = 10 * time.Minute
 func (g *Gate) isNew(n *Node, now time.Time) bool {
 	return !n.Created.Before(g.Created) && now.Sub(n.Created) <= newFor
 }
+
+// recloses tells whether the gate, having opened, may close for a reboot.
+func (g *Gate) recloses() bool { return !g.CloseWhen && g.Reclose != v1alpha1.RecloseNever }
 
 // ProvesBoot tells whether one of the gate's signals can tell the node's
 // current boot from an earlier one.

@@ -12,16 +12,29 @@ import (
 // brought up to the node's boot and the gate's taint, and the gate opens if
 // its signals hold.
 func (d *decider) keepClosed(s *slot) {
+	s.renew()
+	d.noteBoot(s)
+	d.tryOpen(s)
+	if s.after.State == v1alpha1.StateClosed {
+		d.defendClosed(s)
+	}
+}
+
+// renew begins with the record that there is, brought up to the gate's taint
+// and source.
+func (s *slot) renew() {
 	r := *s.before
 	r.Source = s.gate.Source
-	s.after = &r
-	d.noteBoot(s)
-	edited := s.had != s.gate.Taint
-	if s.gate.Accepted && edited {
+	if r.State == v1alpha1.StateClosed && s.gate.Accepted && s.had != s.gate.Taint {
 		r.Taint = TaintText(s.gate.Taint)
 	}
-	d.tryOpen(s)
-	if s.after.State == v1alpha1.StateClosed && s.gate.Accepted && !edited {
+	s.after = &r
+}
+
+// defendClosed puts a closed gate's taint right, but where the gate was edited:
+// then the taint is another one anyway.
+func (d *decider) defendClosed(s *slot) {
+	if s.gate.Accepted && s.had == s.gate.Taint {
 		d.defend(s, d.undone(s.had))
 	}
 }
@@ -82,16 +95,30 @@ func (d *decider) tryOpen(s *slot) {
 // whether the gate may open.
 func (d *decider) evaluate(s *slot, r Record) bool {
 	s.verdict.Blocked = d.blocked()
+	return d.read(s, trustIn(r, &d.Node)) == Holds && s.verdict.Blocked == ""
+}
+
+// read reads the gate's signals and says what they come to: all hold, one does
+// not, or it is not known.
+func (d *decider) read(s *slot, trust Trust) State {
 	s.verdict.Readings = make([]Reading, len(s.gate.Signals))
-	in := Input{Facts: d.Facts, Taint: s.gate.Taint, Trust: trustIn(r, &d.Node), Now: d.now}
-	holds := len(s.gate.Signals) > 0 // a gate that did not compile has none
+	in := Input{Facts: d.Facts, Taint: s.gate.Taint, Trust: trust, Now: d.now}
+	all := Holds
+	if len(s.gate.Signals) == 0 { // a gate that did not compile has none
+		all = Unknown
+	}
 	for i, signal := range s.gate.Signals {
 		reading := signal.Read(in)
 		s.verdict.Readings[i] = reading
 		d.recheckAt(reading.Recheck)
-		holds = holds && reading.State == Holds
+		switch {
+		case reading.State == NotYet, all == NotYet:
+			all = NotYet
+		case reading.State == Unknown:
+			all = Unknown
+		}
 	}
-	return holds && s.verdict.Blocked == ""
+	return all
 }
 
 // blocked says why no signal can open a gate at present.

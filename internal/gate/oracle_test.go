@@ -13,8 +13,8 @@ import (
 
 // oracle says what state each gate should have on a node. It restates the
 // rules without records, digests or taints: it remembers, in plain fields, what
-// it has seen. It knows the gates of the property tests only: each waits for its
-// own flag, and for the pod of its own name if that begins with "pod".
+// it has seen. It knows the gates of the property tests only: each looks at its
+// own flag, and at the pod of its own name if that begins with "pod".
 type oracle struct {
 	gates map[string]*memory
 }
@@ -31,6 +31,9 @@ type memory struct {
 	// away is true from silence or shutdown to a new boot: what starts while the
 	// node is not reporting is not known to be old.
 	away bool
+	// disarmed is true from when a closeWhen gate is opened by hand until its
+	// flag does not hold.
+	disarmed bool
 }
 
 // observe tells the oracle that the core is asked now.
@@ -53,6 +56,10 @@ func (o *oracle) observe(s *sim) {
 			continue
 		}
 		m, member := o.gates[g.Name]
+		if g.CloseWhen {
+			o.follow(s, g, before)
+			continue
+		}
 		switch {
 		case !member && o.joins(s, g, before):
 			m = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now}
@@ -87,10 +94,37 @@ func (o *oracle) bequeath(s *sim, name string) {
 		_, member := o.gates[heir.Name]
 		if !member && heir.Selector.Matches(s.facts.Node.Labels) && TaintText(heir.Taint) == o.gates[name].taint {
 			o.gates[heir.Name] = o.gates[name]
+			if m := o.gates[heir.Name]; m.boot == "" { // what closeWhen leaves remembers no boot
+				m.boot = s.facts.Node.BootID
+			}
 			break
 		}
 	}
 	delete(o.gates, name)
+}
+
+// follow: closed while the flag holds, as far as that is known. The histories
+// grant every close, and add no gate's taint. Open, the gate remembers nothing,
+// but that it was opened by hand.
+func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
+	m := o.gates[g.Name]
+	flag := s.facts.Node.Labels["flag/"+g.Name]
+	holds, known := flag == "holds", flag != "unknown"
+	tainted := slices.Contains(taintList(&s.facts.Node), TaintText(g.Taint))
+	switch {
+	case m != nil && m.closed && g.Manual && !tainted:
+		*m = memory{taint: m.taint, disarmed: true}
+	case m != nil && m.closed && known && !holds && !g.Manual:
+		delete(o.gates, g.Name)
+	case m != nil && m.closed:
+	case tainted && !before[TaintText(g.Taint)]:
+		panic("a taint of nobody's")
+	case holds && (m == nil || !m.disarmed || !g.Manual):
+		o.gates[g.Name] = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now}
+	}
+	if m := o.gates[g.Name]; g.Manual && m != nil && m.disarmed && known && !holds {
+		delete(o.gates, g.Name)
+	}
 }
 
 // joins: born into the gate, or it carries the taint and no gate accounts for it.

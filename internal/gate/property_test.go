@@ -13,12 +13,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 var gateNames = []string{"flag1", "flag2", "pod1", "pod2"}
+
+// followNames are those of closeWhen gates; the last is reopened by hand.
+var followNames = []string{"follow1", "follow2", "hand"}
+
+var allNames = slices.Concat(gateNames, followNames)
 
 // history is a node's life under random gates.
 type history struct {
@@ -58,6 +64,23 @@ func randomGates(t *rapid.T) []Gate {
 	return gates
 }
 
+// withFollowers adds closeWhen gates, which may share their taints with the
+// others.
+func withFollowers(t *rapid.T, gates []Gate) []Gate {
+	for _, name := range followNames {
+		if !rapid.Bool().Draw(t, "has "+name) {
+			continue
+		}
+		key := rapid.SampledFrom([]string{name + ".example/x", "shared.example/x"}).Draw(t, "key")
+		effect := rapid.SampledFrom([]string{"NoSchedule", "NoExecute"}).Draw(t, "effect")
+		g := follower(name, tainting(key+":"+effect),
+			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector")))
+		g.Manual = name == "hand"
+		gates = append(gates, g)
+	}
+	return gates
+}
+
 func (h *history) restart(name string, ready bool) {
 	h.started++
 	h.pod(name, fmt.Sprint(h.started), ready)
@@ -65,7 +88,7 @@ func (h *history) restart(name string, ready bool) {
 
 // events are what may happen; each is small, so that failures are short.
 func (h *history) events() map[string]func(*rapid.T) {
-	name := func(t *rapid.T) string { return rapid.SampledFrom(gateNames).Draw(t, "gate") }
+	name := func(t *rapid.T) string { return rapid.SampledFrom(allNames).Draw(t, "gate") }
 	n := &h.facts.Node
 	return map[string]func(*rapid.T){
 		"heartbeat": func(*rapid.T) {},
@@ -230,7 +253,9 @@ func (h *history) checkStates(t *rapid.T) {
 // and what must always be true is true.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHistory(t, randomGates(t), time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second)
+		gates := withFollowers(t, randomGates(t))
+		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second)
+		h.granting(followNames...)
 		actions := h.events()
 		actions[""] = func(t *rapid.T) { // after each event
 			h.oracle.observe(h.sim)
@@ -249,16 +274,18 @@ func TestHistoriesWithGrants(t *testing.T) {
 			gates[i].Reclose = onRegression
 			gates[i].Existing = rapid.SampledFrom([]v1alpha1.ExistingNodes{"Ignore", "Adopt", "Close"}).Draw(t, "existing")
 		}
+		gates = withFollowers(t, gates)
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
 		actions := h.events()
 		actions["grant"] = func(t *rapid.T) {
-			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(gateNames), rapid.ID).Draw(t, "to")...)
+			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(allNames), rapid.ID).Draw(t, "to")...)
 		}
 		actions["flag again"] = actions["flag"]
 		actions["a rollout"] = func(t *rapid.T) { h.flag(rapid.SampledFrom(gateNames).Draw(t, "gate"), "rollout") }
 		actions[""] = func(t *rapid.T) {
 			h.checkOrder(t)
 			for _, v := range h.decide().Verdicts {
+				h.checkFollowing(t, &v)
 				lost := slices.ContainsFunc(v.Readings, func(r Reading) bool { return r.State == NotYet })
 				budgeted := v.Reason == v1alpha1.ReasonRegression || v.Reason == v1alpha1.ReasonExisting
 				if v.Closed() && budgeted && (!lost || !h.facts.Granted[v.Gate]) {
@@ -270,6 +297,64 @@ func TestHistoriesWithGrants(t *testing.T) {
 		}
 		t.Repeat(actions)
 	})
+}
+
+// The same for closeWhen gates of which another tool puts on the taints, as
+// long as the gates are there to deal with it.
+func TestFollowingARival(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gates := withFollowers(t, nil)
+		for i := range gates {
+			gates[i].Selector = labels.Everything()
+		}
+		h := newHistory(t, gates, time.Hour)
+		actions := h.events()
+		for _, gone := range []string{"invisible", "visible", "gate deleted"} {
+			delete(actions, gone)
+		}
+		actions["grant"] = func(t *rapid.T) {
+			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(followNames), rapid.ID).Draw(t, "to")...)
+		}
+		actions["rival"] = func(t *rapid.T) {
+			if len(gates) == 0 {
+				return
+			}
+			rival := gates[rapid.IntRange(0, len(gates)-1).Draw(t, "gate")].Taint
+			if h.facts.Node.taint(rival.Key, rival.Effect) < 0 {
+				rival.Value = rapid.SampledFrom([]string{"", "other"}).Draw(t, "value")
+				h.taint(TaintText(rival))
+			}
+		}
+		actions[""] = func(t *rapid.T) {
+			h.checkOrder(t)
+			d := h.decide()
+			for i := range d.Verdicts {
+				h.checkFollowing(t, &d.Verdicts[i])
+			}
+			h.checkTaints(t, h.run(t))
+			h.checkRecheck(t, h.decide())
+		}
+		t.Repeat(actions)
+	})
+}
+
+// checkFollowing: a closeWhen gate closes only while all its signals hold, and
+// but for a taint that is there already only under a grant; it opens only
+// because one does not, or by hand.
+func (h *history) checkFollowing(t *rapid.T, v *Verdict) {
+	g := find(h.gates, v.Gate)
+	if g == nil || !g.CloseWhen || !v.Selected {
+		return
+	}
+	flag := h.facts.Node.Labels["flag/"+v.Gate]
+	tainted := h.facts.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0
+	switch {
+	case v.Closed() && !tainted && (flag != "holds" || !h.facts.Granted[v.Gate]),
+		v.Opened() && (flag == "holds" || flag == "unknown") && (!g.Manual || tainted),
+		v.After == v1alpha1.StateOpen && flag == "holds" && h.facts.Granted[v.Gate] && !g.Manual,
+		v.After == v1alpha1.StateClosed && flag != "holds" && flag != "unknown" && !g.Manual:
+		t.Fatalf("flag is %q: %s", flag, showVerdict(v))
+	}
 }
 
 // A node that ran before its gates existed is never closed by gates that

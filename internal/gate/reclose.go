@@ -14,9 +14,7 @@ import (
 // keepOpen decides about a node on which the gate is open: whether it closes
 // again.
 func (d *decider) keepOpen(s *slot) {
-	r := *s.before
-	r.Source = s.gate.Source
-	s.after = &r
+	s.renew()
 	if !s.gate.Accepted {
 		return
 	}

@@ -80,6 +80,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingNodeSilent:                "the node has stopped reporting (Ready is Unknown)",
 	v1alpha1.ReadingNodeShutdown:              "the node has announced its shutdown",
 	v1alpha1.ReadingNodeSetup:                 "the node is still being set up by its cloud provider or provisioner",
+	v1alpha1.ReadingReopenedByHand:            "the gate is reopened by hand: see to the node, then remove the taint",
 }
 
 // Message says the reading in words.

@@ -138,7 +138,7 @@ func (s *slot) concerns(t corev1.Taint) bool {
 	if s.had.Key == t.Key && s.had.Effect == t.Effect {
 		return true
 	}
-	return s.gate != nil && s.gate.Accepted && s.after != nil &&
+	return s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) &&
 		s.gate.Taint.Key == t.Key && s.gate.Taint.Effect == t.Effect
 }
 
