@@ -61,6 +61,7 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.existingNodes)",message="a closeWhen gate applies to every selected node and has no existingNodes; remove it",fieldPath=".existingNodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.recloseTaint)",message="a closeWhen gate has one taint and no recloseTaint; remove it",fieldPath=".recloseTaint"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="only a closeWhen gate can be reopened by hand; remove reopen",fieldPath=".reopen"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.timing.closeAfterSeconds in [0, 120]",message="timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",fieldPath=".timing.closeAfterSeconds"
 // +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".taint.effect"
 // +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || (has(self.acknowledge) && 'VolumeDetach' in self.acknowledge)",message="taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",fieldPath=".taint.key"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".recloseTaint.effect"
@@ -69,8 +70,6 @@ type NodeGateList struct {
 // Not built yet. Each of these rules goes when its field works. The signals
 // have theirs at SignalSource and Signal.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen)",message="closeWhen is not built yet in this version of nodegate; remove it",fieldPath=".closeWhen"
-// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual'",message="reopen Manual is not built yet in this version of nodegate; remove it",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint)",message="recloseTaint is not built yet in this version of nodegate; remove it",fieldPath=".recloseTaint"
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline)",message="deadline is not built yet in this version of nodegate; remove it",fieldPath=".deadline"
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore'",message="bypassedPods other than Ignore is not built yet in this version of nodegate; remove it",fieldPath=".bypassedPods"
@@ -111,7 +110,11 @@ type NodeGateSpec struct {
 	OpenWhen []Signal `json:"openWhen,omitempty"`
 
 	// closeWhen lists the signals that must all hold for the gate to close. It
-	// applies to every selected node, at once and always.
+	// applies to every selected node, whatever its age, at once and always: the
+	// gate closes, under the budget, as soon as all of them hold, and opens as
+	// soon as one of them does not. An unknown signal changes nothing. Signals
+	// are taken as the API tells them, also of a node that is silent, shutting
+	// down, rebooted or still being set up.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -131,8 +134,10 @@ type NodeGateSpec struct {
 	// +optional
 	ExistingNodes ExistingNodes `json:"existingNodes,omitempty"`
 
-	// reopen says whether a closed closeWhen gate opens by itself once its
-	// signals no longer hold, or only by a person.
+	// reopen says whether a closed closeWhen gate opens by itself once a signal
+	// no longer holds, or only by a person, who removes the taint (kubectl taint
+	// node NAME KEY-). Opened by a person, it stays open until a signal has not
+	// held once.
 	// +optional
 	// +kubebuilder:default=Automatic
 	Reopen Reopen `json:"reopen,omitempty"`
@@ -180,6 +185,9 @@ type NodeGateSpec struct {
 	// +kubebuilder:default=Enforce
 	Mode Mode `json:"mode,omitempty"`
 }
+
+// Follows tells whether the gate follows its signals: a closeWhen gate.
+func (s *NodeGateSpec) Follows() bool { return len(s.CloseWhen) > 0 }
 
 // Taint is a taint without its time.
 type Taint struct {
@@ -247,7 +255,7 @@ type Reopen string
 const (
 	// ReopenAutomatic opens the gate once its signals no longer hold.
 	ReopenAutomatic Reopen = "Automatic"
-	// ReopenManual keeps the gate closed until a person opens it.
+	// ReopenManual keeps the gate closed until a person removes the taint.
 	ReopenManual Reopen = "Manual"
 )
 
@@ -269,7 +277,8 @@ type Timing struct {
 	OpenAfterSeconds int32 `json:"openAfterSeconds,omitempty"`
 
 	// closeAfterSeconds is how long a signal must have stopped holding before an
-	// OnRegression gate closes (damping).
+	// OnRegression gate closes (damping). Only with openWhen: a closeWhen gate
+	// closes at once.
 	// +optional
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=0

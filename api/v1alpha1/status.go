@@ -49,11 +49,12 @@ type WaitingNode struct {
 	// since is when the gate was closed.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
-	// signal is the first signal, in the gate's order, that the node waits for.
+	// signal is the first signal, in the gate's order, that the node waits for;
+	// of a closeWhen gate, the first that keeps it closed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Signal string `json:"signal,omitempty"`
-	// reason is why that signal does not hold.
+	// reason is why that signal does not hold; of a closeWhen gate, why it does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

@@ -120,7 +120,7 @@ func (b *birth) look(ctx context.Context, set *gateSet, clk clock.PassiveClock) 
 	return b.wait(clk.Now())
 }
 
-// due forgets gates that are gone or not in force, and returns those that are
+// due forgets gates that do not close at birth, or no longer, and returns those that are
 // to be probed, the most urgent first. A gate whose parameter could not be
 // written is one of them, unless it has just been probed.
 func (b *birth) due(set *gateSet, now time.Time, failed map[string]error) []string {
@@ -130,7 +130,7 @@ func (b *birth) due(set *gateSet, now time.Time, failed map[string]error) []stri
 	b.gates = make(map[string]birthState, len(set.declared))
 	var due []string
 	for _, name := range set.names() {
-		if !set.accepted(name) {
+		if !set.closesAtBirth(name) {
 			continue
 		}
 		state, known := before[name]
@@ -200,7 +200,7 @@ func (b *birth) proved(ng *v1alpha1.NodeGate) error {
 	return errNotChecked
 }
 
-// syncParameters makes the parameters what the accepted gates ask for, and
+// syncParameters makes the parameters what the gates ask for that close at birth, and
 // returns, by gate, what could not be done.
 func (b *birth) syncParameters(ctx context.Context, set *gateSet) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
@@ -208,7 +208,7 @@ func (b *birth) syncParameters(ctx context.Context, set *gateSet) map[string]err
 	failed := make(map[string]error)
 	var want []*corev1.PodTemplate
 	for _, name := range set.names() {
-		if !set.accepted(name) {
+		if !set.closesAtBirth(name) {
 			continue
 		}
 		p, err := admission.Parameter(b.namespace, set.declared[name])

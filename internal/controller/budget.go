@@ -50,6 +50,9 @@ func (a *allocator) grant(v *gate.Verdict, set *gateSet, node, zone string, now 
 	}
 	ng, known := set.declared[v.Gate]
 	if !known || !a.tally.reserve(v.Gate, zone, node, set.since[v.Gate], ng.Spec.Budget.MaxReclosed) {
+		if known && !a.tally.isSettled(set.since[v.Gate]) {
+			return false, wait.Jitter(settleInterval, 1) // soon it is known
+		}
 		return false, wait.Jitter(throttledRetry, 1)
 	}
 	return true, 0
@@ -94,5 +97,9 @@ func limit(budget *intstr.IntOrString, nodes int) int {
 
 // isBudgeted tells whether closing for this reason counts against the budget.
 func isBudgeted(reason v1alpha1.Reason) bool {
-	return reason == v1alpha1.ReasonRegression || reason == v1alpha1.ReasonExisting
+	switch reason {
+	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonSignalsHold:
+		return true
+	}
+	return false
 }

@@ -112,6 +112,9 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	if s.denied.count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.denied, s.denial)
 	}
+	if ng.Spec.Follows() {
+		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed"
+	}
 	if err := c.birth.proved(ng); err != nil {
 		return false, v1alpha1.ReasonBirthNotProved, err.Error()
 	}

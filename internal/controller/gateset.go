@@ -92,6 +92,12 @@ func (s *gateSet) needs(sets *gate.DaemonSets) gate.Needs {
 // accepted tells whether a gate is in force.
 func (s *gateSet) accepted(name string) bool { return s.acceptance[name].Accepted }
 
+// closesAtBirth tells whether a gate is in force, and to be closed on nodes
+// while they are created.
+func (s *gateSet) closesAtBirth(name string) bool {
+	return s.accepted(name) && !s.declared[name].Spec.Follows()
+}
+
 // gate returns a gate by name.
 func (s *gateSet) gate(name string) (*gate.Gate, bool) {
 	i, ok := slices.BinarySearchFunc(s.gates, name, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
@@ -108,11 +114,11 @@ func (s *gateSet) names() []string { return slices.Sorted(maps.Keys(s.declared))
 func (s *gateSet) list() []*v1alpha1.NodeGate { return slices.Collect(maps.Values(s.declared)) }
 
 // unneeded tells whether a birth parameter is known to have no gate behind it
-// that is in force. While it is not known which gates exist, one that is not
+// that closes at birth. While it is not known which gates exist, one that is not
 // here is no reason to leave nodes open.
 func (s *gateSet) unneeded(name string) bool {
 	if _, known := s.declared[name]; known {
-		return !s.accepted(name)
+		return !s.closesAtBirth(name)
 	}
 	return s.complete || s.deleted[name]
 }

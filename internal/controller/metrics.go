@@ -43,7 +43,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "nodegate_gate_nodes", Help: "Nodes of a gate, by state: selected, open, closed.",
 		}, []string{labelGate, labelState}),
 		proved: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nodegate_birth_closing_proved", Help: "1 if the API server was seen to close the gate on a new (probe) node, else 0.",
+			Name: "nodegate_birth_closing_proved", Help: "1 if the API server was seen to close the gate on a new (probe) node, else 0. Not for closeWhen gates.",
 		}, []string{labelGate}),
 		timeToOpen: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "nodegate_time_to_open_seconds", Help: "Time from the closing of a gate on a node to its opening.",
@@ -109,6 +109,10 @@ func (m *Metrics) birthProved(name string, proved bool) {
 	}
 	m.about(name, func() { m.proved.WithLabelValues(name).Set(value) })
 }
+
+// notClosedAtBirth drops what was told of a gate before it was edited: there is
+// nothing to prove, and nobody to be alarmed.
+func (m *Metrics) notClosedAtBirth(name string) { m.proved.DeleteLabelValues(name) }
 
 // about writes a gate's series, unless the gate is gone: nobody would ever
 // remove them again.

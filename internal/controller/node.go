@@ -210,9 +210,15 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 	return out
 }
 
-// waitsFor takes note of the signal that a closed gate waits for.
+// waitsFor takes note of the signal that a closed gate waits for. A gate that
+// follows its signals waits for one that is unknown or, where all hold, for any
+// of them to stop holding.
 func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
-	if w := v.Waiting(); w >= 0 && v.After == v1alpha1.StateClosed {
+	w := v.Waiting()
+	if w < 0 && g.CloseWhen {
+		w = min(0, len(v.Readings)-1)
+	}
+	if w >= 0 && v.After == v1alpha1.StateClosed {
 		s.signal, s.reading = g.Signals[w].Name, v.Readings[w]
 		// These change without anything to tell.
 		s.reading.Recheck, s.reading.Since = time.Time{}, time.Time{}

@@ -122,7 +122,11 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	defer cancel()
 	summary := r.tally.summary(ng.Name)
 	r.metrics.gateNodes(ng.Name, summary.counts)
-	r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil)
+	if ng.Spec.Follows() {
+		r.metrics.notClosedAtBirth(ng.Name)
+	} else {
+		r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil)
+	}
 	if last.contended != summary.contended.String() {
 		last.contended = summary.contended.String()
 		last.other = r.otherWriter(ctx, summary.contended.first)

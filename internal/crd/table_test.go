@@ -57,6 +57,9 @@ var rules = []rule{
 		at: "spec.openWhen", says: "must have at most 16 items",
 		keep: signals(16), breaks: signals(17),
 	}, {
+		at: "spec.closeWhen", says: "should have at least 1 items",
+		keep: closeWhen(""), breaks: "{openWhen: null, closeWhen: []}",
+	}, {
 		at: "spec.closeWhen", says: "must have at most 16 items",
 		keep:   "{openWhen: null, " + strings.Replace(signals(16), "openWhen", "closeWhen", 1) + "}",
 		breaks: "{openWhen: null, " + strings.Replace(signals(17), "openWhen", "closeWhen", 1) + "}",
@@ -76,6 +79,12 @@ var rules = []rule{
 	}, {
 		at: "spec.reopen", says: "only a closeWhen gate can be reopened by hand; remove reopen",
 		keep: closeWhen("reopen: Manual"), breaks: "reopen: Manual",
+	}, {
+		at: "spec.timing.closeAfterSeconds", says: "timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",
+		keep: closeWhen("timing: {closeAfterSeconds: 0}"), breaks: closeWhen("timing: {closeAfterSeconds: 60}"),
+	}, {
+		at: "spec.timing.closeAfterSeconds", says: "timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",
+		keep: "timing: {closeAfterSeconds: 60}", breaks: closeWhen("timing: {closeAfterSeconds: 121}"),
 	},
 
 	// The dangers that must be acknowledged.
@@ -83,6 +92,10 @@ var rules = []rule{
 		at: "spec.taint.effect", says: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
 		keep:   "{taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]}",
 		breaks: "taint: {key: a, effect: NoExecute}",
+	}, {
+		at: "spec.taint.effect", says: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
+		keep:   closeWhen("taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]"),
+		breaks: closeWhen("taint: {key: a, effect: NoExecute}"),
 	}, {
 		at: "spec.recloseTaint.effect", says: "recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
 		keep:   "{recloseTaint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]}",
@@ -386,12 +399,6 @@ var rules = []rule{
 // unbuilt is what a gate may not say yet. A row goes when its field works.
 var unbuilt = []rule{
 	{
-		at: "spec.closeWhen", says: "closeWhen is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: closeWhen(""),
-	}, {
-		at: "spec.reopen", says: "reopen Manual is not built yet in this version of nodegate; remove it",
-		keep: "reopen: Automatic", breaks: closeWhen("reopen: Manual"),
-	}, {
 		at: "spec.recloseTaint", says: "recloseTaint is not built yet in this version of nodegate; remove it",
 		keep: "{}", breaks: "recloseTaint: {key: a, effect: NoSchedule}",
 	}, {
@@ -406,6 +413,17 @@ var unbuilt = []rule{
 	}, {
 		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",
 		keep: "{}", breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
+	}, {
+		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",
+		keep:   closeWhen("taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]"),
+		breaks: closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction, VolumeDetach]"),
+	}, {
+		at: "spec.closeWhen[0].condition.forSeconds", says: "condition.forSeconds is not built yet in this version of nodegate; remove it",
+		keep:   closeWhen(""),
+		breaks: "{openWhen: null, closeWhen: [{name: a, condition: {type: Ready, status: 'False', forSeconds: 1}}]}",
+	}, {
+		at: "spec.closeWhen[0].expression", says: "expression is not built yet in this version of nodegate; remove it",
+		keep: closeWhen(""), breaks: `{openWhen: null, closeWhen: [{name: a, expression: "true"}]}`,
 	}, {
 		at: "spec.openedAtAnnotation", says: "openedAtAnnotation is not built yet in this version of nodegate; remove it",
 		keep: "{}", breaks: "openedAtAnnotation: example.com/opened-at",

@@ -32,6 +32,8 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Existing:     spec.ExistingNodes,
 		CloseAfter:   seconds(spec.Timing.CloseAfterSeconds, 120),
 		RolloutGrace: seconds(spec.Timing.RolloutGraceSeconds, 600),
+		CloseWhen:    spec.Follows(),
+		Manual:       spec.Follows() && spec.Reopen == v1alpha1.ReopenManual,
 	}
 	// These two have no default in the schema, where it would collide with
 	// closeWhen.
@@ -46,16 +48,26 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		g.Selector, g.Broken = labels.Nothing(), true
 		return g, fmt.Errorf("compiling nodeSelector: %w", err)
 	}
-	if g.Signals, err = compileAll(spec.OpenWhen); err != nil {
-		return g, err
+	if g.Signals, err = compileAll(spec); err != nil {
+		g.Signals = nil
 	}
-	if len(g.Signals) == 0 {
-		return g, errors.New("compiling openWhen: it names no signal")
-	}
-	return g, nil
+	return g, err
 }
 
-func compileAll(specs []v1alpha1.Signal) ([]gate.NamedSignal, error) {
+// compileAll compiles the signals that a gate goes by.
+func compileAll(spec *v1alpha1.NodeGateSpec) ([]gate.NamedSignal, error) {
+	switch {
+	case len(spec.OpenWhen) > 0 && len(spec.CloseWhen) > 0:
+		return nil, errors.New("compiling openWhen: closeWhen names signals too, and a gate has only one of the two")
+	case len(spec.OpenWhen)+len(spec.CloseWhen) == 0:
+		return nil, errors.New("compiling openWhen and closeWhen: neither names a signal")
+	case spec.Follows():
+		return compileList(spec.CloseWhen)
+	}
+	return compileList(spec.OpenWhen)
+}
+
+func compileList(specs []v1alpha1.Signal) ([]gate.NamedSignal, error) {
 	signals := make([]gate.NamedSignal, 0, len(specs))
 	for i := range specs {
 		s, err := compile(&specs[i].SignalSource)

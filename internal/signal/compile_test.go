@@ -53,6 +53,22 @@ func TestCompileTiming(t *testing.T) {
 	}
 }
 
+func TestCompileCloseWhen(t *testing.T) {
+	ng := nodeGate()
+	ng.Spec.OpenWhen, ng.Spec.CloseWhen = nil, ng.Spec.OpenWhen
+	g, err := Compile(ng, v1alpha1.SourceCRD)
+	if err != nil || !g.CloseWhen || g.Manual || len(g.Signals) != 1 {
+		t.Errorf("compiled to %+v, %v", g, err)
+	}
+	if a := gate.Accept([]gate.Gate{g}, gate.KeyPolicy{})["cni"]; a.Reason != v1alpha1.ReasonAccepted {
+		t.Errorf("boots are told of, which are nothing to a closeWhen gate: %+v", a)
+	}
+	ng.Spec.Reopen = v1alpha1.ReopenManual
+	if g, _ := Compile(ng, v1alpha1.SourceCRD); !g.Manual {
+		t.Error("reopen Manual is lost")
+	}
+}
+
 func TestCompileRefuses(t *testing.T) {
 	bad := v1alpha1.LabelSelector{MatchLabels: map[string]string{"bad key": "x"}}
 	first := func(s v1alpha1.SignalSource) func(*v1alpha1.NodeGate) {
@@ -64,7 +80,9 @@ func TestCompileRefuses(t *testing.T) {
 		broken bool
 	}{
 		"selector":       {func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector = bad }, "nodeSelector", true},
-		"no signal":      {func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen = nil }, "openWhen", false},
+		"no signal":      {func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen = nil }, "neither names a signal", false},
+		"both lists":     {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen = ng.Spec.OpenWhen }, "only one of the two", false},
+		"empty lists":    {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen[:0], nil }, "neither names a signal", false},
 		"no kind":        {first(v1alpha1.SignalSource{}), "signal l", false},
 		"unknown kind":   {first(v1alpha1.SignalSource{Expression: "true"}), "signal l", false},
 		"sets' selector": {first(v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Selector: bad}}), "selector", false},

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// closing makes a closeWhen gate of one that waits: closed where the condition
+// NIC is Kaput.
+func closing(spec *v1alpha1.NodeGateSpec) {
+	nic := &v1alpha1.ConditionSignal{Type: "NIC", Status: "Kaput"}
+	spec.OpenWhen, spec.ReclosePolicy = nil, ""
+	spec.CloseWhen = []v1alpha1.Signal{{Name: "nic", SignalSource: v1alpha1.SignalSource{Condition: nic}}}
+}
+
+func setNIC(n *gate.Node, status corev1.ConditionStatus) {
+	n.Conditions = []gate.Condition{{Type: "Ready", Status: corev1.ConditionTrue}, {Type: "NIC", Status: status}}
+}
+
+// A closeWhen gate has nothing to do with birth: no parameter, no probe, and
+// nothing is amiss without them.
+func TestCloseWhenHasNoBirth(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		was := testGate("gate")
+		w := newWorld(t, was)
+		w.add(3, func(int, *gate.Node) {})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		w.wantParameters("with openWhen", "map[gate:"+testKey+"]")
+		if n := testutil.CollectAndCount(w.c.metrics.proved); n != 1 {
+			t.Errorf("%d series tell of birth, want 1", n)
+		}
+
+		edited := was.DeepCopy()
+		edited.Generation = 2
+		closing(&edited.Spec)
+		w.setGates(true, edited)
+		pass(5 * time.Second)
+		w.wantParameters("with closeWhen", "map[]")
+		if n := testutil.CollectAndCount(w.c.metrics.proved); n != 0 {
+			t.Errorf("%d series tell of birth, want none", n)
+		}
+		status := w.stored("gate").Status
+		if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("not Ready: %+v", status.Conditions)
+		}
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted); c == nil || c.Reason != v1alpha1.ReasonAccepted {
+			t.Errorf("accepted: %+v", c)
+		}
+	})
+}
+
+// A closed node is told of with the signal that keeps it closed; every selected
+// node is open or closed; the budget holds, and resumes.
+func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", closing))
+		w.add(10, func(i int, n *gate.Node) {
+			if i < 3 {
+				setNIC(n, "Kaput")
+			}
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(4 * time.Second) // within seconds of a gate that is new: its whole fleet had to be looked at
+		if n := w.closed(); n != 2 {
+			t.Fatalf("%d nodes are closed, want 2 of 10", n)
+		}
+		pass(2 * time.Second)
+		status := w.stored("gate").Status
+		if n := status.Nodes; n.Selected != 10 || n.Open != 8 || n.Closed != 2 {
+			t.Errorf("counts: %+v", n)
+		}
+		if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionThrottled) {
+			t.Errorf("not throttled: %+v", status.Conditions)
+		}
+		first := status.Waiting[0]
+		if first.Signal != "nic" || first.Reason != "Matches" || first.Message != "condition NIC=Kaput matches" {
+			t.Errorf("told: %+v", first)
+		}
+
+		w.change(first.Node, func(n *gate.Node) { setNIC(n, "Fine") })
+		pass(30 * time.Second)
+		if n := w.closed(); n != 2 || w.written() != 4 {
+			t.Errorf("%d nodes are closed after %d writes, want 2 after 4", n, w.written())
+		}
+		if got := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", string(v1alpha1.ReasonSignalsCleared))); got != 1 {
+			t.Errorf("%v openings are counted, want 1", got)
+		}
+		if meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled) {
+			t.Error("still throttled")
+		}
+	})
+}
+
+func TestReopenByHandIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", closing, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
+		w.add(1, func(_ int, n *gate.Node) { setNIC(n, "Kaput") })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		w.change("n0000", func(n *gate.Node) { setNIC(n, "Fine") })
+		pass(5 * time.Second)
+		if waiting := w.stored("gate").Status.Waiting; len(waiting) != 1 || !strings.Contains(waiting[0].Message, "remove the taint") {
+			t.Errorf("told: %+v", waiting)
+		}
+		w.change("n0000", func(n *gate.Node) { n.Taints = nil })
+		pass(5 * time.Second)
+		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Open != 1 || len(w.nodes["n0000"].Records) != 0 {
+			t.Errorf("counts: %+v, records %v", n, w.nodes["n0000"].Records)
+		}
+	})
+}
