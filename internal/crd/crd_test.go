@@ -3,9 +3,11 @@
 package crd_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -269,6 +271,25 @@ func TestValidateLeavesTheGateAlone(t *testing.T) {
 	}
 	if gate.Spec.Mode != before.Spec.Mode || gate.Kind != before.Kind {
 		t.Errorf("the gate was changed to %+v", gate)
+	}
+}
+
+// TestExamplesAreGates keeps what the pages tell people to apply valid.
+func TestExamplesAreGates(t *testing.T) {
+	for _, page := range []string{"../../README.md", "../../docs/from-tainter.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, found := bytes.Cut(text, []byte("```yaml\n"))
+		example, _, _ := bytes.Cut(text, []byte("```"))
+		gate, err := crd.Decode(example)
+		if err == nil {
+			err = crd.Validate(gate)
+		}
+		if !found || err != nil {
+			t.Errorf("%s: %v", page, err)
+		}
 	}
 }
 

@@ -47,8 +47,8 @@ type Verdict struct {
 	Selected bool
 	// Before and After are the gate's states on the node: StateClosed, StateOpen,
 	// or empty where the node is not, or no longer, a member of the gate. Every
-	// node that a CloseWhen gate selects is a member, but for a node that came
-	// with the gate's taint and of which that is only now decided.
+	// node that a CloseWhen gate selects is a member, until it is found with the
+	// gate's taint put on by somebody else, and opened.
 	Before, After string
 	// Reason says why the gate is, or has just come, into its state.
 	Reason v1alpha1.Reason

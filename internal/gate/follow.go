@@ -73,11 +73,11 @@ func (d *decider) followOpen(s *slot, all State) {
 	if !s.gate.Accepted {
 		return
 	}
+	s.verdict.Before = v1alpha1.StateOpen // every selected node is a member
 	if d.carriesUnclaimed(s.gate.Taint) {
 		d.adopt(s, all)
 		return
 	}
-	s.verdict.Before = v1alpha1.StateOpen // every selected node is a member
 	byHand := s.gate.Manual && s.before != nil && s.before.Reason == v1alpha1.ReasonOpenedByHand
 	switch {
 	case all == NotYet && byHand:
@@ -117,6 +117,9 @@ func (d *decider) lift(s *slot) {
 	}
 	undone := s.lifts && d.carriesUnclaimed(g.Taint) && !d.keptByOther(s)
 	if undone && s.after == nil {
+		if s.before == nil {
+			s.verdict.Before = "" // closed, though by no gate
+		}
 		s.after = d.opened(g, v1alpha1.ReasonSignalsCleared)
 	}
 	if s.after != nil {

@@ -69,15 +69,15 @@ func TestFollowing(t *testing.T) {
 func TestFollowingTaintsOfOthers(t *testing.T) {
 	bad := follower("cni")
 	check(t, map[string]spec{
-		"the signals hold: closed, without a grant": {aNode(bad).taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:->Closed(SignalsHold)"},
-		"nothing is known: closed":                  {aNode(bad).taint(cniTaint).flag("cni", "unknown"), "write [" + cniTaint + "] cni:->Closed(Adopted)"},
+		"the signals hold: closed, without a grant": {aNode(bad).taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		"nothing is known: closed":                  {aNode(bad).taint(cniTaint).flag("cni", "unknown"), "write [" + cniTaint + "] cni:Open>Closed(Adopted)"},
 		"they do not hold: lifted":                  {aNode(bad).taint(cniTaint), "write [] cni:->Open(SignalsCleared)"},
 		"another value is the gate's too":           {aNode(bad).taint("cni.example/not-ready=x:NoSchedule"), "write [] cni:->Open(SignalsCleared)"},
 		"another effect is not":                     {aNode(bad).taint("cni.example/not-ready:NoExecute"), "[cni.example/not-ready:NoExecute] cni:Open>Open"},
 		"a refused gate touches nothing":            {aNode(follower("cni", refused)).taint(cniTaint), "[" + cniTaint + "] cni:->-"},
 		"reopened by hand: closed": {aNode(follower("cni", byHand)).taint(cniTaint),
-			"write [" + cniTaint + "] cni:->Closed(Adopted) blocked=ReopenedByHand"},
-		"damaged record, taint there": {aNode(bad).raw("cni", "{").taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:->Closed(SignalsHold)"},
+			"write [" + cniTaint + "] cni:Open>Closed(Adopted) blocked=ReopenedByHand"},
+		"damaged record, taint there": {aNode(bad).raw("cni", "{").taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
 	})
 }
 
@@ -94,9 +94,9 @@ func TestFollowingTogether(t *testing.T) {
 		"both close, with one taint":    {grant(aNode(two...).flag("a", "holds").flag("b", "holds")), "write [" + cniTaint + "] a:Open>Closed(SignalsHold) b:Open>Closed(SignalsHold)"},
 		"one opens":                     {both().flag("a", "holds"), "write [" + cniTaint + "] a:Closed>Closed(Birth) b:Closed>Open(SignalsCleared)"},
 		"both open":                     {both(), "write [] a:Closed>Open(SignalsCleared) b:Closed>Open(SignalsCleared)"},
-		"a taint of old: the first":     {aNode(two...).taint(cniTaint).flag("a", "holds"), "write [" + cniTaint + "] a:->Closed(SignalsHold) b:->Open"},
-		"a taint of old: the second":    {aNode(two...).taint(cniTaint).flag("b", "holds"), "write [" + cniTaint + "] a:->Open b:->Closed(SignalsHold)"},
-		"a taint of old: one remembers": {aNode(two...).taint(cniTaint), "write [] a:->Open(SignalsCleared) b:->Open"},
+		"a taint of old: the first":     {aNode(two...).taint(cniTaint).flag("a", "holds"), "write [" + cniTaint + "] a:Open>Closed(SignalsHold) b:Open>Open"},
+		"a taint of old: the second":    {aNode(two...).taint(cniTaint).flag("b", "holds"), "write [" + cniTaint + "] a:Open>Open b:Open>Closed(SignalsHold)"},
+		"a taint of old: one remembers": {aNode(two...).taint(cniTaint), "write [] a:->Open(SignalsCleared) b:Open>Open"},
 		"with an openWhen gate: closed": {
 			aNode(aGate("b", tainting(cniTaint)), two[0]).record("b", "Closed", func(r *Record) { r.Taint = cniTaint }).taint(cniTaint),
 			"[" + cniTaint + "] a:Open>Open b:Closed>Closed(Birth)"},

@@ -32,6 +32,8 @@ type scenarioGate struct {
 	Name     string                 `json:"name"`
 	Taint    string                 `json:"taint"`
 	WaitsFor []string               `json:"waitsFor"` // agents; flags where they begin with "flag "
+	Closes   bool                   `json:"closes"`   // while they hold: closeWhen
+	Manual   bool                   `json:"manual"`
 	Reclose  v1alpha1.ReclosePolicy `json:"reclose"`
 	Existing v1alpha1.ExistingNodes `json:"existing"`
 }
@@ -52,7 +54,8 @@ type event struct {
 	Untaint  []string               `json:"untaint"`
 	Gates    []string               `json:"gates"` // those that exist from now on
 	Visible  *bool                  `json:"visible"`
-	Down     *bool                  `json:"down"` // whether nodegate is down
+	Down     *bool                  `json:"down"`  // whether nodegate is down
+	Grant    []string               `json:"grant"` // the gates that may close from now on
 }
 
 type scenarioPod struct {
@@ -128,6 +131,7 @@ func (g scenarioGate) compile() Gate {
 		if g.Existing != "" {
 			out.Existing = g.Existing
 		}
+		out.CloseWhen, out.Manual = g.Closes, g.Manual
 		out.Signals = nil
 		for _, name := range g.WaitsFor {
 			var s Signal = agent(name)
@@ -173,6 +177,9 @@ func (p *player) happen(e event) {
 		p.untaint(text)
 	}
 	p.taint(e.Taint...)
+	if e.Grant != nil {
+		p.granting(e.Grant...)
+	}
 	p.happenToGates(e)
 }
 
