@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// What users of LasseHels/tainter rely upon, and what they suffered from; see
+// docs/from-tainter.md.
+
+// matching is a signal on a condition; both are patterns, as Tainter's are.
+func matching(name, conditionType, status string) v1alpha1.Signal {
+	return v1alpha1.Signal{Name: name, SignalSource: v1alpha1.SignalSource{
+		Condition: &v1alpha1.ConditionSignal{TypePattern: conditionType, StatusPattern: status},
+	}}
+}
+
+// taintWhen returns a gate that puts keyA on nodes while all signals hold.
+func taintWhen(name string, signals ...v1alpha1.Signal) *v1alpha1.NodeGate {
+	ng := newGate(name, keyA, v1alpha1.SignalSource{})
+	ng.Spec.OpenWhen, ng.Spec.CloseWhen = nil, signals
+	return ng
+}
+
+func kaput() v1alpha1.Signal { return matching("nic", "NetworkInterfaceCard", "Kaput|Ruined") }
+
+// has sets a condition of the node, as a problem detector would.
+func (k *kubelet) has(conditionType, status string) {
+	k.Helper()
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, conditionType, status)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
+	k.must(k.admin.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}
+
+// registered registers nodes.
+func (e *env) registered(names ...string) []*kubelet {
+	e.Helper()
+	var all []*kubelet
+	for _, name := range names {
+		k := e.kubelet(name)
+		k.register()
+		all = append(all, k)
+	}
+	return all
+}
+
+// count counts the node's taints with the key.
+func (k *kubelet) count(key string) (n int) {
+	k.Helper()
+	for _, t := range k.node().Spec.Taints {
+		if t.Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// holds waits a little, and checks that the gate stands so all the while.
+func (k *kubelet) holds(gateName, state string) {
+	k.Helper()
+	k.settled()
+	k.must(k.is(gateName, state, keyA))
+}
+
+// A condition becomes a taint, on nodes that had it before the gate was made
+// too; when it clears, the taint goes, which Tainter never did.
+func TestSeedTainterConditionToTaint(t *testing.T) {
+	e := newEnv(t)
+	e.startController(time.Hour) // the nodes are older than any birth
+	nodes := e.registered("before", "after", "fit")
+	before, after := nodes[0], nodes[1]
+	before.has("NetworkInterfaceCard", "Kaput")
+	ng := taintWhen("nic", kaput())
+	ng.Spec.Budget.MaxReclosed = percent("100%")
+	e.declare(ng)
+	e.must(e.condition("nic", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted))
+
+	before.becomes("nic", isClosed, keyA)
+	after.has("NetworkInterfaceCard", "Ruined")
+	after.becomes("nic", isClosed, keyA)
+	if r := after.record("nic"); r.Reason != v1alpha1.ReasonSignalsHold {
+		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonSignalsHold)
+	}
+	e.waitsFor("nic", "after", v1alpha1.ReadingMatches)
+	for _, k := range []*kubelet{before, after} {
+		k.has("NetworkInterfaceCard", "Fine")
+		k.becomes("nic", isNone, keyA)
+	}
+	for name, want := range map[string]int{"before": 2, "after": 2, "fit": 0} {
+		if writes := e.nodeWrites(name); len(writes) != want {
+			t.Errorf("nodegate wrote node %s %d times, want %d: %v", name, len(writes), want, writes)
+		}
+	}
+	born := e.kubelet("born").register()
+	if hasTaint(born, keyA) {
+		t.Error("a closeWhen gate closed a birth")
+	}
+}
+
+// All conditions of one gate must match, each by type and status.
+func TestSeedTainterAllConditionsOfAMatcher(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(taintWhen("both", kaput(), matching("link", "Private.*", "severed")))
+	k := e.registered("n1")[0]
+	k.has("NetworkInterfaceCard", "Ruined")
+	k.holds("both", isNone)
+	k.has("PrivateLink", "severed")
+	k.becomes("both", isClosed, keyA)
+	k.has("NetworkInterfaceCard", "Fine")
+	k.becomes("both", isNone, keyA)
+}
+
+// Tainter's patterns hit whatever contains them: "Ready" also NotReady and
+// PodsReady, "Pressure" three types.
+func TestSeedTainterPatternsAreAnchored(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(taintWhen("pattern", matching("it", "Kube.*Deadlock|Pressure", "True|Bad")))
+	k := e.registered("n1")[0]
+	k.has("MemoryPressure", "True")
+	k.has("PressureRising", "True")
+	k.has("KubeDeadlock", "NotTrue")
+	k.has("Pressure", "TrueEnough")
+	k.holds("pattern", isNone)
+	k.has("KubeletDeadlock", "Bad")
+	k.becomes("pattern", isClosed, keyA)
+}
+
+// Several matchers with one taint: it is on while one of them matches. Where
+// two matched at once, Tainter sent the taint twice, was refused, and never put
+// any on that node.
+func TestSeedTainterSeveralMatchersOneTaint(t *testing.T) {
+	e := newEnv(t)
+	k := e.registered("n1")[0]
+	k.has("NetworkInterfaceCard", "Kaput")
+	k.has("PrivateLink", "severed")
+	e.startController(0)
+	e.declare(taintWhen("card", kaput()))
+	e.declare(taintWhen("link", matching("link", "PrivateLink", "severed")))
+	k.becomes("card", isClosed, keyA)
+	k.becomes("link", isClosed, keyA)
+	if n := k.count(keyA); n != 1 {
+		t.Errorf("the node has the taint %d times, want once", n)
+	}
+	bare := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) })
+	k.has("NetworkInterfaceCard", "Fine")
+	e.eventually("the first matcher is done", func() error {
+		if _, recorded := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"card"]; recorded {
+			return errNotYet
+		}
+		return nil
+	})
+	if n := bare(); n > 0 {
+		t.Errorf("the node was seen without the taint %d times, although one matcher matched", n)
+	}
+	k.has("PrivateLink", "whole")
+	k.becomes("link", isNone, keyA)
+}
+
+// Every effect, with the time on NoExecute only, from which core counts
+// tolerations of limited time.
+func TestSeedTainterEveryEffect(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	for name, effect := range map[string]corev1.TaintEffect{
+		"soft": corev1.TaintEffectPreferNoSchedule, "hard": corev1.TaintEffectNoSchedule, "evict": corev1.TaintEffectNoExecute,
+	} {
+		ng := taintWhen(name, kaput())
+		ng.Spec.Taint.Effect, ng.Spec.Taint.Value = effect, "nic"
+		ng.Spec.Acknowledge = []v1alpha1.Acknowledgement{v1alpha1.AcknowledgePodEviction}
+		e.declare(ng)
+	}
+	k := e.registered("n1")[0]
+	start := time.Now().Add(-time.Second)
+	k.has("NetworkInterfaceCard", "Kaput")
+	e.eventually("all three are on", func() error {
+		if k.count(keyA) < 3 {
+			return fmt.Errorf("taints: %s", keys(k.node()))
+		}
+		return nil
+	})
+	for _, taint := range k.node().Spec.Taints {
+		if taint.Key != keyA {
+			continue
+		}
+		if timed := taint.TimeAdded != nil; timed != (taint.Effect == corev1.TaintEffectNoExecute) || timed && taint.TimeAdded.Time.Before(start) {
+			t.Errorf("%s was added at %v", taint.ToString(), taint.TimeAdded)
+		}
+		if taint.Value != "nic" {
+			t.Errorf("taint %s has another value", taint.ToString())
+		}
+	}
+	k.has("NetworkInterfaceCard", "Fine")
+	e.eventually("all three are gone", func() error {
+		if k.count(keyA) > 0 {
+			return fmt.Errorf("taints: %s", keys(k.node()))
+		}
+		return nil
+	})
+}
+
+// A silent node's Ready condition is the condition to go by: closing for it, and
+// opening when the node speaks again.
+func TestSeedTainterReadyUnknown(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(taintWhen("silent", v1alpha1.Signal{Name: "ready", SignalSource: v1alpha1.SignalSource{
+		Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "Unknown"},
+	}}))
+	k := e.registered("n1")[0]
+	k.holds("silent", isNone)
+	k.fallSilent()
+	k.becomes("silent", isClosed, keyA)
+	k.report(corev1.ConditionTrue, "")
+	k.becomes("silent", isNone, keyA)
+}
+
+// With reopen Manual a node stays tainted until a person has seen to it.
+func TestSeedTainterReopenManual(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ng := taintWhen("nic", kaput())
+	ng.Spec.Reopen = v1alpha1.ReopenManual
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	untaint := func() {
+		t.Helper()
+		e.must(e.editTaints(t.Context(), "n1", "kubectl-taint", func(taints []corev1.Taint) []corev1.Taint { return without(taints, keyA) }))
+	}
+	k.has("NetworkInterfaceCard", "Kaput")
+	k.becomes("nic", isClosed, keyA)
+	k.has("NetworkInterfaceCard", "Fine")
+	e.waitsFor("nic", "n1", v1alpha1.ReadingReopenedByHand)
+	e.must(k.is("nic", isClosed, keyA))
+	untaint()
+	k.becomes("nic", isNone, keyA)
+
+	k.has("NetworkInterfaceCard", "Kaput")
+	k.becomes("nic", isClosed, keyA)
+	untaint() // although the condition holds
+	k.becomes("nic", isOpen, keyA)
+	if r := k.record("nic"); r.Reason != v1alpha1.ReasonOpenedByHand {
+		t.Errorf("opened for %s, want %s", r.Reason, v1alpha1.ReasonOpenedByHand)
+	}
+	k.holds("nic", isOpen)
+	k.has("NetworkInterfaceCard", "Fine")
+	k.becomes("nic", isNone, keyA) // armed again
+	k.has("NetworkInterfaceCard", "Ruined")
+	k.becomes("nic", isClosed, keyA)
+}
+
+// Tainter taints as many nodes as match, be it all of them.
+func TestSeedTainterBudget(t *testing.T) {
+	e := newEnv(t)
+	var fleet []*kubelet
+	for i := range 10 {
+		k := e.kubelet(fmt.Sprint("n", i))
+		k.register(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "a" }) // budgets are of zones
+		fleet = append(fleet, k)
+	}
+	for _, k := range fleet[:3] {
+		k.has("NetworkInterfaceCard", "Kaput")
+	}
+	e.startController(0)
+	e.declare(taintWhen("nic", kaput()))
+	closed := func() (out []*kubelet) {
+		for _, k := range fleet {
+			if k.is("nic", isClosed, keyA) == nil {
+				out = append(out, k)
+			}
+		}
+		return out
+	}
+	e.eventually("closing is throttled", func() error { return e.condition("nic", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") })
+	e.eventually("20 % are closed", func() error {
+		if n := len(closed()); n != 2 {
+			return fmt.Errorf("%d nodes are closed", n)
+		}
+		return nil
+	})
+	e.settled()
+	first := closed()
+	if len(first) != 2 {
+		t.Fatalf("%d nodes are closed, want 2", len(first))
+	}
+	first[0].has("NetworkInterfaceCard", "Fine")
+	first[0].becomes("nic", isNone, keyA)
+	for _, k := range fleet[:3] {
+		if k != first[0] {
+			k.becomes("nic", isClosed, keyA) // it resumes
+		}
+	}
+	e.eventually("nothing is throttled", func() error {
+		if e.condition("nic", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") == nil {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// What Tainter left on the nodes is taken over, whatever its value, and lifted
+// where the condition has cleared. Other taints stay.
+func TestSeedTainterTaintsAreTakenOver(t *testing.T) {
+	e := newEnv(t)
+	tainted := func(name string) *kubelet {
+		k := e.kubelet(name)
+		k.register(func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{
+				{Key: "foreign", Effect: corev1.TaintEffectNoSchedule},
+				{Key: keyA, Value: "other", Effect: corev1.TaintEffectNoSchedule},
+			}
+		})
+		return k
+	}
+	sick, well := tainted("sick"), tainted("well")
+	sick.has("NetworkInterfaceCard", "Kaput")
+	e.startController(0)
+	ng := taintWhen("nic", kaput())
+	ng.Spec.Taint.Value = "right"
+	ng.Spec.Budget.MaxReclosed = percent("0%") // what is there already needs none
+	e.declare(ng)
+	sick.becomes("nic", isClosed, keyA)
+	if !strings.Contains(keys(sick.node()), keyA+"=right:NoSchedule") {
+		t.Errorf("the wrong value is kept: %s", keys(sick.node()))
+	}
+	e.eventually("the taint of old is lifted", func() error {
+		if hasTaint(well.node(), keyA) {
+			return errNotYet
+		}
+		return nil
+	})
+	for _, k := range []*kubelet{sick, well} {
+		if !hasTaint(k.node(), "foreign") {
+			t.Errorf("node %s lost a foreign taint: %s", k.name, keys(k.node()))
+		}
+	}
+}
+
+// A node without status or spec had Tainter's task panic, and its process go on
+// without it.
+func TestSeedTainterNodeWithoutConditions(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(taintWhen("nic", kaput()))
+	k := e.kubelet("n1")
+	k.register(func(n *corev1.Node) { n.Status = corev1.NodeStatus{} })
+	k.holds("nic", isNone)
+	k.has("NetworkInterfaceCard", "Kaput")
+	k.becomes("nic", isClosed, keyA)
+}
+
+// A matcher without conditions tainted the whole cluster; a bad pattern or an
+// impossible taint was found at run time, if ever.
+func TestSeedTainterRefusesMatchersThatCannotBeMeant(t *testing.T) {
+	e := newEnv(t)
+	nic := map[string]any{"name": "nic", "condition": map[string]any{"type": "NIC", "status": "Kaput"}}
+	for name, c := range map[string]struct {
+		signals []any
+		taint   map[string]any
+		says    string
+	}{
+		"no conditions":        {signals: []any{}, says: "should have at least 1 items"},
+		"an empty condition":   {signals: []any{map[string]any{"name": "nic", "condition": map[string]any{}}}, says: "set exactly one of type and typePattern"},
+		"an empty pattern":     {signals: []any{map[string]any{"name": "nic", "condition": map[string]any{"typePattern": "", "status": "True"}}}, says: "should be at least 1 chars long"},
+		"a bad pattern":        {signals: []any{map[string]any{"name": "nic", "condition": map[string]any{"typePattern": "(", "status": "True"}}}, says: "RE2"},
+		"an impossible key":    {signals: []any{nic}, taint: map[string]any{"key": "a b", "effect": "NoSchedule"}, says: "qualified name"},
+		"NoExecute unasked":    {signals: []any{nic}, taint: map[string]any{"key": keyA, "effect": "NoExecute"}, says: "add PodEviction to acknowledge"},
+		"detaching of volumes": {signals: []any{nic}, taint: map[string]any{"key": v1alpha1.TaintOutOfService, "effect": "NoExecute"}, says: "add VolumeDetach to acknowledge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			taint := c.taint
+			if taint == nil {
+				taint = map[string]any{"key": keyA, "effect": "NoSchedule"}
+			}
+			ng := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeGate", "metadata": map[string]any{"name": "matcher"},
+				"spec": map[string]any{"nodeSelector": map[string]any{}, "taint": taint, "closeWhen": c.signals},
+			}}
+			err := e.admin.Create(t.Context(), ng)
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v does not say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// A Tainter that is still running puts its taint back whenever the node changes.
+// nodegate gives way, and says who it is.
+func TestSeedTainterStillRunning(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(taintWhen("nic", kaput()))
+	k := e.registered("n1")[0]
+	for range 2 {
+		e.must(e.editTaints(t.Context(), "n1", "tainter", func(taints []corev1.Taint) []corev1.Taint {
+			return append(slices.Clone(taints), corev1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule})
+		}))
+		e.eventually("the taint is lifted, or the fight is told", func() error {
+			if hasTaint(k.node(), keyA) {
+				return e.condition("nic", v1alpha1.ConditionContended, metav1.ConditionTrue, "")
+			}
+			return nil
+		})
+	}
+	e.must(e.condition("nic", v1alpha1.ConditionContended, metav1.ConditionTrue, ""))
+	if n := len(e.nodeWrites("n1")); n != 1 {
+		t.Errorf("nodegate wrote the node %d times, want once", n)
+	}
+}
+
+func percent(p string) *intstr.IntOrString { return ptr.To(intstr.FromString(p)) }
