@@ -129,14 +129,20 @@ func (d *decider) lift(s *slot) {
 }
 
 // keptByOther tells whether another gate, with a record of its own, claims the
-// slot's taint or keeps it off the node.
+// slot's taint or keeps it off the node. Of several that would have it away the
+// first remembers.
 func (d *decider) keptByOther(s *slot) bool {
+	passed := false
 	for i := range d.slots {
 		o := &d.slots[i]
-		if o == s || o.after == nil || o.gate == nil {
+		passed = passed || o == s
+		if o == s || o.after == nil || o.gate == nil || !o.gate.Accepted {
 			continue
 		}
-		if t := o.gate.Taint; t.Key == s.gate.Taint.Key && t.Effect == s.gate.Taint.Effect && o.gate.Accepted {
+		if t := o.gate.Taint; t.Key != s.gate.Taint.Key || t.Effect != s.gate.Taint.Effect {
+			continue
+		}
+		if looksBack := passed && o.gate.CloseWhen && o.after.State == v1alpha1.StateOpen; !looksBack {
 			return true
 		}
 	}

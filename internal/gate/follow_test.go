@@ -177,6 +177,21 @@ func TestFollowingFights(t *testing.T) {
 	}
 }
 
+// Where several gates have records, one of them must remember the fight, and only
+// one.
+func TestFollowingFightIsRememberedOnce(t *testing.T) {
+	shared := func(r *Record) { r.Taint = cniTaint }
+	s := aNode(follower("a", tainting(cniTaint)), follower("b", tainting(cniTaint))).
+		record("a", "Open", shared).record("b", "Open", shared).taint(cniTaint)
+	if d := s.run(t); len(d.Records) != 1 || len(d.Taints) != 0 {
+		t.Errorf("put on once: %s, records %v", show(d), d.Records)
+	}
+	if got, want := show(s.after(time.Second).taint(cniTaint).run(t)),
+		"["+cniTaint+"] a:Open>Open(Birth) contended b:Open>Open(Birth)"; got != want {
+		t.Errorf("put on twice: got %s, want %s", got, want)
+	}
+}
+
 func TestFollowingHasTimeAdded(t *testing.T) {
 	s := aNode(follower("cni", tainting("cni.example/x:NoExecute"))).flag("cni", "holds").granting("cni")
 	s.run(t)

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// withFollowers adds closeWhen gates, which may share their taints with the
+// others.
+func withFollowers(t *rapid.T, gates []Gate) []Gate {
+	for _, name := range followNames {
+		if !rapid.Bool().Draw(t, "has "+name) {
+			continue
+		}
+		key := rapid.SampledFrom([]string{name + ".example/x", "shared.example/x"}).Draw(t, "key")
+		effect := rapid.SampledFrom([]string{"NoSchedule", "NoExecute"}).Draw(t, "effect")
+		g := follower(name, tainting(key+":"+effect),
+			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector")))
+		g.Manual = name == "hand"
+		gates = append(gates, g)
+	}
+	return gates
+}
+
+// The same for closeWhen gates of which another tool puts on the taints, as
+// long as the gates are there to deal with it.
+func TestFollowingARival(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gates := withFollowers(t, nil)
+		for i := range gates {
+			gates[i].Selector = labels.Everything()
+		}
+		h := newHistory(t, gates, time.Hour)
+		actions := h.events()
+		for _, gone := range []string{"invisible", "visible", "gate deleted"} {
+			delete(actions, gone)
+		}
+		actions["grant"] = func(t *rapid.T) {
+			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(followNames), rapid.ID).Draw(t, "to")...)
+		}
+		actions["rival"] = func(t *rapid.T) {
+			if len(gates) == 0 {
+				return
+			}
+			rival := gates[rapid.IntRange(0, len(gates)-1).Draw(t, "gate")].Taint
+			if h.facts.Node.taint(rival.Key, rival.Effect) < 0 {
+				rival.Value = rapid.SampledFrom([]string{"", "other"}).Draw(t, "value")
+				h.taint(TaintText(rival))
+			}
+		}
+		actions[""] = func(t *rapid.T) {
+			h.checkOrder(t)
+			d := h.decide()
+			for i := range d.Verdicts {
+				h.checkFollowing(t, &d.Verdicts[i])
+			}
+			h.checkTaints(t, h.run(t))
+			h.checkRecheck(t, h.decide())
+		}
+		t.Repeat(actions)
+	})
+}
+
+// checkFollowing: a closeWhen gate closes only while all its signals hold, and
+// but for a taint that is there already only under a grant; it opens only
+// because one does not, or by hand.
+func (h *history) checkFollowing(t *rapid.T, v *Verdict) {
+	g := find(h.gates, v.Gate)
+	if g == nil || !g.CloseWhen || !v.Selected {
+		return
+	}
+	flag := h.facts.Node.Labels["flag/"+v.Gate]
+	tainted := h.facts.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0
+	switch {
+	case v.Closed() && !tainted && (flag != "holds" || !h.facts.Granted[v.Gate]),
+		v.Opened() && (flag == "holds" || flag == "unknown") && (!g.Manual || tainted),
+		v.After == v1alpha1.StateOpen && flag == "holds" && h.facts.Granted[v.Gate] && !g.Manual,
+		v.After == v1alpha1.StateClosed && flag != "holds" && flag != "unknown" && !g.Manual:
+		t.Fatalf("flag is %q: %s", flag, showVerdict(v))
+	}
+}
