@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,7 @@ type Controller struct {
 	writer  cluster.Applier
 	client  client.Client
 	set     atomic.Pointer[gateSet]
+	asked   atomic.Pointer[gate.Needs] // what the feed was last asked to observe
 	queue   workqueue.TypedRateLimitingInterface[string]
 	sweep   *sweep
 	tally   *tally
@@ -173,7 +175,9 @@ func (c *Controller) refreshGates(ctx context.Context) {
 	policy := gate.KeyPolicy{Allowed: c.allowed, Managed: c.rules.managed(ctx)}
 	declared, complete := c.feed.Gates()
 	set := newGateSet(c.set.Load(), declared, complete, c.feed.DeletedGates(), policy)
-	c.feed.SetNeeds(set.needs(c.feed.DaemonSets()))
+	needs := set.needs(c.feed.DaemonSets())
+	c.feed.SetNeeds(needs)
+	c.asked.Store(&needs)
 	c.metrics.keepGates(set.names())
 	c.set.Store(set)
 	c.birth.changed()
@@ -258,11 +262,23 @@ func (c *Controller) settle(ctx context.Context) {
 // Ready is a readiness check: the gates are known, and everything that they
 // need is observed.
 func (c *Controller) Ready() error {
+	if err := c.unsynced(); err != nil {
+		return err
+	}
+	set := c.set.Load()
+	if set.seq == 0 {
+		return errors.New("the gates have not been compiled yet")
+	}
+	// DaemonSets that have just been read have pods that are not asked for yet.
+	if !reflect.DeepEqual(*c.asked.Load(), set.needs(c.feed.DaemonSets())) {
+		return errors.New("what the gates' DaemonSets need is not asked for yet")
+	}
+	return c.unsynced() // it may have been asked for just now
+}
+
+func (c *Controller) unsynced() error {
 	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
 		return fmt.Errorf("not observed yet: %s", fewOf(unsynced))
-	}
-	if c.set.Load().seq == 0 {
-		return errors.New("the gates have not been compiled yet")
 	}
 	return nil
 }

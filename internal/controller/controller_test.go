@@ -275,3 +275,28 @@ func TestWaitsAreHandedOn(t *testing.T) {
 		t.Error("something is kept of nothing")
 	}
 }
+
+// The pods of a DaemonSet can only be asked for when the DaemonSet is known.
+func TestReadyWaitsForThePodsOfDaemonSets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen[0].SignalSource = v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "ns", Name: "agent"}}
+		}))
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Second)
+		if err := w.c.Ready(); err != nil {
+			t.Fatalf("not ready: %v", err)
+		}
+		w.mu.Lock()
+		w.daemonSets = []gate.DaemonSet{{Namespace: "ns", Name: "agent", Pods: gate.PodQuery{Namespace: "ns", Selector: "app=agent"}}}
+		w.mu.Unlock()
+		if w.c.Ready() == nil {
+			t.Error("ready before the daemon's pods are asked for")
+		}
+		w.c.GatesChanged()
+		pass(time.Second)
+		if err := w.c.Ready(); err != nil {
+			t.Errorf("not ready although they are: %v", err)
+		}
+	})
+}

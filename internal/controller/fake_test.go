@@ -34,12 +34,13 @@ type world struct {
 	t *testing.T
 	c *Controller
 
-	mu       sync.Mutex
-	nodes    map[string]gate.Node
-	gates    []*v1alpha1.NodeGate
-	complete bool
-	unsynced bool // the nodes are being read anew
-	writes   []string
+	mu         sync.Mutex
+	nodes      map[string]gate.Node
+	gates      []*v1alpha1.NodeGate
+	complete   bool
+	daemonSets []gate.DaemonSet
+	unsynced   bool // the nodes are being read anew
+	writes     []string
 	// fail, if set, is asked before a write; after is told of one.
 	fail  func(node string) error
 	after func()
@@ -199,7 +200,13 @@ func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
 	w.c.GatesChanged()
 }
 
-func (w *world) DaemonSets() *gate.DaemonSets        { return &gate.DaemonSets{} }
+// DaemonSets implements Feed.
+func (w *world) DaemonSets() *gate.DaemonSets {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &gate.DaemonSets{Items: w.daemonSets}
+}
+
 func (w *world) DeletedGates() map[string]bool       { return nil }
 func (w *world) GatesError() error                   { return nil }
 func (w *world) SetNeeds(gate.Needs)                 {}
