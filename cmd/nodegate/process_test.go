@@ -51,8 +51,8 @@ type replica struct {
 	t       *testing.T
 	health  string
 	metrics string
-	mu     sync.Mutex
-	log    bytes.Buffer
+	mu      sync.Mutex
+	log     bytes.Buffer
 }
 
 func (r *replica) Write(p []byte) (int, error) {
