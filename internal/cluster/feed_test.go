@@ -54,9 +54,6 @@ func TestFeedObserves(t *testing.T) {
 				}
 			}, func(t *testing.T, f *testFeed) {
 				f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query, query}})
-				if got := f.Unsynced(); !slices.Equal(got, []string{podsName(query)}) {
-					t.Errorf("unsynced = %v before the pods are read", got)
-				}
 				synctest.Wait()
 				if got := f.Unsynced(); got != nil {
 					t.Errorf("unsynced = %v", got)
@@ -79,6 +76,24 @@ func TestFeedObserves(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestUnsyncedNamesWhatIsNotRead(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.pods(query).set(errForbidden) }, func(t *testing.T, f *testFeed) {
+		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}})
+		if got := f.Unsynced(); !slices.Equal(got, []string{podsName(query)}) {
+			t.Errorf("unsynced = %v as soon as pods are needed", got)
+		}
+		synctest.Wait()
+		if got := f.Unsynced(); !slices.Equal(got, []string{podsName(query)}) {
+			t.Errorf("unsynced = %v while the pods cannot be read", got)
+		}
+		f.api.pods(query).set(nil)
+		pass(time.Minute)
+		if got := f.Unsynced(); got != nil {
+			t.Errorf("unsynced = %v when the pods have been read", got)
+		}
+	})
 }
 
 func TestHeartbeatsAreNoNews(t *testing.T) {
@@ -195,11 +210,13 @@ func TestAnnotationsThatBecomeNeeded(t *testing.T) {
 			t.Errorf("node = %+v", n)
 		}
 		f.told.take()
+		f.api.nodes().set(errForbidden) // so that what is needed is not read at once
 		f.SetNeeds(gate.Needs{Annotations: []string{"needed"}})
 		if _, ok := f.Facts("a"); ok || f.NodesSynced() || !slices.Contains(f.Unsynced(), nodesName) {
 			t.Error("a node of which too little is known can be decided about")
 		}
-		synctest.Wait()
+		f.api.nodes().set(nil)
+		pass(time.Minute)
 		if n := f.facts(t, "a").Node; n.Annotations["needed"] != "1" || len(n.Annotations) != 1 {
 			t.Errorf("annotations = %v", n.Annotations)
 		}
