@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expression
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+const ownKey = "own.example/not-ready"
+
+// aNode has one of everything that an expression can look at.
+func aNode() *gate.Node {
+	added := metav1.NewTime(epoch)
+	return &gate.Node{
+		Name: "n1", Created: epoch,
+		Labels:      labels.Set{"pool": "gpu", "example.com/driver": "570.3.1"},
+		Annotations: map[string]string{"example.com/warm": "42"},
+		Allocatable: map[string]resource.Quantity{"example.com/gpu": resource.MustParse("8")},
+		Info:        map[string]string{"kernelVersion": "6.12.1", "kubeletVersion": "v1.37.1"},
+		Conditions: []gate.Condition{
+			{Type: "Ready", Status: corev1.ConditionTrue, Transition: epoch.Add(time.Minute)},
+			{Type: "DiskPressure", Status: corev1.ConditionFalse},
+		},
+		Taints: []corev1.Taint{
+			{Key: ownKey, Effect: corev1.TaintEffectNoSchedule},
+			{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added},
+		},
+	}
+}
+
+func mustCompile(t testing.TB, text string) *Expression {
+	t.Helper()
+	e, err := Compile(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return e
+}
+
+// What is true of the node, by what it is about.
+var truths = map[string]string{
+	"a label":                       `labels["pool"] == "gpu"`,
+	"a label of a plain name":       `labels.pool == "gpu"`,
+	"a label that is not there":     `labels[?"zone"].orValue("none") == "none"`,
+	"whether a label is there":      `"pool" in labels && !("zone" in labels) && has(labels.pool)`,
+	"all labels":                    `labels.exists(k, k.startsWith("example.com/"))`,
+	"a label by another":            `labels[labels["pool"] == "gpu" ? "pool" : "zone"] == "gpu"`,
+	"a version":                     `semver(labels["example.com/driver"]).isGreaterThan(semver("560.0.0"))`,
+	"an annotation":                 `int(annotations["example.com/warm"]) > 40`,
+	"an optional annotation":        `annotations[?"example.com/warm"].orValue("") == "42" && annotations.?other.orValue("") == ""`,
+	"whether an annotation is here": `"example.com/warm" in annotations && !has(annotations.other)`,
+	"a condition":                   `conditions.exists(c, c.type == "Ready" && c.status == "True")`,
+	"a condition that is not there": `!conditions.exists(c, c.type == "NetworkReady")`,
+	"every pressure":                `conditions.filter(c, c.type.endsWith("Pressure")).all(c, c.status == "False")`,
+	"a transition":                  `conditions.all(c, !has(c.lastTransitionTime) || c.lastTransitionTime > created)`,
+	"two transitions":               `conditions.filter(c, has(c.lastTransitionTime)).size() == 1`,
+	"a taint":                       `taints.exists(t, t.key == "k" && t.value == "v" && t.effect == "NoExecute" && t.timeAdded == created)`,
+	"not its own taint":             `taints.size() == 1 && !taints.exists(t, t.key == "` + ownKey + `")`,
+	"a resource":                    `allocatable["example.com/gpu"].compareTo(quantity("8")) == 0`,
+	"an optional resource":          `allocatable[?"example.com/nic"].orValue(quantity("0")).asInteger() == 0`,
+	"whether a resource is there":   `"example.com/gpu" in allocatable && !("nic" in allocatable)`,
+	"the kernel":                    `semver(nodeInfo.kernelVersion, true).major() >= 6`,
+	"a field that is empty":         `!has(nodeInfo.machineID) && has(nodeInfo.kubeletVersion)`,
+	"created":                       `created < timestamp("2027-01-01T00:00:00Z") && created.getFullYear() == 2026`,
+	"equal records":                 `conditions[0] == conditions[0] && conditions[0] != conditions[1] && taints == taints`,
+	"a regular expression":          `labels["example.com/driver"].matches("^57[0-9][.]")`,
+	"lists within lists":            `conditions.all(c, taints.all(t, t.key != c.type))`,
+	"sets and strings":              `sets.contains(["gpu", "cpu"], [labels.pool]) && "a,b".split(",").size() == 2`,
+	"an address":                    `cidr("10.0.0.0/8").containsIP(ip("10.1.2.3"))`,
+	"a type":                        `type(conditions[0]) == type(conditions[1])`,
+}
+
+func TestTrueOfANode(t *testing.T) {
+	for name, text := range truths {
+		t.Run(name, func(t *testing.T) {
+			for expression, want := range map[string]bool{text: true, "!(" + text + ")": false} {
+				if got, err := mustCompile(t, expression).Holds(aNode(), ownKey); err != nil || got != want {
+					t.Errorf("%s: %v, %v", expression, got, err)
+				}
+			}
+		})
+	}
+}
+
+// The own taint is no fact; on another gate it is.
+func TestForeignTaints(t *testing.T) {
+	e := mustCompile(t, `taints.exists(t, t.key == "`+ownKey+`")`)
+	n := aNode()
+	for key, want := range map[string]bool{ownKey: false, "another": true} {
+		if got, err := e.Holds(n, key); err != nil || got != want {
+			t.Errorf("to the gate of %s: %v, %v", key, got, err)
+		}
+	}
+	if len(n.Taints) != 2 {
+		t.Error("the facts were changed")
+	}
+}
+
+// What is not there makes the answer an error, never false.
+func TestNoAnswer(t *testing.T) {
+	for text, want := range map[string]string{
+		`labels["zone"] == "a"`:                                "no such key: zone",
+		`labels["zone"] != "a"`:                                "no such key: zone",
+		`annotations["example.com/cold"] == ""`:                "no such key: example.com/cold",
+		`allocatable["nic"].isGreaterThan(quantity("0"))`:      "no such key: nic",
+		`nodeInfo.machineID == ""`:                             "no such field: machineID",
+		`conditions.all(c, c.lastTransitionTime >= created)`:   "no such field: lastTransitionTime",
+		`conditions[7].status == "True"`:                       "index out of bounds: 7",
+		`int(labels["pool"]) > 1`:                              "type conversion error",
+		`semver(labels["pool"]).major() == 1`:                  "No Major.Minor.Patch",
+		`1 / (labels.size() - 2) == 1`:                         "division by zero",
+		`dyn(labels["pool"]) > 1`:                              "no such overload",
+		`labels["pool"].matches(labels["pool"] + "(")`:         "error parsing regexp",
+		`annotations["example.com/warm"].replace("4", "") > 0`: "",
+	} {
+		e, err := Compile(text)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s: compiled", text)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := e.Holds(aNode(), ownKey); err == nil || got || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v, want %q", text, got, err, want)
+		}
+	}
+	// A known half is enough of an answer.
+	if got, err := mustCompile(t, `labels["zone"] == "a" || labels["pool"] == "gpu"`).Holds(aNode(), ownKey); err != nil || !got {
+		t.Errorf("one of two: %v, %v", got, err)
+	}
+	if _, err := mustCompile(t, `has(nodeInfo.osImage) || labels["pool"] == annotations["a"]`).Holds(&gate.Node{}, ownKey); err == nil {
+		t.Error("a node of which nothing is known gives an answer")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		`labels["a"] ==`:                      "line 1, column 15: Syntax error",
+		"labels[\"a\"] ==\n  label[\"b\"]":    "line 2, column 3: undeclared reference to 'label'",
+		`labels.a == 1`:                       "line 1, column 10: found no matching overload",
+		`nodeInfo.kernel == ""`:               "line 1, column 9: undefined field 'kernel'",
+		`conditions.exists(c, c.state == "")`: "undefined field 'state'",
+		`labels.a`:                            "it must return bool, and returns string",
+		`dyn(true)`:                           "it must return bool, and returns dyn",
+		`optional.of(true)`:                   "it must return bool, and returns optional_type(bool)",
+		`labels.a.matches("(")`:               "line 1, column 18: invalid matches argument",
+		`now() > created`:                     "undeclared reference to 'now'",
+		`now > created`:                       "undeclared reference to 'now'",
+		`authorizer.group("").resource("nodes").check("get").allowed()`: "undeclared reference to 'authorizer'",
+		`x == 1 || y == 1 || z == 1 || w == 1`:                          "; and 1 more",
+
+		// What is not named cannot be kept.
+		`annotations[labels.a] == ""`:                 `line 1, column 1: the keys of annotations must be named literally`,
+		`annotations.exists(k, k == "a")`:             "the keys of annotations must be named literally",
+		`true && labels.a in annotations`:             "line 1, column 21: the keys of annotations must be named literally",
+		`size(annotations) > 0`:                       "the keys of annotations must be named literally",
+		`annotations == labels`:                       "the keys of annotations must be named literally",
+		`[annotations][0].a == ""`:                    "the keys of annotations must be named literally",
+		`annotations["a" + "b"] == ""`:                "the keys of annotations must be named literally",
+		`labels.all(annotations, annotations == "a")`: "the keys of annotations must be named literally",
+		`allocatable.all(r, r != "")`:                 "the resources of allocatable must be named literally",
+		`nodeInfo == nodeInfo`:                        "the fields of nodeInfo must be named",
+
+		// What may cost too much.
+		`labels.all(a, labels.all(b, labels.all(c, a != b && b != c)))`:             "it may cost too much",
+		`conditions.all(a, conditions.all(b, conditions.all(c, a.type != c.type)))`: "it may cost too much",
+	} {
+		t.Run(text, func(t *testing.T) {
+			if _, err := Compile(text); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// An evaluation that turns out too expensive ends, and has no answer.
+func TestCostOfAnEvaluation(t *testing.T) {
+	e := mustCompile(t, `labels.all(k, k != "a")`)
+	n := aNode()
+	if got, err := e.Holds(n, ownKey); err != nil || !got {
+		t.Errorf("on a usual node: %v, %v", got, err)
+	}
+	doubled := mustCompile(t, `["x"]`+strings.Repeat(`.map(a, a + a)`, 24)+`.size() == 1`)
+	if got, err := doubled.Holds(aNode(), ownKey); err == nil || got || !strings.Contains(err.Error(), "cost limit exceeded") {
+		t.Errorf("a text of 2^24 letters: %v, %v", got, err)
+	}
+	for i := range 5000 {
+		n.Labels["x"+strconv.Itoa(i)] = ""
+	}
+	if got, err := e.Holds(n, ownKey); err == nil || got || !strings.Contains(err.Error(), "cost limit exceeded") {
+		t.Errorf("on a node of 5,000 labels: %v, %v", got, err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	e := mustCompile(t, `annotations["b"] == "" || annotations.?a.hasValue() || annotations[?"c"] == optional.none() || has(annotations.d) ||
+		"e" in annotations || annotations["b"] != "x" || labels["f"] == "" || allocatable["r"] == quantity("1") ||
+		labels.exists(l, l == annotations["g"]) || nodeInfo.osImage != "" || has(nodeInfo.bootID) || labels[annotations["h"]] == ""`)
+	if got := e.Annotations(); !slices.Equal(got, []string{"a", "b", "c", "d", "e", "g", "h"}) {
+		t.Errorf("annotations %v", got)
+	}
+	if got := e.Resources(); !slices.Equal(got, []string{"r"}) {
+		t.Errorf("resources %v", got)
+	}
+	if got := e.NodeInfo(); !slices.Equal(got, []string{"bootID", "osImage"}) {
+		t.Errorf("fields of nodeInfo %v", got)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	e := mustCompile(t, truths["a condition"])
+	var running sync.WaitGroup
+	for i := range 8 {
+		running.Go(func() {
+			n := aNode()
+			if i%2 == 1 {
+				n.Conditions = n.Conditions[1:]
+			}
+			for range 200 {
+				if got, err := e.Holds(n, ownKey); err != nil || got != (i%2 == 0) {
+					t.Errorf("%v, %v", got, err)
+				}
+			}
+		})
+	}
+	running.Wait()
+}

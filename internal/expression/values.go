@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expression
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Nothing is copied before an expression asks for it: variables are resolved
+// one by one, and what is in them is wrapped when it is looked at.
+
+// node resolves the variables of an expression.
+type node struct {
+	*gate.Node
+	// own is the key of the gate's own taint, which is no fact about the node.
+	own string
+}
+
+var _ cel.Activation = node{}
+
+// Parent implements cel.Activation.
+func (node) Parent() cel.Activation { return nil }
+
+// ResolveName implements cel.Activation.
+func (n node) ResolveName(name string) (any, bool) {
+	switch name {
+	case labelsVariable:
+		return map[string]string(n.Labels), true
+	case annotationsVariable:
+		return n.Annotations, true
+	case conditionsVariable:
+		return n.Conditions, true
+	case taintsVariable:
+		return n.foreignTaints(), true
+	case allocatableVariable:
+		return n.Allocatable, true
+	case nodeInfoVariable:
+		return info(n.Info), true
+	case createdVariable:
+		return types.Timestamp{Time: n.Created}, true
+	}
+	return nil, false
+}
+
+// foreignTaints are all but the gate's own: a gate that went by its own taint
+// would never open, or never come to rest.
+func (n node) foreignTaints() []corev1.Taint {
+	isOwn := func(t corev1.Taint) bool { return t.Key == n.own }
+	if !slices.ContainsFunc(n.Taints, isOwn) {
+		return n.Taints
+	}
+	return slices.DeleteFunc(slices.Clone(n.Taints), isOwn)
+}
+
+// info are the fields of nodeInfo that are kept of the node.
+type info map[string]string
+
+// adapter makes facts into CEL's values.
+type adapter struct{ types.Adapter }
+
+// NativeToValue implements types.Adapter.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case []gate.Condition:
+		return types.NewDynamicList(a, v)
+	case []corev1.Taint:
+		return types.NewDynamicList(a, v)
+	case map[string]resource.Quantity:
+		return types.NewDynamicMap(a, v)
+	case gate.Condition:
+		return record[gate.Condition]{value: v, of: conditionType, fields: conditionFields}
+	case corev1.Taint:
+		return record[corev1.Taint]{value: v, of: taintType, fields: taintFields}
+	case info:
+		return record[info]{value: v, of: nodeInfoType, fields: infoFields}
+	case resource.Quantity:
+		return apiservercel.Quantity{Quantity: &v}
+	}
+	return a.Adapter.NativeToValue(value)
+}
+
+// field is one field of a record. Get returns nil where it is not set.
+type field[T any] struct {
+	of  *apiservercel.DeclType
+	get func(T) ref.Val
+}
+
+func fieldsOf[T any](fields map[string]field[T]) map[string]*apiservercel.DeclType {
+	all := make(map[string]*apiservercel.DeclType, len(fields))
+	for name, f := range fields {
+		all[name] = f.of
+	}
+	return all
+}
+
+var (
+	conditionType = types.NewObjectType(conditionName, traits.FieldTesterType|traits.IndexerType)
+	taintType     = types.NewObjectType(taintName, traits.FieldTesterType|traits.IndexerType)
+	nodeInfoType  = types.NewObjectType(nodeInfoName, traits.FieldTesterType|traits.IndexerType)
+)
+
+// A condition's heartbeat is not among its fields: it changes all the time.
+var conditionFields = map[string]field[gate.Condition]{
+	"type":               {apiservercel.StringType, func(c gate.Condition) ref.Val { return types.String(c.Type) }},
+	"status":             {apiservercel.StringType, func(c gate.Condition) ref.Val { return types.String(c.Status) }},
+	"lastTransitionTime": {apiservercel.TimestampType, func(c gate.Condition) ref.Val { return instant(c.Transition) }},
+}
+
+var taintFields = map[string]field[corev1.Taint]{
+	"key":    {apiservercel.StringType, func(t corev1.Taint) ref.Val { return types.String(t.Key) }},
+	"value":  {apiservercel.StringType, func(t corev1.Taint) ref.Val { return types.String(t.Value) }},
+	"effect": {apiservercel.StringType, func(t corev1.Taint) ref.Val { return types.String(t.Effect) }},
+	"timeAdded": {apiservercel.TimestampType, func(t corev1.Taint) ref.Val {
+		if t.TimeAdded == nil {
+			return nil
+		}
+		return instant(t.TimeAdded.UTC())
+	}},
+}
+
+var infoFields = func() map[string]field[info] {
+	all := make(map[string]field[info], len(nodeInfoFields))
+	for _, name := range nodeInfoFields {
+		all[name] = field[info]{apiservercel.StringType, func(i info) ref.Val {
+			if i[name] == "" {
+				return nil
+			}
+			return types.String(i[name])
+		}}
+	}
+	return all
+}()
+
+func instant(t time.Time) ref.Val {
+	if t.IsZero() {
+		return nil
+	}
+	return types.Timestamp{Time: t}
+}
+
+// record is a value with fields. One that is not set is an error to read, as an
+// absent key of a map is; has() asks whether it is set.
+type record[T any] struct {
+	value  T
+	of     *types.Type
+	fields map[string]field[T]
+}
+
+var (
+	_ traits.Indexer     = record[info]{}
+	_ traits.FieldTester = record[info]{}
+)
+
+// Get implements traits.Indexer.
+func (r record[T]) Get(name ref.Val) ref.Val {
+	if v := r.field(name); v != nil {
+		return v
+	}
+	return types.NewErr("no such field: %v", name)
+}
+
+// IsSet implements traits.FieldTester.
+func (r record[T]) IsSet(name ref.Val) ref.Val { return types.Bool(r.field(name) != nil) }
+
+func (r record[T]) field(name ref.Val) ref.Val {
+	text, _ := name.(types.String)
+	if f, known := r.fields[string(text)]; known {
+		return f.get(r.value)
+	}
+	return nil
+}
+
+// ConvertToNative implements ref.Val.
+func (r record[T]) ConvertToNative(to reflect.Type) (any, error) {
+	return nil, fmt.Errorf("converting %s to %s: not possible", r.of, to)
+}
+
+// ConvertToType implements ref.Val.
+func (r record[T]) ConvertToType(to ref.Type) ref.Val {
+	switch to {
+	case r.of:
+		return r
+	case types.TypeType:
+		return r.of
+	}
+	return types.NewErr("type conversion error from '%s' to '%s'", r.of, to)
+}
+
+// Equal implements ref.Val.
+func (r record[T]) Equal(other ref.Val) ref.Val {
+	o, same := other.(record[T])
+	if !same {
+		return types.False
+	}
+	for _, f := range r.fields {
+		a, b := f.get(r.value), f.get(o.value)
+		if (a == nil) != (b == nil) || a != nil && a.Equal(b) != types.True {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// Type implements ref.Val.
+func (r record[T]) Type() ref.Type { return r.of }
+
+// Value implements ref.Val.
+func (r record[T]) Value() any { return r.value }
