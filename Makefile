@@ -6,7 +6,11 @@ CONTROLLER_GEN := go tool -modfile=hack/tools/controller-gen/go.mod controller-g
 GOLANGCI_LINT  := go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
 
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
+             docs/reference/nodegate.md
+
+# The version without MutatingAdmissionPolicy that e2e tests against (olderVersion there).
+OLDER := 1.35
 
 .DEFAULT_GOAL := help
 
@@ -15,9 +19,10 @@ help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Write the code and the CRD that follow from the types in api/.
+generate: ## Write the code, the CRD and the reference that follow from the types in api/.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=internal/crd
+	go run ./hack/reference
 
 .PHONY: verify
 verify: generate lint ## Check that everything generated is up to date, tidy and without lint.
@@ -40,6 +45,7 @@ build: ## Build bin/nodegate.
 .PHONY: test
 test: ## Run all tests, against a real control plane; its first build takes minutes.
 	go run ./cluster/cmd/nodegate-cluster build
+	go run ./cluster/cmd/nodegate-cluster build --kubernetes-version $(OLDER) --components kube-apiserver
 	go test -race -timeout 30m ./...
 
 .PHONY: cluster-up
@@ -49,6 +55,10 @@ cluster-up: ## Start a control plane with simulated nodes and keep it up until C
 .PHONY: demo
 demo: ## Watch 60 nodes join, be held and open, and get a verdict.
 	go run ./demo
+
+.PHONY: bench
+bench: ## Measure nodegate against the least that its work can cost; writes bench/RESULTS.md.
+	go run ./bench -out bench
 
 .PHONY: clean
 clean: ## Remove what was built here.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +26,12 @@ var mayImport = map[string][]string{
 	"api/v1alpha1": {},
 
 	// The core decides. It knows no client.
-	"internal/gate":   {"api/v1alpha1"},
-	"internal/signal": {"api/v1alpha1", "internal/gate"},
+	"internal/gate":       {"api/v1alpha1"},
+	"internal/expression": {"api/v1alpha1", "internal/gate"},
+	"internal/signal":     {"api/v1alpha1", "internal/gate", "internal/expression"},
+
+	// Ready-made gates, and the taint keys that are allowed because of them.
+	"presets": {"api/v1alpha1"},
 
 	// The definition of the API, and the same rules without an API server.
 	"internal/crd":         {"api/v1alpha1"},
@@ -34,24 +40,44 @@ var mayImport = map[string][]string{
 	// The shell observes and writes. It decides nothing.
 	"internal/cluster": {"api/v1alpha1", "internal/gate"},
 
+	// Gates from files instead of from the API server.
+	"internal/gatefile": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster"},
+
 	// What the API server does for us, what an administrator applies, and what
 	// brings all of it together.
-	"internal/admission":  {"api/v1alpha1", "internal/gate"},
-	"internal/install":    {"api/v1alpha1", "internal/crd", "internal/gate", "internal/admission"},
-	"internal/controller": {"api/v1alpha1", "internal/gate", "internal/signal", "internal/cluster", "internal/admission"},
+	"internal/admission":   {"api/v1alpha1", "internal/gate"},
+	"internal/webhook":     {"api/v1alpha1", "internal/gate"},
+	"internal/certificate": {},
+	"internal/install":     {"api/v1alpha1", "internal/crd", "internal/gate", "internal/admission"},
+	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
+
+	// Other tools' configuration. It asks no cluster.
+	"internal/convert": {"api/v1alpha1", "internal/crd"},
 
 	// A control plane for anybody's tests. It knows nothing of nodegate.
 	"cluster":                      {},
 	"cluster/clustertest":          {"cluster"},
 	"cluster/cmd/nodegate-cluster": {"cluster"},
+
+	// nodegate as its users run it, for the demo and the benchmarks.
+	"internal/testbed": {"api/v1alpha1", "cluster"},
 }
 
 // pure are the packages that compute, and do nothing else.
-var pure = []string{"internal/gate", "internal/signal"}
+var pure = []string{"internal/gate", "internal/expression", "internal/signal"}
 
 // clients are what these must not have, even indirectly.
 var clients = []string{
 	"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "sigs.k8s.io/controller-runtime",
+}
+
+// language is Kubernetes' dialect of CEL, which lives in the API server's module
+// and brings only types along: expressions may depend on exactly these packages
+// of it.
+var language = []string{
+	"k8s.io/apiserver/pkg/apis/cel", "k8s.io/apiserver/pkg/cel", "k8s.io/apiserver/pkg/cel/library",
+	"k8s.io/apiserver/pkg/authentication/serviceaccount", "k8s.io/apiserver/pkg/authentication/user",
+	"k8s.io/apiserver/pkg/authorization/authorizer",
 }
 
 // effects are what these must not import: input, output, logs, randomness, and
@@ -69,7 +95,7 @@ type goPackage struct {
 }
 
 func TestArrows(t *testing.T) {
-	for _, p := range packages(t, "./api/...", "./internal/...", "./cluster/...") {
+	for _, p := range packages(t, "./api/...", "./internal/...", "./presets/...", "./cluster/...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		allowed, known := mayImport[name]
 		if !known {
@@ -84,10 +110,41 @@ func TestArrows(t *testing.T) {
 	}
 }
 
+// room is a row of the page's table of rooms: its name, and who may be entered.
+var room = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .* \\|([^|]*)\\|$")
+
+// The page's table of rooms says the same as mayImport.
+func TestTheRoomsAreOnThePage(t *testing.T) {
+	page := read(t, "docs/architecture.md")
+	told := make(map[string][]string)
+	for _, row := range room.FindAllStringSubmatch(page, -1) {
+		rooms := strings.FieldsFunc(row[2], func(r rune) bool { return r == ',' || r == ' ' })
+		if strings.TrimSpace(row[2]) == "none of the above" {
+			rooms = nil
+		}
+		slices.Sort(rooms)
+		told[row[1]] = rooms
+	}
+	for name, allowed := range mayImport {
+		var rooms []string
+		for _, other := range allowed {
+			rooms = append(rooms, strings.TrimPrefix(strings.TrimSuffix(other, "/v1alpha1"), "internal/"))
+		}
+		slices.Sort(rooms)
+		inner := slices.ContainsFunc(slices.Collect(maps.Keys(mayImport)), func(outer string) bool { return strings.HasPrefix(name, outer+"/") })
+		if !inner && !slices.Equal(told[name], rooms) { // inner ones are told with their outer one
+			t.Errorf("docs/architecture.md: %s may enter %v; it may use %v", name, told[name], rooms)
+		}
+	}
+}
+
 func TestCoreIsPure(t *testing.T) {
 	for _, name := range pure {
 		for _, p := range packages(t, "./"+name) {
 			for _, dep := range within(p.Deps, clients) {
+				if name != "internal/gate" && slices.Contains(language, dep) {
+					continue
+				}
 				t.Errorf("%s may not depend on %s", name, dep)
 			}
 			for _, dep := range within(p.Imports, effects) {
@@ -100,7 +157,7 @@ func TestCoreIsPure(t *testing.T) {
 // TestControlPlaneStaysOutside keeps the programs that nodegate ships free of
 // the control plane that only tests and the demo need.
 func TestControlPlaneStaysOutside(t *testing.T) {
-	outside := []string{module + "cluster", module + "demo", module + "e2e"}
+	outside := []string{module + "cluster", module + "demo", module + "e2e", module + "bench", module + "internal/testbed"}
 	for _, p := range packages(t, "./cmd/...") {
 		for _, dep := range within(p.Deps, outside) {
 			t.Errorf("%s may not depend on %s", p.ImportPath, dep)
@@ -142,7 +199,7 @@ func packages(t *testing.T, patterns ...string) []goPackage {
 // has changed: it remembers which files a test has looked at.
 func dependOnSources(t *testing.T) {
 	t.Helper()
-	for _, root := range []string{"api", "cluster", "cmd", "internal"} {
+	for _, root := range []string{"api", "cluster", "cmd", "internal", "presets"} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err

@@ -92,6 +92,9 @@ func assets(opts *Options) (map[Component]string, error) {
 		return nil, fmt.Errorf("reading $%s: %w", assetsVariable, err)
 	}
 	for _, component := range slices.DeleteFunc(Components(), func(c Component) bool { return !opts.runs(c) }) {
+		if component.versioned() && !opts.newest() {
+			continue // what is there is of a version of its own
+		}
 		file := filepath.Join(dir, string(component))
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
 			binaries[component] = file

@@ -67,6 +67,28 @@ func TestAssetsAreUsed(t *testing.T) {
 	}
 }
 
+// Ready-made programs are of one version: an older one that is asked for is
+// built all the same.
+func TestAssetsAreOfOneVersion(t *testing.T) {
+	dir := t.TempDir()
+	for _, component := range []Component{Etcd, APIServer} {
+		if err := os.WriteFile(filepath.Join(dir, string(component)), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(assetsVariable, dir)
+	for i, version := range append(Versions(), "") {
+		found, err := assets(&Options{KubernetesVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := i == 0 || version == ""
+		if found[Etcd] == "" || (found[APIServer] != "") != newest {
+			t.Errorf("version %q takes %v from the directory", version, found)
+		}
+	}
+}
+
 func TestMissingAssetsDirectory(t *testing.T) {
 	t.Setenv(assetsVariable, filepath.Join(t.TempDir(), "nowhere"))
 	if _, err := Build(t.Context(), Options{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), assetsVariable) {

@@ -35,8 +35,8 @@ type Options struct {
 	Dir string
 
 	// KubernetesVersion is a minor version such as "1.37": one of Versions,
-	// empty for the newest. It is about programs that are built; those in
-	// $KUBEBUILDER_ASSETS are what they are.
+	// empty for the newest. Kubernetes' programs in $KUBEBUILDER_ASSETS stand
+	// in for the newest, whatever they are; those of older versions are built.
 	KubernetesVersion string
 
 	// APIServerPort is the port of the API server on 127.0.0.1; 0 means a
@@ -76,6 +76,16 @@ type Options struct {
 func (o *Options) runs(component Component) bool {
 	return component == Etcd || component == APIServer ||
 		o.Components == nil || slices.Contains(o.Components, component)
+}
+
+// newest tells whether the cluster is of the version that is the default.
+func (o *Options) newest() bool {
+	return o.KubernetesVersion == "" || o.KubernetesVersion == Versions()[0]
+}
+
+// versioned tells whether the component is one of Kubernetes itself.
+func (c Component) versioned() bool {
+	return c == APIServer || c == Scheduler || c == ControllerManager
 }
 
 func (o *Options) validate() error {

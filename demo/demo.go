@@ -11,10 +11,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 const (
@@ -37,9 +39,9 @@ type demo struct {
 	plans      []nodePlan
 	cluster    *cluster.Cluster
 	admin      kubernetes.Interface
-	applier    *applier
-	nodegate   *installation
-	controller *controllerProcess
+	applier    *testbed.Applier
+	nodegate   *testbed.Installation
+	controller *testbed.Controller
 	fleet      *fleet
 }
 
@@ -113,7 +115,7 @@ func (d *demo) stop(cancel context.CancelCauseFunc) error {
 		d.fleet.running.Wait()
 	}
 	if d.controller != nil {
-		return d.controller.stop()
+		return d.controller.Stop()
 	}
 	return nil
 }
@@ -126,33 +128,37 @@ func (d *demo) setUp(ctx, limited context.Context, cancel context.CancelCauseFun
 	if d.admin, err = kubernetes.NewForConfig(d.cluster.Admin()); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
-	if d.applier, err = newApplier(d.cluster.Admin()); err != nil {
+	if d.applier, err = testbed.NewApplier(d.cluster.Admin()); err != nil {
 		return err
 	}
 	tell("building nodegate")
-	program, err := buildProgram(limited, d.cluster.Dir())
+	program, err := testbed.BuildProgram(limited, d.cluster.Dir())
 	if err != nil {
 		return err
 	}
 	tell("installing nodegate: CRD, ServiceAccount, RBAC, admission policies")
-	if d.nodegate, err = install(limited, d.applier, program, d.gates); err != nil {
+	var allowed []string
+	for _, g := range d.gates {
+		allowed = append(allowed, g.taint.Key)
+	}
+	if d.nodegate, err = testbed.Install(limited, d.applier, program, allowed); err != nil {
 		return err
 	}
-	tell("starting nodegate's controller as %s", d.nodegate.username())
-	if d.controller, err = startController(limited, d.cluster, d.nodegate); err != nil {
+	tell("starting nodegate's controller as %s", d.nodegate.Username())
+	if d.controller, err = testbed.StartController(limited, d.cluster, d.nodegate); err != nil {
 		return err
 	}
 	go func() {
-		<-d.controller.done
-		cancel(d.controller.exitError()) // without effect if the end is wanted
+		<-d.controller.Done()
+		cancel(d.controller.ExitError()) // without effect if the end is wanted
 	}()
-	if err := d.controller.awaitReady(limited); err != nil {
+	if err := d.controller.AwaitReady(limited); err != nil {
 		return err
 	}
 	if err := d.declare(limited); err != nil {
 		return err
 	}
-	if err := awaitGates(limited, d.cluster, d.applier, d.gates); err != nil {
+	if err := d.awaitGates(limited); err != nil {
 		return err
 	}
 	tell("both gates are ready: the API server closes new nodes (seen in a dry run)")
@@ -163,7 +169,7 @@ func (d *demo) setUp(ctx, limited context.Context, cancel context.CancelCauseFun
 // declare applies the daemons, the gates that wait for them, and the workload.
 func (d *demo) declare(ctx context.Context) error {
 	for _, stream := range [][]byte{daemonsYAML, gatesYAML, webYAML} {
-		objects, err := parseObjects(stream)
+		objects, err := testbed.ParseObjects(stream)
 		if err != nil {
 			return fmt.Errorf("reading the demo's objects: %w", err)
 		}
@@ -177,11 +183,24 @@ func (d *demo) declare(ctx context.Context) error {
 			}
 			tell("creating Deployment default/web: %d pods that wait for nodes", replicas)
 		}
-		if err := d.applier.apply(ctx, objects...); err != nil {
+		if err := d.applier.Apply(ctx, objects...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// awaitGates waits until nodegate says that its gates are ready, and then sees
+// for itself that nodes are closed at birth.
+func (d *demo) awaitGates(ctx context.Context) error {
+	var taints []corev1.Taint
+	for _, g := range d.gates {
+		if err := testbed.AwaitGate(ctx, d.applier, g.name); err != nil {
+			return err
+		}
+		taints = append(taints, g.taint)
+	}
+	return testbed.AwaitBirthClosed(ctx, d.cluster, taints...)
 }
 
 // perform scales out, waits until all is as it will stay, and reads the verdict.
@@ -257,10 +276,10 @@ func (d *demo) settled(s *snapshot) bool {
 // awaitStatus waits until the gates' status counts what is there, after which
 // nodegate has nothing left to write.
 func (d *demo) awaitStatus(ctx context.Context) error {
-	return await(ctx, "the gates' status", statusLimit, func(ctx context.Context) error {
+	return testbed.Await(ctx, "the gates' status", statusLimit, func(ctx context.Context) error {
 		closed := 0
 		for _, g := range d.gates {
-			ng, err := getGate(ctx, d.applier, g.name)
+			ng, err := testbed.GetGate(ctx, d.applier, g.name)
 			if err != nil {
 				return err
 			}
@@ -298,7 +317,7 @@ func (d *demo) judge(steady period) (*verdict, error) {
 		return nil, err
 	}
 	e := expectation{
-		nodegate: d.nodegate.username(), gates: d.gates, setUpTaint: setUpTaint,
+		nodegate: d.nodegate.Username(), gates: d.gates, setUpTaint: setUpTaint,
 		workload: podsPerNode * (len(d.plans) - d.stuck()), steady: steady,
 	}
 	for i := range d.plans {
@@ -328,8 +347,8 @@ Let the stuck daemon become ready, and watch its node open:
 nodegate's log:  %[5]s
 Audit log:       %[6]s
 Press Ctrl-C to end everything.
-`, d.cluster.Kubeconfig(), stuck, d.controller.metrics, healAnnotation,
-		filepath.Clean(d.controller.logFile), d.cluster.AuditLog())
+`, d.cluster.Kubeconfig(), stuck, d.controller.Metrics, healAnnotation,
+		filepath.Clean(d.controller.LogFile), d.cluster.AuditLog())
 }
 
 func tell(format string, args ...any) { fmt.Printf(format+"\n", args...) }

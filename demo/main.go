@@ -24,6 +24,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 // options are what the command line says.
@@ -68,22 +70,13 @@ func run(args []string) int {
 func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are printed once, by run
 	flags.IntVar(&o.nodes, "nodes", 60, "how many nodes to simulate, 8 to 500")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running afterwards, until Ctrl-C")
 	flags.BoolVar(&o.plain, "plain", false, "write lines even to a terminal")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long the demo may take once everything is built")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(help, "Usage of demo:")
-		flags.SetOutput(help)
-		flags.PrintDefaults()
-		return nil, err
+	switch err := testbed.ParseFlags(flags, args, help); {
 	case err != nil:
 		return nil, err
-	case flags.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.nodes < 2*waveCount || o.nodes > 500:
 		return nil, fmt.Errorf("--nodes is %d and must be from %d to 500", o.nodes, 2*waveCount)
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 func TestPlanIsAlwaysTheSame(t *testing.T) {
@@ -69,7 +71,7 @@ func TestDeclaredObjectsFitTogether(t *testing.T) {
 	if len(gates) != 2 || gates[0].name != "cni" || gates[1].name != "init" {
 		t.Fatalf("gates are %+v, want cni and init: the view knows these", gates)
 	}
-	objects, err := parseObjects(daemonsYAML)
+	objects, err := testbed.ParseObjects(daemonsYAML)
 	if err != nil {
 		t.Fatal(err)
 	}

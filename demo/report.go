@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 // faultsShown bounds how many faults of one check are shown.
@@ -68,13 +69,13 @@ func milliseconds(d time.Duration) string {
 
 // explainHeld says of every gate that is still closed why that is so, and
 // where the words come from.
-func explainHeld(ctx context.Context, out io.Writer, admin kubernetes.Interface, a *applier, held []heldGate) error {
+func explainHeld(ctx context.Context, out io.Writer, admin kubernetes.Interface, a *testbed.Applier, held []heldGate) error {
 	if len(held) == 0 {
 		fmt.Fprintln(out, "No node is held any more.")
 		return nil
 	}
 	for _, h := range held {
-		ng, err := getGate(ctx, a, h.gate)
+		ng, err := testbed.GetGate(ctx, a, h.gate)
 		if err != nil {
 			return fmt.Errorf("explaining why %s is held: %w", h.node, err)
 		}

@@ -15,6 +15,10 @@ const (
 	// TaintOutOfService makes core detach volumes and delete pods of a node.
 	TaintOutOfService = corev1.TaintNodeOutOfService
 
+	// TaintCloudShutdown is put on a silent node by its cloud's controller while
+	// the machine is shut down (cloud-provider's TaintNodeShutdown).
+	TaintCloudShutdown = "node.cloudprovider.kubernetes.io/shutdown"
+
 	// CoreTaintPrefix begins the taint keys that belong to Kubernetes itself.
 	CoreTaintPrefix = "node.kubernetes.io/"
 )
@@ -41,6 +45,8 @@ const (
 const (
 	// SourceCRD is a NodeGate object of the API server.
 	SourceCRD = "crd"
+	// SourceFiles is a file of the directory that the controller was given.
+	SourceFiles = "files"
 )
 
 // States of a gate on a node, as told in records.
@@ -58,7 +64,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionAccepted is True when the gate is in force.
 	ConditionAccepted = "Accepted"
-	// ConditionOverdue is True while a node has passed its deadline.
+	// ConditionOverdue is True while a node has passed its deadline and is closed,
+	// or was opened by it and its signals have not all held since.
 	ConditionOverdue = "Overdue"
 	// ConditionThrottled is True while closing waits for budget.
 	ConditionThrottled = "Throttled"
@@ -73,6 +80,9 @@ const (
 	// ReasonNoBootEvidence means that the gate is in force, and that none of its
 	// signals can prove that it speaks of the current boot.
 	ReasonNoBootEvidence = "NoBootEvidence"
+	// ReasonStampNotAllowed means that the gate is in force, and that its openings
+	// are not stamped, because the administrator has not allowed the annotation.
+	ReasonStampNotAllowed = "StampNotAllowed"
 	// ReasonInvalidSpec means that the gate breaks a rule of the API.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonTaintKeyNotAllowed means that the administrator has not allowed the
@@ -103,10 +113,16 @@ const (
 	// node as the gate asks.
 	ReasonWriteDenied = "WriteDenied"
 
+	// ReasonPermissionMissing means that nodegate lacks a right that the gate
+	// needs.
+	ReasonPermissionMissing = "PermissionMissing"
+
 	// ReasonContended means that another writer fights for the taint.
 	ReasonContended = "Contended"
 	// ReasonThrottled means that closing waits for budget.
 	ReasonThrottled = "Throttled"
+	// ReasonOverdue means that nodes have passed the deadline.
+	ReasonOverdue = string(ReasonDeadlinePassed)
 )
 
 // Reason says why a gate is in its state on a node. It stands in records, logs
@@ -121,6 +137,9 @@ const (
 	ReasonAdopted Reason = "Adopted"
 	// ReasonExisting means that existingNodes asks for closing.
 	ReasonExisting Reason = "Existing"
+	// ReasonExistingIdle means the same for a node that was found idle, and is to
+	// be looked at once more. It becomes ReasonExisting, or the gate opens.
+	ReasonExistingIdle Reason = "ExistingIdle"
 	// ReasonRebooted means that the node shows a new boot ID.
 	ReasonRebooted Reason = "Rebooted"
 	// ReasonNodeSilent means that the node's Ready condition is Unknown.
@@ -139,6 +158,12 @@ const ReasonSignalsHold Reason = "SignalsHold"
 const (
 	// ReasonSignalsCleared means that a signal of a closeWhen gate no longer holds.
 	ReasonSignalsCleared Reason = "SignalsCleared"
+	// ReasonDeadlinePassed means that the gate's deadline passed, whatever the
+	// signals say. It becomes ReasonSignalsHold when they all hold.
+	ReasonDeadlinePassed Reason = "DeadlinePassed"
+	// ReasonNodeReturned means that a node that was out of service speaks again,
+	// whatever the signals say.
+	ReasonNodeReturned Reason = "NodeReturned"
 	// ReasonOpenedByHand means that somebody removed the taint of a gate that
 	// is reopened by hand.
 	ReasonOpenedByHand Reason = "OpenedByHand"
@@ -146,4 +171,22 @@ const (
 	ReasonGateDeleted Reason = "GateDeleted"
 	// ReasonNotSelected means that the gate does not select the node any more.
 	ReasonNotSelected Reason = "NotSelected"
+	// ReasonNotIdle means that a node that was closed because it was idle turned
+	// out not to be.
+	ReasonNotIdle Reason = "NotIdle"
 )
+
+// Reasons of Events about nodes.
+const (
+	// EventBypassedPods means that pods had started on the node while a gate was
+	// closed.
+	EventBypassedPods = "BypassedPods"
+	// EventBypassedPodsRemain means that some of them could not be evicted.
+	EventBypassedPodsRemain = "BypassedPodsRemain"
+	// EventDeadlinePassed means that a gate has been closed on the node for longer
+	// than its deadline allows.
+	EventDeadlinePassed = string(ReasonDeadlinePassed)
+)
+
+// EventReporter is who Events say that they are from.
+const EventReporter = "nodegate.dev/controller"

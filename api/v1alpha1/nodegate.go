@@ -3,7 +3,6 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -60,26 +59,29 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.reclosePolicy)",message="a closeWhen gate follows its signals and has no reclosePolicy; remove it",fieldPath=".reclosePolicy"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.existingNodes)",message="a closeWhen gate applies to every selected node and has no existingNodes; remove it",fieldPath=".existingNodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.recloseTaint)",message="a closeWhen gate has one taint and no recloseTaint; remove it",fieldPath=".recloseTaint"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.deadline)",message="a closeWhen gate waits for nothing and has no deadline; remove it",fieldPath=".deadline"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.podMissingSeconds) || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || has(s.pods) || has(s.anyOf))",message="no signal of this gate looks at pods, so that none can be missing; use deadline.readySeconds",fieldPath=".deadline.podMissingSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="a closeWhen gate follows its signals and has no bypassedPods; remove it",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule'",message="taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="only a closeWhen gate can be reopened by hand; remove reopen",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.timing.closeAfterSeconds in [0, 120]",message="timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",fieldPath=".timing.closeAfterSeconds"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.minClosedSeconds == 0",message="a gate that is reopened by hand is closed as long as a person says; remove timing.minClosedSeconds",fieldPath=".timing.minClosedSeconds"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",fieldPath=".timing.minClosedSeconds"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.openAfterSeconds == 0",message="a gate that is reopened by hand is closed as long as a person says; remove timing.openAfterSeconds",fieldPath=".timing.openAfterSeconds"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.timing.openAfterSeconds == 0",message="timing.openAfterSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",fieldPath=".timing.openAfterSeconds"
 // +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".taint.effect"
 // +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || (has(self.acknowledge) && 'VolumeDetach' in self.acknowledge)",message="taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",fieldPath=".taint.key"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".recloseTaint.effect"
-// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != 'node.kubernetes.io/out-of-service' || (has(self.acknowledge) && 'VolumeDetach' in self.acknowledge)",message="recloseTaint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",fieldPath=".recloseTaint.key"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || has(self.closeWhen)",message="taint.key node.kubernetes.io/out-of-service is only for closeWhen gates: it goes on when a node is gone and comes off when it speaks; use closeWhen, or another key",fieldPath=".taint.key"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.reopen != 'Manual'",message="the taint node.kubernetes.io/out-of-service goes as soon as the node speaks again and waits for nobody; remove reopen",fieldPath=".reopen"
+// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != 'node.kubernetes.io/out-of-service'",message="recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",fieldPath=".recloseTaint.key"
 //
 // Not built yet. Each of these rules goes when its field works. The signals
 // have theirs at SignalSource and Signal.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint)",message="recloseTaint is not built yet in this version of nodegate; remove it",fieldPath=".recloseTaint"
-// +kubebuilder:validation:XValidation:rule="!has(self.deadline)",message="deadline is not built yet in this version of nodegate; remove it",fieldPath=".deadline"
-// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore'",message="bypassedPods other than Ignore is not built yet in this version of nodegate; remove it",fieldPath=".bypassedPods"
-// +kubebuilder:validation:XValidation:rule="!has(self.acknowledge) || !('VolumeDetach' in self.acknowledge)",message="acknowledge VolumeDetach is not built yet in this version of nodegate; remove it",fieldPath=".acknowledge"
-// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service'",message="taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",fieldPath=".taint.key"
-// +kubebuilder:validation:XValidation:rule="!has(self.openedAtAnnotation)",message="openedAtAnnotation is not built yet in this version of nodegate; remove it",fieldPath=".openedAtAnnotation"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Hold'",message="bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Enforce'",message="mode other than Enforce is not built yet in this version of nodegate; remove it",fieldPath=".mode"
-// +kubebuilder:validation:XValidation:rule="!has(self.existingNodes) || self.existingNodes != 'CloseIfIdle'",message="existingNodes CloseIfIdle is not built yet in this version of nodegate; choose Ignore, Adopt or Close",fieldPath=".existingNodes"
-// +kubebuilder:validation:XValidation:rule="self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds is not built yet in this version of nodegate; remove it",fieldPath=".timing.minClosedSeconds"
-// +kubebuilder:validation:XValidation:rule="self.timing.openAfterSeconds == 0",message="timing.openAfterSeconds is not built yet in this version of nodegate; remove it",fieldPath=".timing.openAfterSeconds"
 type NodeGateSpec struct {
 	// nodeSelector selects the nodes that are gated; {} selects every node. A
 	// node that becomes selected within 10 minutes of its creation counts as
@@ -130,7 +132,8 @@ type NodeGateSpec struct {
 	// existingNodes says what happens to nodes that are not new: those without
 	// a record of this gate that are older than 10 minutes or older than the
 	// gate. Defaults to Ignore. Only with openWhen. A node that already carries
-	// the taint is adopted as closed in every case.
+	// the taint is adopted as closed in every case. Each value but Ignore also
+	// does what the one before it does: Adopt, CloseIfIdle, Close.
 	// +optional
 	ExistingNodes ExistingNodes `json:"existingNodes,omitempty"`
 
@@ -147,7 +150,7 @@ type NodeGateSpec struct {
 	// +kubebuilder:default={}
 	Timing Timing `json:"timing,omitempty"`
 
-	// deadline bounds how long a node may wait.
+	// deadline bounds how long a node may wait. Only with openWhen.
 	// +optional
 	Deadline *Deadline `json:"deadline,omitempty"`
 
@@ -158,7 +161,10 @@ type NodeGateSpec struct {
 	Budget Budget `json:"budget,omitempty"`
 
 	// bypassedPods says what to do about pods that started on a node in its
-	// current boot while the gate was closed and that do not tolerate it.
+	// current boot while the gate was closed and that do not tolerate it. They
+	// are looked for once, when the gate has opened by its signals. Only with
+	// openWhen. Evict needs the right to evict pods, which 'nodegate manifests'
+	// gives with --evict-pods.
 	// +optional
 	// +kubebuilder:default=Ignore
 	BypassedPods BypassedPods `json:"bypassedPods,omitempty"`
@@ -172,12 +178,15 @@ type NodeGateSpec struct {
 	Acknowledge []Acknowledgement `json:"acknowledge,omitempty"`
 
 	// openedAtAnnotation names an extra node annotation that is stamped with the
-	// Unix time, in seconds, of each opening.
+	// Unix time, in seconds, of each opening of the closed gate, in the same
+	// write. It stays until the next opening. The administrator lists the keys
+	// that nodegate may use; a gate with another key is in force without it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="openedAtAnnotation must be an annotation key; write it as name or example.com/name"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('gate.nodegate.dev/')",message="annotations under gate.nodegate.dev/ are nodegate's own records; choose another key"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/')",message="annotations under kubernetes.io/ belong to Kubernetes; choose another key"
 	OpenedAtAnnotation string `json:"openedAtAnnotation,omitempty"`
 
 	// mode says whether the gate acts.
@@ -188,29 +197,6 @@ type NodeGateSpec struct {
 
 // Follows tells whether the gate follows its signals: a closeWhen gate.
 func (s *NodeGateSpec) Follows() bool { return len(s.CloseWhen) > 0 }
-
-// Taint is a taint without its time.
-type Taint struct {
-	// key is the taint's key. The administrator lists the keys that nodegate
-	// may use; keys under node.kubernetes.io/ are refused.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="taint key must be a qualified name; write it as name or example.com/name"
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node.kubernetes.io/') || self == 'node.kubernetes.io/out-of-service'",message="taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key"
-	Key string `json:"key"`
-
-	// value is the taint's value. Empty by default.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
-	Value string `json:"value,omitempty"`
-
-	// effect is what the taint does to pods that do not tolerate it.
-	// +required
-	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
-	Effect corev1.TaintEffect `json:"effect"`
-}
 
 // ReclosePolicy says when a gate that opened closes again.
 //
@@ -241,7 +227,10 @@ const (
 	// member of the gate.
 	ExistingAdopt ExistingNodes = "Adopt"
 	// ExistingCloseIfIdle closes the gate on nodes where nothing but daemon,
-	// mirror and finished pods run.
+	// mirror and finished pods run, of whatever namespace: under the budget, and
+	// at most ten nodes a second. A node that is found not to be idle after all,
+	// just after it was closed, is opened again. One that is not idle is looked
+	// at again every ten minutes.
 	ExistingCloseIfIdle ExistingNodes = "CloseIfIdle"
 	// ExistingClose closes the gate on existing nodes, under the budget.
 	ExistingClose ExistingNodes = "Close"
@@ -261,15 +250,26 @@ const (
 
 // Timing holds a gate's waits, in seconds.
 type Timing struct {
-	// minClosedSeconds is how long the gate stays closed at least.
+	// minClosedSeconds is how long the gate, having closed, stays closed at least
+	// although its signals would open it. At a node's birth it counts from the
+	// Node's creation, after a reboot from when the new boot is seen. It does not
+	// keep closed a node that fell silent, or announced its shutdown, and is back
+	// without a reboot, nor one that carried the taint before it came under the
+	// gate. Not with reopen Manual.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	MinClosedSeconds int32 `json:"minClosedSeconds,omitempty"`
 
-	// openAfterSeconds is how long the signals must have held before the gate
-	// opens (soak).
+	// openAfterSeconds is how long, without a break, the signals must have held
+	// before a closed gate opens (soak); of a closeWhen gate, for how long they must
+	// not have all held. It runs beside minClosedSeconds, not after it. After a
+	// reboot it begins with the new boot at the earliest. It does not keep closed a
+	// node that fell silent, or announced its shutdown, and is back without a reboot.
+	// Labels, annotations, resources, CSI drivers and resource slices do not tell
+	// since when: if the controller is replaced, the wait for these begins again.
+	// Not with reopen Manual.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -295,24 +295,32 @@ type Timing struct {
 	RolloutGraceSeconds *int32 `json:"rolloutGraceSeconds,omitempty"`
 }
 
-// Deadline bounds how long a node may wait. Its clocks run only in the node's
-// current boot and while the node is not silent.
+// Deadline bounds how long a node may wait. Its clock starts when the gate closes
+// on the node (at birth: when the Node is created), anew with each boot, and stands
+// still while the node is silent. Whatever happens to pods and to nodegate, it goes
+// on. When it has passed, a Warning Event about the node, the condition Overdue and
+// nodes.overdue tell, until the gate opens or the node reboots.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podMissingSeconds) || has(self.readySeconds)",message="a deadline needs a clock; set podMissingSeconds, readySeconds or both"
 type Deadline struct {
-	// podMissingSeconds is how long a required pod may be missing.
+	// podMissingSeconds is by when every required pod must be on the node, ready or
+	// not: the deadline passes when one is missing then, or at any time after.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	PodMissingSeconds *int32 `json:"podMissingSeconds,omitempty"`
 
-	// readySeconds is how long the gate may stay closed.
+	// readySeconds is how long the gate may stay closed, whatever it waits for.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	ReadySeconds *int32 `json:"readySeconds,omitempty"`
 
-	// action is what happens when a clock has run out.
+	// action is what happens when the deadline has passed. Open opens the gate, and
+	// leaves it open until the node reboots or the signals have all held once, from
+	// when on it is like any other. It does not open while the node is silent,
+	// shutting down or being set up, nor while nodegate cannot observe what a signal
+	// looks at; it does not wait for openAfterSeconds or minClosedSeconds.
 	// +optional
 	// +kubebuilder:default=KeepClosed
 	Action DeadlineAction `json:"action,omitempty"`
@@ -353,7 +361,9 @@ const (
 	BypassedIgnore BypassedPods = "Ignore"
 	// BypassedReport names them in an event and a metric.
 	BypassedReport BypassedPods = "Report"
-	// BypassedEvict evicts them, paced, through the Eviction API.
+	// BypassedEvict also evicts them, paced, through the Eviction API, so that
+	// PodDisruptionBudgets are kept; but never daemon, mirror, host-network or
+	// ownerless pods.
 	BypassedEvict BypassedPods = "Evict"
 	// BypassedHold keeps their containers from starting; it needs the node agent.
 	BypassedHold BypassedPods = "Hold"

@@ -11,11 +11,6 @@ import (
 // never opens and never closes a gate.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression), has(self.anyOf)].exists_one(set, set)",message="a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf"
-//
-// ---
-// Not built yet. This rule goes when anyOf works.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.anyOf)",message="anyOf is not built yet in this version of nodegate; remove it",fieldPath=".anyOf"
 type Signal struct {
 	// name identifies the signal within its gate.
 	// +required
@@ -50,21 +45,6 @@ type NamedSource struct {
 }
 
 // SignalSource is the kind of a signal: exactly one field is set.
-//
-// ---
-// Not built yet. Each of these rules goes when its field works.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.csiDriver)",message="csiDriver is not built yet in this version of nodegate; remove it",fieldPath=".csiDriver"
-// +kubebuilder:validation:XValidation:rule="!has(self.resource)",message="resource is not built yet in this version of nodegate; remove it",fieldPath=".resource"
-// +kubebuilder:validation:XValidation:rule="!has(self.resourceSlices)",message="resourceSlices is not built yet in this version of nodegate; remove it",fieldPath=".resourceSlices"
-// +kubebuilder:validation:XValidation:rule="!has(self.expression)",message="expression is not built yet in this version of nodegate; remove it",fieldPath=".expression"
-// +kubebuilder:validation:XValidation:rule="!has(self.daemonSet) || !has(self.daemonSet.minReadySeconds) || self.daemonSet.minReadySeconds == 0",message="daemonSet.minReadySeconds is not built yet in this version of nodegate; remove it",fieldPath=".daemonSet.minReadySeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.daemonSets) || !has(self.daemonSets.minReadySeconds) || self.daemonSets.minReadySeconds == 0",message="daemonSets.minReadySeconds is not built yet in this version of nodegate; remove it",fieldPath=".daemonSets.minReadySeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.pods) || !has(self.pods.minReadySeconds) || self.pods.minReadySeconds == 0",message="pods.minReadySeconds is not built yet in this version of nodegate; remove it",fieldPath=".pods.minReadySeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.pods) || self.pods.readyBy == 'Condition'",message="pods.readyBy other than Condition is not built yet in this version of nodegate; remove it",fieldPath=".pods.readyBy"
-// +kubebuilder:validation:XValidation:rule="!has(self.pods) || !has(self.pods.readyAnnotation)",message="pods.readyAnnotation is not built yet in this version of nodegate; remove it",fieldPath=".pods.readyAnnotation"
-// +kubebuilder:validation:XValidation:rule="!has(self.condition) || !has(self.condition.forSeconds) || self.condition.forSeconds == 0",message="condition.forSeconds is not built yet in this version of nodegate; remove it",fieldPath=".condition.forSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.condition) || !has(self.condition.maxHeartbeatAgeSeconds)",message="condition.maxHeartbeatAgeSeconds is not built yet in this version of nodegate; remove it",fieldPath=".condition.maxHeartbeatAgeSeconds"
 type SignalSource struct {
 	// daemonSet holds when this DaemonSet has its ready pod on the node.
 	// +optional
@@ -92,19 +72,31 @@ type SignalSource struct {
 	// +optional
 	Annotation *KeyValueSignal `json:"annotation,omitempty"`
 
-	// csiDriver holds when the node's CSINode lists the driver.
+	// csiDriver holds when the node's CSINode lists the driver. A CSINode of a
+	// former Node of the same name does not count.
 	// +optional
 	CSIDriver *CSIDriverSignal `json:"csiDriver,omitempty"`
 
-	// resource holds when the node's allocatable has the resource.
+	// resource holds when the node's allocatable has enough of the resource.
 	// +optional
 	Resource *ResourceSignal `json:"resource,omitempty"`
 
-	// resourceSlices holds when the driver's pools for this node are complete.
+	// resourceSlices holds when every pool of devices that the DRA driver offers
+	// on this node is complete: all its ResourceSlices of the newest generation
+	// are there. Only those that name the node (spec.nodeName) and are owned by
+	// its Node count.
 	// +optional
 	ResourceSlices *ResourceSlicesSignal `json:"resourceSlices,omitempty"`
 
-	// expression is a CEL expression over the node's facts.
+	// expression holds when this CEL expression is true of the node; it must
+	// return a bool. It sees labels, annotations and allocatable (maps; the values
+	// of allocatable are quantities), conditions (each with type, status and
+	// lastTransitionTime), taints (each with key, value, effect and timeAdded; not
+	// the gate's own), nodeInfo and created. Keys of annotations and allocatable
+	// are named literally. What it reads and is not there makes it unknown: write
+	// labels[?"key"].orValue("") where a label may be missing. It knows no time of
+	// day. An expression that cannot be compiled, or may cost too much, leaves the
+	// gate not accepted.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -127,7 +119,8 @@ type DaemonSetSignal struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="name must be the name of a DaemonSet (lower-case letters, digits, '-' and '.'); correct it"
 	Name string `json:"name"`
 
-	// minReadySeconds is how long the pod must have been ready.
+	// minReadySeconds is how long the pod must have been ready, by its Ready
+	// condition's last transition.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -151,7 +144,8 @@ type DaemonSetsSignal struct {
 	// +required
 	Selector LabelSelector `json:"selector"`
 
-	// minReadySeconds is how long each pod must have been ready.
+	// minReadySeconds is how long each pod must have been ready, by its Ready
+	// condition's last transition.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -175,20 +169,26 @@ type PodsSignal struct {
 	Selector LabelSelector `json:"selector"`
 
 	// readyBy says what makes a pod ready: its Ready condition, an annotation,
-	// or either.
+	// or either. Whatever it says, a pod that is terminating or has finished is
+	// not ready.
 	// +optional
 	// +kubebuilder:default=Condition
 	ReadyBy ReadyBy `json:"readyBy,omitempty"`
 
 	// readyAnnotation is the annotation that, with the value "true", makes a pod
-	// ready. It is read when readyBy is Annotation or Either.
+	// ready. It goes with readyBy Annotation or Either. Whoever may patch the pod
+	// may set it. After a reboot, and on a Node that was created again, one that
+	// was there before does not count until it is taken away and set anew: a
+	// program that sets it on its own pod takes it away when it starts.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="readyAnnotation must be an annotation key; write it as name or example.com/name"
 	ReadyAnnotation string `json:"readyAnnotation,omitempty"`
 
-	// minReadySeconds is how long a pod must have been ready.
+	// minReadySeconds is how long a pod must have been ready, by its Ready
+	// condition's last transition or, for an annotation, by when it was last
+	// written.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -260,14 +260,19 @@ type ConditionSignal struct {
 	// +kubebuilder:validation:XValidation:rule="[''.matches(self), ''.matches('^(?:' + self + ')$')].size() == 2",message="statusPattern must be a regular expression of the RE2 syntax; correct it"
 	StatusPattern string `json:"statusPattern,omitempty"`
 
-	// forSeconds is how long the condition must have matched.
+	// forSeconds is how long the condition must have matched: how long ago its
+	// status last changed. A condition that does not tell is unknown.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	ForSeconds int32 `json:"forSeconds,omitempty"`
 
-	// maxHeartbeatAgeSeconds is how old the condition's last heartbeat may be.
-	// With it, the condition proves the current boot.
+	// maxHeartbeatAgeSeconds is how old the condition's last heartbeat may be. An
+	// older one is unknown, whatever its status; 10 seconds are allowed for clocks
+	// that differ. With it, the condition proves the current boot, by a heartbeat
+	// of later than when the boot was first seen. A kubelet and the node problem
+	// detector write heartbeats every 5 minutes where nothing changes: less than
+	// 330 makes such a condition unknown for part of the time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -315,7 +320,9 @@ type CSIDriverSignal struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="name must be the name of a CSI driver, such as ebs.csi.aws.com; correct it"
 	Name string `json:"name"`
 
-	// allocatable also asks for the driver's volume limit to be reported.
+	// allocatable also asks for the driver's volume limit (allocatable.count) to
+	// be reported. Before it is, the scheduler binds more volumes to the node than
+	// can be attached.
 	// +optional
 	Allocatable bool `json:"allocatable,omitempty"`
 }

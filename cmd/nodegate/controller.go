@@ -15,14 +15,19 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/internal/install"
 )
 
 // controllerFlags are what 'nodegate controller' is told.
 type controllerFlags struct {
 	kubeconfig  string
+	gates       string
 	development bool
+	birth       admission.Birth
+	webhook     controller.Webhook
 	process     controller.Process
 }
 
@@ -33,16 +38,20 @@ func newControllerCommand() *cobra.Command {
 		Use:   "controller",
 		Short: "Open gates on nodes that are fit, and close them again where they are not",
 		Long: "Open gates on nodes that are fit, and close them again where they are not.\n\n" +
-			"It runs until it is told to stop by SIGTERM or Ctrl-C; then it finishes what is in hand, " +
-			"gives its lease back, and exits with status 0.",
-		Example: "  nodegate controller --kubeconfig ~/.kube/config --allowed-taint-keys node.cilium.io/agent-not-ready",
-		Args:    cobra.NoArgs,
+			"What it needs in the cluster is applied first: see 'nodegate manifests --help', and give both the same flags.\n" +
+			"It runs until it is told to stop by SIGTERM or Ctrl-C; then it finishes what is in hand, gives its lease\n" +
+			"back, and exits with status 0.",
+		Example: "  nodegate controller                                              # in a pod, as its ServiceAccount\n" +
+			"  nodegate controller --development --kubeconfig nodegate.kubeconfig   # elsewhere, as that ServiceAccount too",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context())
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; default: the pod's own ServiceAccount")
+	flags.StringVar(&f.gates, "gates", "",
+		"a directory, such as a mounted ConfigMap, to read NodeGates from (its *.yaml, *.yml and *.json), instead of from the API server, which then needs no CRD")
 	flags.StringVar(&f.process.MetricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0 for nowhere")
 	flags.StringVar(&f.process.HealthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 for nowhere")
 	flags.BoolVar(&f.process.LeaderElect, "leader-elect", true, "let one replica at a time do the work")
@@ -51,10 +60,10 @@ func newControllerCommand() *cobra.Command {
 	flags.IntVar(&options.Workers, "workers", 16, "how many nodes are worked on at a time")
 	flags.StringSliceVar(&options.TransientTaintPrefixes, "transient-taint-prefixes", nil,
 		"beginnings of further taint keys that come and go by themselves, and so say nothing about which daemons belong on a node")
+	birthFlag(flags, &f.birth)
+	flags.StringVar(&f.webhook.Address, "webhook-bind-address", ":9443", "where the webhook is served, with --birth=webhook")
 	allowedTaintKeysFlag(flags, &options.AllowedTaintKeys)
-	if err := command.MarkFlagRequired("allowed-taint-keys"); err != nil {
-		panic(err) // the flag is defined above
-	}
+	allowedStampAnnotationsFlag(flags, &options.AllowedStampAnnotations)
 	return command
 }
 
@@ -73,6 +82,9 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client"))
 	f.process.Config, f.process.Options.Log = config, log
+	if f.gates != "" {
+		f.process.Gates = gatefile.New(f.gates, log)
+	}
 
 	api, err := f.process.Client()
 	if err != nil {
@@ -80,7 +92,10 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	}
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = checkPermissions(startCtx, api, f.process.Options.Namespace)
+	err = checkPermissions(startCtx, api, f.installation())
+	if err == nil {
+		err = checkIdentity(startCtx, api, f.process.Options.Namespace)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil // told to stop before it began
@@ -96,9 +111,23 @@ func (f *controllerFlags) validate() error {
 	if options.Workers < 1 {
 		return fmt.Errorf("--workers is %d: it takes one at least", options.Workers)
 	}
+	if f.birth == admission.ByWebhook {
+		f.process.Webhook = &f.webhook
+		if _, _, err := f.webhook.Listen(); err != nil {
+			return fmt.Errorf("--webhook-bind-address: %w", err)
+		}
+	}
+	return f.installation().Validate()
+}
+
+// installation is what the controller expects to have been installed.
+func (f *controllerFlags) installation() install.Options {
+	options := &f.process.Options
 	return install.Options{
-		Namespace: options.Namespace, ServiceAccount: defaultServiceAccount, AllowedTaintKeys: options.AllowedTaintKeys,
-	}.Validate()
+		Namespace: options.Namespace, ServiceAccount: defaultServiceAccount,
+		AllowedTaintKeys: options.AllowedTaintKeys, AllowedStampAnnotations: options.AllowedStampAnnotations,
+		WithoutCRD: f.gates != "", Birth: f.birth,
+	}
 }
 
 // restConfig finds the API server. Requests are not throttled on this side:

@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 		DisableSuggestions: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newControllerCommand(), newManifestsCommand())
+	root.AddCommand(newControllerCommand(), newConvertCommand(), newManifestsCommand())
 	return root
 }
 

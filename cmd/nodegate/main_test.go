@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/presets"
 )
 
 // asNodegate in the environment has this test binary be nodegate itself.
@@ -91,10 +92,10 @@ func TestMistakes(t *testing.T) {
 		"unknown command":         {[]string{"contoller"}, []string{`unknown command "contoller"`}},
 		"unknown flag":            {controller("--kubconfig=x"), []string{"unknown flag: --kubconfig"}},
 		"argument":                {controller("x"), []string{`"x"`}},
-		"no keys":                 {[]string{"controller"}, []string{"allowed-taint-keys"}},
 		"no workers":              {controller("--workers=0"), []string{"--workers is 0"}},
 		"not a number":            {controller("--workers=many"), []string{"--workers", `"many"`}},
 		"bad keys":                {[]string{"controller", "--allowed-taint-keys=a b,c d"}, []string{`"a b"`, `"c d"`}},
+		"bad stamp":               {controller("--allowed-stamp-annotations=node.kubernetes.io/x"), []string{`"node.kubernetes.io/x"`, "kubernetes.io have a meaning of their own"}},
 		"bad namespace":           {controller("--namespace=No_Namespace"), []string{`"No_Namespace"`}},
 		"not in a cluster":        {controller(), []string{"not in a cluster: give --kubeconfig"}},
 		"missing kubeconfig":      {controller("--kubeconfig=/nowhere/config"), []string{"/nowhere/config", "no such file"}},
@@ -102,8 +103,15 @@ func TestMistakes(t *testing.T) {
 		"kubeconfig is empty":     {controller("--kubeconfig=" + file(t, "")), []string{"reading kubeconfig"}},
 		"kubeconfig is none":      {controller("--kubeconfig=" + file(t, "{{{")), []string{"reading kubeconfig"}},
 		"nobody listens":          {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))), []string{server, "connection refused"}},
-		"manifests: no keys":      {[]string{"manifests"}, []string{"allowed-taint-keys"}},
+		"unknown birth":           {controller("--birth=magic"), []string{`"magic"`, `"policy"`, `"webhook"`}},
+		"bad webhook address":     {controller("--birth=webhook", "--webhook-bind-address=9443"), []string{"--webhook-bind-address", "9443"}},
+		"bad webhook port":        {controller("--birth=webhook", "--webhook-bind-address=:x"), []string{"--webhook-bind-address", `"x"`}},
+		"manifests: birth":        {[]string{"manifests", "--allowed-taint-keys=a.b/c", "--birth=magic"}, []string{`"magic"`}},
 		"manifests: bad key":      {[]string{"manifests", "--allowed-taint-keys=a b"}, []string{`"a b"`}},
+		"manifests: core's key":   {[]string{"manifests", "--allowed-taint-keys=node.kubernetes.io/unschedulable"}, []string{`"node.kubernetes.io/unschedulable"`, "belong to Kubernetes"}},
+		"convert: unknown tool":   {[]string{"convert", "cilium"}, []string{`"cilium"`, "istio, nidhogg"}},
+		"convert: no file":        {[]string{"convert", "tainter"}, []string{"FILE", "standard input"}},
+		"manifests: bad stamp":    {[]string{"manifests", "--allowed-taint-keys=a", "--allowed-stamp-annotations=gate.nodegate.dev/a"}, []string{`"gate.nodegate.dev/a"`}},
 		"manifests: all is wrong": {[]string{"manifests", "--allowed-taint-keys=a b,c d", "--namespace=A", "--service-account=B!"}, []string{`"a b"`, `"c d"`, `"A"`, `"B!"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +140,23 @@ func oneClearLine(t *testing.T, stderr string, want ...string) {
 	}
 }
 
+// What is allowed by default is the presets' keys, to both commands alike, and
+// nothing that detaches volumes.
+func TestDefaultKeys(t *testing.T) {
+	all := strings.Join(presets.TaintKeys(), ",")
+	byDefault, _, status := run(t, "manifests")
+	given, _, _ := run(t, "manifests", "--allowed-taint-keys="+all)
+	if status != 0 || byDefault != given {
+		t.Errorf("status %d; without the flag and with the presets' keys the manifests differ", status)
+	}
+	if help, _, _ := run(t, "controller", "--help"); !strings.Contains(help, "(default ["+all+"])") {
+		t.Errorf("the controller's default is another one:\n%s", help)
+	}
+	if strings.Contains(all, "out-of-service") {
+		t.Error("out-of-service is allowed by default")
+	}
+}
+
 func TestManifestsAndHelp(t *testing.T) {
 	for _, test := range []struct {
 		args []string
@@ -139,8 +164,9 @@ func TestManifestsAndHelp(t *testing.T) {
 	}{
 		{[]string{"--version"}, []string{"nodegate "}},
 		{nil, []string{"controller", "manifests"}},
-		{[]string{"controller", "--help"}, []string{"--kubeconfig", "SIGTERM", "--allowed-taint-keys"}},
+		{[]string{"controller", "--help"}, []string{"--kubeconfig", "SIGTERM", "--allowed-taint-keys", "--gates"}},
 		{[]string{"manifests", "--allowed-taint-keys=example.com/key", "--namespace=other"}, []string{"kind: CustomResourceDefinition", "example.com/key", "namespace: other"}},
+		{[]string{"manifests", "--allowed-taint-keys=example.com/key", "--allowed-stamp-annotations=example.com/at"}, []string{"example.com/at"}},
 	} {
 		stdout, stderr, status := run(t, test.args...)
 		if status != 0 || stderr != "" {
@@ -150,6 +176,25 @@ func TestManifestsAndHelp(t *testing.T) {
 			if !strings.Contains(stdout, part) {
 				t.Errorf("%v: no %q in:\n%s", test.args, part, stdout)
 			}
+		}
+	}
+}
+
+// Where gates come from files, the cluster needs neither the kind nor rights to
+// it.
+func TestManifestsWithoutCRD(t *testing.T) {
+	stdout, stderr, status := run(t, "manifests", "--allowed-taint-keys=example.com/key", "--without-crd")
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d, error %q", status, stderr)
+	}
+	for _, part := range []string{"CustomResourceDefinition", "- customresourcedefinitions\n", "- nodegates\n", "- nodegates/status\n"} {
+		if strings.Contains(stdout, part) {
+			t.Errorf("%s is in:\n%s", part, stdout)
+		}
+	}
+	for _, part := range []string{"kind: MutatingAdmissionPolicy\n", "kind: ClusterRole\n", "podtemplates"} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("%s is not in:\n%s", part, stdout)
 		}
 	}
 }

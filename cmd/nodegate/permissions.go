@@ -10,17 +10,20 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
 )
 
 // checkPermissions fails, naming them all, if the controller lacks permissions
 // that the manifests give it. Without the check they would show one by one, as
-// feeds that never sync.
-func checkPermissions(ctx context.Context, c client.Client, namespace string) error {
+// feeds that never sync. What is installed says which it needs.
+func checkPermissions(ctx context.Context, c client.Client, o install.Options) error {
 	var (
 		mu      sync.Mutex
 		missing []string
@@ -45,15 +48,43 @@ func checkPermissions(ctx context.Context, c client.Client, namespace string) er
 			})
 		}
 	}
-	ask(install.ClusterRules(), "")
-	ask(install.NamespaceRules(), namespace)
+	ask(install.ClusterRules(o.WithoutCRD), "")
+	ask(install.NamespaceRules(), o.Namespace)
+	ask(install.EventRules(), metav1.NamespaceDefault)
+	if o.Birth == admission.ByWebhook {
+		ask(install.WebhookClusterRules(), "")
+		ask(install.WebhookNamespaceRules(), o.Namespace)
+	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return fmt.Errorf("this identity may not %s: apply the output of 'nodegate manifests', and run as its ServiceAccount",
-			strings.Join(missing, ", "))
+		command := "nodegate manifests"
+		if o.WithoutCRD {
+			command += " --without-crd"
+		}
+		return fmt.Errorf("this identity may not %s: apply the output of '%s', and run as its ServiceAccount",
+			strings.Join(missing, ", "), command)
+	}
+	return nil
+}
+
+// serviceAccountPrefix begins what the API server calls a ServiceAccount; its
+// namespace follows.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// checkIdentity fails if the controller is nobody that the guards could let
+// through, whatever else it may: an administrator may create everything, and is
+// refused where only nodegate writes.
+func checkIdentity(ctx context.Context, c client.Client, namespace string) error {
+	var review authenticationv1.SelfSubjectReview
+	if err := c.Create(ctx, &review); err != nil {
+		return fmt.Errorf("asking who this is: %w", err)
+	}
+	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user, serviceAccountPrefix+namespace+":") {
+		return fmt.Errorf("this identity is %q, and the guards that 'nodegate manifests' installs let only nodegate's ServiceAccount do its work: run as %s",
+			user, serviceAccountPrefix+namespace+":"+defaultServiceAccount)
 	}
 	return nil
 }

@@ -43,6 +43,27 @@ func TestMissingPermissions(t *testing.T) {
 	if status != 1 {
 		t.Errorf("status %d, want 1", status)
 	}
+	_, stderr, _ = run(t, "controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--gates", t.TempDir(),
+		"--metrics-bind-address=0", "--health-probe-bind-address=0")
+	oneClearLine(t, stderr, "patch nodes", "create podtemplates in nodegate-system", "nodegate manifests --without-crd")
+	if strings.Contains(stderr, "nodegates") {
+		t.Errorf("with gates from files, it asks for rights to NodeGates:\n%s", stderr)
+	}
+}
+
+// An administrator may do everything, and would be refused where only nodegate
+// writes: that is told at once, with who it should be.
+func TestAdministratorIsNotNodegate(t *testing.T) {
+	c := clustertest.Shared(t)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(path, c.User("boss", "system:masters")); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := run(t, "controller", "--kubeconfig", path, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	oneClearLine(t, stderr, `"boss"`, "run as system:serviceaccount:nodegate-system:nodegate")
+	if status != 1 {
+		t.Errorf("status %d, want 1", status)
+	}
 }
 
 // replica is one process of a Deployment.
@@ -61,11 +82,11 @@ func (r *replica) Write(p []byte) (int, error) {
 	return r.log.Write(p)
 }
 
-func startReplica(t *testing.T, kubeconfig string) *replica {
+func startReplica(t *testing.T, kubeconfig string, args ...string) *replica {
 	t.Helper()
 	r := &replica{t: t, health: unused(t), metrics: unused(t)}
-	r.Cmd = nodegate(context.Background(), t, "controller", "--kubeconfig", kubeconfig, "--allowed-taint-keys", "example.com/key",
-		"--metrics-bind-address", r.metrics, "--health-probe-bind-address", r.health)
+	r.Cmd = nodegate(context.Background(), t, append([]string{"controller", "--kubeconfig", kubeconfig, "--allowed-taint-keys", "example.com/key",
+		"--metrics-bind-address", r.metrics, "--health-probe-bind-address", r.health}, args...)...)
 	r.Stdout, r.Stderr = r, r
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
@@ -130,9 +151,9 @@ func eventually(t *testing.T, what string, patience time.Duration, check func() 
 }
 
 // applyManifests applies what 'nodegate manifests' prints.
-func applyManifests(t *testing.T, api client.Client) {
+func applyManifests(t *testing.T, api client.Client, args ...string) {
 	t.Helper()
-	stdout, stderr, status := run(t, "manifests", "--allowed-taint-keys", "example.com/key")
+	stdout, stderr, status := run(t, append([]string{"manifests", "--allowed-taint-keys", "example.com/key"}, args...)...)
 	if status != 0 {
 		t.Fatal(stderr)
 	}

@@ -25,13 +25,14 @@ import (
 
 // What the guards say, in part.
 const (
-	onlyTaints      = "only taints with an allowed key (test.nodegate.dev/a, test.nodegate.dev/b)"
+	onlyTaints      = "only taints with an allowed key (node.kubernetes.io/out-of-service, test.nodegate.dev/a, test.nodegate.dev/b)"
 	onlyRecords     = "only annotations under gate.nodegate.dev/"
 	noMetadata      = "may not change labels, owners, finalizers"
 	noSpec          = "may not change a Node's spec but for taints"
 	noSubresource   = "may not write to subresources of nodes"
 	dryRunOnly      = "may create Nodes in a dry run only"
 	noDelete        = "may not delete Nodes"
+	onlyTimes       = "nor write anything there but a Unix time in seconds"
 	tooMuch         = "more than 1024 annotations or taints"
 	recordsGuarded  = "are nodegate's records of this node"
 	tooMany         = "more than 1024 annotations, too many"
@@ -71,7 +72,7 @@ func gated(t *testing.T, in *installation) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "gated-",
 			Labels:       map[string]string{"zone": "a"},
-			Annotations:  map[string]string{"other": "x", prefix + "one": recordA},
+			Annotations:  map[string]string{"other": "x", "example.com/opened-at": "1700000000", prefix + "one": recordA},
 			Finalizers:   []string{"example.com/cleanup"},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, taintA, evicting}},
@@ -106,10 +107,15 @@ func TestConfinement(t *testing.T) {
 		"changes its value":             {patch: op("add", "/spec/taints/1/value", `"x"`)},
 		"drops a record":                {patch: op("remove", "/metadata/annotations/"+record+"one", "null")},
 		"adds a record":                 {patch: op("add", "/metadata/annotations/"+record+"two", `"{}"`)},
+		"stamps an opening":             {patch: op("replace", "/metadata/annotations/example.com~1opened-at", `"1763654400"`)},
+		"stamps no time":                {patch: op("replace", "/metadata/annotations/example.com~1opened-at", `"1763654400s"`), want: onlyTimes},
+		"stamps nothing":                {patch: op("replace", "/metadata/annotations/example.com~1opened-at", `""`), want: onlyTimes},
+		"removes a stamp":               {patch: op("remove", "/metadata/annotations/example.com~1opened-at", "null"), want: onlyTimes},
+		"stamps another annotation":     {patch: op("add", "/metadata/annotations/example.com~1opened-at2", `"1763654400"`), want: "allowed stamps (example.com/opened-at)"},
 		"tests only":                    {patch: op("test", "/metadata/name", `"`+node.Name+`"`)},
 		"adds a foreign taint":          {patch: op("add", "/spec/taints/-", `{"key":"example.com/x","effect":"NoSchedule"}`), want: onlyTaints},
 		"adds a similar key":            {patch: op("add", "/spec/taints/-", `{"key":"test.nodegate.dev/aa","effect":"NoSchedule"}`), want: onlyTaints},
-		"adds core's key":               {patch: op("add", "/spec/taints/-", `{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}`), want: onlyTaints},
+		"adds core's key":               {patch: op("add", "/spec/taints/-", `{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}`), want: onlyTaints},
 		"removes a foreign taint":       {patch: op("remove", "/spec/taints/0", "null"), want: onlyTaints},
 		"removes all taints":            {patch: op("remove", "/spec/taints", "null"), want: onlyTaints},
 		"changes a foreign value":       {patch: op("replace", "/spec/taints/0/value", `"cpu"`), want: onlyTaints},

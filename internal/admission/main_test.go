@@ -31,7 +31,9 @@ import (
 var options = admission.Options{
 	Namespace:        "nodegate-system",
 	ServiceAccount:   "nodegate",
-	AllowedTaintKeys: []string{"test.nodegate.dev/a", "test.nodegate.dev/b"},
+	AllowedTaintKeys: []string{"test.nodegate.dev/a", "test.nodegate.dev/b", v1alpha1.TaintOutOfService},
+
+	AllowedStampAnnotations: []string{"example.com/opened-at"},
 }
 
 // patience is how long a test waits for something that takes a second at most.
@@ -180,7 +182,7 @@ func (in *installation) prove(ctx context.Context, gate *v1alpha1.NodeGate) erro
 	if err != nil {
 		return err
 	}
-	return admission.Proved(gate, created)
+	return admission.Proved(admission.ByPolicy, gate, created)
 }
 
 // eventually waits until there is no error.
@@ -210,7 +212,7 @@ func newGate(name, key string, selector metav1.LabelSelector) *v1alpha1.NodeGate
 // rendered is a gate's parameter.
 func rendered(t testing.TB, gate *v1alpha1.NodeGate) *corev1.PodTemplate {
 	t.Helper()
-	p, err := admission.Parameter(options.Namespace, gate)
+	p, err := admission.Parameter(options.Namespace, v1alpha1.SourceCRD, gate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +221,7 @@ func rendered(t testing.TB, gate *v1alpha1.NodeGate) *corev1.PodTemplate {
 
 // parameter is a sound parameter that selects every node.
 func parameter(name string) *corev1.PodTemplate {
-	p, err := admission.Parameter(options.Namespace, newGate(name, "a", metav1.LabelSelector{}))
+	p, err := admission.Parameter(options.Namespace, v1alpha1.SourceCRD, newGate(name, "a", metav1.LabelSelector{}))
 	if err != nil {
 		panic(err)
 	}

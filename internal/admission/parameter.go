@@ -26,15 +26,15 @@ const (
 	maxSelectorValues = 1024
 )
 
-// Parameter returns the object that makes the birth policy close the gate on
-// the nodes that it selects. The error says why the policy could not read it:
+// Parameter returns the object that makes the birth policy close the gate, which
+// was declared at the source, on the nodes that it selects. The error says why the policy could not read it:
 // the policy itself would pass over such a parameter in silence.
-func Parameter(namespace string, gate *v1alpha1.NodeGate) (*corev1.PodTemplate, error) {
+func Parameter(namespace, source string, gate *v1alpha1.NodeGate) (*corev1.PodTemplate, error) {
 	selector, err := SelectorLines(*gate.Spec.NodeSelector.AsMeta())
 	if err != nil {
 		return nil, fmt.Errorf("rendering the birth parameter of gate %q: nodeSelector: %w", gate.Name, err)
 	}
-	if err := validateWritten(gate.Name, gate.Spec.Taint); err != nil {
+	if err := Writable(gate); err != nil {
 		return nil, fmt.Errorf("rendering the birth parameter of gate %q: %w", gate.Name, err)
 	}
 	return &corev1.PodTemplate{
@@ -50,16 +50,18 @@ func Parameter(namespace string, gate *v1alpha1.NodeGate) (*corev1.PodTemplate, 
 				v1alpha1.ParameterValue:    gate.Spec.Taint.Value,
 				v1alpha1.ParameterEffect:   string(gate.Spec.Taint.Effect),
 				v1alpha1.ParameterSelector: selector,
-				v1alpha1.ParameterSource:   v1alpha1.SourceCRD,
+				v1alpha1.ParameterSource:   source,
 			},
 		},
 		Template: placeholder(),
 	}, nil
 }
 
-// validateWritten checks what the birth policy checks before it writes to a
-// Node.
-func validateWritten(name string, taint v1alpha1.Taint) error {
+// Writable says why a gate's record or taint may not be written to a Node that is
+// being created: the API server would refuse the Node. The birth policy checks
+// the same. No NodeGate is like that, if its own rules are in force.
+func Writable(gate *v1alpha1.NodeGate) error {
+	name, taint := gate.Name, gate.Spec.Taint
 	var errs []error
 	if msgs := validation.IsDNS1123Label(name); msgs != nil {
 		errs = append(errs, fmt.Errorf("name: %s", strings.Join(msgs, "; ")))

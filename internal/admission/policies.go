@@ -20,6 +20,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Names of the policies. Each has a binding of the same name; BirthPolicy has a
@@ -44,7 +46,7 @@ var (
 	manifests = template.Must(template.New("policies").
 			Funcs(template.FuncMap{"quote": strconv.Quote}).
 			Option("missingkey=error").
-			Parse(birthYAML + "---\n" + guardsYAML))
+			Parse(`{{ if ne .Birth "webhook" }}` + birthYAML + "---\n{{ end }}" + guardsYAML))
 )
 
 // Options are what the policies need to know of an installation.
@@ -56,7 +58,22 @@ type Options struct {
 	// AllowedTaintKeys are the taint keys that the administrator lets nodegate
 	// use. Their order does not matter.
 	AllowedTaintKeys []string
+	// AllowedStampAnnotations are the keys of annotations on Nodes that the
+	// administrator lets nodegate stamp with a time. Their order does not matter.
+	AllowedStampAnnotations []string
+	// Birth is who closes gates on new nodes. Default: ByPolicy.
+	Birth Birth
 }
+
+// Birth is a way to close gates on nodes while they are being created.
+type Birth string
+
+const (
+	// ByPolicy has the API server do it by itself. It takes Kubernetes 1.36.
+	ByPolicy Birth = "policy"
+	// ByWebhook has the API server ask nodegate.
+	ByWebhook Birth = "webhook"
+)
 
 // Username is the user that the API server sees when nodegate calls.
 func (o Options) Username() string {
@@ -76,19 +93,46 @@ func (o Options) validate() error {
 	for _, key := range o.AllowedTaintKeys {
 		if msgs := validation.IsQualifiedName(key); msgs != nil {
 			errs = append(errs, fmt.Errorf("allowed taint key %q: %s", key, strings.Join(msgs, "; ")))
+		} else if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) && key != v1alpha1.TaintOutOfService {
+			errs = append(errs, fmt.Errorf("allowed taint key %q: keys under %s belong to Kubernetes, and no gate may have one but %s",
+				key, v1alpha1.CoreTaintPrefix, v1alpha1.TaintOutOfService))
 		}
+	}
+	for _, key := range o.AllowedStampAnnotations {
+		if err := validateStamp(key); err != nil {
+			errs = append(errs, fmt.Errorf("allowed stamp annotation %q: %w", key, err))
+		}
+	}
+	if o.Birth != "" && o.Birth != ByPolicy && o.Birth != ByWebhook {
+		errs = append(errs, fmt.Errorf("birth is %q: choose %q or %q", o.Birth, ByPolicy, ByWebhook))
 	}
 	return errors.Join(errs...)
 }
 
-// Policies returns the admission policies and their bindings, ready to be
-// applied, in an order in which a binding follows its policy. The same options
+// validateStamp refuses annotations that are somebody else's to write.
+func validateStamp(key string) error {
+	if msgs := validation.IsQualifiedName(strings.ToLower(key)); msgs != nil { // as annotations are validated
+		return errors.New(strings.Join(msgs, "; "))
+	}
+	domain, _, _ := strings.Cut(key, "/")
+	for _, theirs := range []string{"nodegate.dev", "kubernetes.io"} {
+		if domain == theirs || strings.HasSuffix(domain, "."+theirs) {
+			return fmt.Errorf("annotations under %s have a meaning of their own; choose another key", theirs)
+		}
+	}
+	return nil
+}
+
+// Policies returns the admission policies and their bindings, the birth policy
+// among them unless a webhook does its work, ready to be applied, in an order in
+// which a binding follows its policy. The same options
 // give the same objects.
 func Policies(o Options) ([]client.Object, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("rendering the admission policies: %w", err)
 	}
 	o.AllowedTaintKeys = slices.Compact(slices.Sorted(slices.Values(o.AllowedTaintKeys)))
+	o.AllowedStampAnnotations = slices.Compact(slices.Sorted(slices.Values(o.AllowedStampAnnotations)))
 
 	var text bytes.Buffer
 	if err := manifests.Execute(&text, o); err != nil {

@@ -59,8 +59,14 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 		options admission.Options
 		want    []string
 	}{
-		"nothing":     {admission.Options{}, []string{`namespace ""`, `service account ""`}},
-		"a bad key":   {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{`x"]) || true`}}, []string{`allowed taint key "x\"]) || true"`}},
+		"nothing":   {admission.Options{}, []string{`namespace ""`, `service account ""`}},
+		"a bad key": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{`x"]) || true`}}, []string{`allowed taint key "x\"]) || true"`}},
+		"core's keys": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"node.kubernetes.io/not-ready"}},
+			[]string{`"node.kubernetes.io/not-ready": keys under node.kubernetes.io/ belong to Kubernetes`}},
+		"a bad stamp": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{`x"]) || true`}}, []string{`allowed stamp annotation "x\"]) || true"`}},
+		"stamps of others": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{
+			"gate.nodegate.dev/cilium", "nodegate.dev/a", "node.alpha.kubernetes.io/ttl", "kubernetes.io/a", "x.com/ok", "startup.k8s.io/completedAt"}},
+			[]string{`"gate.nodegate.dev/cilium"`, `"nodegate.dev/a"`, `"node.alpha.kubernetes.io/ttl"`, `"kubernetes.io/a": annotations under kubernetes.io have a meaning`}},
 		"a bad space": {admission.Options{Namespace: "a:b", ServiceAccount: "c"}, []string{`namespace "a:b"`}},
 	}
 	for name, test := range tests {
@@ -149,7 +155,7 @@ func TestOnlyNodes(t *testing.T) {
 func TestParameter(t *testing.T) {
 	gate := newGate("cilium", "a", metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "linux"}})
 	gate.Spec.Taint.Value = "waits"
-	got, err := admission.Parameter("ns", gate)
+	got, err := admission.Parameter("ns", v1alpha1.SourceCRD, gate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +192,7 @@ func TestParameterOfBadGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate("one", "a", metav1.LabelSelector{})
 			test.spoil(gate)
-			_, err := admission.Parameter("ns", gate)
+			_, err := admission.Parameter("ns", v1alpha1.SourceCRD, gate)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}

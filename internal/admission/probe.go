@@ -80,17 +80,28 @@ func selectedValue(key string, requirements labels.Requirements) (string, bool) 
 	return candidates[i], true
 }
 
+// hint says what to look at where a gate is not closed at birth.
+func (b Birth) hint(g *v1alpha1.NodeGate) string {
+	if b == ByWebhook {
+		return fmt.Sprintf("check that MutatingWebhookConfiguration %s exists, that Service %s has ready endpoints, "+
+			"and that the API server reaches them (apiserver_admission_webhook_fail_open_count counts when it does not)",
+			BirthWebhook, WebhookService)
+	}
+	return fmt.Sprintf("check that MutatingAdmissionPolicy and MutatingAdmissionPolicyBinding %s exist "+
+		"(they take Kubernetes 1.36; before that, close births by webhook), "+
+		"and that PodTemplate %s is in the binding's namespace with the label %s=true; "+staleHint,
+		BirthPolicy, g.Name, v1alpha1.ParameterLabel)
+}
+
 // Proved tells whether a Node that the API server just created from Probe, in
 // a dry run, came back closed: with the gate's taint and its record. The error
 // says what is missing and where to look.
-func Proved(g *v1alpha1.NodeGate, created *corev1.Node) error {
+func Proved(by Birth, g *v1alpha1.NodeGate, created *corev1.Node) error {
 	taint := gate.TaintText(g.Spec.Taint)
 	raw, recorded := created.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name]
 	if !recorded {
-		return fmt.Errorf("new nodes are not closed: the API server created a probe node without a record of gate %q; "+
-			"check that MutatingAdmissionPolicy and MutatingAdmissionPolicyBinding %s exist, "+
-			"and that PodTemplate %s is in the binding's namespace with the label %s=true; "+staleHint,
-			g.Name, BirthPolicy, g.Name, v1alpha1.ParameterLabel)
+		return fmt.Errorf("new nodes are not closed: the API server created a probe node without a record of gate %q; %s",
+			g.Name, by.hint(g))
 	}
 	record, err := gate.ParseRecord(raw)
 	if err != nil {
@@ -99,7 +110,7 @@ func Proved(g *v1alpha1.NodeGate, created *corev1.Node) error {
 	}
 	if record.State != v1alpha1.StateClosed || record.Reason != v1alpha1.ReasonBirth || record.Taint != taint {
 		return fmt.Errorf("new nodes are closed by an older form of gate %q: the API server created a probe node with the record %s "+
-			"instead of one for taint %s; PodTemplate %s is not up to date, or the API server has not heard of it yet; "+staleHint,
+			"instead of one for taint %s; PodTemplate %s is not up to date, or the API server, or a replica that serves the webhook, has not heard of it yet; "+staleHint,
 			g.Name, raw, taint, g.Name)
 	}
 	if !slices.ContainsFunc(created.Spec.Taints, func(t corev1.Taint) bool {

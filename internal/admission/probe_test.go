@@ -82,7 +82,7 @@ func TestProved(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}, Spec: corev1.NodeSpec{Taints: test.taints}}
-			err := admission.Proved(gate, node)
+			err := admission.Proved(admission.ByPolicy, gate, node)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
@@ -125,4 +125,16 @@ func anyMatch(selector labels.Selector, random *rand.Rand) (labels.Set, bool) {
 		}
 	}
 	return nil, false
+}
+
+// The proof's error says what to look at, depending on who is to close births.
+func TestProofHints(t *testing.T) {
+	for by, want := range map[admission.Birth]string{
+		admission.ByPolicy: "MutatingAdmissionPolicyBinding nodegate-birth", admission.ByWebhook: "MutatingWebhookConfiguration nodegate-birth exists, that Service nodegate-webhook",
+	} {
+		err := admission.Proved(by, newGate("one", "a", metav1.LabelSelector{}), &corev1.Node{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want one with %q", by, err, want)
+		}
+	}
 }

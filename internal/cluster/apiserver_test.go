@@ -324,7 +324,7 @@ func TestDefinitionOfAPIServer(t *testing.T) {
 	held()
 	s.define(t)
 	defined = true
-	eventually(t, "the gates are readable", func() bool { return f.GatesError() == nil && f.gates.feed.isLive() })
+	eventually(t, "the gates are readable", func() bool { return f.GatesError() == nil && f.gates.Status().Live })
 	held()
 	s.gate(t, "a")
 	eventually(t, "a is back", func() bool {

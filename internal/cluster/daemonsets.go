@@ -167,9 +167,11 @@ func newDaemonSet(o *appsv1.DaemonSet) *daemonSetFact {
 		UID:         o.UID,
 		Labels:      o.Labels,
 		Pods:        podQuery(o),
+		PodLabels:   o.Spec.Template.Labels,
 		NodeName:    template.NodeName,
 		Affinity:    nodeaffinity.NewRequiredNodeAffinity(template.NodeSelector, template.Affinity),
 		Tolerations: tolerations(template),
+		Unprobed:    !slices.ContainsFunc(template.Containers, func(c corev1.Container) bool { return c.ReadinessProbe != nil }),
 		RollingOut:  rollingOut(o),
 	}}
 }

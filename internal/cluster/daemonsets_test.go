@@ -65,6 +65,13 @@ func TestDaemonSets(t *testing.T) {
 		if changed("OnDelete", false); f.DaemonSets().Items[0].RollingOut {
 			t.Error("pods that only a person replaces are said to be rolling out")
 		}
+		probed := testDaemonSet("one")
+		probed.Generation++
+		probed.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b", ReadinessProbe: &corev1.Probe{}}}
+		sets.put(probed)
+		if changed("a probe", true); f.DaemonSets().Items[0].Unprobed || !got.Items[0].Unprobed {
+			t.Error("whether it is probed is not told")
+		}
 		labelled := testDaemonSet("one")
 		labelled.Labels = map[string]string{"l": "2"}
 		sets.put(labelled)

@@ -16,6 +16,8 @@ import (
 	"github.com/go-logr/logr/testr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,12 +90,22 @@ func (a *fakeAPI) pods(q gate.PodQuery) *fakeKind {
 	return a.kind("pods/"+q.Namespace+"/"+q.Selector, &corev1.Pod{}, &corev1.PodList{})
 }
 
+func (a *fakeAPI) csiNodes() *fakeKind {
+	return a.kind("csinodes", &storagev1.CSINode{}, &storagev1.CSINodeList{})
+}
+
+func (a *fakeAPI) slices(driver string) *fakeKind {
+	return a.kind("resourceslices/"+driver, &resourcev1.ResourceSlice{}, &resourcev1.ResourceSliceList{})
+}
+
 func (a *fakeAPI) sources() sources {
 	return sources{
-		nodes:      a.nodes().listWatch(),
-		gates:      a.gates().listWatch(),
-		daemonSets: func(namespace string) *cache.ListWatch { return a.daemonSets(namespace).listWatch() },
-		pods:       func(q gate.PodQuery) *cache.ListWatch { return a.pods(q).listWatch() },
+		nodes:          a.nodes().listWatch(),
+		gates:          a.gates().listWatch(),
+		daemonSets:     func(namespace string) *cache.ListWatch { return a.daemonSets(namespace).listWatch() },
+		pods:           func(q gate.PodQuery) *cache.ListWatch { return a.pods(q).listWatch() },
+		csiNodes:       a.csiNodes().listWatch(),
+		resourceSlices: func(driver string) *cache.ListWatch { return a.slices(driver).listWatch() },
 		node: func(_ context.Context, name string) (*corev1.Node, error) {
 			k := a.nodes()
 			a.mu.Lock()

@@ -43,11 +43,14 @@ type Options struct {
 	Log logr.Logger
 	// Clock tells the age of what the API server has. Default: the real one.
 	Clock clock.PassiveClock
+	// Gates is where NodeGates come from. Default: the API server. With another,
+	// it is asked for none, and need not know the kind.
+	Gates GateSource
 }
 
-// Feed observes the API server: all Nodes and NodeGates, and those DaemonSets
-// and Pods that are needed. Its methods may be called at any time, from many
-// goroutines.
+// Feed observes all NodeGates and, of the API server, all Nodes and those
+// DaemonSets, Pods, CSINodes and ResourceSlices that are needed. Its methods
+// may be called at any time, from many goroutines.
 type Feed struct {
 	log     logr.Logger
 	handler Handler
@@ -55,7 +58,7 @@ type Feed struct {
 
 	nodes      *nodeStore
 	daemonSets *daemonSetStore
-	gates      *gateStore
+	gates      GateSource
 
 	// needed is what must be observed; Run starts and stops feeds accordingly.
 	needed atomic.Pointer[needs]
@@ -65,6 +68,8 @@ type Feed struct {
 	nodeFeed       atomic.Pointer[nodeFeed]
 	daemonSetFeeds atomic.Pointer[map[string]*daemonSetFeed]
 	podFeeds       atomic.Pointer[map[gate.PodQuery]*podFeed]
+	csiNodeFeed    atomic.Pointer[csiNodeFeed]
+	sliceFeeds     atomic.Pointer[map[string]*sliceFeed]
 	goroutines     sync.WaitGroup
 }
 
@@ -96,20 +101,23 @@ func newFeed(s sources, o Options) *Feed {
 	f := &Feed{log: o.Log, handler: o.Handler, sources: s, adjust: newSignal()}
 	f.nodes = newNodeStore(o.Handler.NodeChanged)
 	f.daemonSets = newDaemonSetStore(o.Handler.GatesChanged)
-	f.gates = newGateStore(o, s.definition)
+	if f.gates = o.Gates; f.gates == nil {
+		f.gates = apiGates{gateStore: newGateStore(o, s.definition), listWatch: s.gates}
+	}
 	f.needed.Store(&needs{})
 	f.daemonSetFeeds.Store(&map[string]*daemonSetFeed{})
 	f.podFeeds.Store(&map[gate.PodQuery]*podFeed{})
+	f.sliceFeeds.Store(&map[string]*sliceFeed{})
 	return f
 }
 
 // SetNeeds says what must be observed from now on: no more and no less. It
 // does not wait. Until something that is newly needed has been read, it is
-// unknown; a new annotation key has all Nodes read again, during which
-// NodesSynced is false.
+// unknown; a new annotation key, resource or field of nodeInfo has all Nodes
+// read again, during which NodesSynced is false.
 func (f *Feed) SetNeeds(n gate.Needs) {
 	f.needed.Store(newNeeds(n))
-	f.nodes.need(n.Annotations)
+	f.nodes.need(n)
 	f.adjust.send()
 }
 
@@ -132,33 +140,21 @@ func (f *Feed) DaemonSets() *gate.DaemonSets { return f.daemonSets.snapshot.Load
 // all. A gate that disappears stays here until it is certain that it was
 // deleted, rather than made invisible. The gates are shared: do not change
 // them.
-func (f *Feed) Gates() (gates []*v1alpha1.NodeGate, complete bool) {
-	s := f.gates.current.Load()
-	return s.gates, s.err == nil
-}
+func (f *Feed) Gates() (gates []*v1alpha1.NodeGate, complete bool) { return f.gates.Gates() }
+
+// GatesFrom is what records call the source of the gates.
+func (f *Feed) GatesFrom() string { return f.gates.Name() }
 
 // DeletedGates names gates that are known to have been deleted, for as long as
 // the gates are not complete. It is read only.
-func (f *Feed) DeletedGates() map[string]bool { return f.gates.current.Load().deleted }
+func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 
 // GatesError says why it cannot be known whether the gates are all there. It
 // is nil if they are, and while that is only a matter of time.
-func (f *Feed) GatesError() error {
-	err := f.gates.whyIncomplete()
-	if errors.Is(err, errSettling) {
-		return nil
-	}
-	return err
-}
+func (f *Feed) GatesError() error { return f.gates.Err() }
 
-// completeSources for either answer; facts are read only.
-var completeSources = map[bool]map[string]bool{
-	true:  {v1alpha1.SourceCRD: true},
-	false: {},
-}
-
-// Facts returns what is known of a node: Node, Zone, DaemonSets, Pods and
-// CompleteSources are filled in. It is false while the node, or enough of it,
+// Facts returns what is known of a node: Node, Zone, DaemonSets, Pods, CSINode,
+// ResourceSlices and CompleteSources are filled in. It is false while the node, or enough of it,
 // is not known (see NodesSynced).
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if !f.NodesSynced() {
@@ -175,13 +171,17 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 		Zone:            zone,
 		DaemonSets:      f.DaemonSets(),
 		Pods:            make(map[gate.PodQuery][]gate.Pod, len(podFeeds)),
-		CompleteSources: completeSources[complete],
+		CompleteSources: map[string]bool{f.gates.Name(): complete},
 	}
 	for query, feed := range podFeeds {
 		if feed.isLive() {
 			facts.Pods[query] = feed.pods.on(node)
 		}
 	}
+	if feed := f.csiNodeFeed.Load(); feed != nil && feed.isLive() {
+		facts.CSINode = feed.csiNodes.of(node)
+	}
+	facts.ResourceSlices = f.slicesOn(node)
 	return facts, true
 }
 
@@ -211,8 +211,14 @@ func (f *Feed) Refresh(ctx context.Context, name string) {
 
 // Status says how each feed fares, by name.
 func (f *Feed) Status() []FeedStatus {
-	all := []FeedStatus{f.nodeStatus(), f.gates.feed.status()}
-	needed := f.needed.Load()
+	return f.statusOf(f.needed.Load())
+}
+
+// StatusOf says the same of what these needs take.
+func (f *Feed) StatusOf(n gate.Needs) []FeedStatus { return f.statusOf(newNeeds(n)) }
+
+func (f *Feed) statusOf(needed *needs) []FeedStatus {
+	all := []FeedStatus{f.nodeStatus(), f.gates.Status()}
 	daemonSetFeeds, podFeeds := *f.daemonSetFeeds.Load(), *f.podFeeds.Load()
 	for namespace := range needed.namespaces {
 		status := FeedStatus{Name: daemonSetsName(namespace)}
@@ -228,6 +234,14 @@ func (f *Feed) Status() []FeedStatus {
 		}
 		all = append(all, status)
 	}
+	if needed.csiNodes {
+		status := FeedStatus{Name: csiNodesName}
+		if r := f.csiNodeFeed.Load(); r != nil {
+			status = r.status()
+		}
+		all = append(all, status)
+	}
+	all = append(all, f.sliceStatus(needed.drivers)...)
 	slices.SortFunc(all, func(a, b FeedStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -243,11 +257,12 @@ func (f *Feed) nodeStatus() FeedStatus {
 }
 
 // Unsynced names what is needed and has not been read yet. A feed that was
-// read and has lost its watch since is not named here (see Status).
+// read and has lost its watch since is not named here (see Status), nor is one
+// of a kind that the API server does not have: there is nothing to wait for.
 func (f *Feed) Unsynced() []string {
 	var names []string
 	for _, s := range f.Status() {
-		if !s.Synced {
+		if !s.Synced && !errors.Is(s.Err, errNotServed) {
 			names = append(names, s.Name)
 		}
 	}
@@ -260,7 +275,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	defer f.goroutines.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f.startGates(ctx)
+	f.goroutines.Go(func() { f.gates.Run(ctx, f.handler.GatesChanged) })
 	f.adjustFeeds(ctx)
 	for {
 		select {
@@ -276,10 +291,15 @@ func (f *Feed) Run(ctx context.Context) error {
 type needs struct {
 	namespaces map[string]bool
 	queries    map[gate.PodQuery]bool
+	csiNodes   bool
+	drivers    map[string]bool
 }
 
 func newNeeds(n gate.Needs) *needs {
-	out := &needs{namespaces: make(map[string]bool), queries: make(map[gate.PodQuery]bool)}
+	out := &needs{namespaces: make(map[string]bool), queries: make(map[gate.PodQuery]bool), csiNodes: n.CSINodes, drivers: make(map[string]bool)}
+	for _, driver := range n.ResourceSlices {
+		out.drivers[driver] = true
+	}
 	for _, namespace := range n.DaemonSetNamespaces {
 		out.namespaces[namespace] = true
 	}

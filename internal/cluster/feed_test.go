@@ -47,13 +47,14 @@ func TestFeedObserves(t *testing.T) {
 				api.gates().put(testGate("g"))
 				api.pods(query).put(testPod("p", "p1", "a", true))
 				api.pods(query).put(testPod("pending", "p2", "", false))
+				api.csiNodes().put(testCSINode("a", "a1", driver("d")))
 				if unsupported {
-					for _, k := range []*fakeKind{api.nodes(), api.gates(), api.pods(query)} {
+					for _, k := range []*fakeKind{api.nodes(), api.gates(), api.pods(query), api.csiNodes()} {
 						k.streamErr = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
 					}
 				}
 			}, func(t *testing.T, f *testFeed) {
-				f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query, query}})
+				f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query, query}, CSINodes: true})
 				synctest.Wait()
 				if got := f.Unsynced(); got != nil {
 					t.Errorf("unsynced = %v", got)
@@ -64,6 +65,9 @@ func TestFeedObserves(t *testing.T) {
 				}
 				if pods := facts.Pods[query]; len(pods) != 1 || pods[0].UID != "p1" || !pods[0].Ready {
 					t.Errorf("pods = %+v", facts.Pods)
+				}
+				if c := facts.CSINode; c.Owner != "a1" || len(c.Drivers) != 1 {
+					t.Errorf("CSINode = %+v", c)
 				}
 				if gates, complete := f.Gates(); len(gates) != 1 || !complete || !facts.CompleteSources["crd"] {
 					t.Errorf("gates = %v, complete %v; %v", gates, complete, f.GatesError())
@@ -118,6 +122,27 @@ func TestHeartbeatsAreNoNews(t *testing.T) {
 		if !f.facts(t, "a").Node.ShuttingDown {
 			t.Error("not shutting down")
 		}
+	})
+}
+
+// Where a gate goes by the age of heartbeats, each is news.
+func TestHeartbeatsThatAreNeeded(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) { api.nodes().put(testNode("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		f.SetNeeds(gate.Needs{Heartbeats: true})
+		synctest.Wait()
+		f.told.take()
+		later := testNode("a", "a1")
+		beat := func(at int64) {
+			later.Status.Conditions[0].LastHeartbeatTime = metav1.Unix(at, 0)
+			f.api.nodes().put(later)
+		}
+		beat(1700000300)
+		f.wantTold(t, "needed", "a")
+		beat(1700000300)
+		f.wantTold(t, "no heartbeat")
+		f.SetNeeds(gate.Needs{})
+		beat(1700000600)
+		f.wantTold(t, "not needed any more")
 	})
 }
 

@@ -8,18 +8,27 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // What feeds are called, for people.
 const (
-	nodesName = "nodes"
-	gatesName = "nodegates"
+	nodesName    = "nodes"
+	gatesName    = "nodegates"
+	csiNodesName = "csinodes"
 )
 
+func slicesName(driver string) string { return "resourceslices of " + driver }
+
 func daemonSetsName(namespace string) string { return "daemonsets in " + namespace }
-func podsName(q gate.PodQuery) string        { return "pods in " + q.Namespace + " (" + q.Selector + ")" }
+
+func podsName(q gate.PodQuery) string {
+	name := "pods in " + q.Namespace + " (" + q.Selector + ")"
+	if q.Annotation != "" {
+		name += " with annotation " + q.Annotation
+	}
+	return name
+}
 
 // running is a feed that has been started.
 type running struct {
@@ -28,8 +37,8 @@ type running struct {
 	stop context.CancelFunc
 }
 
-// nodeFeed observes all Nodes, with the annotations that were needed when it
-// started.
+// nodeFeed observes all Nodes, with the annotations and resources that were
+// needed when it started.
 type nodeFeed struct {
 	*running
 	count int
@@ -41,22 +50,14 @@ type podFeed struct {
 	pods *podSet
 }
 
-// startGates starts observing NodeGates.
-func (f *Feed) startGates(ctx context.Context) {
-	in := &intake[*v1alpha1.NodeGate, *v1alpha1.NodeGate]{
-		observer: f.gates.feed, sink: f.gates,
-		convert: func(g *v1alpha1.NodeGate) *v1alpha1.NodeGate { return g },
-	}
-	f.goroutines.Go(func() { in.run(ctx, f.sources.gates, &v1alpha1.NodeGate{}) })
-	f.goroutines.Go(func() { f.gates.confirm(ctx) })
-}
-
 // adjustFeeds starts the feeds that are needed and stops those that are not.
 func (f *Feed) adjustFeeds(ctx context.Context) {
 	needed := f.needed.Load()
 	f.adjustNodes(ctx)
 	f.adjustDaemonSets(ctx, needed.namespaces)
 	f.adjustPods(ctx, needed.queries)
+	f.adjustCSINodes(ctx, needed.csiNodes)
+	f.adjustSlices(ctx, needed.drivers)
 }
 
 // adjustNodes starts observing Nodes, and starts over when more is needed of
@@ -126,7 +127,7 @@ func (f *Feed) adjustPods(ctx context.Context, needed map[gate.PodQuery]bool) {
 }
 
 func (f *Feed) startPods(ctx context.Context, query gate.PodQuery) *podFeed {
-	feed := &podFeed{running: f.newRunning(podsName(query)), pods: newPodSet(f.handler.NodeChanged, f.nodes.intern)}
+	feed := &podFeed{running: f.newRunning(podsName(query)), pods: newPodSet(f.handler.NodeChanged, f.nodes.intern, query.Annotation)}
 	feed.turned = f.handler.GatesChanged
 	in := &intake[*corev1.Pod, *podFact]{observer: feed.observer, sink: feed.pods, convert: feed.pods.convert}
 	f.start(ctx, feed.running, func(ctx context.Context) { in.run(ctx, f.sources.pods(query), &corev1.Pod{}) })

@@ -77,7 +77,7 @@ var _ sink[*v1alpha1.NodeGate] = (*gateStore)(nil)
 
 func newGateStore(o Options, definition func(context.Context) (*metav1.PartialObjectMetadata, error)) *gateStore {
 	s := &gateStore{
-		definition: definition, changed: o.Handler.GatesChanged, log: o.Log, clock: o.Clock, wake: newSignal(), err: errNotConfirmed,
+		definition: definition, log: o.Log, clock: o.Clock, wake: newSignal(), err: errNotConfirmed,
 		byName: make(map[string]*v1alpha1.NodeGate), vanished: make(map[string]bool), deleted: make(map[string]bool),
 	}
 	s.feed = newObserver(gatesName, o.Log, s.turned)
@@ -181,11 +181,16 @@ func sameGate(a, b *v1alpha1.NodeGate) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation
 }
 
-// whyIncomplete is why the gates may not be all, as of now.
+// whyIncomplete is why the gates may not be all, as of now, unless that is only
+// a matter of time.
 func (s *gateStore) whyIncomplete() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.incomplete()
+	err := s.incomplete()
+	if errors.Is(err, errSettling) {
+		return nil
+	}
+	return err
 }
 
 func (s *gateStore) incomplete() error {

@@ -241,7 +241,7 @@ func TestGatesAreToldOnceWhenComplete(t *testing.T) {
 			t.Error("nobody was told that there is no gate")
 		}
 		var none []*v1alpha1.NodeGate
-		if got := f.gates.current.Load().gates; !slices.Equal(got, none) {
+		if got, _ := f.Gates(); !slices.Equal(got, none) {
 			t.Errorf("gates = %v", got)
 		}
 	})

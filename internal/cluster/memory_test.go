@@ -69,7 +69,7 @@ func BenchmarkPodMemory(b *testing.B) {
 	var bytes float64
 	for b.Loop() {
 		bytes = held(func() any {
-			s := newPodSet(func(string) {}, newInterner())
+			s := newPodSet(func(string) {}, newInterner(), "")
 			for i := range pods {
 				p := testPod(fmt.Sprintf("cilium-%05d", i), types.UID(uuid.NewString()), cloudNode(i).Name, true)
 				p.OwnerReferences = []metav1.OwnerReference{{UID: "0d0a7d2c-6f0f-4b7e-a1d6-1f3a7a1f9a11", Controller: new(true)}}
@@ -91,7 +91,7 @@ func BenchmarkFacts(b *testing.B) {
 	f.nodeFeed.Store(feed)
 	podFeeds := make(map[gate.PodQuery]*podFeed)
 	for i := range 10 {
-		p := &podFeed{running: f.newRunning("pods"), pods: newPodSet(func(string) {}, f.nodes.intern)}
+		p := &podFeed{running: f.newRunning("pods"), pods: newPodSet(func(string) {}, f.nodes.intern, "")}
 		p.live = true
 		podFeeds[gate.PodQuery{Namespace: "ns", Selector: fmt.Sprintf("app=%d", i)}] = p
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,14 +20,29 @@ import (
 )
 
 // shutdownMessage is in the message of a Ready condition that is False because
-// the kubelet's graceful node shutdown has begun (kubelet/nodeshutdown). There
-// is no other sign: the reason is KubeletNotReady as for anything else.
+// the kubelet's graceful node shutdown has begun (kubelet/nodeshutdown). The
+// condition's reason is KubeletNotReady as for anything else.
 const shutdownMessage = "node is shutting down"
+
+// announcesShutdown tells whether a condition says that the node is shutting
+// down: the kubelet by Ready's message, or anybody by the lifecycle condition of
+// KEP-5683. That one is taken as it stands: who sets it clears it. The other
+// lifecycle conditions announce none: daemons outlive a drain, and maintenance
+// may be anything.
+func announcesShutdown(c *corev1.NodeCondition) bool {
+	switch c.Type {
+	case corev1.NodeReady:
+		return c.Status == corev1.ConditionFalse && strings.Contains(c.Message, shutdownMessage)
+	case corev1.NodeGracefulNodeShutdownInProgress:
+		return c.Status == corev1.ConditionTrue
+	}
+	return false
+}
 
 // convert makes a Node into facts.
 func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
 	s.mu.RLock()
-	needed := s.annotations
+	needed, resources, infos := s.annotations, s.resources, s.infos
 	s.mu.RUnlock()
 	n := &gate.Node{
 		Name:            o.Name,
@@ -46,6 +62,8 @@ func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
 			n.Annotations = with(n.Annotations, s.intern.text(key), s.intern.text(value))
 		}
 	}
+	n.Allocatable = s.allocatable(o.Status.Allocatable, resources)
+	n.Info = s.info(&o.Status.NodeInfo, infos)
 	if len(o.Status.Conditions) > 0 {
 		n.Conditions = make([]gate.Condition, 0, len(o.Status.Conditions))
 	}
@@ -57,11 +75,60 @@ func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
 			Heartbeat:  instant(c.LastHeartbeatTime),
 			Transition: instant(c.LastTransitionTime),
 		})
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, shutdownMessage) {
-			n.ShuttingDown = true
-		}
+		n.ShuttingDown = n.ShuttingDown || announcesShutdown(c)
 	}
 	return n
+}
+
+// allocatable keeps those resources that are needed.
+func (s *nodeStore) allocatable(all corev1.ResourceList, needed map[string]bool) map[string]resource.Quantity {
+	var kept map[string]resource.Quantity
+	for name, quantity := range all {
+		if !needed[string(name)] {
+			continue
+		}
+		if kept == nil {
+			kept = make(map[string]resource.Quantity, 1)
+		}
+		kept[s.intern.text(string(name))] = quantity
+	}
+	return kept
+}
+
+// info keeps those fields of nodeInfo that are needed.
+func (s *nodeStore) info(all *corev1.NodeSystemInfo, needed map[string]bool) map[string]string {
+	var kept map[string]string
+	for name := range needed {
+		if value := infoField(all, name); value != "" {
+			kept = with(kept, name, s.intern.text(value))
+		}
+	}
+	return kept
+}
+
+// infoField returns a field of nodeInfo by its name in the API.
+func infoField(all *corev1.NodeSystemInfo, name string) string {
+	switch name {
+	case "architecture":
+		return all.Architecture
+	case "bootID":
+		return all.BootID
+	case "containerRuntimeVersion":
+		return all.ContainerRuntimeVersion
+	case "kernelVersion":
+		return all.KernelVersion
+	case "kubeletVersion":
+		return all.KubeletVersion
+	case "machineID":
+		return all.MachineID
+	case "operatingSystem":
+		return all.OperatingSystem
+	case "osImage":
+		return all.OSImage
+	case "systemUUID":
+		return all.SystemUUID
+	}
+	return ""
 }
 
 func with(m map[string]string, key, value string) map[string]string {
@@ -73,7 +140,7 @@ func with(m map[string]string, key, value string) map[string]string {
 }
 
 // sameFacts tells whether two states of a node differ in nothing that a
-// decision could rest on. Heartbeats alone are no news.
+// decision could rest on. Heartbeats are for sameHeartbeats.
 func sameFacts(a, b *gate.Node) bool {
 	return a.UID == b.UID &&
 		a.BootID == b.BootID &&
@@ -81,11 +148,19 @@ func sameFacts(a, b *gate.Node) bool {
 		a.Created.Equal(b.Created) &&
 		maps.Equal(a.Labels, b.Labels) &&
 		maps.Equal(a.Annotations, b.Annotations) &&
+		maps.EqualFunc(a.Allocatable, b.Allocatable, resource.Quantity.Equal) &&
+		maps.Equal(a.Info, b.Info) &&
 		maps.Equal(a.Records, b.Records) &&
 		slices.EqualFunc(a.Taints, b.Taints, sameTaint) &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b gate.Condition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.Transition.Equal(b.Transition)
 		})
+}
+
+// sameHeartbeats tells the same of the heartbeats of their conditions, which few
+// decisions rest on.
+func sameHeartbeats(a, b *gate.Node) bool {
+	return slices.EqualFunc(a.Conditions, b.Conditions, func(a, b gate.Condition) bool { return a.Heartbeat.Equal(b.Heartbeat) })
 }
 
 func sameTaint(a, b corev1.Taint) bool {

@@ -23,10 +23,12 @@ type nodeStore struct {
 	mu     sync.RWMutex
 	byName map[string]*gate.Node
 	zones  zones
-	// annotations are the keys that signals need. It only grows, and is
-	// replaced rather than changed.
-	annotations map[string]bool
-	// wanted counts how often it grew; read is the count at which all nodes were
+	// annotations are the keys, resources the names of resources and infos the
+	// names of fields of nodeInfo that signals need. They only grow, and are replaced rather than changed.
+	annotations, resources, infos map[string]bool
+	// heartbeats tells whether heartbeats are news.
+	heartbeats bool
+	// wanted counts how often they grew; read is the count at which all nodes were
 	// last read, or -1. Reflectors of an earlier count are not listened to.
 	wanted, read int
 }
@@ -38,20 +40,30 @@ func newNodeStore(changed func(string)) *nodeStore {
 	}
 }
 
-// need adds annotation keys to those that are kept.
-func (s *nodeStore) need(keys []string) {
+// need adds what is needed of Nodes to what is kept of them, and says whether
+// heartbeats are news.
+func (s *nodeStore) need(n gate.Needs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.ContainsFunc(keys, func(key string) bool { return !s.annotations[key] }) {
-		return
+	s.heartbeats = n.Heartbeats
+	annotations, resources, infos := grow(&s.annotations, n.Annotations), grow(&s.resources, n.Resources), grow(&s.infos, n.NodeInfo)
+	if annotations || resources || infos {
+		s.wanted++
 	}
-	grown := make(map[string]bool, len(s.annotations)+len(keys))
-	maps.Copy(grown, s.annotations)
+}
+
+// grow adds keys to a set, which it replaces, unless it has them all.
+func grow(set *map[string]bool, keys []string) bool {
+	if !slices.ContainsFunc(keys, func(key string) bool { return !(*set)[key] }) {
+		return false
+	}
+	grown := make(map[string]bool, len(*set)+len(keys))
+	maps.Copy(grown, *set)
 	for _, key := range keys {
 		grown[key] = true
 	}
-	s.annotations = grown
-	s.wanted++
+	*set = grown
+	return true
 }
 
 // current tells whether all nodes have been read with all that is needed.
@@ -61,7 +73,7 @@ func (s *nodeStore) current() bool {
 	return s.read == s.wanted
 }
 
-// count is how often the needed annotations grew.
+// count is how often more came to be needed.
 func (s *nodeStore) count() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -126,6 +138,9 @@ func (s *nodeStore) put(n *gate.Node) []string {
 		return nil
 	case known && sameFacts(old, n):
 		s.byName[n.Name] = refreshed(old, n)
+		if s.heartbeats && !sameHeartbeats(old, n) {
+			return []string{n.Name}
+		}
 		return nil
 	}
 	s.byName[n.Name] = n

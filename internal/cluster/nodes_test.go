@@ -53,21 +53,41 @@ func TestNothingIsKnownWhileItIsReadAnew(t *testing.T) {
 	})
 }
 
-// Only the kubelet's own words tell a shutdown from any other trouble.
-func TestShutdownIsToldByTheMessage(t *testing.T) {
+// A shutdown is announced by the kubelet's own words, which come among others, or
+// by the one lifecycle condition that says so; nothing else is one.
+func TestWhatAnnouncesAShutdown(t *testing.T) {
+	const down = "node is shutting down"
 	for _, test := range []struct {
-		status  corev1.ConditionStatus
-		message string
-		want    bool
+		condition corev1.NodeConditionType
+		status    corev1.ConditionStatus
+		message   string
+		want      bool
 	}{
-		{corev1.ConditionFalse, "node is shutting down", true},
-		{corev1.ConditionFalse, "[container runtime is down, node is shutting down]", true},
-		{corev1.ConditionFalse, "container runtime is down", false},
-		{corev1.ConditionTrue, "node is shutting down", false},
+		{corev1.NodeReady, corev1.ConditionFalse, down, true},
+		{corev1.NodeReady, corev1.ConditionFalse, "[container runtime is down, node is shutting down]", true},
+		{corev1.NodeReady, corev1.ConditionFalse, down + ". WARNING: no memory limits", true},
+		{corev1.NodeReady, corev1.ConditionFalse, "container runtime is down", false},
+		{corev1.NodeReady, corev1.ConditionTrue, down, false},
+		{corev1.NodeReady, corev1.ConditionUnknown, down, false},
+		{corev1.NodeMemoryPressure, corev1.ConditionFalse, down, false},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionTrue, "", true},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionFalse, down, false},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionUnknown, down, false},
+		{corev1.NodeDrainInProgress, corev1.ConditionTrue, "", false},
+		{corev1.NodeDrained, corev1.ConditionTrue, "", false},
+		{corev1.NodeMaintenancePlanned, corev1.ConditionTrue, "", false},
+		{corev1.NodeMaintenanceInProgress, corev1.ConditionTrue, "", false},
 	} {
-		n := newNodeStore(nil).convert(testNode("a", "1", func(n *corev1.Node) { setReady(n, test.status, test.message) }))
-		if n.ShuttingDown != test.want {
-			t.Errorf("Ready=%s, %q: shutting down is %v", test.status, test.message, n.ShuttingDown)
+		said := corev1.NodeCondition{Type: test.condition, Status: test.status, Message: test.message}
+		for name, conditions := range map[string][]corev1.NodeCondition{
+			"alone":         {said},
+			"before others": {said, {Type: "Other", Status: corev1.ConditionFalse}},
+			"after others":  {{Type: "Other", Status: corev1.ConditionFalse}, said},
+		} {
+			n := newNodeStore(nil).convert(testNode("a", "1", func(n *corev1.Node) { n.Status.Conditions = conditions }))
+			if n.ShuttingDown != test.want {
+				t.Errorf("%s=%s, %q, %s: shutting down is %v", test.condition, test.status, test.message, name, n.ShuttingDown)
+			}
 		}
 	}
 }

@@ -45,7 +45,7 @@ var null = json.RawMessage("null")
 // no node have two taints of the same key and effect.
 func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	ops := patchTaints(n.Taints, d.Taints)
-	ops = append(ops, patchRecords(n, d.Records)...)
+	ops = append(ops, patchAnnotations(n, d)...)
 	if len(ops) == 0 {
 		return nil, nil
 	}
@@ -54,7 +54,11 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 		// A kubelet that has not told its boot yet stands as "" in the Node.
 		guard = append(guard, test(bootPath, n.BootID))
 	}
-	patch, err := json.Marshal(append(guard, ops...))
+	silence, err := testSilence(n, d.Taints)
+	if err != nil {
+		return nil, fmt.Errorf("composing the patch of node %s: %w", n.Name, err)
+	}
+	patch, err := json.Marshal(slices.Concat(guard, silence, ops))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch of node %s: %w", n.Name, err)
 	}
@@ -117,30 +121,47 @@ func index(taints []corev1.Taint, t corev1.Taint) int {
 	})
 }
 
-// patchRecords writes and removes records, in the order of their gates' names.
-func patchRecords(n *gate.Node, records map[string]string) []operation {
-	var ops []operation
-	created := make(map[string]string)
-	for _, name := range slices.Sorted(maps.Keys(records)) {
-		raw := records[name]
+// patchAnnotations writes and removes records, in the order of their gates'
+// names, and then writes stamps, in the order of their keys.
+func patchAnnotations(n *gate.Node, d *gate.Decision) []operation {
+	a := annotations{created: make(map[string]string), exist: n.HasAnnotations}
+	for _, name := range slices.Sorted(maps.Keys(d.Records)) {
 		before, exists := n.Records[name]
-		path := annotationsPath + "/" + escape(v1alpha1.RecordAnnotationPrefix+name)
-		switch {
-		case exists && raw == "":
-			ops = append(ops, test(path, before), remove(path))
-		case exists && raw != before:
-			ops = append(ops, test(path, before), operation{Op: "replace", Path: path, Value: raw})
-		case exists, raw == "":
-		case n.HasAnnotations:
-			ops = append(ops, test(path, null), add(path, raw))
-		default:
-			created[v1alpha1.RecordAnnotationPrefix+name] = raw
-		}
+		a.write(v1alpha1.RecordAnnotationPrefix+name, before, exists, d.Records[name])
 	}
-	if len(created) > 0 {
-		ops = append(ops, test(annotationsPath, null), add(annotationsPath, created))
+	for _, key := range slices.Sorted(maps.Keys(d.Stamps)) {
+		before, exists := n.Annotations[key]
+		a.write(key, before, exists, d.Stamps[key])
 	}
-	return ops
+	if len(a.created) > 0 {
+		a.ops = append(a.ops, test(annotationsPath, null), add(annotationsPath, a.created))
+	}
+	return a.ops
+}
+
+// annotations collects what becomes of a Node's annotations.
+type annotations struct {
+	ops []operation
+	// exist tells whether the Node has any; if not, created are those that it
+	// gets.
+	exist   bool
+	created map[string]string
+}
+
+// write has an annotation written, or removed if there is to be none.
+func (a *annotations) write(key, before string, exists bool, after string) {
+	path := annotationsPath + "/" + escape(key)
+	switch {
+	case exists && after == "":
+		a.ops = append(a.ops, test(path, before), remove(path))
+	case exists && after != before:
+		a.ops = append(a.ops, test(path, before), operation{Op: "replace", Path: path, Value: after})
+	case exists, after == "":
+	case a.exist:
+		a.ops = append(a.ops, test(path, null), add(path, after))
+	default:
+		a.created[key] = after
+	}
 }
 
 // escape makes a key part of a JSON Pointer (RFC 6901).

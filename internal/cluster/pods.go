@@ -24,6 +24,8 @@ type podSet struct {
 	// changed is called, without locks, with a node whose pods have changed.
 	changed func(node string)
 	intern  *interner
+	// mark is the key of the annotation that marks pods as ready; empty for none.
+	mark string
 
 	mu sync.RWMutex
 	// byNode has the pods of each node, sorted by name. The slices are
@@ -35,8 +37,8 @@ type podSet struct {
 
 var _ sink[*podFact] = (*podSet)(nil)
 
-func newPodSet(changed func(string), intern *interner) *podSet {
-	return &podSet{changed: changed, intern: intern, byNode: make(map[string][]gate.Pod), nodeOf: make(map[string]string)}
+func newPodSet(changed func(string), intern *interner, mark string) *podSet {
+	return &podSet{changed: changed, intern: intern, mark: mark, byNode: make(map[string][]gate.Pod), nodeOf: make(map[string]string)}
 }
 
 // on returns the pods of a node.
@@ -145,6 +147,9 @@ func (s *podSet) convert(o *corev1.Pod) *podFact {
 		if c := &o.Status.Conditions[i]; c.Type == corev1.PodReady {
 			p.Ready, p.ReadySince = c.Status == corev1.ConditionTrue, instant(c.LastTransitionTime)
 		}
+	}
+	if s.mark != "" {
+		p.MarkedSince = markedSince(o, s.mark)
 	}
 	if o.DeletionTimestamp != nil {
 		p.Terminating, p.TerminatingSince = true, instant(deletionAsked(o))

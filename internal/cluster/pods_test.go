@@ -95,7 +95,7 @@ func TestPods(t *testing.T) {
 }
 
 func TestPodFacts(t *testing.T) {
-	s := newPodSet(func(string) {}, newInterner())
+	s := newPodSet(func(string) {}, newInterner(), "")
 	o := testPod("p", "p1", "a", true)
 	o.OwnerReferences = []metav1.OwnerReference{{UID: "no"}, {UID: "ds", Controller: new(true)}}
 	o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,9 @@ type sources struct {
 	gates      *cache.ListWatch
 	daemonSets func(namespace string) *cache.ListWatch
 	pods       func(gate.PodQuery) *cache.ListWatch
+	csiNodes   *cache.ListWatch
+	// resourceSlices are those of one DRA driver that are on some node.
+	resourceSlices func(driver string) *cache.ListWatch
 	// node reads one Node.
 	node func(ctx context.Context, name string) (*corev1.Node, error)
 	// definition reads the metadata of NodeGate's CustomResourceDefinition, as it
@@ -66,6 +70,12 @@ func newSources(config *rest.Config) (sources, error) {
 				o.FieldSelector = onSomeNode
 			})
 		},
+		csiNodes: cache.NewFilteredListWatchFromClient(core.StorageV1().RESTClient(), "csinodes", "", func(*metav1.ListOptions) {}),
+		resourceSlices: func(driver string) *cache.ListWatch {
+			return cache.NewFilteredListWatchFromClient(core.ResourceV1().RESTClient(), "resourceslices", "", func(o *metav1.ListOptions) {
+				o.FieldSelector = localSlicesOf(driver)
+			})
+		},
 		node: func(ctx context.Context, name string) (*corev1.Node, error) {
 			return core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		},
@@ -77,6 +87,14 @@ func newSources(config *rest.Config) (sources, error) {
 
 // onSomeNode selects pods that are bound to a node.
 var onSomeNode = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+
+// localSlicesOf selects the ResourceSlices of a driver that name their node.
+func localSlicesOf(driver string) string {
+	return fields.AndSelectors(
+		fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver),
+		fields.OneTermNotEqualSelector(resourcev1.ResourceSliceSelectorNodeName, ""),
+	).String()
+}
 
 // unlimited returns the configuration without client-go's own rate limit, if
 // it does not ask for one.

@@ -46,6 +46,8 @@ type birth struct {
 	namespace string
 	log       logr.Logger
 	wake      chan struct{}
+	// by is who is meant to close gates at birth.
+	by admission.Birth
 
 	// stuck names parameters that could not be deleted.
 	stuck string
@@ -211,7 +213,7 @@ func (b *birth) syncParameters(ctx context.Context, set *gateSet) map[string]err
 		if !set.closesAtBirth(name) {
 			continue
 		}
-		p, err := admission.Parameter(b.namespace, set.declared[name])
+		p, err := admission.Parameter(b.namespace, set.source, set.declared[name])
 		if err != nil {
 			failed[name] = err
 			continue
@@ -275,5 +277,5 @@ func (b *birth) prove(ctx context.Context, ng *v1alpha1.NodeGate) error {
 	if err != nil {
 		return fmt.Errorf("creating a probe node in a dry run: %w", err)
 	}
-	return admission.Proved(ng, probe)
+	return admission.Proved(b.by, ng, probe)
 }

@@ -123,7 +123,7 @@ func TestManyGatesAreNotProbedAtOnce(t *testing.T) {
 			},
 		}), "nodegate-system", logr.Discard())
 		var set atomic.Pointer[gateSet]
-		set.Store(newGateSet(&gateSet{}, gates, true, nil, gate.KeyPolicy{}))
+		set.Store(newGateSet(&gateSet{}, known{source: v1alpha1.SourceCRD, gates: gates, complete: true}, gate.KeyPolicy{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go b.run(ctx, clock.RealClock{}, &set)

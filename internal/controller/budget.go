@@ -50,12 +50,27 @@ func (a *allocator) grant(v *gate.Verdict, set *gateSet, node, zone string, now 
 	}
 	ng, known := set.declared[v.Gate]
 	if !known || !a.tally.reserve(v.Gate, zone, node, set.since[v.Gate], ng.Spec.Budget.MaxReclosed) {
-		if known && !a.tally.isSettled(set.since[v.Gate]) {
-			return false, wait.Jitter(settleInterval, 1) // soon it is known
-		}
-		return false, wait.Jitter(throttledRetry, 1)
+		return false, a.again(v.Gate, set)
 	}
 	return true, 0
+}
+
+// again is how long to wait before asking for budget again.
+func (a *allocator) again(gateName string, set *gateSet) time.Duration {
+	if _, known := set.declared[gateName]; known && !a.tally.isSettled(set.since[gateName]) {
+		return wait.Jitter(settleInterval, 1) // soon it is known
+	}
+	return wait.Jitter(throttledRetry, 1)
+}
+
+// delay is how long there is no point in asking for budget. Zero means that
+// there is some now.
+func (a *allocator) delay(gateName string, set *gateSet, zone string) time.Duration {
+	ng, known := set.declared[gateName]
+	if known && a.tally.hasRoom(gateName, zone, set.since[gateName], ng.Spec.Budget.MaxReclosed) {
+		return 0
+	}
+	return a.again(gateName, set)
 }
 
 // turn returns how long a node has to wait for its turn. A node that waits
@@ -98,7 +113,7 @@ func limit(budget *intstr.IntOrString, nodes int) int {
 // isBudgeted tells whether closing for this reason counts against the budget.
 func isBudgeted(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonSignalsHold:
+	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold:
 		return true
 	}
 	return false

@@ -22,22 +22,21 @@ const messageMax = 2048
 type observed struct {
 	set  *gateSet
 	sets *gate.DaemonSets
-	// feeds is why the feeds do not tell all. Nil if they do.
-	feeds error
 }
 
 func (c *Controller) observe(set *gateSet) *observed {
-	return &observed{set: set, sets: c.feed.DaemonSets(), feeds: c.feedsError()}
+	return &observed{set: set, sets: c.feed.DaemonSets()}
 }
 
-// feedsError says what is not observed at present.
-func (c *Controller) feedsError() error {
+// feedsError says what is not observed at present of what these needs take: a
+// feed that fails is no other gate's business.
+func (c *Controller) feedsError(needs gate.Needs) error {
 	if err := c.feed.GatesError(); err != nil {
 		return err
 	}
 	var reading, failing few
 	var failure error
-	for _, s := range c.feed.Status() {
+	for _, s := range c.feed.StatusOf(needs) {
 		reading.addIf(!s.Synced && s.Err == nil, s.Name)
 		if failing.addIf(s.Err != nil, s.Name); s.Err != nil && failing.first[0] == s.Name {
 			failure = s.Err
@@ -82,6 +81,7 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		s.throttled, ng.Spec.Budget.MaxReclosed))
 	unless(s.contended.count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
 		"another writer keeps undoing the taint on %s; %s", s.contended, last.other))
+	unless(s.overdue.count+s.lapsed.count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, s.overdueMessage())
 	return out
 }
 
@@ -91,14 +91,17 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	if a := o.set.acceptance[ng.Name]; !a.Accepted {
 		return false, v1alpha1.ReasonNotAccepted, a.Message
 	}
-	if o.feeds != nil {
-		return false, v1alpha1.ReasonFeedsNotSynced, o.feeds.Error()
-	}
 	g, known := o.set.gate(ng.Name)
 	if !known {
 		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
 	}
-	remarks := remarks(s)
+	if err := c.feedsError(g.Needs(o.sets)); err != nil {
+		return false, v1alpha1.ReasonFeedsNotSynced, err.Error()
+	}
+	if missing := c.rights.missingFor(&ng.Spec); missing != "" {
+		return false, v1alpha1.ReasonPermissionMissing, missing
+	}
+	remarks := remarks(g, s)
 	for _, named := range g.Signals {
 		r := signal.Diagnose(named.Signal, g.Taint, o.sets)
 		remark := fmt.Sprintf("signal %s: %s", named.Name, r.Message())
@@ -113,7 +116,7 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.denied, s.denial)
 	}
 	if ng.Spec.Follows() {
-		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed"
+		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s)
 	}
 	if err := c.birth.proved(ng); err != nil {
 		return false, v1alpha1.ReasonBirthNotProved, err.Error()
@@ -123,11 +126,23 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 
 // remarks tell what is not wrong with a gate, and may still not be what its
 // author meant.
-func remarks(s *summary) string {
-	if s.counts.Selected == 0 {
+func remarks(g *gate.Gate, s *summary) string {
+	switch {
+	case s.counts.Selected == 0:
 		return "; nodeSelector selects no node at present"
+	case s.outside.count > 0:
+		return fmt.Sprintf("; outside the gate, because they were there before it (existingNodes is %s): %s", g.Existing, s.outside)
 	}
 	return ""
+}
+
+// doubts tells where it is unknown whether a gate that follows its signals
+// should close.
+func doubts(s *summary) string {
+	if s.doubtful.count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; unknown, and so not closed, on %s: %s", s.doubtful, s.doubt)
 }
 
 var errNotChecked = errors.New("whether new nodes are closed has not been checked yet")

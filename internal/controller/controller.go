@@ -33,6 +33,8 @@ type Feed interface {
 	NodeNames() []string
 	// DaemonSets returns the DaemonSets that are observed.
 	DaemonSets() *gate.DaemonSets
+	// GatesFrom is what records call the source of the gates.
+	GatesFrom() string
 	// Gates returns all gates, and whether they are known to be all.
 	Gates() ([]*v1alpha1.NodeGate, bool)
 	// DeletedGates names gates that are known to have been deleted in any case.
@@ -43,8 +45,8 @@ type Feed interface {
 	SetNeeds(gate.Needs)
 	// Unsynced names what is to be observed and is not yet.
 	Unsynced() []string
-	// Status says how each feed fares.
-	Status() []cluster.FeedStatus
+	// StatusOf says how each feed fares that these needs take.
+	StatusOf(gate.Needs) []cluster.FeedStatus
 	// Observe takes over a node as the API server just returned it.
 	Observe(*corev1.Node)
 	// Refresh reads a node anew, or finds out that it is gone.
@@ -59,6 +61,9 @@ type Options struct {
 	// AllowedTaintKeys are the keys that the administrator allows; nil allows
 	// all, which the confinement policy may then refuse.
 	AllowedTaintKeys []string
+	// AllowedStampAnnotations are the keys of annotations that the administrator
+	// lets gates stamp.
+	AllowedStampAnnotations []string
 	// TransientTaintPrefixes begin further keys of taints that come and go.
 	TransientTaintPrefixes []string
 	// Workers is how many nodes are worked on at a time. Default 16.
@@ -73,6 +78,7 @@ type Options struct {
 type Controller struct {
 	options Options
 	allowed map[string]bool
+	stamps  map[string]bool
 	clock   clock.WithTicker
 	log     logr.Logger
 
@@ -89,8 +95,15 @@ type Controller struct {
 	metrics *Metrics
 	birth   *birth
 	rules   *readinessRules
+	rights  *rights
+	events  *recorder
 	pulse   pulse
 	leading atomic.Bool
+
+	// What takes a list of all pods of a node. The last is there in the leader.
+	pods      *pacedPods
+	inspector *inspector
+	bypass    *bypass
 
 	// gatesChanged holds at most one word that gates or DaemonSets changed.
 	gatesChanged chan struct{}
@@ -113,22 +126,34 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 			workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock}),
 	}
 	if o.AllowedTaintKeys != nil {
-		c.allowed = make(map[string]bool)
-		for _, key := range o.AllowedTaintKeys {
-			c.allowed[key] = true
-		}
+		c.allowed = setOf(o.AllowedTaintKeys)
 	}
+	c.stamps = setOf(o.AllowedStampAnnotations)
 	c.sweep = newSweep(c.queue, o.Workers)
 	c.budget = newAllocator(c.tally)
 	c.birth = newBirth(api, o.Namespace, o.Log)
 	c.rules = newReadinessRules(api, o.Log)
+	c.rights = newRights(api, o.Log)
+	c.events = newRecorder(api, o.Clock, o.Log, m)
 	c.set.Store(&gateSet{})
 	return c
 }
 
-// Attach gives the controller its feed and writer. The feed's handler is the
-// controller itself.
-func (c *Controller) Attach(f Feed, w cluster.Applier) { c.feed, c.writer = f, w }
+func setOf(keys []string) map[string]bool {
+	set := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		set[key] = true
+	}
+	return set
+}
+
+// Attach gives the controller its feed, its writer and what it does with all
+// pods of a node. The feed's handler is the controller itself.
+func (c *Controller) Attach(f Feed, w cluster.Applier, p cluster.NodePods) {
+	c.feed, c.writer = f, w
+	c.pods = newPacedPods(p, c.clock)
+	c.inspector = newInspector(c.pods, c.NodeChanged, c.log)
+}
 
 // NodeChanged implements cluster.Handler. A replica that does not lead has all
 // nodes to look at when it comes to lead, and needs no list until then.
@@ -172,13 +197,15 @@ func (c *Controller) Follow(ctx context.Context) error {
 
 // refreshGates compiles the gates anew, and has every node looked at.
 func (c *Controller) refreshGates(ctx context.Context) {
-	policy := gate.KeyPolicy{Allowed: c.allowed, Managed: c.rules.managed(ctx)}
+	policy := gate.KeyPolicy{Allowed: c.allowed, Stamps: c.stamps, Managed: c.rules.managed(ctx)}
 	declared, complete := c.feed.Gates()
-	set := newGateSet(c.set.Load(), declared, complete, c.feed.DeletedGates(), policy)
+	known := known{source: c.feed.GatesFrom(), gates: declared, complete: complete, deleted: c.feed.DeletedGates()}
+	set := newGateSet(c.set.Load(), known, policy)
 	needs := set.needs(c.feed.DaemonSets())
 	c.feed.SetNeeds(needs)
 	c.asked.Store(&needs)
 	c.metrics.keepGates(set.names())
+	c.metrics.gatesKnown(complete)
 	c.set.Store(set)
 	c.birth.changed()
 	if c.leading.Load() {
@@ -199,6 +226,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.awaitFeeds(ctx) {
 		return nil
 	}
+	c.bypass = newBypass(c)
 	c.leading.Store(true)
 	defer c.leading.Store(false)
 	var running sync.WaitGroup
@@ -209,6 +237,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	running.Go(func() { c.settle(ctx) })
 	running.Go(func() { newReporter(c).run(ctx) })
 	running.Go(func() { c.birth.run(ctx, c.clock, &c.set) })
+	running.Go(func() { c.watchRights(ctx) })
+	running.Go(func() { c.inspector.run(ctx) })
+	running.Go(func() { c.bypass.run(ctx) })
+	running.Go(func() { c.events.run(ctx) })
 	c.lookAtAll()
 	<-ctx.Done()
 	c.queue.ShutDown()

@@ -103,7 +103,7 @@ func TestSlotsAfterFailures(t *testing.T) {
 					return nil
 				}
 				w.start(logr.Discard(), interceptor.Funcs{})()
-				set := newGateSet(&gateSet{}, w.gates, true, nil, gate.KeyPolicy{})
+				set := newGateSet(&gateSet{}, known{source: w.GatesFrom(), gates: w.gates, complete: true}, gate.KeyPolicy{})
 				w.c.set.Store(set)
 				set.since["gate"] = 0 // as if the fleet had been looked at
 				for name := range w.nodes {
@@ -212,7 +212,7 @@ func TestSeriesGoWithTheGate(t *testing.T) {
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		pass(5 * time.Second)
 		m := w.c.metrics
-		if testutil.CollectAndCount(m.nodes) != 3 {
+		if testutil.CollectAndCount(m.nodes) != 4 {
 			t.Error("the gate has no series")
 		}
 		w.setGates(true)
@@ -221,7 +221,7 @@ func TestSeriesGoWithTheGate(t *testing.T) {
 			t.Fatal("the deleted gate's nodes did not open")
 		}
 		for name, n := range map[string]int{
-			"nodes": testutil.CollectAndCount(m.nodes), "opens": testutil.CollectAndCount(m.opens), "proved": testutil.CollectAndCount(m.proved),
+			"nodes": testutil.CollectAndCount(m.nodes), "opens": testutil.CollectAndCount(m.opens), "conditions": testutil.CollectAndCount(m.conditions), "proved": testutil.CollectAndCount(m.proved),
 			"timeToOpen": testutil.CollectAndCount(m.timeToOpen), "closes": testutil.CollectAndCount(m.closes),
 		} {
 			if n != 0 {

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -38,8 +39,12 @@ type world struct {
 	nodes      map[string]gate.Node
 	gates      []*v1alpha1.NodeGate
 	complete   bool
+	source     string // SourceCRD if empty
 	daemonSets []gate.DaemonSet
-	unsynced   bool // the nodes are being read anew
+	pods       cluster.NodePods
+	unsynced   bool                         // the nodes are being read anew
+	feeds      []cluster.FeedStatus         // of ResourceSlices, each called like its driver
+	agents     map[gate.PodQuery][]gate.Pod // of every node
 	writes     []string
 	// fail, if set, is asked before a write; after is told of one.
 	fail  func(node string) error
@@ -172,7 +177,7 @@ func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, ok := w.nodes[node]
-	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}}, ok && !w.unsynced
+	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents}, ok && !w.unsynced
 }
 
 // NodesSynced implements Feed.
@@ -207,11 +212,16 @@ func (w *world) DaemonSets() *gate.DaemonSets {
 	return &gate.DaemonSets{Items: w.daemonSets}
 }
 
-func (w *world) DeletedGates() map[string]bool       { return nil }
-func (w *world) GatesError() error                   { return nil }
-func (w *world) SetNeeds(gate.Needs)                 {}
-func (w *world) Unsynced() []string                  { return nil }
-func (w *world) Status() []cluster.FeedStatus        { return nil }
+// GatesFrom implements Feed.
+func (w *world) GatesFrom() string { return cmp.Or(w.source, v1alpha1.SourceCRD) }
+
+func (w *world) DeletedGates() map[string]bool { return nil }
+func (w *world) GatesError() error             { return nil }
+func (w *world) SetNeeds(gate.Needs)           {}
+func (w *world) Unsynced() []string            { return nil }
+func (w *world) StatusOf(n gate.Needs) []cluster.FeedStatus {
+	return slices.DeleteFunc(slices.Clone(w.feeds), func(s cluster.FeedStatus) bool { return !slices.Contains(n.ResourceSlices, s.Name) })
+}
 func (w *world) Observe(*corev1.Node)                {}
 func (w *world) Refresh(_ context.Context, _ string) {}
 
@@ -283,7 +293,7 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	}
 	api := apiClient(w.t, funcs, objects...)
 	w.c = New(Options{Namespace: "nodegate-system", Log: log}, api, NewMetrics(prometheus.NewRegistry()))
-	w.c.Attach(w, w)
+	w.c.Attach(w, w, w.pods)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.c.Follow(ctx) })

@@ -12,8 +12,21 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
+// known is what the feed knows of the gates at one moment.
+type known struct {
+	// source is where they were declared, as records tell it.
+	source string
+	gates  []*v1alpha1.NodeGate
+	// complete tells whether these are known to be all gates of their source.
+	complete bool
+	// deleted names gates that are known to have been deleted in any case.
+	deleted map[string]bool
+}
+
 // gateSet is all gates as they are at one moment, compiled. It is immutable.
 type gateSet struct {
+	// source is where the gates were declared, as records tell it.
+	source string
 	// gates are sorted by name.
 	gates []gate.Gate
 	// declared are the NodeGates behind them, by name.
@@ -31,60 +44,82 @@ type gateSet struct {
 	seq uint64
 	// since is the number of the set in which each gate became what it is now.
 	since map[string]uint64
+	// broken says, by name, why gates cannot be compiled.
+	broken map[string]error
 }
 
 // newGateSet compiles gates and says which are in force. It comes after
 // another set.
-func newGateSet(before *gateSet, declared []*v1alpha1.NodeGate, complete bool, deleted map[string]bool, policy gate.KeyPolicy) *gateSet {
+func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
 	set := &gateSet{
+		source:   now.source,
 		seq:      before.seq + 1,
-		since:    make(map[string]uint64, len(declared)),
-		declared: make(map[string]*v1alpha1.NodeGate, len(declared)),
-		keys:     make(map[string]bool, len(declared)),
-		complete: complete,
-		deleted:  deleted,
+		since:    make(map[string]uint64, len(now.gates)),
+		declared: make(map[string]*v1alpha1.NodeGate, len(now.gates)),
+		keys:     make(map[string]bool, len(now.gates)),
+		complete: now.complete,
+		deleted:  now.deleted,
+		broken:   make(map[string]error),
 	}
-	broken := make(map[string]error)
-	for _, ng := range declared {
-		g, err := signal.Compile(ng, v1alpha1.SourceCRD)
-		if err != nil {
-			broken[ng.Name] = err
-		}
-		set.gates = append(set.gates, g)
-		set.declared[ng.Name] = ng
-		set.keys[g.Taint.Key] = true
-		set.since[ng.Name] = set.seq
-		if was, ok := before.declared[ng.Name]; ok && was.UID == ng.UID && was.Generation == ng.Generation {
-			set.since[ng.Name] = before.since[ng.Name]
-		}
+	for _, ng := range now.gates {
+		set.add(ng, before)
 	}
 	slices.SortFunc(set.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
 	set.acceptance = gate.Accept(set.gates, policy)
-	for name, err := range broken {
+	for name, err := range set.broken {
 		set.acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
 	for i := range set.gates {
-		set.gates[i].Accepted = set.acceptance[set.gates[i].Name].Accepted
+		g := &set.gates[i]
+		g.Accepted = set.acceptance[g.Name].Accepted
+		if !policy.AllowsStamp(g.Stamp) {
+			g.Stamp = "" // the whole patch that opens the gate would be denied
+		}
 	}
 	return set
+}
+
+// add compiles a gate, unless it is what it was: gates are looked at again
+// whenever a DaemonSet changes, and an expression takes a while to compile.
+func (s *gateSet) add(ng *v1alpha1.NodeGate, before *gateSet) {
+	g, known := before.gate(ng.Name)
+	if was := before.declared[ng.Name]; known && was.UID == ng.UID && was.Generation == ng.Generation && before.source == s.source {
+		again := *g
+		again.Stamp = ng.Spec.OpenedAtAnnotation
+		s.gates, s.since[ng.Name] = append(s.gates, again), before.since[ng.Name]
+		if err := before.broken[ng.Name]; err != nil {
+			s.broken[ng.Name] = err
+		}
+	} else {
+		compiled, err := signal.Compile(ng, s.source)
+		if err != nil {
+			s.broken[ng.Name] = err
+		}
+		s.gates, s.since[ng.Name] = append(s.gates, compiled), s.seq
+	}
+	s.declared[ng.Name] = ng
+	s.keys[ng.Spec.Taint.Key] = true
 }
 
 // needs returns what must be observed for all gates.
 func (s *gateSet) needs(sets *gate.DaemonSets) gate.Needs {
 	var all gate.Needs
 	for i := range s.gates {
-		n := s.gates[i].Needs(sets)
-		all.DaemonSetNamespaces = append(all.DaemonSetNamespaces, n.DaemonSetNamespaces...)
-		all.Pods = append(all.Pods, n.Pods...)
-		all.Annotations = append(all.Annotations, n.Annotations...)
+		all.Add(s.gates[i].Needs(sets))
 	}
 	slices.Sort(all.DaemonSetNamespaces)
 	slices.Sort(all.Annotations)
+	slices.Sort(all.Resources)
+	slices.Sort(all.NodeInfo)
+	slices.Sort(all.ResourceSlices)
 	slices.SortFunc(all.Pods, func(a, b gate.PodQuery) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Annotation, b.Annotation))
 	})
 	all.DaemonSetNamespaces = slices.Compact(all.DaemonSetNamespaces)
 	all.Annotations = slices.Compact(all.Annotations)
+	all.Resources = slices.Compact(all.Resources)
+	all.NodeInfo = slices.Compact(all.NodeInfo)
+	all.ResourceSlices = slices.Compact(all.ResourceSlices)
 	all.Pods = slices.Compact(all.Pods)
 	return all
 }
@@ -96,6 +131,12 @@ func (s *gateSet) accepted(name string) bool { return s.acceptance[name].Accepte
 // while they are created.
 func (s *gateSet) closesAtBirth(name string) bool {
 	return s.accepted(name) && !s.declared[name].Spec.Follows()
+}
+
+// minds tells whether something is to be done about pods that bypass a gate.
+func (s *gateSet) minds(name string) bool {
+	ng, known := s.declared[name]
+	return known && (ng.Spec.BypassedPods == v1alpha1.BypassedReport || ng.Spec.BypassedPods == v1alpha1.BypassedEvict)
 }
 
 // gate returns a gate by name.

@@ -23,6 +23,7 @@ type memory struct {
 type remembered struct {
 	uid           types.UID
 	lost, rollout map[string]time.Time // by gate
+	steady        map[string]gate.Steady
 }
 
 // failures to write a node, in a row.
@@ -40,7 +41,7 @@ func (m *memory) recall(f *gate.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.lost[f.Node.Name]; r.uid == f.Node.UID {
-		f.LostSince, f.RolloutSince = r.lost, r.rollout
+		f.LostSince, f.RolloutSince, f.Steady = r.lost, r.rollout, r.steady
 	}
 }
 
@@ -51,10 +52,16 @@ func (m *memory) keep(n *gate.Node, d *gate.Decision) {
 		v := &d.Verdicts[i]
 		note(&r.lost, v.Gate, v.LostSince)
 		note(&r.rollout, v.Gate, v.RolloutSince)
+		if v.Steady != nil {
+			if r.steady == nil {
+				r.steady = make(map[string]gate.Steady)
+			}
+			r.steady[v.Gate] = *v.Steady
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.lost == nil && r.rollout == nil {
+	if r.lost == nil && r.rollout == nil && r.steady == nil {
 		delete(m.lost, n.Name)
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -29,7 +31,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	decision, retry := c.decide(set, &facts, now)
 	err := c.apply(ctx, &facts.Node, &decision)
-	if errors.Is(err, cluster.ErrDenied) && c.applyApart(ctx, set, &facts, &decision, now) {
+	if errors.Is(err, cluster.ErrDenied) && (c.applyApart(ctx, set, &facts, &decision, now) || c.applyUnstamped(ctx, set, &facts, decision, err)) {
 		return time.Millisecond, nil // the node has changed: the rest is decided anew
 	}
 	if err != nil {
@@ -52,9 +54,10 @@ func (c *Controller) gather(name string, set *gateSet) (gate.Facts, bool) {
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.keys}
 	facts.AllowedKeys = c.allowed
 	c.memory.recall(&facts)
+	facts.AllPods = c.inspector.take(name)
 	// The set, not the feed, is what was decided upon: a gate that the feed lost
 	// since then must not look deleted to a set that still has to hear of it.
-	facts.CompleteSources = map[string]bool{v1alpha1.SourceCRD: set.complete}
+	facts.CompleteSources = map[string]bool{set.source: set.complete}
 	facts.DeletedGates = set.deleted
 	return facts, true
 }
@@ -85,7 +88,11 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 	paced := false // one turn is for all of a node's gates
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		if v.Wants == "" {
+		switch v.Wants {
+		case "":
+			continue
+		case gate.WantPods, gate.WantIdle:
+			retry = shortest(retry, c.inspect(v, set, &facts.Node, now))
 			continue
 		}
 		if v.Wants != gate.WantPace || !paced {
@@ -102,6 +109,24 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 		granted[v.Gate] = true
 	}
 	return granted, retry
+}
+
+// inspect answers a want that takes a list of all of the node's pods. It does
+// not wait for it: it returns after how long to ask again, or zero if the node
+// is decided about anew as soon as the list is there. What could not be closed
+// anyway is not looked at.
+func (c *Controller) inspect(v *gate.Verdict, set *gateSet, n *gate.Node, now time.Time) time.Duration {
+	switch {
+	case v.Wants == gate.WantIdle:
+		return c.inspector.later(n.Name, now, inspectAgain)
+	case c.rights.lacks(listPods):
+		return wait.Jitter(inspectRetry, 0.1)
+	case v.Before != v1alpha1.StateClosed:
+		if delay := c.budget.delay(v.Gate, set, n.Zone()); delay > 0 {
+			return delay
+		}
+	}
+	return c.inspector.ask(n.Name, now, v.Before == v1alpha1.StateClosed)
 }
 
 // apply carries the decision out, in one patch. After a conflict the node is
@@ -127,8 +152,13 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.Facts, denied *gate.Decision, now time.Time) bool {
 	keys := make(map[string]bool)
 	for name := range denied.Records {
-		if g, ok := set.gate(name); ok && (c.allowed == nil || c.allowed[g.Taint.Key]) {
-			keys[g.Taint.Key] = true
+		r, _ := gate.ParseRecord(facts.Node.Records[name])
+		key := r.Key() // of a gate that is gone
+		if g, ok := set.gate(name); ok {
+			key = g.Taint.Key
+		}
+		if key != "" && (c.allowed == nil || c.allowed[key]) {
+			keys[key] = true
 		}
 	}
 	if len(keys) < 2 {
@@ -146,6 +176,22 @@ func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.F
 	return false
 }
 
+// applyUnstamped carries out a decision that was denied without its stamps, and
+// tells whether that went well: for want of a stamp no gate stays closed.
+func (c *Controller) applyUnstamped(ctx context.Context, set *gateSet, facts *gate.Facts, d gate.Decision, denial error) bool {
+	if len(d.Stamps) == 0 {
+		return false
+	}
+	keys := slices.Sorted(maps.Keys(d.Stamps))
+	d.Stamps = nil
+	if c.apply(ctx, &facts.Node, &d) != nil {
+		return false
+	}
+	c.log.Info("gate opened without its stamp", "node", facts.Node.Name, "annotations", keys, "denial", clip(denial.Error(), deniedMax))
+	c.account(set, facts, &d)
+	return true
+}
+
 // account tells of a decision that was carried out.
 func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision) {
 	n := &facts.Node
@@ -161,9 +207,15 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision) 
 			}
 			c.metrics.opened(v, held)
 			c.log.Info("gate opened", "gate", v.Gate, "node", n.Name, "reason", v.Reason, "closedSeconds", max(held, 0).Seconds())
+			if v.Closure != nil && set.minds(v.Gate) {
+				c.bypass.opened(n, v)
+			}
 		case v.Closed():
 			c.metrics.closed(v)
 			c.log.Info("gate closed", "gate", v.Gate, "node", n.Name, "reason", v.Reason)
+		}
+		if g, ok := set.gate(v.Gate); ok && v.PassedDeadline {
+			c.tellDeadline(n, g, v)
 		}
 	}
 }
@@ -194,11 +246,14 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 		v := &d.Verdicts[i]
 		s := standing{
 			selected: v.Selected, state: v.After, reason: v.Reason, zone: facts.Node.Zone(), since: v.Since,
-			blocked: v.Blocked, contended: v.Contended,
-			throttled: v.Wants == gate.WantBudget && c.tally.isSettled(set.since[v.Gate]),
+			blocked: v.Obstacle(), contended: v.Contended, overdue: v.Overdue,
+			throttled: c.throttled(set, &facts.Node, v),
 		}
 		if g, ok := set.gate(v.Gate); ok {
 			s.waitsFor(g, v)
+			s.doubts(g, v)
+		} else {
+			s.stranger = v.Held
 		}
 		if failure != nil {
 			s.unwritten(v, facts.Node.Records[v.Gate], failure)
@@ -208,6 +263,16 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 		}
 	}
 	return out
+}
+
+// throttled tells whether a verdict waits for budget: to close, or to find out
+// whether the node is to be closed.
+func (c *Controller) throttled(set *gateSet, n *gate.Node, v *gate.Verdict) bool {
+	if !c.tally.isSettled(set.since[v.Gate]) {
+		return false
+	}
+	looks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
+	return v.Wants == gate.WantBudget || looks && c.budget.delay(v.Gate, set, n.Zone()) > 0
 }
 
 // waitsFor takes note of the signal that a closed gate waits for. A gate that
@@ -225,11 +290,25 @@ func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
 	}
 }
 
+// doubts takes note of a signal that is unknown where it may hide a reason to
+// close: nobody waits there, so that nothing else tells of it.
+func (s *standing) doubts(g *gate.Gate, v *gate.Verdict) {
+	if !g.CloseWhen || !v.Selected || v.After == v1alpha1.StateClosed {
+		return
+	}
+	for i := range v.Readings {
+		if v.Readings[i].State == gate.Unknown {
+			s.doubt = "signal " + g.Signals[i].Name + ": " + v.Readings[i].Message()
+			return
+		}
+	}
+}
+
 // unwritten takes note that the gate stands as its record says.
 func (s *standing) unwritten(v *gate.Verdict, record string, failure error) {
 	s.state = v.Before
 	if r, err := gate.ParseRecord(record); err == nil {
-		s.reason = r.Reason
+		s.reason, s.overdue = r.Reason, r.Overdue
 	}
 	if v.Opened() && !v.ClosedSince.IsZero() {
 		s.since = v.ClosedSince
@@ -244,6 +323,7 @@ func (c *Controller) forget(name string) {
 	c.tally.forget(name)
 	c.memory.forget(name)
 	c.budget.forget(name)
+	c.inspector.forget(name)
 }
 
 func soonest(retry time.Duration, recheck time.Time, now time.Time) time.Duration {

@@ -31,9 +31,14 @@ type Process struct {
 	MetricsAddress, HealthAddress string
 	// LeaderElect lets one replica at a time do the work.
 	LeaderElect bool
+	// Gates is where NodeGates come from. Default: the API server.
+	Gates cluster.GateSource
 	// Registerer takes the metrics. Default: the registry that is served at
 	// MetricsAddress.
 	Registerer prometheus.Registerer
+	// Webhook has the process serve the webhook that closes gates at birth. Nil
+	// where the API server does that by policy.
+	Webhook *Webhook
 	// Options are the controller's own.
 	Options Options
 }
@@ -102,7 +107,7 @@ func (p *Process) assemble(m manager.Manager) error {
 		p.Registerer = ctrlmetrics.Registry
 	}
 	c := New(p.Options, api, NewMetrics(p.Registerer))
-	feed, err := cluster.New(cluster.Options{Config: p.Config, Handler: c, Log: p.Options.Log, Clock: p.Options.Clock})
+	feed, err := cluster.New(cluster.Options{Config: p.Config, Handler: c, Log: p.Options.Log, Clock: p.Options.Clock, Gates: p.Gates})
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,16 @@ func (p *Process) assemble(m manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	c.Attach(feed, writer)
+	pods, err := cluster.NewNodePods(p.Config)
+	if err != nil {
+		return err
+	}
+	c.Attach(feed, writer, pods)
+	if p.Webhook != nil {
+		if err := p.serveWebhook(m, c, api); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
 		m.Add(everywhere(feed.Run)),
 		m.Add(everywhere(c.Follow)),

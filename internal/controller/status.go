@@ -34,6 +34,8 @@ const (
 type reporter struct {
 	*Controller
 	gates map[types.UID]*reported
+	// strangers are the gates that were last told to be unknown.
+	strangers string
 }
 
 // reported is what has become of one gate's status.
@@ -71,6 +73,7 @@ func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
 	state := r.observe(set)
 	r.keep(set)
+	r.tellStrangers(set)
 	for _, name := range set.names() {
 		if ctx.Err() != nil {
 			return
@@ -132,7 +135,13 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 		last.other = r.otherWriter(ctx, summary.contended.first)
 	}
 	status := r.status(o, ng, last, summary)
+	r.metrics.gateConditions(ng.Name, status.Conditions)
 	if apiequality.Semantic.DeepEqual(last.status, status) {
+		return nil
+	}
+	if o.set.source != v1alpha1.SourceCRD {
+		r.tellConditions(ng.Name, last.status.Conditions, status.Conditions)
+		last.status = status
 		return nil
 	}
 	body, err := statusPatch(ng.UID, &status)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -203,4 +204,25 @@ func BenchmarkReport(b *testing.B) {
 			tally.summary(fmt.Sprintf("gate-%03d", g))
 		}
 	}
+}
+
+// A feed that fails is the business of the gates that need it, and no other's.
+func TestFeedsThatFail(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("other"), testGate("dra", func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen = []v1alpha1.Signal{{Name: "gpus", SignalSource: v1alpha1.SignalSource{
+				ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "gpu.example.com"},
+			}}}
+		}))
+		w.feeds = []cluster.FeedStatus{{Name: "gpu.example.com", Err: errors.New("no such kind")}}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(10 * time.Second)
+		c := meta.FindStatusCondition(w.stored("dra").Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Reason != v1alpha1.ReasonFeedsNotSynced || !strings.Contains(c.Message, "no such kind") {
+			t.Errorf("the gate that needs the feed: %+v", c)
+		}
+		if other := w.stored("other").Status.Conditions; !meta.IsStatusConditionTrue(other, v1alpha1.ConditionReady) {
+			t.Errorf("another gate: %+v", other)
+		}
+	})
 }

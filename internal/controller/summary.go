@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // waitingMax bounds the list of waiting nodes in a gate's status.
@@ -24,6 +23,18 @@ type summary struct {
 	// waiting are the longest waiting nodes, longest first.
 	waiting                      []v1alpha1.WaitingNode
 	throttled, contended, denied few
+	// outside are selected nodes that are not members.
+	outside few
+	// doubtful are nodes on which it is unknown whether the gate should close, and
+	// doubt is why on the first of them.
+	doubtful few
+	doubt    string
+	// strangers counts records of a gate that is not known.
+	strangers int
+	// overdue are closed nodes past the deadline, overdueFor is what the first of
+	// them waits for, and lapsed are nodes that the deadline opened.
+	overdue, lapsed few
+	overdueFor      string
 	// denial is what the API server said about the first of the denied.
 	denial string
 }
@@ -45,9 +56,21 @@ func summarize(nodes map[string]standing) *summary {
 			out.counts.Closed++
 			longest = insert(longest, node, waitingMax, byWait)
 		}
+		out.outside.addIf(s.selected && s.state == "", node)
+		if s.stranger {
+			out.strangers++
+		}
 		out.throttled.addIf(s.throttled, node)
 		out.contended.addIf(s.contended, node)
+		out.doubtful.addIf(s.doubt != "", node)
 		out.denied.addIf(s.denied != "", node)
+		out.overdue.addIf(s.overdue && s.state == v1alpha1.StateClosed, node)
+		out.lapsed.addIf(s.lapsed(), node)
+	}
+	out.counts.Overdue = int32(out.overdue.count)
+	if out.overdue.count > 0 {
+		first := waiting(out.overdue.first[0], nodes[out.overdue.first[0]])
+		out.overdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
 	}
 	for _, node := range longest {
 		out.waiting = append(out.waiting, waiting(node, nodes[node]))
@@ -55,13 +78,16 @@ func summarize(nodes map[string]standing) *summary {
 	if out.denied.count > 0 {
 		out.denial = nodes[out.denied.first[0]].denied
 	}
+	if out.doubtful.count > 0 {
+		out.doubt = nodes[out.doubtful.first[0]].doubt
+	}
 	return out
 }
 
 func waiting(node string, s standing) v1alpha1.WaitingNode {
 	reading := s.reading
-	if s.blocked != "" {
-		reading = gate.Reading{Reason: s.blocked}
+	if s.blocked.Reason != "" {
+		reading = s.blocked
 	}
 	return v1alpha1.WaitingNode{
 		Node: node, Since: metav1.NewTime(s.since.Truncate(time.Second)), Signal: s.signal,
@@ -84,6 +110,8 @@ func insert(sorted []string, name string, most int, compare func(a, b string) in
 type few struct {
 	count int
 	first []string
+	// most is how many are remembered. Default: fewMax.
+	most int
 }
 
 const fewMax = 3
@@ -91,7 +119,7 @@ const fewMax = 3
 func (f *few) addIf(yes bool, name string) {
 	if yes {
 		f.count++
-		f.first = insert(f.first, name, fewMax, cmp.Compare)
+		f.first = insert(f.first, name, cmp.Or(f.most, fewMax), cmp.Compare)
 	}
 }
 

@@ -16,16 +16,22 @@ import (
 
 // standing is how one gate stands on one node.
 type standing struct {
-	selected  bool
-	state     string
-	reason    v1alpha1.Reason
-	zone      string
-	since     time.Time
-	signal    string
-	blocked   v1alpha1.ReadingReason
-	reading   gate.Reading
+	selected bool
+	state    string
+	reason   v1alpha1.Reason
+	zone     string
+	since    time.Time
+	signal   string
+	// blocked says what but the signal stands in the way, if anything does.
+	blocked gate.Reading
+	reading gate.Reading
+	// doubt says which signal is unknown, where an open gate could close by it.
+	doubt     string
 	throttled bool
 	contended bool
+	overdue   bool
+	// stranger is true of a record that is kept although its gate is not known.
+	stranger bool
 	// denied is what the API server said when it refused to have the node
 	// written for this gate.
 	denied string
@@ -134,6 +140,16 @@ func (t *tally) reserve(gateName, zone, node string, since uint64, budget *intst
 	return true
 }
 
+// hasRoom tells whether reserve would give one more node a slot.
+func (t *tally) hasRoom(gateName, zone string, since uint64, budget *intstr.IntOrString) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := slot{gateName, zone}
+	z := t.zone(s)
+	defer t.tidy(s)
+	return t.settled >= since && z.closed+z.inFlight < limit(budget, z.members)
+}
+
 // settle takes note that the fleet is these nodes. Nodes that came just now and
 // have not been looked at do not hold up anything for long.
 func (t *tally) settle(fleet []string) {
@@ -176,6 +192,22 @@ func (t *tally) summary(gateName string) *summary {
 		g.summary = summarize(g.nodes)
 	}
 	return g.summary
+}
+
+// strangers names gates that are not among these, and of which records are
+// kept all the same, since it is not known that they were deleted.
+func (t *tally) strangers(known map[string]*v1alpha1.NodeGate) (names few) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, g := range t.gates {
+		if known[name] == nil {
+			if g.summary == nil {
+				g.summary = summarize(g.nodes)
+			}
+			names.addIf(g.summary.strangers > 0, name)
+		}
+	}
+	return names
 }
 
 func (t *tally) replace(node string, standings map[string]standing) {

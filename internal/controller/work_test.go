@@ -124,7 +124,7 @@ func TestStandby(t *testing.T) {
 		w := newWorld(t, testGate("gate"))
 		w.add(10, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), newTestMetrics())
-		w.c.Attach(w, w)
+		w.c.Attach(w, w, nil)
 		defer w.c.queue.ShutDown()
 		if w.c.Ready() == nil {
 			t.Error("ready before the gates were compiled")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -276,19 +277,38 @@ func TestValidateLeavesTheGateAlone(t *testing.T) {
 
 // TestExamplesAreGates keeps what the pages tell people to apply valid.
 func TestExamplesAreGates(t *testing.T) {
-	for _, page := range []string{"../../README.md", "../../docs/from-tainter.md"} {
+	pages := []string{"../../README.md", "../../docs/convert.md"}
+	for _, pattern := range []string{"../../docs/from-*.md", "../../docs/guides/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no pages, %v", pattern, err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, text, found := bytes.Cut(text, []byte("```yaml\n"))
-		example, _, _ := bytes.Cut(text, []byte("```"))
-		gate, err := crd.Decode(example)
-		if err == nil {
-			err = crd.Validate(gate)
+		examples := 0
+		for _, block := range bytes.Split(text, []byte("```yaml\n"))[1:] {
+			block, _, _ = bytes.Cut(block, []byte("```"))
+			for document := range bytes.SplitSeq(block, []byte("---\n")) {
+				if !bytes.Contains(append([]byte("\n"), document...), []byte("\nkind: NodeGate\n")) {
+					continue
+				}
+				examples++
+				gate, err := crd.Decode(document)
+				if err == nil {
+					err = crd.Validate(gate)
+				}
+				if err != nil {
+					t.Errorf("%s, example %d: %v", page, examples, err)
+				}
+			}
 		}
-		if !found || err != nil {
-			t.Errorf("%s: %v", page, err)
+		if examples == 0 {
+			t.Errorf("%s has no example", page)
 		}
 	}
 }

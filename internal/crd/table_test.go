@@ -77,6 +77,13 @@ var rules = []rule{
 		keep:   "recloseTaint: {key: a, effect: NoSchedule}",
 		breaks: closeWhen("recloseTaint: {key: a, effect: NoSchedule}"),
 	}, {
+		at: "spec.bypassedPods", says: "a closeWhen gate follows its signals and has no bypassedPods; remove it",
+		keep: "bypassedPods: Report", breaks: closeWhen("bypassedPods: Report"),
+	}, {
+		at: "spec.bypassedPods", says: "taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",
+		keep:   "bypassedPods: Evict",
+		breaks: "{bypassedPods: Evict, taint: {key: a, effect: PreferNoSchedule}}",
+	}, {
 		at: "spec.reopen", says: "only a closeWhen gate can be reopened by hand; remove reopen",
 		keep: closeWhen("reopen: Manual"), breaks: "reopen: Manual",
 	}, {
@@ -102,12 +109,20 @@ var rules = []rule{
 		breaks: "recloseTaint: {key: a, effect: NoExecute}",
 	}, {
 		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",
-		keep:   "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
-		breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction]}",
+		keep:   closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
+		breaks: closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction]"),
 	}, {
-		at: "spec.recloseTaint.key", says: "recloseTaint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",
-		keep:   "{recloseTaint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
-		breaks: "recloseTaint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}",
+		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is only for closeWhen gates: it goes on when a node is gone and comes off when it speaks; use closeWhen, or another key",
+		keep:   closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction, VolumeDetach]"),
+		breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
+	}, {
+		at: "spec.reopen", says: "the taint node.kubernetes.io/out-of-service goes as soon as the node speaks again and waits for nobody; remove reopen",
+		keep:   closeWhen("reopen: Automatic, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
+		breaks: closeWhen("reopen: Manual, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
+	}, {
+		at: "spec.recloseTaint.key", says: "recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",
+		keep:   "recloseTaint: {key: a, effect: NoSchedule}",
+		breaks: "{recloseTaint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
 	}, {
 		at: "spec.acknowledge[0]", says: `supported values: "PodEviction", "VolumeDetach"`,
 		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [Everything]",
@@ -185,7 +200,13 @@ var rules = []rule{
 		keep: "- {name: a, daemonSet: {namespace: a, name: a.b}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a_b}}",
 	}, {
 		at: "spec.openWhen[0].daemonSet.minReadySeconds", says: "should be greater than or equal to 0",
-		keep: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 0}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: -1}}",
+		keep: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 60}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: -1}}",
+	}, {
+		at: "spec.openWhen[0].daemonSets.minReadySeconds", says: "should be less than or equal to 86400",
+		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: 86400}}", breaks: "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: 86401}}",
+	}, {
+		at: "spec.openWhen[0].pods.minReadySeconds", says: "should be greater than or equal to 0",
+		keep: pods("minReadySeconds: 60"), breaks: pods("minReadySeconds: -1"),
 	}, {
 		at: "spec.openWhen[0].daemonSets.namespaces[0]", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
 		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [A], selector: {}}}",
@@ -352,11 +373,38 @@ var rules = []rule{
 		at: "spec.timing.minClosedSeconds", says: "should be greater than or equal to 0",
 		keep: "timing: {minClosedSeconds: 0}", breaks: "timing: {minClosedSeconds: -1}",
 	}, {
+		at: "spec.timing.minClosedSeconds", says: "a gate that is reopened by hand is closed as long as a person says; remove timing.minClosedSeconds",
+		keep: closeWhen("timing: {minClosedSeconds: 60}"), breaks: closeWhen("reopen: Manual, timing: {minClosedSeconds: 60}"),
+	}, {
+		at: "spec.timing.minClosedSeconds", says: "timing.minClosedSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",
+		keep:   closeWhen("timing: {minClosedSeconds: 60}"),
+		breaks: closeWhen("timing: {minClosedSeconds: 60}, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
+	}, {
 		at: "spec.timing.openAfterSeconds", says: `"string"`,
-		keep: "timing: {openAfterSeconds: 0}", breaks: "timing: {openAfterSeconds: 5m}",
+		keep: "timing: {openAfterSeconds: 60}", breaks: "timing: {openAfterSeconds: 5m}",
+	}, {
+		at: "spec.timing.openAfterSeconds", says: "a gate that is reopened by hand is closed as long as a person says; remove timing.openAfterSeconds",
+		keep: closeWhen("timing: {openAfterSeconds: 60}"), breaks: closeWhen("reopen: Manual, timing: {openAfterSeconds: 60}"),
+	}, {
+		at: "spec.timing.openAfterSeconds", says: "timing.openAfterSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",
+		keep:   closeWhen("timing: {openAfterSeconds: 60}"),
+		breaks: closeWhen("timing: {openAfterSeconds: 60}, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
 	}, {
 		at: "spec.deadline", says: "a deadline needs a clock; set podMissingSeconds, readySeconds or both",
 		keep: "deadline: {readySeconds: 600}", breaks: "deadline: {action: Open}",
+	}, {
+		at: "spec.deadline.readySeconds", says: "should be greater than or equal to 1",
+		keep: "deadline: {readySeconds: 1}", breaks: "deadline: {readySeconds: 0}",
+	}, {
+		at: "spec.deadline.readySeconds", says: "should be less than or equal to 604800",
+		keep: "deadline: {readySeconds: 604800}", breaks: "deadline: {readySeconds: 604801}",
+	}, {
+		at: "spec.deadline", says: "a closeWhen gate waits for nothing and has no deadline; remove it",
+		keep: closeWhen("timing: {minClosedSeconds: 60}"), breaks: closeWhen("deadline: {readySeconds: 600}"),
+	}, {
+		at: "spec.deadline.podMissingSeconds", says: "no signal of this gate looks at pods, so that none can be missing; use deadline.readySeconds",
+		keep:   "{openWhen: [{name: a, daemonSet: {namespace: a, name: a}}], deadline: {podMissingSeconds: 600}}",
+		breaks: "{openWhen: [{name: a, label: {key: a}}], deadline: {podMissingSeconds: 600}}",
 	}, {
 		at: "spec.deadline.action", says: `supported values: "KeepClosed", "Open"`,
 		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
@@ -375,6 +423,12 @@ var rules = []rule{
 	}, {
 		at: "spec.openedAtAnnotation", says: "annotations under gate.nodegate.dev/ are nodegate's own records; choose another key",
 		keep: "openedAtAnnotation: opened-at", breaks: "openedAtAnnotation: gate.nodegate.dev/example",
+	}, {
+		at: "spec.openedAtAnnotation", says: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
+		keep: "openedAtAnnotation: startup.k8s.io/completedAt", breaks: "openedAtAnnotation: node.alpha.kubernetes.io/ttl",
+	}, {
+		at: "spec.openedAtAnnotation", says: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
+		keep: "openedAtAnnotation: mykubernetes.io/a", breaks: "openedAtAnnotation: kubernetes.io/a",
 	},
 
 	// Choices.
@@ -402,82 +456,14 @@ var unbuilt = []rule{
 		at: "spec.recloseTaint", says: "recloseTaint is not built yet in this version of nodegate; remove it",
 		keep: "{}", breaks: "recloseTaint: {key: a, effect: NoSchedule}",
 	}, {
-		at: "spec.deadline", says: "deadline is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: "deadline: {readySeconds: 600}",
-	}, {
-		at: "spec.bypassedPods", says: "bypassedPods other than Ignore is not built yet in this version of nodegate; remove it",
-		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Report",
-	}, {
-		at: "spec.acknowledge", says: "acknowledge VolumeDetach is not built yet in this version of nodegate; remove it",
-		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [VolumeDetach]",
-	}, {
-		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",
-		keep: "{}", breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
-	}, {
-		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is not built yet in this version of nodegate; use another key",
-		keep:   closeWhen("taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]"),
-		breaks: closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction, VolumeDetach]"),
-	}, {
-		at: "spec.closeWhen[0].condition.forSeconds", says: "condition.forSeconds is not built yet in this version of nodegate; remove it",
-		keep:   closeWhen(""),
-		breaks: "{openWhen: null, closeWhen: [{name: a, condition: {type: Ready, status: 'False', forSeconds: 1}}]}",
-	}, {
-		at: "spec.closeWhen[0].expression", says: "expression is not built yet in this version of nodegate; remove it",
-		keep: closeWhen(""), breaks: `{openWhen: null, closeWhen: [{name: a, expression: "true"}]}`,
-	}, {
-		at: "spec.openedAtAnnotation", says: "openedAtAnnotation is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: "openedAtAnnotation: example.com/opened-at",
+		at: "spec.bypassedPods", says: "bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",
+		keep: "bypassedPods: Evict", breaks: "bypassedPods: Hold",
 	}, {
 		at: "spec.mode", says: "mode other than Enforce is not built yet in this version of nodegate; remove it",
 		keep: "mode: Enforce", breaks: "mode: DryRun",
 	}, {
 		at: "spec.mode", says: "mode other than Enforce is not built yet in this version of nodegate; remove it",
 		keep: "mode: Enforce", breaks: "mode: Paused",
-	}, {
-		at: "spec.existingNodes", says: "existingNodes CloseIfIdle is not built yet in this version of nodegate; choose Ignore, Adopt or Close",
-		keep: "existingNodes: Close", breaks: "existingNodes: CloseIfIdle",
-	}, {
-		at: "spec.timing.minClosedSeconds", says: "timing.minClosedSeconds is not built yet in this version of nodegate; remove it",
-		keep: "timing: {minClosedSeconds: 0}", breaks: "timing: {minClosedSeconds: 1}",
-	}, {
-		at: "spec.timing.openAfterSeconds", says: "timing.openAfterSeconds is not built yet in this version of nodegate; remove it",
-		keep: "timing: {openAfterSeconds: 0}", breaks: "timing: {openAfterSeconds: 1}",
-	}, {
-		at: "spec.openWhen[0].csiDriver", says: "csiDriver is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: "- {name: a, csiDriver: {name: a}}",
-	}, {
-		at: "spec.openWhen[0].resource", says: "resource is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: "- {name: a, resource: {name: a}}",
-	}, {
-		at: "spec.openWhen[0].resourceSlices", says: "resourceSlices is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: "- {name: a, resourceSlices: {driver: a}}",
-	}, {
-		at: "spec.openWhen[0].expression", says: "expression is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: `- {name: a, expression: "true"}`,
-	}, {
-		at: "spec.openWhen[0].anyOf", says: "anyOf is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: anyOf("{name: a, label: {key: a}}"),
-	}, {
-		at: "spec.openWhen[0].daemonSet.minReadySeconds", says: "daemonSet.minReadySeconds is not built yet in this version of nodegate; remove it",
-		keep: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 0}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 1}}",
-	}, {
-		at: "spec.openWhen[0].daemonSets.minReadySeconds", says: "daemonSets.minReadySeconds is not built yet in this version of nodegate; remove it",
-		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: 1}}",
-	}, {
-		at: "spec.openWhen[0].pods.minReadySeconds", says: "pods.minReadySeconds is not built yet in this version of nodegate; remove it",
-		keep: pods("namespace: a"), breaks: pods("minReadySeconds: 1"),
-	}, {
-		at: "spec.openWhen[0].pods.readyBy", says: "pods.readyBy other than Condition is not built yet in this version of nodegate; remove it",
-		keep: pods("readyBy: Condition"), breaks: pods("readyBy: Either, readyAnnotation: a"),
-	}, {
-		at: "spec.openWhen[0].pods.readyAnnotation", says: "pods.readyAnnotation is not built yet in this version of nodegate; remove it",
-		keep: pods("readyBy: Condition"), breaks: pods("readyBy: Annotation, readyAnnotation: a"),
-	}, {
-		at: "spec.openWhen[0].condition.forSeconds", says: "condition.forSeconds is not built yet in this version of nodegate; remove it",
-		keep: condition("type: Ready, status: 'True', forSeconds: 0"), breaks: condition("type: Ready, status: 'True', forSeconds: 1"),
-	}, {
-		at: "spec.openWhen[0].condition.maxHeartbeatAgeSeconds", says: "condition.maxHeartbeatAgeSeconds is not built yet in this version of nodegate; remove it",
-		keep: condition("type: Ready, status: 'True'"), breaks: condition("type: Ready, status: 'True', maxHeartbeatAgeSeconds: 60"),
 	},
 }
 

@@ -13,10 +13,12 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// KeyPolicy says which taint keys gates may use.
+// KeyPolicy says which taint keys and annotations gates may use.
 type KeyPolicy struct {
 	// Allowed are the keys that the administrator allows; nil allows all.
 	Allowed map[string]bool
+	// Stamps are the annotations that gates may stamp; nil allows all.
+	Stamps map[string]bool
 	// Managed names, by key, the NodeReadinessRule that manages the key.
 	Managed map[string]string
 }
@@ -65,7 +67,10 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 	if len(g.Signals) == 0 {
 		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: "the gate names no signal to go by: add one to openWhen or closeWhen"}
 	}
-	if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) {
+	if message := g.refusedToDetach(); message != "" {
+		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
+	}
+	if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) && !g.detaches() {
 		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
 			"the taint key %s belongs to Kubernetes: use another key", key)}
 	}
@@ -78,11 +83,24 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 		return Acceptance{Reason: v1alpha1.ReasonOwnedByNodeReadinessRule, Message: fmt.Sprintf(
 			"the NodeReadinessRule %s manages the taint key %s: delete the rule, or use another key", rule, key)}
 	}
+	a := Acceptance{Accepted: true, Reason: v1alpha1.ReasonAccepted, Message: "the gate is in force"}
 	if !g.ProvesBoot() && g.recloses() {
-		return Acceptance{Accepted: true, Reason: v1alpha1.ReasonNoBootEvidence, Message: "the gate is in force; " +
-			"none of its signals can tell the current boot from an earlier one, so after a reboot it opens on what was known before"}
+		a.Reason = v1alpha1.ReasonNoBootEvidence
+		a.Message += "; none of its signals can tell the current boot from an earlier one, so after a reboot it opens on what was known before"
 	}
-	return Acceptance{Accepted: true, Reason: v1alpha1.ReasonAccepted, Message: "the gate is in force"}
+	if !p.AllowsStamp(g.Stamp) {
+		a.Reason = v1alpha1.ReasonStampNotAllowed
+		a.Message += fmt.Sprintf("; its openings are not stamped, because the administrator has not allowed the annotation %s: "+
+			"add it to --allowed-stamp-annotations (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
+			g.Stamp, listKeys(p.Stamps))
+	}
+	return a
+}
+
+// AllowsStamp tells whether a gate may stamp an annotation; none is allowed
+// always.
+func (p KeyPolicy) AllowsStamp(key string) bool {
+	return key == "" || p.Stamps == nil || p.Stamps[key]
 }
 
 func conflict(g, holder *Gate) Acceptance {

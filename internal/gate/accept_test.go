@@ -29,6 +29,10 @@ func TestAccept(t *testing.T) {
 		"key not allowed":    {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{"z/z": true, "b/b": true}}, "a=!TaintKeyNotAllowed", "key a.example/not-ready: add it to --allowed-taint-keys (now: b/b, z/z)"},
 		"none allowed":       {[]Gate{aGate("a")}, KeyPolicy{Allowed: map[string]bool{}}, "a=!TaintKeyNotAllowed", "(now: none)"},
 		"key allowed":        {[]Gate{aGate("a", proving)}, KeyPolicy{Allowed: map[string]bool{"a.example/not-ready": true}}, "a=Accepted", ""},
+		"stamp not allowed":  {[]Gate{aGate("a", proving, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{"a/at": true}}, "a=StampNotAllowed", "not allowed the annotation b/at: add it to --allowed-stamp-annotations (now: a/at)"},
+		"that, unproved":     {[]Gate{aGate("a", stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{}}, "a=StampNotAllowed", "after a reboot it opens on what was known before; its openings are not stamped"},
+		"stamp allowed":      {[]Gate{aGate("a", proving, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{"b/at": true}}, "a=Accepted", ""},
+		"no stamp":           {[]Gate{aGate("a", proving)}, KeyPolicy{Stamps: map[string]bool{}}, "a=Accepted", ""},
 		"Kubernetes' key":    {[]Gate{aGate("a", tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
 		"no signals":         {[]Gate{aGate("a", waitingFor())}, policy, "a=!InvalidSpec", "openWhen"},
 		"shared taint":       {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
@@ -71,7 +75,7 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	v := Verdict{Blocked: v1alpha1.ReadingNodeSilent}
-	if text := v.BlockedMessage(); text != "the node has stopped reporting (Ready is Unknown)" {
+	if text := v.Obstacle().Message(); text != "the node has stopped reporting (Ready is Unknown)" {
 		t.Error(text)
 	}
 }

@@ -20,6 +20,7 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 	d.settleOrphans()
 	for i := range d.slots {
 		d.decideGate(&d.slots[i])
+		d.release(&d.slots[i])
 	}
 	for i := range d.slots {
 		d.lift(&d.slots[i])
@@ -33,6 +34,10 @@ type decider struct {
 	now     time.Time
 	slots   []slot
 	recheck time.Time
+	// records and readings are memory for all gates at once: a node may be under
+	// many, and this is the path that everything waits for.
+	records  []Record
+	readings []Reading
 }
 
 // slot is one gate, or a record whose gate is not known, on the node.
@@ -49,20 +54,26 @@ type slot struct {
 	damaged bool
 	// had is the taint that the record, saying Closed, accounts for.
 	had v1alpha1.Taint
-	// after is the record as it should be; nil for none.
-	after *Record
+	// after is the record as it should be; nil for none. Where it begins with
+	// what is there, it is renewed.
+	after   *Record
+	renewed Record
 	// keep leaves everything that concerns the slot as it is.
 	keep bool
-	// leave leaves the taint alone, because another writer fights for it.
-	leave bool
+	// leave leaves the taint alone, because another writer fights for it; undoes
+	// undoes what that one did.
+	leave, undoes bool
 	// lifts keeps an open gate's taint off the node, with or without a record.
-	lifts   bool
+	lifts bool
+	// says is what the signals of an openWhen gate come to.
+	says    State
 	verdict Verdict
 }
 
 // readRecords pairs gates and records, in the order of the gates' names.
 func (d *decider) readRecords(gates []Gate) {
-	d.slots = make([]slot, 0, len(gates)+len(d.Node.Records))
+	d.slots = make([]slot, 0, len(d.Node.Records)+2) // what is no member has no record, as a rule
+	d.records = make([]Record, 0, len(d.Node.Records))
 	paired := 0
 	for i := range gates {
 		g := &gates[i]
@@ -94,15 +105,41 @@ func (d *decider) newSlot(g *Gate, name string, selected bool) slot {
 		return s
 	}
 	switch r, err := ParseRecord(s.raw); {
-	case err != nil, r.Since.After(d.since().Add(clockSkew)):
+	case err != nil:
 		s.damaged = true
 		s.restore(d.rebuild(g))
+	case r.Since.After(d.since().Add(clockSkew)):
+		// Written by a clock that is wrong. All else that it says stands.
+		s.damaged, r.Since = true, d.since()
+		s.restore(d.room(r))
 	case !r.Since.IsZero() && r.Since.Before(d.Node.Created):
 		s.damaged = true // from an earlier Node of this name: it says nothing of this one
 	default:
-		s.restore(&r)
+		s.restore(d.room(r))
 	}
 	return s
+}
+
+// room keeps a record where the others are.
+func (d *decider) room(r Record) *Record {
+	d.records = append(d.records, r)
+	return &d.records[len(d.records)-1]
+}
+
+// newReadings returns room for a gate's readings.
+func (d *decider) newReadings(n int) []Reading {
+	if len(d.readings) < n {
+		total := 0
+		for i := range d.slots {
+			if g := d.slots[i].gate; g != nil {
+				total += len(g.Signals)
+			}
+		}
+		d.readings = make([]Reading, max(n, total))
+	}
+	room := d.readings[:n:n]
+	d.readings = d.readings[n:]
+	return room
 }
 
 // restore takes up what a record says.
@@ -259,7 +296,7 @@ func (d *decider) admit(s *slot) {
 		d.closeAndTry(s, reason)
 	case isNew:
 		d.closeAndTry(s, v1alpha1.ReasonBirth)
-	case g.Existing == v1alpha1.ExistingAdopt, g.Existing == v1alpha1.ExistingClose:
+	case g.Existing != v1alpha1.ExistingIgnore:
 		d.admitExisting(s)
 	}
 }
@@ -290,14 +327,24 @@ func (d *decider) admitExisting(s *slot) {
 		}
 		return
 	}
-	if g.Existing != v1alpha1.ExistingClose || s.verdict.Blocked != "" || anyUnknown(s.verdict.Readings) {
+	if s.verdict.Blocked != "" || anyUnknown(s.verdict.Readings) {
 		return
 	}
-	s.verdict.Wants = WantBudget
-	if d.Granted[g.Name] {
-		s.verdict.Wants = ""
-		s.after = r
+	switch g.Existing {
+	case v1alpha1.ExistingClose:
+		d.closeUnderBudget(s, r)
+	case v1alpha1.ExistingCloseIfIdle:
+		d.closeIfIdle(s, r)
 	}
+}
+
+// closeUnderBudget closes the gate with this record, as soon as it is granted.
+func (d *decider) closeUnderBudget(s *slot, r *Record) {
+	if !d.Granted[s.gate.Name] {
+		s.verdict.Wants = WantBudget
+		return
+	}
+	s.after = r
 }
 
 // closed is the record of a gate that closes now.

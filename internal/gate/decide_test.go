@@ -211,6 +211,7 @@ func TestRenameSeenInSteps(t *testing.T) {
 
 func TestRecords(t *testing.T) {
 	cni := aGate("cni")
+	ahead := func(r *Record) { r.Since = epoch.Add(day) }
 	check(t, map[string]spec{
 		"damaged, with the taint: closed": {
 			aNode(cni).raw("cni", "{").taint(cniTaint), "write [" + cniTaint + "] cni:Closed>Closed(Adopted)"},
@@ -236,9 +237,20 @@ func TestRecords(t *testing.T) {
 		"of an earlier Node, and this one is new: closed": {
 			aNode(cni).age(time.Minute).record("cni", "Open", func(r *Record) { r.Since = epoch.Add(-2 * time.Minute) }),
 			"write [" + cniTaint + "] cni:->Closed(Birth)"},
-		"from the future: damaged": {
-			aNode(cni).record("cni", "Closed", func(r *Record) { r.Since = epoch.Add(day) }).taint(cniTaint),
-			"write [" + cniTaint + "] cni:Closed>Closed(Adopted)"},
+		"by a clock that is wrong: only the time is put right": {
+			aNode(cni).record("cni", "Closed", ahead).taint(cniTaint),
+			"write [" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"by a clock that is wrong, and open: the boot is remembered": {
+			aNode(cni).boot("b").record("cni", "Open", ahead), "write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
+		"by a clock that is wrong, and nobody's: the taint goes too": {
+			aNode().record("cni", "Closed", ahead, func(r *Record) { r.Taint = cniTaint }).taint(cniTaint),
+			"write [] cni:Closed>-(GateDeleted)"},
+		"by a clock that is wrong, of a gate that cannot be seen: stays": {
+			aNode().invisible().record("cni", "Closed", ahead, func(r *Record) { r.Taint = cniTaint }).taint(cniTaint),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"by a clock that is wrong, and the gate has another taint now": {
+			aNode(aGate("cni", tainting("new.example/key:NoSchedule"))).record("cni", "Closed", ahead, func(r *Record) { r.Taint = cniTaint }).taint(cniTaint),
+			"write [new.example/key:NoSchedule] cni:Closed>Closed(Birth)"},
 		"of another writer's text but the same content: not written": {
 			aNode(cni).raw("cni", `{ "taint":"`+cniTaint+`", "state":"Open", "boot":"a", "source":"crd", "new":1 }`), "[] cni:Open>Open"},
 		"a clock far behind the API server's does not lead to endless writes": {

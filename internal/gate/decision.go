@@ -11,7 +11,7 @@ import (
 )
 
 // Decision says what should be on a node, and why. Its effects belong into one
-// write: Taints and Records together, or neither. Events, metrics and logs
+// write: Taints, Records and Stamps together, or none. Events, metrics and logs
 // derive from Verdicts, after that write succeeded.
 type Decision struct {
 	// Taints is the node's whole list of taints as it should be. Taints that are
@@ -20,6 +20,8 @@ type Decision struct {
 	// Records are the records to be written, by gate; an empty text removes the
 	// record. Records that are not here stay as they are.
 	Records map[string]string
+	// Stamps are other annotations to be written, by key.
+	Stamps map[string]string
 	// Changes tells whether there is anything to write.
 	Changes bool
 	// Verdicts are about every gate that concerns the node, by name.
@@ -29,7 +31,7 @@ type Decision struct {
 	Recheck time.Time
 }
 
-// Want is a permission that a verdict waits for.
+// Want is a permission, or something to go by, that a verdict waits for.
 type Want string
 
 const (
@@ -37,6 +39,11 @@ const (
 	WantBudget Want = "Budget"
 	// WantPace asks to write to an existing node at a modest rate.
 	WantPace Want = "Pace"
+	// WantPods asks to see all pods of the node (Facts.AllPods).
+	WantPods Want = "Pods"
+	// WantIdle waits for the node to be idle, which it was not by the pods that
+	// were seen: show them again in a while.
+	WantIdle Want = "Idle"
 )
 
 // Verdict is what was decided about one gate on the node.
@@ -56,14 +63,19 @@ type Verdict struct {
 	Since time.Time
 	// ClosedSince is when a gate that just opened had been closed.
 	ClosedSince time.Time
+	// Closure is the time in which a gate that just opened by its signals had been
+	// closed. Nil for any other verdict.
+	Closure *Closure
 	// Blocked says why no signal can open the gate at present. Empty when
 	// nothing stands in the way.
 	Blocked v1alpha1.ReadingReason
+	// BlockedUntil is when that will be over. Zero when it is not a matter of time.
+	BlockedUntil time.Time
 	// Readings are what the gate's signals say, in the gate's order. Nil where
 	// nothing depends on them.
 	Readings []Reading
 	// Wants is the permission that the gate waits for. Give it by naming the
-	// gate in Facts.Granted.
+	// gate in Facts.Granted, if nothing else is said.
 	Wants Want
 	// LostSince is since when an open gate's signals have not held. Zero while
 	// they hold. To be handed back in Facts.LostSince.
@@ -71,6 +83,14 @@ type Verdict struct {
 	// RolloutSince is the same for signals that do not hold only because of a
 	// rollout. To be handed back in Facts.RolloutSince.
 	RolloutSince time.Time
+	// Steady is what is to be remembered of a closed gate's signals, if the gate
+	// wants them to say for a while what opens it; nil for nothing. To be handed
+	// back in Facts.Steady.
+	Steady *Steady
+	// Overdue is true while the gate is closed and its deadline has passed.
+	Overdue bool
+	// PassedDeadline is true when the deadline passes by this decision.
+	PassedDeadline bool
 	// Contended is true while another writer keeps undoing the gate's taint.
 	Contended bool
 	// Held is true when the record stays only because it is not known whether
@@ -111,5 +131,11 @@ func (v *Verdict) Waiting() int {
 	return -1
 }
 
-// BlockedMessage says in words why no signal can open the gate at present.
-func (v *Verdict) BlockedMessage() string { return message(v.Blocked, "") }
+// Obstacle says why no signal can open the gate at present, if one would.
+func (v *Verdict) Obstacle() Reading {
+	r := Reading{Reason: v.Blocked}
+	if !v.BlockedUntil.IsZero() {
+		r.Subject = v.BlockedUntil.UTC().Add(time.Second - 1).Format(time.RFC3339)
+	}
+	return r
+}

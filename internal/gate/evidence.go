@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Evidence of this boot.
@@ -56,13 +58,23 @@ const digestAll Digest = "*"
 // digestMax bounds a digest, and so a record, whatever a selector matches.
 const digestMax = 32
 
-func digestOf(pods []Pod) Digest {
-	if len(pods) > digestMax {
-		return digestAll
-	}
+func digestOf(pods []Pod) Digest { return digestWhere(pods, func(*Pod) bool { return true }) }
+
+// digestWhere names what is known of pods: of some their incarnation, and the
+// marks of all.
+func digestWhere(pods []Pod, known func(*Pod) bool) Digest {
 	ids := make([]string, 0, len(pods))
 	for i := range pods {
-		ids = append(ids, pods[i].Incarnation.String())
+		p := &pods[i]
+		if known(p) {
+			ids = append(ids, p.Incarnation.String())
+		}
+		if !p.MarkedSince.IsZero() {
+			ids = append(ids, p.mark().String())
+		}
+	}
+	if len(ids) > digestMax {
+		return digestAll
 	}
 	slices.Sort(ids)
 	return Digest(strings.Join(slices.Compact(ids), " "))
@@ -99,7 +111,7 @@ func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
 	if !observed {
 		return digestAll, false
 	}
-	return digestOf(slices.DeleteFunc(pods, func(p Pod) bool { return !p.Ready })), true
+	return digestWhere(pods, func(p *Pod) bool { return p.Ready }), true
 }
 
 // evidence returns the pods that the gate's signals rest on. It is false when
@@ -128,6 +140,9 @@ type Trust struct {
 	nodeCreated time.Time
 	// reporting is true while the node is reporting.
 	reporting bool
+	// booted is when the current boot was first seen; zero if the gate did not
+	// close for one.
+	booted time.Time
 }
 
 // trustIn returns what to believe of the node, given the gate's record.
@@ -135,6 +150,9 @@ func trustIn(r Record, n *Node) Trust {
 	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), reporting: n.Reporting()}
 	if !r.sameBootAsDigest(n) {
 		t.digest = r.Digest
+	}
+	if r.Reason == v1alpha1.ReasonRebooted || r.awaitsBoot() && r.Boot != n.BootID {
+		t.booted = t.since
 	}
 	return t
 }
@@ -147,8 +165,8 @@ func (r Record) sameBootAsDigest(n *Node) bool {
 }
 
 // Believes tells whether the pod's readiness speaks of the node's current boot
-// and the current Node. When it does not yet, the time says when it will if
-// the pod stays ready; zero means that time alone will not do.
+// and the current Node. The time says when that becomes so, or became so, if the
+// pod stays ready; zero means that time has nothing to do with it.
 func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
 	var stale time.Time // since when the pod's status could have been corrected
 	switch {
@@ -162,8 +180,18 @@ func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
 	if !t.reporting {
 		return false, time.Time{}
 	}
-	if proven := stale.Add(provenAfter); now.Before(proven) {
-		return false, proven
-	}
-	return true, time.Time{}
+	proven := stale.Add(provenAfter)
+	return !now.Before(proven), proven
+}
+
+// HeartbeatSkew is how far the clocks of nodes and of the controller are taken
+// to differ where they are compared.
+const HeartbeatSkew = 10 * time.Second
+
+// BelievesHeartbeat tells whether what was confirmed at a time, by the node's
+// clock, speaks of the current boot. The first status that a kubelet writes
+// after a boot repeats what others reported before it, so that only a heartbeat
+// of later counts.
+func (t Trust) BelievesHeartbeat(at time.Time) bool {
+	return t.booted.IsZero() || at.After(t.booted.Add(HeartbeatSkew))
 }

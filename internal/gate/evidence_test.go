@@ -50,16 +50,16 @@ func TestBelieves(t *testing.T) {
 		pod       Pod
 		at        time.Duration
 		want      bool
-		wantAfter time.Duration // zero where time alone will not do
+		wantAfter time.Duration // zero where time has nothing to do with it
 	}{
 		"known from before":             {rebooted, aNode().boot("b"), old, 0, false, provenAfter},
-		"proven a minute later":         {rebooted, aNode().boot("b"), old, provenAfter, true, 0},
+		"proven a minute later":         {rebooted, aNode().boot("b"), old, provenAfter, true, provenAfter},
 		"not a nanosecond sooner":       {rebooted, aNode().boot("b"), old, provenAfter - 1, false, provenAfter},
 		"restarted":                     {rebooted, aNode().boot("b"), somePod("old", "y", before), 0, true, 0},
 		"another pod":                   {rebooted, aNode().boot("b"), somePod("new", "x", before), 0, true, 0},
 		"silent: time proves nothing":   {rebooted, aNode().boot("b").ready("Unknown"), old, day, false, 0},
 		"no Ready condition: the same":  {rebooted, aNode().boot("b").ready(""), old, day, false, 0},
-		"not ready nodes report":        {rebooted, aNode().boot("b").ready("False"), old, provenAfter, true, 0},
+		"not ready nodes report":        {rebooted, aNode().boot("b").ready("False"), old, provenAfter, true, provenAfter},
 		"back from silence, same boot":  {silent, aNode().boot("b"), old, 0, true, 0},
 		"back from silence, a new boot": {silent, aNode().boot("c"), old, 0, false, provenAfter},
 		"all pods of then":              {all, aNode().boot("b"), old, 0, false, provenAfter},
@@ -74,7 +74,7 @@ func TestBelieves(t *testing.T) {
 				want = epoch.Add(c.wantAfter)
 			}
 			if got != c.want || !recheck.Equal(want) {
-				t.Errorf("believes %v, asks again at %s; want %v, %s", got, recheck, c.want, want)
+				t.Errorf("believes %v, from %s; want %v, %s", got, recheck, c.want, want)
 			}
 		})
 	}

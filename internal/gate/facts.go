@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -23,6 +24,11 @@ type Facts struct {
 	// Pods are the pods of this node, by the query that found them. A query
 	// without a key has not been observed yet: its pods are unknown.
 	Pods map[PodQuery][]Pod
+	// CSINode is the node's CSINode.
+	CSINode CSINode
+	// ResourceSlices are the ResourceSlices of this node, by the name of their
+	// DRA driver. A driver without a key has not been observed yet.
+	ResourceSlices map[string][]ResourceSlice
 	// Transient tells which taints come and go by themselves.
 	Transient Transient
 	// CompleteSources names the sources of gates that are present, readable and
@@ -37,12 +43,18 @@ type Facts struct {
 	// Granted names the gates that may close or adopt this node now although
 	// that is paced or budgeted (see Verdict.Wants).
 	Granted map[string]bool
+	// AllPods are all pods of the node, where a verdict wanted to see them (see
+	// WantPods). Nil when they have not been listed.
+	AllPods *PodList
 	// LostSince remembers, by gate, since when an open gate's signals have not
 	// held (see Verdict.LostSince). It bridges what has no time in the API.
 	LostSince map[string]time.Time
 	// RolloutSince remembers the same for signals that do not hold only because
 	// of a rollout (see Verdict.RolloutSince).
 	RolloutSince map[string]time.Time
+	// Steady remembers, by gate, since when its signals have said what opens it
+	// (see Verdict.Steady).
+	Steady map[string]Steady
 }
 
 // Node is what a decision needs to know of a Node.
@@ -59,6 +71,11 @@ type Node struct {
 	HasAnnotations bool
 	// Annotations are those that some signal looks at.
 	Annotations map[string]string
+	// Allocatable are the resources that some signal looks at.
+	Allocatable map[string]resource.Quantity
+	// Info are the fields of the node's nodeInfo that some signal looks at, by
+	// their names in the API. One that is empty there is not here.
+	Info map[string]string
 	// Records are the gates' records as they stand on the node, by gate.
 	Records map[string]string
 	// Taints are all of the node's taints, in order.
@@ -141,6 +158,9 @@ func (z Zone) Partitioned() bool {
 type PodQuery struct {
 	Namespace string
 	Selector  string
+	// Annotation is the key of the annotation that marks pods as ready; empty
+	// where none does.
+	Annotation string
 }
 
 // Pod is what a decision needs to know of a Pod.
@@ -153,6 +173,9 @@ type Pod struct {
 	// Ready is the pod's Ready condition, and ReadySince its last transition.
 	Ready      bool
 	ReadySince time.Time
+	// MarkedSince is when the annotation that the query names was last written
+	// with the value that marks the pod as ready. Zero while it is not marked.
+	MarkedSince time.Time
 	// Terminating is set from the moment the pod's deletion was asked for.
 	Terminating      bool
 	TerminatingSince time.Time
@@ -163,6 +186,33 @@ type Pod struct {
 	// Incarnation identifies the pod and its present containers: it changes when
 	// a container is started anew.
 	Incarnation Incarnation
+}
+
+// CSINode is what a decision needs to know of a CSINode: the CSI drivers that a
+// kubelet has registered. It outlives reboots, and its Node for a while.
+type CSINode struct {
+	// Observed tells whether CSINodes are observed. A node without one then has
+	// no drivers and no owner.
+	Observed bool
+	// Owner is the UID of the Node that the CSINode is of.
+	Owner types.UID
+	// Drivers tells of each registered driver whether its volume limit is known.
+	Drivers map[string]bool
+}
+
+// ResourceSlice is what a decision needs to know of a ResourceSlice: a part of
+// what a DRA driver offers on a node.
+type ResourceSlice struct {
+	Name string
+	// Owner is the UID of the Node that the slice is of; empty where it names
+	// none.
+	Owner types.UID
+	// Pool is the name of the pool that the slice is a part of.
+	Pool string
+	// Generation tells which state of the pool the slice describes.
+	Generation int64
+	// Count is how many slices the pool has in that generation.
+	Count int64
 }
 
 // DaemonSets is a snapshot of DaemonSets.
@@ -181,12 +231,17 @@ type DaemonSet struct {
 	Labels    labels.Set
 	// Pods finds the DaemonSet's pods, and others with the same labels.
 	Pods PodQuery
+	// PodLabels are the pod template's labels.
+	PodLabels labels.Set
 	// NodeName is set when the pod template names one node.
 	NodeName string
 	// Affinity is the pod template's node selector and required node affinity.
 	Affinity nodeaffinity.RequiredNodeAffinity
 	// Tolerations are the pod template's, and those that every daemon pod gets.
 	Tolerations []corev1.Toleration
+	// Unprobed is true when none of the pod template's containers has a readiness
+	// probe: the pods are ready as soon as they run.
+	Unprobed bool
 	// RollingOut is true while pods of an older template are being replaced.
 	RollingOut bool
 }

@@ -21,10 +21,12 @@ import "github.com/nodegate/nodegate/api/v1alpha1"
 
 // follow decides about a closeWhen gate.
 func (d *decider) follow(s *slot) {
-	all := d.read(s, Trust{})
+	all := d.presumeGone(s.gate, d.read(s, Trust{}))
 	switch {
 	case s.before == nil || s.before.State == v1alpha1.StateOpen:
 		d.followOpen(s, all)
+	case d.mustStartOver(s, all):
+		d.startOver(s, all)
 	case s.gate.Manual:
 		d.awaitHand(s, all)
 	default:
@@ -34,7 +36,7 @@ func (d *decider) follow(s *slot) {
 		s.verdict.After = v1alpha1.StateOpen
 	}
 	isOpen := s.after == nil || s.after.State == v1alpha1.StateOpen
-	s.lifts = isOpen && all == NotYet && s.gate.Accepted
+	s.lifts = isOpen && all == NotYet && s.gate.Accepted && !d.spares(s.gate)
 	if !isOpen && all == NotYet && s.gate.Manual {
 		s.verdict.Blocked = v1alpha1.ReadingReopenedByHand
 	}
@@ -42,9 +44,13 @@ func (d *decider) follow(s *slot) {
 
 // followClosed decides about a closed gate that opens by itself.
 func (d *decider) followClosed(s *slot, all State) {
-	if all == NotYet {
+	soaked := d.soaked(s, s.before, all)
+	if all == NotYet && !d.tooSoon(s, s.before, soaked) {
 		s.verdict.ClosedSince = s.before.closedSince(&d.Node)
 		s.verdict.Reason = v1alpha1.ReasonSignalsCleared
+		if s.gate.detaches() && !d.Node.Silent() {
+			s.verdict.Reason = v1alpha1.ReasonNodeReturned
+		}
 		return
 	}
 	s.renew()
@@ -100,6 +106,8 @@ func (d *decider) adopt(s *slot, all State) {
 	case all == Holds:
 		// Like any other close for this reason, it counts against the budget.
 		s.after = d.closed(s.gate, v1alpha1.ReasonSignalsHold)
+	case d.spares(s.gate):
+		s.after = nil // a fight of before is over
 	case all == Unknown, s.gate.Manual:
 		s.after = d.closed(s.gate, v1alpha1.ReasonAdopted)
 	}

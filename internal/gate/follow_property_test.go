@@ -23,7 +23,9 @@ func withFollowers(t *rapid.T, gates []Gate) []Gate {
 		effect := rapid.SampledFrom([]string{"NoSchedule", "NoExecute"}).Draw(t, "effect")
 		g := follower(name, tainting(key+":"+effect),
 			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector")))
-		g.Manual = name == "hand"
+		if g.Manual = name == "hand"; !g.Manual {
+			g.MinClosed, g.OpenAfter = randomHold(t), randomSoak(t)
+		}
 		gates = append(gates, g)
 	}
 	return gates
@@ -82,7 +84,9 @@ func (h *history) checkFollowing(t *rapid.T, v *Verdict) {
 	case v.Closed() && !tainted && (flag != "holds" || !h.facts.Granted[v.Gate]),
 		v.Opened() && (flag == "holds" || flag == "unknown") && (!g.Manual || tainted),
 		v.After == v1alpha1.StateOpen && flag == "holds" && h.facts.Granted[v.Gate] && !g.Manual,
-		v.After == v1alpha1.StateClosed && flag != "holds" && flag != "unknown" && !g.Manual:
+		v.After == v1alpha1.StateClosed && flag != "holds" && flag != "unknown" && !g.Manual && v.Blocked != v1alpha1.ReadingMinClosed && v.Blocked != v1alpha1.ReadingOpenAfter,
+		v.Blocked == v1alpha1.ReadingOpenAfter && g.OpenAfter == 0,
+		v.Blocked == v1alpha1.ReadingMinClosed && g.MinClosed == 0:
 		t.Fatalf("flag is %q: %s", flag, showVerdict(v))
 	}
 }

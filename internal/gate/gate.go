@@ -37,12 +37,24 @@ type Gate struct {
 	CloseAfter time.Duration
 	// RolloutGrace is the same for a daemon that its own rollout replaces.
 	RolloutGrace time.Duration
+	// MinClosed is how long the gate stays closed at least.
+	MinClosed time.Duration
+	// OpenAfter is how long the signals of a closed gate must have said what opens
+	// it.
+	OpenAfter time.Duration
+	// Deadline bounds how long the gate waits on a node. Not for CloseWhen gates.
+	Deadline Deadline
+	// Stamp is the key of the node annotation that tells when the gate opened;
+	// empty for none.
+	Stamp string
 	// CloseWhen gates follow their signals: closed while all hold, on every node
 	// that they select. Reclose, Existing, CloseAfter and RolloutGrace are not
 	// for them.
 	CloseWhen bool
 	// Manual CloseWhen gates open only when somebody takes their taint away.
 	Manual bool
+	// MayDetach tells whether the gate's author accepts that volumes are detached.
+	MayDetach bool
 	// Signals must all hold for the gate to open or, if it is CloseWhen, to close.
 	Signals []NamedSignal
 }
@@ -78,11 +90,11 @@ func (g *Gate) ProvesBoot() bool {
 // Needs returns what must be observed for the gate.
 func (g *Gate) Needs(sets *DaemonSets) Needs {
 	var all Needs
+	if g.Stamp != "" {
+		all.Annotations = append(all.Annotations, g.Stamp)
+	}
 	for _, s := range g.Signals {
-		n := s.Needs(sets)
-		all.DaemonSetNamespaces = append(all.DaemonSetNamespaces, n.DaemonSetNamespaces...)
-		all.Pods = append(all.Pods, n.Pods...)
-		all.Annotations = append(all.Annotations, n.Annotations...)
+		all.Add(s.Needs(sets))
 	}
 	return all
 }

@@ -36,6 +36,13 @@ type scenarioGate struct {
 	Manual   bool                   `json:"manual"`
 	Reclose  v1alpha1.ReclosePolicy `json:"reclose"`
 	Existing v1alpha1.ExistingNodes `json:"existing"`
+	// Seconds.
+	MinClosed int `json:"minClosed"`
+	OpenAfter int `json:"openAfter"`
+	// A deadline, in seconds, and whether it opens.
+	PodMissing int  `json:"podMissing"`
+	ReadyBy    int  `json:"readyBy"`
+	Opens      bool `json:"opens"`
 }
 
 // event is something that happens to a node; what is not mentioned stays.
@@ -132,6 +139,10 @@ func (g scenarioGate) compile() Gate {
 			out.Existing = g.Existing
 		}
 		out.CloseWhen, out.Manual = g.Closes, g.Manual
+		out.MinClosed, out.OpenAfter = time.Duration(g.MinClosed)*time.Second, time.Duration(g.OpenAfter)*time.Second
+		out.Deadline = Deadline{
+			PodMissing: time.Duration(g.PodMissing) * time.Second, Ready: time.Duration(g.ReadyBy) * time.Second, Open: g.Opens,
+		}
 		out.Signals = nil
 		for _, name := range g.WaitsFor {
 			var s Signal = agent(name)
@@ -195,7 +206,8 @@ func (p *player) happenToGates(e event) {
 	}
 	if e.Down != nil {
 		p.down = *e.Down
-		p.facts.LostSince, p.facts.RolloutSince, p.recheck = nil, nil, time.Time{}
+		p.forget()
+		p.recheck = time.Time{}
 	}
 	for _, name := range e.Open {
 		p.record(name, v1alpha1.StateOpen, func(r *Record) {

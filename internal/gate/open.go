@@ -14,8 +14,14 @@ import (
 func (d *decider) keepClosed(s *slot) {
 	s.renew()
 	d.noteBoot(s)
-	d.tryOpen(s)
-	if s.after.State == v1alpha1.StateClosed {
+	r := s.after
+	if d.tryOpen(s); s.after.State == v1alpha1.StateOpen {
+		if s.after.Reason == v1alpha1.ReasonSignalsHold {
+			s.verdict.Closure = d.closure(s, r)
+		}
+		return
+	}
+	if d.confirmIdle(s); s.after != nil {
 		d.defendClosed(s)
 	}
 }
@@ -23,12 +29,13 @@ func (d *decider) keepClosed(s *slot) {
 // renew begins with the record that there is, brought up to the gate's taint
 // and source.
 func (s *slot) renew() {
-	r := *s.before
+	s.renewed = *s.before
+	r := &s.renewed
 	r.Source = s.gate.Source
 	if r.State == v1alpha1.StateClosed && s.gate.Accepted && s.had != s.gate.Taint {
 		r.Taint = TaintText(s.gate.Taint)
 	}
-	s.after = &r
+	s.after = r
 }
 
 // defendClosed puts a closed gate's taint right, but where the gate was edited:
@@ -55,6 +62,7 @@ func (d *decider) noteBoot(s *slot) {
 		r.Digest = digestAll
 	}
 	r.Boot, r.Since, r.Reason = boot, d.since(), v1alpha1.ReasonRebooted
+	r.stopClock()
 	d.followPods(s)
 }
 
@@ -82,9 +90,12 @@ func (d *decider) followPods(s *slot) {
 	}
 }
 
-// tryOpen opens a closed gate if its signals hold.
+// tryOpen opens a closed gate if its signals hold, or its deadline says so.
 func (d *decider) tryOpen(s *slot) {
-	if !d.evaluate(s, *s.after) {
+	d.keepClock(s)
+	opens := d.evaluate(s, *s.after)
+	if soaked := d.soaked(s, s.after, s.says); !opens || d.tooSoon(s, s.after, soaked) {
+		d.expire(s)
 		return
 	}
 	s.verdict.ClosedSince = s.after.closedSince(&d.Node)
@@ -95,13 +106,14 @@ func (d *decider) tryOpen(s *slot) {
 // whether the gate may open.
 func (d *decider) evaluate(s *slot, r Record) bool {
 	s.verdict.Blocked = d.blocked()
-	return d.read(s, trustIn(r, &d.Node)) == Holds && s.verdict.Blocked == ""
+	s.says = d.read(s, trustIn(r, &d.Node))
+	return s.says == Holds && s.verdict.Blocked == ""
 }
 
 // read reads the gate's signals and says what they come to: all hold, one does
 // not, or it is not known.
 func (d *decider) read(s *slot, trust Trust) State {
-	s.verdict.Readings = make([]Reading, len(s.gate.Signals))
+	s.verdict.Readings = d.newReadings(len(s.gate.Signals))
 	in := Input{Facts: d.Facts, Taint: s.gate.Taint, Trust: trust, Now: d.now}
 	all := Holds
 	if len(s.gate.Signals) == 0 { // a gate that did not compile has none
@@ -175,6 +187,7 @@ func (d *decider) defend(s *slot, undone bool) {
 	}
 	switch next := r.FoughtAt.Add(wait); {
 	case !undone:
+		return
 	case fighting && d.now.Before(next):
 		s.leave, s.verdict.Contended = true, true
 		d.recheckAt(next)
@@ -184,4 +197,5 @@ func (d *decider) defend(s *slot, undone bool) {
 	default:
 		r.Fought, r.FoughtAt = 1, d.now
 	}
+	s.undoes = !s.leave
 }

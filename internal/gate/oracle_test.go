@@ -31,6 +31,19 @@ type memory struct {
 	// away is true from silence or shutdown to a new boot: what starts while the
 	// node is not reporting is not known to be old.
 	away bool
+	// from is when it closed; zero where that is not known.
+	from time.Time
+	// run is how long it has been closed without silence, up to the time at;
+	// quiet is whether the node was silent then. overdue is whether that was too
+	// long, and lapsed whether it is open for that reason.
+	run     time.Duration
+	at      time.Time
+	quiet   bool
+	overdue bool
+	lapsed  bool
+	// good is since when its signals have been seen to say what opens it; zero
+	// while they do not.
+	good time.Time
 	// disarmed is true from when a closeWhen gate is opened by hand until its
 	// flag does not hold.
 	disarmed bool
@@ -62,7 +75,10 @@ func (o *oracle) observe(s *sim) {
 		}
 		switch {
 		case !member && o.joins(s, g, before):
-			m = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now}
+			m = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now, at: s.now}
+			if born(s, g) {
+				m.from, m.at = s.facts.Node.Created, s.facts.Node.Created
+			}
 			o.gates[g.Name] = m
 		case !member:
 			continue
@@ -71,8 +87,12 @@ func (o *oracle) observe(s *sim) {
 		default:
 			m.maybeClose(s, g)
 		}
-		if m.closed && m.fit(s, g.Name) {
-			*m = memory{taint: m.taint, boot: s.facts.Node.BootID}
+		if m.closed && m.soaked(s, g, m.holds(s, g.Name) && s.facts.Node.Reporting() && !s.facts.Node.ShuttingDown) && m.fit(s, g.Name) && !m.tooSoon(s, g) {
+			*m = memory{taint: m.taint, boot: bootToRemember(s, g)}
+		} else if m.closed {
+			m.expire(s, g)
+		} else if m.lapsed && m.fit(s, g.Name) {
+			*m = memory{taint: m.taint, boot: m.boot}
 		}
 	}
 }
@@ -114,25 +134,98 @@ func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
 	switch {
 	case m != nil && m.closed && g.Manual && !tainted:
 		*m = memory{taint: m.taint, disarmed: true}
+	case m != nil && m.closed && !m.soaked(s, g, known && !holds), m != nil && m.closed && m.tooSoon(s, g):
 	case m != nil && m.closed && known && !holds && !g.Manual:
 		delete(o.gates, g.Name)
 	case m != nil && m.closed:
 	case tainted && !before[TaintText(g.Taint)]:
 		panic("a taint of nobody's")
 	case holds && (m == nil || !m.disarmed || !g.Manual):
-		o.gates[g.Name] = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now}
+		o.gates[g.Name] = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now, from: s.now, at: s.now}
 	}
 	if m := o.gates[g.Name]; g.Manual && m != nil && m.disarmed && known && !holds {
 		delete(o.gates, g.Name)
 	}
 }
 
+// expire: a deadline passes, on a clock that stands still in silence, and may open
+// a gate on a node that speaks and is set up. A pod that was missing too late once
+// is enough; so is a deadline that had passed before the node was away.
+func (m *memory) expire(s *sim, g *Gate) {
+	n, t := &s.facts.Node, g.Deadline
+	ready, _ := n.Condition("Ready")
+	turned := ready.Transition
+	if turned.Before(m.at) {
+		turned = m.at
+	}
+	switch {
+	case m.quiet && n.Silent():
+	case m.quiet:
+		m.run += s.now.Sub(turned)
+	case n.Silent():
+		m.run += turned.Sub(m.at)
+	default:
+		m.run += s.now.Sub(m.at)
+	}
+	m.at, m.quiet = s.now, n.Silent()
+	lacks := g.Name[:3] == "pod" && len(s.facts.Pods[agent(g.Name).query()]) == 0
+	set := t.Ready > 0 || t.PodMissing > 0
+	m.overdue = t.Ready > 0 && m.run >= t.Ready ||
+		t.PodMissing > 0 && m.run >= t.PodMissing && (lacks || m.overdue) ||
+		set && m.overdue && m.away
+	if m.overdue && t.Open && !n.Silent() && !n.ShuttingDown && !beingSetUp(n.Taints) {
+		if m.holds(s, g.Name) {
+			*m = memory{taint: m.taint, boot: bootToRemember(s, g)}
+			return
+		}
+		old := m.old
+		if m.away && m.boot == n.BootID {
+			old = nil
+		}
+		*m = memory{taint: m.taint, boot: bootToRemember(s, g), lapsed: true, old: old, since: s.now}
+	}
+}
+
+// bootToRemember: a gate that never closes again has no use for it.
+func bootToRemember(s *sim, g *Gate) string {
+	if g.Reclose == v1alpha1.RecloseNever {
+		return ""
+	}
+	return s.facts.Node.BootID
+}
+
 // joins: born into the gate, or it carries the taint and no gate accounts for it.
 func (o *oracle) joins(s *sim, g *Gate, before map[string]bool) bool {
 	n := &s.facts.Node
-	born := !n.Created.Before(g.Created) && s.now.Sub(n.Created) <= 10*time.Minute
 	carries := slices.Contains(taintList(n), TaintText(g.Taint)) && !before[TaintText(g.Taint)]
-	return born || carries
+	return born(s, g) || carries
+}
+
+func born(s *sim, g *Gate) bool {
+	n := &s.facts.Node
+	return !n.Created.Before(g.Created) && s.now.Sub(n.Created) <= 10*time.Minute
+}
+
+// tooSoon: it has not been closed for long enough, and it is known when it
+// closed. One that is back from silence or shutdown in the same boot may open.
+func (m *memory) tooSoon(s *sim, g *Gate) bool {
+	back := m.away && m.boot == s.facts.Node.BootID
+	return !m.from.IsZero() && !back && s.now.Before(m.from.Add(g.MinClosed))
+}
+
+// soaked: its signals have said for long enough what opens it, as far as was seen,
+// and in this boot.
+func (m *memory) soaked(s *sim, g *Gate, good bool) bool {
+	switch {
+	case !good:
+		m.good = time.Time{}
+	case m.good.IsZero():
+		m.good = s.now
+	}
+	if m.away && m.boot == s.facts.Node.BootID {
+		return true
+	}
+	return g.OpenAfter == 0 || good && !s.now.Before(m.good.Add(g.OpenAfter))
 }
 
 func taintList(n *Node) []string {
@@ -171,7 +264,8 @@ func (m *memory) noteBoot(s *sim, name string) {
 		if !m.away {
 			m.old = presentReady(s, name)
 		}
-		m.boot, m.since, m.away = s.facts.Node.BootID, s.now, false
+		m.boot, m.since, m.away, m.from, m.good = s.facts.Node.BootID, s.now, false, s.now, time.Time{}
+		m.run, m.at, m.quiet, m.overdue = 0, s.now, false, false
 	case m.away && here:
 		m.old = present(s, name)
 	}
@@ -182,10 +276,16 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	rebooted := n.BootID != m.boot
 	partitioned := z.Nodes >= 3 && float64(z.Silent)/float64(z.Nodes) > 0.55
 	silent := n.Silent() && !partitioned && g.Taint.Effect != "NoExecute"
+	if g.Reclose == v1alpha1.RecloseNever && rebooted {
+		m.boot = ""
+	}
 	if g.Reclose == v1alpha1.RecloseNever || !rebooted && !silent && !n.ShuttingDown {
 		return
 	}
-	*m = memory{taint: m.taint, closed: true, boot: n.BootID, since: s.now, old: present(s, g.Name), away: !rebooted}
+	*m = memory{
+		taint: m.taint, closed: true, boot: n.BootID, since: s.now, from: s.now, at: s.now,
+		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted,
+	}
 	if rebooted {
 		m.old = presentReady(s, g.Name)
 	}
@@ -200,9 +300,12 @@ func (m *memory) fit(s *sim, name string) bool {
 			return false
 		}
 	}
-	if n.Silent() || n.ShuttingDown {
-		return false
-	}
+	return !n.Silent() && !n.ShuttingDown && m.holds(s, name)
+}
+
+// holds: every signal does.
+func (m *memory) holds(s *sim, name string) bool {
+	n := &s.facts.Node
 	if n.Labels["flag/"+name] != "holds" {
 		return false
 	}

@@ -33,6 +33,8 @@ type history struct {
 	started int // containers started so far
 	oracle  oracle
 	foreign []corev1.Taint // the taints of others, in order
+	// inService is true while no gate has taken the node out of service.
+	inService bool
 }
 
 func newHistory(t *rapid.T, gates []Gate, age time.Duration) *history {
@@ -56,9 +58,27 @@ func randomGates(t *rapid.T) []Gate {
 		if strings.HasPrefix(name, "pod") {
 			signals = append(signals, agent(name))
 		}
-		gates = append(gates, aGate(name, tainting(key+":"+effect), waitingFor(signals...),
+		gates = append(gates, aGate(name, closedForAtLeast(randomHold(t)), soaking(randomSoak(t)), tainting(key+":"+effect), waitingFor(signals...),
 			reclosing(rapid.SampledFrom([]v1alpha1.ReclosePolicy{never, onReboot}).Draw(t, "reclose")),
 			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector"))))
+	}
+	return gates
+}
+
+func randomHold(t *rapid.T) time.Duration {
+	return time.Duration(rapid.SampledFrom([]int{0, 0, 60, 650}).Draw(t, "minClosed")) * time.Second
+}
+
+func randomSoak(t *rapid.T) time.Duration {
+	return time.Duration(rapid.SampledFrom([]int{0, 0, 1, 60, 650}).Draw(t, "openAfter")) * time.Second
+}
+
+func withDeadlines(t *rapid.T, gates []Gate) []Gate {
+	seconds := func(what string) time.Duration {
+		return time.Duration(rapid.SampledFrom([]int{0, 0, 10, 60, 650}).Draw(t, what)) * time.Second
+	}
+	for i := range gates {
+		gates[i].Deadline = Deadline{PodMissing: seconds("podMissing"), Ready: seconds("ready"), Open: rapid.Bool().Draw(t, "action")}
 	}
 	return gates
 }
@@ -136,6 +156,7 @@ func (h *history) dropForeign(key string) {
 func (h *history) decideAndCheck(t *rapid.T) {
 	h.checkOrder(t)
 	before := h.decide()
+	h.remember(before)
 	h.checkRecheck(t, before)
 	d := h.run(t)
 	h.checkTaints(t, d)
@@ -219,11 +240,23 @@ func (h *history) checkStates(t *rapid.T) {
 			t.Fatal(err)
 		}
 		got[name] = r.State
+		if r.Overdue {
+			got[name] += ", overdue"
+		}
+		if r.Reason == v1alpha1.ReasonDeadlinePassed {
+			got[name] += ", lapsed"
+		}
 	}
 	for name, m := range h.oracle.gates {
 		want[name] = v1alpha1.StateOpen
 		if m.closed {
 			want[name] = v1alpha1.StateClosed
+		}
+		if m.overdue {
+			want[name] += ", overdue"
+		}
+		if m.lapsed {
+			want[name] += ", lapsed"
 		}
 	}
 	if !maps.Equal(got, want) {
@@ -235,7 +268,7 @@ func (h *history) checkStates(t *rapid.T) {
 // and what must always be true is true.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gates := withFollowers(t, randomGates(t))
+		gates := withFollowers(t, withDeadlines(t, randomGates(t)))
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second)
 		h.granting(followNames...)
 		actions := h.events()
@@ -251,10 +284,10 @@ func TestHistories(t *testing.T) {
 // under a grant: what must always be true is true, and Unknown closes nothing.
 func TestHistoriesWithGrants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gates := randomGates(t)
+		gates := withDeadlines(t, randomGates(t))
 		for i := range gates {
 			gates[i].Reclose = onRegression
-			gates[i].Existing = rapid.SampledFrom([]v1alpha1.ExistingNodes{"Ignore", "Adopt", "Close"}).Draw(t, "existing")
+			gates[i].Existing = rapid.SampledFrom([]v1alpha1.ExistingNodes{"Ignore", "Adopt", "CloseIfIdle", "Close"}).Draw(t, "existing")
 		}
 		gates = withFollowers(t, gates)
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
@@ -262,6 +295,11 @@ func TestHistoriesWithGrants(t *testing.T) {
 		actions["grant"] = func(t *rapid.T) {
 			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(allNames), rapid.ID).Draw(t, "to")...)
 		}
+		actions["pods are listed"] = func(t *rapid.T) {
+			pods := rapid.SampledFrom([]BoundPod{daemonPod, workload, toleratesAll})
+			h.listed(rapid.SliceOfN(pods, 0, 2).Draw(t, "pods")...)
+		}
+		actions["pods are not known"] = func(*rapid.T) { h.unlisted() }
 		actions["flag again"] = actions["flag"]
 		actions["a rollout"] = func(t *rapid.T) { h.flag(rapid.SampledFrom(gateNames).Draw(t, "gate"), "rollout") }
 		actions[""] = func(t *rapid.T) {
@@ -269,7 +307,9 @@ func TestHistoriesWithGrants(t *testing.T) {
 			for _, v := range h.decide().Verdicts {
 				h.checkFollowing(t, &v)
 				lost := slices.ContainsFunc(v.Readings, func(r Reading) bool { return r.State == NotYet })
-				budgeted := v.Reason == v1alpha1.ReasonRegression || v.Reason == v1alpha1.ReasonExisting
+				h.checkIdle(t, &v)
+				h.checkDeadline(t, &v)
+				budgeted := v.Reason == v1alpha1.ReasonRegression || v.Reason == v1alpha1.ReasonExisting || v.Reason == v1alpha1.ReasonExistingIdle
 				if v.Closed() && budgeted && (!lost || !h.facts.Granted[v.Gate]) {
 					t.Fatalf("closes on Unknown, or without a grant: %s", showVerdict(&v))
 				}
@@ -279,6 +319,37 @@ func TestHistoriesWithGrants(t *testing.T) {
 		}
 		t.Repeat(actions)
 	})
+}
+
+// checkIdle: a gate that closes idle nodes closes no other, and opens a node for
+// not being idle only just after it closed it for being so.
+func (h *history) checkIdle(t *rapid.T, v *Verdict) {
+	has := func(counts func(*BoundPod) bool) bool {
+		return h.facts.AllPods != nil && slices.ContainsFunc(h.facts.AllPods.Pods, func(p BoundPod) bool { return counts(&p) })
+	}
+	works := func(p *BoundPod) bool { return p.Name == workload.Name || p.Name == toleratesAll.Name }
+	ifIdle := find(h.all, v.Gate).Existing == v1alpha1.ExistingCloseIfIdle
+	switch {
+	case v.Closed() && v.Reason == v1alpha1.ReasonExistingIdle && (!ifIdle || h.facts.AllPods == nil || has(works)),
+		v.Closed() && v.Reason == v1alpha1.ReasonExisting && ifIdle,
+		v.Opened() && v.Reason == v1alpha1.ReasonNotIdle && !has(func(p *BoundPod) bool { return p.Name == workload.Name }):
+		t.Fatalf("pods %+v: %s", h.facts.AllPods, showVerdict(v))
+	}
+}
+
+// checkDeadline: what opens by its deadline has one that opens, on a node that
+// speaks; what a deadline opened does not close for its signals.
+func (h *history) checkDeadline(t *rapid.T, v *Verdict) {
+	t0 := find(h.all, v.Gate).Deadline
+	n := &h.facts.Node
+	byDeadline := v.Opened() && v.Reason == v1alpha1.ReasonDeadlinePassed
+	before, _ := ParseRecord(n.Records[v.Gate])
+	switch {
+	case byDeadline && (!t0.Open || !t0.isSet() || n.Silent() || n.ShuttingDown),
+		v.Overdue && !t0.isSet(),
+		v.Closed() && v.Reason == v1alpha1.ReasonRegression && before.Reason == v1alpha1.ReasonDeadlinePassed:
+		t.Fatalf("deadline %+v: %s", t0, showVerdict(v))
+	}
 }
 
 // A node that ran before its gates existed is never closed by gates that
@@ -335,7 +406,7 @@ func TestOneWriteForEachOpeningMoment(t *testing.T) {
 // Whatever stands in records and taints, the core decides and settles.
 func TestGarbageSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := aNode(randomGates(t)...)
+		s := aNode(withDeadlines(t, randomGates(t))...)
 		for i := range s.gates {
 			s.gates[i].Accepted = rapid.Bool().Draw(t, "accepted")
 		}
@@ -360,10 +431,11 @@ func garbageRecord(t *rapid.T) string {
 		return rapid.String().Draw(t, "record")
 	}
 	pick := func(texts ...string) string { return rapid.SampledFrom(texts).Draw(t, "field") }
-	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q}`,
+	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s}`,
 		pick("Closed", "Open", "Ajar"), pick("2026-11-20T11:00:00Z", "0001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "never"),
 		pick("Birth", "NodeSilent", "Rebooted", "x"), pick("", "a", "b"),
 		pick("", "flag1.example/x:NoSchedule", "shared.example/x=v:NoExecute", "bad key=bad value:NoSchedule", "node.kubernetes.io/not-ready:NoSchedule"),
 		pick("", "crd", "file:x"), pick("", "*", "zz zz", "* *"), pick("0", "-3", "1", "7", "9000000000000000000"),
-		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"))
+		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"),
+		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("-1", "0", "1000000000", "9000000000000000000"))
 }

@@ -26,11 +26,13 @@ func (d *decider) keepOpen(s *slot) {
 			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
 		default:
 			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
+			s.after.Overdue = s.before.Reason == v1alpha1.ReasonDeadlinePassed
 		}
 		d.tryOpen(s) // what holds whatever the boot does not flicker
 		return
 	}
 	d.rememberBoot(s)
+	d.outlive(s)
 	d.defend(s, d.Node.taint(s.gate.Taint.Key, s.gate.Taint.Effect) >= 0 && !d.accounted(s.gate.Taint))
 }
 
@@ -53,7 +55,7 @@ func (d *decider) recloses(s *slot) v1alpha1.Reason {
 			return v1alpha1.ReasonNodeSilent
 		}
 		return ""
-	case g.Reclose == v1alpha1.RecloseOnRegression:
+	case g.Reclose == v1alpha1.RecloseOnRegression && r.Reason != v1alpha1.ReasonDeadlinePassed:
 		return d.regression(s)
 	}
 	return ""

@@ -32,6 +32,12 @@ type Record struct {
 	Source string `json:"source,omitempty"`
 	// Digest names the pods whose readiness was known from before.
 	Digest Digest `json:"digest,omitempty"`
+	// Overdue is true of a closed gate whose deadline has passed.
+	Overdue bool `json:"overdue,omitempty"`
+	// SilentSince is since when the node of a closed gate with a deadline has been
+	// silent, and SilentSeconds for how long it was before.
+	SilentSince   time.Time `json:"silentSince,omitzero"`
+	SilentSeconds int64     `json:"silentSeconds,omitempty"`
 	// Fought counts how often in a row another writer undid the taint, and
 	// FoughtAt is when it was last put right.
 	Fought   int       `json:"fought,omitempty"`
@@ -40,14 +46,22 @@ type Record struct {
 
 // ParseRecord reads a record. The error says what is wrong with it.
 func ParseRecord(raw string) (Record, error) {
-	var r Record
-	if err := json.Unmarshal([]byte(raw), &r); err != nil {
-		return Record{}, fmt.Errorf("parsing record: %w", err)
+	r, ok := scanRecord(raw)
+	if !ok {
+		var err error
+		if r, err = unmarshalRecord(raw); err != nil {
+			return Record{}, fmt.Errorf("parsing record: %w", err)
+		}
 	}
 	if err := r.check(); err != nil {
 		return Record{}, fmt.Errorf("parsing record: %w", err)
 	}
 	return r, nil
+}
+
+func unmarshalRecord(raw string) (r Record, err error) {
+	err = json.Unmarshal([]byte(raw), &r)
+	return r, err
 }
 
 // check refuses what nodegate never writes, so that a record that somebody
@@ -56,10 +70,14 @@ func (r *Record) check() error {
 	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
 		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
 	}
-	for _, t := range []time.Time{r.Since, r.FoughtAt} {
+	for _, t := range []time.Time{r.Since, r.SilentSince, r.FoughtAt} {
 		if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9000) {
 			return fmt.Errorf("%s is no time that a clock shows", t)
 		}
+	}
+	const century = 100 * 366 * 24 * 60 * 60
+	if r.SilentSeconds < 0 || r.SilentSeconds > century {
+		return fmt.Errorf("%d seconds of silence are not possible", r.SilentSeconds)
 	}
 	if r.State == v1alpha1.StateOpen {
 		return nil
@@ -78,12 +96,19 @@ func (r *Record) check() error {
 func (r Record) String() string {
 	// Milliseconds are as exact as a clock that others must understand can be.
 	r.Since = r.Since.UTC().Truncate(time.Millisecond)
+	r.SilentSince = r.SilentSince.UTC().Truncate(time.Millisecond)
 	r.FoughtAt = r.FoughtAt.UTC().Truncate(time.Millisecond)
 	raw, err := json.Marshal(r)
 	if err != nil { // strings, numbers and times always marshal
 		panic(fmt.Sprintf("marshalling record: %v", err))
 	}
 	return string(raw)
+}
+
+// Key is the key of the taint that the record tells of, if it tells of one.
+func (r *Record) Key() string {
+	t, _ := parseTaint(r.Taint)
+	return t.Key
 }
 
 // closedSince is when the gate was closed on the node.

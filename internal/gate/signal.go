@@ -48,12 +48,17 @@ type Reading struct {
 	// Rollout is true when the signal does not hold only because a daemon is
 	// being replaced by its own rollout.
 	Rollout bool
+	// Lacks is true when a required pod is missing although the reason is another,
+	// because several readings were put together (see LacksPod).
+	Lacks bool
+	// Blind is true when something has not been observed, likewise (see Unseen).
+	Blind bool
 }
 
-// ofPod tells whether it is a pod that is missing or not ready.
+// ofPod tells whether it is a pod that is missing, not ready, or only just ready.
 func (r Reading) ofPod() bool {
 	switch r.Reason {
-	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodTerminating:
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating:
 		return true
 	}
 	return false
@@ -64,11 +69,15 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingReady:                     "%s is ready",
 	v1alpha1.ReadingPodMissing:                "%s has no pod on this node",
 	v1alpha1.ReadingPodNotReady:               "pod %s is not ready",
+	v1alpha1.ReadingPodReadyTooBriefly:        "pod %s is ready, and has not been for the signal's minReadySeconds",
+	v1alpha1.ReadingPodNotAnnotated:           `pod %s does not carry the gate's readyAnnotation with the value "true"`,
 	v1alpha1.ReadingPodTerminating:            "pod %s is terminating",
 	v1alpha1.ReadingStaleEvidence:             "pod %s is known to be ready only from before this boot or this Node",
+	v1alpha1.ReadingStaleAnnotation:           "pod %s has carried the gate's readyAnnotation since before this boot or this Node: have its program take the annotation away when it starts, or delete the pod",
 	v1alpha1.ReadingDaemonSetNotFound:         "DaemonSet %s does not exist: create it, or correct the gate",
 	v1alpha1.ReadingDaemonSetNotEligible:      "DaemonSet %s does not run on this node: its node selector, affinity or tolerations exclude it",
 	v1alpha1.ReadingDaemonDoesNotTolerateGate: "DaemonSet %s does not tolerate the gate that waits for it: add the toleration to its pod template",
+	v1alpha1.ReadingDaemonNotProbed:           "the pods of DaemonSet %s have no readinessProbe, so that they are ready as soon as they run",
 	v1alpha1.ReadingDaemonsReady:              "every selected DaemonSet that belongs on this node has its ready pod here",
 	v1alpha1.ReadingNoDaemonSetSelected:       "no DaemonSet matches its selector, so that it holds on every node",
 	v1alpha1.ReadingNoDaemonSetBelongs:        "no selected DaemonSet belongs on this node",
@@ -76,10 +85,21 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingMatches:                   "%s matches",
 	v1alpha1.ReadingMissing:                   "the node has no %s",
 	v1alpha1.ReadingDiffers:                   "%s does not match",
+	v1alpha1.ReadingInsufficient:              "%s is less than the gate asks for",
+	v1alpha1.ReadingFormerNode:                "%s belongs to a former Node of this name",
+	v1alpha1.ReadingNotOwned:                  "%s is owned by no Node, so that it may be a former one's",
+	v1alpha1.ReadingPoolIncomplete:            "%s is incomplete",
+	v1alpha1.ReadingExpressionFailed:          "the expression has no answer on this node: %s",
+	v1alpha1.ReadingNoneHolds:                 "none holds: %s",
+	v1alpha1.ReadingStaleHeartbeat:            "%s has no heartbeat that is recent enough and of this boot",
+	v1alpha1.ReadingTooBriefly:                "%s matches, but not for long enough yet",
+	v1alpha1.ReadingNoTransitionTime:          "%s matches, and does not tell since when",
 	v1alpha1.ReadingNotObserved:               "%s is not observed yet",
 	v1alpha1.ReadingNodeSilent:                "the node has stopped reporting (Ready is Unknown)",
-	v1alpha1.ReadingNodeShutdown:              "the node has announced its shutdown",
+	v1alpha1.ReadingNodeShutdown:              "the node has announced its shutdown (see its conditions Ready and GracefulNodeShutdownInProgress)",
 	v1alpha1.ReadingNodeSetup:                 "the node is still being set up by its cloud provider or provisioner",
+	v1alpha1.ReadingMinClosed:                 "the signals would open the gate, which stays closed until %s (timing.minClosedSeconds)",
+	v1alpha1.ReadingOpenAfter:                 "the signals have not said for long enough what opens the gate: it stays closed until %s (timing.openAfterSeconds)",
 	v1alpha1.ReadingReopenedByHand:            "the gate is reopened by hand: see to the node, then remove the taint",
 }
 
@@ -128,4 +148,28 @@ type Needs struct {
 	Pods []PodQuery
 	// Annotations are the keys of node annotations that are needed.
 	Annotations []string
+	// Resources are the names of resources of the nodes' allocatable that are
+	// needed.
+	Resources []string
+	// NodeInfo are the names of fields of the nodes' nodeInfo that are needed.
+	NodeInfo []string
+	// CSINodes tells whether the nodes' CSINodes are needed.
+	CSINodes bool
+	// ResourceSlices are the names of DRA drivers whose ResourceSlices are needed.
+	ResourceSlices []string
+	// Heartbeats tells whether the heartbeats of conditions are needed: each is
+	// news, then.
+	Heartbeats bool
+}
+
+// Add adds what is needed for something else.
+func (n *Needs) Add(other Needs) {
+	n.DaemonSetNamespaces = append(n.DaemonSetNamespaces, other.DaemonSetNamespaces...)
+	n.Pods = append(n.Pods, other.Pods...)
+	n.Annotations = append(n.Annotations, other.Annotations...)
+	n.Resources = append(n.Resources, other.Resources...)
+	n.NodeInfo = append(n.NodeInfo, other.NodeInfo...)
+	n.CSINodes = n.CSINodes || other.CSINodes
+	n.ResourceSlices = append(n.ResourceSlices, other.ResourceSlices...)
+	n.Heartbeats = n.Heartbeats || other.Heartbeats
 }

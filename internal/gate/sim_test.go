@@ -54,6 +54,9 @@ func (s agent) Read(in Input) Reading {
 		return Reading{Subject: string(s)}
 	}
 	r := Reading{State: NotYet, Subject: string(s)}
+	if len(pods) == 0 {
+		r.Reason = v1alpha1.ReadingPodMissing
+	}
 	for i := range pods {
 		p := &pods[i]
 		if !p.Ready || p.Terminating {
@@ -240,6 +243,12 @@ func (s *sim) granting(names ...string) *sim {
 // invisible has the gates unknown without their being deleted.
 func (s *sim) invisible() *sim { s.facts.CompleteSources = nil; return s }
 
+// forget is a restart of the controller: it knows nothing but the node.
+func (s *sim) forget() *sim {
+	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady = nil, nil, nil
+	return s
+}
+
 func (s *sim) decide() Decision { return Decide(s.gates, &s.facts, s.now) }
 
 // run decides, does what was decided, and sees to it that there is then nothing
@@ -264,6 +273,12 @@ func (s *sim) apply(d Decision) {
 			s.facts.Node.Records[name] = raw
 		}
 	}
+	s.remember(d)
+}
+
+// remember takes over what a decision hands on.
+func (s *sim) remember(d Decision) {
+	s.facts.Steady = map[string]Steady{}
 	s.facts.LostSince, s.facts.RolloutSince = map[string]time.Time{}, map[string]time.Time{}
 	for _, v := range d.Verdicts {
 		if !v.LostSince.IsZero() {
@@ -271,6 +286,9 @@ func (s *sim) apply(d Decision) {
 		}
 		if !v.RolloutSince.IsZero() {
 			s.facts.RolloutSince[v.Gate] = v.RolloutSince
+		}
+		if v.Steady != nil {
+			s.facts.Steady[v.Gate] = *v.Steady
 		}
 	}
 }
@@ -314,6 +332,12 @@ func showVerdict(v *Verdict) string {
 	}
 	if v.Blocked != "" {
 		text += fmt.Sprintf(" blocked=%s", v.Blocked)
+	}
+	if v.Overdue {
+		text += " overdue"
+	}
+	if v.PassedDeadline {
+		text += " passed"
 	}
 	if v.Wants != "" {
 		text += fmt.Sprintf(" wants=%s", v.Wants)

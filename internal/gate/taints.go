@@ -27,6 +27,7 @@ func (d *decider) decision() Decision {
 			out.Records[s.verdict.Gate] = raw
 		}
 	}
+	out.Stamps = d.stamps()
 	var retainted bool
 	out.Taints, retainted = d.taints()
 	out.Changes = retainted || len(out.Records) > 0
@@ -118,27 +119,30 @@ func (d *decider) accounted(t v1alpha1.Taint) bool {
 // surplus tells whether a taint that no closed gate claims is a gate's, and so
 // is to go.
 func (d *decider) surplus(t corev1.Taint) bool {
-	surplus := false
+	surplus, left, undoes := false, false, false
 	for i := range d.slots {
 		s := &d.slots[i]
 		if !s.concerns(t) {
 			continue
 		}
-		if s.keep || s.leave {
+		if s.keep || s.leave && s.after.State == v1alpha1.StateClosed {
 			return false
 		}
-		surplus = true
+		surplus, left, undoes = true, left || s.leave, undoes || s.undoes
 	}
-	return surplus
+	// Of several open gates that fight for it, each waits by its own record: they
+	// would hardly ever be ready all at the same time.
+	return surplus && (!left || undoes)
 }
 
 // concerns tells whether a taint is the slot's: put there by it, or the taint
-// of an open gate, whoever put it there.
+// of an open gate, whoever put it there. A slot that is kept holds on to nothing
+// but what it put there: another gate's taint must not stay because of it.
 func (s *slot) concerns(t corev1.Taint) bool {
 	if s.had.Key == t.Key && s.had.Effect == t.Effect {
 		return true
 	}
-	return s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) &&
+	return !s.keep && s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) &&
 		s.gate.Taint.Key == t.Key && s.gate.Taint.Effect == t.Effect
 }
 

@@ -121,6 +121,26 @@ func TestFight(t *testing.T) {
 	}
 }
 
+// Two open gates with one taint, which somebody keeps putting on, and of which
+// each has its own account of the fight: it goes when one of them has waited.
+func TestFightOfTwoGates(t *testing.T) {
+	fought := func(times int, ago time.Duration) func(*Record) {
+		return func(r *Record) { r.Fought, r.FoughtAt = times, epoch.Add(-ago) }
+	}
+	a, b := aGate("a", tainting(cniTaint)), aGate("b", tainting(cniTaint))
+	node := func(agoOfA, agoOfB time.Duration) *sim {
+		return aNode(a, b).record("a", "Open", fought(3, agoOfA)).record("b", "Open", fought(1, agoOfB)).taint(cniTaint)
+	}
+	check(t, map[string]spec{
+		"both wait":        {node(39*time.Second, 9*time.Second), "[" + cniTaint + "] a:Open>Open(Birth) contended b:Open>Open(Birth) contended"},
+		"the first waits":  {node(39*time.Second, 10*time.Second), "write [] a:Open>Open(Birth) contended b:Open>Open(Birth) contended"},
+		"the second waits": {node(40*time.Second, 9*time.Second), "write [] a:Open>Open(Birth) contended b:Open>Open(Birth) contended"},
+		"neither waits":    {node(40*time.Second, 10*time.Second), "write [] a:Open>Open(Birth) contended b:Open>Open(Birth) contended"},
+		"another is closed": {aNode(a, b).record("a", "Open", fought(3, time.Hour)).record("b", "Closed", func(r *Record) { r.Taint = cniTaint }, fought(3, time.Second)).
+			taint("cni.example/not-ready=x:NoSchedule"), "[cni.example/not-ready=x:NoSchedule] a:Open>Open(Birth) b:Closed>Closed(Birth) contended"},
+	})
+}
+
 func TestFightAgainstGarbage(t *testing.T) {
 	s := aNode(aGate("cni")).record("cni", "Closed", func(r *Record) { r.Fought, r.FoughtAt = 1<<40, epoch.Add(50*365*day) })
 	check(t, map[string]spec{

@@ -29,17 +29,41 @@ type Options struct {
 	ServiceAccount string
 	// AllowedTaintKeys are the taint keys that gates may use.
 	AllowedTaintKeys []string
+	// AllowedStampAnnotations are the annotations that gates may stamp.
+	AllowedStampAnnotations []string
+	// EvictPods lets nodegate evict pods, which gates with bypassedPods: Evict ask
+	// for.
+	EvictPods bool
+	// WithoutCRD leaves out the CustomResourceDefinition, and the rights that go
+	// with it: gates are declared in files.
+	WithoutCRD bool
+	// Birth is who closes gates on new nodes. Default: the API server's policy.
+	Birth admission.Birth
 }
 
 // Validate refuses options of which no installation can be made.
 func (o Options) Validate() error {
-	_, err := admission.Policies(admission.Options(o))
+	_, err := admission.Policies(o.admission())
 	return err
+}
+
+// Username is the ServiceAccount's name as the API server knows it.
+func (o Options) Username() string { return o.admission().Username() }
+
+func (o Options) admission() admission.Options {
+	return admission.Options{
+		Namespace: o.Namespace, ServiceAccount: o.ServiceAccount, Birth: o.Birth,
+		AllowedTaintKeys: o.AllowedTaintKeys, AllowedStampAnnotations: o.AllowedStampAnnotations,
+	}
 }
 
 const (
 	clusterRoleName = "nodegate"
-	rbacVersion     = rbacv1.GroupName + "/v1"
+	// evictRoleName is what lets nodegate evict pods.
+	evictRoleName = "nodegate-evict-pods"
+	// eventsRoleName is what lets nodegate write Events about nodes.
+	eventsRoleName = "nodegate-events"
+	rbacVersion    = rbacv1.GroupName + "/v1"
 )
 
 type object = client.Object
@@ -47,7 +71,10 @@ type object = client.Object
 // Write writes the objects as a stream of YAML documents, in the order in
 // which they are to be applied.
 func Write(w io.Writer, o Options) error {
-	documents := [][]byte{crd.Manifest()}
+	var documents [][]byte
+	if !o.WithoutCRD {
+		documents = append(documents, crd.Manifest())
+	}
 	objects, err := Objects(o)
 	if err != nil {
 		return err
@@ -70,7 +97,7 @@ func Write(w io.Writer, o Options) error {
 
 // Objects returns the objects, all but the CustomResourceDefinition.
 func Objects(o Options) ([]client.Object, error) {
-	policies, err := admission.Policies(admission.Options(o))
+	policies, err := admission.Policies(o.admission())
 	if err != nil {
 		return nil, fmt.Errorf("rendering policies: %w", err)
 	}
@@ -78,7 +105,8 @@ func Objects(o Options) ([]client.Object, error) {
 	r := renderer{o}
 	objects = append(objects, r.rbac()...)
 	objects = append(objects, r.flow())
-	return append(objects, policies...), nil
+	objects = append(objects, policies...)
+	return append(objects, r.webhook()...), nil
 }
 
 // renderer renders for one installation.

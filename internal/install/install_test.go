@@ -6,11 +6,15 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/admission"
 )
 
 var options = Options{Namespace: "here", ServiceAccount: "me", AllowedTaintKeys: []string{"example.com/a", "example.com/b"}}
@@ -51,7 +55,8 @@ func TestWrite(t *testing.T) {
 		if !object.GetCreationTimestamp().Time.IsZero() || object.GetName() == "" || object.GetAPIVersion() == "" {
 			t.Errorf("%s %s is not ready to be applied: %v", kind, object.GetName(), object.Object)
 		}
-		if namespace := object.GetNamespace(); namespace != "" && namespace != options.Namespace {
+		ofEvents := object.GetName() == eventsRoleName && object.GetNamespace() == "default" // where nodes have them
+		if namespace := object.GetNamespace(); namespace != "" && namespace != options.Namespace && !ofEvents {
 			t.Errorf("%s %s is in namespace %s", kind, object.GetName(), namespace)
 		}
 	}
@@ -67,10 +72,42 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+func TestWriteWithoutCRD(t *testing.T) {
+	without := options
+	without.WithoutCRD = true
+	var with, out bytes.Buffer
+	if err := errors.Join(Write(&with, options), Write(&out, without)); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"kind: CustomResourceDefinition", "- nodegates", "- customresourcedefinitions"} {
+		if !strings.Contains(with.String(), part) || strings.Contains(out.String(), part) {
+			t.Errorf("%s belongs to the CRD, and to nothing else", part)
+		}
+	}
+	if without.Username() != options.Username() || without.Validate() != nil {
+		t.Error("the rest is another installation")
+	}
+}
+
 func TestWriteIsTheSameEveryTime(t *testing.T) {
 	var first, second bytes.Buffer
 	if err := errors.Join(Write(&first, options), Write(&second, options)); err != nil || first.String() != second.String() {
 		t.Errorf("two outputs differ, or there is an error: %v", err)
+	}
+}
+
+// Nodegate may evict pods only where that was asked for.
+func TestEvictingIsAskedFor(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		o := options
+		o.EvictPods = asked
+		var out bytes.Buffer
+		if err := Write(&out, o); err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(out.String(), "pods/eviction"); has != asked {
+			t.Errorf("the right to evict pods is there: %t, want %t", has, asked)
+		}
 	}
 }
 
@@ -85,5 +122,57 @@ func TestBadOptionsWriteNothing(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
+	}
+}
+
+// The webhook stands in for the birth policy: nothing of a kind that an API
+// server without it does not know, and no right but to its own two objects.
+func TestWriteForWebhook(t *testing.T) {
+	byWebhook := options
+	byWebhook.Birth = admission.ByWebhook
+	objects, err := Objects(byWebhook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := Objects(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := func(objects []client.Object) (all []string) {
+		for _, object := range objects {
+			all = append(all, object.GetObjectKind().GroupVersionKind().Kind)
+		}
+		return all
+	}
+	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		if slices.Contains(kinds(objects), kind) || !slices.Contains(kinds(policy), kind) {
+			t.Errorf("%s belongs to the policy alone", kind)
+		}
+	}
+	for _, kind := range []string{"MutatingWebhookConfiguration", "Secret", "Service"} {
+		if !slices.Contains(kinds(objects), kind) || slices.Contains(kinds(policy), kind) {
+			t.Errorf("%s belongs to the webhook alone", kind)
+		}
+	}
+	if kinds(objects)[len(objects)-1] != "MutatingWebhookConfiguration" {
+		t.Error("the API server calls the webhook before the rest is there")
+	}
+	for _, rule := range append(WebhookClusterRules(), WebhookNamespaceRules()...) {
+		if len(rule.ResourceNames) != 1 || len(rule.Resources) != 1 || slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+			return !slices.Contains([]string{"get", "update", "patch"}, verb)
+		}) {
+			t.Errorf("too much is allowed: %v", rule)
+		}
+	}
+}
+
+// What keeps a webhook from standing in a node's way.
+func TestWebhookConfigurationIsHarmless(t *testing.T) {
+	hook := admission.WebhookConfiguration("here").Webhooks[0]
+	if *hook.FailurePolicy != "Ignore" || *hook.SideEffects != "None" || *hook.TimeoutSeconds != 5 || hook.ClientConfig.CABundle != nil {
+		t.Errorf("%+v", hook)
+	}
+	if rule := hook.Rules[0]; len(hook.Rules) != 1 || !slices.Equal(rule.Resources, []string{"nodes"}) || len(rule.Operations) != 1 || rule.Operations[0] != "CREATE" {
+		t.Errorf("%+v", hook.Rules)
 	}
 }

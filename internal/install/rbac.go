@@ -13,19 +13,28 @@ import (
 // ClusterRules are what the controller may do in the whole cluster. The
 // admission policies confine it further: what RBAC calls patching a node is
 // narrowed to allowed taints and our records, and creating one to dry runs.
-func ClusterRules() []rbacv1.PolicyRule {
+func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
-	return []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: append([]string{"patch", "create"}, read...)},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list", "watch"}},
-		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: read},
-		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates/status"}, Verbs: []string{"patch"}},
-		// Whether a gate was deleted, or its whole kind.
-		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: []string{v1alpha1.Resource.GroupResource().String()}, Verbs: []string{"get"}},
+		// Read while a gate has a csiDriver signal, and only then.
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csinodes"}, Verbs: []string{"list", "watch"}},
+		// Read while a gate has a resourceSlices signal, and only then.
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"list", "watch"}},
 		// Keys that another controller manages.
 		{APIGroups: []string{"readiness.node.x-k8s.io"}, Resources: []string{"nodereadinessrules"}, Verbs: []string{"list"}},
 	}
+	if withoutCRD {
+		return rules
+	}
+	return append(rules,
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: read},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates/status"}, Verbs: []string{"patch"}},
+		// Whether a gate was deleted, or its whole kind.
+		rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: []string{v1alpha1.Resource.GroupResource().String()}, Verbs: []string{"get"}},
+	)
 }
 
 // NamespaceRules are what the controller may do in its own namespace.
@@ -38,21 +47,53 @@ func NamespaceRules() []rbacv1.PolicyRule {
 	}
 }
 
+// EventRules are what the controller may do in the namespace that Events about
+// nodes are in.
+func EventRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}}}
+}
+
+// evictRules are what the controller may do in the whole cluster if the
+// administrator lets it evict pods.
+func evictRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}}
+}
+
 func (o renderer) rbac() []object {
-	cluster := metav1.ObjectMeta{Name: clusterRoleName}
 	own := metav1.ObjectMeta{Name: o.ServiceAccount, Namespace: o.Namespace}
-	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: o.ServiceAccount, Namespace: o.Namespace}}
+	events := metav1.ObjectMeta{Name: eventsRoleName, Namespace: metav1.NamespaceDefault}
+	objects := []object{&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: own}}
+	objects = append(objects, o.clusterRole(clusterRoleName, ClusterRules(o.WithoutCRD))...)
+	if o.EvictPods {
+		objects = append(objects, o.clusterRole(evictRoleName, evictRules())...)
+	}
+	objects = append(objects, o.role(own, NamespaceRules())...)
+	return append(objects, o.role(events, EventRules())...)
+}
+
+func (o renderer) subjects() []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: o.ServiceAccount, Namespace: o.Namespace}}
+}
+
+// clusterRole lets the controller do something in the whole cluster.
+func (o renderer) clusterRole(name string, rules []rbacv1.PolicyRule) []object {
+	meta := metav1.ObjectMeta{Name: name}
 	return []object{
-		&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: own},
-		&rbacv1.ClusterRole{TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: cluster, Rules: ClusterRules()},
+		&rbacv1.ClusterRole{TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: meta, Rules: rules},
 		&rbacv1.ClusterRoleBinding{
-			TypeMeta: typeMeta(rbacVersion, "ClusterRoleBinding"), ObjectMeta: cluster, Subjects: subject,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRoleName},
+			TypeMeta: typeMeta(rbacVersion, "ClusterRoleBinding"), ObjectMeta: meta, Subjects: o.subjects(),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		},
-		&rbacv1.Role{TypeMeta: typeMeta(rbacVersion, "Role"), ObjectMeta: own, Rules: NamespaceRules()},
+	}
+}
+
+// role lets the controller do something in one namespace.
+func (o renderer) role(meta metav1.ObjectMeta, rules []rbacv1.PolicyRule) []object {
+	return []object{
+		&rbacv1.Role{TypeMeta: typeMeta(rbacVersion, "Role"), ObjectMeta: meta, Rules: rules},
 		&rbacv1.RoleBinding{
-			TypeMeta: typeMeta(rbacVersion, "RoleBinding"), ObjectMeta: own, Subjects: subject,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: o.ServiceAccount},
+			TypeMeta: typeMeta(rbacVersion, "RoleBinding"), ObjectMeta: meta, Subjects: o.subjects(),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		},
 	}
 }

@@ -52,7 +52,7 @@ func query(name string) gate.PodQuery {
 func with(name string, change ...func(*gate.DaemonSet)) func(*world) {
 	ds := gate.DaemonSet{
 		Namespace: "kube-system", Name: name, UID: types.UID("uid-" + name), Labels: labels.Set{"app": name},
-		Pods: query(name), Affinity: nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{}),
+		Pods: query(name), PodLabels: labels.Set{"app": name}, Affinity: nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{}),
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}
 	for _, c := range change {
@@ -127,14 +127,22 @@ func unobservedSets(w *world) { w.sets.Observed = nil }
 // whose trust is not to be had from outside: so the reading is Decide's.
 func read(t *testing.T, s gate.Signal, w *world) (gate.Reading, gate.Decision) {
 	t.Helper()
+	g := aClosedGate(s, gate.Record{Boot: "a"}, w)
+	d := gate.Decide([]gate.Gate{g}, &w.facts, epoch)
+	return d.Verdicts[0].Readings[0], d
+}
+
+// aClosedGate returns a gate that waits for the signal, and is closed on the
+// node as this record says.
+func aClosedGate(s gate.Signal, r gate.Record, w *world) gate.Gate {
 	g := gate.Gate{
 		Name: "cni", Source: v1alpha1.SourceCRD, Accepted: true, Selector: labels.Everything(), Created: epoch.Add(-2 * day),
 		Taint:   v1alpha1.Taint{Key: gateKey, Effect: corev1.TaintEffectNoSchedule},
 		Signals: []gate.NamedSignal{{Name: "s", Signal: s}},
 	}
-	w.facts.Node.Records = map[string]string{"cni": `{"state":"Closed","boot":"a","taint":"` + gateKey + `:NoSchedule","source":"crd"}`}
-	d := gate.Decide([]gate.Gate{g}, &w.facts, epoch)
-	return d.Verdicts[0].Readings[0], d
+	r.State, r.Taint, r.Source = v1alpha1.StateClosed, gate.TaintText(g.Taint), g.Source
+	w.facts.Node.Records = map[string]string{"cni": r.String()}
+	return g
 }
 
 // reads is one sentence about a signal.

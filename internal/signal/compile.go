@@ -7,6 +7,7 @@ package signal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,8 +33,13 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Existing:     spec.ExistingNodes,
 		CloseAfter:   seconds(spec.Timing.CloseAfterSeconds, 120),
 		RolloutGrace: seconds(spec.Timing.RolloutGraceSeconds, 600),
+		MinClosed:    seconds(&spec.Timing.MinClosedSeconds, 0),
+		OpenAfter:    seconds(&spec.Timing.OpenAfterSeconds, 0),
+		Deadline:     deadline(spec.Deadline),
+		Stamp:        spec.OpenedAtAnnotation,
 		CloseWhen:    spec.Follows(),
 		Manual:       spec.Follows() && spec.Reopen == v1alpha1.ReopenManual,
+		MayDetach:    slices.Contains(spec.Acknowledge, v1alpha1.AcknowledgeVolumeDetach),
 	}
 	// These two have no default in the schema, where it would collide with
 	// closeWhen.
@@ -70,13 +76,20 @@ func compileAll(spec *v1alpha1.NodeGateSpec) ([]gate.NamedSignal, error) {
 func compileList(specs []v1alpha1.Signal) ([]gate.NamedSignal, error) {
 	signals := make([]gate.NamedSignal, 0, len(specs))
 	for i := range specs {
-		s, err := compile(&specs[i].SignalSource)
+		s, err := compileSignal(&specs[i])
 		if err != nil {
 			return nil, fmt.Errorf("compiling signal %s: %w", specs[i].Name, err)
 		}
 		signals = append(signals, gate.NamedSignal{Name: specs[i].Name, Signal: s})
 	}
 	return signals, nil
+}
+
+func compileSignal(s *v1alpha1.Signal) (gate.Signal, error) {
+	if len(s.AnyOf) > 0 {
+		return newAnyOf(s.AnyOf)
+	}
+	return compile(&s.SignalSource)
 }
 
 func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
@@ -93,8 +106,27 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 		return label{key: s.Label.Key, value: s.Label.Value}, nil
 	case s.Annotation != nil:
 		return annotation{key: s.Annotation.Key, value: s.Annotation.Value}, nil
+	case s.CSIDriver != nil:
+		return csiDriver{name: s.CSIDriver.Name, limit: s.CSIDriver.Allocatable}, nil
+	case s.Resource != nil:
+		return newResource(s.Resource), nil
+	case s.ResourceSlices != nil:
+		return resourceSlices{driver: s.ResourceSlices.Driver}, nil
+	case s.Expression != "":
+		return newExpression(s.Expression)
 	}
 	return nil, errors.New("this version of nodegate knows no such kind of signal")
+}
+
+func deadline(spec *v1alpha1.Deadline) gate.Deadline {
+	if spec == nil {
+		return gate.Deadline{}
+	}
+	return gate.Deadline{
+		PodMissing: seconds(spec.PodMissingSeconds, 0),
+		Ready:      seconds(spec.ReadySeconds, 0),
+		Open:       spec.Action == v1alpha1.DeadlineOpen,
+	}
 }
 
 // seconds reads a wait to which the API gives a default, which is not there

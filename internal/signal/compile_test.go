@@ -84,7 +84,7 @@ func TestCompileRefuses(t *testing.T) {
 		"both lists":     {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen = ng.Spec.OpenWhen }, "only one of the two", false},
 		"empty lists":    {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen[:0], nil }, "neither names a signal", false},
 		"no kind":        {first(v1alpha1.SignalSource{}), "signal l", false},
-		"unknown kind":   {first(v1alpha1.SignalSource{Expression: "true"}), "signal l", false},
+		"expression":     {first(v1alpha1.SignalSource{Expression: "labels.a == 1"}), "line 1, column 10", false},
 		"sets' selector": {first(v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Selector: bad}}), "selector", false},
 		"pods' selector": {first(v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{Selector: bad}}), "selector", false},
 		"type pattern":   {first(v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "("}}), "pattern", false},

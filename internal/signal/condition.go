@@ -5,8 +5,10 @@ package signal
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -44,10 +46,18 @@ type condition struct {
 	levelSignal
 	conditionType, status matcher
 	whenMissing           v1alpha1.WhenMissing
+	// holdFor is how long it must have matched.
+	holdFor time.Duration
+	// maxAge is how old its heartbeat may be; zero for any age.
+	maxAge time.Duration
 }
 
 func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
-	s := condition{whenMissing: spec.WhenMissing}
+	s := condition{
+		whenMissing: spec.WhenMissing,
+		holdFor:     time.Duration(spec.ForSeconds) * time.Second,
+		maxAge:      time.Duration(ptr.Deref(spec.MaxHeartbeatAgeSeconds, 0)) * time.Second,
+	}
 	var err error
 	if s.conditionType, err = newMatcher(spec.Type, spec.TypePattern); err != nil {
 		return nil, err
@@ -58,28 +68,79 @@ func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
 	return s, nil
 }
 
+// ProvesBoot implements gate.Signal. A condition that is missing has no heartbeat.
+func (s condition) ProvesBoot() bool { return s.maxAge > 0 && s.whenMissing != v1alpha1.MissingHolds }
+
+// Needs implements gate.Signal.
+func (s condition) Needs(*gate.DaemonSets) gate.Needs { return gate.Needs{Heartbeats: s.maxAge > 0} }
+
 // Read implements gate.Signal. With a pattern, one matching condition will do.
-// A condition whose status is Unknown says nothing, unless Unknown is what is
-// asked for.
 func (s condition) Read(in gate.Input) gate.Reading {
-	subject := "condition " + s.conditionType.text
-	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: subject}
+	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "condition " + s.conditionType.text}
 	if s.whenMissing == v1alpha1.MissingHolds {
 		r.State = gate.Holds
 	}
+	found := false
 	for _, c := range in.Node.Conditions {
 		if !s.conditionType.matches(c.Type) {
 			continue
 		}
-		subject = fmt.Sprintf("condition %s=%s", c.Type, c.Status)
-		if s.status.matches(string(c.Status)) {
-			return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: subject, Since: c.Transition}
+		one := s.readOne(c, in)
+		switch {
+		case one.State == gate.Holds:
+			return one
+		case found && r.State == gate.Unknown: // which wins over NotYet
+			r.Recheck = earliest(r.Recheck, one.Recheck)
+		default:
+			one.Recheck = earliest(r.Recheck, one.Recheck)
+			r = one
 		}
-		state := gate.NotYet
-		if c.Status == corev1.ConditionUnknown || r.Reason == v1alpha1.ReadingDiffers && r.State == gate.Unknown {
-			state = gate.Unknown
-		}
-		r = gate.Reading{State: state, Reason: v1alpha1.ReadingDiffers, Subject: subject, Since: c.Transition}
+		found = true
 	}
 	return r
+}
+
+// readOne reads one condition of the type. A condition whose status is Unknown
+// says nothing, unless Unknown is what is asked for; nor does one that nobody
+// has confirmed lately, whatever its status.
+func (s condition) readOne(c gate.Condition, in gate.Input) gate.Reading {
+	r := gate.Reading{State: gate.NotYet, Subject: fmt.Sprintf("condition %s=%s", c.Type, c.Status), Since: c.Transition}
+	fresh, changes := s.fresh(c, in)
+	r.Recheck = changes
+	matched := c.Transition.Add(s.holdFor)
+	switch {
+	case !fresh:
+		r.State, r.Reason = gate.Unknown, v1alpha1.ReadingStaleHeartbeat
+	case !s.status.matches(string(c.Status)):
+		r.Reason = v1alpha1.ReadingDiffers
+		if c.Status == corev1.ConditionUnknown {
+			r.State = gate.Unknown
+		}
+	case s.holdFor > 0 && c.Transition.IsZero():
+		r.State, r.Reason = gate.Unknown, v1alpha1.ReadingNoTransitionTime
+	case s.holdFor > 0 && in.Now.Before(matched): // without a wait, a clock that is ahead is none either
+		r.Reason, r.Since = v1alpha1.ReadingTooBriefly, time.Time{}
+		r.Recheck = earliest(r.Recheck, matched)
+	default:
+		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingMatches, matched
+	}
+	return r
+}
+
+// fresh tells whether the condition has been confirmed lately and, where that
+// is asked for, in the current boot; and when time alone will change that. A
+// heartbeat that is as far ahead as it may be old says as little: the node's
+// clock is wrong, and it would look fresh for as long.
+func (s condition) fresh(c gate.Condition, in gate.Input) (fresh bool, changes time.Time) {
+	const tolerance = gate.HeartbeatSkew
+	age := in.Now.Sub(c.Heartbeat)
+	switch {
+	case s.maxAge == 0:
+		return true, time.Time{}
+	case c.Heartbeat.IsZero(), age > s.maxAge+tolerance, !in.Trust.BelievesHeartbeat(c.Heartbeat):
+		return false, time.Time{} // until there is another
+	case age < -(s.maxAge + tolerance):
+		return false, c.Heartbeat.Add(-(s.maxAge + tolerance))
+	}
+	return true, c.Heartbeat.Add(s.maxAge + tolerance + 1)
 }

@@ -5,6 +5,7 @@ package signal
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +16,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// readDaemon says whether a DaemonSet has its ready pod on the node. One of its
-// pods will do: during a rollout there may be two.
-func readDaemon(ds *gate.DaemonSet, in gate.Input) gate.Reading {
+// readDaemon says whether a DaemonSet has its pod on the node, ready for long
+// enough. One of its pods will do: during a rollout there may be two.
+func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.Reading {
 	name := ds.Namespace + "/" + ds.Name
 	pods, observed := in.Pods[ds.Pods]
 	if !observed {
@@ -26,7 +27,7 @@ func readDaemon(ds *gate.DaemonSet, in gate.Input) gate.Reading {
 	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: name}
 	for i := range pods {
 		if p := &pods[i]; p.Owner == ds.UID && counts(p) {
-			best = either(best, readPod(p, ds.Namespace, in))
+			best = either(best, lasted(readPod(p, ds.Namespace, in), p, minReady, in.Now))
 		}
 	}
 	if best.State == gate.Holds {
@@ -77,10 +78,14 @@ func gateTaint(t v1alpha1.Taint) corev1.Taint {
 }
 
 // daemonSet holds when one DaemonSet has its ready pod on the node.
-type daemonSet struct{ namespace, name string }
+type daemonSet struct {
+	namespace, name string
+	// minReady is how long the pod must have been ready.
+	minReady time.Duration
+}
 
 func newDaemonSet(spec *v1alpha1.DaemonSetSignal) gate.Signal {
-	return daemonSet{namespace: spec.Namespace, name: spec.Name}
+	return daemonSet{namespace: spec.Namespace, name: spec.Name, minReady: time.Duration(spec.MinReadySeconds) * time.Second}
 }
 
 func (s daemonSet) find(sets *gate.DaemonSets) *gate.DaemonSet {
@@ -106,7 +111,7 @@ func (s daemonSet) Read(in gate.Input) gate.Reading {
 	if ds == nil {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: subject}
 	}
-	r := readDaemon(ds, in)
+	r := readDaemon(ds, s.minReady, in)
 	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !belongs(ds, placement(in), in) {
 		r.Reason, r.Rollout = v1alpha1.ReadingDaemonSetNotEligible, false
 	}

@@ -18,6 +18,8 @@ import (
 type daemonSets struct {
 	namespaces []string
 	selector   labels.Selector
+	// minReady is how long each pod must have been ready.
+	minReady time.Duration
 }
 
 func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
@@ -25,7 +27,8 @@ func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compiling selector: %w", err)
 	}
-	return daemonSets{namespaces: spec.Namespaces, selector: selector}, nil
+	minReady := time.Duration(spec.MinReadySeconds) * time.Second
+	return daemonSets{namespaces: spec.Namespaces, selector: selector, minReady: minReady}, nil
 }
 
 func (s daemonSets) selects(ds *gate.DaemonSet) bool {
@@ -56,7 +59,7 @@ func (s daemonSets) Read(in gate.Input) gate.Reading {
 			continue
 		}
 		found = true
-		all = both(all, readDaemon(ds, in))
+		all = both(all, readDaemon(ds, s.minReady, in))
 	}
 	switch {
 	case found:
@@ -87,13 +90,15 @@ func both(a, b gate.Reading) gate.Reading {
 		a, b = b, a
 	}
 	a.Recheck = earliest(a.Recheck, b.Recheck)
+	a.Lacks = a.LacksPod() || b.LacksPod()
 	return a
 }
 
-// either combines two readings of which one must hold, or else the first that
-// is more than missing is told.
+// either combines two readings of which one must hold: the one that has for
+// longer, or else the first that is more than missing is told.
 func either(a, b gate.Reading) gate.Reading {
-	if b.State > a.State || b.State == a.State && a.Reason == v1alpha1.ReadingPodMissing {
+	longer := a.State == gate.Holds && !b.Since.IsZero() && (a.Since.IsZero() || b.Since.Before(a.Since))
+	if b.State > a.State || b.State == a.State && (a.Reason == v1alpha1.ReadingPodMissing || longer) {
 		a, b = b, a
 	}
 	if a.State != gate.Holds { // until then each may come to hold by time alone

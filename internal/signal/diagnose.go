@@ -28,6 +28,8 @@ func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.R
 			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
 		}
 		return s.diagnose(taint, sets)
+	case anyOf:
+		return s.diagnose(taint, sets)
 	}
 	return well
 }
@@ -36,20 +38,25 @@ func (s daemonSets) diagnose(taint v1alpha1.Taint, sets *gate.DaemonSets) gate.R
 	well := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetSelected}
 	for i := range sets.Items {
 		if ds := &sets.Items[i]; s.selects(ds) {
-			if r := diagnoseDaemon(ds, taint); r.State != gate.Holds {
+			r := diagnoseDaemon(ds, taint)
+			if r.State != gate.Holds {
 				return r
 			}
-			well.Reason = ""
+			if well.Reason != v1alpha1.ReadingDaemonNotProbed { // of several the first is told
+				well = r
+			}
 		}
 	}
 	return well
 }
 
 func diagnoseDaemon(ds *gate.DaemonSet, taint v1alpha1.Taint) gate.Reading {
-	if tolerates(ds, gateTaint(taint)) {
-		return gate.Reading{State: gate.Holds}
+	name := ds.Namespace + "/" + ds.Name
+	switch {
+	case !tolerates(ds, gateTaint(taint)):
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: name}
+	case ds.Unprobed:
+		return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingDaemonNotProbed, Subject: name}
 	}
-	return gate.Reading{
-		State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: ds.Namespace + "/" + ds.Name,
-	}
+	return gate.Reading{State: gate.Holds}
 }

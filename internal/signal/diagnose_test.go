@@ -9,6 +9,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
+func unprobed(ds *gate.DaemonSet) { ds.Unprobed = true }
+
 func TestDiagnose(t *testing.T) {
 	one := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}
 	many := v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}}
@@ -23,6 +25,9 @@ func TestDiagnose(t *testing.T) {
 		"well":                   {one, &aNode(with("agent")).sets, gate.Holds, ""},
 		"does not exist":         {one, &aNode().sets, gate.NotYet, v1alpha1.ReadingDaemonSetNotFound},
 		"deadlock":               {one, &aNode(with("agent", tolerating())).sets, gate.NotYet, deadlock},
+		"not probed":             {one, &aNode(with("agent", unprobed)).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
+		"one not probed":         {many, &aNode(with("agent", unprobed), with("b")).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
+		"a deadlock goes first":  {many, &aNode(with("agent", unprobed), with("b", tolerating())).sets, gate.NotYet, deadlock},
 		"not observed":           {one, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
 		"nothing observed":       {one, nil, gate.Unknown, notObserved},
 		"all well":               {many, &aNode(with("agent"), with("b")).sets, gate.Holds, ""},

@@ -4,6 +4,10 @@ package signal
 
 import (
 	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -22,20 +26,57 @@ func readPod(p *gate.Pod, namespace string, in gate.Input) gate.Reading {
 	case !p.Ready:
 		r.Reason, r.Since = v1alpha1.ReadingPodNotReady, p.ReadySince
 	default:
-		believed, recheck := in.Trust.Believes(p, in.Now)
+		believed, from := in.Trust.Believes(p, in.Now)
 		if !believed {
-			r.Reason, r.Recheck = v1alpha1.ReadingStaleEvidence, recheck
+			r.Reason, r.Recheck = v1alpha1.ReadingStaleEvidence, from
 			return r
 		}
-		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingReady, p.ReadySince
+		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingReady, latest(p.ReadySince, from)
 	}
 	return r
 }
 
-// pods holds when the matching pods on the node are ready.
+// readMark is readPod for a pod that an annotation makes ready.
+func readMark(p *gate.Pod, namespace string, in gate.Input) gate.Reading {
+	r := gate.Reading{State: gate.NotYet, Subject: namespace + "/" + p.Name}
+	switch {
+	case p.Terminating:
+		r.Reason, r.Since = v1alpha1.ReadingPodTerminating, p.TerminatingSince
+	case p.MarkedSince.IsZero():
+		r.Reason = v1alpha1.ReadingPodNotAnnotated
+	case !in.Trust.BelievesMark(p):
+		r.Reason = v1alpha1.ReadingStaleAnnotation
+	default:
+		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingReady, p.MarkedSince
+	}
+	return r
+}
+
+// lasted makes of what is read of a pod what it comes to if the pod must have
+// been ready for a while. Time before the pod existed does not count, though a
+// node's clock that is behind says that the pod was ready then.
+func lasted(r gate.Reading, p *gate.Pod, minReady time.Duration, now time.Time) gate.Reading {
+	if minReady == 0 || r.State != gate.Holds {
+		return r
+	}
+	due := latest(r.Since, p.Created).Add(minReady)
+	if now.Before(due) {
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodReadyTooBriefly, Subject: r.Subject, Recheck: due}
+	}
+	r.Since = due
+	return r
+}
+
+// pods holds when the matching pods on the node are ready. Whose pods they are
+// does not matter, but for this: what a DaemonSet's own rollout replaces is
+// excused as it is for the signals that name DaemonSets.
 type pods struct {
-	query   gate.PodQuery
-	require v1alpha1.Require
+	query    gate.PodQuery
+	selector labels.Selector
+	readyBy  v1alpha1.ReadyBy
+	require  v1alpha1.Require
+	// minReady is how long a pod must have been ready.
+	minReady time.Duration
 }
 
 func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
@@ -44,7 +85,34 @@ func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
 		return nil, fmt.Errorf("compiling selector: %w", err)
 	}
 	query := gate.PodQuery{Namespace: spec.Namespace, Selector: selector.String()}
-	return pods{query: query, require: spec.Require}, nil
+	marks := spec.ReadyBy == v1alpha1.ReadyByAnnotation || spec.ReadyBy == v1alpha1.ReadyByEither
+	if marks {
+		query.Annotation = spec.ReadyAnnotation
+	}
+	if marks != (spec.ReadyAnnotation != "") {
+		return nil, fmt.Errorf("compiling readyBy %s: it does not go with readyAnnotation %q", spec.ReadyBy, spec.ReadyAnnotation)
+	}
+	return pods{
+		query: query, selector: selector, readyBy: spec.ReadyBy, require: spec.Require,
+		minReady: time.Duration(spec.MinReadySeconds) * time.Second,
+	}, nil
+}
+
+// read says whether one pod that counts is ready, by what makes it so, and has
+// been for long enough.
+func (s pods) read(p *gate.Pod, in gate.Input) gate.Reading {
+	var marked gate.Reading
+	if s.readyBy == v1alpha1.ReadyByAnnotation || s.readyBy == v1alpha1.ReadyByEither {
+		marked = lasted(readMark(p, s.query.Namespace, in), p, s.minReady, in.Now)
+	}
+	if s.readyBy == v1alpha1.ReadyByAnnotation {
+		return marked
+	}
+	ready := lasted(readPod(p, s.query.Namespace, in), p, s.minReady, in.Now)
+	if s.readyBy == v1alpha1.ReadyByEither {
+		return either(ready, marked)
+	}
+	return ready
 }
 
 func (s pods) subject() string { return s.query.Namespace + "/(" + s.query.Selector + ")" }
@@ -57,10 +125,12 @@ func (s pods) Read(in gate.Input) gate.Reading {
 	}
 	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingReady, Subject: s.subject()}
 	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject()}
+	best.Rollout = s.rolledOut(in, "")
 	some := false
 	for i := range found {
-		if counts(&found[i]) {
-			r := readPod(&found[i], s.query.Namespace, in)
+		if p := &found[i]; counts(p) {
+			r := s.read(p, in)
+			r.Rollout = r.State == gate.NotYet && s.rolledOut(in, p.Owner)
 			all, best, some = both(all, r), either(best, r), true
 		}
 	}
@@ -81,5 +151,22 @@ func (pods) ProvesBoot() bool { return true }
 
 // Needs implements gate.Signal.
 func (s pods) Needs(*gate.DaemonSets) gate.Needs {
-	return gate.Needs{Pods: []gate.PodQuery{s.query}}
+	return gate.Needs{Pods: []gate.PodQuery{s.query}, DaemonSetNamespaces: []string{s.query.Namespace}}
+}
+
+// rolledOut tells whether a DaemonSet of this UID (or, for a pod that is
+// missing, any that has such a pod on the node) is being rolled out.
+func (s pods) rolledOut(in gate.Input, owner types.UID) bool {
+	if in.DaemonSets == nil {
+		return false
+	}
+	for i := range in.DaemonSets.Items {
+		ds := &in.DaemonSets.Items[i]
+		switch {
+		case !ds.RollingOut, ds.Namespace != s.query.Namespace, owner != "" && ds.UID != owner:
+		case s.selector.Matches(ds.PodLabels) && belongs(ds, placement(in), in):
+			return true
+		}
+	}
+	return false
 }

@@ -81,3 +81,31 @@ func TestPodsSince(t *testing.T) {
 		t.Errorf("evidence %v, %v", p, observed)
 	}
 }
+
+// What a DaemonSet's own rollout replaces is excused, whichever signal looks at
+// it.
+func TestPodsRollout(t *testing.T) {
+	elsewhere := func(ds *gate.DaemonSet) { ds.Namespace = "elsewhere" }
+	for name, c := range map[string]struct {
+		node     *world
+		any, all bool
+	}{
+		"no rollout":                  {aNode(with("agent"), running("agent", terminating)), false, false},
+		"the pod is being replaced":   {aNode(with("agent", rollingOut), running("agent", terminating)), true, true},
+		"the new one is not ready":    {aNode(with("agent", rollingOut), running("agent", notReady)), true, true},
+		"the pod is not there":        {aNode(with("agent", rollingOut)), true, true},
+		"it is ready":                 {aNode(with("agent", rollingOut), running("agent")), false, false},
+		"it does not run here":        {aNode(with("agent", rollingOut, onlyOn("cpu"))), false, false},
+		"another daemon":              {aNode(with("agent"), with("other", rollingOut), running("agent", notReady)), false, false},
+		"a daemon of another place":   {aNode(with("agent", rollingOut, elsewhere)), false, false},
+		"somebody else's pod":         {aNode(with("agent", rollingOut), running("agent", notReady, ofSomebodyElse)), false, false},
+		"one of two is excused":       {aNode(with("agent", rollingOut), running("agent", notReady), running("agent", notReady, ofSomebodyElse)), true, false},
+		"DaemonSets are not observed": {aNode(running("agent", notReady)), false, false},
+	} {
+		for require, want := range map[*v1alpha1.PodsSignal]bool{anyPod: c.any, allPods: c.all} {
+			if r, _ := read(t, mustCompile(t, v1alpha1.SignalSource{Pods: require}), c.node); r.Rollout != want {
+				t.Errorf("%s, require %s: excused %t, want %t", name, require.Require, r.Rollout, want)
+			}
+		}
+	}
+}

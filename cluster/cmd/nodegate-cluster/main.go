@@ -12,8 +12,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -117,15 +115,13 @@ func newFlags(command string, options *cluster.Options) *flag.FlagSet {
 	flags.SetOutput(io.Discard) // errors are printed once, by main
 	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
 		"one of "+strings.Join(cluster.Versions(), ", ")+" (default the newest)")
-	flags.BoolFunc("no-kwok", "run without KWOK: nodes are yours to simulate", func(value string) error {
-		without, err := strconv.ParseBool(value)
+	flags.Func("components", "what runs besides etcd and the API server, such as kube-scheduler,kwok; "+
+		"kube-apiserver alone for nothing else (default everything)", func(value string) error {
 		options.Components = nil
-		if without {
-			options.Components = slices.DeleteFunc(cluster.Components(), func(c cluster.Component) bool {
-				return c == cluster.KWOK
-			})
+		for name := range strings.SplitSeq(value, ",") {
+			options.Components = append(options.Components, cluster.Component(name))
 		}
-		return err
+		return nil
 	})
 	return flags
 }

@@ -41,7 +41,7 @@ func command(arguments ...string) (*exec.Cmd, *bytes.Buffer) {
 
 func TestUpUntilInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	up, stderr := command("up", "--no-kwok", "--audit")
+	up, stderr := command("up", "--components", "kube-scheduler,kube-controller-manager", "--audit")
 	stdout, err := up.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +91,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"up --what", "flag provided but not defined: -what"},
 		{"up now", `unexpected argument "now"`},
 		{"up --port x", `invalid value "x"`},
+		{"up --components kubelet", `unknown component "kubelet"`},
 		{"build --kubernetes-version 1.1", `unknown Kubernetes version "1.1"`},
 	} {
 		bad, stderr := command(strings.Fields(test.arguments)...)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package testbed
 
 import (
 	"context"
@@ -11,9 +11,12 @@ import (
 
 const pollEvery = 100 * time.Millisecond
 
-// await asks again and again until there is no error any more. When the time
+// ReadyLimit is how long anything that takes a moment may take.
+const ReadyLimit = 30 * time.Second
+
+// Await asks again and again until there is no error any more. When the time
 // is up, the last error says what was still missing.
-func await(ctx context.Context, what string, limit time.Duration, ask func(context.Context) error) error {
+func Await(ctx context.Context, what string, limit time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	ticker := time.NewTicker(pollEvery)
@@ -35,5 +38,5 @@ func await(ctx context.Context, what string, limit time.Duration, ask func(conte
 	}
 }
 
-// errNotYet is for what only has to be waited for.
-var errNotYet = errors.New("not yet")
+// ErrNotYet is for what only has to be waited for.
+var ErrNotYet = errors.New("not yet")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package testbed
 
 import (
 	"bytes"
@@ -22,20 +22,24 @@ import (
 // stopLimit is how long the controller may take to stop.
 const stopLimit = 10 * time.Second
 
-// A controllerProcess is nodegate's controller as a child process.
-type controllerProcess struct {
+// A Controller is nodegate's controller as a child process.
+type Controller struct {
+	// LogFile is where its log is written.
+	LogFile string
+	// Metrics is the address where it serves them.
+	Metrics string
+
 	command *exec.Cmd
-	logFile string
-	metrics string // the address where it serves them
 	health  string
 	done    chan struct{} // closed when it has ended
 	err     error         // how; valid once done is closed
 }
 
-// startController starts the controller with the rights of nodegate's
-// ServiceAccount and nothing else.
-func startController(ctx context.Context, c *cluster.Cluster, i *installation) (*controllerProcess, error) {
-	config, err := c.ServiceAccount(ctx, i.serviceAccount.Namespace, i.serviceAccount.Name)
+// StartController starts the controller with the rights of nodegate's
+// ServiceAccount and nothing else. It runs until Stop is called, and ends with
+// this process in any case.
+func StartController(ctx context.Context, c *cluster.Cluster, i *Installation) (*Controller, error) {
+	config, err := c.ServiceAccount(ctx, i.ServiceAccount.Namespace, i.ServiceAccount.Name)
 	if err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
@@ -43,17 +47,17 @@ func startController(ctx context.Context, c *cluster.Cluster, i *installation) (
 	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
-	p := &controllerProcess{logFile: filepath.Join(c.Dir(), "logs", "nodegate.log"), done: make(chan struct{})}
-	for _, address := range []*string{&p.metrics, &p.health} {
+	p := &Controller{LogFile: filepath.Join(c.Dir(), "logs", "nodegate.log"), done: make(chan struct{})}
+	for _, address := range []*string{&p.Metrics, &p.health} {
 		if *address, err = freeAddress(); err != nil {
 			return nil, fmt.Errorf("starting the controller: %w", err)
 		}
 	}
-	p.command = exec.Command(i.program, "controller",
+	p.command = exec.Command(i.Program, "controller",
 		"--kubeconfig", kubeconfig,
-		"--namespace", i.serviceAccount.Namespace,
-		"--allowed-taint-keys", strings.Join(i.allowedKeys, ","),
-		"--metrics-bind-address", p.metrics,
+		"--namespace", i.ServiceAccount.Namespace,
+		"--allowed-taint-keys", strings.Join(i.AllowedKeys, ","),
+		"--metrics-bind-address", p.Metrics,
 		"--health-probe-bind-address", p.health)
 	if err := p.start(c); err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
@@ -61,7 +65,7 @@ func startController(ctx context.Context, c *cluster.Cluster, i *installation) (
 	return p, nil
 }
 
-func (p *controllerProcess) start(c *cluster.Cluster) error {
+func (p *Controller) start(c *cluster.Cluster) error {
 	// The cluster's process group is killed when this process ends, whatever
 	// ends it; and a Ctrl-C at the terminal does not reach it, so that it is
 	// for us to stop things in order.
@@ -70,7 +74,7 @@ func (p *controllerProcess) start(c *cluster.Cluster) error {
 		return fmt.Errorf("finding the cluster's process group: %w", err)
 	}
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
-	log, err := os.Create(p.logFile)
+	log, err := os.Create(p.LogFile)
 	if err != nil {
 		return err
 	}
@@ -86,9 +90,15 @@ func (p *controllerProcess) start(c *cluster.Cluster) error {
 	return nil
 }
 
-// awaitReady waits until the controller says that it observes all it needs.
-func (p *controllerProcess) awaitReady(ctx context.Context) error {
-	return await(ctx, "the controller", readyLimit, func(ctx context.Context) error {
+// Done is closed when the process has ended.
+func (p *Controller) Done() <-chan struct{} { return p.done }
+
+// PID is the process's.
+func (p *Controller) PID() int { return p.command.Process.Pid }
+
+// AwaitReady waits until the controller says that it observes all it needs.
+func (p *Controller) AwaitReady(ctx context.Context) error {
+	return Await(ctx, "the controller", ReadyLimit, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", nil)
 		if err != nil {
 			return err
@@ -105,10 +115,10 @@ func (p *controllerProcess) awaitReady(ctx context.Context) error {
 	})
 }
 
-// exitError says how the controller ended although nobody asked it to.
-func (p *controllerProcess) exitError() error {
+// ExitError says how the controller ended although nobody asked it to.
+func (p *Controller) ExitError() error {
 	last := "nothing"
-	if log, err := os.ReadFile(p.logFile); err == nil && len(bytes.TrimSpace(log)) > 0 {
+	if log, err := os.ReadFile(p.LogFile); err == nil && len(bytes.TrimSpace(log)) > 0 {
 		lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 		last = lines[len(lines)-1]
 	}
@@ -119,8 +129,8 @@ func (p *controllerProcess) exitError() error {
 	return fmt.Errorf("nodegate's controller ended (%s); its last words: %s", how, last)
 }
 
-// stop asks the controller to stop and returns when it has.
-func (p *controllerProcess) stop() error {
+// Stop asks the controller to stop and returns when it has.
+func (p *Controller) Stop() error {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:

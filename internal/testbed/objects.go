@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package testbed
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -24,27 +20,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What the demo declares, as a person would write it.
-var (
-	//go:embed config/audit-policy.yaml
-	auditPolicy string
-	//go:embed config/gates.yaml
-	gatesYAML []byte
-	//go:embed config/daemons.yaml
-	daemonsYAML []byte
-	//go:embed config/web.yaml
-	webYAML []byte
-)
+// fieldManager is who installs, in managed fields.
+const fieldManager = "nodegate-testbed"
 
-// fieldManager is the demo's name in managed fields.
-const fieldManager = "nodegate-demo"
-
-// parseObjects reads a stream of YAML documents.
-func parseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
+// ParseObjects reads a stream of YAML documents.
+func ParseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
 	for {
@@ -65,35 +47,14 @@ func parseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// demoGates returns what the verdict has to know of the gates declared.
-func demoGates() ([]gate, error) {
-	objects, err := parseObjects(gatesYAML)
-	if err != nil {
-		return nil, fmt.Errorf("reading the demo's gates: %w", err)
-	}
-	var gates []gate
-	for _, object := range objects {
-		var ng v1alpha1.NodeGate
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &ng); err != nil {
-			return nil, fmt.Errorf("reading gate %s: %w", object.GetName(), err)
-		}
-		daemon := ng.Spec.OpenWhen[0].DaemonSet
-		gates = append(gates, gate{
-			name:      ng.Name,
-			taint:     corev1.Taint{Key: ng.Spec.Taint.Key, Value: ng.Spec.Taint.Value, Effect: ng.Spec.Taint.Effect},
-			daemonSet: types.NamespacedName{Namespace: daemon.Namespace, Name: daemon.Name},
-		})
-	}
-	return gates, nil
-}
-
-// An applier applies objects of any kind on the server's side.
-type applier struct {
+// An Applier applies objects of any kind on the server's side.
+type Applier struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-func newApplier(config *rest.Config) (*applier, error) {
+// NewApplier returns one that acts with the rights of a client's configuration.
+func NewApplier(config *rest.Config) (*Applier, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
@@ -102,11 +63,11 @@ func newApplier(config *rest.Config) (*applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return &applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
+	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
 }
 
-// apply applies objects in their order.
-func (a *applier) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
+// Apply applies objects in their order.
+func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
 		resource, err := a.resource(ctx, object)
 		if err != nil {
@@ -127,10 +88,10 @@ func (a *applier) apply(ctx context.Context, objects ...*unstructured.Unstructur
 
 // resource returns the client for an object. The API server takes a moment to
 // list a new kind after it has established it.
-func (a *applier) resource(ctx context.Context, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+func (a *Applier) resource(ctx context.Context, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	var mapping *meta.RESTMapping
-	if err := await(ctx, "kind "+kind.Kind, readyLimit, func(context.Context) (err error) {
+	if err := Await(ctx, "kind "+kind.Kind, ReadyLimit, func(context.Context) (err error) {
 		if mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 			a.mapper.Reset() // what it remembers may be older than the kind
 		}
@@ -145,8 +106,8 @@ func (a *applier) resource(ctx context.Context, object *unstructured.Unstructure
 }
 
 // awaitEstablished waits until the API server serves a new kind.
-func (a *applier) awaitEstablished(ctx context.Context, crds dynamic.ResourceInterface, name string) error {
-	return await(ctx, "CustomResourceDefinition "+name, readyLimit, func(ctx context.Context) error {
+func (a *Applier) awaitEstablished(ctx context.Context, crds dynamic.ResourceInterface, name string) error {
+	return Await(ctx, "CustomResourceDefinition "+name, ReadyLimit, func(ctx context.Context) error {
 		crd, err := crds.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("reading it: %w", err)
@@ -160,6 +121,6 @@ func (a *applier) awaitEstablished(ctx context.Context, crds dynamic.ResourceInt
 				return nil
 			}
 		}
-		return errNotYet
+		return ErrNotYet
 	})
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const matcher = `[[reconciler.matchers]]
+taint = { effect = "NoSchedule", key = "example.com/disk", value = "bad" }
+conditions = [{ type = "DiskPressure", status = "True" }]
+`
+
+// convertCommand runs 'nodegate convert' within the test.
+func convertCommand(stdin string, args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	root := newRoot()
+	root.SetArgs(append([]string{"convert"}, args...))
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err = root.Execute()
+	return out.String(), errs.String(), err
+}
+
+// Gates go to standard output; what differs is told there, in comments, and on
+// standard error.
+func TestConvert(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tainter.toml")
+	if err := os.WriteFile(path, []byte(matcher), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		stdin  string
+		args   []string
+		stdout []string
+		stderr []string
+	}{
+		"a file":    {"", []string{"tainter", path}, []string{"kind: NodeGate", "# - \"DiskPressure=True\"", ".*DiskPressure.*"}, []string{path + ":3: note: ", "reopen: Manual"}},
+		"as whole":  {"", []string{"tainter", "--anchor", path}, []string{"type: DiskPressure"}, []string{"--anchor"}},
+		"the input": {matcher, []string{"tainter", "-"}, []string{"# stdin:1", "kind: NodeGate"}, []string{"stdin:3: note: "}},
+		"a format": {`{"reconciler": {"matchers": [{"taint": {"key": "a", "value": "b", "effect": "NoSchedule"}, "conditions": [{"type": "^A$", "status": "^B$"}]}]}}`,
+			[]string{"tainter", "--format=json", "-"}, []string{"kind: NodeGate"}, []string{"stdin: note: "}},
+		"istio":   {"- {name: a, namespace: b, selector: 'c=d, e=f'}", []string{"istio", "-"}, []string{"NodeReadiness", "OnRegression"}, []string{"stdin:1: note: "}},
+		"nidhogg": {"{daemonsets: [{name: a, namespace: b}], nodeSelector: {}}", []string{"nidhogg", "-"}, []string{"nidhogg.uswitch.com/b.a"}, []string{"stdin: note: "}},
+		"rules": {"{apiVersion: readiness.node.x-k8s.io/v1alpha1, kind: NodeReadinessRule, metadata: {name: a}, spec: {conditions: [{type: A, requiredStatus: 'True'}], " +
+			"taint: {key: readiness.k8s.io/a, effect: NoSchedule}, enforcementMode: bootstrap-only, nodeSelector: {}}}",
+			[]string{"node-readiness-controller", "-"}, []string{"reclosePolicy: Never"}, []string{"stdin: note: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, err := convertCommand(test.stdin, test.args...)
+			if err != nil {
+				t.Fatal(err, stderr)
+			}
+			for _, part := range test.stdout {
+				if !strings.Contains(stdout, part) {
+					t.Errorf("no %q in:\n%s", part, stdout)
+				}
+			}
+			for _, part := range test.stderr {
+				if !strings.Contains(stderr, part) {
+					t.Errorf("no %q in:\n%s", part, stderr)
+				}
+			}
+		})
+	}
+}
+
+// Where something would be lost, nothing is printed.
+func TestConvertRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		stdin string
+		args  []string
+		says  string // in all that is told
+	}{
+		"an empty list of conditions": {strings.Replace(matcher, `[{ type = "DiskPressure", status = "True" }]`, "[]", 1), []string{"tainter", "-"}, "stdin:3: error: without conditions"},
+		"one of two":                  {matcher + strings.Replace(matcher, "status", "state", 1), []string{"tainter", "-"}, "stdin:6: error: "},
+		"no file":                     {"", []string{"tainter", "/nowhere/x.toml"}, "/nowhere/x.toml"},
+		"no argument":                 {"", []string{"istio"}, "a FILE"},
+		"a format that is none":       {matcher, []string{"tainter", "--format=ini", "-"}, "--format"},
+		"an unknown tool":             {"", []string{"cilium"}, "choose one of istio, nidhogg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, err := convertCommand(test.stdin, test.args...)
+			if err == nil || stdout != "" {
+				t.Fatalf("error %v, printed %q", err, stdout)
+			}
+			if all := stderr + err.Error(); !strings.Contains(all, test.says) {
+				t.Errorf("no %q in:\n%s", test.says, all)
+			}
+		})
+	}
+}
+
+func TestConvertHelp(t *testing.T) {
+	for _, args := range [][]string{nil, {"--help"}} {
+		stdout, _, err := convertCommand("", args...)
+		for _, tool := range []string{"tainter", "istio", "nidhogg", "node-readiness-controller", "nodetaintshandler", "Examples:"} {
+			if err != nil || !strings.Contains(stdout, tool) {
+				t.Errorf("%v: no %q in:\n%s", args, tool, stdout)
+			}
+		}
+	}
+}

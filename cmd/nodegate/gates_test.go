@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+)
+
+// A process whose directory of gates is wrong stays, is not ready, says what is
+// wrong, and goes on as soon as it is put right. It has the rights that come
+// without the CRD, and no others.
+func TestGatesFromADirectory(t *testing.T) {
+	c := clustertest.Shared(t)
+	api, err := client.New(c.Admin(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applyManifests(t, api, "--without-crd")
+	config, err := c.ServiceAccount(t.Context(), defaultNamespace, defaultServiceAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
+		t.Fatal(err)
+	}
+	gates := t.TempDir()
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(gates, "gates.yaml"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("kind: NodeGate\n")
+	r := startReplica(t, kubeconfig, "--gates", gates)
+	shows := func(sample string) {
+		t.Helper()
+		eventually(t, "the metrics tell "+sample, 30*time.Second, func() error {
+			served, err := read("http://" + r.metrics + "/metrics")
+			if err == nil && !strings.Contains(served, sample+"\n") {
+				err = errors.New("they do not")
+			}
+			return err
+		})
+	}
+	shows("nodegate_gates_complete 0")
+	eventually(t, "the log says what is wrong", 30*time.Second, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !strings.Contains(r.log.String(), "gates.yaml:1: the document is not a NodeGate") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if r.healthy("/readyz") == nil || r.healthy("/healthz") != nil {
+		t.Error("it must be alive, and not ready")
+	}
+	write(`apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: from-a-file}
+spec:
+  nodeSelector: {}
+  taint: {key: example.com/key, effect: NoSchedule}
+  openWhen: [{name: fit, label: {key: fit}}]
+`)
+	shows("nodegate_gates_complete 1")
+	shows(`nodegate_gate_condition{condition="Ready",gate="from-a-file"} 1`)
+	if err := r.healthy("/readyz"); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	r.terminate()
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	_ "embed"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+// What the demo declares, as a person would write it.
+var (
+	//go:embed config/audit-policy.yaml
+	auditPolicy string
+	//go:embed config/gates.yaml
+	gatesYAML []byte
+	//go:embed config/daemons.yaml
+	daemonsYAML []byte
+	//go:embed config/web.yaml
+	webYAML []byte
+)
+
+// demoGates returns what the verdict has to know of the gates declared.
+func demoGates() ([]gate, error) {
+	objects, err := testbed.ParseObjects(gatesYAML)
+	if err != nil {
+		return nil, fmt.Errorf("reading the demo's gates: %w", err)
+	}
+	var gates []gate
+	for _, object := range objects {
+		var ng v1alpha1.NodeGate
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &ng); err != nil {
+			return nil, fmt.Errorf("reading gate %s: %w", object.GetName(), err)
+		}
+		daemon := ng.Spec.OpenWhen[0].DaemonSet
+		gates = append(gates, gate{
+			name:      ng.Name,
+			taint:     corev1.Taint{Key: ng.Spec.Taint.Key, Value: ng.Spec.Taint.Value, Effect: ng.Spec.Taint.Effect},
+			daemonSet: types.NamespacedName{Namespace: daemon.Namespace, Name: daemon.Name},
+		})
+	}
+	return gates, nil
+}

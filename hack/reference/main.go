@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command reference writes the reference of the NodeGate API as Markdown: from
+// the CRD, which follows from the types, from the comments of the types'
+// constants, and from examples. It fails if a field has no example, or an
+// example no field.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/internal/crd"
+)
+
+func main() {
+	types := flag.String("types", "api/v1alpha1", "the directory of the types")
+	examples := flag.String("examples", "docs/reference/examples.yaml", "the file of the examples")
+	out := flag.String("out", "docs/reference/nodegate.md", "the file to write")
+	flag.Parse()
+	if err := run(*types, *examples, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+func run(types, examples, out string) error {
+	definition, err := crd.Definition()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(examples)
+	if err != nil {
+		return fmt.Errorf("reading examples: %w", err)
+	}
+	p := &page{unused: map[string]bool{}}
+	if err := yaml.UnmarshalStrict(text, &p.examples); err != nil {
+		return fmt.Errorf("reading examples: %w", err)
+	}
+	for path := range p.examples {
+		p.unused[path] = true
+	}
+	if p.enums, err = readEnums(types); err != nil {
+		return err
+	}
+	var content bytes.Buffer
+	p.out = &content
+	version := definition.Spec.Versions[0]
+	p.write(definition.Spec.Group+"/"+version.Name, version.Schema.OpenAPIV3Schema.Properties["spec"])
+	for path := range p.unused {
+		p.errs = append(p.errs, fmt.Errorf("%s: the example is for no field", path))
+	}
+	if err := errors.Join(p.errs...); err != nil {
+		return err
+	}
+	if err := os.WriteFile(out, content.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing the reference: %w", err)
+	}
+	return nil
+}

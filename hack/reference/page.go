@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+type schema = apiextensionsv1.JSONSchemaProps
+
+// A page is the reference while it is written.
+type page struct {
+	out      io.Writer
+	enums    map[string][]choice
+	examples map[string]string
+	unused   map[string]bool // examples that no field has shown yet
+	errs     []error
+}
+
+// signalPath stands for openWhen[], closeWhen[] and anyOf[].
+const signalPath = "signal"
+
+const preface = `<!-- Written by 'make generate' from the types and docs/reference/examples.yaml. -->
+
+# NodeGate
+
+%s, cluster-scoped, short name ` + "`ng`" + `; names are DNS labels of at most 63 characters. Each example is a
+part of a gate's ` + "`spec`" + ` that the API server accepts.
+
+`
+
+func (p *page) write(version string, spec schema) {
+	fmt.Fprintf(p.out, preface, "`"+version+"`")
+	p.heading("spec", "A gate: its nodes, its taint, what it waits for, and how it behaves.")
+	p.rules(spec)
+	p.fields("", spec)
+	signal := *spec.Properties["openWhen"].Items.Schema
+	p.heading("Signals", "The elements of `openWhen`, `closeWhen` and `anyOf`: a name and exactly one kind each. "+
+		"A signal holds, does not hold yet, or is unknown; unknown never opens a gate and never closes one.")
+	p.rules(signal)
+	p.fields(signalPath+".", signal)
+}
+
+func (p *page) heading(title, text string) { fmt.Fprintf(p.out, "## %s\n\n%s\n\n", title, text) }
+
+// fields writes an object's fields in the order of their names, the required
+// ones first.
+func (p *page) fields(prefix string, s schema) {
+	names := slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
+		return 2*compareBools(slices.Contains(s.Required, b), slices.Contains(s.Required, a)) + strings.Compare(a, b)
+	})
+	for _, name := range names {
+		p.field(prefix+name, name, s.Properties[name], slices.Contains(s.Required, name))
+	}
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func (p *page) field(path, name string, s schema, required bool) {
+	fmt.Fprintf(p.out, "### `%s`\n\n%s.\n\n%s\n\n", path, strings.Join(traits(name, s, required), ", "), text(s.Description))
+	p.choices(path, s)
+	p.rules(s)
+	p.example(path, name)
+	switch {
+	case path == "openWhen", path == "closeWhen", path == signalPath+".anyOf": // see Signals
+	case s.Type == "object" && len(s.Properties) > 0:
+		p.fields(path+".", s)
+	case s.Type == "array" && len(s.Items.Schema.Properties) > 0:
+		p.fields(path+"[].", *s.Items.Schema)
+	}
+}
+
+// text is a description as one paragraph.
+func text(description string) string { return strings.Join(strings.Fields(description), " ") }
+
+// traits are what a field's schema says of it in few words.
+func traits(name string, s schema, required bool) []string {
+	out := []string{kind(s)}
+	if strings.HasSuffix(name, "Seconds") {
+		out = append(out, "in seconds")
+	}
+	if required {
+		out[0] = "Required " + out[0]
+	} else {
+		out[0] = strings.ToUpper(out[0][:1]) + out[0][1:]
+	}
+	if s.Default != nil && string(s.Default.Raw) != "{}" {
+		out = append(out, "default `"+unquoted(s.Default.Raw)+"`")
+	}
+	if s.Minimum != nil && s.Maximum != nil {
+		out = append(out, fmt.Sprintf("%v to %.0f", *s.Minimum, *s.Maximum))
+	}
+	if s.MinItems != nil && s.MaxItems != nil {
+		out = append(out, fmt.Sprintf("%d to %d elements", *s.MinItems, *s.MaxItems))
+	} else if s.MaxItems != nil {
+		out = append(out, fmt.Sprintf("at most %d elements", *s.MaxItems))
+	}
+	if s.MaxLength != nil && len(s.Enum) == 0 {
+		out = append(out, fmt.Sprintf("at most %d characters", *s.MaxLength))
+	}
+	return out
+}
+
+func kind(s schema) string {
+	switch {
+	case s.XIntOrString:
+		return "number or string"
+	case s.Type == "array":
+		return "list of " + kind(*s.Items.Schema) + "s"
+	}
+	return s.Type
+}
+
+func unquoted(raw []byte) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// choices lists the values of an enumeration.
+func (p *page) choices(path string, s schema) {
+	enum := s.Enum
+	if s.Type == "array" {
+		enum = s.Items.Schema.Enum
+	}
+	if len(enum) == 0 {
+		return
+	}
+	values := make([]choice, 0, len(enum))
+	for _, raw := range enum {
+		values = append(values, choice{value: unquoted(raw.Raw)})
+	}
+	if told, ok := p.enums[enumKey(values)]; ok {
+		values = told
+	}
+	for _, c := range values {
+		line := "- `" + c.value + "`"
+		if c.meaning != "" {
+			line += ": " + c.meaning
+		}
+		fmt.Fprintln(p.out, line)
+	}
+	fmt.Fprintln(p.out)
+}
+
+// rules lists what is refused.
+func (p *page) rules(s schema) {
+	if len(s.XValidations) == 0 {
+		return
+	}
+	fmt.Fprint(p.out, "Refused with:\n\n")
+	for _, rule := range s.XValidations {
+		fmt.Fprintf(p.out, "- %s\n", rule.Message)
+	}
+	fmt.Fprintln(p.out)
+}
+
+// example writes the field's example. A field without one must stand in that of
+// what it is part of.
+func (p *page) example(path, name string) {
+	if example, ok := p.examples[path]; ok {
+		delete(p.unused, path)
+		fmt.Fprintf(p.out, "```yaml\n%s```\n\n", example)
+		return
+	}
+	for parent := path; ; {
+		i := strings.LastIndexAny(parent, ".")
+		if i < 0 {
+			p.errs = append(p.errs, fmt.Errorf("%s: there is no example", path))
+			return
+		}
+		parent = parent[:i]
+		if example, ok := p.examples[strings.TrimSuffix(parent, "[]")]; ok && strings.Contains(example, name+":") {
+			return
+		}
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// waitsForMax bounds what is told of the signals that one gate waits for.
+const waitsForMax = 600
+
+// tellDeadline tells that a gate's deadline has passed on a node. It is told once,
+// since that it has passed is in the record that was just written.
+func (c *Controller) tellDeadline(n *gate.Node, g *gate.Gate, v *gate.Verdict) {
+	what, action := "stays closed", v1alpha1.DeadlineKeepClosed
+	if v.Opened() {
+		what, action = "opens", v1alpha1.DeadlineOpen
+	}
+	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
+	c.events.warn(n, v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
+		"gate %s %s on this node, past its deadline: %s", v.Gate, what, clip(waitsFor(g, v), waitsForMax)))
+}
+
+// waitsFor says in words all that a gate waits for.
+func waitsFor(g *gate.Gate, v *gate.Verdict) string {
+	var all []string
+	for i := range v.Readings {
+		if r := &v.Readings[i]; r.State != gate.Holds {
+			all = append(all, fmt.Sprintf("signal %s: %s", g.Signals[i].Name, r.Message()))
+		}
+	}
+	if o := v.Obstacle(); o.Reason != "" {
+		all = append(all, o.Message())
+	}
+	if len(all) == 0 {
+		return "its signals had not held for long enough"
+	}
+	return strings.Join(all, "; ")
+}
+
+// lapsed tells whether the gate is open because its deadline passed, and its
+// signals have not all held since.
+func (s *standing) lapsed() bool {
+	return s.state == v1alpha1.StateOpen && s.reason == v1alpha1.ReasonDeadlinePassed
+}
+
+// overdueMessage says on which nodes the deadline has passed, and what the first
+// of them waits for.
+func (s *summary) overdueMessage() string {
+	var parts []string
+	if s.overdue.count > 0 {
+		parts = append(parts, fmt.Sprintf("past the deadline and kept closed: %s; %s", s.overdue, s.overdueFor))
+	}
+	if s.lapsed.count > 0 {
+		parts = append(parts, fmt.Sprintf("opened by the deadline, while the signals have not held yet: %s", s.lapsed))
+	}
+	return strings.Join(parts, "; ")
+}

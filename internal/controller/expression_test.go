@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// going makes a gate one that goes by an expression.
+func going(by string) func(*v1alpha1.NodeGateSpec) {
+	return func(spec *v1alpha1.NodeGateSpec) {
+		spec.OpenWhen = []v1alpha1.Signal{{Name: "cel", SignalSource: v1alpha1.SignalSource{Expression: by}}}
+	}
+}
+
+// closingBy makes a gate one that is closed while an expression is true.
+func closingBy(expression string) func(*v1alpha1.NodeGateSpec) {
+	return func(spec *v1alpha1.NodeGateSpec) {
+		going(expression)(spec)
+		spec.CloseWhen, spec.OpenWhen, spec.ReclosePolicy = spec.OpenWhen, nil, ""
+	}
+}
+
+// An expression that cannot be compiled says where and why. Nothing more is
+// closed, what is closed stays so, and a correction finds it.
+func TestExpressionThatIsBroken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ng := testGate("gate", closingBy(`labels[?"bad"].orValue("") == "yes"`))
+		w := newWorld(t, ng)
+		w.add(10, func(i int, n *gate.Node) {
+			if i == 0 {
+				n.Labels = map[string]string{"bad": "yes"}
+			}
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		if n := w.closed(); n != 1 {
+			t.Fatalf("%d nodes are closed, want 1", n)
+		}
+		edit := func(generation int64, expression string) {
+			edited := ng.DeepCopy()
+			edited.Generation = generation
+			closingBy(expression)(&edited.Spec)
+			edited.Spec.OpenWhen = nil
+			w.setGates(true, edited)
+			pass(5 * time.Second)
+		}
+		edit(2, `labels[?"bad"].orValue("") == 1`)
+		c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted)
+		if c == nil || c.Status != "False" || c.Reason != v1alpha1.ReasonInvalidSpec ||
+			!strings.HasPrefix(c.Message, "compiling signal cel: compiling its expression: line 1, column 28: found no matching overload") {
+			t.Errorf("Accepted = %+v", c)
+		}
+		w.change("n0001", func(n *gate.Node) { n.Labels = map[string]string{"bad": "yes"} })
+		w.change("n0000", func(n *gate.Node) { n.Labels = nil })
+		pass(5 * time.Second)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed by a gate that is not accepted, want the one of before", n)
+		}
+		edit(3, `labels[?"bad"].orValue("") == "yes"`)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed after the correction, want the one that is bad", n)
+		}
+		if n := w.stored("gate").Status.Waiting; len(n) != 1 || n[0].Node != "n0001" {
+			t.Errorf("closed: %+v", n)
+		}
+	})
+}
+
+// Nobody waits on a node that may have to be closed: that its expression has no
+// answer is told by the gate.
+func TestExpressionWithoutAnswerIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", closingBy(`labels["bad"] == "yes"`)))
+		w.add(5, func(i int, n *gate.Node) {
+			if i > 0 {
+				n.Labels = map[string]string{"bad": "no"}
+			}
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+		const want = "; unknown, and so not closed, on n0000: signal cel: the expression has no answer on this node: no such key: bad"
+		if c == nil || c.Status != "True" || !strings.HasSuffix(c.Message, want) {
+			t.Errorf("Ready = %+v", c)
+		}
+		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{"bad": "no"} })
+		pass(10 * time.Second)
+		c = meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || strings.Contains(c.Message, "unknown") {
+			t.Errorf("Ready = %+v, and every node answers", c)
+		}
+	})
+}
+
+// A gate that is what it was is not compiled again, and is judged again.
+func TestGatesAreCompiledOnce(t *testing.T) {
+	policy := gate.KeyPolicy{Allowed: map[string]bool{testKey: true}}
+	fine, broken := testGate("fine", going("true")), testGate("broken", going("1"))
+	now := known{source: v1alpha1.SourceCRD, gates: []*v1alpha1.NodeGate{fine, broken}, complete: true}
+	first := newGateSet(&gateSet{}, now, policy)
+	second := newGateSet(first, now, gate.KeyPolicy{Allowed: map[string]bool{}})
+	a, _ := first.gate("fine")
+	b, _ := second.gate("fine")
+	if &a.Signals[0] != &b.Signals[0] {
+		t.Error("compiled twice")
+	}
+	if !first.accepted("fine") || second.accepted("fine") || second.acceptance["fine"].Reason != v1alpha1.ReasonTaintKeyNotAllowed {
+		t.Errorf("judged %+v and %+v", first.acceptance["fine"], second.acceptance["fine"])
+	}
+	if got := second.acceptance["broken"]; got.Reason != v1alpha1.ReasonInvalidSpec || got != first.acceptance["broken"] {
+		t.Errorf("broken: %+v", got)
+	}
+	edited := fine.DeepCopy()
+	edited.Generation++
+	going("false")(&edited.Spec)
+	again := fine.DeepCopy() // deleted, and made again
+	again.UID = "another"
+	for _, ng := range []*v1alpha1.NodeGate{edited, again} {
+		now.gates = []*v1alpha1.NodeGate{ng}
+		third := newGateSet(first, now, policy)
+		if c, _ := third.gate("fine"); &a.Signals[0] == &c.Signals[0] || third.since["fine"] != third.seq {
+			t.Errorf("another gate is taken for the one of before: %+v", ng.ObjectMeta)
+		}
+	}
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// nodePods are the pods of the nodes of a world.
+type nodePods struct {
+	mu     sync.Mutex
+	byNode map[string][]gate.BoundPod
+	lists  []time.Time
+	// onList, if set, is called before a list is made; evict answers evictions,
+	// which are counted by pod.
+	onList  func(node string) error
+	evict   func(p *gate.BoundPod) cluster.Eviction
+	evicted map[string]int
+}
+
+func newNodePods() *nodePods {
+	return &nodePods{byNode: map[string][]gate.BoundPod{}, evicted: map[string]int{}}
+}
+
+// List implements cluster.NodePods.
+func (p *nodePods) List(_ context.Context, node string) ([]gate.BoundPod, error) {
+	if p.onList != nil {
+		if err := p.onList(node); err != nil {
+			return nil, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lists = append(p.lists, time.Now())
+	return slices.Clone(p.byNode[node]), nil
+}
+
+// Evict implements cluster.NodePods.
+func (p *nodePods) Evict(_ context.Context, pod *gate.BoundPod) (cluster.Eviction, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.evicted[pod.Name]++
+	outcome := cluster.Evicted
+	if p.evict != nil {
+		outcome = p.evict(pod)
+	}
+	if outcome != cluster.Evicted {
+		return outcome, fmt.Errorf("evicting: %s", outcome)
+	}
+	for node := range p.byNode {
+		p.byNode[node] = slices.DeleteFunc(p.byNode[node], func(o gate.BoundPod) bool { return o.UID == pod.UID })
+	}
+	return outcome, nil
+}
+
+func (p *nodePods) set(node string, pods ...gate.BoundPod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byNode[node] = pods
+}
+
+func (p *nodePods) listed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.lists)
+}
+
+// allowing answers questions about rights, all but those that lack.
+func allowing(lack func(what string) bool) interceptor.Funcs {
+	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+		review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
+		if !ok {
+			return policyOf(ctx, c, obj, o...)
+		}
+		a := review.Spec.ResourceAttributes
+		review.Status.Allowed = lack == nil || !lack(strings.TrimSuffix(a.Verb+" "+a.Resource+"/"+a.Subresource, "/"))
+		return nil
+	}}
+}
+
+// ifIdle is a gate that closes existing nodes if they are idle, all at once.
+func ifIdle(s *v1alpha1.NodeGateSpec) {
+	s.ExistingNodes = v1alpha1.ExistingCloseIfIdle
+	s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+}
+
+func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
+
+var (
+	aWorkload = gate.BoundPod{Namespace: "kube-system", Name: "web", UID: "web", Owned: true}
+	aDaemon   = gate.BoundPod{Namespace: "monitoring", Name: "daemon", UID: "daemon", Owned: true, Daemon: true}
+)
+
+// At most ten nodes a second are closed for being idle, and none that is not.
+func TestBackfillIsPaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", ifIdle))
+		pods := newNodePods()
+		w.pods = pods
+		w.add(100, unfit)
+		for i := range 100 {
+			pods.set(fmt.Sprintf("n%04d", i), aDaemon)
+			if i%2 == 0 {
+				pods.set(fmt.Sprintf("n%04d", i), aDaemon, aWorkload)
+			}
+		}
+		var closings []time.Time
+		before := 0
+		w.after = func() {
+			if n := w.countClosed(); n > before {
+				closings = append(closings, time.Now())
+				before = n
+			}
+		}
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(time.Minute)
+		if n := w.closed(); n != 50 || len(closings) != 50 {
+			t.Errorf("%d nodes are closed by %d closings, want the 50 idle ones", n, len(closings))
+		}
+		for name, n := range w.nodes {
+			if busy := len(pods.byNode[name]) == 2; busy == (len(n.Taints) > 0) {
+				t.Errorf("node %s is busy: %t, and has taints %v", name, busy, n.Taints)
+			}
+		}
+		for what, times := range map[string][]time.Time{"closings": closings, "lists": pods.lists} {
+			for i := range times {
+				if j := i + 10; j < len(times) && times[j].Sub(times[i]) < time.Second-time.Millisecond {
+					t.Errorf("%s: eleven from %s to %s", what, times[i], times[j])
+				}
+			}
+		}
+		// Each is looked at once more after it was closed, and then no more.
+		if n := pods.listed(); n != 150 {
+			t.Errorf("%d lists for 50 busy and 50 idle nodes, want 150", n)
+		}
+		if n := w.written(); n != 100 {
+			t.Errorf("%d writes for 50 idle nodes, want two each: closed, confirmed", n)
+		}
+	})
+}
+
+// A node that is not idle is looked at again, not often, and however often it is
+// decided about meanwhile.
+func TestBusyNodeIsLookedAtAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", ifIdle))
+		pods := newNodePods()
+		w.pods = pods
+		w.add(1, unfit)
+		pods.set("n0000", aWorkload)
+		defer w.start(logr.Discard(), allowing(nil))()
+		for range 9 {
+			pass(time.Minute)
+			w.change("n0000", func(n *gate.Node) { n.Labels["changed"] = time.Now().String() })
+		}
+		if n := pods.listed(); n != 1 {
+			t.Errorf("%d lists in nine minutes, want one", n)
+		}
+		pods.set("n0000", aDaemon)
+		pass(3 * time.Minute)
+		if w.closed() != 1 {
+			t.Error("the node has been idle for minutes and is open")
+		}
+		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+		pass(time.Second)
+		if w.closed() != 0 {
+			t.Error("the node became fit and is closed")
+		}
+	})
+}
+
+// A pod was bound between the look and the taint: the node opens again, with a
+// reason of its own, and is not closed again as long as the pod is there.
+func TestPodBoundBetweenLookAndTaint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", ifIdle))
+		pods := newNodePods()
+		w.pods = pods
+		w.add(1, unfit)
+		w.after = func() { pods.set("n0000", aWorkload) }
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(time.Hour)
+		if n := w.written(); n != 2 || w.closed() != 0 || len(w.nodes["n0000"].Records) > 0 {
+			t.Errorf("%d writes, records %v, want it closed once and opened once without a record", n, w.nodes["n0000"].Records)
+		}
+		if n := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", string(v1alpha1.ReasonNotIdle))); n != 1 {
+			t.Errorf("it is told %v times that the node was not idle, want once", n)
+		}
+	})
+}
+
+// That another gate has found the node busy meanwhile does not put off the look
+// that opens it again.
+func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := testGate("gate", ifIdle)
+		w := newWorld(t, first)
+		pods := newNodePods()
+		w.pods = pods
+		w.add(1, unfit)
+		w.after = func() { pods.set("n0000", aWorkload) }
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(2 * time.Second)
+		other := testGate("other", ifIdle)
+		other.Spec.Taint.Key = "test.nodegate.dev/b"
+		w.setGates(true, first, other)
+		if w.closed() != 1 {
+			t.Fatalf("the node has the taints %v, want one of the first gate", w.nodes["n0000"].Taints)
+		}
+		pass(time.Minute)
+		if w.closed() != 0 {
+			t.Errorf("the node is not idle, and still has the taints %v", w.nodes["n0000"].Taints)
+		}
+	})
+}
+
+// What may not be closed anyway is not looked at, and that is told.
+func TestLooksWaitForBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", ifIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
+		pods := newNodePods()
+		w.pods = pods
+		w.add(50, unfit)
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(10 * time.Minute)
+		if w.closed() != 3 {
+			t.Errorf("%d nodes are closed, want the 3 that the budget allows", w.closed())
+		}
+		if n := pods.listed(); n > 40 { // some nodes see the same room
+			t.Errorf("%d lists to close 3 nodes", n)
+		}
+		if c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled); c == nil || !strings.Contains(c.Message, "44 more") {
+			t.Errorf("the condition Throttled is %+v", c)
+		}
+	})
+}
+
+// A list that hangs keeps nobody from opening, not even another gate of the
+// same node.
+func TestLooksDoNotDelayOpenings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		other := testGate("other")
+		other.Spec.Taint.Key = "test.nodegate.dev/b"
+		other.Spec.OpenWhen[0].Label.Key = "other"
+		w := newWorld(t, testGate("gate", ifIdle), other)
+		pods := newNodePods()
+		w.pods = pods
+		hang := make(chan struct{})
+		pods.onList = func(string) error { <-hang; return context.DeadlineExceeded }
+		w.add(50, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "other", v1alpha1.ReasonBirth) })
+		defer w.start(logr.Discard(), allowing(nil))()
+		defer close(hang)
+		pass(10 * time.Second)
+		for _, name := range w.NodeNames() {
+			w.change(name, func(n *gate.Node) { n.Labels["other"] = "" })
+		}
+		pass(time.Millisecond)
+		if w.closed() != 0 {
+			t.Errorf("%d nodes are closed still", w.closed())
+		}
+	})
+}
+
+// Without the right to list pods nothing is closed, the gate's status says how
+// to grant it, and when that is done it goes on by itself.
+func TestNoRightToListPods(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", ifIdle))
+		pods := newNodePods()
+		w.pods = pods
+		w.add(3, unfit)
+		var mu sync.Mutex
+		lacks := true
+		pods.onList = func(string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if lacks {
+				return fmt.Errorf("listing: forbidden")
+			}
+			return nil
+		}
+		defer w.start(logr.Discard(), allowing(func(what string) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return lacks && what == "list pods"
+		}))()
+		pass(10 * time.Minute)
+		ng := w.stored("gate")
+		accepted := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
+		ready := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
+		if accepted.Status != "True" || ready.Status != "False" || ready.Reason != v1alpha1.ReasonPermissionMissing || !strings.Contains(ready.Message, "'nodegate manifests'") {
+			t.Errorf("the conditions are %+v and %+v", accepted, ready)
+		}
+		if w.written() != 0 {
+			t.Errorf("%d nodes were written", w.written())
+		}
+		mu.Lock()
+		lacks = false
+		mu.Unlock()
+		pass(2 * time.Minute)
+		if w.closed() != 3 {
+			t.Errorf("the right was granted, and %d nodes of 3 are closed", w.closed())
+		}
+	})
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Istio's controller changed its cached Node before the write: after one
+// conflict it found the taint there, and never wrote it. It retried fifty times
+// with the object that had been refused, and then gave up. Here every attempt is
+// decided anew on what is known by then, until one succeeds.
+func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
+	for _, failure := range []error{cluster.ErrConflict, context.DeadlineExceeded} {
+		t.Run(failure.Error(), func(t *testing.T) {
+			const failures = 60
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, testGate("gate"))
+				w.add(1, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
+				var tries atomic.Int32
+				w.fail = func(name string) error {
+					if tries.Add(1) > failures {
+						return nil
+					}
+					// Somebody else was faster, each time with another taint. No event tells.
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					n := w.nodes[name]
+					n.Taints = []corev1.Taint{{Key: fmt.Sprintf("foreign-%d", tries.Load()), Effect: corev1.TaintEffectNoSchedule}}
+					w.nodes[name] = n
+					return fmt.Errorf("patching: %w", failure)
+				}
+				defer w.start(logr.Discard(), interceptor.Funcs{})()
+				pass(40 * time.Minute) // the look at everything once a minute would take an hour
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				want := fmt.Sprintf("[{foreign-%d  NoSchedule <nil>} {%s  NoSchedule <nil>}]", failures, testKey)
+				if got := fmt.Sprint(w.nodes["n0000"].Taints); got != want || len(w.writes) != 1 {
+					t.Errorf("after %d tries and %d writes the node has %s, want %s", tries.Load(), len(w.writes), got, want)
+				}
+			})
+		})
+	}
+}
+
+// Tainter wrote one node after the other: one write that hung kept all others
+// waiting.
+func TestSeedTainterSlowWriteDelaysNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const fleet = 100
+		w := newWorld(t, testGate("gate"))
+		w.add(fleet, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		hangs := make(chan struct{})
+		w.fail = func(name string) error {
+			if name == "n0000" {
+				<-hangs
+			}
+			return nil
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(15 * time.Second)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed, want only the one whose write hangs", n)
+		}
+		close(hangs)
+		pass(time.Second)
+		if n := w.closed(); n != 0 {
+			t.Errorf("%d nodes are closed", n)
+		}
+	})
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import "testing"
+
+// fuzz looks for inputs that make a conversion panic, or print a gate that the
+// API server refuses.
+func fuzz(f *testing.F, tool string, run func(Source) *Result) {
+	for _, source := range inputs(f, tool) {
+		f.Add(source.Data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := run(Source{Name: "fuzz", Data: data})
+		if r.Errors() == 0 && len(r.Gates) == 0 {
+			t.Error("no gates and no errors")
+		}
+		checkGates(t, r, true)
+	})
+}
+
+func FuzzTainterTOML(f *testing.F) {
+	fuzz(f, "tainter", func(s Source) *Result { return Tainter(s, TainterOptions{Format: "toml"}) })
+}
+
+func FuzzTainterYAML(f *testing.F) {
+	fuzz(f, "tainter", func(s Source) *Result { return Tainter(s, TainterOptions{Format: "yaml"}) })
+}
+
+func FuzzIstio(f *testing.F)   { fuzz(f, "istio", Istio) }
+func FuzzNidhogg(f *testing.F) { fuzz(f, "nidhogg", Nidhogg) }
+
+func FuzzNodeReadinessRules(f *testing.F) { fuzz(f, "node-readiness-controller", NodeReadinessRules) }
+
+func FuzzNodeTaintsHandler(f *testing.F) { fuzz(f, "nodetaintshandler", tools["nodetaintshandler"]) }

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+const (
+	ruleTool  = "node-readiness-controller"
+	ruleGroup = "readiness.node.x-k8s.io/"
+	ruleKind  = "NodeReadinessRule"
+)
+
+// readinessRules converts NodeReadinessRules.
+type readinessRules struct{ *converter }
+
+// NodeReadinessRules converts the NodeReadinessRules among the objects of the
+// input, each to a gate.
+func NodeReadinessRules(source Source) *Result {
+	r := readinessRules{newConverter(ruleTool, source)}
+	found := 0
+	for _, object := range r.objects(r.read(source.Data)) {
+		if object.at("kind") != ruleKind || !strings.HasPrefix(object.at("apiVersion"), ruleGroup) {
+			r.find(object["kind"].line, Note, fmt.Sprintf("a %s is not a %s, and is left out", object.at("kind"), ruleKind))
+			continue
+		}
+		found++
+		r.rule(object)
+	}
+	if found == 0 && r.errors() == 0 {
+		r.lose(0, "there is no %s in it", ruleKind)
+	}
+	r.tellAll()
+	return r.result()
+}
+
+func (r readinessRules) tellAll() {
+	if len(r.gates) == 0 {
+		return
+	}
+	r.tell("a gate whose taint key a NodeReadinessRule manages is not accepted: stop the node-readiness-controller, and delete " +
+		"its rules (whose finalizer nobody else removes), when you apply the gates")
+	r.tell("a condition whose status is Unknown neither opens nor closes a gate; for the node-readiness-controller it is not met")
+	r.tell(fmt.Sprintf(tellBirth, r.tool))
+	r.tell(fmt.Sprintf(tellUnbudgeted, r.tool))
+	if slices.ContainsFunc(r.gates, func(g Gate) bool { return g.NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression }) {
+		r.tell("a continuous rule closes as soon as a condition is not met (closeAfterSeconds: 0), and after a reboot or silence of the node too; " +
+			"remove timing for the default of 120 seconds of damping")
+	}
+	r.tell("labels, annotations and status of a rule are not carried over")
+}
+
+// rule converts one rule.
+func (r readinessRules) rule(object fields) {
+	line := object["kind"].line
+	for key, v := range object {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "spec", "status"}, key) {
+			r.lose(v.line, "a rule has no %q: correct or remove it", key)
+		}
+	}
+	name := object.within("metadata").at("name")
+	if name == "" {
+		r.lose(line, "the rule has no metadata.name")
+	}
+	if !object.has("spec") {
+		r.lose(line, "the rule has no spec")
+		return
+	}
+	at := object["spec"].line
+	f, ok := r.mapping(object["spec"].Node, "spec", "conditions", "conditionPolicy", "enforcementMode", "taint", "nodeSelector", "dryRun")
+	if !ok {
+		return
+	}
+	spec := v1alpha1.NodeGateSpec{ExistingNodes: v1alpha1.ExistingClose, Budget: unbudgeted()}
+	before := r.errors()
+	spec.NodeSelector = r.nodeSelector(f, at)
+	spec.Taint = r.taint(f, at)
+	spec.OpenWhen = r.conditions(f, at)
+	r.mode(&spec, f, at)
+	if r.errors() > before || name == "" {
+		return
+	}
+	g := r.add(line, name, spec)
+	g.lines = map[string]int{"spec.mode": f["dryRun"].line, "spec.taint": f["taint"].line, "spec.openWhen": f["conditions"].line}
+	if g.NodeGate.Name != name {
+		r.note(g, line, "the rule %q becomes the gate %q, since a gate's name is a DNS label", name, g.NodeGate.Name)
+	}
+}
+
+// mode reads how often the rule acts, and whether it does.
+func (r readinessRules) mode(spec *v1alpha1.NodeGateSpec, f fields, line int) {
+	switch mode, ok := r.text(f, "enforcementMode", "spec", line); {
+	case !ok:
+	case mode == "bootstrap-only":
+		spec.ReclosePolicy = v1alpha1.RecloseNever
+	case mode == "continuous":
+		spec.ReclosePolicy = v1alpha1.RecloseOnRegression
+		spec.Timing.CloseAfterSeconds = atOnce().CloseAfterSeconds
+	default:
+		r.lose(f["enforcementMode"].line, "enforcementMode is %q, and not bootstrap-only or continuous", mode)
+	}
+	if f.has("dryRun") && r.boolean(f["dryRun"], "dryRun") {
+		spec.Mode = v1alpha1.ModeDryRun
+	}
+}
+
+func (r readinessRules) taint(f fields, line int) v1alpha1.Taint {
+	if !f.has("taint") {
+		r.lose(line, "spec has no taint")
+		return v1alpha1.Taint{}
+	}
+	line = f["taint"].line
+	t, ok := r.mapping(f["taint"].Node, "taint", "key", "value", "effect", "timeAdded")
+	if !ok {
+		return v1alpha1.Taint{}
+	}
+	key, _ := r.text(t, "key", "taint", line)
+	effect, _ := r.text(t, "effect", "taint", line)
+	if effect != "" && !isEffect(effect) {
+		r.lose(t["effect"].line, "the effect is %q, and not NoSchedule, PreferNoSchedule or NoExecute", effect)
+	}
+	value := ""
+	if t.has("value") {
+		value, _ = r.str(t["value"], "value")
+	}
+	if t.has("timeAdded") {
+		r.find(t["timeAdded"].line, Note, "timeAdded is left out: it is the time at which the taint is put on a node")
+	}
+	return v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+}
+
+func (r readinessRules) nodeSelector(f fields, line int) v1alpha1.LabelSelector {
+	var out v1alpha1.LabelSelector
+	if !f.has("nodeSelector") {
+		r.lose(line, "spec has no nodeSelector: write nodeSelector: {} if every node is meant")
+		return out
+	}
+	s, _ := r.mapping(f["nodeSelector"].Node, "nodeSelector", "matchLabels", "matchExpressions")
+	if s.has("matchLabels") {
+		all, _ := r.mapping(s["matchLabels"].Node, "matchLabels")
+		for key, v := range all {
+			if value, ok := r.str(v, key); ok {
+				if out.MatchLabels == nil {
+					out.MatchLabels = map[string]string{}
+				}
+				out.MatchLabels[key] = value
+			}
+		}
+	}
+	if !s.has("matchExpressions") {
+		return out
+	}
+	for _, n := range r.items(s["matchExpressions"], "matchExpressions") {
+		n = resolve(n)
+		e, ok := r.mapping(n, "the expression", "key", "operator", "values")
+		if !ok {
+			continue
+		}
+		key, _ := r.text(e, "key", "the expression", n.Line)
+		operator, _ := r.text(e, "operator", "the expression", n.Line)
+		requirement := v1alpha1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOperator(operator)}
+		if e.has("values") {
+			for _, v := range r.items(e["values"], "values") {
+				v = resolve(v)
+				value, _ := r.str(field{v, v.Line}, "the value")
+				requirement.Values = append(requirement.Values, value)
+			}
+		}
+		out.MatchExpressions = append(out.MatchExpressions, requirement)
+	}
+	return out
+}
+
+// ruleCondition is one condition of a rule.
+type ruleCondition struct {
+	kind, status, byDefault string
+}
+
+// conditions makes the gate's signals of the rule's conditions.
+func (r readinessRules) conditions(f fields, line int) []v1alpha1.Signal {
+	if !f.has("conditions") {
+		r.lose(line, "spec has no conditions")
+		return nil
+	}
+	items := r.items(f["conditions"], "conditions")
+	if f["conditions"].Kind == yaml.SequenceNode && len(items) == 0 {
+		r.lose(f["conditions"].line, "there are no conditions, so that there is nothing to wait for")
+	}
+	var all []ruleCondition
+	for _, n := range items {
+		if c, ok := r.condition(resolve(n)); ok {
+			all = append(all, c)
+		}
+	}
+	if policy := f.at("conditionPolicy"); f.has("conditionPolicy") && policy != "allOf" {
+		if policy != "anyOf" {
+			r.lose(f["conditionPolicy"].line, "conditionPolicy is %q, and not allOf or anyOf", policy)
+		}
+		return anyOf(all)
+	}
+	out := make([]v1alpha1.Signal, 0, len(all))
+	for i, source := range ruleSources(all) {
+		out = append(out, v1alpha1.Signal{Name: source.Name, SignalSource: all[i].source()})
+	}
+	return out
+}
+
+func (r readinessRules) condition(n *yaml.Node) (ruleCondition, bool) {
+	f, ok := r.mapping(n, "the condition", "type", "requiredStatus", "defaultStatus")
+	if !ok {
+		return ruleCondition{}, false
+	}
+	out := ruleCondition{byDefault: string(corev1.ConditionUnknown)}
+	var hasType, hasStatus bool
+	out.kind, hasType = r.text(f, "type", "the condition", n.Line)
+	out.status, hasStatus = r.text(f, "requiredStatus", "the condition", n.Line)
+	if f.has("defaultStatus") {
+		if out.byDefault, ok = r.str(f["defaultStatus"], "defaultStatus"); !ok {
+			return out, false
+		}
+	}
+	return out, hasType && hasStatus
+}
+
+// source is a signal that holds when the condition is met.
+func (c ruleCondition) source() v1alpha1.SignalSource {
+	s := &v1alpha1.ConditionSignal{Type: c.kind, Status: c.status}
+	if c.status == c.byDefault {
+		s.WhenMissing = v1alpha1.MissingHolds
+	}
+	return v1alpha1.SignalSource{Condition: s}
+}
+
+// ruleSources names the conditions.
+func ruleSources(all []ruleCondition) []v1alpha1.NamedSource {
+	used := names{}
+	out := make([]v1alpha1.NamedSource, len(all))
+	for i, c := range all {
+		out[i] = v1alpha1.NamedSource{Name: used.unique(c.kind), SignalSource: c.source()}
+	}
+	return out
+}
+
+// anyOf makes one signal of conditions of which one will do: an expression over
+// their types where they want the same status, or else anyOf.
+func anyOf(all []ruleCondition) []v1alpha1.Signal {
+	if len(all) == 0 {
+		return nil
+	}
+	sources := ruleSources(all)
+	if len(all) == 1 {
+		return []v1alpha1.Signal{{Name: sources[0].Name, SignalSource: sources[0].SignalSource}}
+	}
+	same := !slices.ContainsFunc(all, func(c ruleCondition) bool { return c.status != all[0].status || c.status == c.byDefault })
+	if !same {
+		return []v1alpha1.Signal{{Name: "any", AnyOf: sources}}
+	}
+	kinds := make([]string, len(all))
+	for i, c := range all {
+		kinds[i] = regexp.QuoteMeta(c.kind)
+	}
+	s := v1alpha1.Signal{Name: "any"}
+	s.Condition = &v1alpha1.ConditionSignal{TypePattern: strings.Join(kinds, "|"), Status: all[0].status}
+	return []v1alpha1.Signal{s}
+}

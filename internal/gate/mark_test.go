@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// marked returns a pod that has been marked for so long, and runs these
+// containers.
+func marked(uid, containers string, created time.Time, since time.Duration) Pod {
+	p := somePod(uid, containers, created)
+	p.Ready, p.MarkedSince = false, epoch.Add(-since)
+	return p
+}
+
+// Neither new containers nor time make an old mark a new one.
+func TestBelievesMark(t *testing.T) {
+	created := epoch.Add(-time.Hour)
+	old := marked("old", "x", created, time.Minute)
+	rebooted := Record{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonRebooted, Boot: "b", Digest: digestOf([]Pod{old})}
+	silent, all := rebooted, rebooted
+	silent.Reason, all.Digest = v1alpha1.ReasonNodeSilent, digestAll
+	closed := Record{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonBirth, Boot: "b"}
+	node := aNode().boot("b")
+	again := aNode().boot("b").age(time.Minute) // created again, by a machine of the same name
+	for name, c := range map[string]struct {
+		record Record
+		node   *sim
+		pod    Pod
+		want   bool
+	}{
+		"no reboot":                            {closed, node, old, true},
+		"the mark of before the reboot":        {rebooted, node, old, false},
+		"in new containers":                    {rebooted, node, marked("old", "y", created, time.Minute), false},
+		"set anew":                             {rebooted, node, marked("old", "y", created, -time.Second), true},
+		"set anew, with the clock behind":      {rebooted, node, marked("old", "y", created, time.Hour), true},
+		"on another pod":                       {rebooted, node, marked("new", "x", created, time.Minute), true},
+		"back in the same boot":                {silent, node, old, true},
+		"in a boot of which no pods are known": {all, node, old, false},
+		"set since then":                       {all, node, marked("old", "x", created, -time.Second), true},
+		"of the former Node":                   {closed, again, old, false},
+		"of the former Node, set anew":         {closed, again, marked("old", "x", created, time.Second), true},
+		"of this Node":                         {closed, again, marked("new", "x", epoch.Add(-time.Minute), time.Minute), true},
+	} {
+		if got := trustIn(c.record, &c.node.facts.Node).BelievesMark(&c.pod); got != c.want {
+			t.Errorf("%s: believed: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// A digest tells marks from containers, and a mark from one that was set later.
+func TestDigestNamesMarks(t *testing.T) {
+	p := marked("a", "x", epoch, time.Minute)
+	later, bare := marked("a", "x", epoch, 0), somePod("a", "x", epoch)
+	of := digestOf([]Pod{p})
+	if !of.has(p.mark()) || !of.has(p.Incarnation) || of.has(later.mark()) || digestOf([]Pod{bare}).has(p.mark()) {
+		t.Errorf("digest %q", of)
+	}
+	// In the new boot, what is not ready says nothing; its mark may be an old one.
+	g := aGate("g", waitingFor(agent("a")))
+	boot, observed := g.takeDigestOfBoot(&aNode().pods("a", p).facts)
+	if !observed || boot.has(p.Incarnation) || !boot.has(p.mark()) {
+		t.Errorf("digest of the boot %q", boot)
+	}
+	var many []Pod
+	for i := range digestMax {
+		many = append(many, marked(string(types.UID(rune('a'+i))), "x", epoch, 0))
+	}
+	if digestOf(many) != digestAll {
+		t.Error("a record may grow without bounds")
+	}
+}
+
+// markedAgent holds while its pod is marked, and the mark believed.
+type markedAgent struct{ agent }
+
+func (s markedAgent) Read(in Input) Reading {
+	for _, p := range in.Pods[s.query()] {
+		if !p.MarkedSince.IsZero() && in.Trust.BelievesMark(&p) {
+			return Reading{State: Holds}
+		}
+	}
+	return Reading{State: NotYet}
+}
+
+// A pod survives the reboot of its node with its annotation on: the gate waits
+// until the annotation was taken off and set anew, whoever was watching.
+func TestMarkAcrossReboot(t *testing.T) {
+	mark := func(containers string, at time.Time) Pod {
+		p := somePod("p", containers, epoch.Add(-time.Minute))
+		p.MarkedSince = at
+		return p
+	}
+	for name, between := range map[string]func(*sim){
+		"quickly":                  func(*sim) {},
+		"after silence":            func(s *sim) { s.ready("Unknown").run(t) },
+		"after its announcement":   func(s *sim) { s.shuttingDown(true).run(t); s.shuttingDown(false) },
+		"with its pods unobserved": func(s *sim) { s.facts.Pods = map[PodQuery][]Pod{}; s.boot("b").run(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := aNode(aGate("g", waitingFor(markedAgent{"a"}))).age(time.Minute).pods("a", mark("x", epoch.Add(-time.Second)))
+			if v := s.run(t).Verdicts[0]; v.After != v1alpha1.StateOpen {
+				t.Fatalf("a marked pod does not open: %s", showVerdict(&v))
+			}
+			between(s.after(time.Hour))
+			s.ready("True").boot("b").pods("a", mark("x", epoch.Add(-time.Second)))
+			s.run(t)
+			s.after(time.Second).pods("a", mark("y", epoch.Add(-time.Second))).run(t)
+			s.after(24 * time.Hour)
+			if v := s.run(t).Verdicts[0]; v.After != v1alpha1.StateClosed {
+				t.Fatalf("a mark of before the reboot opens: %s", showVerdict(&v))
+			}
+			if v := s.pods("a", mark("y", s.now)).run(t).Verdicts[0]; v.After != v1alpha1.StateOpen {
+				t.Fatalf("a mark of after the reboot does not open: %s", showVerdict(&v))
+			}
+		})
+	}
+}

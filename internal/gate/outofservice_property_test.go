@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// silenceWatch says, in plain fields, when a node may be taken out of service.
+type silenceWatch struct {
+	status string    // of Ready
+	since  time.Time // when it came to be so
+	off    bool      // the cloud says so
+	// rival is true while somebody else's taint is on the node.
+	rival bool
+}
+
+func (w *silenceWatch) mayClose(s *sim) bool {
+	partitioned := s.facts.Zone.Nodes >= 3 && s.facts.Zone.Silent*100 > s.facts.Zone.Nodes*55
+	return w.status == "Unknown" && (w.off || !partitioned && !s.now.Before(w.since.Add(time.Minute)))
+}
+
+// Whatever happens to a node, and to the gates, no decision puts the taint that
+// detaches volumes on a node that is not silent for long enough, or leaves ours
+// on one that speaks.
+func TestOutOfServiceNeverOnALivingNode(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gates := []Gate{spot(), follower("hand", tainting(gone), mayDetach, byHand), follower("follow1", tainting("shared.example/x:NoExecute"))}
+		gates[1].Accepted = rapid.Bool().Draw(t, "refused or not")
+		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
+		w := &silenceWatch{status: "True", since: h.now}
+		actions := h.events()
+		actions["taint is undone"] = func(*rapid.T) { h.untaint(gone) }
+		actions["ready"] = func(t *rapid.T) {
+			if is := rapid.SampledFrom([]string{"True", "False", "Unknown", ""}).Draw(t, "is"); is != w.status {
+				h.ready(is)
+				w.status, w.since = is, h.now
+			}
+		}
+		actions["silence"] = func(t *rapid.T) {
+			if w.status != "Unknown" {
+				h.ready("Unknown")
+				w.status, w.since = "Unknown", h.now
+			}
+			h.after(time.Duration(rapid.SampledFrom([]int{0, 59, 61}).Draw(t, "seconds")) * time.Second)
+		}
+		actions["zone"] = func(t *rapid.T) { h.zone(10, rapid.SampledFrom([]int{0, 5, 6}).Draw(t, "silent")) }
+		actions["notice"] = func(t *rapid.T) { h.flag("spot", "holds").flag("hand", "holds") }
+		actions["cloud"] = func(t *rapid.T) {
+			if w.off = rapid.Bool().Draw(t, "off"); !w.off {
+				h.untaint(cloudSaysOff)
+			} else if h.facts.Node.taint(v1alpha1.TaintCloudShutdown, corev1.TaintEffectNoSchedule) < 0 {
+				h.taint(cloudSaysOff)
+			}
+		}
+		actions["grant"] = func(t *rapid.T) {
+			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"spot", "hand", "follow1"}), rapid.ID).Draw(t, "to")...)
+		}
+		actions["edit"] = func(t *rapid.T) { h.edit(t) }
+		actions["rival"] = func(*rapid.T) {
+			if h.facts.Node.taint(v1alpha1.TaintOutOfService, corev1.TaintEffectNoExecute) < 0 {
+				h.taint(gone)
+				w.rival = true
+			}
+		}
+		actions[""] = func(t *rapid.T) {
+			h.checkOrder(t)
+			h.checkRecheck(t, h.decide())
+			h.checkService(t, w, h.run(t))
+		}
+		t.Repeat(actions)
+	})
+}
+
+// edit changes a gate in ways that the API would refuse, or an older one would
+// not.
+func (h *history) edit(t *rapid.T) {
+	if len(h.gates) == 0 {
+		return
+	}
+	g := &h.gates[rapid.IntRange(0, len(h.gates)-1).Draw(t, "gate")]
+	switch rapid.SampledFrom([]string{"accepted", "broken", "follows", "key", "selector"}).Draw(t, "what") {
+	case "accepted":
+		g.Accepted = !g.Accepted && g.CloseWhen
+	case "broken":
+		g.Broken = !g.Broken
+	case "follows": // such a gate is not accepted
+		g.CloseWhen = !g.CloseWhen
+		g.Accepted = g.Accepted && g.CloseWhen
+	case "key":
+		g.Taint, _ = parseTaint(rapid.SampledFrom([]string{gone, "shared.example/x:NoExecute"}).Draw(t, "taint"))
+	case "selector":
+		g.Selector = rapid.SampledFrom([]labels.Selector{labels.Everything(), labels.Nothing()}).Draw(t, "selector")
+	}
+}
+
+// checkService compares what was decided with what may be, and what was there.
+func (h *history) checkService(t *rapid.T, w *silenceWatch, d Decision) {
+	is := h.facts.Node.taint(v1alpha1.TaintOutOfService, corev1.TaintEffectNoExecute) >= 0
+	if !is {
+		w.rival = false
+		h.inService = true
+		return
+	}
+	ours := false // some record says that a gate closed
+	for _, raw := range h.facts.Node.Records {
+		if r, err := ParseRecord(raw); err == nil && r.State == v1alpha1.StateClosed && r.Taint == gone {
+			ours = true
+		}
+	}
+	switch {
+	case w.status != "Unknown" && (ours || !w.rival):
+		t.Fatalf("a node that says %q is out of service: %s", w.status, show(d))
+	case ours && h.inService && !w.rival && !w.mayClose(h.sim):
+		t.Fatalf("taken out of service after %s of %q: %s", h.now.Sub(w.since), w.status, show(d))
+	}
+	h.inService = !ours
+}

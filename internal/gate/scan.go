@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// scanRecord reads a record of the form in which nodegate and the API server
+// write them: plain JSON without spaces or escapes. Every decision reads the
+// records of all the node's gates, and JSON's own reader takes longer for them
+// than all the rest. It is false for anything else, which is not to say that it
+// is wrong.
+func scanRecord(raw string) (r Record, ok bool) {
+	rest, ok := strings.CutPrefix(raw, "{")
+	for ok {
+		var key string
+		if key, rest, ok = cutText(rest); !ok {
+			break
+		}
+		if rest, ok = strings.CutPrefix(rest, ":"); !ok {
+			break
+		}
+		if rest, ok = r.scanField(key, rest); !ok {
+			break
+		}
+		if rest == "}" {
+			return r, true
+		}
+		rest, ok = strings.CutPrefix(rest, ",")
+	}
+	return Record{}, false
+}
+
+// scanField reads the value of one field, and returns what comes after it.
+func (r *Record) scanField(key, text string) (rest string, ok bool) {
+	switch key {
+	case "fought":
+		r.Fought, rest, ok = cutCount(text)
+		return rest, ok
+	case "silentSeconds":
+		n, rest, ok := cutCount(text)
+		r.SilentSeconds = int64(n)
+		return rest, ok
+	case "overdue":
+		rest, r.Overdue = strings.CutPrefix(text, "true")
+		return rest, r.Overdue // false is never written
+	}
+	value, rest, ok := cutText(text)
+	if !ok {
+		return "", false
+	}
+	switch key {
+	case "state":
+		r.State = value
+	case "since":
+		ok = scanTime(value, &r.Since)
+	case "reason":
+		r.Reason = v1alpha1.Reason(value)
+	case "boot":
+		r.Boot = value
+	case "taint":
+		r.Taint = value
+	case "source":
+		r.Source = value
+	case "digest":
+		r.Digest = Digest(value)
+	case "silentSince":
+		ok = scanTime(value, &r.SilentSince)
+	case "foughtAt":
+		ok = scanTime(value, &r.FoughtAt)
+	default:
+		ok = false
+	}
+	return rest, ok
+}
+
+// cutText cuts a quoted text off the beginning, if it is plain ASCII.
+func cutText(text string) (value, rest string, ok bool) {
+	if text == "" || text[0] != '"' {
+		return "", "", false
+	}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return text[1:i], text[i+1:], true
+		case c < ' ', c > '~', c == '\\':
+			return "", "", false
+		}
+	}
+	return "", "", false
+}
+
+// cutCount cuts a number off the beginning.
+func cutCount(text string) (n int, rest string, ok bool) {
+	end := 0
+	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	if end == 0 || end > 9 || text[0] == '0' {
+		return 0, "", false
+	}
+	n, err := strconv.Atoi(text[:end])
+	return n, text[end:], err == nil
+}
+
+func scanTime(text string, into *time.Time) bool { return into.UnmarshalText([]byte(text)) == nil }

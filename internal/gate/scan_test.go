@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// FuzzScanRecord: what the quick reader reads, JSON's reader reads in the same
+// way.
+func FuzzScanRecord(f *testing.F) {
+	for _, raw := range []string{
+		`{"state":"Closed","reason":"Birth","boot":"4c0e","taint":"a/b=c:NoSchedule","source":"crd"}`,
+		`{"state":"Open","since":"2026-05-01T10:00:00.123Z","fought":12,"foughtAt":"2026-05-01T10:00:00Z","digest":"*"}`,
+		`{"state":"Closed","overdue":true,"silentSince":"2026-05-01T10:00:00Z","silentSeconds":3}`, `{"overdue":false}`, `{"overdue":true,"overdue":false}`,
+		`{"state":"Open","state":"Closed"}`, `{"fought":007}`, `{"fought":1.5}`, `{"since":"2026-05-01T1:00:00Z"}`,
+		`{"State":"Open"}`, `{"state":null}`, `{"state":"\u0041"}`, `{"state":"é"}`, `{}`, `{"state":"Open",}`, `{"state":"Open"} `, `{`, ``,
+		`{"since":"2026-05-01T10:00:00,5Z"}`, `{"since":"2026-02-30T10:00:00Z"}`, `{"since":""}`, `{"state":"Open"}{}`,
+	} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		quick, ok := scanRecord(raw)
+		if !ok {
+			return
+		}
+		var slow Record
+		if err := json.Unmarshal([]byte(raw), &slow); err != nil {
+			t.Fatalf("%q is read although JSON's reader says: %v", raw, err)
+		}
+		if diff := cmp.Diff(slow, quick); diff != "" {
+			t.Errorf("%q is read differently (-slow +quick):\n%s", raw, diff)
+		}
+	})
+}
+
+// Every record that nodegate writes is read quickly; if it were not, nothing
+// would fail but the time.
+func TestWrittenRecordsAreScanned(t *testing.T) {
+	now := time.Date(2026, 5, 1, 10, 0, 0, 123456789, time.UTC)
+	for name, r := range map[string]Record{
+		"birth": {State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "b", Taint: "a/b=c:NoSchedule", Source: v1alpha1.SourceCRD},
+		"full": {
+			State: v1alpha1.StateOpen, Since: now, Reason: v1alpha1.ReasonSignalsHold, Boot: "b", Taint: "a:NoExecute",
+			Source: v1alpha1.SourceFiles, Digest: digestAll, Fought: 3, FoughtAt: now,
+			Overdue: true, SilentSince: now, SilentSeconds: 61,
+		},
+	} {
+		if _, ok := scanRecord(r.String()); !ok {
+			t.Errorf("%s: %s is not", name, r)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatefile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// finds is a look that found files of these names and contents, in turn.
+func finds(files ...string) (l look) {
+	for i := 0; i < len(files); i += 2 {
+		l.files = append(l.files, file{name: files[i], content: []byte(files[i+1])})
+	}
+	return l
+}
+
+var gone = look{err: errors.New("no such directory")}
+
+// reader looks at what it is given, at a time of its own.
+type reader struct {
+	*testing.T
+	*Directory
+	now time.Time
+	log []string
+}
+
+func newReader(t *testing.T) *reader {
+	r := &reader{T: t, now: epoch}
+	r.Directory = New("/gates", funcr.New(func(_, args string) { r.log = append(r.log, args) }, funcr.Options{}))
+	return r
+}
+
+// finds looks, and looks again when what was found has settled. It returns
+// whether there was news.
+func (r *reader) finds(l look) bool {
+	r.Helper()
+	wait, news := r.look(l, r.now)
+	if r.taken {
+		return news
+	}
+	if news || wait <= 0 || wait > settleFor {
+		r.Errorf("before it settled: news %t, look again after %s", news, wait)
+	}
+	r.now = r.now.Add(wait)
+	_, news = r.look(l, r.now)
+	r.now = r.now.Add(time.Minute)
+	return news
+}
+
+// knows checks what is known.
+func (r *reader) knows(when, names string, complete bool) {
+	r.Helper()
+	gates, all := r.Gates()
+	got := nameList(gates)
+	if got != names || all != complete {
+		r.Errorf("%s: gates %q, complete %t; want %q, %t", when, got, all, names, complete)
+	}
+	if status := r.Status(); (r.Err() == nil) != complete || status.Live != complete {
+		r.Errorf("%s: error %v, status %+v", when, r.Err(), status)
+	}
+}
+
+var (
+	a, b  = one("a", someTaint), one("b", someTaint)
+	ab    = finds("a.yaml", a, "b.yaml", b)
+	onlyA = finds("a.yaml", a)
+	bad   = finds("a.yaml", a, "b.yaml", "?")
+	none  = finds("a.yaml", noGates)
+)
+
+func TestDirectoryIsOneUnit(t *testing.T) {
+	for name, bad := range map[string]look{"a bad file": bad, "no directory": gone, "an empty one": lookAt(t.TempDir())} {
+		t.Run(name, func(t *testing.T) {
+			r := newReader(t)
+			r.knows("at first", "", false)
+			if r.finds(bad) || r.Status().Synced {
+				t.Error("what is wrong from the start is no gates read")
+			}
+			r.knows("wrong at first", "", false)
+			if !r.finds(ab) || !r.Status().Synced {
+				t.Error("nobody was told of the first gates")
+			}
+			r.knows("read", "a b", true)
+			if !r.finds(bad) || !r.Status().Synced {
+				t.Error("nobody was told that the gates are not complete")
+			}
+			r.knows("wrong", "a b", false)
+			if !r.finds(onlyA) {
+				t.Error("nobody was told that they are complete")
+			}
+			r.knows("right again", "a", true)
+			if r.finds(onlyA) {
+				t.Error("nothing has changed, and somebody was told")
+			}
+			if !r.finds(none) {
+				t.Error("nobody was told that there is no gate")
+			}
+			r.knows("no gate", "", true)
+			if len(r.log) != 5 {
+				t.Errorf("%d lines for five changes:\n%s", len(r.log), strings.Join(r.log, "\n"))
+			}
+		})
+	}
+}
+
+// What is there for a moment only, as while files are being written, does not
+// count, and is not told.
+func TestWhatHasNotSettledDoesNotCount(t *testing.T) {
+	r := newReader(t)
+	r.finds(ab)
+	for _, l := range []look{onlyA, gone, none, bad, onlyA, none} {
+		if _, news := r.look(l, r.now); news {
+			t.Error("a moment's state was taken over")
+		}
+		r.now = r.now.Add(settleFor - time.Millisecond)
+	}
+	r.knows("restless", "a b", true)
+	r.finds(ab)
+	r.knows("as before", "a b", true)
+	if len(r.log) != 1 {
+		t.Errorf("told: %v", r.log)
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	r := newReader(t)
+	get := func(name string) *v1alpha1.NodeGate {
+		t.Helper()
+		gates, _ := r.Gates()
+		for _, g := range gates {
+			if g.Name == name {
+				return g
+			}
+		}
+		t.Fatalf("there is no gate %s", name)
+		return nil
+	}
+	r.finds(onlyA)
+	first := get("a")
+	if !first.CreationTimestamp.IsZero() {
+		t.Errorf("the first gate may have been there for long, and is created at %s", first.CreationTimestamp)
+	}
+	r.finds(bad)
+	added := r.now.Add(settleFor)
+	r.finds(finds("x.yaml", "# moved, and no more than that\n"+a, "y.yaml", b))
+	if get("a") != first {
+		t.Error("a gate that did not change is another one")
+	}
+	if late := get("b"); !late.CreationTimestamp.Time.Equal(added.Truncate(time.Second)) || late.UID == first.UID {
+		t.Errorf("a gate that was added is %+v", late.ObjectMeta)
+	}
+	r.finds(finds("x.yaml", one("a", "{key: example.com/other, effect: NoSchedule}")))
+	edited := get("a")
+	if edited.Generation == first.Generation || edited.UID != first.UID || !edited.CreationTimestamp.IsZero() {
+		t.Errorf("an edited gate is %+v, it was %+v", edited.ObjectMeta, first.ObjectMeta)
+	}
+	r.finds(none)
+	r.finds(onlyA)
+	if again := get("a"); again.Generation <= edited.Generation || again.CreationTimestamp.IsZero() {
+		t.Errorf("a gate that went and came is %+v", again.ObjectMeta)
+	}
+}
+
+// run runs a directory's reader until the test ends.
+func run(t *testing.T, path string) *Directory {
+	t.Helper()
+	d := New(path, logr.Discard())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.Run(ctx, func() {})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return d
+}
+
+// becomes waits until these gates are known.
+func becomes(t *testing.T, d *Directory, names string, complete bool) {
+	t.Helper()
+	var got string
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		gates, all := d.Gates()
+		got = nameList(gates)
+		return got == names && all == complete, nil
+	})
+	if err != nil {
+		t.Fatalf("gates %q, error %v; want %q, complete: %t", got, d.Err(), names, complete)
+	}
+}
+
+func nameList(gates []*v1alpha1.NodeGate) string {
+	var names []string
+	for _, g := range gates {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// configMap does what the kubelet does for a mounted ConfigMap: a new directory
+// of files, and one rename that puts it in the place of the old.
+type configMap struct {
+	t        *testing.T
+	dir      string
+	versions int
+}
+
+func (c *configMap) update(files map[string]string) {
+	c.t.Helper()
+	c.versions++
+	version := fmt.Sprintf("..v%d", c.versions)
+	must := func(err error) {
+		c.t.Helper()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(filepath.Join(c.dir, version), 0o700))
+	for name, content := range files {
+		write(c.t, filepath.Join(c.dir, version), name, content)
+	}
+	must(os.Symlink(version, filepath.Join(c.dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(c.dir, "..data_tmp"), filepath.Join(c.dir, "..data")))
+	for name := range files {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(c.dir, name)); !os.IsExist(err) {
+			must(err)
+		}
+	}
+	links, err := filepath.Glob(filepath.Join(c.dir, "[^.]*"))
+	must(err)
+	for _, link := range links {
+		if _, there := files[filepath.Base(link)]; !there {
+			must(os.Remove(link))
+		}
+	}
+	must(os.RemoveAll(filepath.Join(c.dir, fmt.Sprintf("..v%d", c.versions-1))))
+}
+
+func TestMountedConfigMap(t *testing.T) {
+	c := &configMap{t: t, dir: t.TempDir()}
+	c.update(map[string]string{"a.yaml": a, "b.yaml": b})
+	d := run(t, c.dir)
+	becomes(t, d, "a b", true)
+	c.update(map[string]string{"a.yaml": a})
+	becomes(t, d, "a", true)
+	c.update(map[string]string{"a.yaml": "?"})
+	becomes(t, d, "a", false)
+	c.update(map[string]string{"b.yaml": a + "---\n" + b})
+	becomes(t, d, "a b", true)
+	c.update(nil)
+	becomes(t, d, "a b", false)
+	c.update(map[string]string{"b.yaml": noGates})
+	becomes(t, d, "", true)
+}
+
+// A directory that was not there, goes, and comes back as another one.
+func TestDirectoryComesAndGoes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gates")
+	d := run(t, path)
+	for _, files := range []map[string]string{{"x.yaml": a}, {"x.yaml": a, "y.yaml": b}} {
+		names := strings.Repeat("a b", len(files))[:2*len(files)-1]
+		if err := os.Rename(directory(t, files), path); err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, d, names, true)
+		write(t, path, "z.yaml", one("c", someTaint))
+		becomes(t, d, names+" c", true)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, d, names+" c", false)
+	}
+}

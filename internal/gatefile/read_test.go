@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatefile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// spec is that of a gate with this taint.
+func spec(taint string) string {
+	return "{nodeSelector: {}, taint: " + taint + ", openWhen: [{name: agent, daemonSet: {namespace: kube-system, name: agent}}]}"
+}
+
+const someTaint = "{key: example.com/a, effect: NoSchedule}"
+
+// one is a gate of this name, in one line.
+func one(name, taint string) string {
+	return "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate, metadata: {name: " + name + "}, spec: " + spec(taint) + "}\n"
+}
+
+// directory returns a new directory with these files.
+func directory(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		write(t, dir, name, content)
+	}
+	return dir
+}
+
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGates(t *testing.T) {
+	a, b, c := one("a", someTaint), one("b", someTaint), one("c", someTaint)
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"a file":                        {map[string]string{"x.yaml": a}, "a"},
+		"files, by the gates' names":    {map[string]string{"1.yaml": c, "2.yml": a, "3.json": b}, "a b c"},
+		"documents":                     {map[string]string{"x.yaml": a + "---\n" + b + "---\n" + c}, "a b c"},
+		"a document on the separator":   {map[string]string{"x.yaml": "--- " + a + "--- # of b\n" + b}, "a b"},
+		"empty documents and comments":  {map[string]string{"x.yaml": "# gates\n---\n---\n" + a + "---\n# the end\n---"}, "a"},
+		"carriage returns":              {map[string]string{"x.yaml": strings.ReplaceAll(a+"---\n"+b, "\n", "\r\n")}, "a b"},
+		"a separator within a text":     {map[string]string{"x.yaml": strings.TrimSuffix(a, "}\n") + ", status: {conditions: [{message: '---x'}]}}"}, "a"},
+		"a list, as kubectl prints it":  {map[string]string{"x.json": "{apiVersion: v1, kind: List, items: [" + a + "," + b + "]}"}, "a b"},
+		"a list of the kind":            {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, metadata: {}, items: [" + a + "]}"}, "a"},
+		"no gates":                      {map[string]string{"x.yaml": noGates}, ""},
+		"no gates, among others":        {map[string]string{"x.yaml": noGates, "y.yaml": a}, "a"},
+		"what is none of ours":          {map[string]string{"x.yaml": a, ".y.yaml": "?", "README.md": "?", "z.yaml~": "?"}, "a"},
+		"one taint of several gates":    {map[string]string{"x.yaml": a, "y.yaml": b}, "a b"},
+		"one key, two values, effects":  {map[string]string{"x.yaml": a, "y.yaml": one("b", "{key: example.com/a, value: v, effect: PreferNoSchedule}")}, "a b"},
+		"as the API server returned it": {map[string]string{"x.yaml": strings.Replace(a, "{name: a}", "{name: a, uid: u, generation: 7, resourceVersion: '1', creationTimestamp: '2026-01-01T00:00:00Z'}", 1)}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gates, err := lookAt(directory(t, test.files)).gates()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range gates {
+				if g.Spec.Timing.RolloutGraceSeconds == nil {
+					t.Errorf("gate %s has no defaults", g.Name)
+				}
+			}
+			if got := nameList(gates); got != test.want {
+				t.Errorf("gates %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// All that is wrong is told, where it is, and then nothing is returned.
+func TestGatesRefuses(t *testing.T) {
+	a := one("a", someTaint)
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"nothing":              {nil, []string{"no file in it ends in .yaml, .yml, .json", "kind: NodeGateList, items: []"}},
+		"other files only":     {map[string]string{"gates.txt": a}, []string{"no file in it"}},
+		"an empty file":        {map[string]string{"x.yaml": ""}, []string{"x.yaml: nothing is in it"}},
+		"comments only":        {map[string]string{"x.yaml": "# gates\n---\n"}, []string{"x.yaml: nothing is in it"}},
+		"a good and a bad one": {map[string]string{"good.yaml": a, "bad.yaml": "\nkind: [\n"}, []string{"bad.yaml:2: ", "line 2"}},
+		"what is no YAML, by its line": {
+			map[string]string{"x.yaml": a + "---\n# b\n" + "apiVersion: nodegate.dev/v1alpha1\n  kind: NodeGate\n"}, []string{"x.yaml:4: ", "line 5"}},
+		"another kind":     {map[string]string{"x.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"}, []string{"x.yaml:1: ", "set apiVersion: nodegate.dev/v1alpha1 and kind: NodeGate"}},
+		"an unknown field": {map[string]string{"x.yaml": "\n\n" + strings.Replace(a, "openWhen", "opensWhen", 1)}, []string{"x.yaml:3: ", `unknown field "spec.opensWhen"`}},
+		"a field twice":    {map[string]string{"x.yaml": strings.Replace(a, "kind: NodeGate", "kind: NodeGate, kind: NodeGate", 1)}, []string{"x.yaml:1: ", "kind"}},
+		"a broken rule":    {map[string]string{"x.yaml": one("a", "{key: node.kubernetes.io/mine, effect: NoSchedule}")}, []string{"x.yaml:1: ", "spec.taint.key", "node.kubernetes.io/"}},
+		"several mistakes": {map[string]string{"x.yaml": one("A", someTaint) + "---\n" + one("b", "{key: a, effect: Never}"), "y.yaml": "?"},
+			[]string{"x.yaml:1: ", "x.yaml:3: ", "y.yaml:1: "}},
+		"a name twice in a file": {map[string]string{"x.yaml": a + "---\n" + a}, []string{"x.yaml:3: gate a is declared in x.yaml:1 already"}},
+		"a name in two files":    {map[string]string{"x.yaml": a, "y.yaml": a}, []string{"y.yaml:1: gate a is declared in x.yaml:1 already"}},
+		"a name in two places":   {map[string]string{"x.yaml": a, "y.json": "{apiVersion: v1, kind: List, items: [" + a + "]}"}, []string{"y.json:1: items[0]: gate a is declared in x.yaml:1 already"}},
+		"two values of one key": {map[string]string{"x.yaml": one("a", "{key: k, value: v, effect: NoSchedule}"), "y.yaml": one("b", "{key: k, effect: NoSchedule}")},
+			[]string{"y.yaml:1: gate b and gate a (x.yaml:1) have the taint k:NoSchedule with different values"}},
+		"a list without items": {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList}"}, []string{"x.yaml:1: the list has no items", "items: []"}},
+		"a bad item":           {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gates, err := lookAt(directory(t, test.files)).gates()
+			if err == nil || gates != nil {
+				t.Fatalf("gates %v, error %v", gates, err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestDirectoryThatCannotBeRead(t *testing.T) {
+	dir := directory(t, map[string]string{"x.yaml": one("a", someTaint)})
+	if err := os.Symlink("gone.yaml", filepath.Join(dir, "y.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "a file": filepath.Join(dir, "x.yaml"), "a link to nothing": dir} {
+		if gates, err := lookAt(path).gates(); err == nil || gates != nil {
+			t.Errorf("%s: gates %v, error %v", name, gates, err)
+		}
+	}
+}
+
+// The page that tells people of files shows a ConfigMap and a list that work.
+func TestExamples(t *testing.T) {
+	page, err := os.ReadFile("../../docs/from-istio.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
+		example, _, _ := strings.Cut(block, "```")
+		var object struct {
+			Kind string            `json:"kind"`
+			Data map[string]string `json:"data"`
+		}
+		if err := yaml.Unmarshal([]byte(example), &object); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case object.Kind == "NodeGateList":
+			object.Data = map[string]string{"none.yaml": example}
+		case object.Kind != "ConfigMap" || object.Data["config"] != "": // theirs
+			continue
+		}
+		if _, err := lookAt(directory(t, object.Data)).gates(); err != nil {
+			t.Error(err)
+		}
+		read++
+	}
+	if read != 2 {
+		t.Errorf("%d examples, want the ConfigMap and the empty list", read)
+	}
+}

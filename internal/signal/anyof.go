@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// anyOf holds when one of its alternatives holds. While none does and one is
+// unknown, it is unknown: that one may hold.
+type anyOf []gate.NamedSignal
+
+func newAnyOf(specs []v1alpha1.NamedSource) (gate.Signal, error) {
+	s := make(anyOf, 0, len(specs))
+	for i := range specs {
+		alternative, err := compile(&specs[i].SignalSource)
+		if err != nil {
+			return nil, fmt.Errorf("compiling alternative %s: %w", specs[i].Name, err)
+		}
+		s = append(s, gate.NamedSignal{Name: specs[i].Name, Signal: alternative})
+	}
+	return s, nil
+}
+
+// Read implements gate.Signal. Of several that hold, the one that has done so
+// for longest is told.
+func (s anyOf) Read(in gate.Input) gate.Reading {
+	readings := make([]gate.Reading, len(s))
+	best := gate.NotYet
+	for i := range s {
+		readings[i] = s[i].Read(in)
+		switch {
+		case readings[i].State == gate.Holds:
+			best = gate.Holds
+		case readings[i].State == gate.Unknown && best == gate.NotYet:
+			best = gate.Unknown
+		}
+	}
+	if best == gate.Holds {
+		return longest(readings)
+	}
+	return s.none(best, readings)
+}
+
+// longest returns the reading that has held for longest, as far as is known.
+func longest(readings []gate.Reading) gate.Reading {
+	var best *gate.Reading
+	for i := range readings {
+		r := &readings[i]
+		if r.State == gate.Holds && (best == nil || best.Since.IsZero() || !r.Since.IsZero() && r.Since.Before(best.Since)) {
+			best = r
+		}
+	}
+	return *best
+}
+
+// none is what anyOf reads while no alternative holds: since the last of them
+// ceased to, if that is known of all. It is excused while one is.
+func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
+	r := gate.Reading{State: state, Reason: v1alpha1.ReadingNoneHolds}
+	told := make([]string, len(readings))
+	known := true
+	r.Lacks = true
+	for i := range readings {
+		told[i] = s[i].Name + ": " + readings[i].Message()
+		r.Recheck = earliest(r.Recheck, readings[i].Recheck)
+		r.Rollout = r.Rollout || readings[i].Rollout
+		r.Lacks = r.Lacks && readings[i].LacksPod()
+		r.Blind = r.Blind || readings[i].Unseen()
+		r.Since = latest(r.Since, readings[i].Since)
+		known = known && !readings[i].Since.IsZero()
+	}
+	if !known {
+		r.Since = time.Time{}
+	}
+	r.Subject = strings.Join(told, "; ")
+	return r
+}
+
+// Evidence implements gate.Signal.
+func (s anyOf) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
+	var all []gate.Pod
+	for i := range s {
+		pods, observed := s[i].Evidence(f)
+		if !observed {
+			return nil, false
+		}
+		all = append(all, pods...)
+	}
+	return all, true
+}
+
+// ProvesBoot implements gate.Signal. An alternative that does not is enough to
+// open the gate.
+func (s anyOf) ProvesBoot() bool {
+	for i := range s {
+		if !s[i].ProvesBoot() {
+			return false
+		}
+	}
+	return true
+}
+
+// Needs implements gate.Signal.
+func (s anyOf) Needs(sets *gate.DaemonSets) gate.Needs { return (&gate.Gate{Signals: s}).Needs(sets) }
+
+// diagnose says what is wrong if that is so with every alternative.
+func (s anyOf) diagnose(taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
+	var first gate.Reading
+	for i := range s {
+		r := Diagnose(s[i].Signal, taint, sets)
+		if r.State == gate.Holds {
+			return r
+		}
+		if i == 0 || r.State == gate.Unknown && first.State == gate.NotYet {
+			first = r
+		}
+	}
+	return first
+}

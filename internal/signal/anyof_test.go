@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// labelOrAgent is a label, or else the pod of a DaemonSet.
+func labelOrAgent(t *testing.T) gate.Signal {
+	t.Helper()
+	s, err := compileSignal(&v1alpha1.Signal{Name: "any", AnyOf: []v1alpha1.NamedSource{
+		{Name: "warm", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "warm"}}},
+		{Name: "agent", SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func warm(w *world) { w.facts.Node.Labels = map[string]string{"warm": ""} }
+
+func TestAnyOf(t *testing.T) {
+	const none = v1alpha1.ReadingNoneHolds
+	check(t, labelOrAgent(t), map[string]reads{
+		"the first":         {aNode(warm, with("agent")), gate.Holds, matches, "label warm"},
+		"the second":        {aNode(with("agent"), running("agent")), gate.Holds, v1alpha1.ReadingReady, "kube-system/agent-x"},
+		"one, one unknown":  {aNode(warm, unobservedSets), gate.Holds, matches, "label warm"},
+		"both":              {aNode(warm, with("agent"), running("agent")), gate.Holds, v1alpha1.ReadingReady, "kube-system/agent-x"},
+		"none":              {aNode(with("agent")), gate.NotYet, none, "warm: the node has no label warm; agent: kube-system/agent has no pod on this node"},
+		"none, one unknown": {aNode(unobservedSets), gate.Unknown, none, "warm: the node has no label warm; agent: DaemonSet kube-system/agent is not observed yet"},
+		"of another Node":   {aNode(nodeCreated(time.Second), with("agent"), running("agent", olderThanNode)), gate.NotYet, none, "warm: the node has no label warm; agent: pod kube-system/agent-x is known to be ready only from before this boot or this Node"},
+	})
+}
+
+func TestAnyOfProvesAndNeeds(t *testing.T) {
+	s := labelOrAgent(t)
+	if s.ProvesBoot() {
+		t.Error("a label that opens the gate proves no boot")
+	}
+	w := aNode(with("agent"), running("agent"))
+	if n := s.Needs(&w.sets); len(n.Pods) != 1 || len(n.DaemonSetNamespaces) != 1 {
+		t.Errorf("needs = %+v", n)
+	}
+	if pods, observed := s.Evidence(&w.facts); len(pods) != 1 || !observed {
+		t.Errorf("evidence = %v, %v", pods, observed)
+	}
+	if _, observed := s.Evidence(&aNode(unobservedSets).facts); observed {
+		t.Error("pods of DaemonSets that are not observed are evidence")
+	}
+}
+
+// Since when none holds is known only if that is known of all.
+func TestAnyOfSince(t *testing.T) {
+	s, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{
+		{Name: "a", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "A", Status: "True"}}},
+		{Name: "b", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "B", Status: "True"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(minutes int, c gate.Condition) gate.Condition {
+		c.Transition = epoch.Add(-time.Duration(minutes) * time.Minute)
+		return c
+	}
+	for name, c := range map[string]struct {
+		node *world
+		ago  int // minutes; 0 is not known
+	}{
+		"the last to go":      {conditions(at(9, cond("A", "False")), at(3, cond("B", "False"))), 3},
+		"one was never there": {conditions(at(9, cond("A", "False"))), 0},
+		"the first to come":   {conditions(at(3, cond("A", "True")), at(9, cond("B", "True"))), 9},
+		"the one that holds":  {conditions(at(9, cond("A", "False")), at(3, cond("B", "True"))), 3},
+	} {
+		want := epoch.Add(-time.Duration(c.ago) * time.Minute)
+		if c.ago == 0 {
+			want = time.Time{}
+		}
+		if r, _ := read(t, s, c.node); !r.Since.Equal(want) {
+			t.Errorf("%s: since %s, want %s", name, r.Since, want)
+		}
+	}
+}
+
+func TestAnyOfThatCannotBeCompiled(t *testing.T) {
+	_, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{
+		{Name: "bad", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "(", Status: "True"}}},
+	}})
+	if err == nil || !strings.Contains(err.Error(), "alternative bad") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestDiagnoseAnyOf(t *testing.T) {
+	taint := v1alpha1.Taint{Key: gateKey, Effect: "NoSchedule"}
+	daemon := func(name string) v1alpha1.NamedSource {
+		return v1alpha1.NamedSource{Name: name, SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}}
+	}
+	two, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{daemon("agent"), daemon("other")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		signal gate.Signal
+		node   *world
+		state  gate.State
+	}{
+		"one is well":       {two, aNode(with("other")), gate.Holds},
+		"none is":           {two, aNode(with("other", tolerating())), gate.NotYet},
+		"not observed":      {two, aNode(unobservedSets), gate.Unknown},
+		"a level is well":   {labelOrAgent(t), aNode(), gate.Holds},
+		"or is not a pod's": {labelOrAgent(t), aNode(unobservedSets), gate.Holds},
+	} {
+		if r := Diagnose(c.signal, taint, &c.node.sets); r.State != c.state {
+			t.Errorf("%s: %s %s", name, r.State, r.Reason)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+const (
+	staleHeartbeat = v1alpha1.ReadingStaleHeartbeat
+	tooBriefly     = v1alpha1.ReadingTooBriefly
+)
+
+// beat is a condition whose heartbeat is so long ago.
+func beat(conditionType string, status corev1.ConditionStatus, ago time.Duration) gate.Condition {
+	return gate.Condition{Type: conditionType, Status: status, Heartbeat: epoch.Add(-ago), Transition: epoch.Add(-time.Hour)}
+}
+
+// lasting is a condition that has had its status for so long.
+func lasting(conditionType string, status corev1.ConditionStatus, ago time.Duration) gate.Condition {
+	return gate.Condition{Type: conditionType, Status: status, Transition: epoch.Add(-ago)}
+}
+
+// What nobody has confirmed lately is unknown, whatever it says; clocks that
+// differ by ten seconds do no harm.
+func TestConditionHeartbeat(t *testing.T) {
+	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}
+	s := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
+	const subject = "condition Net=True"
+	check(t, s, map[string]reads{
+		"fresh":                {conditions(beat("Net", "True", 0)), gate.Holds, matches, subject},
+		"as old as may be":     {conditions(beat("Net", "True", 60*time.Second)), gate.Holds, matches, subject},
+		"within the tolerance": {conditions(beat("Net", "True", 70*time.Second)), gate.Holds, matches, subject},
+		"too old":              {conditions(beat("Net", "True", 70*time.Second+1)), gate.Unknown, staleHeartbeat, subject},
+		"too old, differs":     {conditions(beat("Net", "False", 80*time.Second)), gate.Unknown, staleHeartbeat, "condition Net=False"},
+		"fresh, differs":       {conditions(beat("Net", "False", 0)), gate.NotYet, differs, "condition Net=False"},
+		"fresh, Unknown":       {conditions(beat("Net", "Unknown", 0)), gate.Unknown, differs, "condition Net=Unknown"},
+		"no heartbeat":         {conditions(cond("Net", "True")), gate.Unknown, staleHeartbeat, subject},
+		"a clock that is ahead": {
+			conditions(beat("Net", "True", -70*time.Second)), gate.Holds, matches, subject},
+		"a clock that is wrong": {
+			conditions(beat("Net", "True", -71*time.Second)), gate.Unknown, staleHeartbeat, subject},
+		"missing": {conditions(), gate.NotYet, absent, "condition Net"},
+		// The newest heartbeat of all is another condition's: which one is asked for
+		// is a matter of its type.
+		"another's heartbeat": {conditions(beat("Net", "True", 90*time.Second), beat("Disk", "True", 0)), gate.Unknown, staleHeartbeat, subject},
+	})
+	several := v1alpha1.ConditionSignal{TypePattern: "Net.*", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}
+	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &several}), map[string]reads{
+		"a fresh one of two": {conditions(beat("NetA", "True", time.Hour), beat("NetB", "True", 0)), gate.Holds, matches, "condition NetB=True"},
+		"Unknown wins":       {conditions(beat("NetA", "True", time.Hour), beat("NetB", "False", 0)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
+		"whatever the order": {conditions(beat("NetB", "False", 0), beat("NetA", "True", time.Hour)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
+	})
+	if !s.ProvesBoot() || !s.Needs(nil).Heartbeats {
+		t.Error("heartbeats prove the boot, and must be observed")
+	}
+	orMissing := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60), WhenMissing: v1alpha1.MissingHolds}
+	if mustCompile(t, v1alpha1.SignalSource{Condition: &orMissing}).ProvesBoot() {
+		t.Error("a condition that may be missing has no heartbeat to prove the boot by")
+	}
+}
+
+// Where time alone changes what a condition says, it is looked at again then.
+func TestConditionRecheck(t *testing.T) {
+	age := ptr.To[int32](60)
+	for name, c := range map[string]struct {
+		spec v1alpha1.ConditionSignal
+		node *world
+		want time.Duration // zero for never
+	}{
+		"any age":           {v1alpha1.ConditionSignal{}, conditions(beat("Net", "True", 0)), 0},
+		"until it is stale": {v1alpha1.ConditionSignal{MaxHeartbeatAgeSeconds: age}, conditions(beat("Net", "True", 20*time.Second)), 50*time.Second + 1},
+		"stale":             {v1alpha1.ConditionSignal{MaxHeartbeatAgeSeconds: age}, conditions(beat("Net", "True", time.Hour)), 0},
+		"from the future":   {v1alpha1.ConditionSignal{MaxHeartbeatAgeSeconds: age}, conditions(beat("Net", "True", -80*time.Second)), 10 * time.Second},
+		"for long enough":   {v1alpha1.ConditionSignal{ForSeconds: 30}, conditions(lasting("Net", "True", time.Minute)), 0},
+		"too briefly":       {v1alpha1.ConditionSignal{ForSeconds: 30}, conditions(lasting("Net", "True", 10*time.Second)), 20 * time.Second},
+		"the first of two": {v1alpha1.ConditionSignal{ForSeconds: 30, TypePattern: "Net|Disk"},
+			conditions(lasting("Net", "True", 10*time.Second), lasting("Disk", "True", 15*time.Second)), 15 * time.Second},
+		"both": {v1alpha1.ConditionSignal{ForSeconds: 30, MaxHeartbeatAgeSeconds: age},
+			conditions(gate.Condition{Type: "Net", Status: "True", Heartbeat: epoch.Add(-69 * time.Second), Transition: epoch.Add(-10 * time.Second)}), time.Second + 1},
+	} {
+		if c.spec.Status = "True"; c.spec.TypePattern == "" {
+			c.spec.Type = "Net"
+		}
+		r, _ := read(t, mustCompile(t, v1alpha1.SignalSource{Condition: &c.spec}), c.node)
+		got := r.Recheck.Sub(epoch)
+		if r.Recheck.IsZero() {
+			got = 0
+		}
+		if got != c.want {
+			t.Errorf("%s: looked at again after %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestConditionForSeconds(t *testing.T) {
+	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", ForSeconds: 30}
+	const subject = "condition Net=True"
+	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &spec}), map[string]reads{
+		"long enough":       {conditions(lasting("Net", "True", 30*time.Second)), gate.Holds, matches, subject},
+		"too briefly":       {conditions(lasting("Net", "True", 30*time.Second-1)), gate.NotYet, tooBriefly, subject},
+		"differs for long":  {conditions(lasting("Net", "False", time.Hour)), gate.NotYet, differs, "condition Net=False"},
+		"since the future":  {conditions(lasting("Net", "True", -time.Hour)), gate.NotYet, tooBriefly, subject},
+		"does not tell":     {conditions(gate.Condition{Type: "Net", Status: "True"}), gate.Unknown, v1alpha1.ReadingNoTransitionTime, subject},
+		"differs, no time":  {conditions(gate.Condition{Type: "Net", Status: "False"}), gate.NotYet, differs, "condition Net=False"},
+		"missing":           {conditions(), gate.NotYet, absent, "condition Net"},
+		"another condition": {conditions(lasting("Net", "True", time.Second), lasting("Disk", "True", time.Hour)), gate.NotYet, tooBriefly, subject},
+	})
+}
+
+// After a reboot a condition is believed upon a heartbeat of later than when the
+// boot was first seen, and not upon one that the first status repeats.
+func TestConditionOfThisBoot(t *testing.T) {
+	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}
+	heartbeat := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
+	spec.MaxHeartbeatAgeSeconds = nil
+	level := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
+	seen := epoch.Add(-time.Minute)
+	for name, c := range map[string]struct {
+		signal    gate.Signal
+		reason    v1alpha1.Reason
+		boot      string
+		heartbeat time.Time
+		want      bool
+	}{
+		"from before the boot":         {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(-time.Minute), false},
+		"of the first status":          {heartbeat, v1alpha1.ReasonRebooted, "a", seen, false},
+		"clocks may differ":            {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(10 * time.Second), false},
+		"of later":                     {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(11 * time.Second), true},
+		"a level is taken as it is":    {level, v1alpha1.ReasonRebooted, "a", seen.Add(-time.Minute), true},
+		"born, not rebooted":           {heartbeat, v1alpha1.ReasonBirth, "a", seen, true},
+		"silent, and the same boot":    {heartbeat, v1alpha1.ReasonNodeSilent, "a", seen.Add(-time.Minute), true},
+		"silent, and a new boot":       {heartbeat, v1alpha1.ReasonNodeSilent, "z", seen.Add(30 * time.Second), false},
+		"shut down, and the same boot": {heartbeat, v1alpha1.ReasonNodeShutdown, "a", seen.Add(-time.Minute), true},
+	} {
+		w := conditions(gate.Condition{Type: "Net", Status: "True", Heartbeat: c.heartbeat})
+		g := aClosedGate(c.signal, gate.Record{Since: seen, Reason: c.reason, Boot: c.boot}, w)
+		d := gate.Decide([]gate.Gate{g}, &w.facts, epoch)
+		if opened := d.Verdicts[0].Opened(); opened != c.want {
+			t.Errorf("%s: opens: %t, reads %+v", name, opened, d.Verdicts[0].Readings)
+		}
+	}
+}

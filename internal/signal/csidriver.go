@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// csiDriver holds when the node's kubelet has registered a CSI driver. Nothing
+// tells in which boot that was: a CSINode outlives reboots.
+type csiDriver struct {
+	levelSignal
+	name string
+	// limit also asks for the driver's volume limit.
+	limit bool
+}
+
+// Read implements gate.Signal.
+func (s csiDriver) Read(in gate.Input) gate.Reading {
+	subject := "CSI driver " + s.name
+	limited, registered := in.CSINode.Drivers[s.name]
+	switch {
+	case !in.CSINode.Observed:
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: subject}
+	case registered && in.CSINode.Owner != in.Node.UID:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingFormerNode, Subject: subject}
+	case !registered:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: subject}
+	case s.limit && !limited:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "volume limit of " + subject}
+	}
+	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: subject}
+}
+
+// Needs implements gate.Signal.
+func (csiDriver) Needs(*gate.DaemonSets) gate.Needs { return gate.Needs{CSINodes: true} }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Since when a condition holds: since it has matched for long enough. A clock that
+// is ahead keeps it waiting only where there is a wait.
+func TestConditionHoldsSince(t *testing.T) {
+	ready := cond("DiskReady", "True")
+	ahead := ready
+	ahead.Transition = epoch.Add(time.Hour)
+	for name, c := range map[string]struct {
+		spec  v1alpha1.ConditionSignal
+		have  gate.Condition
+		since time.Time
+	}{
+		"its transition":      {v1alpha1.ConditionSignal{}, ready, ready.Transition},
+		"forSeconds later":    {v1alpha1.ConditionSignal{ForSeconds: 20}, ready, ready.Transition.Add(20 * time.Second)},
+		"by a clock ahead":    {v1alpha1.ConditionSignal{}, ahead, ahead.Transition},
+		"which tells nothing": {v1alpha1.ConditionSignal{}, gate.Condition{Type: "DiskReady", Status: "True"}, time.Time{}},
+	} {
+		c.spec.Type, c.spec.Status = "DiskReady", "True"
+		s := mustCompile(t, v1alpha1.SignalSource{Condition: &c.spec})
+		if r, _ := read(t, s, conditions(c.have)); r.State != gate.Holds || !r.Since.Equal(c.since) {
+			t.Errorf("%s: %s since %s, want %s", name, r.State, r.Since, c.since)
+		}
+	}
+}
+
+// Of two pods of which one will do, it is the one that has been ready for longer
+// that tells since when, in whatever order they come.
+func TestEitherHoldsSince(t *testing.T) {
+	at := func(d time.Duration) gate.Reading { return gate.Reading{State: gate.Holds, Since: epoch.Add(-d)} }
+	unknown := gate.Reading{State: gate.Holds}
+	for _, c := range []struct{ a, b, want gate.Reading }{
+		{at(1), at(2), at(2)}, {at(2), at(1), at(2)}, {unknown, at(1), at(1)}, {at(1), unknown, at(1)}, {unknown, unknown, unknown},
+	} {
+		if got := either(c.a, c.b); got != c.want {
+			t.Errorf("either(%s, %s) is since %s", c.a.Since, c.b.Since, got.Since)
+		}
+	}
+}

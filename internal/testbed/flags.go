@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testbed
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// ParseFlags reads a command line that has flags and nothing else. Asked for
+// help, it writes that and returns flag.ErrHelp; of any other error nothing is
+// written, so that the caller says it once.
+func ParseFlags(flags *flag.FlagSet, args []string, help io.Writer) error {
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(help, "Usage of %s:\n", flags.Name())
+		flags.SetOutput(help)
+		flags.PrintDefaults()
+		return err
+	case err != nil:
+		return err
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	programPackage = "github.com/nodegate/nodegate/cmd/nodegate"
+	namespace      = "nodegate-system"
+)
+
+// An Installation is nodegate in a cluster.
+type Installation struct {
+	// Program is the path of the nodegate program.
+	Program string
+	// AllowedKeys are the taint keys that it may change.
+	AllowedKeys []string
+	// ServiceAccount is what nodegate runs as.
+	ServiceAccount types.NamespacedName
+}
+
+// Username is what the API server calls nodegate.
+func (i *Installation) Username() string {
+	return "system:serviceaccount:" + i.ServiceAccount.Namespace + ":" + i.ServiceAccount.Name
+}
+
+// BuildProgram builds nodegate from this source tree into a directory, and
+// returns its path.
+func BuildProgram(ctx context.Context, dir string) (string, error) {
+	program := filepath.Join(dir, "nodegate")
+	output, err := exec.CommandContext(ctx, "go", "build", "-o", program, programPackage).CombinedOutput()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("building nodegate: %w:\n%s", err, bytes.TrimSpace(output))
+	}
+	return program, nil
+}
+
+// Install applies what 'nodegate manifests' prints.
+func Install(ctx context.Context, a *Applier, program string, allowedKeys []string) (*Installation, error) {
+	i := &Installation{Program: program, AllowedKeys: allowedKeys}
+	stream, err := i.manifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := ParseObjects(stream)
+	if err != nil {
+		return nil, fmt.Errorf("reading nodegate's manifests: %w", err)
+	}
+	for _, object := range objects {
+		if object.GetKind() == "ServiceAccount" {
+			i.ServiceAccount = types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+		}
+	}
+	if i.ServiceAccount.Name == "" {
+		return nil, errors.New("reading nodegate's manifests: there is no ServiceAccount")
+	}
+	if err := a.Apply(ctx, objects...); err != nil {
+		return nil, fmt.Errorf("installing nodegate: %w", err)
+	}
+	return i, nil
+}
+
+func (i *Installation) manifests(ctx context.Context) ([]byte, error) {
+	command := exec.CommandContext(ctx, i.Program, "manifests",
+		"--namespace", namespace, "--allowed-taint-keys", strings.Join(i.AllowedKeys, ","))
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	stream, err := command.Output()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running nodegate manifests: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stream, nil
+}

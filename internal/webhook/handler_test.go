@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+const (
+	recordA = `{"state":"Closed","reason":"Birth","taint":"example.com/a:NoSchedule","source":"crd"}`
+	gpuOnly = "pool=gpu"
+)
+
+func newGate(name, key, selector string) gate.Gate {
+	s, err := labels.Parse(selector)
+	if err != nil {
+		panic(err)
+	}
+	return gate.Gate{Name: name, Source: v1alpha1.SourceCRD, Accepted: true, Selector: s,
+		Taint: v1alpha1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+}
+
+var twoGates = []gate.Gate{newGate("a", "example.com/a", ""), newGate("gpu", "example.com/gpu", gpuOnly)}
+
+func known(gates ...gate.Gate) func() ([]gate.Gate, bool) {
+	return func() ([]gate.Gate, bool) { return gates, true }
+}
+
+// review is what the API server asks about an object.
+func review(object string) string {
+	return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","name":"n",
+		"resource":{"group":"","version":"v1","resource":"nodes"},"operation":"CREATE","object":%s}}`, object)
+}
+
+func ask(t testing.TB, h *Handler, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/birth", strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	return answer
+}
+
+// answered reads an answer, which is always yes.
+func answered(t testing.TB, answer *httptest.ResponseRecorder) *admissionv1.AdmissionResponse {
+	t.Helper()
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil || answer.Code != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", answer.Code, err, answer.Body)
+	}
+	if r := review.Response; review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || r == nil || !r.Allowed || r.UID != "u" {
+		t.Fatalf("the answer is not a yes to the question: %s", answer.Body)
+	}
+	return review.Response
+}
+
+// apply applies an answer's patch as the API server does.
+func apply(t testing.TB, object string, response *admissionv1.AdmissionResponse) string {
+	t.Helper()
+	if len(response.Patch) == 0 {
+		return object
+	}
+	p, err := jsonpatch.DecodePatch(response.Patch)
+	if err != nil {
+		t.Fatalf("the patch is none: %v: %s", err, response.Patch)
+	}
+	out, err := p.Apply([]byte(object))
+	if err != nil {
+		t.Fatalf("the patch does not apply: %v\n%s\n%s", err, response.Patch, object)
+	}
+	return string(out)
+}
+
+// What a Node becomes. Whatever else is in it stays as it was sent.
+func TestNodes(t *testing.T) {
+	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
+	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
+	a := `"gate.nodegate.dev/a":` + quoted(recordA)
+	many := strings.Repeat(`{"key":"x","effect":"NoSchedule"},`, maxTaints) + `{"key":"y","effect":"NoSchedule"}`
+	full := `"big":"` + strings.Repeat("x", maxAnnotationsBytes-10) + `"`
+	for name, test := range map[string]struct{ object, want string }{
+		"bare":                       {`{"metadata":{}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"nulls":                      {`{"metadata":{"annotations":null},"spec":{"taints":null}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"others' and unknown fields": {`{"new":1,"metadata":{"annotations":{"b":"c"},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3}]}}`, `{"new":1,"metadata":{"annotations":{"b":"c",` + a + `},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3},{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"a wrong value":              {`{"metadata":{},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","value":"","effect":"NoSchedule"}]}}`},
+		"closed already":             {`{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"records that came along":    {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/gpu":"x","gate.nodegate.dev/z":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + a + `,"gate.nodegate.dev/z":"x"}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"a boot ID that is JSON":     {`{"metadata":{},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`},
+		"no room for a record":       {`{"metadata":{"annotations":{` + full + `}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"no room, and one came":      {`{"metadata":{"annotations":{` + full + `,"gate.nodegate.dev/a":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"too many taints":            {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x"}},"spec":{"taints":[` + many + `]}}`, `{"metadata":{"annotations":{}},"spec":{"taints":[` + many + `]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := apply(t, test.object, answered(t, ask(t, h, review(test.object))))
+			var gotAny, wantAny any
+			if err := json.Unmarshal([]byte(got), &gotAny); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(test.want), &wantAny); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(wantAny, gotAny); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if again := answered(t, ask(t, h, review(got))); len(again.Patch) > 0 {
+				t.Errorf("asked again it patches again: %s", again.Patch)
+			}
+		})
+	}
+}
+
+// What is not about a Node that is being created gets a yes, and no patch.
+func TestOthersAreLeftAlone(t *testing.T) {
+	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
+	node := review(`{"metadata":{}}`)
+	for name, body := range map[string]string{
+		"update":       strings.Replace(node, "CREATE", "UPDATE", 1),
+		"delete":       strings.Replace(node, "CREATE", "DELETE", 1),
+		"pods":         strings.Replace(node, `"nodes"`, `"pods"`, 1),
+		"a group":      strings.Replace(node, `"group":""`, `"group":"metrics.k8s.io"`, 1),
+		"another v":    strings.Replace(node, `"version":"v1"`, `"version":"v2"`, 1),
+		"status":       strings.Replace(node, `"operation"`, `"subResource":"status","operation"`, 1),
+		"no object":    strings.Replace(node, `,"object":{"metadata":{}}`, "", 1),
+		"null":         review("null"),
+		"a list":       review("[]"),
+		"no metadata":  review(`{"kind":"Node"}`),
+		"other fields": review(`{"metadata":{"annotations":[1]}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := answered(t, ask(t, h, body)); len(r.Patch) > 0 {
+				t.Errorf("it is patched: %s", r.Patch)
+			}
+		})
+	}
+}
+
+// What is no question gets an error, which failurePolicy Ignore passes over,
+// and never a no.
+func TestNoQuestion(t *testing.T) {
+	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
+	for name, test := range map[string]struct {
+		body string
+		code int
+	}{
+		"nothing":         {"", http.StatusBadRequest},
+		"not JSON":        {"<html>", http.StatusBadRequest},
+		"another kind":    {`{"kind":"Node","apiVersion":"v1"}`, http.StatusBadRequest},
+		"another version": {strings.Replace(review("{}"), "k8s.io/v1", "k8s.io/v1beta1", 1), http.StatusBadRequest},
+		"no request":      {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, http.StatusBadRequest},
+		"no UID":          {strings.Replace(review("{}"), `"uid":"u",`, "", 1), http.StatusBadRequest},
+		"too large":       {review(`{"metadata":{"annotations":{"x":"` + strings.Repeat("x", maxRequest) + `"}}}`), http.StatusRequestEntityTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if answer := ask(t, h, test.body); answer.Code != test.code || strings.Contains(answer.Body.String(), "allowed") {
+				t.Errorf("status %d, want %d: %s", answer.Code, test.code, answer.Body)
+			}
+		})
+	}
+	for method, contentType := range map[string]string{http.MethodGet: "application/json", http.MethodPost: "text/plain"} {
+		request := httptest.NewRequestWithContext(t.Context(), method, "/birth", strings.NewReader(review(`{"metadata":{}}`)))
+		request.Header.Set("Content-Type", contentType)
+		answer := httptest.NewRecorder()
+		if h.ServeHTTP(answer, request); answer.Code < 400 {
+			t.Errorf("%s of %s: status %d", method, contentType, answer.Code)
+		}
+	}
+	h.Gates = func() ([]gate.Gate, bool) { return nil, false }
+	if answer := ask(t, h, review(`{"metadata":{}}`)); answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("without gates the status is %d", answer.Code)
+	}
+}
+
+// FuzzNode: whatever is in an object, the answer is a yes or an HTTP error, its
+// patch applies, and asked again it changes nothing.
+func FuzzNode(f *testing.F) {
+	for _, seed := range []string{
+		`{"metadata":{}}`, `{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/~/":"y"}},"spec":{"taints":[{"key":"example.com/a","value":"x"}]}}`,
+		`{"metAdAtA":{"a":"b"}}`, `{"metadata":null}`, `[]`, `{"metadata":{"labels":{"pool":"gpu"}},"spec":{"taints":[null]},"status":{"nodeInfo":{"bootID":"b"}}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, object string) {
+		h := &Handler{Gates: known(twoGates...)}
+		answer := ask(t, h, review(object))
+		if answer.Code >= 400 {
+			return
+		}
+		if !strings.Contains(answer.Body.String(), `"uid":"u"`) {
+			return // the object has closed the request and gone on with another
+		}
+		response := answered(t, answer)
+		if len(response.Patch) == 0 {
+			return
+		}
+		once := apply(t, object, response)
+		if again := answered(t, ask(t, h, review(once))); len(again.Patch) > 0 {
+			t.Errorf("asked again it patches again: %s", again.Patch)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package presets holds ready-made gates, one file each, to be applied as they
+// are or adjusted. Each file says what it waits for, what autoscalers must be
+// told, which toleration daemons need, and how to silence another writer of its
+// taint key.
+package presets
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+const extension = ".yaml"
+
+// Names returns the presets' names, sorted. A preset's gate and file have its
+// name.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = strings.TrimSuffix(entry.Name(), extension)
+	}
+	return names
+}
+
+// Read returns a preset's file: a NodeGate in YAML, with comments.
+func Read(name string) ([]byte, error) {
+	text, err := files.ReadFile(name + extension)
+	if err != nil {
+		return nil, fmt.Errorf("there is no preset %q: choose one of %s", name, strings.Join(Names(), ", "))
+	}
+	return text, nil
+}
+
+// TaintKeys returns the taint keys that gates may use where the administrator
+// does not say otherwise: those of all presets, sorted and each once, but for
+// out-of-service. That one has core detach the volumes of a node and delete its
+// pods without asking back, so that whoever lets nodegate set it says so.
+func TaintKeys() []string {
+	var keys []string
+	for _, name := range Names() {
+		if key := taintKey(name); key != v1alpha1.TaintOutOfService {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func taintKey(name string) string {
+	text, err := Read(name)
+	if err != nil {
+		panic(err) // its name is one of the files'
+	}
+	var gate struct {
+		Spec struct {
+			Taint v1alpha1.Taint `json:"taint"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(text, &gate); err != nil {
+		panic(err) // the files are part of the program
+	}
+	return gate.Spec.Taint.Key
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package presets_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/signal"
+	"github.com/nodegate/nodegate/presets"
+)
+
+// keys are the keys that the presets use. The default of --allowed-taint-keys is
+// all but the one that detaches volumes.
+var keys = map[string]string{
+	"calico":                "startup-taint.cluster-autoscaler.kubernetes.io/calico-not-ready",
+	"cilium":                "node.cilium.io/agent-not-ready",
+	"ebs-csi":               "ebs.csi.aws.com/agent-not-ready",
+	"efs-csi":               "efs.csi.aws.com/agent-not-ready",
+	"gcp-pd-csi":            "pd.csi.storage.gke.io/not-ready",
+	"image-warm-up":         "startup-taint.cluster-autoscaler.kubernetes.io/image-warm-up",
+	"init-daemonset":        "startup.k8s.io/initializing",
+	"istio-cni":             "cni.istio.io/not-ready",
+	"node-problem-detector": "status-taint.cluster-autoscaler.kubernetes.io/node-problem",
+	"nvidia-gpu":            "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
+	"out-of-service":        "node.kubernetes.io/out-of-service",
+}
+
+func TestEveryPresetIsAGate(t *testing.T) {
+	if len(presets.Names()) != len(keys) {
+		t.Errorf("presets: %v", presets.Names())
+	}
+	for _, name := range presets.Names() {
+		gate, err := crd.Decode(read(t, name))
+		if err == nil {
+			err = crd.Validate(gate)
+		}
+		if err == nil {
+			_, err = signal.Compile(gate, v1alpha1.SourceCRD)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if gate.Name != name || gate.Spec.Taint.Key != keys[name] {
+			t.Errorf("%s has the name %s and the key %s", name, gate.Name, gate.Spec.Taint.Key)
+		}
+		effect := corev1.TaintEffectNoSchedule
+		if gate.Spec.Taint.Key == v1alpha1.TaintOutOfService {
+			effect = corev1.TaintEffectNoExecute
+		}
+		if gate.Spec.Taint.Effect != effect {
+			t.Errorf("%s has the effect %s: no other preset than out-of-service evicts", name, gate.Spec.Taint.Effect)
+		}
+	}
+}
+
+func TestTaintKeys(t *testing.T) {
+	var want []string
+	for name, key := range keys {
+		if name != "out-of-service" {
+			want = append(want, key)
+		}
+	}
+	slices.Sort(want)
+	if got := presets.TaintKeys(); !slices.Equal(got, want) {
+		t.Errorf("keys = %v, want %v", got, want)
+	}
+}
+
+// sections are what every preset says, in this order.
+var sections = []string{"Waits for", "Taint", "Autoscalers", "Toleration", "Other writer", "Adjust"}
+
+func TestEveryPresetIsExplained(t *testing.T) {
+	heading := regexp.MustCompile(`(?m)^# ([A-Z][A-Za-z ]+): \S`)
+	for _, name := range presets.Names() {
+		text := string(read(t, name))
+		if !strings.HasPrefix(text, "# "+name+": ") {
+			t.Errorf("%s does not begin with its name", name)
+		}
+		var found []string
+		for _, match := range heading.FindAllStringSubmatch(text, -1) {
+			found = append(found, match[1])
+		}
+		if !slices.Equal(found, sections) {
+			t.Errorf("%s has the sections %q, want %q", name, found, sections)
+		}
+		comment, _, _ := strings.Cut(text, "\napiVersion:")
+		if !strings.Contains(comment, keys[name]) {
+			t.Errorf("%s does not name its key in words", name)
+		}
+		for line := range strings.Lines(text) {
+			if len(strings.TrimSpace(line)) > 120 {
+				t.Errorf("%s has a line of %d characters: %s", name, len(line), line)
+			}
+		}
+	}
+}
+
+// The page has a row for each preset, with its key.
+func TestThePageHasEveryPreset(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range keys {
+		row := regexp.MustCompile(`(?m)^\| \[` + name + `\]\(` + name + `\.yaml\) \| .*` + regexp.QuoteMeta(key))
+		if !row.Match(page) {
+			t.Errorf("there is no row for %s with %s", name, key)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	for _, name := range []string{"none", "", "../presets/cilium", "cilium.yaml"} {
+		if _, err := presets.Read(name); err == nil || !strings.Contains(err.Error(), "choose one of calico, cilium") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	files, err := filepath.Glob("*.yaml")
+	if err != nil || len(files) != len(presets.Names()) {
+		t.Errorf("files: %v (%v), names: %v", files, err, presets.Names())
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := presets.Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
