@@ -38,6 +38,27 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	})
 }
 
+// The same of the list of annotations: a gate opens without its stamp rather than
+// not at all.
+func TestStampThatOnlyTheControllerKnows(t *testing.T) {
+	const forgotten = "example.com/forgotten-at"
+	e := newEnv(t)
+	e.runController(func(p *controller.Process) {
+		p.Options.AllowedStampAnnotations = append(slices.Clone(installation.AllowedStampAnnotations), forgotten)
+	})
+	stamped := newGate("stamped", keyA, byLabel("ready"))
+	stamped.Spec.OpenedAtAnnotation = forgotten
+	e.declare(stamped)
+	k := e.kubelet("n1")
+	k.register()
+	e.must(k.is("stamped", isClosed, keyA))
+	k.label("ready")
+	k.becomes("stamped", isOpen, keyA)
+	if annotations := k.node().Annotations; annotations[forgotten] != "" {
+		t.Errorf("the policy let the node be stamped: %v", annotations)
+	}
+}
+
 // The controller's rights are taken away, and given back later.
 func TestRightsAreTakenAwayForAWhile(t *testing.T) {
 	e := newEnv(t)

@@ -33,6 +33,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Audit: true, Components: []cluster.Component{cluster.ControllerManager, cluster.Scheduler},
 	})

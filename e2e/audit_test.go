@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nodegate/nodegate/internal/admission"
 )
 
 // auditEvent is what tests read of the API server's audit log.
@@ -38,7 +36,8 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 	ResponseObject struct {
 		Metadata struct {
-			UID types.UID `json:"uid"`
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 	} `json:"responseObject"`
 	RequestObject json.RawMessage `json:"requestObject"`
@@ -51,6 +50,12 @@ func (a *auditEvent) bindsTo(node string) bool {
 		json.Unmarshal(a.RequestObject, &binding) == nil && binding.Target.Name == node
 }
 
+// writesNode tells whether the event is a successful write of a node by the
+// controller.
+func (a *auditEvent) writesNode() bool {
+	return a.ObjectRef.Resource == "nodes" && a.Verb == "patch" && a.ResponseStatus.Code == 200 && a.User.Username == installationUser
+}
+
 // nodeWrites returns the bodies of the controller's successful writes of the
 // node that has this name now, as the API server's audit log has them.
 func (e *env) nodeWrites(name string) []string {
@@ -59,9 +64,7 @@ func (e *env) nodeWrites(name string) []string {
 	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &node))
 	var writes []string
 	for _, event := range e.audit() {
-		ref := event.ObjectRef
-		if ref.Resource == "nodes" && ref.Name == name && event.Verb == "patch" && event.ResponseStatus.Code == 200 &&
-			event.User.Username == installationUser && event.ResponseObject.Metadata.UID == node.UID {
+		if event.writesNode() && event.ObjectRef.Name == name && event.ResponseObject.Metadata.UID == node.UID {
 			writes = append(writes, string(event.RequestObject))
 		}
 	}
@@ -69,7 +72,7 @@ func (e *env) nodeWrites(name string) []string {
 }
 
 // installationUser is the controller, as the API server calls it.
-var installationUser = admission.Options(installation).Username()
+var installationUser = installation.Username()
 
 // auditLogs are the audit logs as far as they have been read, by file: they grow
 // with every test, and tests look at them often.

@@ -71,7 +71,7 @@ func (e *env) runController(change func(*controller.Process)) (stop func()) {
 	done := make(chan error, 1)
 	process := controller.Process{
 		Config: config, MetricsAddress: "0", HealthAddress: "0", Registerer: prometheus.NewRegistry(),
-		Options: controller.Options{Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys, Log: e.logger()},
+		Options: controller.Options{Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys, AllowedStampAnnotations: installation.AllowedStampAnnotations, Log: e.logger()},
 	}
 	change(&process)
 	go func() { done <- process.Run(ctx) }()
@@ -112,19 +112,26 @@ func (e *env) eventually(what string, check func() error) {
 func (e *env) declare(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
 	e.Helper()
 	e.must(e.admin.Create(e.Context(), ng))
-	e.eventually("gate "+ng.Name+" is Ready", func() error { return e.condition(ng.Name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+	e.inForce(ng.Name)
 	return ng
 }
 
-// edit changes a gate whose status the controller writes meanwhile.
-func (e *env) edit(ng *v1alpha1.NodeGate, change func()) {
+// inForce waits until a gate is.
+func (e *env) inForce(name string) {
+	e.Helper()
+	e.eventually("gate "+name+" is Ready", func() error { return e.condition(name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+}
+
+// edit changes an object that a controller writes meanwhile: a gate or, in a
+// world with a DaemonSet controller, a DaemonSet.
+func (e *env) edit(o client.Object, change func()) {
 	e.Helper()
 	e.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(ng), ng); err != nil {
+		if err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
 		change()
-		return e.admin.Update(e.Context(), ng)
+		return e.admin.Update(e.Context(), o)
 	}))
 }
 
@@ -163,24 +170,7 @@ func byDaemonSet(name string) v1alpha1.SignalSource {
 // daemonSet creates a DaemonSet that tolerates everything.
 func (e *env) daemonSet(name string) *appsv1.DaemonSet {
 	e.Helper()
-	labels := map[string]string{"app": name}
-	ds := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name, Labels: labels},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					Containers:  []corev1.Container{{Name: "daemon", Image: "daemon"}},
-					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-				},
-			},
-		},
-	}
-	e.must(e.admin.Create(e.Context(), ds))
-	ds.Status.ObservedGeneration = ds.Generation // no rollout is under way
-	e.must(e.admin.Status().Update(e.Context(), ds))
-	return ds
+	return e.daemonIn(daemonNamespace, name, nil)
 }
 
 func (e *env) deleteDaemonSets(ctx context.Context) error {
@@ -207,14 +197,15 @@ func (e *env) agent() *appsv1.DaemonSet {
 	return ds
 }
 
-// openNode returns a node on which that gate has opened, and its daemon's pod.
+// openNode returns a node on which the gate of the DaemonSet's name has opened,
+// and its daemon's pod.
 func (e *env) openNode(name string, ds *appsv1.DaemonSet) (*kubelet, *corev1.Pod) {
 	e.Helper()
 	k := e.kubelet(name)
 	k.register()
 	pod := k.daemonPod(ds)
 	k.run(pod, true)
-	k.becomes("agent", isOpen, keyA)
+	k.becomes(ds.Name, isOpen, keyA)
 	return k, pod
 }
 

@@ -96,6 +96,7 @@ func TestRunningFleetIsSafe(t *testing.T) {
 // (50 seconds, and a minute for nodes that are new).
 func newFleetEnv(t *testing.T) *env {
 	t.Helper()
+	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Audit: true, Components: []cluster.Component{cluster.ControllerManager},
 		ExtraArgs: map[cluster.Component][]string{cluster.ControllerManager: {

@@ -30,6 +30,7 @@ import (
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/presets"
 )
 
 // The taint keys that the installation under test allows.
@@ -41,7 +42,9 @@ const (
 var installation = install.Options{
 	Namespace:        "nodegate-system",
 	ServiceAccount:   "nodegate",
-	AllowedTaintKeys: []string{keyA, keyB},
+	AllowedTaintKeys: append([]string{keyA, keyB, v1alpha1.TaintOutOfService}, presets.TaintKeys()...),
+
+	AllowedStampAnnotations: []string{stampKey},
 }
 
 // daemonNamespace is where the tests' daemons live.
@@ -96,9 +99,20 @@ func newClient(t *testing.T, c *cluster.Cluster) client.WithWatch {
 
 // install applies what 'nodegate manifests' prints, in its order.
 func (e *env) install(ctx context.Context) error {
-	if err := e.apply(ctx); err != nil {
+	return e.installAs(ctx, installation)
+}
+
+// installAs is install for an installation that is made in another way.
+func (e *env) installAs(ctx context.Context, options install.Options) error {
+	if err := e.applyAs(ctx, options); err != nil {
 		return err
 	}
+	return e.addDaemonNamespace(ctx)
+}
+
+// addDaemonNamespace makes the place where daemons live, and waits until the
+// guards are in force.
+func (e *env) addDaemonNamespace(ctx context.Context) error {
 	if err := e.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}); err != nil {
 		return fmt.Errorf("creating namespace: %w", err)
 	}
@@ -111,16 +125,27 @@ func (e *env) install(ctx context.Context) error {
 }
 
 // apply applies the manifests, and waits until NodeGates are served.
-func (e *env) apply(ctx context.Context) error {
+func (e *env) apply(ctx context.Context) error { return e.applyAs(ctx, installation) }
+
+func (e *env) applyAs(ctx context.Context, options install.Options) error {
+	if err := e.applyManifests(ctx, options); err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return e.admin.List(ctx, &v1alpha1.NodeGateList{}) == nil, nil
+	})
+}
+
+func (e *env) applyManifests(ctx context.Context, options install.Options) error {
 	var manifests bytes.Buffer
-	if err := install.Write(&manifests, installation); err != nil {
+	if err := install.Write(&manifests, options); err != nil {
 		return err
 	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(&manifests, 4096)
 	for {
 		var object unstructured.Unstructured
 		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
-			break
+			return nil
 		} else if err != nil {
 			return fmt.Errorf("decoding manifests: %w", err)
 		}
@@ -129,9 +154,6 @@ func (e *env) apply(ctx context.Context) error {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return e.admin.List(ctx, &v1alpha1.NodeGateList{}) == nil, nil
-	})
 }
 
 // awaitPolicies waits until the guards are in force: until then the controller

@@ -191,8 +191,7 @@ func TestWhatIsWrongWithADaemonIsTold(t *testing.T) {
 	})
 	ds := e.daemonSet("agent")
 	e.eventually("all is well", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
-	ds.Spec.Template.Spec.Tolerations = nil
-	e.must(e.admin.Update(t.Context(), ds))
+	e.edit(ds, func() { ds.Spec.Template.Spec.Tolerations = nil })
 	e.eventually("the deadlock is told", func() error {
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDaemonDoesNotTolerateGate)
 	})

@@ -57,9 +57,13 @@ func (e *env) registered(names ...string) []*kubelet {
 }
 
 // count counts the node's taints with the key.
-func (k *kubelet) count(key string) (n int) {
+func (k *kubelet) count(key string) int {
 	k.Helper()
-	for _, t := range k.node().Spec.Taints {
+	return count(k.node(), key)
+}
+
+func count(node *corev1.Node, key string) (n int) {
+	for _, t := range node.Spec.Taints {
 		if t.Key == key {
 			n++
 		}
@@ -298,3 +302,23 @@ func TestSeedTainterBudget(t *testing.T) {
 }
 
 func percent(p string) *intstr.IntOrString { return ptr.To(intstr.FromString(p)) }
+
+// A condition's forSeconds keeps a flap from tainting a node; Tainter takes the
+// first word for it. Nothing but time happens here between the two.
+func TestSeedTainterForSeconds(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	signal := v1alpha1.Signal{Name: "nic", SignalSource: v1alpha1.SignalSource{
+		Condition: &v1alpha1.ConditionSignal{Type: "NetworkInterfaceCard", Status: "Kaput", ForSeconds: 3},
+	}}
+	e.declare(taintWhen("nic", signal))
+	k := e.registered("n1")[0]
+	began := time.Now().Truncate(time.Second) // as exact as transitions are told
+	k.reports("NetworkInterfaceCard", "Kaput", began)
+	k.becomes("nic", isClosed, keyA)
+	if r := k.record("nic"); r.Since.Before(began.Add(3 * time.Second)) {
+		t.Errorf("closed at %s, it matched from %s", r.Since, began)
+	}
+	k.reports("NetworkInterfaceCard", "Fine", time.Now())
+	k.becomes("nic", isNone, keyA)
+}

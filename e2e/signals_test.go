@@ -42,11 +42,11 @@ func TestDaemonSetsSignal(t *testing.T) {
 	e.startController(0)
 	one, two := e.daemonSet("one"), e.daemonSet("two")
 	elsewhere := e.daemonSet("elsewhere")
-	elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
-	e.must(e.admin.Update(t.Context(), elsewhere))
+	e.edit(elsewhere, func() { elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"} })
 	// The API server adds its not-ready taint to every new node.
-	two.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: keyA, Operator: corev1.TolerationOpExists}}
-	e.must(e.admin.Update(t.Context(), two))
+	e.edit(two, func() {
+		two.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: keyA, Operator: corev1.TolerationOpExists}}
+	})
 	e.declare(newGate("agents", keyA, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{daemonNamespace}}}))
 
 	k := e.kubelet("n1")

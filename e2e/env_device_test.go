@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// registersDrivers has the kubelet publish its CSINode, owned by the Node of
+// this moment, with these drivers: one that has no limit yet, or its limit.
+func (k *kubelet) registersDrivers(drivers ...storagev1.CSINodeDriver) {
+	k.Helper()
+	k.Cleanup(func() {
+		err := k.admin.DeleteAllOf(context.Background(), &storagev1.CSINode{})
+		if err != nil {
+			k.Errorf("deleting CSINodes: %v", err)
+		}
+	})
+	wanted := &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: k.name, UID: k.node().UID},
+		}},
+		Spec: storagev1.CSINodeSpec{Drivers: drivers},
+	}
+	var found storagev1.CSINode
+	err := k.api.Get(k.Context(), client.ObjectKey{Name: k.name}, &found)
+	if err == nil && found.OwnerReferences[0].UID == wanted.OwnerReferences[0].UID {
+		// The drivers of a CSINode do not change; a kubelet takes one out first.
+		for _, list := range [][]storagev1.CSINodeDriver{nil, drivers} {
+			found.Spec.Drivers = list
+			k.must(k.api.Update(k.Context(), &found))
+		}
+		return
+	}
+	if err == nil {
+		k.must(k.api.Delete(k.Context(), &found))
+	} else if !apierrors.IsNotFound(err) {
+		k.must(err)
+	}
+	k.must(k.api.Create(k.Context(), wanted))
+}
+
+// csiDriver is one driver of a CSINode, with its volume limit if there is one.
+func csiDriver(name string, limit ...int32) storagev1.CSINodeDriver {
+	d := storagev1.CSINodeDriver{Name: name, NodeID: "i-1"}
+	if len(limit) > 0 {
+		d.Allocatable = &storagev1.VolumeNodeResources{Count: &limit[0]}
+	}
+	return d
+}
+
+// reportsResource has the kubelet report so much of an extended resource, and
+// its present boot in the same write, as kubelets do.
+func (k *kubelet) reportsResource(name string, count int) {
+	k.Helper()
+	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q},"capacity":{%q:"%d"},"allocatable":{%q:"%d"}}}`,
+		k.boot, name, count, name, count)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
+	k.must(k.api.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/gatefile"
+)
+
+// newEnvWithoutCRD returns a cluster of its own that does not know what a
+// NodeGate is, with all the rest of nodegate installed.
+func newEnvWithoutCRD(t *testing.T) *env {
+	t.Helper()
+	t.Parallel() // it has a cluster of its own
+	c, err := cluster.Start(t.Context(), cluster.Options{Components: []cluster.Component{cluster.APIServer}, Audit: true})
+	if err != nil {
+		t.Fatalf("starting a cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Err(), c.Stop()); err != nil {
+			t.Errorf("stopping the cluster: %v", err)
+		}
+	})
+	e := &env{T: t, cluster: c, admin: newClient(t, c)}
+	options := installation
+	options.WithoutCRD = true
+	e.must(e.applyManifests(t.Context(), options))
+	e.must(e.addDaemonNamespace(t.Context()))
+	return e
+}
+
+// gateFiles is a directory of gates as the kubelet mounts it from a ConfigMap:
+// its files are links into a version, and all change by one rename.
+type gateFiles struct {
+	*env
+	path     string
+	versions int
+}
+
+func (e *env) gateFiles() *gateFiles {
+	e.Helper()
+	f := &gateFiles{env: e, path: filepath.Join(e.TempDir(), "gates")}
+	e.must(os.Mkdir(f.path, 0o700))
+	return f
+}
+
+// hold puts these files in the place of those that are there.
+func (f *gateFiles) hold(files map[string]string) {
+	f.Helper()
+	f.versions++
+	version := fmt.Sprintf("..v%d", f.versions)
+	f.must(os.Mkdir(filepath.Join(f.path, version), 0o700))
+	for name, content := range files {
+		f.must(os.WriteFile(filepath.Join(f.path, version, name), []byte(content), 0o600))
+		_ = os.Symlink(filepath.Join("..data", name), filepath.Join(f.path, name)) // it may be there
+	}
+	f.must(os.Symlink(version, filepath.Join(f.path, "..data_tmp")))
+	f.must(os.Rename(filepath.Join(f.path, "..data_tmp"), filepath.Join(f.path, "..data")))
+	links, err := filepath.Glob(filepath.Join(f.path, "*.yaml"))
+	f.must(err)
+	for _, link := range links {
+		if _, there := files[filepath.Base(link)]; !there {
+			f.must(os.Remove(link))
+		}
+	}
+}
+
+// declares puts these gates there, each in a file of its own.
+func (f *gateFiles) declares(gates ...*v1alpha1.NodeGate) {
+	f.Helper()
+	files := make(map[string]string)
+	for _, ng := range gates {
+		files[ng.Name+".yaml"] = f.asYAML(ng)
+	}
+	f.hold(files)
+}
+
+// asYAML is a gate as a person would write it.
+func (f *gateFiles) asYAML(ng *v1alpha1.NodeGate) string {
+	f.Helper()
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeGate",
+		"metadata": map[string]any{"name": ng.Name}, "spec": ng.Spec,
+	})
+	f.must(err)
+	return string(text)
+}
+
+// startController runs a controller that reads its gates from here. The metrics
+// are its own.
+func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()) {
+	f.Helper()
+	metrics = prometheus.NewRegistry()
+	stop = f.runController(func(p *controller.Process) {
+		p.Registerer, p.Gates = metrics, gatefile.New(f.path, f.logger())
+	})
+	return metrics, stop
+}
+
+// startsBlind waits until a controller that knows no gates has given up waiting
+// for them, which takes longer than a test waits for other things, and has
+// looked at what they left on nodes.
+func (e *env) startsBlind(metrics prometheus.Gatherer) {
+	e.Helper()
+	e.must(wait.PollUntilContextTimeout(e.Context(), 100*time.Millisecond, 4*patience, true, func(context.Context) (bool, error) {
+		return metric(metrics, "nodegate_unknown_gates") == 1, nil
+	}))
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/presets"
+)
+
+// systemNamespaces are where presets look for daemons.
+var systemNamespaces = []string{"kube-system", "calico-system", "istio-system"}
+
+// prepareSystemNamespaces makes the namespaces of daemons, and empties them again.
+func (e *env) prepareSystemNamespaces() {
+	e.Helper()
+	for _, namespace := range systemNamespaces {
+		for _, object := range []client.Object{
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}},
+		} {
+			if err := e.admin.Create(e.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+				e.Fatalf("creating %T in %s: %v", object, namespace, err)
+			}
+		}
+	}
+	e.Cleanup(func() {
+		ctx := context.Background()
+		for _, namespace := range systemNamespaces {
+			err := errors.Join(
+				e.admin.DeleteAllOf(ctx, &appsv1.DaemonSet{}, client.InNamespace(namespace)),
+				e.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0)),
+			)
+			if err != nil {
+				e.Errorf("cleaning up namespace %s: %v", namespace, err)
+			}
+		}
+	})
+}
+
+// applyPreset creates the gate of a preset's file, as it is.
+func (e *env) applyPreset(name string) *v1alpha1.NodeGate {
+	e.Helper()
+	text, err := presets.Read(name)
+	e.must(err)
+	object := &unstructured.Unstructured{}
+	e.must(yaml.Unmarshal(text, object))
+	strict := client.WithFieldValidation(e.admin, metav1.FieldValidationStrict)
+	e.must(strict.Create(e.Context(), object))
+	ng := &v1alpha1.NodeGate{}
+	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, ng))
+	return ng
+}
+
+// daemonIn creates a DaemonSet that tolerates everything, with these labels besides
+// app, which is its name.
+func (e *env) daemonIn(namespace, name string, labels map[string]string) *appsv1.DaemonSet {
+	e.Helper()
+	all := map[string]string{"app": name}
+	for key, value := range labels {
+		all[key] = value
+	}
+	ds := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: all},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: all},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: all},
+				Spec: corev1.PodSpec{
+					Containers:  []corev1.Container{{Name: "daemon", Image: "daemon"}},
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}
+	e.must(e.admin.Create(e.Context(), ds))
+	ds.Status.ObservedGeneration = ds.Generation // no rollout is under way
+	e.must(e.admin.Status().Update(e.Context(), ds))
+	return ds
+}
+
+// carries tells whether the node carries the taint, to the letter.
+func carries(node *corev1.Node, t v1alpha1.Taint) bool {
+	for _, have := range node.Spec.Taints {
+		if have.Key == t.Key && have.Value == t.Value && have.Effect == t.Effect {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// draDriver is the DRA driver of the tests.
+const draDriver = "gpu.example.com"
+
+// publishes has the kubelet's DRA driver publish a slice of its node's pool,
+// owned by the Node of this moment, under the node's identity.
+func (k *kubelet) publishes(name string, generation, count int64) *resourcev1.ResourceSlice {
+	k.Helper()
+	slice := &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name + "-" + name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: k.name, UID: k.node().UID},
+		}},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: draDriver, NodeName: &k.name,
+			Pool:    resourcev1.ResourcePool{Name: k.name, Generation: generation, ResourceSliceCount: count},
+			Devices: []resourcev1.Device{{Name: name}},
+		},
+	}
+	k.must(k.api.Create(k.Context(), slice))
+	k.deletesSlices()
+	return slice
+}
+
+// publishesForAll publishes a slice that every node may use, in the pool of
+// this node's name.
+func (k *kubelet) publishesForAll(name string) {
+	k.Helper()
+	k.must(k.admin.Create(k.Context(), &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: k.name + "-" + name},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: draDriver, AllNodes: ptr.To(true),
+			Pool:    resourcev1.ResourcePool{Name: "network", Generation: 1, ResourceSliceCount: 1},
+			Devices: []resourcev1.Device{{Name: name}},
+		},
+	}))
+	k.deletesSlices()
+}
+
+// deletesSlices has the test leave no slices behind.
+func (k *kubelet) deletesSlices() {
+	k.Cleanup(func() {
+		if err := k.admin.DeleteAllOf(context.Background(), &resourcev1.ResourceSlice{}); err != nil {
+			k.Errorf("deleting ResourceSlices: %v", err)
+		}
+	})
+}
+
+// republishes moves a slice to another generation of its pool.
+func (k *kubelet) republishes(slice *resourcev1.ResourceSlice, generation, count int64) {
+	k.Helper()
+	k.must(k.api.Get(k.Context(), client.ObjectKeyFromObject(slice), slice))
+	slice.Spec.Pool.Generation, slice.Spec.Pool.ResourceSliceCount = generation, count
+	k.must(k.api.Update(k.Context(), slice))
+}

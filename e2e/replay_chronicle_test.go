@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// chronicle is every state of nodes and pods since it began, as a watch tells
+// them. Resource versions put all of them into one order.
+type chronicle struct {
+	*env
+	mu     sync.Mutex
+	nodes  map[string][]*corev1.Node
+	pods   map[string][]*corev1.Pod // by namespace and name
+	newest map[string]int64         // by kind
+	// gone are the resource versions at which pods were removed.
+	gone map[string]int64
+}
+
+func version(o client.Object) int64 {
+	v, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		panic(err) // they are numbers, and comparable, since Kubernetes 1.35
+	}
+	return v
+}
+
+// watchHistory watches until the test ends.
+func (e *env) watchHistory() *chronicle {
+	e.Helper()
+	h := &chronicle{
+		env: e, nodes: make(map[string][]*corev1.Node), pods: make(map[string][]*corev1.Pod),
+		newest: make(map[string]int64), gone: make(map[string]int64),
+	}
+	api, err := kubernetes.NewForConfig(e.cluster.Admin())
+	e.must(err)
+	var now corev1.NodeList
+	e.must(e.admin.List(e.Context(), &now))
+	for _, kind := range []string{"nodes", "pods"} {
+		all := cache.NewListWatchFromClient(api.CoreV1().RESTClient(), kind, "", fields.Everything())
+		// The API server ends a watch that is too slow for it.
+		w, err := watchtools.NewRetryWatcherWithContext(e.Context(), now.ResourceVersion, all)
+		e.must(err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for event := range w.ResultChan() {
+				h.note(kind, event)
+			}
+		}()
+		e.Cleanup(func() { w.Stop(); <-done })
+	}
+	return h
+}
+
+func (h *chronicle) note(kind string, event watch.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o := event.Object.(type) {
+	case *corev1.Node:
+		h.newest[kind] = version(o)
+		h.nodes[o.Name] = append(h.nodes[o.Name], o)
+	case *corev1.Pod:
+		h.newest[kind] = version(o)
+		key := client.ObjectKeyFromObject(o).String()
+		if event.Type == watch.Deleted {
+			h.gone[key] = version(o)
+			return
+		}
+		h.pods[key] = append(h.pods[key], o)
+	}
+}
+
+// caughtUp waits until all that has been written so far is in the history.
+func (h *chronicle) caughtUp() {
+	h.Helper()
+	k := h.kubelet("history")
+	node := k.register()
+	k.patch(`{"metadata":{"labels":{"last":""}}}`)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "history"},
+		Spec:       corev1.PodSpec{NodeName: "history", Containers: []corev1.Container{{Name: "none", Image: "none"}}},
+	}
+	h.must(h.admin.Create(h.Context(), pod))
+	h.eventually("the history is complete", func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.newest["nodes"] <= version(node) || h.newest["pods"] < version(pod) {
+			return errNotYet
+		}
+		return nil
+	})
+	h.must(h.admin.Delete(h.Context(), pod, client.GracePeriodSeconds(0)))
+	h.must(h.admin.Delete(h.Context(), node))
+}
+
+// span is resource versions, the first included, the last not.
+type span struct{ from, to int64 }
+
+func (s span) has(version int64) bool { return version >= s.from && version < s.to }
+
+// forever is after everything.
+const forever = int64(1) << 62
+
+// closed returns the spans in which the node carried the taint.
+func (h *chronicle) closed(node, key string) (spans []span) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	on := false
+	for _, n := range h.nodes[node] {
+		switch now := hasTaint(n, key); {
+		case now && !on:
+			spans = append(spans, span{from: version(n), to: forever})
+		case on && !now:
+			spans[len(spans)-1].to = version(n)
+		}
+		on = hasTaint(n, key)
+	}
+	return spans
+}
+
+// meal is the binding of one pod of a crowd.
+type meal struct {
+	pod string
+	at  int64
+}
+
+// crowdOf goes through the states of a machine's hungry pods: when each was
+// bound, and when the scheduler refused one that was created after a version.
+func (h *chronicle) crowdOf(machine string, after int64) (meals []meal, refusals []int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, states := range h.pods {
+		if states[0].Labels["hungry"] != machine {
+			continue
+		}
+		if i := slices.IndexFunc(states, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }); i >= 0 {
+			meals = append(meals, meal{key, version(states[i])})
+		}
+		if i := slices.IndexFunc(states, refused); i >= 0 && version(states[0]) > after {
+			refusals = append(refusals, version(states[i]))
+		}
+	}
+	slices.Sort(refusals)
+	return meals, refusals
+}
+
+func refused(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
+}
+
+// lines says, as recording.lines does, what a machine's node and pods were told
+// to be since it was as the recording found it.
+func (h *chronicle) lines(m *replayed) (lines []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	type state struct {
+		at   int64
+		line string
+	}
+	var states []state
+	for _, n := range h.nodes[m.name] {
+		if len(n.Status.Conditions) > 0 {
+			states = append(states, state{version(n), describe(n, "node")})
+		}
+	}
+	for name, key := range m.pods {
+		for _, p := range h.pods[key.String()] {
+			if len(p.Status.ContainerStatuses) > 0 {
+				states = append(states, state{version(p), describe(p, name)})
+			}
+		}
+	}
+	slices.SortFunc(states, func(a, b state) int { return int(a.at - b.at) })
+	last := make(map[string]string)
+	for _, s := range states {
+		name, _, _ := strings.Cut(s.line, " ")
+		if last[name] != "" && last[name] != s.line {
+			lines = append(lines, s.line)
+		}
+		last[name] = s.line
+	}
+	return lines
+}
+
+// write is one write of a node, as the API server's audit log has it.
+type write struct {
+	at   time.Time
+	user string
+}
+
+// writesOf returns the writes of a node by the resource version they led to.
+func (h *chronicle) writesOf(node string) map[int64]write {
+	h.Helper()
+	writes := make(map[int64]write)
+	for _, event := range h.audit() {
+		ref, change := event.ObjectRef, event.Verb == "patch" || event.Verb == "update"
+		if ref.Resource != "nodes" || ref.Name != node || !change || event.ResponseStatus.Code != 200 {
+			continue
+		}
+		version, err := strconv.ParseInt(event.ResponseObject.Metadata.ResourceVersion, 10, 64)
+		h.must(err)
+		if _, noChange := writes[version]; !noChange {
+			writes[version] = write{event.Received.Time, event.User.Username}
+		}
+	}
+	return writes
+}
+
+func (m meal) String() string { return fmt.Sprintf("%s@%d", m.pod, m.at) }
+
+// lastBefore returns the pod's last state before a resource version.
+func (h *chronicle) lastBefore(pod *corev1.Pod, before int64) (last corev1.Pod) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.pods[client.ObjectKeyFromObject(pod).String()] {
+		if version(p) < before {
+			last = *p
+		}
+	}
+	return last
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// replayed is a machine that lives through a recording.
+type replayed struct {
+	*kubelet
+	*recording
+	// gate is the gate that selects it, or none.
+	gate string
+	// core is the node lifecycle controller.
+	core  client.Client
+	pods  map[string]client.ObjectKey
+	crowd *crowd
+	// start is when the replay began, had it always been punctual, and late how
+	// much too late after the one before a write was asked for at worst.
+	start time.Time
+	late  time.Duration
+	// told is the resource version that each row's write led to.
+	told map[row]int64
+	// cut is the row after which the replay waits for goOn to be closed.
+	cut  row
+	goOn chan struct{}
+	// ripe, unless it is nil, is waited for before the agent of the new boot is
+	// ready: on a busy machine, others may need more time than was recorded.
+	ripe func() bool
+	// atCut is closed at the cut, and done with the last write.
+	atCut, done chan struct{}
+}
+
+// nodeController is what the node lifecycle controller is called.
+const nodeController = "system:serviceaccount:kube-system:node-controller"
+
+// machine registers a machine that is as the recording found it. A gate selects
+// it, unless its name is empty.
+func (w *replayWorld) machine(name string, r *recording, gate string) *replayed {
+	w.Helper()
+	core, err := client.New(w.cluster.User(nodeController), client.Options{Scheme: w.admin.Scheme()})
+	w.must(err)
+	m := &replayed{
+		kubelet: w.kubelet(name), recording: r, gate: gate, core: core, pods: make(map[string]client.ObjectKey), told: make(map[row]int64),
+		atCut: make(chan struct{}), done: make(chan struct{}), goOn: make(chan struct{}), start: time.Now(),
+	}
+	m.boot = r.oldBoot()
+	m.register(func(n *corev1.Node) {
+		n.Labels["machine"] = name
+		n.Labels["gate"] = gate
+		n.Status = corev1.NodeStatus{NodeInfo: n.Status.NodeInfo, Allocatable: corev1.ResourceList{
+			corev1.ResourcePods: resource.MustParse("1000"), corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+		}}
+		n.Status.Capacity = n.Status.Allocatable
+	})
+	_, err = m.writeTaints(w.Context(), nil) // core lifts its own, which is there until a Node is ready
+	w.must(err)
+	for _, row := range r.rows {
+		if row.author != found {
+			continue
+		}
+		if row.object != "node" {
+			m.pods[row.object] = client.ObjectKeyFromObject(w.podOn(name, row.object))
+		}
+		w.eventually("what was found is told", func() error { return m.tell(w.Context(), row) })
+	}
+	return m
+}
+
+// podOn creates a pod that is bound to the machine: the agent's, or another.
+func (w *replayWorld) podOn(machine, object string) *corev1.Pod {
+	w.Helper()
+	pod := newDaemonPod(w.agentSet, machine)
+	if object != "agent" {
+		pod.Name, pod.Labels, pod.OwnerReferences = machine+"-"+object, nil, nil
+	}
+	w.must(w.admin.Create(w.Context(), pod))
+	return pod
+}
+
+// key is the gate's taint key.
+func (m *replayed) key() string {
+	if m.gate == "strict" {
+		return keyB
+	}
+	return keyA
+}
+
+// replay replays the recording, in its order and at its times. It may be called
+// in a goroutine of its own.
+func (m *replayed) replay(ctx context.Context, start time.Time) {
+	defer close(m.done)
+	m.start = start
+	for _, row := range m.rows {
+		send, err := m.prepare(ctx, row)
+		if err != nil {
+			m.Errorf("%s: preparing %s %s: %v", m.name, row.object, row.state, err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(m.due(row))):
+		}
+		if row == m.proof() && m.ripe != nil && !m.standStill(ctx, patience, m.ripe) {
+			m.Errorf("%s: the gate did not close, or the scheduler has not heard of it", m.name)
+			return
+		}
+		// What is late makes nothing after it come sooner.
+		late := time.Since(m.due(row))
+		m.start = m.start.Add(late)
+		if row.author != found {
+			m.late = max(m.late, late)
+		}
+		if m.told[row], err = send(ctx); err != nil {
+			m.Errorf("%s: telling %s %s: %v", m.name, row.object, row.state, err)
+			return
+		}
+		m.crowd.news <- struct{}{}
+		if row == m.cut {
+			close(m.atCut)
+			m.standStill(ctx, 10*patience, func() bool {
+				select {
+				case <-m.goOn:
+					return true
+				default:
+					return false
+				}
+			})
+		}
+	}
+}
+
+// standStill stops the replay's time until something has come about. It is false
+// if that takes too long.
+func (m *replayed) standStill(ctx context.Context, limit time.Duration, until func() bool) bool {
+	began := time.Now()
+	for !until() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+		if time.Since(began) > limit {
+			return false
+		}
+	}
+	m.start = m.start.Add(time.Since(began))
+	return true
+}
+
+// due is when a row is to be told.
+func (m *replayed) due(row row) time.Time { return m.start.Add(m.when(row.at)) }
+
+// prepared is a write that only has to be sent. It returns the resource version.
+type prepared func(context.Context) (int64, error)
+
+// tell has the row's author write it at once.
+func (m *replayed) tell(ctx context.Context, row row) error {
+	send, err := m.prepare(ctx, row)
+	if err == nil {
+		_, err = send(ctx)
+	}
+	return err
+}
+
+// prepare makes the write by which the row's author told it.
+func (m *replayed) prepare(ctx context.Context, row row) (prepared, error) {
+	api := m.api
+	if row.author == byCore {
+		api = m.core
+	}
+	if row.object != "node" {
+		return m.preparePod(ctx, api, row)
+	}
+	s, err := m.readNode(row)
+	if err != nil {
+		return nil, err
+	}
+	var node corev1.Node
+	if err := api.Get(ctx, client.ObjectKey{Name: m.name}, &node); err != nil {
+		return nil, err
+	}
+	if row.author == byCore && !slices.Equal(s.taints, coreTaints(&node)) {
+		return func(ctx context.Context) (int64, error) { return m.writeTaints(ctx, s.taints) }, nil
+	}
+	return m.prepareNode(api, &node, s), nil
+}
+
+// stamp is a recorded time, as the replay has it.
+func (m *replayed) stamp(recorded time.Duration) metav1.Time {
+	return metav1.NewTime(m.start.Add(m.when(recorded)).Truncate(time.Second))
+}
+
+// prepareNode is a patch of the Node's status, as kubelets make it.
+func (m *replayed) prepareNode(api client.Client, node *corev1.Node, s nodeState) prepared {
+	before := node.DeepCopy()
+	node.Status.NodeInfo.BootID = s.boot
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: s.ready, Reason: s.reason,
+		LastHeartbeatTime: m.stamp(s.heartbeat), LastTransitionTime: m.stamp(s.change),
+	}}
+	return func(ctx context.Context) (int64, error) {
+		err := api.Status().Patch(ctx, node, client.StrategicMergeFrom(before))
+		return version(node), err
+	}
+}
+
+// coreTaints are the node's taints that say that it is unreachable.
+func coreTaints(node *corev1.Node) (taints []corev1.Taint) {
+	for _, t := range node.Spec.Taints {
+		if t.Key == corev1.TaintNodeUnreachable {
+			taints = append(taints, corev1.Taint{Key: t.Key, Effect: t.Effect})
+		}
+	}
+	return taints
+}
+
+// writeTaints has core replace its own taints: by a patch of the whole list that
+// is guarded by the resource version, and again after a conflict.
+func (m *replayed) writeTaints(ctx context.Context, taints []corev1.Taint) (int64, error) {
+	var node corev1.Node
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := m.core.Get(ctx, client.ObjectKey{Name: m.name}, &node); err != nil {
+			return err
+		}
+		before := node.DeepCopy()
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == corev1.TaintNodeUnreachable || t.Key == corev1.TaintNodeNotReady
+		})
+		now := metav1.Now()
+		for _, t := range taints {
+			t.TimeAdded = &now
+			node.Spec.Taints = append(node.Spec.Taints, t)
+		}
+		return m.core.Patch(ctx, &node, client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{}))
+	})
+	return version(&node), err
+}
+
+// preparePod is a patch of a pod's status.
+func (m *replayed) preparePod(ctx context.Context, api client.Client, row row) (prepared, error) {
+	s, err := m.readPod(row)
+	if err != nil {
+		return nil, err
+	}
+	var pod corev1.Pod
+	if err := api.Get(ctx, m.pods[row.object], &pod); err != nil {
+		return nil, err
+	}
+	before := pod.DeepCopy()
+	id := "containerd://" + s.container
+	status := corev1.ContainerStatus{
+		Name: "daemon", Image: "daemon", ContainerID: id, RestartCount: s.restarts, Ready: s.ready == corev1.ConditionTrue,
+	}
+	if started := m.stamp(s.started); s.running {
+		status.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
+	} else {
+		status.State.Terminated = &corev1.ContainerStateTerminated{StartedAt: started, ContainerID: id, ExitCode: 255, Reason: "Unknown"}
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: s.ready, LastTransitionTime: m.stamp(s.change)}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	return func(ctx context.Context) (int64, error) {
+		err := api.Status().Patch(ctx, &pod, client.StrategicMergeFrom(before))
+		return version(&pod), err
+	}, nil
+}
+
+// crowd is pods that want to run on one machine at once, and more of them all
+// the time. They tolerate nothing but what every pod does.
+type crowd struct {
+	*env
+	machine string
+	// news is told of every write.
+	news chan struct{}
+}
+
+// appetite is how often another pod comes, and with every write two.
+const appetite = 500 * time.Millisecond
+
+// feed lets the crowd grow until it is sated or the test ends.
+func (c *crowd) feed(ctx context.Context, sated chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sated:
+			return
+		case <-c.news:
+			c.grow(ctx, 2)
+		case <-time.After(appetite):
+			c.grow(ctx, 1)
+		}
+	}
+}
+
+func (c *crowd) grow(ctx context.Context, n int) {
+	for range n {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, GenerateName: "hungry-", Labels: map[string]string{"hungry": c.machine}},
+			Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"machine": c.machine},
+				Containers:   []corev1.Container{{Name: "work", Image: "work"}},
+			},
+		}
+		if err := c.admin.Create(ctx, pod); err != nil && ctx.Err() == nil {
+			c.Errorf("a hungry pod for %s: %v", c.machine, err)
+			return
+		}
+	}
+}
+
+// describe says a state as a recording would, without times.
+func describe(object client.Object, name string) string {
+	switch o := object.(type) {
+	case *corev1.Node:
+		ready := o.Status.Conditions[0]
+		taints := ""
+		for i, t := range coreTaints(o) {
+			if i > 0 {
+				taints += ","
+			}
+			taints += t.Key[len("node.kubernetes.io/"):] + ":" + string(t.Effect)
+		}
+		return fmt.Sprintf("node boot=%s Ready=%s(%s,hb=-,tr=-) taints=[%s]", o.Status.NodeInfo.BootID, ready.Status, ready.Reason, taints)
+	case *corev1.Pod:
+		ready := slices.IndexFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		status := o.Status.ContainerStatuses[0]
+		state := "running"
+		if status.State.Terminated != nil {
+			state = "terminated"
+		}
+		return fmt.Sprintf("%s phase=%s Ready=%s(tr=-) %s=- cid=%s rc=%d", name, o.Status.Phase, o.Status.Conditions[ready].Status,
+			state, status.ContainerID[len("containerd://"):], status.RestartCount)
+	}
+	return ""
+}

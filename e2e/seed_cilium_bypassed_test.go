@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller"
+)
+
+// Pods that slipped past the agent: after a reboot a kubelet starts what is
+// bound to its node, agent or not. Cilium would have such nodes tainted
+// NoExecute, which evicts everything at once and heeds no
+// PodDisruptionBudget; and its operator deletes pods of one label whose network
+// it does not manage, again and again.
+
+// ahead is how far the controller's clock is, so that what happens now is the
+// past to it.
+const ahead = time.Hour
+
+// bypassGate declares a gate like that of agent() which minds its bypassed pods.
+func bypassGate(policy v1alpha1.BypassedPods) *v1alpha1.NodeGate {
+	ng := newGate("agent", keyA, byDaemonSet("agent"))
+	ng.Spec.BypassedPods = policy
+	return ng
+}
+
+// rebooted returns a node that has rebooted, so that the gate is closed; what
+// opens it; and a time in the new boot before that.
+func (e *env) rebooted(ng *v1alpha1.NodeGate) (k *kubelet, open func(), inBoot time.Time) {
+	e.Helper()
+	ds := e.daemonSet("agent")
+	e.declare(ng)
+	k = e.kubelet("n1")
+	k.register()
+	pod := k.daemonPod(ds)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	k.setReady(pod, false, "")
+	k.reboot()
+	k.becomes("agent", isClosed, keyA)
+	open = func() {
+		k.run(pod, true)
+		k.becomes("agent", isOpen, keyA)
+	}
+	// Kubelets start pods before anybody hears of the new boot.
+	return k, open, k.record("agent").Since.Add(-3 * time.Second)
+}
+
+// nodeEvents returns the Events about the node for a reason.
+func (k *kubelet) nodeEvents(reason string) []eventsv1.Event {
+	k.Helper()
+	var list eventsv1.EventList
+	k.must(k.admin.List(k.Context(), &list, client.InNamespace(metav1.NamespaceDefault)))
+	uid := k.node().UID
+	var out []eventsv1.Event
+	for _, event := range list.Items {
+		if event.Regarding.UID == uid && event.Reason == reason {
+			out = append(out, event)
+		}
+	}
+	return out
+}
+
+// told waits for the one Event about the node's bypassed pods.
+func (k *kubelet) told() eventsv1.Event {
+	k.Helper()
+	var event eventsv1.Event
+	k.eventually("an event tells of bypassed pods", func() error {
+		all := k.nodeEvents(v1alpha1.EventBypassedPods)
+		if len(all) != 1 {
+			return fmt.Errorf("%d events", len(all))
+		}
+		event = all[0]
+		return nil
+	})
+	return event
+}
+
+// What started before the agent is named, and nothing is done to it.
+func TestSeedCiliumBypassedPodsReport(t *testing.T) {
+	e := newEnv(t)
+	registry := prometheus.NewRegistry()
+	e.runController(func(p *controller.Process) {
+		p.Options.Clock, p.Registerer = laterClock{ahead: ahead}, registry
+	})
+	k, open, inBoot := e.rebooted(bypassGate(v1alpha1.BypassedReport))
+	pods := []*corev1.Pod{
+		k.bind("early", inBoot, ownedBy("ReplicaSet")),
+		k.bind("early-daemon", inBoot, ownedBy("DaemonSet")),
+		k.bind("early-and-tolerant", inBoot, ownedBy("ReplicaSet"), tolerating(keyA)),
+		k.bind("late", inBoot.Add(ahead), ownedBy("ReplicaSet")),
+	}
+	open()
+	event := k.told()
+	if want := "2 pods had started while gate agent was closed, and do not tolerate its taint: daemons/early, daemons/early-daemon"; event.Note != want ||
+		event.Type != corev1.EventTypeWarning || event.Regarding.Kind != "Node" {
+		t.Errorf("the event is %+v, want a warning that says:\n%s", event, want)
+	}
+	if n := metric(registry, "nodegate_bypassed_pods_total"); n != 2 {
+		t.Errorf("nodegate_bypassed_pods_total is %v, want 2", n)
+	}
+	e.settled()
+	for _, pod := range pods {
+		if e.isLeaving(pod) {
+			t.Errorf("pod %s is leaving", pod.Name)
+		}
+	}
+	if n := len(k.nodeEvents(v1alpha1.EventBypassedPods)); n != 1 {
+		t.Errorf("%d events tell of it, want one", n)
+	}
+}
+
+// They are evicted as PodDisruptionBudgets allow, and only those that a
+// controller replaces and the agent serves.
+func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
+	e := newEnv(t)
+	e.allowEvictions()
+	e.startController(ahead)
+	k, open, inBoot := e.rebooted(bypassGate(v1alpha1.BypassedEvict))
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "guarded"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}},
+		},
+	}
+	e.must(e.admin.Create(t.Context(), pdb))
+	t.Cleanup(func() { _ = e.admin.Delete(t.Context(), pdb) })
+	replicas := ownedBy("ReplicaSet")
+	early := k.bind("early", inBoot, replicas)
+	guarded := k.bind("guarded", inBoot, replicas, labelled("guarded"))
+	spared := []*corev1.Pod{
+		k.bind("daemon", inBoot, ownedBy("DaemonSet")),
+		k.bind("host-network", inBoot, replicas, onHostNetwork),
+		k.bind("ownerless", inBoot),
+		k.bind("tolerant", inBoot, replicas, tolerating(keyA)),
+		k.bind("late", inBoot.Add(ahead), replicas),
+	}
+	open()
+	k.told()
+	e.eventually("the pod that started before the agent is evicted", func() error {
+		if !e.isLeaving(early) {
+			return errNotYet
+		}
+		return nil
+	})
+	e.eventually("the PodDisruptionBudget is in the way", func() error { return e.evictionsOf("guarded", 429) })
+	if e.isLeaving(guarded) {
+		t.Error("a pod that its PodDisruptionBudget guards is leaving")
+	}
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: pdb.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2,
+	}
+	e.must(e.admin.Status().Update(t.Context(), pdb))
+	e.eventually("the guarded pod is evicted too", func() error {
+		if !e.isLeaving(guarded) {
+			return errNotYet
+		}
+		return nil
+	})
+	e.settled()
+	for _, pod := range spared {
+		if e.isLeaving(pod) {
+			t.Errorf("pod %s is leaving", pod.Name)
+		}
+		if e.evictionsOf(pod.Name, 0) == nil {
+			t.Errorf("an eviction of pod %s was asked for", pod.Name)
+		}
+	}
+}
+
+// evictionsOf is nil if the eviction of a pod was asked for, and answered with
+// this code unless it is 0.
+func (e *env) evictionsOf(pod string, code int) error {
+	e.Helper()
+	for _, event := range e.audit() {
+		if event.ObjectRef.Subresource == "eviction" && event.ObjectRef.Name == pod && (code == 0 || event.ResponseStatus.Code == code) {
+			return nil
+		}
+	}
+	return errNotYet
+}
+
+// Without the right to evict, the gate works and says what is missing; nothing
+// is evicted, and granting the right is all that it takes.
+func TestSeedCiliumBypassedPodsEvictMayBeMissing(t *testing.T) {
+	e := newEnv(t)
+	e.startController(ahead)
+	gate := bypassGate(v1alpha1.BypassedReport)
+	k, open, inBoot := e.rebooted(gate)
+	e.edit(gate, func() { gate.Spec.BypassedPods = v1alpha1.BypassedEvict })
+	e.eventually("the gate says what is missing", func() error {
+		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
+	})
+	e.must(e.condition("agent", v1alpha1.ConditionAccepted, metav1.ConditionTrue, ""))
+	var ng v1alpha1.NodeGate
+	e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng))
+	if c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(c.Message, "nodegate manifests --evict-pods") {
+		t.Errorf("the condition does not say how to grant it: %s", c.Message)
+	}
+	early := k.bind("spared", inBoot, ownedBy("ReplicaSet"))
+	open()
+	k.told()
+	e.settled()
+	if e.isLeaving(early) || e.evictionsOf("spared", 0) == nil {
+		t.Error("a pod was evicted without the right to")
+	}
+	e.allowEvictions()
+	e.eventually("the gate is Ready", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+}

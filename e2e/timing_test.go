@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// The agent must have been ready for an hour. A restart in the middle makes no
+// difference, since the API tells since when it is.
+func TestSoak(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	ng := newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: ds.Name}})
+	ng.Spec.Timing.OpenAfterSeconds = 3600
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	e.waitsFor("agent", "n1", v1alpha1.ReadingPodMissing)
+	k.run(k.daemonPod(ds), true)
+	e.waitsFor("agent", "n1", v1alpha1.ReadingOpenAfter)
+	stop()
+	stop = e.startController(58 * time.Minute)
+	e.settled()
+	e.must(k.is("agent", isClosed, keyA))
+	e.waitsFor("agent", "n1", v1alpha1.ReadingOpenAfter)
+	stop()
+	k.wrote(0)
+	e.startController(61 * time.Minute)
+	k.becomes("agent", isOpen, keyA)
+	k.wrote(1)
+}
+
+// Without a restart, and of a closeWhen gate: it opens by itself, some seconds
+// after its condition has cleared.
+func TestSoakOfACloseWhenGate(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ng := newGate("bad", keyA, v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "example.com/bad"}})
+	ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen, nil
+	ng.Spec.Timing.OpenAfterSeconds = 3
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	k.patch(`{"metadata":{"annotations":{"example.com/bad":"yes"}}}`)
+	k.becomes("bad", isClosed, keyA)
+	cleared := time.Now()
+	k.patch(`{"metadata":{"annotations":{"example.com/bad":null}}}`)
+	k.becomes("bad", "", keyA)
+	if passed := time.Since(cleared); passed < 3*time.Second {
+		t.Errorf("it opened %s after its condition had cleared", passed)
+	}
+}
+
+// The agent's pod must have been ready for an hour: a restart in the middle makes
+// no difference.
+func TestMinReadySeconds(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	e.declare(newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{
+		Namespace: daemonNamespace, Name: ds.Name, MinReadySeconds: 3600,
+	}}))
+	k := e.registered("n1")[0]
+	k.run(k.daemonPod(ds), true)
+	e.waitsFor("agent", "n1", v1alpha1.ReadingPodReadyTooBriefly)
+	stop()
+	stop = e.startController(58 * time.Minute)
+	e.settled()
+	e.must(k.is("agent", isClosed, keyA))
+	stop()
+	k.wrote(0)
+	e.startController(61 * time.Minute)
+	k.becomes("agent", isOpen, keyA)
+	k.wrote(1)
+}
+
+// A deadline that tells: by the condition, the counts and one Event, also after a
+// restart, until the agent is ready.
+func TestDeadlineKeepsClosed(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	ng := newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: ds.Name}})
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](3)}
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	pod := k.daemonPod(ds)
+	k.run(pod, false)
+	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
+	k.toldOfDeadline(1, "stays closed")
+	stop()
+	e.startController(0)
+	e.settled()
+	e.must(k.overdue("agent"))
+	e.must(k.is("agent", isClosed, keyA))
+	k.toldOfDeadline(1, "stays closed")
+	k.wrote(1)
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	e.eventually("nothing is overdue", func() error {
+		if k.overdue("agent") == nil {
+			return fmt.Errorf("the condition stays")
+		}
+		return nil
+	})
+}
+
+// A deadline that opens, for want of a pod; it stays open until the agent was
+// ready once, or the node reboots.
+func TestDeadlineOpens(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	ng := newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: ds.Name}})
+	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
+	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	ng.Spec.Budget.MaxReclosed = percent("100%")
+	ng.Spec.Deadline = &v1alpha1.Deadline{PodMissingSeconds: ptr.To[int32](600), Action: v1alpha1.DeadlineOpen}
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	e.waitsFor("agent", "n1", v1alpha1.ReadingPodMissing)
+	stop()
+	stop = e.startController(9 * time.Minute)
+	e.settled()
+	e.must(k.is("agent", isClosed, keyA))
+	stop()
+	k.wrote(0)
+	stop = e.startController(11 * time.Minute)
+	k.becomes("agent", isOpen, keyA)
+	if r := k.record("agent"); r.Reason != v1alpha1.ReasonDeadlinePassed {
+		t.Errorf("it opened for %s", r.Reason)
+	}
+	k.toldOfDeadline(1, "opens")
+	e.settled()
+	e.must(k.is("agent", isOpen, keyA))
+	stop()
+	e.startController(0)
+	k.reboot()
+	k.becomes("agent", isClosed, keyA)
+	k.run(k.daemonPod(ds), true)
+	k.becomes("agent", isOpen, keyA)
+	if r := k.record("agent"); r.Reason != v1alpha1.ReasonSignalsHold {
+		t.Errorf("it opened for %s", r.Reason)
+	}
+	k.toldOfDeadline(1, "opens")
+}
+
+// overdue checks that a gate says that this node, and no other, is overdue.
+func (k *kubelet) overdue(gateName string) error {
+	k.Helper()
+	var ng v1alpha1.NodeGate
+	k.must(k.admin.Get(k.Context(), client.ObjectKey{Name: gateName}, &ng))
+	if err := k.condition(gateName, v1alpha1.ConditionOverdue, metav1.ConditionTrue, v1alpha1.ReasonOverdue); err != nil {
+		return err
+	}
+	if ng.Status.Nodes.Overdue != 1 {
+		return fmt.Errorf("nodes: %+v", ng.Status.Nodes)
+	}
+	return nil
+}
+
+// toldOfDeadline waits for Events about the node's deadline, which all say this.
+func (k *kubelet) toldOfDeadline(times int, says string) {
+	k.Helper()
+	k.eventually("an event tells of the deadline", func() error {
+		all := k.nodeEvents(v1alpha1.EventDeadlinePassed)
+		for _, event := range all {
+			if !strings.Contains(event.Note, says) {
+				return fmt.Errorf("event: %s", event.Note)
+			}
+		}
+		if len(all) != times {
+			return fmt.Errorf("%d events", len(all))
+		}
+		return nil
+	})
+}
