@@ -347,7 +347,7 @@ type Budget struct {
 	// +kubebuilder:default="20%"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=10
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxReclosed must be a number of nodes, or a percentage from 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%"
 	MaxReclosed *intstr.IntOrString `json:"maxReclosed,omitempty"`
 }
 

@@ -340,7 +340,7 @@ type ResourceSignal struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : quantity(self).isGreaterThan(quantity('0'))",message="atLeast must be more than 0; correct it, or remove it for 1"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('[eE][+-]?[0-9]{3}') && quantity(self).isGreaterThan(quantity('0'))",message="atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1"
 	AtLeast *resource.Quantity `json:"atLeast,omitempty"`
 }
 

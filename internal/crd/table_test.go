@@ -299,11 +299,14 @@ var rules = []rule{
 		at: "spec.openWhen[0].resource.name", says: "name must be the name of a resource, such as example.com/gpu; correct it",
 		keep: "- {name: a, resource: {name: example.com/gpu}}", breaks: "- {name: a, resource: {name: a/b/c}}",
 	}, {
-		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0; correct it, or remove it for 1",
+		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1",
 		keep: "- {name: a, resource: {name: a, atLeast: 4Gi}}", breaks: "- {name: a, resource: {name: a, atLeast: 0Gi}}",
 	}, {
-		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0; correct it, or remove it for 1",
+		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1",
 		keep: "- {name: a, resource: {name: a, atLeast: 1}}", breaks: "- {name: a, resource: {name: a, atLeast: -1}}",
+	}, {
+		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1",
+		keep: "- {name: a, resource: {name: a, atLeast: '1e99'}}", breaks: "- {name: a, resource: {name: a, atLeast: '1e2000000000'}}",
 	}, {
 		at: "spec.openWhen[0].resourceSlices.driver", says: "driver must be the name of a DRA driver, such as gpu.example.com; correct it",
 		keep: "- {name: a, resourceSlices: {driver: gpu.example.com}}", breaks: "- {name: a, resourceSlices: {driver: GPU}}",
@@ -409,14 +412,17 @@ var rules = []rule{
 		at: "spec.deadline.action", says: `supported values: "KeepClosed", "Open"`,
 		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 100%}", breaks: "budget: {maxReclosed: 101%}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 0}", breaks: "budget: {maxReclosed: -1}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 5}", breaks: "budget: {maxReclosed: '5'}",
+	}, {
+		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
+		keep: "budget: {maxReclosed: 1000000}", breaks: "budget: {maxReclosed: 4294967296}",
 	}, {
 		at: "spec.openedAtAnnotation", says: "openedAtAnnotation must be an annotation key; write it as name or example.com/name",
 		keep: "openedAtAnnotation: example.com/opened-at", breaks: "openedAtAnnotation: opened at",
