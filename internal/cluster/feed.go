@@ -243,7 +243,7 @@ func (f *Feed) statusOf(needed *needs) []FeedStatus {
 	}
 	all = append(all, f.sliceStatus(needed.drivers)...)
 	slices.SortFunc(all, func(a, b FeedStatus) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	return slices.CompactFunc(all, func(a, b FeedStatus) bool { return a.Name == b.Name })
 }
 
 func (f *Feed) nodeStatus() FeedStatus {

@@ -30,6 +30,8 @@ func podsName(q gate.PodQuery) string {
 	return name
 }
 
+func sharedPodsName(namespace string) string { return "pods in " + namespace }
+
 // running is a feed that has been started.
 type running struct {
 	*observer
@@ -48,6 +50,8 @@ type nodeFeed struct {
 type podFeed struct {
 	*running
 	pods *podSet
+	// shared tells whether its watch is that of others, too.
+	shared bool
 }
 
 // adjustFeeds starts the feeds that are needed and stops those that are not.
@@ -113,14 +117,32 @@ func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSet
 func (f *Feed) adjustPods(ctx context.Context, needed map[gate.PodQuery]bool) {
 	before := *f.podFeeds.Load()
 	after := make(map[gate.PodQuery]*podFeed, len(needed))
+	turns := shares(before, needed)
+	for namespace, share := range turns {
+		if share {
+			f.startSharedPods(ctx, namespace, needed, after)
+		}
+	}
 	for query := range needed {
-		if after[query] = before[query]; after[query] == nil {
+		feed := before[query]
+		if _, turns := turns[query.Namespace]; turns && feed != nil && feed.shared {
+			feed = nil
+		}
+		switch {
+		case after[query] != nil:
+		case feed != nil:
+			after[query] = feed
+		default:
 			after[query] = f.startPods(ctx, query)
 		}
 	}
 	f.podFeeds.Store(&after)
-	for query, feed := range before {
-		if !needed[query] {
+	used := make(map[*running]bool, len(after))
+	for _, feed := range after {
+		used[feed.running] = true
+	}
+	for _, feed := range before {
+		if !used[feed.running] {
 			feed.stop()
 		}
 	}
