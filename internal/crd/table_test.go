@@ -313,6 +313,10 @@ var rules = []rule{
 	}, {
 		at: "spec.openWhen[0].expression", says: "should be at least 1 chars long",
 		keep: `- {name: a, expression: "true"}`, breaks: `- {name: a, expression: ""}`,
+	}, {
+		at: "spec.openWhen[0].expression", says: "may not be more than 4096 bytes",
+		keep:   `- {name: a, expression: "true` + strings.Repeat("ß", 4092) + `"}`, // letters, whatever it says
+		breaks: `- {name: a, expression: "true` + strings.Repeat(" ", 64<<10) + `"}`,
 	},
 
 	// Label selectors: the same everywhere.

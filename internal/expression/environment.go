@@ -3,6 +3,7 @@
 package expression
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -66,7 +67,7 @@ var nodeInfoFields = []string{
 
 // environment is made once: it takes milliseconds.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := cel.NewEnv(language...)
+	env, err := cel.NewEnv(append(slices.Clip(language), boundedQuantities...)...)
 	if err != nil {
 		return nil, err
 	}

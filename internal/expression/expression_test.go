@@ -113,19 +113,20 @@ func TestForeignTaints(t *testing.T) {
 // What is not there makes the answer an error, never false.
 func TestNoAnswer(t *testing.T) {
 	for text, want := range map[string]string{
-		`labels["zone"] == "a"`:                                "no such key: zone",
-		`labels["zone"] != "a"`:                                "no such key: zone",
-		`annotations["example.com/cold"] == ""`:                "no such key: example.com/cold",
-		`allocatable["nic"].isGreaterThan(quantity("0"))`:      "no such key: nic",
-		`nodeInfo.machineID == ""`:                             "no such field: machineID",
-		`conditions.all(c, c.lastTransitionTime >= created)`:   "no such field: lastTransitionTime",
-		`conditions[7].status == "True"`:                       "index out of bounds: 7",
-		`int(labels["pool"]) > 1`:                              "type conversion error",
-		`semver(labels["pool"]).major() == 1`:                  "No Major.Minor.Patch",
-		`1 / (labels.size() - 2) == 1`:                         "division by zero",
-		`dyn(labels["pool"]) > 1`:                              "no such overload",
-		`labels["pool"].matches(labels["pool"] + "(")`:         "error parsing regexp",
-		`annotations["example.com/warm"].replace("4", "") > 0`: "",
+		`labels["zone"] == "a"`:                              "no such key: zone",
+		`labels["zone"] != "a"`:                              "no such key: zone",
+		`annotations["example.com/cold"] == ""`:              "no such key: example.com/cold",
+		`allocatable["nic"].isGreaterThan(quantity("0"))`:    "no such key: nic",
+		`nodeInfo.machineID == ""`:                           "no such field: machineID",
+		`conditions.all(c, c.lastTransitionTime >= created)`: "no such field: lastTransitionTime",
+		`conditions[7].status == "True"`:                     "index out of bounds: 7",
+		`int(labels["pool"]) > 1`:                            "type conversion error",
+		`semver(labels["pool"]).major() == 1`:                "No Major.Minor.Patch",
+		`1 / (labels.size() - 2) == 1`:                       "division by zero",
+		`dyn(labels["pool"]) > 1`:                            "no such overload",
+		`labels["pool"].matches(labels["pool"] + "(")`:       "error parsing regexp",
+		`quantity(labels.pool == "gpu" ? "1e2000000000" : "1").isGreaterThan(quantity("1"))`: "quantity out of range",
+		`annotations["example.com/warm"].replace("4", "") > 0`:                               "",
 	} {
 		e, err := Compile(text)
 		if want == "" {
@@ -179,11 +180,24 @@ func TestRefused(t *testing.T) {
 		`allocatable.all(r, r != "")`:                 "the resources of allocatable must be named literally",
 		`nodeInfo == nodeInfo`:                        "the fields of nodeInfo must be named",
 
+		// What no person wrote.
+		strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300):        "recursion",
+		strings.Repeat("[", 300) + "1" + strings.Repeat("]", 300) + "== []": "recursion",
+		strings.Repeat("labels.a == ", 300) + "labels.b":                    "",
+		"":         "Syntax error",
+		" ":        "Syntax error",
+		"true\x00": "line 1, column 5: Syntax error",
+		"\xff":     "Syntax error",
+		`labels["größe"] == "groß" && labels["日本"] == 1`: "line 1, column 43: found no matching overload",
+		"true &&\r\n\tgröße":   "line 2, column 4: ",
+		"labels.größe == \"\"": "line 1, column 10: Syntax error",
+		"\"🚀🚀\" == x":          "line 1, column 9: undeclared reference to 'x'",
+
 		// What may cost too much.
 		`labels.all(a, labels.all(b, labels.all(c, a != b && b != c)))`:             "it may cost too much",
 		`conditions.all(a, conditions.all(b, conditions.all(c, a.type != c.type)))`: "it may cost too much",
 	} {
-		t.Run(text, func(t *testing.T) {
+		t.Run(text[:min(len(text), 80)], func(t *testing.T) {
 			if _, err := Compile(text); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v\nwant %s", err, want)
 			}
@@ -207,6 +221,26 @@ func TestCostOfAnEvaluation(t *testing.T) {
 	}
 	if got, err := e.Holds(n, ownKey); err == nil || got || !strings.Contains(err.Error(), "cost limit exceeded") {
 		t.Errorf("on a node of 5,000 labels: %v, %v", got, err)
+	}
+}
+
+// Quantities that would take billions of digits to compare are not read; all
+// others are, as by Kubernetes.
+func TestQuantities(t *testing.T) {
+	for text, is := range map[string]bool{
+		"1": true, "4Gi": true, "100m": true, "1e3": true, "1E99": true, "-1.5": true, strings.Repeat("1", longQuantity): true,
+		"": false, "abc": false, "1Zi": false, "1e100": false, "1e2000000000": false, "1e-2000000000": false, "1E+0001": false,
+		strings.Repeat("1", longQuantity+1): false,
+	} {
+		for expression, want := range map[string]bool{`isQuantity("` + text + `")`: is, `quantity("` + text + `") == quantity("` + text + `")`: is} {
+			got, err := mustCompile(t, expression).Holds(aNode(), ownKey)
+			if got != want || (err != nil) != (!is && strings.HasPrefix(expression, "quantity")) {
+				t.Errorf("%s: %v, %v", expression, got, err)
+			}
+		}
+	}
+	if got, err := mustCompile(t, `quantity(string(labels.size())) == quantity("2") && isQuantity(labels.pool)`).Holds(aNode(), ownKey); err != nil || got {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
