@@ -262,7 +262,7 @@ func TestTransitionsAreCountedOnce(t *testing.T) {
 func TestWaitsAreHandedOn(t *testing.T) {
 	m, at := newMemory(), time.Now()
 	n := gate.Node{Name: "n1", UID: "first"}
-	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}})
+	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false)
 	facts := gate.Facts{Node: n}
 	if m.recall(&facts); facts.LostSince["a"] != at || facts.RolloutSince["b"] != at {
 		t.Errorf("handed on: %v and %v", facts.LostSince, facts.RolloutSince)
@@ -271,7 +271,7 @@ func TestWaitsAreHandedOn(t *testing.T) {
 	if m.recall(&facts); facts.LostSince != nil || facts.RolloutSince != nil {
 		t.Error("what was of a node is handed on to the next of its name")
 	}
-	if m.keep(&n, &gate.Decision{}); len(m.lost) != 0 {
+	if m.keep(&n, &gate.Decision{}, false); len(m.lost) != 0 {
 		t.Error("something is kept of nothing")
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
@@ -45,14 +48,27 @@ func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 func (w *world) denied(t *testing.T, s *strict) string {
 	t.Helper()
 	var log logLines
+	w.deniedAs(t, s, log.logger(), 5, func() {})
+	return strings.Join(log.all(), "\n")
+}
+
+// deniedAfter decides as often, and returns what is remembered of the node.
+func (w *world) deniedAfter(t *testing.T, s *strict, times int, before func()) remembered {
+	t.Helper()
+	w.deniedAs(t, s, logr.Discard(), times, before)
+	return w.c.memory.lost["n0000"]
+}
+
+func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, before func()) {
+	t.Helper()
 	s.world = w
-	w.c = New(Options{Namespace: "nodegate-system", Log: log.logger()}, nil, newTestMetrics())
+	w.c = New(Options{Namespace: "nodegate-system", Log: log}, nil, newTestMetrics())
 	w.c.Attach(w, s, w.pods)
 	w.c.set.Store(newGateSet(&gateSet{}, known{source: w.GatesFrom(), gates: w.gates, complete: true}, gate.KeyPolicy{}))
-	for range 5 {
+	before()
+	for range times {
 		_, _ = w.c.reconcile(t.Context(), "n0000")
 	}
-	return strings.Join(log.all(), "\n")
 }
 
 // What may not be taken off a node for a gate that is gone keeps no other gate
@@ -68,6 +84,47 @@ func TestDeniedCleaningUpKeepsNoGateClosed(t *testing.T) {
 	n := w.nodes["n0000"]
 	if len(n.Taints) != 1 || n.Taints[0].Key != "test.nodegate.dev/gone" || n.Records["gone"] == "" {
 		t.Errorf("the node has the taints %v and records %v, want those of the gate that is gone", n.Taints, n.Records)
+	}
+}
+
+// What is written for one key alone does not have the waits of other gates
+// begin again.
+func TestDeniedPartKeepsOtherWaits(t *testing.T) {
+	const other = "test.nodegate.dev/b"
+	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
+		return func(s *v1alpha1.NodeGateSpec) {
+			s.Taint.Key, s.OpenWhen[0].Label.Key = key, opensBy
+			s.Timing.CloseAfterSeconds = ptr.To[int32](3600)
+		}
+	}
+	w := newWorld(t, testGate("gate", waits(testKey, "fit")), testGate("other", waits(other, "well")))
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "other") // and its label is not there
+		isClosed(n, "gate", v1alpha1.ReasonBirth)
+		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], testKey, "test.nodegate.dev/gone")
+		n.Records["other"] = strings.ReplaceAll(n.Records["other"], testKey, other)
+		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
+	})
+	began := time.Now().Add(-time.Minute)
+	remembered := remembered{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
+	kept := w.deniedAfter(t, &strict{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.memory.lost["n0000"] = remembered })
+	if w.written() != 1 || kept.lost["other"] != began {
+		t.Errorf("after %d writes of a part, the other gate waits since %s, not since %s", w.written(), kept.lost["other"], began)
+	}
+	// What a part read anew, it says anew; and a whole decision forgets.
+	n := gate.Node{Name: "n", UID: "u"}
+	m := newMemory()
+	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
+	m.keep(&n, &gate.Decision{Verdicts: both}, false)
+	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true)
+	if r := m.lost["n"]; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
+		t.Errorf("kept %+v", r)
+	}
+	if m.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true); m.lost["n"].uid != "v" {
+		t.Errorf("kept of a former Node: %+v", m.lost["n"])
+	}
+	if m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false); len(m.lost) != 0 {
+		t.Errorf("kept %+v", m.lost)
 	}
 }
 

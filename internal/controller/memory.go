@@ -45,27 +45,46 @@ func (m *memory) recall(f *gate.Facts) {
 	}
 }
 
-// keep takes over what a decision hands on.
-func (m *memory) keep(n *gate.Node, d *gate.Decision) {
+// keep takes over what a decision hands on. A part of a decision says nothing of
+// gates whose signals it did not read: what is kept of these, stays.
+func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	r := remembered{uid: n.UID}
+	before := m.lost[n.Name]
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
+		if part && len(v.Readings) == 0 && before.uid == n.UID {
+			r.retain(&before, v.Gate)
+			continue
+		}
 		note(&r.lost, v.Gate, v.LostSince)
 		note(&r.rollout, v.Gate, v.RolloutSince)
 		if v.Steady != nil {
-			if r.steady == nil {
-				r.steady = make(map[string]gate.Steady)
-			}
-			r.steady[v.Gate] = *v.Steady
+			r.soaks(v.Gate, *v.Steady)
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if r.lost == nil && r.rollout == nil && r.steady == nil {
 		delete(m.lost, n.Name)
 		return
 	}
 	m.lost[n.Name] = r
+}
+
+// retain takes over what was kept of a gate.
+func (r *remembered) retain(before *remembered, gateName string) {
+	note(&r.lost, gateName, before.lost[gateName])
+	note(&r.rollout, gateName, before.rollout[gateName])
+	if steady, ok := before.steady[gateName]; ok {
+		r.soaks(gateName, steady)
+	}
+}
+
+func (r *remembered) soaks(gateName string, s gate.Steady) {
+	if r.steady == nil {
+		r.steady = make(map[string]gate.Steady)
+	}
+	r.steady[gateName] = s
 }
 
 func note(times *map[string]time.Time, gateName string, t time.Time) {

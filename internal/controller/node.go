@@ -41,7 +41,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		}
 		return 0, fmt.Errorf("applying decision: %w", err)
 	}
-	c.account(set, &facts, &decision)
+	c.account(set, &facts, &decision, false)
 	return soonest(retry, decision.Recheck, now), nil
 }
 
@@ -169,7 +169,7 @@ func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.F
 		part.AllowedKeys = map[string]bool{key: true}
 		d := gate.Decide(set.gates, &part, now)
 		if d.Changes && c.apply(ctx, &part.Node, &d) == nil {
-			c.account(set, &part, &d)
+			c.account(set, &part, &d, true)
 			return true
 		}
 	}
@@ -188,15 +188,15 @@ func (c *Controller) applyUnstamped(ctx context.Context, set *gateSet, facts *ga
 		return false
 	}
 	c.log.Info("gate opened without its stamp", "node", facts.Node.Name, "annotations", keys, "denial", clip(denial.Error(), deniedMax))
-	c.account(set, facts, &d)
+	c.account(set, facts, &d, false)
 	return true
 }
 
-// account tells of a decision that was carried out.
-func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision) {
+// account tells of a decision that was carried out, or of a part of one.
+func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
 	c.tally.set(n.Name, c.standings(set, facts, d, nil), set.seq)
-	c.memory.keep(n, d)
+	c.memory.keep(n, d, part)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
