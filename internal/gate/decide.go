@@ -5,7 +5,10 @@ package gate
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -52,6 +55,8 @@ type slot struct {
 	// damaged records cannot be read, or are older than the Node; before is then
 	// not what they say.
 	damaged bool
+	// garbled records cannot be read at all: nobody knows what they say.
+	garbled bool
 	// had is the taint that the record, saying Closed, accounts for.
 	had v1alpha1.Taint
 	// after is the record as it should be; nil for none. Where it begins with
@@ -106,7 +111,7 @@ func (d *decider) newSlot(g *Gate, name string, selected bool) slot {
 	}
 	switch r, err := ParseRecord(s.raw); {
 	case err != nil:
-		s.damaged = true
+		s.damaged, s.garbled = true, true
 		s.restore(d.rebuild(g))
 	case r.Since.After(d.since().Add(clockSkew)):
 		// Written by a clock that is wrong. All else that it says stands.
@@ -195,7 +200,7 @@ func (d *decider) settleOrphans() {
 		case s.gate != nil:
 		case s.before != nil && !d.DeletedGates[s.verdict.Gate] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
 			s.hold()
-		case d.frozen(s):
+		case d.frozen(s), s.garbled && slices.ContainsFunc(d.Node.Taints, d.isNobodys):
 			s.hold()
 		default:
 			s.verdict.Reason = v1alpha1.ReasonGateDeleted
@@ -205,6 +210,21 @@ func (d *decider) settleOrphans() {
 			}
 		}
 	}
+}
+
+// isNobodys tells whether a taint may have been put there by a gate that nobody
+// knows any more: nodegate may have, and no known gate will see to it. A garbled
+// record is kept beside it, and goes when somebody has taken the taint off: it is
+// all that tells of where the taint may be from.
+func (d *decider) isNobodys(t corev1.Taint) bool {
+	if d.AllowedKeys != nil && !d.AllowedKeys[t.Key] || strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) {
+		return false
+	}
+	return !slices.ContainsFunc(d.slots, func(s slot) bool {
+		g := s.gate
+		return s.had.Key == t.Key && s.had.Effect == t.Effect ||
+			g != nil && g.Accepted && s.verdict.Selected && g.Taint.Key == t.Key && g.Taint.Effect == t.Effect
+	})
 }
 
 // hold keeps the slot as it is.

@@ -168,6 +168,19 @@ func TestGateGone(t *testing.T) {
 			"write [] cni:Closed>-(GateDeleted)"},
 		"a damaged record whose gate is gone is dropped": {
 			aNode().raw("cni", "garbage"), "write [] cni:Open>-(GateDeleted)"},
+		"a damaged record is kept beside a taint that may be its gate's": {
+			aNode().raw("cni", "garbage").taint(cniTaint), "[" + cniTaint + "] cni:Open>Open(Adopted) held"},
+		"not beside one that nodegate may not touch": {
+			allowing(aNode().raw("cni", "garbage").taint(cniTaint), "other"), "write [" + cniTaint + "] cni:Open>-(GateDeleted)"},
+		"nor beside one of Kubernetes'": {
+			aNode().raw("cni", "garbage").taint("node.kubernetes.io/not-ready:NoSchedule"),
+			"write [node.kubernetes.io/not-ready:NoSchedule] cni:Open>-(GateDeleted)"},
+		"nor beside one that a known gate sees to": {
+			aNode(renamed).raw("cni", "garbage").taint(cniTaint),
+			"write [" + cniTaint + "] cni:Open>-(GateDeleted) zzz:->Closed(Adopted)"},
+		"but beside that of a gate that does not select the node": {
+			aNode(aGate("zzz", tainting(cniTaint), selecting("pool=gpu"))).raw("cni", "garbage").taint(cniTaint),
+			"[" + cniTaint + "] cni:Open>Open(Adopted) held"},
 		"a damaged record is kept while its gate may exist": {
 			aNode().raw("cni", "garbage").invisible(), "[] cni:Open>Open(Adopted) held"},
 		"renamed: a later name takes over a closed record": {
@@ -266,8 +279,14 @@ func TestClockBehindTheAPIServer(t *testing.T) {
 	}
 }
 
+// allowing lets nodegate change taints of this key only.
+func allowing(s *sim, key string) *sim {
+	s.facts.AllowedKeys = map[string]bool{key: true}
+	return s
+}
+
 func TestFrozenKeys(t *testing.T) {
-	frozen := func(s *sim) *sim { s.facts.AllowedKeys = map[string]bool{"other": true}; return s }
+	frozen := func(s *sim) *sim { return allowing(s, "other") }
 	cni := aGate("cni")
 	edited := func() *sim {
 		s := aNode(aGate("cni", tainting("new.example/key:NoSchedule"))).closed("cni").flag("cni", "holds")

@@ -62,6 +62,11 @@ func (o *oracle) observe(s *sim) {
 			}
 		}
 	}
+	for name, m := range o.gates {
+		if find(s.gates, name) == nil {
+			m.good = time.Time{} // nobody looks at its signals
+		}
+	}
 	for i := range s.gates {
 		g := &s.gates[i]
 		if !g.Selector.Matches(s.facts.Node.Labels) {
