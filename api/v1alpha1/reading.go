@@ -98,6 +98,8 @@ const (
 
 // Reasons why no signal can open a gate on a node at present.
 const (
+	// ReadingInvalidSpec means that the gate's signals cannot be compiled.
+	ReadingInvalidSpec ReadingReason = ReasonInvalidSpec
 	// ReadingNodeSilent means that the node's Ready condition is Unknown: what is
 	// known of the node is old.
 	ReadingNodeSilent ReadingReason = "NodeSilent"

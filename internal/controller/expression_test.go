@@ -60,6 +60,13 @@ func TestExpressionThatIsBroken(t *testing.T) {
 			!strings.HasPrefix(c.Message, "compiling signal cel: compiling its expression: line 1, column 28: found no matching overload") {
 			t.Errorf("Accepted = %+v", c)
 		}
+		if !strings.HasSuffix(c.Message, "to open it, correct the gate or delete it") {
+			t.Errorf("it does not say what to do: %s", c.Message)
+		}
+		held := w.stored("gate").Status.Waiting
+		if len(held) != 1 || held[0].Node != "n0000" || held[0].Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(held[0].Message, "see its condition Accepted") {
+			t.Errorf("what is held is not explained: %+v", held)
+		}
 		w.change("n0001", func(n *gate.Node) { n.Labels = map[string]string{"bad": "yes"} })
 		w.change("n0000", func(n *gate.Node) { n.Labels = nil })
 		pass(5 * time.Second)

@@ -48,6 +48,10 @@ type gateSet struct {
 	broken map[string]error
 }
 
+// untilCorrected says what becomes of a gate that cannot be compiled.
+const untilCorrected = ". Until this is corrected the gate closes nothing more, and what it has closed stays closed, " +
+	"but for its deadline; to open it, correct the gate or delete it"
+
 // newGateSet compiles gates and says which are in force. It comes after
 // another set.
 func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
@@ -67,7 +71,7 @@ func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
 	slices.SortFunc(set.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
 	set.acceptance = gate.Accept(set.gates, policy)
 	for name, err := range set.broken {
-		set.acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+		set.acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error() + untilCorrected}
 	}
 	for i := range set.gates {
 		g := &set.gates[i]

@@ -279,6 +279,9 @@ func (c *Controller) throttled(set *gateSet, n *gate.Node, v *gate.Verdict) bool
 // follows its signals waits for one that is unknown or, where all hold, for any
 // of them to stop holding.
 func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
+	if len(g.Signals) == 0 && v.After == v1alpha1.StateClosed {
+		s.reading.Reason = v1alpha1.ReadingInvalidSpec
+	}
 	w := v.Waiting()
 	if w < 0 && g.CloseWhen {
 		w = min(0, len(v.Readings)-1)

@@ -95,6 +95,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingTooBriefly:                "%s matches, but not for long enough yet",
 	v1alpha1.ReadingNoTransitionTime:          "%s matches, and does not tell since when",
 	v1alpha1.ReadingNotObserved:               "%s is not observed yet",
+	v1alpha1.ReadingInvalidSpec:               "the gate's signals are invalid, so that nothing opens it but its deadline or deletion: see its condition Accepted",
 	v1alpha1.ReadingNodeSilent:                "the node has stopped reporting (Ready is Unknown)",
 	v1alpha1.ReadingNodeShutdown:              "the node has announced its shutdown (see its conditions Ready and GracefulNodeShutdownInProgress)",
 	v1alpha1.ReadingNodeSetup:                 "the node is still being set up by its cloud provider or provisioner",

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// What no server can tell of an expression, nodegate does: where it is wrong, why,
+// and what to do. The first four the API server refuses itself.
+func TestBadExpressions(t *testing.T) {
+	e := newEnv(t)
+	for name, text := range map[string]string{
+		"empty": "", "too long": "true" + strings.Repeat(" ", 4096), "64 KiB": "true" + strings.Repeat(" && true", 8<<10),
+		"a mebibyte": strings.Repeat("1", 1<<20),
+	} {
+		err := e.admin.Create(e.Context(), newGate("bad", keyA, byExpression(text)))
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.openWhen[0]") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+	e.startController(0)
+	deep := strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300)
+	for name, c := range map[string]struct{ text, says string }{
+		"syntax":        {"labels.a ==", "line 1, column 12: Syntax error"},
+		"type":          {`labels["a"]`, "it must return bool, and returns string"},
+		"unknown-field": {"true &&\n nodeInfo.kernel == ''", "line 2, column 10: undefined field 'kernel'"},
+		"no-function":   {`labels["größe"] == "" || now() > created`, "line 1, column 30: undeclared reference to 'now'"},
+		"cost":          {"labels.all(a, labels.all(b, labels.all(c, a != b)))", "it may cost too much: "},
+		"depth":         {deep, "recursion"},
+		"unnamed":       {`annotations[labels.a] == ""`, "line 1, column 1: the keys of annotations must be named literally"},
+	} {
+		e.must(e.admin.Create(e.Context(), newGate(name, keyA, byExpression(c.text))))
+		e.eventually(name+" is not accepted", func() error {
+			if err := e.condition(name, v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidSpec); err != nil {
+				return err
+			}
+			return e.says(name, v1alpha1.ConditionAccepted, "compiling signal signal: ")
+		})
+		e.must(e.says(name, v1alpha1.ConditionAccepted, c.says))
+		e.must(e.says(name, v1alpha1.ConditionAccepted, "correct the gate or delete it"))
+		e.must(e.condition(name, v1alpha1.ConditionReady, "False", v1alpha1.ReasonNotAccepted))
+	}
+	k := e.registered("n1")[0]
+	e.settled()
+	if node := k.node(); hasTaint(node, keyA) {
+		t.Errorf("gates that are not accepted closed a node: %s", keys(node))
+	}
+	k.wrote(0)
+}
+
+// An evaluation that costs more than it looked like has no answer: the gate stays
+// as it is, and says so.
+func TestExpressionThatCostsTooMuchWhenItRuns(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	doubles := `["x"]` + strings.Repeat(".map(a, a + a)", 24) + ".size() == 1"
+	e.declare(newGate("doubles", keyA, byExpression(doubles)))
+	e.declare(newGate("digits", keyB, byExpression(`quantity("1e2000000000").isGreaterThan(quantity("1"))`)))
+	k := e.registered("n1")[0]
+	e.waitsFor("doubles", "n1", v1alpha1.ReadingExpressionFailed)
+	e.waitsFor("digits", "n1", v1alpha1.ReadingExpressionFailed)
+	e.must(k.is("doubles", isClosed, keyA))
+	var ng v1alpha1.NodeGate
+	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: "doubles"}, &ng))
+	if m := ng.Status.Waiting[0].Message; !strings.Contains(m, "cost limit exceeded") {
+		t.Errorf("it says %q", m)
+	}
+}
+
+// A gate that was fine is edited to what cannot be compiled, and back.
+func TestGateThatIsBrokenByAnEdit(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ng := e.declare(newGate("cel", keyA, byExpression(`"fit" in labels`)))
+	all := e.registered("held", "open", "leaves")
+	held, open, leaves := all[0], all[1], all[2]
+	open.label("fit")
+	open.becomes("cel", isOpen, keyA)
+	held.becomes("cel", isClosed, keyA)
+	leaves.becomes("cel", isClosed, keyA)
+
+	e.edit(ng, func() {
+		ng.Spec.OpenWhen[0].Expression = "label.fit"
+		ng.Spec.NodeSelector.MatchExpressions = []v1alpha1.LabelSelectorRequirement{{Key: "outside", Operator: "DoesNotExist"}}
+	})
+	e.eventually("the gate is not accepted", func() error {
+		return e.condition("cel", v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidSpec)
+	})
+	e.waitsFor("cel", "held", v1alpha1.ReadingInvalidSpec)
+	// It closes no births: the API server has no parameter for it.
+	e.eventually("a node is born open", func() error {
+		born := e.kubelet("probe")
+		node := born.newNode()
+		e.must(born.api.Create(e.Context(), node, client.DryRunAll))
+		if hasTaint(node, keyA) {
+			return errNotYet
+		}
+		return nil
+	})
+	born := e.registered("born")[0]
+	// Nor anything else, also with a controller that never saw it well.
+	stop()
+	e.startController(0)
+	e.waitsFor("cel", "held", v1alpha1.ReadingInvalidSpec)
+	open.reboot()
+	held.label("fit")
+	e.settled()
+	e.must(open.is("cel", isOpen, keyA))
+	e.must(held.is("cel", isClosed, keyA))
+	e.must(born.is("cel", "", keyA))
+	// A node that leaves the selection is let go.
+	leaves.label("outside")
+	leaves.becomes("cel", "", keyA)
+	// Edited back, it is what it was: what it missed, it catches up with.
+	e.edit(ng, func() { ng.Spec.OpenWhen[0].Expression = `"fit" in labels` })
+	e.inForce("cel")
+	held.becomes("cel", isOpen, keyA)
+	born.becomes("cel", isClosed, keyA)
+	// Broken again, and deleted: all is opened.
+	e.edit(ng, func() { ng.Spec.OpenWhen[0].Expression = "1" })
+	e.eventually("the gate is not accepted", func() error {
+		return e.condition("cel", v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidSpec)
+	})
+	e.must(born.is("cel", isClosed, keyA))
+	e.must(e.admin.Delete(e.Context(), ng))
+	born.becomes("cel", "", keyA)
+}
+
+// The same of a gate from a file, which is told of by the log and a metric.
+func TestFileGateThatIsBrokenByAnEdit(t *testing.T) {
+	e := newEnvWithoutCRD(t)
+	files := e.gateFiles()
+	ng := newGate("cel", keyA, byExpression(`"fit" in labels`))
+	files.declares(ng)
+	metrics, _ := files.startController()
+	e.shows(metrics, "nodegate_gate_condition", 1, "cel", v1alpha1.ConditionReady)
+	held := e.registered("held")[0]
+	held.becomes("cel", isClosed, keyA)
+	ng.Spec.OpenWhen[0].Expression = "label.fit"
+	files.declares(ng)
+	e.shows(metrics, "nodegate_gate_condition", 0, "cel", v1alpha1.ConditionAccepted)
+	e.shows(metrics, "nodegate_gates_complete", 1) // it is known, and what is wrong with it, too
+	held.label("fit")
+	e.settled()
+	e.must(held.is("cel", isClosed, keyA))
+	ng.Spec.OpenWhen[0].Expression = `"fit" in labels`
+	files.declares(ng)
+	held.becomes("cel", isOpen, keyA)
+
+	// What breaks a rule of the API hides no gate: the directory is not complete,
+	// and what was known last stays.
+	held.patch(`{"metadata":{"labels":{"fit":null}}}`)
+	born := e.registered("born")[0]
+	born.becomes("cel", isClosed, keyA)
+	files.hold(map[string]string{"cel.yaml": strings.ReplaceAll(files.asYAML(ng), "mode:", "budget: {maxReclosed: 4294967296}\n  mode:") + "  budget: {maxReclosed: 101%}\n"})
+	e.shows(metrics, "nodegate_gates_complete", 0)
+	e.must(born.is("cel", isClosed, keyA))
+}
+
+// A number that no Go type could hold is refused: stored, it would hide all gates
+// from every client that reads them.
+func TestNumbersThatNobodyCouldRead(t *testing.T) {
+	e := newEnv(t)
+	for at, body := range map[string]string{
+		"spec.budget.maxReclosed":           `"budget":{"maxReclosed":4294967296}`,
+		"spec.timing.openAfterSeconds":      `"timing":{"openAfterSeconds":4294967296}`,
+		"spec.deadline.readySeconds":        `"deadline":{"readySeconds":-1}`,
+		"spec.openWhen[1].resource.atLeast": `"openWhen":[{"name":"a","label":{"key":"a"}},{"name":"b","resource":{"name":"b","atLeast":"1e2000000000"}}]`,
+	} {
+		object := &unstructured.Unstructured{}
+		e.must(object.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"nodegate.dev/v1alpha1","kind":"NodeGate","metadata":{"name":"big"},
+			"spec":{"nodeSelector":{},"taint":{"key":%q,"effect":"NoSchedule"},"openWhen":[{"name":"a","label":{"key":"a"}}],%s}}`, keyA, body)))
+		if err := e.admin.Create(e.Context(), object); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), at) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	e.must(e.admin.List(e.Context(), &v1alpha1.NodeGateList{}))
+}
+
+// A daemonSets signal that selects hundreds: the API server serves one watch of
+// their pods, and the node opens with the last of them.
+func TestHundredsOfDaemonSets(t *testing.T) {
+	e := newEnv(t)
+	const many = 200
+	sets := make([]*appsv1.DaemonSet, many)
+	for i := range sets {
+		sets[i] = e.daemonSet(fmt.Sprintf("d%03d", i))
+	}
+	before := e.podWatches()
+	e.startController(0)
+	e.declare(newGate("all", keyA, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{daemonNamespace}}}))
+	if n := e.podWatches() - before; n < 1 || n > 2 {
+		t.Errorf("%d watches of pods for %d DaemonSets", n, many)
+	}
+	k := e.registered("n1")[0]
+	var last *corev1.Pod
+	for _, ds := range sets {
+		last = k.daemonPod(ds)
+		if ds != sets[many-1] {
+			k.run(last, true)
+		}
+	}
+	e.waitsFor("all", "n1", v1alpha1.ReadingPodNotReady)
+	e.must(k.is("all", isClosed, keyA))
+	k.run(last, true)
+	k.becomes("all", isOpen, keyA)
+	k.wrote(1)
+	// One more has a watch of its own; the node stays open.
+	e.daemonSet("one-more")
+	e.eventually("the new DaemonSet is watched, too", func() error {
+		if n := e.podWatches() - before; n != 2 {
+			return fmt.Errorf("%d watches", n)
+		}
+		return nil
+	})
+	e.inForce("all")
+	e.must(k.is("all", isOpen, keyA))
+	k.wrote(1)
+}
+
+// podWatches counts the watches of pods that the API server serves.
+func (e *env) podWatches() (n int) {
+	e.Helper()
+	for _, line := range strings.Split(e.serverMetrics(), "\n") {
+		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="pods"`) && strings.Contains(line, `verb="WATCH"`) {
+			var count int
+			if _, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &count); err == nil {
+				n += count
+			}
+		}
+	}
+	return n
+}
+
+// serverMetrics reads the API server's metrics.
+func (e *env) serverMetrics() string {
+	e.Helper()
+	api, err := kubernetes.NewForConfig(e.cluster.Admin())
+	e.must(err)
+	text, err := api.RESTClient().Get().AbsPath("/metrics").DoRaw(e.Context())
+	e.must(err)
+	return string(text)
+}
