@@ -289,6 +289,39 @@ func TestZones(t *testing.T) {
 	})
 }
 
+// Nodes without a zone, and with an empty one, are in one zone: three of them that
+// are silent look like a partition. A node that goes elsewhere changes both.
+func TestUnknownZones(t *testing.T) {
+	silent := gate.Condition{Type: "Ready", Status: corev1.ConditionUnknown}
+	node := func(name string, labels map[string]string) *gate.Node {
+		return &gate.Node{Name: name, Labels: labels, Conditions: []gate.Condition{silent}}
+	}
+	named := func(zone string) map[string]string { return map[string]string{corev1.LabelTopologyZone: zone} }
+	z := make(zones)
+	none, empty, third := node("none", nil), node("empty", named("")), node("third", map[string]string{"other": "x"})
+	z.move(nil, none)
+	z.move(nil, empty)
+	if got := z.of(none); got != (gate.Zone{Nodes: 2, Silent: 2}) || got.Partitioned() {
+		t.Errorf("two without a zone: %+v", got)
+	}
+	if changed := z.move(nil, third); len(changed) != 3 || !z.of(empty).Partitioned() {
+		t.Errorf("three: %+v, told of %v", z.of(empty), changed)
+	}
+	known := node("third", named("z"))
+	if changed := z.move(third, known); len(changed) != 2 || z.of(empty).Partitioned() || z.of(known) != (gate.Zone{Nodes: 1, Silent: 1}) {
+		t.Errorf("one has a zone: %+v and %+v, told of %v", z.of(empty), z.of(known), changed)
+	}
+	if got := z.of(node("x", named("nobody's"))); got != (gate.Zone{}) || got.Partitioned() {
+		t.Errorf("a zone of nobody: %+v", got)
+	}
+	for _, n := range []*gate.Node{none, empty, known} {
+		z.move(n, nil)
+	}
+	if len(z) != 0 {
+		t.Errorf("%d zones of no node", len(z))
+	}
+}
+
 func TestAPIServerRestart(t *testing.T) {
 	runFeed(t, func(api *fakeAPI) {
 		api.nodes().put(testNode("a", "a1"))

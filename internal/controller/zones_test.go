@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// noZone is what a node without a zone label has.
+const noZone = "no label"
+
+// closedByZone counts the nodes that carry the taint, by what their zone label
+// says.
+func (w *world) closedByZone() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make(map[string]int)
+	for _, n := range w.nodes {
+		zone, labelled := n.Labels[corev1.LabelTopologyZone]
+		if !labelled {
+			zone = noZone
+		}
+		if len(n.Taints) > 0 {
+			out[zone]++
+		}
+	}
+	return out
+}
+
+// A budget is per zone, whatever a zone is called: nodes without one, with an
+// empty one, share one; a zone of one node has room for that one.
+func TestBudgetOfUnknownZones(t *testing.T) {
+	for name, c := range map[string]struct {
+		zones  []string // of ten nodes each, all of which are to close
+		budget intstr.IntOrString
+		want   map[string]int
+		most   int // of nodes without a zone and with an empty one; zero for no such
+	}{
+		"known zones":              {[]string{"a", "b"}, intstr.FromString("20%"), map[string]int{"a": 2, "b": 2}, 0},
+		"no label":                 {[]string{noZone}, intstr.FromString("20%"), map[string]int{noZone: 2}, 0},
+		"an empty label":           {[]string{""}, intstr.FromString("20%"), map[string]int{"": 2}, 0},
+		"none and empty are one":   {[]string{noZone, ""}, intstr.FromString("10%"), nil, 2},
+		"some of it unknown":       {[]string{"a", noZone}, intstr.FromInt32(3), map[string]int{"a": 3, noZone: 3}, 0},
+		"a zone that nobody knows": {[]string{"Mars.1_x", "a"}, intstr.FromInt32(1), map[string]int{"Mars.1_x": 1, "a": 1}, 0},
+		"none at all may close":    {[]string{"a", noZone}, intstr.FromInt32(0), map[string]int{}, 0},
+		"everything may":           {[]string{"a", noZone}, intstr.FromString("100%"), map[string]int{"a": 10, noZone: 10}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, testGate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
+				w.add(10*len(c.zones), func(i int, n *gate.Node) {
+					n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: c.zones[i/10]}
+					if c.zones[i/10] == noZone {
+						delete(n.Labels, corev1.LabelTopologyZone)
+					}
+				})
+				defer w.start(logr.Discard(), interceptor.Funcs{})()
+				pass(time.Minute)
+				got := w.closedByZone()
+				if c.most > 0 && got[noZone]+got[""] != c.most || c.most == 0 && !maps.Equal(got, c.want) {
+					t.Errorf("closed %v, want %v (%d)", got, c.want, c.most)
+				}
+			})
+		})
+	}
+}
+
+// In zones of one node each, each may close under any budget but none.
+func TestBudgetOfZonesOfOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
+		w.add(5, func(_ int, n *gate.Node) {
+			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: "z-" + n.Name}
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Minute)
+		if n := w.closed(); n != 5 {
+			t.Errorf("%d are closed, want all of 5", n)
+		}
+	})
+}
+
+// A closed node that comes into another zone counts there, and not where it was.
+// None opens for it, though there are more closed now than may be.
+func TestBudgetWhereTheZoneChanges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
+		w.add(4, func(i int, n *gate.Node) {
+			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: []string{"a", "b"}[i%2]}
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Minute)
+		if got := w.closedByZone(); !maps.Equal(got, map[string]int{"a": 1, "b": 1}) {
+			t.Fatalf("closed %v", got)
+		}
+		moves := "n0000"
+		if len(w.nodes[moves].Taints) == 0 {
+			moves = "n0002"
+		}
+		w.change(moves, func(n *gate.Node) { delete(n.Labels, corev1.LabelTopologyZone) })
+		pass(time.Minute)
+		if got := w.closedByZone(); !maps.Equal(got, map[string]int{noZone: 1, "a": 1, "b": 1}) {
+			t.Errorf("closed %v after one lost its zone", got)
+		}
+		w.change(moves, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
+		pass(time.Minute)
+		if got := w.closedByZone(); !maps.Equal(got, map[string]int{"a": 1, "b": 2}) {
+			t.Errorf("closed %v after it came into zone b", got)
+		}
+		// Zone b has no room before both have opened.
+		w.change(moves, func(n *gate.Node) { delete(n.Labels, "bad") })
+		pass(time.Minute)
+		if got := w.closedByZone(); got["b"] != 1 {
+			t.Errorf("closed %v after it opened", got)
+		}
+	})
+}
