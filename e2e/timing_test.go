@@ -8,11 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller"
 )
 
 // The agent must have been ready for an hour. A restart in the middle makes no
@@ -183,4 +187,109 @@ func (k *kubelet) toldOfDeadline(times int, says string) {
 		}
 		return nil
 	})
+}
+
+// A daemon that starts and crashes again and again, and whose pod is replaced,
+// does not move its gate's deadline; nor does a restart of nodegate.
+func TestDeadlineOfACrashLoop(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.daemonSet("agent")
+	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](600), PodMissingSeconds: ptr.To[int32](300)}
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	crash := func(pod *corev1.Pod) {
+		for range 3 {
+			k.run(pod, false)
+		}
+	}
+	pod := k.daemonPod(ds)
+	crash(pod)
+	stop()
+	stop = e.startController(9 * time.Minute)
+	crash(pod)
+	e.must(e.admin.Delete(e.Context(), pod, client.GracePeriodSeconds(0)))
+	replaced := k.daemonPod(ds)
+	crash(replaced)
+	e.waitsFor("agent", "n1", v1alpha1.ReadingPodNotReady)
+	e.must(k.is("agent", isClosed, keyA))
+	stop()
+	metrics := prometheus.NewRegistry()
+	e.runController(func(p *controller.Process) {
+		p.Registerer, p.Options.Clock = metrics, laterClock{ahead: 11 * time.Minute}
+	})
+	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
+	crash(replaced)
+	k.toldOfDeadline(1, "signal signal: pod "+daemonNamespace+"/"+replaced.Name+" is not ready")
+	e.must(e.says("agent", v1alpha1.ConditionOverdue, "n1 waits for signal signal: "))
+	e.shows(metrics, "nodegate_gate_nodes", 1, "agent", "overdue")
+	e.must(k.is("agent", isClosed, keyA))
+}
+
+// The clock stands still while the node is silent, and starts anew with a boot.
+func TestDeadlineRunsInOneBootAndNotInSilence(t *testing.T) {
+	e := newEnv(t)
+	ds := e.daemonSet("agent")
+	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](600)}
+	stop := e.startController(0)
+	e.declare(ng)
+	k := e.registered("n1")[0]
+	born := time.Now()
+	at := func(ahead time.Duration) {
+		stop()
+		stop = e.startController(ahead)
+	}
+	says := func(status corev1.ConditionStatus, since time.Duration) {
+		k.statusPatch(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`,
+			status, born.Add(since).UTC().Format(time.RFC3339)))
+	}
+	isInTime := func() {
+		e.settled()
+		if r := k.record("agent"); r.Overdue {
+			t.Fatalf("overdue: %+v", r)
+		}
+	}
+	at(3 * time.Minute)
+	says(corev1.ConditionUnknown, 2*time.Minute)
+	e.eventually("the silence is recorded", func() error {
+		if k.record("agent").SilentSince.IsZero() {
+			return errNotYet
+		}
+		return nil
+	})
+	at(12 * time.Minute)
+	isInTime() // it stands still
+	says(corev1.ConditionTrue, 8*time.Minute)
+	e.eventually("the silence is accounted for", func() error {
+		if s := k.record("agent").SilentSeconds; s < 350 || s > 365 {
+			return fmt.Errorf("%d seconds of silence", s)
+		}
+		return nil
+	})
+	at(15 * time.Minute)
+	isInTime()
+	at(17 * time.Minute)
+	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
+	k.reboot()
+	e.eventually("the boot is recorded", func() error {
+		if r := k.record("agent"); r.Boot != k.boot || r.Overdue || r.SilentSeconds != 0 {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	at(26 * time.Minute)
+	isInTime()
+	at(28 * time.Minute)
+	e.eventually("it has passed in the new boot", func() error { return k.overdue("agent") })
+	k.toldOfDeadline(2, "stays closed")
+}
+
+// statusPatch writes the node's status as the kubelet or the node lifecycle
+// controller would.
+func (k *kubelet) statusPatch(body string) {
+	k.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
+	k.must(k.admin.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(body))))
 }

@@ -33,6 +33,9 @@ func waitsFor(g *gate.Gate, v *gate.Verdict) string {
 			all = append(all, fmt.Sprintf("signal %s: %s", g.Signals[i].Name, r.Message()))
 		}
 	}
+	if len(g.Signals) == 0 {
+		all = append(all, gate.Reading{Reason: v1alpha1.ReadingInvalidSpec}.Message())
+	}
 	if o := v.Obstacle(); o.Reason != "" {
 		all = append(all, o.Message())
 	}

@@ -50,7 +50,7 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 		"known zones":              {[]string{"a", "b"}, intstr.FromString("20%"), map[string]int{"a": 2, "b": 2}, 0},
 		"no label":                 {[]string{noZone}, intstr.FromString("20%"), map[string]int{noZone: 2}, 0},
 		"an empty label":           {[]string{""}, intstr.FromString("20%"), map[string]int{"": 2}, 0},
-		"none and empty are one":   {[]string{noZone, ""}, intstr.FromString("10%"), nil, 2},
+		"none and empty are one":   {[]string{noZone, ""}, intstr.FromInt32(3), nil, 3},
 		"some of it unknown":       {[]string{"a", noZone}, intstr.FromInt32(3), map[string]int{"a": 3, noZone: 3}, 0},
 		"a zone that nobody knows": {[]string{"Mars.1_x", "a"}, intstr.FromInt32(1), map[string]int{"Mars.1_x": 1, "a": 1}, 0},
 		"none at all may close":    {[]string{"a", noZone}, intstr.FromInt32(0), map[string]int{}, 0},
