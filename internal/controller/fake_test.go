@@ -177,7 +177,7 @@ func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, ok := w.nodes[node]
-	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents}, ok && !w.unsynced
+	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets}}, ok && !w.unsynced
 }
 
 // NodesSynced implements Feed.
