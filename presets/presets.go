@@ -52,26 +52,24 @@ func Read(name string) ([]byte, error) {
 func TaintKeys() []string {
 	var keys []string
 	for _, name := range Names() {
-		if key := taintKey(name); key != v1alpha1.TaintOutOfService {
-			keys = append(keys, key)
-		}
+		keys = append(keys, taintKeys(name)...)
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys)
+	isDetaching := func(key string) bool { return key == v1alpha1.TaintOutOfService }
+	return slices.DeleteFunc(slices.Compact(keys), isDetaching)
 }
 
-func taintKey(name string) string {
+func taintKeys(name string) (keys []string) {
 	text, err := Read(name)
 	if err != nil {
 		panic(err) // its name is one of the files'
 	}
-	var gate struct {
-		Spec struct {
-			Taint v1alpha1.Taint `json:"taint"`
-		} `json:"spec"`
-	}
+	var gate v1alpha1.NodeGate
 	if err := yaml.Unmarshal(text, &gate); err != nil {
 		panic(err) // the files are part of the program
 	}
-	return gate.Spec.Taint.Key
+	for _, t := range gate.Spec.Taints() {
+		keys = append(keys, t.Key)
+	}
+	return keys
 }

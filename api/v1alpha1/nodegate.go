@@ -62,7 +62,7 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.deadline)",message="a closeWhen gate waits for nothing and has no deadline; remove it",fieldPath=".deadline"
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.podMissingSeconds) || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || has(s.pods) || has(s.anyOf))",message="no signal of this gate looks at pods, so that none can be missing; use deadline.readySeconds",fieldPath=".deadline.podMissingSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="a closeWhen gate follows its signals and has no bypassedPods; remove it",fieldPath=".bypassedPods"
-// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule'",message="taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="only a closeWhen gate can be reopened by hand; remove reopen",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.timing.closeAfterSeconds in [0, 120]",message="timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",fieldPath=".timing.closeAfterSeconds"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.minClosedSeconds == 0",message="a gate that is reopened by hand is closed as long as a person says; remove timing.minClosedSeconds",fieldPath=".timing.minClosedSeconds"
@@ -75,11 +75,11 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || has(self.closeWhen)",message="taint.key node.kubernetes.io/out-of-service is only for closeWhen gates: it goes on when a node is gone and comes off when it speaks; use closeWhen, or another key",fieldPath=".taint.key"
 // +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.reopen != 'Manual'",message="the taint node.kubernetes.io/out-of-service goes as soon as the node speaks again and waits for nobody; remove reopen",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != 'node.kubernetes.io/out-of-service'",message="recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",fieldPath=".recloseTaint.key"
+// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != self.taint.key || self.recloseTaint.effect != self.taint.effect || (has(self.recloseTaint.value) && self.recloseTaint.value.size() > 0 ? has(self.taint.value) && self.taint.value == self.recloseTaint.value : !has(self.taint.value) || self.taint.value.size() == 0)",message="recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",fieldPath=".recloseTaint.value"
 //
 // Not built yet. Each of these rules goes when its field works. The signals
 // have theirs at SignalSource and Signal.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint)",message="recloseTaint is not built yet in this version of nodegate; remove it",fieldPath=".recloseTaint"
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Hold'",message="bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Enforce'",message="mode other than Enforce is not built yet in this version of nodegate; remove it",fieldPath=".mode"
 type NodeGateSpec struct {
@@ -90,14 +90,22 @@ type NodeGateSpec struct {
 	// +required
 	NodeSelector LabelSelector `json:"nodeSelector"`
 
-	// taint is what a closed gate puts on a node. It may be edited: the old and
-	// the new taint are swapped in one patch per closed node. Several gates may
+	// taint is what a closed gate puts on a node. Where there is a recloseTaint, it
+	// is for new nodes, until the gate has opened there. It may be edited: the old
+	// and the new taint are swapped in one patch per closed node. Several gates may
 	// share one taint; it is on while any of them is closed.
 	// +required
 	Taint Taint `json:"taint"`
 
-	// recloseTaint replaces taint for every close after a node's first opening.
-	// Defaults to taint.
+	// recloseTaint replaces taint on nodes that are not new to the gate: for every
+	// close after the gate's first opening there, and where existingNodes closes.
+	// Defaults to taint. Autoscalers know one kind of key for nodes that are still
+	// starting and another for nodes that are in use but ill. A gate that closed at
+	// birth keeps taint until it opens, also through reboots; a node that carries
+	// one of the two when the gate comes keeps that one. Both keys must be allowed,
+	// both are the gate's own, and daemons that the gate waits for must tolerate
+	// both. It may be edited like taint. Silence alone closes no gate of which this
+	// taint is NoExecute. Only with openWhen.
 	// +optional
 	RecloseTaint *Taint `json:"recloseTaint,omitempty"`
 
@@ -367,19 +375,6 @@ const (
 	BypassedEvict BypassedPods = "Evict"
 	// BypassedHold keeps their containers from starting; it needs the node agent.
 	BypassedHold BypassedPods = "Hold"
-)
-
-// Acknowledgement names a danger that the author of a gate accepts.
-//
-// +kubebuilder:validation:Enum=PodEviction;VolumeDetach
-type Acknowledgement string
-
-const (
-	// AcknowledgePodEviction accepts that a NoExecute taint evicts pods without
-	// regard to disruption budgets.
-	AcknowledgePodEviction Acknowledgement = "PodEviction"
-	// AcknowledgeVolumeDetach accepts that out-of-service detaches volumes.
-	AcknowledgeVolumeDetach Acknowledgement = "VolumeDetach"
 )
 
 // Mode says whether a gate acts.

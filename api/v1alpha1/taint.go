@@ -32,3 +32,24 @@ type Taint struct {
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
 }
+
+// Taints are all that the gate may put on a node.
+func (s *NodeGateSpec) Taints() []Taint {
+	if s.RecloseTaint == nil {
+		return []Taint{s.Taint}
+	}
+	return []Taint{s.Taint, *s.RecloseTaint}
+}
+
+// Acknowledgement names a danger that the author of a gate accepts.
+//
+// +kubebuilder:validation:Enum=PodEviction;VolumeDetach
+type Acknowledgement string
+
+const (
+	// AcknowledgePodEviction accepts that a NoExecute taint evicts pods without
+	// regard to disruption budgets.
+	AcknowledgePodEviction Acknowledgement = "PodEviction"
+	// AcknowledgeVolumeDetach accepts that out-of-service detaches volumes.
+	AcknowledgeVolumeDetach Acknowledgement = "VolumeDetach"
+)

@@ -101,6 +101,20 @@ func TestPatch(t *testing.T) {
 				{"op":"remove","path":"/spec/taints/0"}]`,
 		},
 		{
+			name:     "one taint goes, and another comes at the end",
+			node:     gate.Node{UID: "u", Taints: []corev1.Taint{a, c}, HasAnnotations: true, Records: map[string]string{"g": "first"}},
+			decision: gate.Decision{Taints: []corev1.Taint{c, b}, Records: map[string]string{"g": "other"}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/spec/taints/0/key","value":"example.com/a"},
+				{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},
+				{"op":"test","path":"/spec/taints/0/value","value":null},
+				{"op":"remove","path":"/spec/taints/0"},
+				{"op":"add","path":"/spec/taints/-","value":{"key":"example.com/b","value":"1","effect":"NoExecute"}},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"first"},
+				{"op":"replace","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"other"}]`,
+		},
+		{
 			name:     "a value is replaced in place",
 			node:     gate.Node{UID: "u", Taints: []corev1.Taint{b, c}},
 			decision: gate.Decision{Taints: []corev1.Taint{b2, c}},

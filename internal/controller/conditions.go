@@ -101,9 +101,9 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	if missing := c.rights.missingFor(&ng.Spec); missing != "" {
 		return false, v1alpha1.ReasonPermissionMissing, missing
 	}
-	remarks := remarks(g, s)
+	remarks, taints := remarks(g, s), g.Taints()
 	for _, named := range g.Signals {
-		r := signal.Diagnose(named.Signal, g.Taint, o.sets)
+		r := signal.Diagnose(named.Signal, taints, o.sets)
 		remark := fmt.Sprintf("signal %s: %s", named.Name, r.Message())
 		switch {
 		case r.State == gate.NotYet:

@@ -128,6 +128,40 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 	}
 }
 
+// Of two gates one of which has two keys, what is denied to the one keeps not the
+// other closed.
+func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
+	const first, again = "test.nodegate.dev/first", "test.nodegate.dev/again"
+	two := testGate("two", func(s *v1alpha1.NodeGateSpec) {
+		s.Taint.Key = first
+		s.RecloseTaint = &v1alpha1.Taint{Key: again, Effect: corev1.TaintEffectNoSchedule}
+	})
+	for _, key := range []string{first, again} {
+		w := newWorld(t, testGate("gate"), two)
+		w.add(1, func(_ int, n *gate.Node) {
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+			n.Records["two"] = strings.ReplaceAll(n.Records["gate"], testKey, key)
+			if key == again {
+				n.Records["two"] = strings.Replace(n.Records["two"], "{", `{"reclosed":true,`, 1)
+			}
+			n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		})
+		w.denied(t, &strict{deniesKey: testKey})
+		if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != testKey {
+			t.Errorf("closed with %s: the node has the taints %v, want that of the other gate", key, n.Taints)
+		}
+	}
+}
+
+// Both keys of a gate come and go by themselves.
+func TestKeysOfAGateSet(t *testing.T) {
+	ng := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.RecloseTaint = &v1alpha1.Taint{Key: "test.nodegate.dev/again"} })
+	set := newGateSet(&gateSet{}, known{gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
+	if !set.keys[testKey] || !set.keys["test.nodegate.dev/again"] || len(set.keys) != 2 {
+		t.Errorf("the keys are %v", set.keys)
+	}
+}
+
 // For want of a stamp no gate stays closed, and that is told.
 func TestDeniedStampKeepsNoGateClosed(t *testing.T) {
 	w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }))

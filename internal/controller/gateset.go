@@ -102,7 +102,9 @@ func (s *gateSet) add(ng *v1alpha1.NodeGate, before *gateSet) {
 		s.gates, s.since[ng.Name] = append(s.gates, compiled), s.seq
 	}
 	s.declared[ng.Name] = ng
-	s.keys[ng.Spec.Taint.Key] = true
+	for _, t := range ng.Spec.Taints() {
+		s.keys[t.Key] = true
+	}
 }
 
 // needs returns what must be observed for all gates.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -146,27 +147,18 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	return err
 }
 
-// applyApart carries out as much of a decision that was denied as concerns one
-// taint key alone, and tells whether there was such. What the API server does
-// not let us do for one gate must not keep the node's other gates closed.
+// applyApart carries out as much of a decision that was denied as concerns the
+// taint keys of one gate alone, and tells whether there was such. What the API
+// server does not let us do for one gate must not keep the node's other gates
+// closed.
 func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.Facts, denied *gate.Decision, now time.Time) bool {
-	keys := make(map[string]bool)
-	for name := range denied.Records {
-		r, _ := gate.ParseRecord(facts.Node.Records[name])
-		key := r.Key() // of a gate that is gone
-		if g, ok := set.gate(name); ok {
-			key = g.Taint.Key
-		}
-		if key != "" && (c.allowed == nil || c.allowed[key]) {
-			keys[key] = true
-		}
-	}
-	if len(keys) < 2 {
+	parts := c.keysApart(set, facts, denied)
+	if len(parts) < 2 {
 		return false
 	}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
 		part := *facts
-		part.AllowedKeys = map[string]bool{key: true}
+		part.AllowedKeys = parts[id]
 		d := gate.Decide(set.gates, &part, now)
 		if d.Changes && c.apply(ctx, &part.Node, &d) == nil {
 			c.account(set, &part, &d, true)
@@ -174,6 +166,30 @@ func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.F
 		}
 	}
 	return false
+}
+
+// keysApart are the sets of keys that must be allowed for each of a decision's
+// gates to be decided about: all of its own, and that of its record.
+func (c *Controller) keysApart(set *gateSet, facts *gate.Facts, d *gate.Decision) map[string]map[string]bool {
+	parts := make(map[string]map[string]bool)
+	for name := range d.Records {
+		keys := make(map[string]bool)
+		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.Key() != "" {
+			keys[r.Key()] = true
+		}
+		if g, ok := set.gate(name); ok {
+			for _, t := range g.Taints() {
+				keys[t.Key] = true
+			}
+		}
+		if c.allowed != nil {
+			maps.DeleteFunc(keys, func(key string, _ bool) bool { return !c.allowed[key] })
+		}
+		if len(keys) > 0 {
+			parts[strings.Join(slices.Sorted(maps.Keys(keys)), " ")] = keys
+		}
+	}
+	return parts
 }
 
 // applyUnstamped carries out a decision that was denied without its stamps, and

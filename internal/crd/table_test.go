@@ -84,6 +84,30 @@ var rules = []rule{
 		keep:   "bypassedPods: Evict",
 		breaks: "{bypassedPods: Evict, taint: {key: a, effect: PreferNoSchedule}}",
 	}, {
+		at: "spec.bypassedPods", says: "taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",
+		keep:   "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}, recloseTaint: {key: b, effect: NoSchedule}}",
+		breaks: "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}, recloseTaint: {key: b, effect: PreferNoSchedule}}",
+	}, {
+		at: "spec.bypassedPods", says: "taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",
+		keep:   "{bypassedPods: Report, recloseTaint: {key: b, effect: PreferNoSchedule}}",
+		breaks: "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}}",
+	}, {
+		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		keep:   "recloseTaint: {key: example.com/not-ready, effect: NoSchedule}",
+		breaks: "recloseTaint: {key: example.com/not-ready, value: again, effect: NoSchedule}",
+	}, {
+		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		keep:   "{taint: {key: a, value: x, effect: NoSchedule}, recloseTaint: {key: a, value: x, effect: NoSchedule}}",
+		breaks: "{taint: {key: a, value: x, effect: NoSchedule}, recloseTaint: {key: a, effect: NoSchedule}}",
+	}, {
+		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		keep:   "{taint: {key: a, value: '', effect: NoSchedule}, recloseTaint: {key: a, effect: NoSchedule}}",
+		breaks: "{taint: {key: a, value: x, effect: NoSchedule}, recloseTaint: {key: a, value: z, effect: NoSchedule}}",
+	}, {
+		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		keep:   "{acknowledge: [PodEviction], recloseTaint: {key: example.com/not-ready, value: again, effect: NoExecute}}",
+		breaks: "{acknowledge: [PodEviction], recloseTaint: {key: example.com/not-ready, value: again, effect: NoSchedule}}",
+	}, {
 		at: "spec.reopen", says: "only a closeWhen gate can be reopened by hand; remove reopen",
 		keep: closeWhen("reopen: Manual"), breaks: "reopen: Manual",
 	}, {
@@ -463,9 +487,6 @@ var rules = []rule{
 // unbuilt is what a gate may not say yet. A row goes when its field works.
 var unbuilt = []rule{
 	{
-		at: "spec.recloseTaint", says: "recloseTaint is not built yet in this version of nodegate; remove it",
-		keep: "{}", breaks: "recloseTaint: {key: a, effect: NoSchedule}",
-	}, {
 		at: "spec.bypassedPods", says: "bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",
 		keep: "bypassedPods: Evict", breaks: "bypassedPods: Hold",
 	}, {

@@ -86,15 +86,15 @@ func explain(issues *cel.Issues) error {
 	return errors.New(strings.Join(told, "; "))
 }
 
-// Holds evaluates the expression on a node, for a gate whose taint has this key.
+// Holds evaluates the expression on a node, for a gate whose taints have these keys.
 // An error says why there is no answer: something is not there, or the
 // evaluation cost more than CostLimit.
-func (e *Expression) Holds(n *gate.Node, taintKey string) (bool, error) {
+func (e *Expression) Holds(n *gate.Node, taintKeys ...string) (bool, error) {
 	program := e.counted
 	if e.uncounted != nil && usual(n) {
 		program = e.uncounted
 	}
-	out, _, err := program.Eval(node{Node: n, own: taintKey})
+	out, _, err := program.Eval(node{Node: n, own: taintKeys})
 	if err != nil {
 		return false, err
 	}

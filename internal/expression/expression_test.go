@@ -100,9 +100,12 @@ func TestTrueOfANode(t *testing.T) {
 func TestForeignTaints(t *testing.T) {
 	e := mustCompile(t, `taints.exists(t, t.key == "`+ownKey+`")`)
 	n := aNode()
-	for key, want := range map[string]bool{ownKey: false, "another": true} {
-		if got, err := e.Holds(n, key); err != nil || got != want {
-			t.Errorf("to the gate of %s: %v, %v", key, got, err)
+	for _, c := range []struct {
+		own  []string
+		want bool
+	}{{[]string{ownKey, ownKey}, false}, {[]string{ownKey, "again"}, false}, {[]string{"again", ownKey}, false}, {[]string{"another", "again"}, true}} {
+		if got, err := e.Holds(n, c.own...); err != nil || got != c.want {
+			t.Errorf("to the gate of %s: %v, %v", c.own, got, err)
 		}
 	}
 	if len(n.Taints) != 2 {

@@ -25,8 +25,8 @@ import (
 // node resolves the variables of an expression.
 type node struct {
 	*gate.Node
-	// own is the key of the gate's own taint, which is no fact about the node.
-	own string
+	// own are the keys of the gate's own taints, which are no facts about the node.
+	own []string
 }
 
 var _ cel.Activation = node{}
@@ -58,7 +58,7 @@ func (n node) ResolveName(name string) (any, bool) {
 // foreignTaints are all but the gate's own: a gate that went by its own taint
 // would never open, or never come to rest.
 func (n node) foreignTaints() []corev1.Taint {
-	isOwn := func(t corev1.Taint) bool { return t.Key == n.own }
+	isOwn := func(t corev1.Taint) bool { return slices.Contains(n.own, t.Key) }
 	if !slices.ContainsFunc(n.Taints, isOwn) {
 		return n.Taints
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Birth says what is to be on a Node that is being created, for the gates given:
@@ -25,6 +27,7 @@ func Birth(gates []Gate, n Node) Decision {
 	for i, g := range gates {
 		g.Signals = []NamedSignal{{Signal: nothingYet{}}}
 		g.Deadline = Deadline{} // its clock does not run yet
+		g.RecloseTaint = v1alpha1.Taint{}
 		unborn[i] = g
 		// However much the clocks differ, a Node is younger than the gate that it
 		// is born into.

@@ -5,6 +5,8 @@ package gate
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
@@ -57,10 +59,10 @@ func (d *decider) closure(s *slot, r *Record) *Closure {
 
 // Bypassed tells whether a pod started while the gate was closed, and does not
 // tolerate it. Mirror pods do not count: a kubelet runs them whatever the taints
-// say.
+// say. Nor does any pod where the taint lets all of them in.
 func (c *Closure) Bypassed(p *BoundPod) bool {
 	end := c.Until.Add(-bypassMargin)
-	if p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.tolerates(c.Taint) {
+	if c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.tolerates(c.Taint) {
 		return false
 	}
 	for _, start := range p.Starts {

@@ -62,6 +62,9 @@ func (c *chaos) drawGates(t *rapid.T) {
 	for _, name := range chaosNames[:rapid.IntRange(0, 3).Draw(t, "gates")] {
 		g := aGate(name, waitingFor(flagSignal(name), agent(name)), createdAgo(rapid.SampledFrom([]time.Duration{0, time.Hour, 100 * time.Hour}).Draw(t, "created")))
 		g.Taint = drawChaosTaint(t, chaosKeys)
+		if rapid.Bool().Draw(t, "has another taint") {
+			g.RecloseTaint = drawChaosTaint(t, chaosKeys)
+		}
 		g.Selector = rapid.SampledFrom([]func() Gate{func() Gate { return aGate("") }, func() Gate { return aGate("", selecting("pool=gpu")) }}).Draw(t, "selector")().Selector
 		if !g.detaches() { // the API refuses it
 			g.MinClosed = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "minClosed")
@@ -131,6 +134,7 @@ func (c *chaos) drawRecord(t *rapid.T, name string) {
 		r.Reason = rapid.SampledFrom(chaosReasons).Draw(t, "reason")
 		r.Boot = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "boot")
 		r.Taint = TaintText(drawChaosTaint(t, chaosKeys))
+		r.Reclosed = rapid.Bool().Draw(t, "reclosed")
 		r.Source = rapid.SampledFrom([]string{"", v1alpha1.SourceCRD, v1alpha1.SourceFiles}).Draw(t, "source")
 		r.Digest = rapid.SampledFrom([]Digest{"", digestAll, Digest(NewIncarnation("pod", []string{"1"}).String())}).Draw(t, "digest")
 		r.Fought = rapid.SampledFrom([]int{-1, 0, 0, 1, 2, 1 << 40}).Draw(t, "fought")

@@ -179,8 +179,8 @@ func (d *decider) rebuild(g *Gate) *Record {
 	case g == nil:
 	case g.CloseWhen:
 		return nil
-	case d.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0:
-		r = d.closed(g, v1alpha1.ReasonAdopted)
+	case d.Node.carries(g.Taint), d.Node.carries(g.RecloseTaint):
+		r = d.closed(g, v1alpha1.ReasonAdopted, !d.Node.carries(g.Taint))
 		r.Digest, _ = g.takeDigest(d.Facts)
 	case g.isNew(&d.Node, d.now):
 		return nil
@@ -238,15 +238,17 @@ func (s *slot) hold() {
 }
 
 // takeOver hands a deleted gate's record to the first accepted gate that
-// selects the node, has the same taint, and has no record of its own.
+// selects the node, has the same taint, and has no record of its own. Where the
+// taint has another role in that gate, it stays what it is.
 func (d *decider) takeOver(orphan *slot) {
 	for i := range d.slots {
 		s := &d.slots[i]
 		if s.gate == nil || !s.gate.Accepted || !s.verdict.Selected || s.before != nil {
 			continue
 		}
-		if TaintText(s.gate.Taint) == orphan.before.Taint {
+		if reclosed, own := s.gate.role(orphan.before); own {
 			r := *orphan.before
+			r.Reclosed = reclosed && r.State == v1alpha1.StateClosed
 			s.restore(&r)
 			orphan.verdict.Before = "" // nothing opens by this
 			return
@@ -261,8 +263,8 @@ func (d *decider) frozen(s *slot) bool {
 	if d.AllowedKeys == nil {
 		return false
 	}
-	if s.gate != nil && !d.AllowedKeys[s.gate.Taint.Key] {
-		return true
+	if g := s.gate; g != nil && (!d.AllowedKeys[g.Taint.Key] || !d.AllowedKeys[g.taint(true).Key] && g.Accepted) {
+		return true // one that is not accepted does not put its other taint there
 	}
 	return s.had.Key != "" && !d.AllowedKeys[s.had.Key]
 }
@@ -302,20 +304,16 @@ func (d *decider) tell(s *slot) {
 }
 
 // admit decides about a node without a record: it is new to the gate, carries
-// the taint already, or was there before the gate.
+// one of its taints already, or was there before the gate.
 func (d *decider) admit(s *slot) {
 	g := s.gate
-	isNew := g.isNew(&d.Node, d.now)
 	switch {
 	case !g.Accepted:
-	case d.carriesUnclaimed(g.Taint):
-		reason := v1alpha1.ReasonAdopted
-		if isNew {
-			reason = v1alpha1.ReasonBirth
-		}
-		d.closeAndTry(s, reason)
-	case isNew:
-		d.closeAndTry(s, v1alpha1.ReasonBirth)
+	case g.isNew(&d.Node, d.now):
+		// Whatever it carries, as the API server's own policy does.
+		d.closeAndTry(s, v1alpha1.ReasonBirth, false)
+	case d.carriesOwn(g):
+		d.closeAndTry(s, v1alpha1.ReasonAdopted, !d.carriesUnclaimed(g.Taint))
 	case g.Existing != v1alpha1.ExistingIgnore:
 		d.admitExisting(s)
 	}
@@ -324,13 +322,18 @@ func (d *decider) admit(s *slot) {
 // carriesUnclaimed tells whether the node carries the taint (with any value)
 // and no closed gate's record accounts for it.
 func (d *decider) carriesUnclaimed(t v1alpha1.Taint) bool {
-	return d.Node.taint(t.Key, t.Effect) >= 0 && !d.accounted(t)
+	return d.Node.carries(t) && !d.accounted(t)
+}
+
+// carriesOwn tells the same of either of the gate's taints.
+func (d *decider) carriesOwn(g *Gate) bool {
+	return d.carriesUnclaimed(g.Taint) || d.carriesUnclaimed(g.RecloseTaint)
 }
 
 // closeAndTry makes the node a member with the gate closed, unless the signals
 // hold already: then it is a member with the gate open, and nothing flickers.
-func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason) {
-	s.after = d.closed(s.gate, reason)
+func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason, reclosed bool) {
+	s.after = d.closed(s.gate, reason, reclosed)
 	d.tryOpen(s)
 }
 
@@ -338,7 +341,7 @@ func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason) {
 // existingNodes asks for more than to ignore it.
 func (d *decider) admitExisting(s *slot) {
 	g := s.gate
-	r := d.closed(g, v1alpha1.ReasonExisting)
+	r := d.closed(g, v1alpha1.ReasonExisting, true) // it was in use
 	if d.evaluate(s, *r) {
 		s.verdict.Wants = WantPace
 		if d.Granted[g.Name] {
@@ -367,11 +370,12 @@ func (d *decider) closeUnderBudget(s *slot, r *Record) {
 	s.after = r
 }
 
-// closed is the record of a gate that closes now.
-func (d *decider) closed(g *Gate, reason v1alpha1.Reason) *Record {
+// closed is the record of a gate that closes now, on a node that is new to it or
+// on one that is not.
+func (d *decider) closed(g *Gate, reason v1alpha1.Reason, reclosed bool) *Record {
 	return &Record{
 		State: v1alpha1.StateClosed, Since: d.since(), Reason: reason,
-		Boot: d.Node.BootID, Taint: TaintText(g.Taint), Source: g.Source,
+		Boot: d.Node.BootID, Taint: TaintText(g.taint(reclosed)), Reclosed: reclosed, Source: g.Source,
 	}
 }
 

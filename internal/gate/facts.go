@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Facts is all that a decision about one node rests on. Facts are read only:
@@ -129,6 +131,9 @@ func (n *Node) taint(key string, effect corev1.TaintEffect) int {
 	}
 	return -1
 }
+
+// carries tells whether the node carries a taint, with any value.
+func (n *Node) carries(t v1alpha1.Taint) bool { return n.taint(t.Key, t.Effect) >= 0 }
 
 // Zone counts the nodes of one zone.
 type Zone struct {

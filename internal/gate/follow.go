@@ -21,7 +21,7 @@ import "github.com/nodegate/nodegate/api/v1alpha1"
 
 // follow decides about a closeWhen gate.
 func (d *decider) follow(s *slot) {
-	all := d.presumeGone(s.gate, d.read(s, Trust{}))
+	all := d.presumeGone(s.gate, d.read(s, Trust{}, false))
 	switch {
 	case s.before == nil || s.before.State == v1alpha1.StateOpen:
 		d.followOpen(s, all)
@@ -92,7 +92,7 @@ func (d *decider) followOpen(s *slot, all State) {
 	case !d.Granted[s.gate.Name]:
 		s.verdict.Wants = WantBudget
 	default:
-		s.after = d.closed(s.gate, v1alpha1.ReasonSignalsHold)
+		s.after = d.closed(s.gate, v1alpha1.ReasonSignalsHold, false)
 	}
 }
 
@@ -105,11 +105,11 @@ func (d *decider) adopt(s *slot, all State) {
 	switch {
 	case all == Holds:
 		// Like any other close for this reason, it counts against the budget.
-		s.after = d.closed(s.gate, v1alpha1.ReasonSignalsHold)
+		s.after = d.closed(s.gate, v1alpha1.ReasonSignalsHold, false)
 	case d.spares(s.gate):
 		s.after = nil // a fight of before is over
 	case all == Unknown, s.gate.Manual:
-		s.after = d.closed(s.gate, v1alpha1.ReasonAdopted)
+		s.after = d.closed(s.gate, v1alpha1.ReasonAdopted, false)
 	}
 }
 
@@ -147,7 +147,7 @@ func (d *decider) keptByOther(s *slot) bool {
 		if o == s || o.after == nil || o.gate == nil || !o.gate.Accepted {
 			continue
 		}
-		if t := o.gate.Taint; t.Key != s.gate.Taint.Key || t.Effect != s.gate.Taint.Effect {
+		if !o.gate.owns(s.gate.Taint.Key, s.gate.Taint.Effect) {
 			continue
 		}
 		if looksBack := passed && o.gate.CloseWhen && o.after.State == v1alpha1.StateOpen; !looksBack {

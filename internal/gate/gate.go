@@ -5,6 +5,7 @@ package gate
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -26,8 +27,12 @@ type Gate struct {
 	Broken bool
 	// Selector selects the gate's nodes.
 	Selector labels.Selector
-	// Taint is what a closed gate puts on a node.
+	// Taint is what a closed gate puts on a node: at birth, and until it has opened
+	// there.
 	Taint v1alpha1.Taint
+	// RecloseTaint is the same for a node on which the gate had been open, or that
+	// was there before it. Zero where that is Taint too.
+	RecloseTaint v1alpha1.Taint
 	// Reclose says when the gate closes again.
 	Reclose v1alpha1.ReclosePolicy
 	// Existing says what happens to nodes that are not new.
@@ -71,6 +76,40 @@ const newFor = 10 * time.Minute
 // isNew tells whether a node that has no record of the gate was born into it.
 func (g *Gate) isNew(n *Node, now time.Time) bool {
 	return !n.Created.Before(g.Created) && now.Sub(n.Created) <= newFor
+}
+
+// taint is what the gate puts on a node that is new to it, or on one that is not.
+func (g *Gate) taint(reclosed bool) v1alpha1.Taint {
+	if reclosed && g.RecloseTaint.Key != "" {
+		return g.RecloseTaint
+	}
+	return g.Taint
+}
+
+// Taints are all that the gate may put on a node.
+func (g *Gate) Taints() []v1alpha1.Taint {
+	if g.RecloseTaint.Key == "" {
+		return []v1alpha1.Taint{g.Taint}
+	}
+	return []v1alpha1.Taint{g.Taint, g.RecloseTaint}
+}
+
+// owns tells whether a taint with this key and effect is the gate's: no other
+// writer is to put it there or to take it away.
+func (g *Gate) owns(key string, effect corev1.TaintEffect) bool {
+	return g.Taint.Key == key && g.Taint.Effect == effect ||
+		g.RecloseTaint.Key == key && g.RecloseTaint.Effect == effect
+}
+
+// role tells whether the taint that a record tells of is the gate's and, if so,
+// whether it is to stay as what the gate puts there when it recloses.
+func (g *Gate) role(r *Record) (reclosed, own bool) {
+	for _, reclosed := range []bool{r.Reclosed, !r.Reclosed} {
+		if r.Taint == TaintText(g.taint(reclosed)) {
+			return reclosed, true
+		}
+	}
+	return false, false
 }
 
 // recloses tells whether the gate, having opened, may close for a reboot.

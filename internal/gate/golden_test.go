@@ -31,6 +31,7 @@ type scenario struct {
 type scenarioGate struct {
 	Name     string                 `json:"name"`
 	Taint    string                 `json:"taint"`
+	Again    string                 `json:"again"`    // recloseTaint
 	WaitsFor []string               `json:"waitsFor"` // agents; flags where they begin with "flag "
 	Closes   bool                   `json:"closes"`   // while they hold: closeWhen
 	Manual   bool                   `json:"manual"`
@@ -154,6 +155,9 @@ func (g scenarioGate) compile() Gate {
 	}}
 	if g.Taint != "" {
 		options = append(options, tainting(g.Taint))
+	}
+	if g.Again != "" {
+		options = append(options, recloseTainting(g.Again))
 	}
 	return aGate(g.Name, options...)
 }

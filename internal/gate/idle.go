@@ -40,7 +40,8 @@ func (d *decider) closeIfIdle(s *slot, r *Record) {
 }
 
 // confirmIdle looks once more whether a node that was closed because it was idle
-// is. Pods that tolerate the taint may have come since, and do not count.
+// is. Pods that tolerate the taint may have come since, and do not count: the taint
+// that was put there then, even if the gate has another one by now.
 func (d *decider) confirmIdle(s *slot) {
 	g := s.gate
 	if s.after.Reason != v1alpha1.ReasonExistingIdle || g.Existing != v1alpha1.ExistingCloseIfIdle || !g.Accepted {
@@ -52,7 +53,7 @@ func (d *decider) confirmIdle(s *slot) {
 		d.recheckAt(due)
 	case d.AllPods == nil, d.AllPods.At.Before(due):
 		s.verdict.Wants = WantPods
-	case slices.ContainsFunc(d.AllPods.Pods, func(p BoundPod) bool { return p.isWorkload() && !p.tolerates(g.Taint) }):
+	case slices.ContainsFunc(d.AllPods.Pods, func(p BoundPod) bool { return p.isWorkload() && !p.tolerates(s.had) }):
 		s.verdict.ClosedSince = s.after.closedSince(&d.Node)
 		s.verdict.Reason = v1alpha1.ReasonNotIdle
 		s.after = nil

@@ -32,17 +32,17 @@ func (s *slot) renew() {
 	s.renewed = *s.before
 	r := &s.renewed
 	r.Source = s.gate.Source
-	if r.State == v1alpha1.StateClosed && s.gate.Accepted && s.had != s.gate.Taint {
-		r.Taint = TaintText(s.gate.Taint)
+	if t := s.gate.taint(r.Reclosed); r.State == v1alpha1.StateClosed && s.gate.Accepted && s.had != t {
+		r.Taint = TaintText(t)
 	}
 	s.after = r
 }
 
-// defendClosed puts a closed gate's taint right, but where the gate was edited:
-// then the taint is another one anyway.
+// defendClosed puts a closed gate's taint right, and keeps its other one off, but
+// where the gate was edited: then the taint is another one anyway.
 func (d *decider) defendClosed(s *slot) {
-	if s.gate.Accepted && s.had == s.gate.Taint {
-		d.defend(s, d.undone(s.had))
+	if s.gate.Accepted && s.had == s.gate.taint(s.after.Reclosed) {
+		d.defend(s, d.undone(s.had) || d.carriesOwn(s.gate))
 	}
 }
 
@@ -106,15 +106,16 @@ func (d *decider) tryOpen(s *slot) {
 // whether the gate may open.
 func (d *decider) evaluate(s *slot, r Record) bool {
 	s.verdict.Blocked = d.blocked()
-	s.says = d.read(s, trustIn(r, &d.Node))
+	// An open gate's signals are read for what it would put there.
+	s.says = d.read(s, trustIn(r, &d.Node), r.Reclosed || r.State == v1alpha1.StateOpen)
 	return s.says == Holds && s.verdict.Blocked == ""
 }
 
-// read reads the gate's signals and says what they come to: all hold, one does
-// not, or it is not known.
-func (d *decider) read(s *slot, trust Trust) State {
+// read reads the gate's signals, which has closed again or not, and says what they
+// come to: all hold, one does not, or it is not known.
+func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
 	s.verdict.Readings = d.newReadings(len(s.gate.Signals))
-	in := Input{Facts: d.Facts, Taint: s.gate.Taint, Trust: trust, Now: d.now}
+	in := Input{Facts: d.Facts, Taint: s.gate.taint(reclosed), OtherTaint: s.gate.taint(!reclosed), Trust: trust, Now: d.now}
 	all := Holds
 	if len(s.gate.Signals) == 0 { // a gate that did not compile has none
 		all = Unknown

@@ -80,7 +80,7 @@ func (o *oracle) observe(s *sim) {
 		}
 		switch {
 		case !member && o.joins(s, g, before):
-			m = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now, at: s.now}
+			m = &memory{taint: o.firstTaint(s, g, before), closed: true, boot: s.facts.Node.BootID, since: s.now, at: s.now}
 			if born(s, g) {
 				m.from, m.at = s.facts.Node.Created, s.facts.Node.Created
 			}
@@ -93,7 +93,7 @@ func (o *oracle) observe(s *sim) {
 			m.maybeClose(s, g)
 		}
 		if m.closed && m.soaked(s, g, m.holds(s, g.Name) && s.facts.Node.Reporting() && !s.facts.Node.ShuttingDown) && m.fit(s, g.Name) && !m.tooSoon(s, g) {
-			*m = memory{taint: m.taint, boot: bootToRemember(s, g)}
+			*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g)}
 		} else if m.closed {
 			m.expire(s, g)
 		} else if m.lapsed && m.fit(s, g.Name) {
@@ -117,7 +117,7 @@ func (o *oracle) bequeath(s *sim, name string) {
 	slices.SortFunc(heirs, func(a, b Gate) int { return strings.Compare(a.Name, b.Name) })
 	for _, heir := range heirs {
 		_, member := o.gates[heir.Name]
-		if !member && heir.Selector.Matches(s.facts.Node.Labels) && TaintText(heir.Taint) == o.gates[name].taint {
+		if !member && heir.Selector.Matches(s.facts.Node.Labels) && slices.Contains(ownTexts(&heir), o.gates[name].taint) {
 			o.gates[heir.Name] = o.gates[name]
 			if m := o.gates[heir.Name]; m.boot == "" { // what closeWhen leaves remembers no boot
 				m.boot = s.facts.Node.BootID
@@ -180,14 +180,14 @@ func (m *memory) expire(s *sim, g *Gate) {
 		set && m.overdue && m.away
 	if m.overdue && t.Open && !n.Silent() && !n.ShuttingDown && !beingSetUp(n.Taints) {
 		if m.holds(s, g.Name) {
-			*m = memory{taint: m.taint, boot: bootToRemember(s, g)}
+			*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g)}
 			return
 		}
 		old := m.old
 		if m.away && m.boot == n.BootID {
 			old = nil
 		}
-		*m = memory{taint: m.taint, boot: bootToRemember(s, g), lapsed: true, old: old, since: s.now}
+		*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g), lapsed: true, old: old, since: s.now}
 	}
 }
 
@@ -199,11 +199,35 @@ func bootToRemember(s *sim, g *Gate) string {
 	return s.facts.Node.BootID
 }
 
-// joins: born into the gate, or it carries the taint and no gate accounts for it.
+// joins: born into the gate, or it carries one of its taints and no gate accounts
+// for that.
 func (o *oracle) joins(s *sim, g *Gate, before map[string]bool) bool {
-	n := &s.facts.Node
-	carries := slices.Contains(taintList(n), TaintText(g.Taint)) && !before[TaintText(g.Taint)]
-	return born(s, g) || carries
+	return born(s, g) || len(unclaimed(s, g, before)) > 0
+}
+
+// firstTaint: a new node gets the first taint, others keep what they carry.
+func (o *oracle) firstTaint(s *sim, g *Gate, before map[string]bool) string {
+	if born(s, g) {
+		return TaintText(g.Taint)
+	}
+	return unclaimed(s, g, before)[0]
+}
+
+// ownTexts are the gate's taints as texts, the first one first.
+func ownTexts(g *Gate) []string {
+	if g.RecloseTaint.Key == "" {
+		return []string{TaintText(g.Taint)}
+	}
+	return []string{TaintText(g.Taint), TaintText(g.RecloseTaint)}
+}
+
+func unclaimed(s *sim, g *Gate, before map[string]bool) (texts []string) {
+	for _, text := range ownTexts(g) {
+		if slices.Contains(taintList(&s.facts.Node), text) && !before[text] {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 func born(s *sim, g *Gate) bool {
@@ -280,7 +304,8 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	n, z := &s.facts.Node, s.facts.Zone
 	rebooted := n.BootID != m.boot
 	partitioned := z.Nodes >= 3 && float64(z.Silent)/float64(z.Nodes) > 0.55
-	silent := n.Silent() && !partitioned && g.Taint.Effect != "NoExecute"
+	again := ownTexts(g)[len(ownTexts(g))-1]
+	silent := n.Silent() && !partitioned && !strings.HasSuffix(again, ":NoExecute")
 	if g.Reclose == v1alpha1.RecloseNever && rebooted {
 		m.boot = ""
 	}
@@ -288,7 +313,7 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 		return
 	}
 	*m = memory{
-		taint: m.taint, closed: true, boot: n.BootID, since: s.now, from: s.now, at: s.now,
+		taint: again, closed: true, boot: n.BootID, since: s.now, from: s.now, at: s.now,
 		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted,
 	}
 	if rebooted {

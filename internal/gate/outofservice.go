@@ -25,7 +25,8 @@ import (
 // minute, and the second that the API's times may be early, being cut to seconds.
 const goneAfter = time.Minute + time.Second
 
-// detaches tells whether closing the gate has volumes detached.
+// detaches tells whether closing the gate has volumes detached. It is for closeWhen
+// gates only, which have one taint.
 func (g *Gate) detaches() bool { return g.Taint.Key == v1alpha1.TaintOutOfService }
 
 // presumeGone says what a gate's signals come to, given that they come to all. If

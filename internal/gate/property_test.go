@@ -60,9 +60,19 @@ func randomGates(t *rapid.T) []Gate {
 		}
 		gates = append(gates, aGate(name, closedForAtLeast(randomHold(t)), soaking(randomSoak(t)), tainting(key+":"+effect), waitingFor(signals...),
 			reclosing(rapid.SampledFrom([]v1alpha1.ReclosePolicy{never, onReboot}).Draw(t, "reclose")),
-			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector"))))
+			selecting(rapid.SampledFrom([]string{"", "pool=gpu", "pool!=gpu"}).Draw(t, "selector")), randomReclose(t, name)))
 	}
 	return gates
+}
+
+// randomReclose may give a gate a second taint, which may be another gate's first
+// or second one.
+func randomReclose(t *rapid.T, name string) func(*Gate) {
+	if !rapid.Bool().Draw(t, "has another taint") {
+		return func(*Gate) {}
+	}
+	key := rapid.SampledFrom([]string{name + ".example/again", "shared.example/again", "shared.example/x"}).Draw(t, "second key")
+	return recloseTainting(key + ":" + rapid.SampledFrom([]string{"NoSchedule", "NoExecute"}).Draw(t, "second effect"))
 }
 
 func randomHold(t *rapid.T) time.Duration {
@@ -217,7 +227,8 @@ func (h *history) checkTaints(t *rapid.T, d Decision) {
 		if v.After != v1alpha1.StateClosed {
 			continue
 		}
-		text := TaintText(find(h.all, v.Gate).Taint)
+		r, _ := ParseRecord(h.facts.Node.Records[v.Gate])
+		text := r.Taint
 		owned[text] = true
 		if !v.Contended && !v.Held && !slices.Contains(taintList(&h.facts.Node), text) {
 			t.Fatalf("%s is closed without its taint: %s", v.Gate, show(d))
@@ -239,7 +250,9 @@ func (h *history) checkStates(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got[name] = r.State
+		if got[name] = r.State; r.State == v1alpha1.StateClosed {
+			got[name] += " with " + r.Taint
+		}
 		if r.Overdue {
 			got[name] += ", overdue"
 		}
@@ -250,7 +263,7 @@ func (h *history) checkStates(t *rapid.T) {
 	for name, m := range h.oracle.gates {
 		want[name] = v1alpha1.StateOpen
 		if m.closed {
-			want[name] = v1alpha1.StateClosed
+			want[name] = v1alpha1.StateClosed + " with " + m.taint
 		}
 		if m.overdue {
 			want[name] += ", overdue"
@@ -431,11 +444,11 @@ func garbageRecord(t *rapid.T) string {
 		return rapid.String().Draw(t, "record")
 	}
 	pick := func(texts ...string) string { return rapid.SampledFrom(texts).Draw(t, "field") }
-	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s}`,
+	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s,"reclosed":%s}`,
 		pick("Closed", "Open", "Ajar"), pick("2026-11-20T11:00:00Z", "0001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "never"),
 		pick("Birth", "NodeSilent", "Rebooted", "x"), pick("", "a", "b"),
-		pick("", "flag1.example/x:NoSchedule", "shared.example/x=v:NoExecute", "bad key=bad value:NoSchedule", "node.kubernetes.io/not-ready:NoSchedule"),
+		pick("", "flag1.example/x:NoSchedule", "shared.example/again:NoSchedule", "shared.example/x=v:NoExecute", "bad key=bad value:NoSchedule", "node.kubernetes.io/not-ready:NoSchedule"),
 		pick("", "crd", "file:x"), pick("", "*", "zz zz", "* *"), pick("0", "-3", "1", "7", "9000000000000000000"),
 		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"),
-		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("-1", "0", "1000000000", "9000000000000000000"))
+		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("-1", "0", "1000000000", "9000000000000000000"), pick("true", "false"))
 }

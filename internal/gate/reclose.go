@@ -19,7 +19,7 @@ func (d *decider) keepOpen(s *slot) {
 		return
 	}
 	if reason := d.recloses(s); reason != "" {
-		s.after = d.closed(s.gate, reason)
+		s.after = d.closed(s.gate, reason, true)
 		switch reason {
 		case v1alpha1.ReasonRegression: // which is no question of boots
 		case v1alpha1.ReasonRebooted:
@@ -33,7 +33,7 @@ func (d *decider) keepOpen(s *slot) {
 	}
 	d.rememberBoot(s)
 	d.outlive(s)
-	d.defend(s, d.Node.taint(s.gate.Taint.Key, s.gate.Taint.Effect) >= 0 && !d.accounted(s.gate.Taint))
+	d.defend(s, d.carriesOwn(s.gate))
 }
 
 // recloses says why an open gate closes again, or nothing.
@@ -69,9 +69,9 @@ const silenceSettles = 5 * time.Second
 
 // silenceCloses tells whether a silent node's gate closes. Silence is no proof
 // of death: it evicts nobody, and a partition of the network must not become a
-// storm.
+// storm. What it would put there is what counts, whatever was there at birth.
 func (d *decider) silenceCloses(g *Gate) bool {
-	if g.Taint.Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
+	if g.taint(true).Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
 		return false
 	}
 	ready, _ := d.Node.Condition(string(corev1.NodeReady))

@@ -28,6 +28,9 @@ type Record struct {
 	Boot string `json:"boot,omitempty"`
 	// Taint is the taint that the closed gate put there.
 	Taint string `json:"taint,omitempty"`
+	// Reclosed is true of a closed gate if the node is not new to it: the taint is
+	// the gate's RecloseTaint, whatever that is by now.
+	Reclosed bool `json:"reclosed,omitempty"`
 	// Source is where the gate was declared.
 	Source string `json:"source,omitempty"`
 	// Digest names the pods whose readiness was known from before.

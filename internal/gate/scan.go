@@ -49,6 +49,9 @@ func (r *Record) scanField(key, text string) (rest string, ok bool) {
 	case "overdue":
 		rest, r.Overdue = strings.CutPrefix(text, "true")
 		return rest, r.Overdue // false is never written
+	case "reclosed":
+		rest, r.Reclosed = strings.CutPrefix(text, "true")
+		return rest, r.Reclosed
 	}
 	value, rest, ok := cutText(text)
 	if !ok {

@@ -76,7 +76,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingStaleAnnotation:           "pod %s has carried the gate's readyAnnotation since before this boot or this Node: have its program take the annotation away when it starts, or delete the pod",
 	v1alpha1.ReadingDaemonSetNotFound:         "DaemonSet %s does not exist: create it, or correct the gate",
 	v1alpha1.ReadingDaemonSetNotEligible:      "DaemonSet %s does not run on this node: its node selector, affinity or tolerations exclude it",
-	v1alpha1.ReadingDaemonDoesNotTolerateGate: "DaemonSet %s does not tolerate the gate that waits for it: add the toleration to its pod template",
+	v1alpha1.ReadingDaemonDoesNotTolerateGate: "DaemonSet %s, a taint of the gate that waits for it: add the toleration to its pod template",
 	v1alpha1.ReadingDaemonNotProbed:           "the pods of DaemonSet %s have no readinessProbe, so that they are ready as soon as they run",
 	v1alpha1.ReadingDaemonsReady:              "every selected DaemonSet that belongs on this node has its ready pod here",
 	v1alpha1.ReadingNoDaemonSetSelected:       "no DaemonSet matches its selector, so that it holds on every node",
@@ -134,8 +134,10 @@ type Signal interface {
 // Input is what a signal reads from.
 type Input struct {
 	*Facts
-	// Taint is the gate's own taint.
+	// Taint is the gate's own taint, as it is or would be on the node.
 	Taint v1alpha1.Taint
+	// OtherTaint is the gate's own in another state. The same if it has but one.
+	OtherTaint v1alpha1.Taint
 	// Trust tells which pods' readiness may be believed.
 	Trust Trust
 	Now   time.Time

@@ -100,6 +100,15 @@ func tainting(text string) func(*Gate) {
 	return func(g *Gate) { g.Taint = t }
 }
 
+// recloseTainting gives a gate another taint for when it closes again.
+func recloseTainting(text string) func(*Gate) {
+	t, ok := parseTaint(text)
+	if !ok {
+		panic(text)
+	}
+	return func(g *Gate) { g.RecloseTaint = t }
+}
+
 func selecting(selector string) func(*Gate) {
 	s, err := labels.Parse(selector)
 	if err != nil {

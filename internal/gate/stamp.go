@@ -34,5 +34,5 @@ func (d *decider) openedHere(s *slot) bool {
 	if v.After != v1alpha1.StateOpen {
 		return false
 	}
-	return v.Before == v1alpha1.StateClosed || v.Before == "" && d.carriesUnclaimed(s.gate.Taint)
+	return v.Before == v1alpha1.StateClosed || v.Before == "" && d.carriesOwn(s.gate)
 }

@@ -58,15 +58,15 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 		case s == nil && d.surplus(t):
 			changed = true
 			continue
-		case s != nil && s.gate.Accepted && s.gate.Taint.Value != t.Value:
-			t.Value, changed = s.gate.Taint.Value, true
+		case s != nil && s.gate.Accepted && s.claimed().Value != t.Value:
+			t.Value, changed = s.claimed().Value, true
 		}
 		taints = append(taints, t)
 	}
 	for i := range d.slots {
 		s := &d.slots[i]
-		if s.claims() && s.gate.Accepted && !has(taints, s.gate.Taint) {
-			taints, changed = append(taints, d.newTaint(s.gate.Taint)), true
+		if s.claims() && s.gate.Accepted && !has(taints, s.claimed()) {
+			taints, changed = append(taints, d.newTaint(s.claimed())), true
 		}
 	}
 	return taints, changed
@@ -81,7 +81,7 @@ func (s *slot) claims() bool {
 // accepted puts its own there; another one keeps what it has.
 func (s *slot) claimed() v1alpha1.Taint {
 	if s.gate.Accepted {
-		return s.gate.Taint
+		return s.gate.taint(s.after.Reclosed)
 	}
 	return s.had
 }
@@ -135,15 +135,14 @@ func (d *decider) surplus(t corev1.Taint) bool {
 	return surplus && (!left || undoes)
 }
 
-// concerns tells whether a taint is the slot's: put there by it, or the taint
-// of an open gate, whoever put it there. A slot that is kept holds on to nothing
-// but what it put there: another gate's taint must not stay because of it.
+// concerns tells whether a taint is the slot's: put there by it, or one of its
+// gate's, whoever put it there. A slot that is kept holds on to nothing but what
+// it put there: another gate's taint must not stay because of it.
 func (s *slot) concerns(t corev1.Taint) bool {
 	if s.had.Key == t.Key && s.had.Effect == t.Effect {
 		return true
 	}
-	return !s.keep && s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) &&
-		s.gate.Taint.Key == t.Key && s.gate.Taint.Effect == t.Effect
+	return !s.keep && s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) && s.gate.owns(t.Key, t.Effect)
 }
 
 // newTaint returns the taint as it is put on a node.

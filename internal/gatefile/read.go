@@ -116,20 +116,25 @@ func contradictions(all []declaration) (errs []error) {
 		key    string
 		effect corev1.TaintEffect
 	}
-	names, slots := make(map[string]declaration), make(map[slot]declaration)
+	type claim struct {
+		declaration
+		value string
+	}
+	names, slots := make(map[string]declaration), make(map[slot]claim)
 	for _, d := range all {
 		if first, taken := names[d.gate.Name]; taken {
 			errs = append(errs, fmt.Errorf("%s: gate %s is declared in %s already; remove one of the two", d.where, d.gate.Name, first.where))
 			continue
 		}
 		names[d.gate.Name] = d
-		t := d.gate.Spec.Taint
-		at := slot{t.Key, t.Effect}
-		if first, taken := slots[at]; !taken {
-			slots[at] = d
-		} else if first.gate.Spec.Taint.Value != t.Value {
-			errs = append(errs, fmt.Errorf("%s: gate %s and gate %s (%s) have the taint %s:%s with different values, and a node can carry only one of them; "+
-				"use the same value, or another key", d.where, d.gate.Name, first.gate.Name, first.where, t.Key, t.Effect))
+		for _, t := range d.gate.Spec.Taints() {
+			at := slot{t.Key, t.Effect}
+			if first, taken := slots[at]; !taken {
+				slots[at] = claim{d, t.Value}
+			} else if first.value != t.Value {
+				errs = append(errs, fmt.Errorf("%s: gate %s and gate %s (%s) have the taint %s:%s with different values, and a node can carry only one of them; "+
+					"use the same value, or another key", d.where, d.gate.Name, first.gate.Name, first.where, t.Key, t.Effect))
+			}
 		}
 	}
 	return errs

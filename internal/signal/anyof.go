@@ -110,10 +110,10 @@ func (s anyOf) ProvesBoot() bool {
 func (s anyOf) Needs(sets *gate.DaemonSets) gate.Needs { return (&gate.Gate{Signals: s}).Needs(sets) }
 
 // diagnose says what is wrong if that is so with every alternative.
-func (s anyOf) diagnose(taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
+func (s anyOf) diagnose(taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	var first gate.Reading
 	for i := range s {
-		r := Diagnose(s[i].Signal, taint, sets)
+		r := Diagnose(s[i].Signal, taints, sets)
 		if r.State == gate.Holds {
 			return r
 		}

@@ -98,7 +98,7 @@ func TestAnyOfThatCannotBeCompiled(t *testing.T) {
 }
 
 func TestDiagnoseAnyOf(t *testing.T) {
-	taint := v1alpha1.Taint{Key: gateKey, Effect: "NoSchedule"}
+	taints := []v1alpha1.Taint{{Key: gateKey, Effect: "NoSchedule"}}
 	daemon := func(name string) v1alpha1.NamedSource {
 		return v1alpha1.NamedSource{Name: name, SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}}
 	}
@@ -117,7 +117,7 @@ func TestDiagnoseAnyOf(t *testing.T) {
 		"a level is well":   {labelOrAgent(t), aNode(), gate.Holds},
 		"or is not a pod's": {labelOrAgent(t), aNode(unobservedSets), gate.Holds},
 	} {
-		if r := Diagnose(c.signal, taint, &c.node.sets); r.State != c.state {
+		if r := Diagnose(c.signal, taints, &c.node.sets); r.State != c.state {
 			t.Errorf("%s: %s %s", name, r.State, r.Reason)
 		}
 	}

@@ -29,6 +29,7 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Source:       source,
 		Created:      ng.CreationTimestamp.Time,
 		Taint:        spec.Taint,
+		RecloseTaint: ptr.Deref(spec.RecloseTaint, v1alpha1.Taint{}),
 		Reclose:      spec.ReclosePolicy,
 		Existing:     spec.ExistingNodes,
 		CloseAfter:   seconds(spec.Timing.CloseAfterSeconds, 120),

@@ -36,6 +36,14 @@ func TestCompile(t *testing.T) {
 	if g.Reclose != v1alpha1.RecloseOnReboot || g.Existing != v1alpha1.ExistingIgnore || g.Accepted || g.Broken {
 		t.Errorf("defaults: %+v", g)
 	}
+	if taints := g.Taints(); len(taints) != 1 {
+		t.Errorf("taints: %+v", taints)
+	}
+	ng := nodeGate()
+	ng.Spec.RecloseTaint = &v1alpha1.Taint{Key: "again", Effect: "NoExecute"}
+	if g, err = Compile(ng, v1alpha1.SourceCRD); err != nil || len(g.Taints()) != 2 || g.Taints()[1] != *ng.Spec.RecloseTaint {
+		t.Errorf("taints: %+v, %v", g.Taints(), err)
+	}
 	if !g.Selector.Matches(labels.Set{"pool": "gpu"}) || g.Selector.Matches(labels.Set{"pool": "cpu"}) {
 		t.Errorf("selects %s", g.Selector)
 	}

@@ -34,8 +34,8 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 		return best
 	}
 	gone := best.Reason == v1alpha1.ReadingPodMissing || best.Reason == v1alpha1.ReadingPodTerminating
-	if gone && !tolerates(ds, gateTaint(in.Taint)) {
-		best.Reason, best.Subject = v1alpha1.ReadingDaemonDoesNotTolerateGate, name
+	if deadlock := deadlocked(ds, in.Taint); gone && deadlock.Reason != "" {
+		best.Reason, best.Subject = deadlock.Reason, deadlock.Subject
 	}
 	best.Rollout = ds.RollingOut
 	return best
@@ -58,7 +58,8 @@ func belongs(ds *gate.DaemonSet, node *corev1.Node, in gate.Input) bool {
 		return false
 	}
 	for _, t := range in.Node.Taints {
-		if t.Key != in.Taint.Key && !in.Transient.Is(t.Key) && !tolerates(ds, t) {
+		own := t.Key == in.Taint.Key || t.Key == in.OtherTaint.Key
+		if !own && !in.Transient.Is(t.Key) && !tolerates(ds, t) {
 			return false
 		}
 	}
@@ -73,8 +74,16 @@ func tolerates(ds *gate.DaemonSet, taint corev1.Taint) bool {
 	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), ds.Tolerations, &taint, comparisonOperators)
 }
 
-func gateTaint(t v1alpha1.Taint) corev1.Taint {
-	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+// deadlocked reads that the DaemonSet does not tolerate one of these taints of the
+// gate that waits for it, or Holds without a reason.
+func deadlocked(ds *gate.DaemonSet, taints ...v1alpha1.Taint) gate.Reading {
+	for _, t := range taints {
+		if !tolerates(ds, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
+			subject := ds.Namespace + "/" + ds.Name + " does not tolerate " + gate.TaintText(t)
+			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: subject}
+		}
+	}
+	return gate.Reading{State: gate.Holds}
 }
 
 // daemonSet holds when one DaemonSet has its ready pod on the node.

@@ -20,6 +20,9 @@ const (
 	notObserved = v1alpha1.ReadingNotObserved
 	notEligible = v1alpha1.ReadingDaemonSetNotEligible
 	deadlock    = v1alpha1.ReadingDaemonDoesNotTolerateGate
+
+	// intolerant is what a deadlock is about.
+	intolerant = "kube-system/agent does not tolerate " + gateKey + ":NoSchedule"
 )
 
 func TestDaemonSet(t *testing.T) {
@@ -50,8 +53,8 @@ func TestDaemonSet(t *testing.T) {
 		"of this pool":                  {aNode(with("agent", onlyOn("gpu"))), gate.NotYet, missing, ds},
 		"of another pool, and here":     {aNode(with("agent", onlyOn("cpu")), running("agent")), gate.Holds, ready, pod},
 		"names another node":            {aNode(with("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n2" })), gate.NotYet, notEligible, ds},
-		"does not tolerate its gate":    {aNode(with("agent", tolerating())), gate.NotYet, deadlock, ds},
-		"does not, and is terminating":  {aNode(with("agent", tolerating()), running("agent", terminating)), gate.NotYet, deadlock, ds},
+		"does not tolerate its gate":    {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
+		"does not, and is terminating":  {aNode(with("agent", tolerating()), running("agent", terminating)), gate.NotYet, deadlock, intolerant},
 		"does not, and is not ready":    {aNode(with("agent", tolerating()), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
 		"does not, and is ready":        {aNode(with("agent", tolerating()), running("agent")), gate.Holds, ready, pod},
 		"does not, and is stale":        {aNode(with("agent", tolerating()), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
@@ -134,13 +137,13 @@ func TestDaemonSets(t *testing.T) {
 		"NotYet beats Unknown":  {aNode(with("agent"), with("b"), unobservedPods("b")), gate.NotYet, missing, "kube-system/agent"},
 		"Unknown first, NotYet": {aNode(with("agent"), with("b"), unobservedPods("agent")), gate.NotYet, missing, "kube-system/b"},
 		"stale":                 {aNode(with("agent"), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, "kube-system/agent-x"},
-		"deadlock":              {aNode(with("agent", tolerating())), gate.NotYet, deadlock, "kube-system/agent"},
+		"deadlock":              {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
 
 		"a transient taint excludes nobody":      {aNode(only(), tainted("node.cloudprovider.kubernetes.io/shutdown", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
 		"nor does another tool's startup taint":  {aNode(only(), tainted("startup-taint.cluster-autoscaler.kubernetes.io/x", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
 		"nor another gate's":                     {aNode(only(), tainted("g.example/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["g.example/x"] = true }), gate.NotYet, missing, "kube-system/agent"},
 		"nor a configured one":                   {aNode(only(), tainted("mine.example/x", noSchedule), func(w *world) { w.facts.Transient.Prefixes = []string{"mine."} }), gate.NotYet, missing, "kube-system/agent"},
-		"nor its own gate's, whatever is known":  {aNode(with("agent", tolerating()), func(w *world) { w.facts.Transient.GateKeys = nil }), gate.NotYet, deadlock, "kube-system/agent"},
+		"nor its own gate's, whatever is known":  {aNode(with("agent", tolerating()), func(w *world) { w.facts.Transient.GateKeys = nil }), gate.NotYet, deadlock, intolerant},
 		"a lasting taint excludes":               {aNode(only(), tainted("pool", noSchedule)), gate.Holds, none, ""},
 		"unless it is tolerated":                 {aNode(only("pool"), tainted("pool", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
 		"or only preferred not to":               {aNode(only(), tainted("pool", prefer)), gate.NotYet, missing, "kube-system/agent"},

@@ -8,10 +8,11 @@ import (
 )
 
 // Diagnose says what is wrong with a signal on every node alike: a DaemonSet
-// that does not exist, or that waits for the gate as the gate waits for it.
+// that does not exist, or that waits for the gate as the gate waits for it, be it
+// only because of a taint that the gate does not have there yet.
 // Nothing wrong reads Holds, with a reason where there is something to tell all
 // the same; what is not observed reads Unknown.
-func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
+func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	well := gate.Reading{State: gate.Holds}
 	switch s := s.(type) {
 	case daemonSet:
@@ -22,23 +23,23 @@ func Diagnose(s gate.Signal, taint v1alpha1.Taint, sets *gate.DaemonSets) gate.R
 		if ds == nil {
 			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.namespace + "/" + s.name}
 		}
-		return diagnoseDaemon(ds, taint)
+		return diagnoseDaemon(ds, taints)
 	case daemonSets:
 		if ns, missing := s.unobserved(sets); missing {
 			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
 		}
-		return s.diagnose(taint, sets)
+		return s.diagnose(taints, sets)
 	case anyOf:
-		return s.diagnose(taint, sets)
+		return s.diagnose(taints, sets)
 	}
 	return well
 }
 
-func (s daemonSets) diagnose(taint v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
+func (s daemonSets) diagnose(taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	well := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetSelected}
 	for i := range sets.Items {
 		if ds := &sets.Items[i]; s.selects(ds) {
-			r := diagnoseDaemon(ds, taint)
+			r := diagnoseDaemon(ds, taints)
 			if r.State != gate.Holds {
 				return r
 			}
@@ -50,13 +51,10 @@ func (s daemonSets) diagnose(taint v1alpha1.Taint, sets *gate.DaemonSets) gate.R
 	return well
 }
 
-func diagnoseDaemon(ds *gate.DaemonSet, taint v1alpha1.Taint) gate.Reading {
-	name := ds.Namespace + "/" + ds.Name
-	switch {
-	case !tolerates(ds, gateTaint(taint)):
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: name}
-	case ds.Unprobed:
-		return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingDaemonNotProbed, Subject: name}
+func diagnoseDaemon(ds *gate.DaemonSet, taints []v1alpha1.Taint) gate.Reading {
+	r := deadlocked(ds, taints...)
+	if r.State == gate.Holds && ds.Unprobed {
+		r.Reason, r.Subject = v1alpha1.ReadingDaemonNotProbed, ds.Namespace+"/"+ds.Name
 	}
-	return gate.Reading{State: gate.Holds}
+	return r
 }

@@ -15,7 +15,7 @@ func TestDiagnose(t *testing.T) {
 	one := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}
 	many := v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}}
 	level := v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "k"}}
-	taint := v1alpha1.Taint{Key: gateKey, Effect: "NoSchedule"}
+	taints := []v1alpha1.Taint{{Key: gateKey, Effect: "NoSchedule"}}
 	for name, c := range map[string]struct {
 		signal v1alpha1.SignalSource
 		sets   *gate.DaemonSets
@@ -37,7 +37,7 @@ func TestDiagnose(t *testing.T) {
 		"many, nothing observed": {many, nil, gate.Unknown, notObserved},
 		"a level is always well": {level, nil, gate.Holds, ""},
 	} {
-		if r := Diagnose(mustCompile(t, c.signal), taint, c.sets); r.State != c.state || r.Reason != c.reason {
+		if r := Diagnose(mustCompile(t, c.signal), taints, c.sets); r.State != c.state || r.Reason != c.reason {
 			t.Errorf("%s: %s %s", name, r.State, r.Reason)
 		}
 	}

@@ -28,7 +28,7 @@ func newExpression(text string) (gate.Signal, error) {
 // Read implements gate.Signal. An expression that has no answer says nothing.
 func (s celExpression) Read(in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDiffers, Subject: "the expression"}
-	switch holds, err := s.Holds(&in.Node, in.Taint.Key); {
+	switch holds, err := s.Holds(&in.Node, in.Taint.Key, in.OtherTaint.Key); {
 	case err != nil:
 		r.State, r.Reason, r.Subject = gate.Unknown, v1alpha1.ReadingExpressionFailed, err.Error()
 	case holds:
