@@ -195,6 +195,19 @@ func TestWhatIsWrongWithADaemonIsTold(t *testing.T) {
 	e.eventually("the deadlock is told", func() error {
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDaemonDoesNotTolerateGate)
 	})
+
+	e.edit(ds, func() {
+		ds.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: keyA, Operator: corev1.TolerationOpExists}}
+	})
+	e.eventually("all is well again", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+	var ng v1alpha1.NodeGate
+	ng.Name = "agent"
+	e.edit(&ng, func() { ng.Spec.RecloseTaint = &v1alpha1.Taint{Key: keyB, Effect: corev1.TaintEffectNoSchedule} })
+	e.eventually("the deadlock to come is told", func() error {
+		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(&ng), &ng))
+		c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
+		return unless(c.Reason == v1alpha1.ReasonDaemonDoesNotTolerateGate && strings.Contains(c.Message, "agent does not tolerate "+keyB+":NoSchedule"))
+	})
 }
 
 // What is not wrong, and may still not be what was meant, is told.
