@@ -95,6 +95,13 @@ const (
 	// taint's key.
 	ReasonOwnedByNodeReadinessRule = "OwnedByNodeReadinessRule"
 
+	// ReasonInDryRun means that the gate decides and changes nothing, as its mode
+	// asks.
+	ReasonInDryRun = string(ReasonDryRun)
+	// ReasonPaused means that the gate neither closes nor opens nodes, as its mode
+	// asks.
+	ReasonPaused = string(ReadingPaused)
+
 	// ReasonReady means that nothing is amiss.
 	ReasonReady = "Ready"
 	// ReasonNotAccepted means that the gate is not in force; see Accepted.
@@ -171,6 +178,9 @@ const (
 	ReasonGateDeleted Reason = "GateDeleted"
 	// ReasonNotSelected means that the gate does not select the node any more.
 	ReasonNotSelected Reason = "NotSelected"
+	// ReasonDryRun means that the gate was switched to DryRun, and gives up what it
+	// held.
+	ReasonDryRun Reason = "DryRun"
 	// ReasonNotIdle means that a node that was closed because it was idle turned
 	// out not to be.
 	ReasonNotIdle Reason = "NotIdle"

@@ -116,4 +116,6 @@ const (
 	ReadingOpenAfter ReadingReason = "OpenAfter"
 	// ReadingReopenedByHand means that only a person opens the gate.
 	ReadingReopenedByHand ReadingReason = "ReopenedByHand"
+	// ReadingPaused means that the gate is paused.
+	ReadingPaused ReadingReason = "Paused"
 )

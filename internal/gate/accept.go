@@ -33,7 +33,9 @@ type Acceptance struct {
 // Accept says which of the gates are in force, by name. A gate yields to an
 // older one (or, of the same age, to one whose name sorts first) that has, among
 // its taints, the key and effect of one of its own with another value, since a
-// node can carry only one of the two.
+// node can carry only one of the two. A gate in dry run has others yield to it
+// only if they are in dry run too, and is accepted whatever the administrator or
+// a NodeReadinessRule says about its keys, which it does not touch.
 func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 	byAge := make([]*Gate, len(gates))
 	for i := range gates {
@@ -42,78 +44,137 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 	slices.SortFunc(byAge, func(a, b *Gate) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	type slot struct {
-		key    string
-		effect corev1.TaintEffect
-	}
-	type claim struct {
-		by    *Gate
-		value string
-	}
-	holders := make(map[slot]claim)
+	earlier := make(claims)
 	out := make(map[string]Acceptance, len(gates))
 	for _, g := range byAge {
-		a, taints := policy.accept(g), g.Taints()
-		for _, t := range taints {
-			if held, taken := holders[slot{t.Key, t.Effect}]; a.Accepted && taken && held.value != t.Value {
-				a = conflict(t, held.by, held.value)
-			}
+		a := policy.accept(g)
+		if t, by, contradicts := earlier.against(g); a.Accepted && contradicts {
+			a = conflict(t, by.gate, by.value)
 		}
-		for _, t := range taints {
-			if at := (slot{t.Key, t.Effect}); a.Accepted && holders[at].by == nil {
-				holders[at] = claim{g, t.Value}
-			}
+		if a.Accepted {
+			earlier.add(g)
 		}
 		out[g.Name] = a
 	}
 	return out
 }
 
-func (p KeyPolicy) accept(g *Gate) Acceptance {
-	if len(g.Signals) == 0 {
-		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: "the gate names no signal to go by: add one to openWhen or closeWhen"}
-	}
-	if message := g.refusedToDetach(); message != "" {
-		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
-	}
-	if message := g.refusedToReclose(); message != "" {
-		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
-	}
+// claims are who was first to claim each taint, and with which value.
+type claims map[claimKey]claim
+
+type claimKey struct {
+	key    string
+	effect corev1.TaintEffect
+	tried  bool // by the gates in dry run as well as by the others
+}
+
+type claim struct {
+	gate  *Gate
+	value string
+}
+
+// against returns the first taint of a gate that an earlier claim contradicts.
+func (c claims) against(g *Gate) (v1alpha1.Taint, claim, bool) {
 	for _, t := range g.Taints() {
-		if reason, message := p.refuses(t.Key, g.detaches()); reason != "" {
-			return Acceptance{Reason: reason, Message: message}
+		first, taken := c[claimKey{t.Key, t.Effect, g.Mode == v1alpha1.ModeDryRun}]
+		if taken && first.value != t.Value {
+			return t, first, true
 		}
 	}
-	a := Acceptance{Accepted: true, Reason: v1alpha1.ReasonAccepted, Message: "the gate is in force"}
+	return v1alpha1.Taint{}, claim{}, false
+}
+
+// add has a gate claim its taints where it is the first.
+func (c claims) add(g *Gate) {
+	for _, t := range g.Taints() {
+		for _, at := range []claimKey{{t.Key, t.Effect, true}, {t.Key, t.Effect, false}} {
+			if _, taken := c[at]; !taken && (at.tried || g.Mode != v1alpha1.ModeDryRun) {
+				c[at] = claim{g, t.Value}
+			}
+		}
+	}
+}
+
+func (p KeyPolicy) accept(g *Gate) Acceptance {
+	if message := g.refusedSpec(); message != "" {
+		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
+	}
+	if key := g.coreKey(); key != "" {
+		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
+			"the taint key %s belongs to Kubernetes: use another key", key)}
+	}
+	refusal := p.refuse(g)
+	if refusal.Message != "" && g.Mode != v1alpha1.ModeDryRun {
+		return refusal
+	}
+	a := g.inForce()
+	remark := func(reason, message string) {
+		if a.Message += message; a.Reason != v1alpha1.ReasonInDryRun && a.Reason != v1alpha1.ReasonPaused {
+			a.Reason = reason
+		}
+	}
 	if !g.ProvesBoot() && g.recloses() {
-		a.Reason = v1alpha1.ReasonNoBootEvidence
-		a.Message += "; none of its signals can tell the current boot from an earlier one, so after a reboot it opens on what was known before"
+		remark(v1alpha1.ReasonNoBootEvidence,
+			"; none of its signals can tell the current boot from an earlier one, so after a reboot it opens on what was known before")
 	}
 	if !p.AllowsStamp(g.Stamp) {
-		a.Reason = v1alpha1.ReasonStampNotAllowed
-		a.Message += fmt.Sprintf("; its openings are not stamped, because the administrator has not allowed the annotation %s: "+
+		remark(v1alpha1.ReasonStampNotAllowed, fmt.Sprintf("; its openings are not stamped, because the administrator has not allowed the annotation %s: "+
 			"add it to --allowed-stamp-annotations (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
-			g.Stamp, listKeys(p.Stamps))
+			g.Stamp, listKeys(p.Stamps)))
+	}
+	if refusal.Message != "" {
+		a.Message += "; with mode Enforce it would not be accepted: " + refusal.Message
 	}
 	return a
 }
 
-// refuses says why a gate that detaches volumes, or one that does not, may not use
-// a taint key, or nothing.
-func (p KeyPolicy) refuses(key string, detaches bool) (reason, message string) {
-	if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) && !detaches {
-		return v1alpha1.ReasonTaintKeyNotAllowed, fmt.Sprintf("the taint key %s belongs to Kubernetes: use another key", key)
+// inForce says how a gate that nothing speaks against is in force.
+func (g *Gate) inForce() Acceptance {
+	switch g.Mode {
+	case v1alpha1.ModePaused:
+		return Acceptance{Accepted: true, Reason: v1alpha1.ReasonPaused,
+			Message: "the gate is paused: it closes and opens no node, and new nodes are not closed"}
+	case v1alpha1.ModeDryRun:
+		return Acceptance{Accepted: true, Reason: v1alpha1.ReasonInDryRun,
+			Message: "the gate is in dry run: it changes no node, and new nodes are not closed"}
 	}
-	if p.Allowed != nil && !p.Allowed[key] {
-		return v1alpha1.ReasonTaintKeyNotAllowed, fmt.Sprintf(
-			"the administrator has not allowed the taint key %s: add it to --allowed-taint-keys (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
-			key, listKeys(p.Allowed))
+	return Acceptance{Accepted: true, Reason: v1alpha1.ReasonAccepted, Message: "the gate is in force"}
+}
+
+// refuse says why a gate may not act on the keys of its taints, or nothing.
+func (p KeyPolicy) refuse(g *Gate) Acceptance {
+	for _, t := range g.Taints() {
+		if p.Allowed != nil && !p.Allowed[t.Key] {
+			return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
+				"the administrator has not allowed the taint key %s: add it to --allowed-taint-keys (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
+				t.Key, listKeys(p.Allowed))}
+		}
+		if rule, ok := p.Managed[t.Key]; ok {
+			return Acceptance{Reason: v1alpha1.ReasonOwnedByNodeReadinessRule, Message: fmt.Sprintf(
+				"the NodeReadinessRule %s manages the taint key %s: delete the rule, or use another key", rule, t.Key)}
+		}
 	}
-	if rule, ok := p.Managed[key]; ok {
-		return v1alpha1.ReasonOwnedByNodeReadinessRule, fmt.Sprintf(
-			"the NodeReadinessRule %s manages the taint key %s: delete the rule, or use another key", rule, key)
+	return Acceptance{}
+}
+
+// coreKey returns the first of the gate's taint keys that belongs to Kubernetes
+// and is not for gates, or nothing.
+func (g *Gate) coreKey() string {
+	for _, t := range g.Taints() {
+		if strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) && !g.detaches() {
+			return t.Key
+		}
 	}
-	return "", ""
+	return ""
+}
+
+// refusedSpec says what of the gate's own spec keeps it from being in force, or
+// nothing. The API server refuses most of it; a file may say anything.
+func (g *Gate) refusedSpec() string {
+	if len(g.Signals) == 0 {
+		return "the gate names no signal to go by: add one to openWhen or closeWhen"
+	}
+	return cmp.Or(g.refusedToDetach(), g.refusedToReclose())
 }
 
 // refusedToReclose says why a gate with this recloseTaint is not in force, or

@@ -78,6 +78,7 @@ func (c *chaos) drawGates(t *rapid.T) {
 			g.Reclose = rapid.SampledFrom([]v1alpha1.ReclosePolicy{v1alpha1.RecloseNever, v1alpha1.RecloseOnReboot, v1alpha1.RecloseOnRegression}).Draw(t, "reclose")
 			g.Existing = rapid.SampledFrom([]v1alpha1.ExistingNodes{v1alpha1.ExistingIgnore, v1alpha1.ExistingAdopt, v1alpha1.ExistingCloseIfIdle, v1alpha1.ExistingClose}).Draw(t, "existing")
 		}
+		g.Mode = rapid.SampledFrom([]v1alpha1.Mode{"", "", v1alpha1.ModeEnforce, v1alpha1.ModeDryRun, v1alpha1.ModePaused}).Draw(t, "mode")
 		if rapid.IntRange(0, 9).Draw(t, "compiles") == 0 {
 			g.Signals = nil
 		}
@@ -170,6 +171,7 @@ func TestChaos(t *testing.T) {
 		d := c.decide()
 		c.apply(d)
 		c.checkForbidden(t, beforeTaints, d)
+		c.checkPaused(t, &before, d)
 		c.checkOrphans(t, before.claims(), d)
 		c.checkDetaching(t, &before, d)
 		c.checkOpenings(t, d)
@@ -184,7 +186,7 @@ func (c *chaos) checkCalm(t *rapid.T) {
 	for range 4 * most {
 		d := c.decide()
 		switch {
-		case d.Changes:
+		case d.Changes, c.steps(d):
 			writes++
 			c.apply(d)
 		case d.Recheck.IsZero():
@@ -192,6 +194,7 @@ func (c *chaos) checkCalm(t *rapid.T) {
 		case !d.Recheck.After(c.now):
 			t.Fatalf("asks to be asked at once again: %s", show(d))
 		default:
+			c.remember(d)
 			c.now = d.Recheck
 		}
 		if writes > most {

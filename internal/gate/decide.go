@@ -17,8 +17,20 @@ import (
 // node, and the time. It considers all gates together, because they may share
 // taints and are written in one patch. The gates' names are unique; their order
 // does not matter.
+//
+// What a gate would do on the node if it were switched to Enforce now is what
+// Decide says of it in DryRun, with no shadow.
 func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 	d := decider{Facts: f, now: now}
+	d.decide(gates)
+	out := d.decision()
+	if anyInDryRun(gates) {
+		d.tryOut(gates, &out)
+	}
+	return out
+}
+
+func (d *decider) decide(gates []Gate) {
 	d.readRecords(gates)
 	d.settleOrphans()
 	for i := range d.slots {
@@ -28,7 +40,6 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 	for i := range d.slots {
 		d.lift(&d.slots[i])
 	}
-	return d.decision()
 }
 
 // decider carries one decision from step to step.
@@ -41,6 +52,8 @@ type decider struct {
 	// many, and this is the path that everything waits for.
 	records  []Record
 	readings []Reading
+	// supposed are gates in dry run that are decided about as if they acted.
+	supposed map[string]bool
 }
 
 // slot is one gate, or a record whose gate is not known, on the node.
@@ -86,7 +99,7 @@ func (d *decider) readRecords(gates []Gate) {
 		selected := !g.Broken && g.Selector.Matches(d.Node.Labels)
 		if recorded {
 			paired++
-		} else if !selected {
+		} else if !selected || g.Mode == v1alpha1.ModeDryRun && !d.acts(g) {
 			continue
 		}
 		d.slots = append(d.slots, d.newSlot(g, g.Name, selected))
@@ -243,7 +256,7 @@ func (s *slot) hold() {
 func (d *decider) takeOver(orphan *slot) {
 	for i := range d.slots {
 		s := &d.slots[i]
-		if s.gate == nil || !s.gate.Accepted || !s.verdict.Selected || s.before != nil {
+		if s.gate == nil || !s.gate.Accepted || !s.verdict.Selected || s.before != nil || !d.acts(s.gate) {
 			continue
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {
@@ -260,10 +273,15 @@ func (d *decider) takeOver(orphan *slot) {
 // of a node's gates are written in one patch: one forbidden taint in it would
 // have the whole patch refused.
 func (d *decider) frozen(s *slot) bool {
-	if d.AllowedKeys == nil {
+	switch g := s.gate; {
+	case d.AllowedKeys == nil:
 		return false
-	}
-	if g := s.gate; g != nil && (!d.AllowedKeys[g.Taint.Key] || !d.AllowedKeys[g.taint(true).Key] && g.Accepted) {
+	case g == nil:
+	case g.Mode == v1alpha1.ModeDryRun: // which touches nothing but what it had
+		if d.acts(g) {
+			return false
+		}
+	case !d.AllowedKeys[g.Taint.Key], !d.AllowedKeys[g.taint(true).Key] && g.Accepted:
 		return true // one that is not accepted does not put its other taint there
 	}
 	return s.had.Key != "" && !d.AllowedKeys[s.had.Key]
@@ -272,7 +290,7 @@ func (d *decider) frozen(s *slot) bool {
 // decideGate decides about one known gate.
 func (d *decider) decideGate(s *slot) {
 	switch {
-	case s.gate == nil:
+	case s.gate == nil, d.suspended(s):
 		return
 	case s.gate.Broken, d.frozen(s):
 		s.hold()

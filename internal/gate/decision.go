@@ -27,7 +27,8 @@ type Decision struct {
 	// Verdicts are about every gate that concerns the node, by name.
 	Verdicts []Verdict
 	// Recheck is when the decision may change by the passing of time alone, if it
-	// asks for no change now. Zero when it will not.
+	// asks for no change now. Zero when it will not. It is now where a dry run has
+	// gone a step, which nothing but the next decision will follow.
 	Recheck time.Time
 }
 
@@ -96,6 +97,12 @@ type Verdict struct {
 	// Held is true when the record stays only because it is not known whether
 	// its gate still exists, or because its taint may not be touched.
 	Held bool
+	// DryRun is true of a gate in dry run that holds nothing on the node: the verdict
+	// is what would be, and nothing of it is done or to be told as done.
+	DryRun bool
+	// Shadow is the record as it would stand on the node, of a gate in dry run. To be
+	// handed back in Facts.Shadow.
+	Shadow string
 }
 
 // Opened tells whether the gate opens by this decision.
@@ -113,7 +120,7 @@ func (v *Verdict) Closed() bool {
 // good for one boot of the node only.
 func (d *Decision) Opens() bool {
 	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Opened() && v.After == v1alpha1.StateOpen {
+		if v := &d.Verdicts[i]; !v.DryRun && v.Opened() && v.After == v1alpha1.StateOpen {
 			return true
 		}
 	}

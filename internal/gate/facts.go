@@ -45,6 +45,10 @@ type Facts struct {
 	// Granted names the gates that may close or adopt this node now although
 	// that is paced or budgeted (see Verdict.Wants).
 	Granted map[string]bool
+	// Shadow remembers, by gate in dry run, the record that would stand on the node
+	// (see Verdict.Shadow). What is lost has the dry run begin again, as if the gate
+	// had come into it just now.
+	Shadow map[string]string
 	// AllPods are all pods of the node, where a verdict wanted to see them (see
 	// WantPods). Nil when they have not been listed.
 	AllPods *PodList

@@ -144,7 +144,7 @@ func (d *decider) keptByOther(s *slot) bool {
 	for i := range d.slots {
 		o := &d.slots[i]
 		passed = passed || o == s
-		if o == s || o.after == nil || o.gate == nil || !o.gate.Accepted {
+		if o == s || o.keep || o.after == nil || o.gate == nil || !o.gate.Accepted {
 			continue
 		}
 		if !o.gate.owns(s.gate.Taint.Key, s.gate.Taint.Effect) {

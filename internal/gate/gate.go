@@ -22,6 +22,9 @@ type Gate struct {
 	// Accepted gates close. Others put no taint on a node, not even back, and keep
 	// what they closed under control: it opens by their signals.
 	Accepted bool
+	// Mode says whether the gate acts; empty is Enforce. Gates in DryRun are decided
+	// about, and nothing comes of it. Paused ones stay as they are.
+	Mode v1alpha1.Mode
 	// Broken gates could not be read so far as to tell which nodes they select:
 	// everything that concerns them stays as it is.
 	Broken bool

@@ -254,7 +254,7 @@ func (s *sim) invisible() *sim { s.facts.CompleteSources = nil; return s }
 
 // forget is a restart of the controller: it knows nothing but the node.
 func (s *sim) forget() *sim {
-	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady = nil, nil, nil
+	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady, s.facts.Shadow = nil, nil, nil, nil
 	return s
 }
 
@@ -266,7 +266,7 @@ func (s *sim) run(t failer) Decision {
 	t.Helper()
 	d := s.decide()
 	s.apply(d)
-	if again := s.decide(); again.Changes {
+	if again := s.decide(); again.Changes || s.steps(again) {
 		t.Fatalf("deciding again at the same time asks for more\nfirst: %s\nagain: %s\nrecords: %v", show(d), show(again), again.Records)
 	}
 	return d
@@ -285,11 +285,20 @@ func (s *sim) apply(d Decision) {
 	s.remember(d)
 }
 
+// steps tells whether a gate in dry run has come on by a decision.
+func (s *sim) steps(d Decision) bool {
+	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.DryRun && v.Shadow != s.facts.Shadow[v.Gate] })
+}
+
 // remember takes over what a decision hands on.
 func (s *sim) remember(d Decision) {
+	s.facts.Shadow = map[string]string{}
 	s.facts.Steady = map[string]Steady{}
 	s.facts.LostSince, s.facts.RolloutSince = map[string]time.Time{}, map[string]time.Time{}
 	for _, v := range d.Verdicts {
+		if v.Shadow != "" {
+			s.facts.Shadow[v.Gate] = v.Shadow
+		}
 		if !v.LostSince.IsZero() {
 			s.facts.LostSince[v.Gate] = v.LostSince
 		}
@@ -332,6 +341,9 @@ func showVerdict(v *Verdict) string {
 	text := fmt.Sprintf("%s:%s>%s", v.Gate, mark(v.Before), mark(v.After))
 	if v.Reason != "" {
 		text += fmt.Sprintf("(%s)", v.Reason)
+	}
+	if v.DryRun {
+		text += " dry"
 	}
 	if v.Contended {
 		text += " contended"

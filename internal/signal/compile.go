@@ -28,6 +28,7 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Name:         ng.Name,
 		Source:       source,
 		Created:      ng.CreationTimestamp.Time,
+		Mode:         spec.Mode,
 		Taint:        spec.Taint,
 		RecloseTaint: ptr.Deref(spec.RecloseTaint, v1alpha1.Taint{}),
 		Reclose:      spec.ReclosePolicy,

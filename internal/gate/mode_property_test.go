@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// twins are one node in two worlds, in which the same happens to it: in the first
+// all gates act, in the second some are in dry run.
+type twins struct {
+	history
+	second *sim
+	tried  map[string]bool
+}
+
+func newTwins(t *rapid.T) *twins {
+	gates := withDeadlines(t, randomGates(t))
+	for i := range gates {
+		gates[i].Reclose = rapid.SampledFrom([]v1alpha1.ReclosePolicy{never, onReboot, onRegression}).Draw(t, "reclose")
+		gates[i].Existing = rapid.SampledFrom([]v1alpha1.ExistingNodes{"Ignore", "Adopt", "CloseIfIdle", "Close"}).Draw(t, "existing")
+	}
+	gates = withFollowers(t, gates)
+	w := &twins{history: *newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second), tried: map[string]bool{}}
+	second := *w.sim
+	w.second = &second
+	for _, g := range gates {
+		w.tried[g.Name] = rapid.Bool().Draw(t, g.Name+" is in dry run")
+	}
+	return w
+}
+
+func (w *twins) actions() map[string]func(*rapid.T) {
+	actions := w.events()
+	// What becomes of a deleted gate's record is not the same where there is none.
+	for _, not := range []string{"gate deleted", "invisible", "visible"} {
+		delete(actions, not)
+	}
+	undo := actions["taint is undone"]
+	actions["taint is undone"] = func(t *rapid.T) {
+		if w.tried["hand"] { // by hand can be opened only what is closed
+			return
+		}
+		undo(t)
+		w.second.facts.Node.Taints = slices.Clone(w.foreign)
+	}
+	actions["grant"] = func(t *rapid.T) {
+		w.granting(rapid.SliceOfDistinct(rapid.SampledFrom(allNames), rapid.ID).Draw(t, "to")...)
+	}
+	actions["pods are listed"] = func(t *rapid.T) {
+		w.listed(rapid.SliceOfN(rapid.SampledFrom([]BoundPod{daemonPod, workload, toleratesAll}), 0, 2).Draw(t, "pods")...)
+	}
+	actions["a rollout"] = func(t *rapid.T) { w.flag(rapid.SampledFrom(gateNames).Draw(t, "gate"), "rollout") }
+	actions["edit"] = func(t *rapid.T) {
+		if len(w.gates) == 0 {
+			return
+		}
+		w.gates = slices.Clone(w.gates)
+		g := &w.gates[rapid.IntRange(0, len(w.gates)-1).Draw(t, "gate")]
+		g.Taint.Key = rapid.SampledFrom([]string{g.Name + ".example/x", g.Name + ".example/y"}).Draw(t, "key")
+		g.OpenAfter = randomSoak(t)
+		g.Selector = rapid.SampledFrom([]labels.Selector{aGate("").Selector, aGate("", selecting("pool=gpu")).Selector}).Draw(t, "selector")
+	}
+	return actions
+}
+
+func (s *sim) own() []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(s.facts.Node.Taints), func(t corev1.Taint) bool {
+		return t.Key == "x.example/a" || t.Key == "x.example/b" || t.Key == "karpenter.sh/unregistered"
+	})
+}
+
+// follow has the same happen to the second as to the first.
+func (w *twins) follow() {
+	own, facts := w.second.own(), w.second.facts
+	w.second.now, w.second.facts = w.now, w.facts
+	n := &w.second.facts.Node
+	n.Records, n.Taints = facts.Node.Records, slices.Concat(w.foreign, own)
+	w.second.facts.LostSince, w.second.facts.RolloutSince = facts.LostSince, facts.RolloutSince
+	w.second.facts.Steady, w.second.facts.Shadow = facts.Steady, facts.Shadow
+	w.second.gates = slices.Clone(w.gates)
+	for i := range w.second.gates {
+		if g := &w.second.gates[i]; w.tried[g.Name] {
+			g.Mode = v1alpha1.ModeDryRun
+		}
+	}
+}
+
+// A dry run foretells: where the same is granted, it goes through the same states
+// for the same reasons and at the same times as a gate that acts. Other gates do
+// not notice, and the node has nothing of it.
+func TestDryRunForetells(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwins(t)
+		actions := w.actions()
+		actions[""] = func(t *rapid.T) {
+			w.follow()
+			for range 2 {
+				real, tried := w.run(t), w.second.run(t)
+				if len(real.Verdicts) != len(tried.Verdicts) {
+					t.Fatalf("\nenforced %s\n dry run %s", show(real), show(tried))
+				}
+				for i := range real.Verdicts {
+					w.compare(t, real.Verdicts[i], tried.Verdicts[i])
+				}
+			}
+			for name := range w.second.facts.Node.Records {
+				if w.tried[name] {
+					t.Fatalf("a dry run has left a record of %s", name)
+				}
+			}
+		}
+		t.Repeat(actions)
+	})
+}
+
+func (w *twins) compare(t *rapid.T, real, tried Verdict) {
+	t.Helper()
+	if tried.DryRun != w.tried[tried.Gate] {
+		t.Fatalf("in dry run: %t, verdict %s", w.tried[tried.Gate], showVerdict(&tried))
+	}
+	// Nobody fights what is not there, nor what another gate has put right.
+	real.Contended, tried.Contended = false, false
+	if tried.DryRun {
+		real.Closure, tried.DryRun = nil, false // nothing is to be done
+		had, have := w.facts.Node.Records[real.Gate], tried.Shadow
+		if !sameButForFights(had, have) {
+			t.Fatalf("the record is %s\nthe shadow    %s", had, have)
+		}
+		tried.Shadow = ""
+	}
+	if !reflect.DeepEqual(real, tried) {
+		t.Fatalf("\nenforced %s %+v\n dry run %s %+v", showVerdict(&real), real, showVerdict(&tried), tried)
+	}
+}
+
+func sameButForFights(a, b string) bool {
+	if a == "" || b == "" {
+		return a == b
+	}
+	ra, errA := ParseRecord(a)
+	rb, errB := ParseRecord(b)
+	ra.Fought, rb.Fought, ra.FoughtAt, rb.FoughtAt = 0, 0, time.Time{}, time.Time{}
+	return errA == nil && errB == nil && ra == rb
+}
+
+// Whatever state a node is in, a dry run that begins now says what the gate would
+// do if it were switched to Enforce now.
+func TestDryRunSaysWhatASwitchWouldDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawChaos(t)
+		if len(c.gates) == 0 {
+			return
+		}
+		c.facts.AllowedKeys = nil // a dry run may use any
+		g := &c.gates[0]
+		delete(c.facts.Node.Records, g.Name)
+		for i := range c.gates { // an orphan goes to the first that would have it
+			if c.gates[i].Mode == v1alpha1.ModeDryRun {
+				c.gates[i].Mode = ""
+			}
+		}
+		g.Mode = v1alpha1.ModeEnforce
+		switched := c.decide()
+		g.Mode = v1alpha1.ModeDryRun
+		said := c.decide()
+		want, got := verdictOn(switched, g.Name), verdictOn(said, g.Name)
+		want.Closure, want.DryRun, want.Shadow = nil, got.DryRun, switched.Records[g.Name]
+		if c.facts.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0 && g.CloseWhen { // which may be remembered
+			got.Shadow, want.Shadow = "", ""
+		}
+		if !reflect.DeepEqual(want, got) {
+			t.Fatalf("\n    said %s %+v\nswitched %s %+v", show(said), got, show(switched), want)
+		}
+	})
+}
+
+func verdictOn(d Decision, name string) Verdict {
+	for _, v := range d.Verdicts {
+		if v.Gate == name {
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+// Whatever is tried out, and whatever is remembered of it, on the node and for
+// the other gates everything is as if the gate were not there.
+func TestDryRunChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawChaos(t)
+		c.facts.Shadow = map[string]string{}
+		bare := *c.sim
+		bare.gates = nil
+		for _, g := range c.gates {
+			if g.Mode != v1alpha1.ModeDryRun {
+				bare.gates = append(bare.gates, g)
+				continue
+			}
+			if raw, ok := c.facts.Node.Records[g.Name]; ok {
+				c.facts.Shadow[g.Name] = raw
+				delete(c.facts.Node.Records, g.Name)
+			}
+		}
+		with, without := c.decide(), bare.decide()
+		opens := with.Opens()
+		with.Verdicts = slices.DeleteFunc(with.Verdicts, func(v Verdict) bool { return v.DryRun })
+		with.Recheck, without.Recheck = time.Time{}, time.Time{}
+		if len(with.Verdicts) == 0 && len(without.Verdicts) == 0 {
+			with.Verdicts, without.Verdicts = nil, nil
+		}
+		if !reflect.DeepEqual(with, without) || opens != without.Opens() {
+			t.Fatalf("\n   with %s %v\nwithout %s %v", show(with), with.Records, show(without), without.Records)
+		}
+	})
+}
+
+// checkPaused: what a paused gate has on the node stays, but for what detaches
+// volumes of a node that speaks.
+func (c *chaos) checkPaused(t *rapid.T, before *sim, d Decision) {
+	for i := range c.gates {
+		g := &c.gates[i]
+		r, err := ParseRecord(before.facts.Node.Records[g.Name])
+		v := verdictOn(d, g.Name)
+		if g.Mode != v1alpha1.ModePaused || v.Reason == v1alpha1.ReasonNodeReturned {
+			continue
+		}
+		if raw, writes := d.Records[g.Name]; writes {
+			t.Fatalf("paused gate %s is written to: %q: %s", g.Name, raw, show(d))
+		}
+		if v.Opened() || v.Closed() {
+			t.Fatalf("paused gate %s moves: %s", g.Name, show(d))
+		}
+		taint, _ := parseTaint(r.Taint)
+		stale := !r.Since.IsZero() && r.Since.Before(before.facts.Node.Created)
+		had := before.facts.Node.taint(taint.Key, taint.Effect) >= 0
+		if err == nil && r.State == v1alpha1.StateClosed && !stale && had && !has(d.Taints, taint) {
+			t.Fatalf("paused gate %s has lost its taint %s: %s", g.Name, r.Taint, show(d))
+		}
+	}
+}
+
+// Whatever a gate was before, once it is in dry run it has nothing on the node
+// any more, as far as nodegate may touch it.
+func TestEnteringDryRunLetsGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawChaos(t)
+		for i := range c.gates {
+			c.gates[i].Mode = v1alpha1.ModeDryRun
+		}
+		held := maps.Clone(c.facts.Node.Records)
+		d := c.decide()
+		c.apply(d)
+		for _, g := range c.gates {
+			r, err := ParseRecord(held[g.Name])
+			stuck := c.policy.Allowed != nil && (err != nil || !c.policy.Allowed[r.Key()])
+			if raw, ok := c.facts.Node.Records[g.Name]; ok && !stuck {
+				t.Fatalf("gate %s keeps its record %s: %s", g.Name, raw, show(d))
+			}
+		}
+	})
+}
