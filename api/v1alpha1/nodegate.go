@@ -16,7 +16,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Taint",type=string,JSONPath=`.spec.taint.key`
 // +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.taint.effect`,priority=1
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
@@ -81,7 +81,6 @@ type NodeGateList struct {
 // have theirs at SignalSource and Signal.
 //
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Hold'",message="bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",fieldPath=".bypassedPods"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Enforce'",message="mode other than Enforce is not built yet in this version of nodegate; remove it",fieldPath=".mode"
 type NodeGateSpec struct {
 	// nodeSelector selects the nodes that are gated; {} selects every node. A
 	// node that becomes selected within 10 minutes of its creation counts as
@@ -197,7 +196,10 @@ type NodeGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/')",message="annotations under kubernetes.io/ belong to Kubernetes; choose another key"
 	OpenedAtAnnotation string `json:"openedAtAnnotation,omitempty"`
 
-	// mode says whether the gate acts.
+	// mode says whether the gate acts. Only Enforce does. The gate's conditions, the
+	// column MODE and the metric nodegate_gate_mode tell of any other. Going back to
+	// Enforce, the gate meets the nodes that it has no record of as it would at its
+	// creation: existingNodes decides about those that are not new.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode Mode `json:"mode,omitempty"`
@@ -205,6 +207,9 @@ type NodeGateSpec struct {
 
 // Follows tells whether the gate follows its signals: a closeWhen gate.
 func (s *NodeGateSpec) Follows() bool { return len(s.CloseWhen) > 0 }
+
+// Enforces tells whether the gate acts.
+func (s *NodeGateSpec) Enforces() bool { return s.Mode == "" || s.Mode == ModeEnforce }
 
 // ReclosePolicy says when a gate that opened closes again.
 //
@@ -385,8 +390,13 @@ type Mode string
 const (
 	// ModeEnforce opens and closes.
 	ModeEnforce Mode = "Enforce"
-	// ModeDryRun decides and changes nothing.
+	// ModeDryRun decides and changes nothing: the status, and the log, tell what
+	// would be. What the gate held when it came into this mode is opened, and its
+	// records go. The taint key need not be allowed yet.
 	ModeDryRun Mode = "DryRun"
-	// ModePaused neither opens nor closes.
+	// ModePaused leaves nodes as they are: closed ones stay closed, open ones open,
+	// whatever happens to them, and new nodes are not closed. Deleting the gate opens
+	// it. A node with the taint node.kubernetes.io/out-of-service is opened when it
+	// speaks all the same.
 	ModePaused Mode = "Paused"
 )

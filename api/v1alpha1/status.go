@@ -17,11 +17,12 @@ type NodeGateStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes counts the gate's nodes.
+	// nodes counts the gate's nodes; of a gate in DryRun, as they would be.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
 
-	// waiting lists the nodes that have waited longest, longest first.
+	// waiting lists the nodes that have waited longest, longest first; of a gate
+	// in DryRun, those that would wait.
 	// +optional
 	// +listType=map
 	// +listMapKey=node

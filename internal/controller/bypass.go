@@ -161,7 +161,7 @@ func (b *bypass) stands(key bypassKey, o *opening) (v1alpha1.BypassedPods, *gate
 	ng, known := b.set.Load().declared[key.gate]
 	facts, there := b.feed.Facts(key.node)
 	n := &facts.Node
-	if !known || !there || n.UID != o.uid || n.BootID != o.boot {
+	if !known || !ng.Spec.Enforces() || !there || n.UID != o.uid || n.BootID != o.boot {
 		return "", nil, false
 	}
 	// A gate that has closed since, or closed and opened, says so by the time.

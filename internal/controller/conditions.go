@@ -72,16 +72,20 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		}
 		condition(kind, true, reason, message)
 	}
+	tried := ""
+	if ng.Spec.Mode == v1alpha1.ModeDryRun {
+		tried = "in this dry run, where no node is changed: "
+	}
 	a := o.set.acceptance[ng.Name]
 	condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	ready, reason, message := c.ready(o, ng, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
-	unless(s.throttled.count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, fmt.Sprintf(
+	unless(s.throttled.count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+fmt.Sprintf(
 		"closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
 		s.throttled, ng.Spec.Budget.MaxReclosed))
 	unless(s.contended.count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
 		"another writer keeps undoing the taint on %s; %s", s.contended, last.other))
-	unless(s.overdue.count+s.lapsed.count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, s.overdueMessage())
+	unless(s.overdue.count+s.lapsed.count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, tried+s.overdueMessage())
 	return out
 }
 
@@ -94,6 +98,9 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	g, known := o.set.gate(ng.Name)
 	if !known {
 		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
+	}
+	if g.Mode == v1alpha1.ModePaused {
+		return true, v1alpha1.ReasonPaused, pausedMessage(s)
 	}
 	if err := c.feedsError(g.Needs(o.sets)); err != nil {
 		return false, v1alpha1.ReasonFeedsNotSynced, err.Error()
@@ -114,6 +121,9 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	}
 	if s.denied.count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.denied, s.denial)
+	}
+	if g.Mode == v1alpha1.ModeDryRun {
+		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + doubts(s)
 	}
 	if ng.Spec.Follows() {
 		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s)

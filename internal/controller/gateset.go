@@ -33,7 +33,7 @@ type gateSet struct {
 	declared map[string]*v1alpha1.NodeGate
 	// acceptance says, by name, which of them are in force.
 	acceptance map[string]gate.Acceptance
-	// keys are the taint keys of all gates.
+	// keys are the taint keys of all gates but those in dry run.
 	keys map[string]bool
 	// complete tells whether these are known to be all gates of their source.
 	complete bool
@@ -102,6 +102,9 @@ func (s *gateSet) add(ng *v1alpha1.NodeGate, before *gateSet) {
 		s.gates, s.since[ng.Name] = append(s.gates, compiled), s.seq
 	}
 	s.declared[ng.Name] = ng
+	if ng.Spec.Mode == v1alpha1.ModeDryRun {
+		return // nothing of it is on any node
+	}
 	for _, t := range ng.Spec.Taints() {
 		s.keys[t.Key] = true
 	}
@@ -136,13 +139,17 @@ func (s *gateSet) accepted(name string) bool { return s.acceptance[name].Accepte
 // closesAtBirth tells whether a gate is in force, and to be closed on nodes
 // while they are created.
 func (s *gateSet) closesAtBirth(name string) bool {
-	return s.accepted(name) && !s.declared[name].Spec.Follows()
+	return s.accepted(name) && mayCloseAtBirth(&s.declared[name].Spec)
 }
+
+// mayCloseAtBirth tells whether a gate is one that closes at birth, if it is
+// accepted.
+func mayCloseAtBirth(spec *v1alpha1.NodeGateSpec) bool { return spec.Enforces() && !spec.Follows() }
 
 // minds tells whether something is to be done about pods that bypass a gate.
 func (s *gateSet) minds(name string) bool {
 	ng, known := s.declared[name]
-	return known && (ng.Spec.BypassedPods == v1alpha1.BypassedReport || ng.Spec.BypassedPods == v1alpha1.BypassedEvict)
+	return known && ng.Spec.Enforces() && (ng.Spec.BypassedPods == v1alpha1.BypassedReport || ng.Spec.BypassedPods == v1alpha1.BypassedEvict)
 }
 
 // gate returns a gate by name.

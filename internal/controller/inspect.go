@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,8 @@ type inspector struct {
 	// the one that is being inspected.
 	queue   []string
 	waiting map[string]bool
+	// tried are nodes that only a dry run wants to see: when no other waits.
+	tried []string
 	// seen are lists that no decision has been made by yet.
 	seen map[string]*gate.PodList
 	// notBefore is when nodes may be inspected again that could not be, and
@@ -91,7 +94,9 @@ func newInspector(pods *pacedPods, wake func(string), log logr.Logger) *inspecto
 // ask has a node inspected, or says how long that has to wait. Zero means that
 // the node will be decided about when it has been inspected. To confirm what was
 // done to a node, it does not matter that it is known not to be idle.
-func (i *inspector) ask(node string, now time.Time, confirm bool) time.Duration {
+//
+// What a dry run asks for is done when nobody else waits.
+func (i *inspector) ask(node string, now time.Time, confirm, dryRun bool) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	until := i.notBefore[node]
@@ -105,15 +110,29 @@ func (i *inspector) ask(node string, now time.Time, confirm bool) time.Duration 
 	if !confirm {
 		delete(i.notIdle, node)
 	}
-	if !i.waiting[node] {
-		i.waiting[node] = true
-		i.queue = append(i.queue, node)
-		select {
-		case i.more <- struct{}{}:
-		default:
-		}
+	i.enqueue(node, dryRun)
+	select {
+	case i.more <- struct{}{}:
+	default:
 	}
 	return 0
+}
+
+// enqueue puts a node into the queue that it belongs in, if it does not wait in
+// that or in a better one.
+func (i *inspector) enqueue(node string, dryRun bool) {
+	switch {
+	case i.waiting[node] && dryRun:
+	case dryRun:
+		i.tried = append(i.tried, node)
+	case !i.waiting[node]:
+		i.queue = append(i.queue, node)
+	default:
+		if at := slices.Index(i.tried, node); at >= 0 {
+			i.tried, i.queue = slices.Delete(i.tried, at, at+1), append(i.queue, node)
+		}
+	}
+	i.waiting[node] = true
 }
 
 // later puts the next look whether a node is idle off, and returns for how long.
@@ -168,13 +187,15 @@ func (i *inspector) run(ctx context.Context) {
 func (i *inspector) next() (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.queue) == 0 {
-		i.queue = nil
-		return "", false
+	for _, queue := range []*[]string{&i.queue, &i.tried} {
+		if len(*queue) > 0 {
+			node := (*queue)[0]
+			*queue = (*queue)[1:]
+			return node, true
+		}
+		*queue = nil
 	}
-	node := i.queue[0]
-	i.queue = i.queue[1:]
-	return node, true
+	return "", false
 }
 
 // note takes note of a look. It logs the first failure of a row.

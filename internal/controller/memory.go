@@ -24,6 +24,7 @@ type remembered struct {
 	uid           types.UID
 	lost, rollout map[string]time.Time // by gate
 	steady        map[string]gate.Steady
+	shadow        map[string]string
 }
 
 // failures to write a node, in a row.
@@ -41,7 +42,7 @@ func (m *memory) recall(f *gate.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.lost[f.Node.Name]; r.uid == f.Node.UID {
-		f.LostSince, f.RolloutSince, f.Steady = r.lost, r.rollout, r.steady
+		f.LostSince, f.RolloutSince, f.Steady, f.Shadow = r.lost, r.rollout, r.steady, r.shadow
 	}
 }
 
@@ -60,11 +61,14 @@ func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool) {
 		}
 		note(&r.lost, v.Gate, v.LostSince)
 		note(&r.rollout, v.Gate, v.RolloutSince)
+		if v.Shadow != "" {
+			put(&r.shadow, v.Gate, v.Shadow)
+		}
 		if v.Steady != nil {
-			r.soaks(v.Gate, *v.Steady)
+			put(&r.steady, v.Gate, *v.Steady)
 		}
 	}
-	if r.lost == nil && r.rollout == nil && r.steady == nil {
+	if r.lost == nil && r.rollout == nil && r.steady == nil && r.shadow == nil {
 		delete(m.lost, n.Name)
 		return
 	}
@@ -75,26 +79,26 @@ func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool) {
 func (r *remembered) retain(before *remembered, gateName string) {
 	note(&r.lost, gateName, before.lost[gateName])
 	note(&r.rollout, gateName, before.rollout[gateName])
+	if shadow, ok := before.shadow[gateName]; ok {
+		put(&r.shadow, gateName, shadow)
+	}
 	if steady, ok := before.steady[gateName]; ok {
-		r.soaks(gateName, steady)
+		put(&r.steady, gateName, steady)
 	}
-}
-
-func (r *remembered) soaks(gateName string, s gate.Steady) {
-	if r.steady == nil {
-		r.steady = make(map[string]gate.Steady)
-	}
-	r.steady[gateName] = s
 }
 
 func note(times *map[string]time.Time, gateName string, t time.Time) {
-	if t.IsZero() {
-		return
+	if !t.IsZero() {
+		put(times, gateName, t)
 	}
-	if *times == nil {
-		*times = make(map[string]time.Time)
+}
+
+// put sets a key of a map that need not be there yet.
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = make(map[string]V)
 	}
-	(*times)[gateName] = t
+	(*m)[key] = v
 }
 
 // failed counts a failure to write a node, and returns how many of its kind

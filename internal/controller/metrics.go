@@ -21,6 +21,7 @@ const (
 	labelReason    = "reason"
 	labelOutcome   = "outcome"
 	labelCondition = "condition"
+	labelMode      = "mode"
 )
 
 // Metrics are what nodegate tells Prometheus. Series of a gate go when the
@@ -29,6 +30,7 @@ type Metrics struct {
 	nodes      *prometheus.GaugeVec
 	proved     *prometheus.GaugeVec
 	conditions *prometheus.GaugeVec
+	modes      *prometheus.GaugeVec
 	complete   prometheus.Gauge
 	strangers  prometheus.Gauge
 	timeToOpen *prometheus.HistogramVec
@@ -55,6 +57,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		conditions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nodegate_gate_condition", Help: "1 if this condition of the gate's status is True, else 0.",
 		}, []string{labelGate, labelCondition}),
+		modes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nodegate_gate_mode", Help: "1 for the mode that the gate is in: Enforce, DryRun or Paused. There is no series for the others.",
+		}, []string{labelGate, labelMode}),
 		complete: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nodegate_gates_complete", Help: "1 if the gates that are known are certain to be all, else 0: then nothing that a missing gate closed is opened.",
 		}),
@@ -85,7 +90,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{labelOutcome}),
 		gates: make(map[string]bool),
 	}
-	r.MustRegister(m.nodes, m.proved, m.conditions, m.complete, m.strangers, m.timeToOpen, m.opens, m.closes, m.patches,
+	r.MustRegister(m.nodes, m.proved, m.conditions, m.modes, m.complete, m.strangers, m.timeToOpen, m.opens, m.closes, m.patches,
 		m.bypasses, m.evictions, m.events)
 	return m
 }
@@ -182,7 +187,7 @@ func (m *Metrics) keepGates(names []string) {
 	}
 	for gone := range m.gates {
 		match := prometheus.Labels{labelGate: gone}
-		for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.nodes, m.proved, m.conditions, m.timeToOpen, m.opens, m.closes, m.bypasses, m.evictions} {
+		for _, vec := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.nodes, m.proved, m.conditions, m.modes, m.timeToOpen, m.opens, m.closes, m.bypasses, m.evictions} {
 			vec.DeletePartialMatch(match)
 		}
 	}

@@ -96,6 +96,10 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 			retry = shortest(retry, c.inspect(v, set, &facts.Node, now))
 			continue
 		}
+		if v.Wants == gate.WantPace && v.DryRun { // nothing is written
+			granted = with(granted, v.Gate)
+			continue
+		}
 		if v.Wants != gate.WantPace || !paced {
 			ok, wait := c.budget.grant(v, set, facts.Node.Name, facts.Node.Zone(), now)
 			if !ok {
@@ -104,12 +108,17 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 			}
 			paced = paced || v.Wants == gate.WantPace
 		}
-		if granted == nil {
-			granted = make(map[string]bool)
-		}
-		granted[v.Gate] = true
+		granted = with(granted, v.Gate)
 	}
 	return granted, retry
+}
+
+func with(set map[string]bool, name string) map[string]bool {
+	if set == nil {
+		set = make(map[string]bool)
+	}
+	set[name] = true
+	return set
 }
 
 // inspect answers a want that takes a list of all of the node's pods. It does
@@ -127,7 +136,7 @@ func (c *Controller) inspect(v *gate.Verdict, set *gateSet, n *gate.Node, now ti
 			return delay
 		}
 	}
-	return c.inspector.ask(n.Name, now, v.Before == v1alpha1.StateClosed)
+	return c.inspector.ask(n.Name, now, v.Before == v1alpha1.StateClosed, v.DryRun)
 }
 
 // apply carries the decision out, in one patch. After a conflict the node is
@@ -216,6 +225,9 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
+		case v.DryRun:
+			c.tellDryRun(n, v)
+			continue
 		case v.Opened():
 			held := time.Duration(-1) // the node became a member with the gate open
 			if !v.ClosedSince.IsZero() {
@@ -271,7 +283,11 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 		} else {
 			s.stranger = v.Held
 		}
-		if failure != nil {
+		switch {
+		case failure == nil:
+		case v.DryRun: // it goes this step with the next decision
+			s.unwritten(v, facts.Shadow[v.Gate], nil)
+		default:
 			s.unwritten(v, facts.Node.Records[v.Gate], failure)
 		}
 		if s.selected || s.state != "" {

@@ -45,6 +45,8 @@ type reported struct {
 	// contended names the nodes that the condition Contended is about, and other
 	// says who else writes there.
 	contended, other string
+	// mode is the mode that was last told of; empty is Enforce.
+	mode v1alpha1.Mode
 	// failures counts writes that failed, in a row; the next comes after retryAt.
 	failures int
 	retryAt  time.Time
@@ -125,11 +127,12 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	defer cancel()
 	summary := r.tally.summary(ng.Name)
 	r.metrics.gateNodes(ng.Name, summary.counts)
-	if ng.Spec.Follows() {
-		r.metrics.notClosedAtBirth(ng.Name)
-	} else {
+	if mayCloseAtBirth(&ng.Spec) {
 		r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil)
+	} else {
+		r.metrics.notClosedAtBirth(ng.Name)
 	}
+	r.tellMode(ng, last)
 	if last.contended != summary.contended.String() {
 		last.contended = summary.contended.String()
 		last.other = r.otherWriter(ctx, summary.contended.first)

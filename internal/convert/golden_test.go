@@ -7,7 +7,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,16 +19,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// unbuilt are the golden cases that ask for what the API says but this version
-// of nodegate does not do yet: it refuses them, and only for that. Whoever builds
-// it removes the line, and TestGolden says when.
-var unbuilt = map[string]string{
-	"node-readiness-controller/dry-run.yaml": "mode",
-}
-
-// notBuilt is what the API says of a field that this version refuses.
-const notBuilt = "is not built yet in this version of nodegate"
 
 // tools convert the files of a folder of testdata.
 var tools = map[string]func(Source) *Result{
@@ -65,45 +54,17 @@ func inputs(t testing.TB, tool string) []Source {
 
 // TestGolden converts all of testdata: what is printed, and what is told.
 func TestGolden(t *testing.T) {
-	seen := 0
 	for tool, run := range tools {
 		for _, source := range inputs(t, tool) {
 			name := tool + "/" + source.Name
-			fields, waiting := unbuilt[name]
-			if waiting {
-				seen++
-			}
 			t.Run(name, func(t *testing.T) {
 				r := run(source)
-				if waiting {
-					r = asIfBuilt(t, r, fields)
-				}
 				golden(t, name+".findings", tellings(r))
 				golden(t, name+".gates", yamlOf(t, r))
-				checkGates(t, r, !waiting)
+				checkGates(t, r, true)
 			})
 		}
 	}
-	if seen != len(unbuilt) {
-		t.Errorf("%d of unbuilt's %d cases are there", seen, len(unbuilt))
-	}
-}
-
-// asIfBuilt takes out the refusals for what is not built yet.
-func asIfBuilt(t *testing.T, r *Result, fields string) *Result {
-	t.Helper()
-	if r.Errors() == 0 {
-		t.Errorf("%s works now: remove this case from unbuilt", fields)
-	}
-	if r.Gates != nil {
-		t.Error("a refused input has gates")
-	}
-	out := *r
-	out.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool {
-		return f.Severity == Error && strings.Contains(f.Message, notBuilt)
-	})
-	out.Gates = r.all
-	return &out
 }
 
 func golden(t *testing.T, name, got string) {

@@ -171,7 +171,6 @@ spec:
 		"no taint":        {rule("  taint: {key: readiness.k8s.io/a, effect: NoSchedule}\n", ""), 4, "no taint"},
 		"a bad taint key": {rule("readiness.k8s.io/a", "readiness.k8s.io/a/b"), 7, "qualified name"},
 		"no selector":     {rule("  nodeSelector: {matchLabels: {a: b}}\n", ""), 4, "no nodeSelector"},
-		"a dry run":       {rule("  enforcementMode", "  dryRun: true\n  enforcementMode"), 8, "mode"},
 		"a bad selector":  {rule("{matchLabels: {a: b}}", "{matchExpressions: [{key: a, operator: In}]}"), 2, "operators In and NotIn need"},
 		"another policy":  {rule("  taint:", "  conditionPolicy: oneOf\n  taint:"), 7, `"oneOf"`},
 	})

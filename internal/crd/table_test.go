@@ -480,7 +480,7 @@ var rules = []rule{
 		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Kill",
 	}, {
 		at: "spec.mode", says: `supported values: "Enforce", "DryRun", "Paused"`,
-		keep: "mode: Enforce", breaks: "mode: Observe",
+		keep: "mode: DryRun", breaks: "mode: Observe",
 	},
 }
 
@@ -489,12 +489,6 @@ var unbuilt = []rule{
 	{
 		at: "spec.bypassedPods", says: "bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",
 		keep: "bypassedPods: Evict", breaks: "bypassedPods: Hold",
-	}, {
-		at: "spec.mode", says: "mode other than Enforce is not built yet in this version of nodegate; remove it",
-		keep: "mode: Enforce", breaks: "mode: DryRun",
-	}, {
-		at: "spec.mode", says: "mode other than Enforce is not built yet in this version of nodegate; remove it",
-		keep: "mode: Enforce", breaks: "mode: Paused",
 	},
 }
 

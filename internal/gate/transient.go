@@ -37,7 +37,7 @@ var setupTaints = []string{
 type Transient struct {
 	// Prefixes begin further transient taint keys.
 	Prefixes []string
-	// GateKeys are the taint keys of all gates.
+	// GateKeys are the taint keys of all gates but those in dry run.
 	GateKeys map[string]bool
 }
 
