@@ -270,3 +270,58 @@ func TestEnteringDryRunLetsGo(t *testing.T) {
 		}
 	})
 }
+
+// Whatever modes gates go through in a node's life: one that acts has its taint
+// where it is closed, one in dry run has nothing on the node, and no taint stays
+// that no gate accounts for.
+func TestModesComeAndGo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwins(t)
+		w.granting(allNames...)
+		actions := w.events()
+		actions["mode"] = func(t *rapid.T) {
+			if len(w.gates) == 0 {
+				return
+			}
+			w.gates = slices.Clone(w.gates)
+			g := &w.gates[rapid.IntRange(0, len(w.gates)-1).Draw(t, "gate")]
+			g.Mode = rapid.SampledFrom([]v1alpha1.Mode{v1alpha1.ModeEnforce, v1alpha1.ModeDryRun, v1alpha1.ModePaused}).Draw(t, "mode")
+		}
+		actions["mode again"] = actions["mode"]
+		actions[""] = func(t *rapid.T) {
+			w.checkOrder(t)
+			for range 3 { // what let go goes on as a dry run
+				w.apply(w.decide())
+			}
+			w.checkModes(t, w.run(t))
+			w.checkRecheck(t, w.decide())
+		}
+		t.Repeat(actions)
+	})
+}
+
+func (w *twins) checkModes(t *rapid.T, d Decision) {
+	owned := map[string]bool{}
+	contended := false
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		g := find(w.gates, v.Gate)
+		raw, recorded := w.facts.Node.Records[v.Gate]
+		contended = contended || v.Contended && !v.DryRun
+		if v.DryRun != (g != nil && g.Mode == v1alpha1.ModeDryRun) || v.DryRun && recorded {
+			t.Fatalf("record %q: %s", raw, show(d))
+		}
+		if r, err := ParseRecord(raw); recorded && err == nil && r.State == v1alpha1.StateClosed {
+			owned[r.Taint] = true
+			acts := g != nil && g.Mode != v1alpha1.ModePaused
+			if acts && !v.Contended && !slices.Contains(taintList(&w.facts.Node), r.Taint) {
+				t.Fatalf("%s is closed without its taint: %s", v.Gate, show(d))
+			}
+		}
+	}
+	for _, taint := range w.own() {
+		if !owned[coreText(taint)] && !contended {
+			t.Fatalf("%s is an orphan: %s", coreText(taint), show(d))
+		}
+	}
+}
