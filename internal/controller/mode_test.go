@@ -257,3 +257,26 @@ func TestPauseEndsEvictions(t *testing.T) {
 		}
 	}
 }
+
+// The gate comes into a dry run while a write of before is on its way. What it
+// closed is opened all the same.
+func TestModeChangesUnderAWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })
+		closed := 0
+		w.after = func() {
+			if closed = max(closed, w.countClosed()); w.gates[0].Spec.Mode == "" {
+				ng := w.gates[0].DeepCopy()
+				ng.Generation, ng.Spec.Mode = 2, v1alpha1.ModeDryRun
+				w.gates = []*v1alpha1.NodeGate{ng}
+				w.c.GatesChanged()
+			}
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Minute)
+		if n := w.nodes["n0000"]; closed != 1 || len(n.Taints) > 0 || len(n.Records) > 0 || w.written() != 2 {
+			t.Errorf("%d writes, taints %v, records %v", w.written(), n.Taints, n.Records)
+		}
+	})
+}

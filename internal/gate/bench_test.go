@@ -29,7 +29,10 @@ func BenchmarkDecide(b *testing.B) {
 		opening.pod(opening.gates[n-1].Name, "y", true)
 		birth := benchmarkNode(n).age(time.Second)
 		birth.facts.Node.Records, birth.facts.Node.Taints = nil, nil
-		for name, s := range map[string]*sim{"steady": steady, "opening": opening, "birth": birth} {
+		tried := benchmarkNode(n)
+		inDryRun(&tried.gates[n-1])
+		tried.apply(tried.decide())
+		for name, s := range map[string]*sim{"steady": steady, "opening": opening, "birth": birth, "dry run": tried} {
 			b.Run(fmt.Sprintf("%s/gates=%d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
