@@ -137,13 +137,17 @@ func (d *decider) suppose(gates []Gate) (f Facts, supposed map[string]bool) {
 		}
 		n.Records[g.Name] = raw
 		r, err := ParseRecord(raw)
-		switch t, _ := parseTaint(r.Taint); {
-		case err != nil:
-		case r.State == v1alpha1.StateClosed:
-			closed = append(closed, t)
-		default:
-			n.Taints = slices.DeleteFunc(n.Taints, func(on corev1.Taint) bool { return g.owns(on.Key, on.Effect) })
+		if err != nil {
+			continue
 		}
+		t, _ := parseTaint(r.Taint)
+		isClosed := r.State == v1alpha1.StateClosed
+		if isClosed {
+			closed = append(closed, t)
+		}
+		n.Taints = slices.DeleteFunc(n.Taints, func(on corev1.Taint) bool {
+			return g.owns(on.Key, on.Effect) && !(isClosed && on.Key == t.Key && on.Effect == t.Effect)
+		})
 	}
 	for _, t := range closed {
 		switch i := n.taint(t.Key, t.Effect); {
