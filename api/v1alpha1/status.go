@@ -40,6 +40,9 @@ type NodeCounts struct {
 	Closed int32 `json:"closed"`
 	// overdue is how many of the closed ones have passed the deadline.
 	Overdue int32 `json:"overdue"`
+	// throttled is how many are to be closed, or to be looked at for that, and
+	// wait for budget.
+	Throttled int32 `json:"throttled"`
 }
 
 // WaitingNode is a node on which the gate is closed.

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -192,11 +193,12 @@ func (f *Feed) Observe(n *corev1.Node) { f.nodes.observe(n) }
 
 // Refresh reads a node from the API server and takes it in, or forgets it if
 // it does not exist. It is for those who have learned from a write that what
-// is known of the node is outdated, and need not wait for the watch.
-func (f *Feed) Refresh(ctx context.Context, name string) {
+// is known of the node is outdated, and need not wait for the watch. It fails
+// if the node cannot be read.
+func (f *Feed) Refresh(ctx context.Context, name string) error {
 	before, _, known := f.nodes.get(name)
 	if !known {
-		return
+		return nil
 	}
 	node, err := f.sources.node(ctx, name)
 	switch {
@@ -205,8 +207,9 @@ func (f *Feed) Refresh(ctx context.Context, name string) {
 	case apierrors.IsNotFound(err):
 		f.nodes.forget(before)
 	default:
-		f.log.V(1).Info("cannot read node", "node", name, "error", err.Error())
+		return fmt.Errorf("reading node: %w", err)
 	}
+	return nil
 }
 
 // Status says how each feed fares, by name.

@@ -204,10 +204,14 @@ func TestRefresh(t *testing.T) {
 		f.api.nodes().hangUp()
 		f.api.nodes().set(syscall.ECONNREFUSED)
 		f.api.nodes().put(testNode("a", "a2"))
-		f.Refresh(t.Context(), "a")
+		if err := f.Refresh(t.Context(), "a"); err != nil {
+			t.Errorf("refreshing failed: %v", err)
+		}
 		f.wantTold(t, "another node of the name", "a")
 		f.api.nodes().remove("a")
-		f.Refresh(t.Context(), "a")
+		if err := f.Refresh(t.Context(), "a"); err != nil {
+			t.Errorf("refreshing failed: %v", err)
+		}
 		f.wantTold(t, "gone", "a")
 		if names := f.NodeNames(); len(names) != 0 {
 			t.Errorf("names = %v", names)

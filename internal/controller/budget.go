@@ -20,8 +20,9 @@ const (
 	paceBurst = 10
 )
 
-// throttledRetry is how long a node waits before it asks for budget again, and
-// at most twice that: nodes that were refused together do not come together.
+// throttledRetry is how long a node waits before it asks for budget again that
+// does not stand in line for it, and at most twice that: nodes that were refused
+// together do not come together. Who stands in line does not ask, but is called.
 const throttledRetry = 5 * time.Second
 
 // allocator grants what a single node's decision cannot know: whether so many
@@ -42,35 +43,36 @@ func newAllocator(t *tally) *allocator {
 }
 
 // grant answers a verdict's want. Where it refuses, the duration says when to
-// ask again.
-func (a *allocator) grant(v *gate.Verdict, set *gateSet, node, zone string, now time.Time) (bool, time.Duration) {
-	if v.Wants == gate.WantPace {
-		delay := a.turn(node, now)
+// ask again; it is zero for who stands in line.
+func (a *allocator) grant(v *gate.Verdict, set *gateSet, n *gate.Node, now time.Time) (bool, time.Duration) {
+	switch {
+	case v.Wants == gate.WantPace:
+		delay := a.turn(n.Name, now)
 		return delay == 0, delay
+	case a.tally.reserve(slot{v.Gate, n.Zone()}, n.Name, now):
+		return true, 0
+	case set.queues(v):
+		return false, 0
 	}
-	ng, known := set.declared[v.Gate]
-	if !known || !a.tally.reserve(v.Gate, zone, node, set.since[v.Gate], ng.Spec.Budget.MaxReclosed) {
-		return false, a.again(v.Gate, set)
-	}
-	return true, 0
+	return false, a.again(v.Gate)
 }
 
-// again is how long to wait before asking for budget again.
-func (a *allocator) again(gateName string, set *gateSet) time.Duration {
-	if _, known := set.declared[gateName]; known && !a.tally.isSettled(set.since[gateName]) {
+// again is how long to wait before asking for budget that nobody stands in line
+// for.
+func (a *allocator) again(gateName string) time.Duration {
+	if !a.tally.isSettled(gateName) {
 		return wait.Jitter(settleInterval, 1) // soon it is known
 	}
 	return wait.Jitter(throttledRetry, 1)
 }
 
-// delay is how long there is no point in asking for budget. Zero means that
-// there is some now.
-func (a *allocator) delay(gateName string, set *gateSet, zone string) time.Duration {
-	ng, known := set.declared[gateName]
-	if known && a.tally.hasRoom(gateName, zone, set.since[gateName], ng.Spec.Budget.MaxReclosed) {
+// delay is how long there is no point in looking whether a node is to be closed.
+// Zero means that there is budget for it now.
+func (a *allocator) delay(s slot, node string) time.Duration {
+	if a.tally.admits(s, node) {
 		return 0
 	}
-	return a.again(gateName, set)
+	return a.again(s.gate)
 }
 
 // turn returns how long a node has to wait for its turn. A node that waits

@@ -48,6 +48,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 	budget := ptr.To(intstr.FromString("20%"))
 	most := limit(budget, perZone)
 	tally := newTally()
+	tally.agree(map[string]terms{"gate": {budget: budget}})
 	var truth struct {
 		sync.Mutex
 		closed, peak [zones]int
@@ -58,7 +59,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 	}
 	work := func(node string, z int, rng *rand.Rand) {
 		zone := fmt.Sprint("z", z)
-		if !tally.reserve("gate", zone, node, 0, budget) {
+		if !tally.reserve(slot{"gate", zone}, node, time.Time{}) {
 			return
 		}
 		if rng.IntN(3) == 0 {
@@ -94,7 +95,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 		}
 	}
 	for zone, z := range tally.gates["gate"].zones {
-		if *z != (zoneTally{members: perZone}) {
+		if z.members != perZone || z.closed != 0 || z.inFlight != 0 || len(z.line) != 0 {
 			t.Errorf("zone %s is counted as %+v in the end, want %d members and nothing taken", zone, *z, perZone)
 		}
 	}
@@ -102,18 +103,18 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 
 func TestTallyFollowsNodesFromZoneToZone(t *testing.T) {
 	tally := newTally()
-	one := ptr.To(intstr.FromInt32(1))
+	tally.agree(map[string]terms{"gate": {budget: ptr.To(intstr.FromInt32(1))}})
 	tally.set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
-	if tally.reserve("gate", "a", "n2", 0, one) {
+	if tally.reserve(slot{"gate", "a"}, "n2", time.Time{}) {
 		t.Error("zone a has room for a second node, want none")
 	}
 	tally.set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
-	if !tally.reserve("gate", "a", "n2", 0, one) || tally.reserve("gate", "b", "n3", 0, one) {
+	if !tally.reserve(slot{"gate", "a"}, "n2", time.Time{}) || tally.reserve(slot{"gate", "b"}, "n3", time.Time{}) {
 		t.Error("the node's new zone has room, or its old one has not")
 	}
 	// Closed for a boot, it does not count.
 	tally.set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
-	if !tally.reserve("gate", "b", "n3", 0, one) {
+	if !tally.reserve(slot{"gate", "b"}, "n3", time.Time{}) {
 		t.Error("a rebooted node counts against the budget")
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {

@@ -80,13 +80,26 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 	condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	ready, reason, message := c.ready(o, ng, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
-	unless(s.throttled.count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+fmt.Sprintf(
-		"closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
-		s.throttled, ng.Spec.Budget.MaxReclosed))
+	if c.tally.isSettled(ng.Name) {
+		out.Nodes.Throttled = int32(s.throttled.count)
+		unless(s.throttled.count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+s.throttledMessage(ng))
+	} else { // what was known before the fleet is looked at stands
+		out.Nodes.Throttled = last.status.Nodes.Throttled
+	}
 	unless(s.contended.count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
 		"another writer keeps undoing the taint on %s; %s", s.contended, last.other))
 	unless(s.overdue.count+s.lapsed.count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, tried+s.overdueMessage())
 	return out
+}
+
+// throttledMessage says which nodes wait for budget, and what is wrong with them.
+func (s *summary) throttledMessage(ng *v1alpha1.NodeGate) string {
+	message := fmt.Sprintf("closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
+		s.throttled, ng.Spec.Budget.MaxReclosed)
+	if s.lost != "" {
+		message += "; " + s.lost
+	}
+	return message
 }
 
 // ready says whether all is well with a gate, in the order in which things

@@ -50,7 +50,7 @@ type Feed interface {
 	// Observe takes over a node as the API server just returned it.
 	Observe(*corev1.Node)
 	// Refresh reads a node anew, or finds out that it is gone.
-	Refresh(ctx context.Context, node string)
+	Refresh(ctx context.Context, node string) error
 }
 
 // Options configure a Controller. Zero values have sensible meanings, except
@@ -206,6 +206,7 @@ func (c *Controller) refreshGates(ctx context.Context) {
 	c.asked.Store(&needs)
 	c.metrics.keepGates(set.names())
 	c.metrics.gatesKnown(complete)
+	c.tally.agree(set.terms())
 	c.set.Store(set)
 	c.birth.changed()
 	if c.leading.Load() {
@@ -272,21 +273,27 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 }
 
 // settleInterval is how often it is asked whether the whole fleet has been
-// looked at, so that budgets can be given.
+// looked at, so that budgets can be given, and who is next in line for them.
 const settleInterval = time.Second
 
-// settle finds out when budgets can be given.
+// settle finds out when budgets can be given, and calls as many nodes as there
+// is room for. What is called is put where it does not keep new work waiting.
 func (c *Controller) settle(ctx context.Context) {
 	ticker := c.clock.NewTicker(settleInterval)
 	defer ticker.Stop()
 	for {
+		if c.tally.beat(c.clock.Now()) {
+			c.log.Info("the process was paused, looking at all nodes before closing any under a budget")
+			c.lookAtAll()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
 		if c.feed.NodesSynced() {
-			c.tally.settle(c.feed.NodeNames())
+			c.tally.settle(c.feed.NodeNames(), c.set.Load().seq)
+			c.sweep.all(c.tally.due())
 		}
 	}
 }

@@ -84,13 +84,14 @@ func TestAdoptionIsPaced(t *testing.T) {
 	})
 }
 
-// What may have been written counts until it is known; what was refused does not.
+// What may have been written, or is about to be tried again, counts until it is
+// known; what was refused does not.
 func TestSlotsAfterFailures(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		held bool
 	}{
-		{cluster.ErrConflict, false}, {cluster.ErrDenied, false}, {cluster.ErrGone, false}, {context.DeadlineExceeded, true},
+		{cluster.ErrConflict, true}, {cluster.ErrDenied, false}, {cluster.ErrGone, false}, {context.DeadlineExceeded, true},
 	} {
 		t.Run(test.err.Error(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -104,8 +105,9 @@ func TestSlotsAfterFailures(t *testing.T) {
 				}
 				w.start(logr.Discard(), interceptor.Funcs{})()
 				set := newGateSet(&gateSet{}, known{source: w.GatesFrom(), gates: w.gates, complete: true}, gate.KeyPolicy{})
-				w.c.set.Store(set)
 				set.since["gate"] = 0 // as if the fleet had been looked at
+				w.c.tally.agree(set.terms())
+				w.c.set.Store(set)
 				for name := range w.nodes {
 					w.c.tally.set(name, map[string]standing{"gate": {selected: true, state: v1alpha1.StateOpen}}, 1)
 				}
@@ -212,7 +214,7 @@ func TestSeriesGoWithTheGate(t *testing.T) {
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		pass(5 * time.Second)
 		m := w.c.metrics
-		if testutil.CollectAndCount(m.nodes) != 4 {
+		if testutil.CollectAndCount(m.nodes) != 5 {
 			t.Error("the gate has no series")
 		}
 		w.setGates(true)

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -42,10 +43,16 @@ type world struct {
 	source     string // SourceCRD if empty
 	daemonSets []gate.DaemonSet
 	pods       cluster.NodePods
+	writer     cluster.Applier              // the world itself if nil
+	clock      clock.WithTicker             // the bubble's if nil
 	unsynced   bool                         // the nodes are being read anew
 	feeds      []cluster.FeedStatus         // of ResourceSlices, each called like its driver
 	agents     map[gate.PodQuery][]gate.Pod // of every node
 	writes     []string
+	looks      int // how many times facts were asked for
+	// behind are nodes as they are told still, although they have changed since.
+	behind     map[string]gate.Node
+	unreadable error // what comes of reading a node anew
 	// fail, if set, is asked before a write; after is told of one.
 	fail  func(node string) error
 	after func()
@@ -157,6 +164,11 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	if !ok {
 		return nil, cluster.ErrGone
 	}
+	for name := range d.Records {
+		if n.Records[name] != node.Records[name] {
+			return nil, fmt.Errorf("patching: %w", cluster.ErrConflict)
+		}
+	}
 	node.Taints, node.Records = d.Taints, maps.Clone(node.Records)
 	for name, record := range d.Records {
 		node.Records[name] = record
@@ -176,7 +188,11 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.looks++
 	n, ok := w.nodes[node]
+	if before, isBehind := w.behind[node]; isBehind {
+		n, ok = before, true
+	}
 	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets}}, ok && !w.unsynced
 }
 
@@ -222,8 +238,17 @@ func (w *world) Unsynced() []string            { return nil }
 func (w *world) StatusOf(n gate.Needs) []cluster.FeedStatus {
 	return slices.DeleteFunc(slices.Clone(w.feeds), func(s cluster.FeedStatus) bool { return !slices.Contains(n.ResourceSlices, s.Name) })
 }
-func (w *world) Observe(*corev1.Node)                {}
-func (w *world) Refresh(_ context.Context, _ string) {}
+func (w *world) Observe(*corev1.Node) {}
+
+// Refresh implements Feed.
+func (w *world) Refresh(_ context.Context, node string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unreadable == nil {
+		delete(w.behind, node)
+	}
+	return w.unreadable
+}
 
 // apiClient returns a client that closes probe nodes at birth as the policy
 // would, by what parameters there are, unless closes says otherwise.
@@ -292,19 +317,27 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 		objects = append(objects, ng.DeepCopy())
 	}
 	api := apiClient(w.t, funcs, objects...)
-	w.c = New(Options{Namespace: "nodegate-system", Log: log}, api, NewMetrics(prometheus.NewRegistry()))
-	w.c.Attach(w, w, w.pods)
+	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock}, api, NewMetrics(prometheus.NewRegistry()))
+	w.c.Attach(w, w.applier(), w.pods)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.c.Follow(ctx) })
-	running.Go(func() { _ = w.c.Start(ctx) })
-	w.c.GatesChanged()
+	c := w.c // there may be another one by the time this one is stopped
+	running.Go(func() { _ = c.Follow(ctx) })
+	running.Go(func() { _ = c.Start(ctx) })
+	c.GatesChanged()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		w.c.queue.ShutDown()
+		c.queue.ShutDown()
 	})
 	return stop
+}
+
+func (w *world) applier() cluster.Applier {
+	if w.writer != nil {
+		return w.writer
+	}
+	return w
 }
 
 // bubble runs a test in which time passes by itself.

@@ -146,6 +146,24 @@ func (s *gateSet) closesAtBirth(name string) bool {
 // accepted.
 func mayCloseAtBirth(spec *v1alpha1.NodeGateSpec) bool { return spec.Enforces() && !spec.Follows() }
 
+// queues tells whether a verdict that wants budget stands in line for it. A node
+// that was there before the gate and is closed if it is idle does not: it has to
+// be looked at anew when its turn comes, which would keep nodes waiting that are
+// known to be unfit. Such nodes share what is left when nobody is in line.
+func (s *gateSet) queues(v *gate.Verdict) bool {
+	g, known := s.gate(v.Gate)
+	return known && v.Wants == gate.WantBudget && (v.Before != "" || g.Existing != v1alpha1.ExistingCloseIfIdle)
+}
+
+// terms returns the gates' budgets.
+func (s *gateSet) terms() map[string]terms {
+	all := make(map[string]terms, len(s.declared))
+	for name, ng := range s.declared {
+		all[name] = terms{budget: ng.Spec.Budget.MaxReclosed, since: s.since[name]}
+	}
+	return all
+}
+
 // minds tells whether something is to be done about pods that bypass a gate.
 func (s *gateSet) minds(name string) bool {
 	ng, known := s.declared[name]

@@ -21,6 +21,9 @@ import (
 // reconcile brings one node to what Decide says of the newest facts. It
 // returns after how long to look again; zero means not before facts change.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	if err := c.resolve(ctx, name); err != nil {
+		return 0, err
+	}
 	set, now := c.set.Load(), c.clock.Now()
 	facts, ok := c.gather(name, set)
 	switch {
@@ -44,6 +47,19 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	c.account(set, &facts, &decision, false)
 	return soonest(retry, decision.Recheck, now), nil
+}
+
+// resolve reads a node anew of which it is not known whether it was written:
+// what it holds of a budget must not be given to another before.
+func (c *Controller) resolve(ctx context.Context, name string) error {
+	if !c.tally.isDoubtful(name) {
+		return nil
+	}
+	if err := c.feed.Refresh(ctx, name); err != nil {
+		return fmt.Errorf("finding out whether a write was carried out: %w", err)
+	}
+	c.tally.trust(name)
+	return nil
 }
 
 // gather collects the facts about a node.
@@ -93,7 +109,7 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 		case "":
 			continue
 		case gate.WantPods, gate.WantIdle:
-			retry = shortest(retry, c.inspect(v, set, &facts.Node, now))
+			retry = shortest(retry, c.inspect(v, &facts.Node, now))
 			continue
 		}
 		if v.Wants == gate.WantPace && v.DryRun { // nothing is written
@@ -101,7 +117,7 @@ func (c *Controller) ask(set *gateSet, facts *gate.Facts, d *gate.Decision, now 
 			continue
 		}
 		if v.Wants != gate.WantPace || !paced {
-			ok, wait := c.budget.grant(v, set, facts.Node.Name, facts.Node.Zone(), now)
+			ok, wait := c.budget.grant(v, set, &facts.Node, now)
 			if !ok {
 				retry = shortest(retry, wait)
 				continue
@@ -125,14 +141,14 @@ func with(set map[string]bool, name string) map[string]bool {
 // not wait for it: it returns after how long to ask again, or zero if the node
 // is decided about anew as soon as the list is there. What could not be closed
 // anyway is not looked at.
-func (c *Controller) inspect(v *gate.Verdict, set *gateSet, n *gate.Node, now time.Time) time.Duration {
+func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.Duration {
 	switch {
 	case v.Wants == gate.WantIdle:
 		return c.inspector.later(n.Name, now, inspectAgain)
 	case c.rights.lacks(listPods):
 		return wait.Jitter(inspectRetry, 0.1)
 	case v.Before != v1alpha1.StateClosed:
-		if delay := c.budget.delay(v.Gate, set, n.Zone()); delay > 0 {
+		if delay := c.budget.delay(slot{v.Gate, n.Zone()}, n.Name); delay > 0 {
 			return delay
 		}
 	}
@@ -151,7 +167,9 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	case err == nil && node != nil:
 		c.feed.Observe(node)
 	case errors.Is(err, cluster.ErrConflict), errors.Is(err, cluster.ErrGone):
-		c.feed.Refresh(ctx, n.Name)
+		if err := c.feed.Refresh(ctx, n.Name); err != nil {
+			c.log.V(1).Info("cannot read node", "node", n.Name, "error", err.Error())
+		}
 	}
 	return err
 }
@@ -249,16 +267,19 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 }
 
 // accountFailure takes note of a node that could not be written: it stands as
-// it stood. It gives its slots back, but if the write may have been carried
-// out all the same.
+// it stood. It gives its slots back if there is nothing to be had with them. It
+// keeps them for the next attempt where that follows at once, and where the write
+// may have been carried out all the same.
 func (c *Controller) accountFailure(set *gateSet, facts *gate.Facts, d *gate.Decision, err error) {
 	n := &facts.Node
 	switch {
 	case errors.Is(err, cluster.ErrGone):
 		c.tally.release(n.Name)
 		return
-	case errors.Is(err, cluster.ErrConflict), errors.Is(err, cluster.ErrDenied):
+	case errors.Is(err, cluster.ErrDenied):
 		c.tally.release(n.Name)
+	case !errors.Is(err, cluster.ErrConflict):
+		c.tally.doubt(n.Name)
 	}
 	c.tally.note(n.Name, c.standings(set, facts, d, err), set.seq)
 }
@@ -275,7 +296,7 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 		s := standing{
 			selected: v.Selected, state: v.After, reason: v.Reason, zone: facts.Node.Zone(), since: v.Since,
 			blocked: v.Obstacle(), contended: v.Contended, overdue: v.Overdue,
-			throttled: c.throttled(set, &facts.Node, v),
+			throttled: c.throttled(&facts.Node, v), queued: set.queues(v),
 		}
 		if g, ok := set.gate(v.Gate); ok {
 			s.waitsFor(g, v)
@@ -299,15 +320,13 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 
 // throttled tells whether a verdict waits for budget: to close, or to find out
 // whether the node is to be closed.
-func (c *Controller) throttled(set *gateSet, n *gate.Node, v *gate.Verdict) bool {
-	if !c.tally.isSettled(set.since[v.Gate]) {
-		return false
-	}
+func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
 	looks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
-	return v.Wants == gate.WantBudget || looks && c.budget.delay(v.Gate, set, n.Zone()) > 0
+	return v.Wants == gate.WantBudget || looks && !c.tally.admits(slot{v.Gate, n.Zone()}, n.Name)
 }
 
-// waitsFor takes note of the signal that a closed gate waits for. A gate that
+// waitsFor takes note of the signal that a closed gate waits for, or that a gate
+// waits for budget because of. A gate that
 // follows its signals waits for one that is unknown or, where all hold, for any
 // of them to stop holding.
 func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
@@ -315,10 +334,13 @@ func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
 		s.reading.Reason = v1alpha1.ReadingInvalidSpec
 	}
 	w := v.Waiting()
+	if s.throttled { // for what it is to be closed
+		w = slices.IndexFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.NotYet })
+	}
 	if w < 0 && g.CloseWhen {
 		w = min(0, len(v.Readings)-1)
 	}
-	if w >= 0 && v.After == v1alpha1.StateClosed {
+	if w >= 0 && (v.After == v1alpha1.StateClosed || s.throttled) {
 		s.signal, s.reading = g.Signals[w].Name, v.Readings[w]
 		// These change without anything to tell.
 		s.reading.Recheck, s.reading.Since = time.Time{}, time.Time{}

@@ -126,7 +126,6 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	summary := r.tally.summary(ng.Name)
-	r.metrics.gateNodes(ng.Name, summary.counts)
 	if mayCloseAtBirth(&ng.Spec) {
 		r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil)
 	} else {
@@ -138,6 +137,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 		last.other = r.otherWriter(ctx, summary.contended.first)
 	}
 	status := r.status(o, ng, last, summary)
+	r.metrics.gateNodes(ng.Name, status.Nodes)
 	r.metrics.gateConditions(ng.Name, status.Conditions)
 	if apiequality.Semantic.DeepEqual(last.status, status) {
 		return nil

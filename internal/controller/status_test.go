@@ -162,7 +162,7 @@ func TestSummaryIsOfConstantSize(t *testing.T) {
 	for i := range 1000 {
 		nodes[fmt.Sprintf("n%04d", i)] = standing{
 			selected: true, state: v1alpha1.StateClosed, since: now.Add(time.Duration((i*7919)%1000) * -time.Second),
-			throttled: true, denied: strings.Repeat("no ", 100), reading: gate.Reading{Reason: v1alpha1.ReadingPodNotReady, Subject: strings.Repeat("x", 1000)},
+			throttled: true, signal: "agent", denied: strings.Repeat("no ", 100), reading: gate.Reading{Reason: v1alpha1.ReadingPodNotReady, Subject: strings.Repeat("x", 1000)},
 		}
 	}
 	s := summarize(nodes)
@@ -177,6 +177,9 @@ func TestSummaryIsOfConstantSize(t *testing.T) {
 	}
 	if got := s.throttled.String(); got != "n0000, n0001, n0002 and 997 more" {
 		t.Errorf("throttled nodes are told as %q", got)
+	}
+	if n := strings.Count(s.lost, "signal agent: "); n != fewMax || len(s.lost) > fewMax*600 {
+		t.Errorf("why %d nodes are to be closed is told in %d bytes", n, len(s.lost))
 	}
 }
 

@@ -23,6 +23,9 @@ type summary struct {
 	// waiting are the longest waiting nodes, longest first.
 	waiting                      []v1alpha1.WaitingNode
 	throttled, contended, denied few
+	// lost is because of which signal each of the first throttled nodes is to be
+	// closed.
+	lost string
 	// outside are selected nodes that are not members.
 	outside few
 	// doubtful are nodes on which it is unknown whether the gate should close, and
@@ -72,6 +75,7 @@ func summarize(nodes map[string]standing) *summary {
 		first := waiting(out.overdue.first[0], nodes[out.overdue.first[0]])
 		out.overdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
 	}
+	out.lost = lost(nodes, out.throttled.first)
 	for _, node := range longest {
 		out.waiting = append(out.waiting, waiting(node, nodes[node]))
 	}
@@ -82,6 +86,17 @@ func summarize(nodes map[string]standing) *summary {
 		out.doubt = nodes[out.doubtful.first[0]].doubt
 	}
 	return out
+}
+
+// lost tells because of which signals these nodes are to be closed.
+func lost(nodes map[string]standing, throttled []string) string {
+	var all []string
+	for _, node := range throttled {
+		if s := nodes[node]; s.signal != "" {
+			all = append(all, fmt.Sprintf("%s: signal %s: %s", node, s.signal, clip(s.reading.Message(), 512)))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 func waiting(node string, s standing) v1alpha1.WaitingNode {

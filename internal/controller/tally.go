@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -26,8 +24,11 @@ type standing struct {
 	blocked gate.Reading
 	reading gate.Reading
 	// doubt says which signal is unknown, where an open gate could close by it.
-	doubt     string
+	doubt string
+	// throttled is true of a node that waits for budget, to be closed or to be
+	// looked at, and queued of one that stands in line for it.
 	throttled bool
+	queued    bool
 	contended bool
 	overdue   bool
 	// stranger is true of a record that is kept although its gate is not known.
@@ -51,11 +52,17 @@ type tally struct {
 	// nodes are all that were accounted for, and the set of gates (by its number)
 	// in the light of which they were.
 	nodes map[string]uint64
+	// terms are the gates' budgets, by name, as last told by agree.
+	terms map[string]terms
 	// settled is the newest set in the light of which the whole fleet has been
 	// accounted for. Before that, what is counted may be too little.
 	settled uint64
-	// slots are what nodes hold whose write is in flight.
-	slots map[string]map[slot]bool
+	// beaten is when the process was last known to run.
+	beaten time.Time
+	// slots are what nodes hold whose write is in flight. Of the doubtful ones it
+	// is not known whether it was carried out.
+	slots    map[string]map[slot]bool
+	doubtful map[string]bool
 }
 
 // gateTally is the tally of one gate.
@@ -68,14 +75,20 @@ type gateTally struct {
 
 // zoneTally is what a budget is about: one gate in one zone. What is being
 // written counts as inFlight until it counts as closed, never as both.
-type zoneTally struct{ members, closed, inFlight int }
+type zoneTally struct {
+	members, closed, inFlight int
+	// line are the nodes that wait for budget, in the order in which they came.
+	line []string
+}
 
-// slot is the right to close one node for one gate.
-type slot struct{ gate, zone string }
+func (z *zoneTally) isEmpty() bool {
+	return z.members == 0 && z.closed == 0 && z.inFlight == 0 && len(z.line) == 0
+}
 
 func newTally() *tally {
 	return &tally{
-		gates: make(map[string]*gateTally), nodes: make(map[string]uint64), slots: make(map[string]map[slot]bool),
+		gates: make(map[string]*gateTally), nodes: make(map[string]uint64),
+		slots: make(map[string]map[slot]bool), doubtful: make(map[string]bool),
 	}
 }
 
@@ -105,72 +118,6 @@ func (t *tally) forget(node string) {
 	t.replace(node, nil)
 	delete(t.nodes, node)
 	t.free(node)
-}
-
-// release gives back the slots of a node whose write failed for certain.
-func (t *tally) release(node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.free(node)
-}
-
-// reserve takes a slot for a node, if the budget has one left and it is known
-// how many are taken: the fleet must have been accounted for since the gate
-// became what it is, in the set of this number.
-func (t *tally) reserve(gateName, zone, node string, since uint64, budget *intstr.IntOrString) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := slot{gateName, zone}
-	if t.slots[node][s] {
-		return true // from an earlier attempt of which it is not known how it ended
-	}
-	if t.settled < since {
-		return false
-	}
-	z := t.zone(s)
-	if z.closed+z.inFlight >= limit(budget, z.members) {
-		t.tidy(s)
-		return false
-	}
-	z.inFlight++
-	if t.slots[node] == nil {
-		t.slots[node] = make(map[slot]bool)
-	}
-	t.slots[node][s] = true
-	return true
-}
-
-// hasRoom tells whether reserve would give one more node a slot.
-func (t *tally) hasRoom(gateName, zone string, since uint64, budget *intstr.IntOrString) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := slot{gateName, zone}
-	z := t.zone(s)
-	defer t.tidy(s)
-	return t.settled >= since && z.closed+z.inFlight < limit(budget, z.members)
-}
-
-// settle takes note that the fleet is these nodes. Nodes that came just now and
-// have not been looked at do not hold up anything for long.
-func (t *tally) settle(fleet []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(fleet) == 0 {
-		return
-	}
-	oldest := t.nodes[fleet[0]]
-	for _, node := range fleet {
-		oldest = min(oldest, t.nodes[node])
-	}
-	t.settled = max(t.settled, oldest)
-}
-
-// isSettled tells whether the fleet has been accounted for since the set of a
-// number.
-func (t *tally) isSettled(since uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.settled >= since
 }
 
 // names returns all nodes that were accounted for and not forgotten.
@@ -216,6 +163,7 @@ func (t *tally) replace(node string, standings map[string]standing) {
 		if _, is := standings[name]; was && !is {
 			delete(g.nodes, node)
 			g.summary = nil
+			t.line(slot{name, old.zone}, node, false)
 			t.count(name, &old, -1)
 		}
 	}
@@ -228,7 +176,11 @@ func (t *tally) replace(node string, standings map[string]standing) {
 		g.nodes[node] = s
 		g.summary = nil
 		t.count(name, &s, +1)
+		t.line(slot{name, s.zone}, node, s.queued)
 		if was {
+			if old.zone != s.zone {
+				t.line(slot{name, old.zone}, node, false)
+			}
 			t.count(name, &old, -1)
 		}
 	}
@@ -245,14 +197,6 @@ func (t *tally) count(gateName string, s *standing, by int) {
 		z.closed += by
 	}
 	t.tidy(at)
-}
-
-func (t *tally) free(node string) {
-	for s := range t.slots[node] {
-		t.zone(s).inFlight--
-		t.tidy(s)
-	}
-	delete(t.slots, node)
 }
 
 func (t *tally) gate(name string) *gateTally {
@@ -277,7 +221,7 @@ func (t *tally) zone(s slot) *zoneTally {
 // tidy drops counts, and gates, of which nothing is left.
 func (t *tally) tidy(s slot) {
 	g := t.gate(s.gate)
-	if z := g.zones[s.zone]; z != nil && *z == (zoneTally{}) {
+	if z := g.zones[s.zone]; z != nil && z.isEmpty() {
 		delete(g.zones, s.zone)
 	}
 	if len(g.zones) == 0 && len(g.nodes) == 0 {

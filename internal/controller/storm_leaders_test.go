@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A controller that is started in the middle of a storm closes nothing before it
+// has seen the whole fleet, then no more than is missing, and its status goes on
+// saying what its predecessor's said.
+func TestStormAcrossARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStorm(t, testGate("gate", budget("20%")))
+		stop := s.start(logr.Discard(), interceptor.Funcs{})
+		pass(5 * time.Second)
+		s.breaks()
+		pass(5 * time.Second)
+		s.isHeld()
+		told := s.stored("gate")
+		stop()
+		// Meanwhile two recover, and one is born, whose opening takes a while.
+		var recovered []string
+		for name, n := range s.nodes {
+			if len(n.Taints) > 0 && len(recovered) < 2 && n.Zone() == "a" {
+				recovered = append(recovered, name)
+				n.Labels = maps.Clone(n.Labels)
+				n.Labels["fit"] = ""
+				s.nodes[name] = n
+			}
+		}
+		s.mu.Lock()
+		slow := s.nodes["n0005"]
+		slow.Records = map[string]string{}
+		isClosed(&slow, "gate", v1alpha1.ReasonBirth)
+		s.nodes["n0005"] = slow
+		s.gates = []*v1alpha1.NodeGate{told}
+		s.mu.Unlock()
+		written := s.written()
+		s.fail = func(node string) error {
+			if node == "n0005" {
+				<-time.After(10 * time.Second)
+			}
+			return nil
+		}
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(9 * time.Second)
+		if n := s.written() - written; n != len(recovered) {
+			t.Errorf("%d nodes were written before the fleet was known, want the %d that recovered", n, len(recovered))
+		}
+		before := meta.FindStatusCondition(told.Status.Conditions, v1alpha1.ConditionThrottled)
+		now := s.stored("gate").Status
+		if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionThrottled); c == nil || c.Message != before.Message || now.Nodes.Throttled != told.Status.Nodes.Throttled {
+			t.Errorf("the condition was %+v, and is %+v before the fleet is known", before, c)
+		}
+		pass(5 * time.Second)
+		s.isHeld()
+		if n := s.written() - written; n != 2*len(recovered)+1 {
+			t.Errorf("%d nodes were written, want %d: the two that recovered, two in their place, and the new one", n, 2*len(recovered)+1)
+		}
+		now = s.stored("gate").Status
+		if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionThrottled); c == nil || !c.LastTransitionTime.Equal(&before.LastTransitionTime) {
+			t.Errorf("the condition was %+v, and is %+v", before, c)
+		}
+	})
+}
+
+// That a leader does not know yet how many are closed is not told as if so many
+// were.
+func TestNotKnownIsNotThrottled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStorm(t, testGate("gate", budget("100%")))
+		s.lost = s.NodeNames()
+		s.fail = func(string) error { <-time.After(10 * time.Second); return nil }
+		late := s.nodes["n0005"]
+		isClosed(&late, "gate", v1alpha1.ReasonBirth)
+		for name, n := range s.nodes {
+			if name != late.Name {
+				n.Labels = map[string]string{}
+				s.nodes[name] = n
+			}
+		}
+		s.nodes[late.Name] = late
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(9 * time.Second)
+		status := s.stored("gate").Status
+		if s.written() != 0 || status.Nodes.Throttled != 0 || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionThrottled) != nil {
+			t.Errorf("after %d writes, with the fleet not known, the status is %+v", s.written(), status)
+		}
+		pass(10 * time.Minute)
+		if n := s.closed(); n != len(s.nodes)-1 {
+			t.Errorf("%d nodes are closed, want all but one", n)
+		}
+	})
+}
+
+// jumpingClock is ahead of the real clock from one moment to the next.
+type jumpingClock struct {
+	clock.RealClock
+	ahead atomic.Int64
+}
+
+func (c *jumpingClock) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *jumpingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// A leader was paused, and meanwhile another has closed others than it had. When it
+// goes on, and hears of what has opened first, it looks at all nodes before it
+// takes that for room.
+func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStorm(t, testGate("gate", budget("20%")))
+		c := &jumpingClock{}
+		s.clock = c
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		s.breaks()
+		pass(5 * time.Second)
+		s.isHeld()
+		var opened []string
+		var others []string // the last in line
+		for _, zone := range []string{"a", "b", "c"} {
+			line := s.c.tally.peek(slot{"gate", zone}).line
+			others = append(others, line[len(line)-limit(ptr.To(intstr.FromString("20%")), 84):]...)
+		}
+		s.mu.Lock()
+		for name, n := range s.nodes {
+			switch n.Labels, n.Records = maps.Clone(n.Labels), maps.Clone(n.Records); {
+			case slices.Contains(others, name):
+				isClosed(&n, "gate", v1alpha1.ReasonRegression)
+			case len(n.Taints) > 0:
+				opened, n.Taints, n.Labels["fit"] = append(opened, name), nil, ""
+				isOpen(&n, "gate")
+			}
+			s.nodes[name] = n
+		}
+		s.mu.Unlock()
+		c.ahead.Store(int64(time.Minute))
+		for _, name := range opened {
+			s.c.NodeChanged(name)
+		}
+		pass(5 * time.Second)
+		s.isHeld()
+	})
+}
+
+// deposed is a leader's writer whose writes hang, and are carried out when the
+// leader has been told to stop and another leads.
+type deposed struct {
+	*world
+	mu       sync.Mutex
+	inFlight int
+	until    chan struct{}
+}
+
+func (d *deposed) Apply(_ context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
+	d.mu.Lock()
+	d.inFlight++
+	d.mu.Unlock()
+	<-d.until
+	return d.world.Apply(context.Background(), n, decision)
+}
+
+// A leader is deposed in the middle of its writes: by these, and by no more, too
+// many are closed. Nothing more closes then until there is room again.
+func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStorm(t, testGate("gate", budget("20%")))
+		old := &deposed{world: s.world, until: make(chan struct{})}
+		stopOld := s.startWith(old)
+		pass(5 * time.Second)
+		s.breaks()
+		pass(5 * time.Second)
+		inFlight := old.inFlight
+		if inFlight == 0 || s.closed() != 0 {
+			t.Fatalf("%d writes are in flight, and %d nodes are closed", inFlight, s.closed())
+		}
+		defer s.startWith(s.world)()
+		pass(5 * time.Second)
+		s.isHeld() // by the new leader
+		budgeted := s.closed()
+
+		most := 0
+		s.after = func() {
+			most = max(most, s.countClosed())
+			for name := range s.nodes {
+				s.c.NodeChanged(name)
+			}
+		}
+		var stopping sync.WaitGroup
+		stopping.Go(stopOld)
+		pass(0)
+		close(old.until)
+		stopping.Wait()
+		pass(5 * time.Minute)
+		if most <= budgeted || most > budgeted+inFlight || s.closed() != most {
+			t.Errorf("%d nodes are closed, and %d were; want some more than the %d of the budget, for at most %d writes in flight", s.closed(), most, budgeted, inFlight)
+		}
+		s.abates()
+		pass(0)
+		if n := s.closed(); n != 0 {
+			t.Errorf("%d nodes are closed still", n)
+		}
+		s.after = s.watch
+		s.breaks()
+		pass(5 * time.Second)
+		s.isHeld() // as if nothing had been
+	})
+}

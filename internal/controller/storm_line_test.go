@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A slot that becomes free is given to who has waited longest, and nobody else is
+// even looked at. Who comes again goes to the back, so that nodes that flap do
+// not keep the others waiting.
+func TestWhoWaitsLongestIsNext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", budget("1")))
+		w.add(200, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		order := rand.Perm(200)
+		node := func(i int) string { return fmt.Sprintf("n%04d", order[i]) }
+		for i := range order {
+			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") })
+			pass(10 * time.Millisecond)
+		}
+		herds := 0
+		for i := range order {
+			if n := w.nodes[node(i)]; w.closed() != 1 || len(n.Taints) != 1 {
+				t.Fatalf("%d nodes are closed, and that %s (number %d) is: %t; want it, and it only", w.closed(), n.Name, i, len(n.Taints) == 1)
+			}
+			before := w.looks
+			w.change(node(i), func(n *gate.Node) { n.Labels["fit"] = "" })
+			pass(time.Millisecond)
+			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // it flaps
+			pass(settleInterval)
+			if w.looks-before > 5 { // more than it, again as it flaps, and the next one
+				herds++
+			}
+		}
+		if most := int(200*settleInterval/rulesInterval) + 1; herds > most { // all are looked at then
+			t.Errorf("%d times more was looked at than who was called, want %d at most", herds, most)
+		}
+		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
+			t.Error("after one round it is not the first one's turn again")
+		}
+	})
+}
+
+// While hundreds wait, and while hundreds close because the budget was raised,
+// new nodes and those whose signals are back open at once.
+func TestStormDelaysNoOpening(t *testing.T) {
+	const latency = 50 * time.Millisecond // of a write
+	bubble(t, func(t *testing.T) {
+		ng := testGate("gate", budget("10%"))
+		s := newStorm(t, ng)
+		s.fail = func(string) error { <-time.After(latency); return nil }
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		opens := func(name string, within time.Duration) {
+			t.Helper()
+			s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+			pass(within)
+			if s.isClosed(name) {
+				t.Errorf("node %s has not opened within %s", name, within)
+			}
+		}
+		born := func(name string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			n := gate.Node{Name: name, UID: types.UID(name), Created: time.Now(), BootID: "boot", Labels: map[string]string{}, Records: map[string]string{}}
+			isClosed(&n, "gate", v1alpha1.ReasonBirth)
+			s.nodes[name] = n
+		}
+		s.breaks()
+		pass(5 * time.Second)
+		s.isHeld()
+		born("new-1")
+		opens("new-1", latency)
+		for _, name := range s.lost {
+			if s.isClosed(name) {
+				opens(name, latency)
+				break
+			}
+		}
+		s.setGates(true, edited(ng, "100%"))
+		born("new-2")
+		born("new-3")
+		before := s.closed()
+		for s.closed() == before { // until they begin to close
+			pass(latency / 5)
+		}
+		// The workers are busy, and as many nodes as there are workers are before it.
+		opens("new-2", 3*latency)
+		if n := s.closed(); n > 200 {
+			t.Fatalf("%d nodes are closed: the storm is over too soon to tell", n)
+		}
+		opens("new-3", 3*latency)
+		pass(5 * time.Second)
+		s.isHeld()
+	})
+}
+
+// The budget is raised and lowered in the middle. What is closed stays closed,
+// and nothing else closes before there is room again.
+func TestBudgetEditedInAStorm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ng := testGate("gate", budget("20%"))
+		s := newStorm(t, ng)
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		s.breaks()
+		pass(5 * time.Second)
+		s.isHeld()
+		raised := edited(ng, "50%")
+		s.setGates(true, raised)
+		pass(5 * time.Second)
+		s.isHeld()
+		before := s.closed()
+
+		s.after = nil // more are closed, now, than should be
+		s.setGates(true, edited(raised, "10%"))
+		pass(5 * time.Minute)
+		if n := s.closed(); n != before {
+			t.Errorf("%d nodes are closed after the budget was lowered, want the %d from before", n, before)
+		}
+		// One after another recovers.
+		for _, name := range s.lost {
+			s.mu.Lock()
+			_, was := s.zones()
+			node := s.nodes[name]
+			s.mu.Unlock()
+			zone := node.Zone()
+			if len(node.Taints) == 0 {
+				continue
+			}
+			s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+			pass(2 * settleInterval)
+			s.mu.Lock()
+			members, now := s.zones()
+			s.mu.Unlock()
+			want := was[zone] - 1
+			if most := limit(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
+				s.after = s.watch // from here on it is as if it had never been more
+				break
+			}
+			if now[zone] != want {
+				t.Fatalf("zone %q had %d nodes closed, one recovered, and now it has %d", zone, was[zone], now[zone])
+			}
+		}
+		s.abates()
+		pass(0)
+		if n := s.closed(); n != 0 {
+			t.Errorf("%d nodes are closed still", n)
+		}
+	})
+}
+
+// Closed nodes that move to another zone count there; nodes that go, waiting or
+// closed, give their place to others; a gate that goes leaves nothing behind.
+func TestStormOfNodesThatMoveAndGo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ng := testGate("gate", budget("10"))
+		s := newStorm(t, ng)
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		s.breaks()
+		pass(2 * time.Second)
+		s.isHeld()
+		closedIn := func(zone string) (names []string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for name, n := range s.nodes {
+				if n.Zone() == zone && len(n.Taints) > 0 {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		// Three move from a to b, where there are too many then; a goes on.
+		s.after = nil
+		for _, name := range closedIn("a")[:3] {
+			s.change(name, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
+		}
+		pass(2 * time.Second)
+		if a, b := len(closedIn("a")), len(closedIn("b")); a != 10 || b != 13 {
+			t.Errorf("%d and %d nodes are closed, want 10, and 13 for the ones that moved", a, b)
+		}
+		for range 4 { // as many as it takes for b to have room for one
+			name := closedIn("b")[0]
+			s.remove(name)
+			s.c.NodeChanged(name)
+			pass(2 * time.Second)
+		}
+		if n := len(closedIn("b")); n != 10 {
+			t.Errorf("%d nodes of zone b are closed, want 10", n)
+		}
+		// Half of those that wait go.
+		for i, name := range s.lost {
+			if n, there := s.nodes[name]; there && len(n.Taints) == 0 && i%2 == 0 {
+				s.remove(name)
+				s.c.NodeChanged(name)
+			}
+		}
+		pass(2 * time.Second)
+		if n := len(closedIn("a")); n != 10 {
+			t.Errorf("%d nodes of zone a are closed, want 10", n)
+		}
+		s.setGates(true)
+		pass(5 * time.Second)
+		s.isOver()
+		tally := s.c.tally
+		tally.mu.Lock()
+		defer tally.mu.Unlock()
+		if len(tally.gates)+len(tally.slots)+len(tally.doubtful) > 0 {
+			t.Errorf("something is kept of a gate that is gone: %+v", tally.gates)
+		}
+	})
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A storm is what comes over a fleet of 300 nodes in three zones, some of them
+// in none and one of them alone in its own, when nine in ten lose their signal
+// at once.
+type storm struct {
+	*world
+	// lost are the nodes that lose their signal.
+	lost []string
+	// excess is what was wrong at the first moment at which more were closed than
+	// the budget lets.
+	excess string
+}
+
+func stormZone(i int) string {
+	switch {
+	case i == 0:
+		return "alone"
+	case i < 50:
+		return ""
+	}
+	return string(rune('a' + i%3))
+}
+
+func budget(s string) func(*v1alpha1.NodeGateSpec) {
+	parsed := intstr.Parse(s)
+	return func(spec *v1alpha1.NodeGateSpec) { spec.Budget.MaxReclosed = &parsed }
+}
+
+// newStorm is the calm before: the gate is open on every node.
+func newStorm(t *testing.T, gates ...*v1alpha1.NodeGate) *storm {
+	s := &storm{world: newWorld(t, gates...)}
+	s.add(300, func(i int, n *gate.Node) {
+		if n.Labels[corev1.LabelTopologyZone] = stormZone(i); i%10 != 5 {
+			s.lost = append(s.lost, n.Name)
+		}
+		for _, ng := range gates {
+			isOpen(n, ng.Name)
+		}
+	})
+	slices.Sort(s.lost)
+	s.after = s.watch
+	return s
+}
+
+// watch looks at every moment: it comes after every write.
+func (s *storm) watch() {
+	if s.excess != "" || len(s.gates) == 0 {
+		return
+	}
+	members, closed := s.zones()
+	for zone, n := range closed {
+		if most := limit(s.gates[0].Spec.Budget.MaxReclosed, members[zone]); n > most {
+			s.excess = fmt.Sprintf("zone %q has %d nodes closed, and the budget is %d", zone, n, most)
+		}
+	}
+}
+
+// zones counts nodes, and closed nodes, by zone.
+func (s *storm) zones() (members, closed map[string]int) {
+	members, closed = map[string]int{}, map[string]int{}
+	for _, n := range s.nodes {
+		members[n.Zone()]++
+		if r, err := gate.ParseRecord(n.Records["gate"]); err == nil && r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) {
+			closed[n.Zone()]++
+		}
+	}
+	return members, closed
+}
+
+func (s *storm) isClosed(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.nodes[name].Taints) > 0
+}
+
+// breaks out.
+func (s *storm) breaks() {
+	for _, name := range s.lost {
+		s.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
+	}
+}
+
+// abates on all nodes.
+func (s *storm) abates() {
+	for _, name := range s.lost {
+		s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+	}
+}
+
+// isHeld checks that as many nodes are closed as should and may be, and no more
+// ever were.
+func (s *storm) isHeld() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	members, closed := s.zones()
+	lost := map[string]int{}
+	for _, n := range s.nodes {
+		if _, fit := n.Labels["fit"]; !fit {
+			lost[n.Zone()]++
+		}
+	}
+	for zone, n := range members {
+		if want := min(limit(s.gates[0].Spec.Budget.MaxReclosed, n), lost[zone]); closed[zone] != want {
+			s.t.Errorf("zone %q has %d nodes closed, want %d", zone, closed[zone], want)
+		}
+	}
+	if s.excess != "" {
+		s.t.Error(s.excess)
+	}
+}
+
+// isOver checks that no node is closed.
+func (s *storm) isOver() {
+	s.t.Helper()
+	if n := s.closed(); n != 0 {
+		s.t.Errorf("%d nodes are closed still", n)
+	}
+	if s.excess != "" {
+		s.t.Error(s.excess)
+	}
+}
+
+// edited returns a gate with another budget.
+func edited(ng *v1alpha1.NodeGate, to string) *v1alpha1.NodeGate {
+	ng = ng.DeepCopy()
+	ng.Generation++
+	budget(to)(&ng.Spec)
+	return ng
+}
+
+// Whatever the budget: as many as it lets are closed, one write each, the others
+// wait and are told of, and when the signals are back, all open at once, which is
+// one write for each that had closed.
+func TestStorm(t *testing.T) {
+	for _, maxReclosed := range []string{"0", "0%", "1", "7", "1%", "20%", "50%", "99%", "100%", "100", "1000"} {
+		t.Run(maxReclosed, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newStorm(t, testGate("gate", budget(maxReclosed)))
+				defer s.start(logr.Discard(), interceptor.Funcs{})()
+				pass(5 * time.Second)
+				s.breaks()
+				pass(2 * time.Second)
+				s.isHeld()
+				closed := s.closed()
+				waiting := len(s.lost) - closed
+				if n := s.written(); n != closed {
+					t.Errorf("%d writes to close %d nodes", n, closed)
+				}
+				if n := s.stored("gate").Status.Nodes; int(n.Throttled) != waiting || int(n.Closed) != closed {
+					t.Errorf("counts: %+v, want %d closed and %d throttled", n, closed, waiting)
+				}
+				if told := testutil.ToFloat64(s.c.metrics.nodes.WithLabelValues("gate", "throttled")); int(told) != waiting {
+					t.Errorf("the metric says that %v wait, want %d", told, waiting)
+				}
+				s.abates()
+				pass(0)
+				s.isOver()
+				if n := s.written(); n != 2*closed {
+					t.Errorf("%d writes to close and open %d nodes", n, closed)
+				}
+				pass(2 * time.Second)
+				status := s.stored("gate").Status
+				if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionThrottled) != nil || status.Nodes.Throttled != 0 {
+					t.Errorf("told after the storm: %+v", status)
+				}
+				s.c.tally.mu.Lock()
+				defer s.c.tally.mu.Unlock()
+				for zone, z := range s.c.tally.gates["gate"].zones {
+					if len(z.line)+z.inFlight+z.closed != 0 {
+						t.Errorf("zone %q is left as %+v", zone, *z)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Who waits is told with the signal that it lost, of a few, and without asking
+// too much of anybody.
+func TestStormIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStorm(t, testGate("gate", budget("0"), func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen = append([]v1alpha1.Signal{{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "kubernetes.io/os"}}}}, s.OpenWhen...)
+		}))
+		for name, n := range s.nodes {
+			n.Labels["kubernetes.io/os"] = "linux"
+			s.nodes[name] = n
+		}
+		defer s.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		s.breaks()
+		pass(2 * time.Second)
+		c := meta.FindStatusCondition(s.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled)
+		want := "closing waits on n0000, n0001, n0002 and 267 more: as many nodes of their zone are closed as budget.maxReclosed (0) allows; " +
+			"n0000: signal fit: the node has no label fit; n0001: signal fit: the node has no label fit; n0002: signal fit: the node has no label fit"
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonThrottled || c.Message != want {
+			t.Errorf("the condition is %+v, want %q", c, want)
+		}
+		// Nothing but a word now and then goes on while they wait.
+		s.mu.Lock()
+		before := s.looks
+		s.mu.Unlock()
+		pass(10 * time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n, most := s.looks-before, int(10*time.Minute/rulesInterval+1)*len(s.nodes); n > most {
+			t.Errorf("%d nodes were looked at %d times within 10 minutes in which nothing happened, want %d at most", len(s.nodes), n, most)
+		}
+	})
+}

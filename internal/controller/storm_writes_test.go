@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A node whose write does not come back holds its slot, and gives it back when it
+// is gone.
+func TestNodeThatGoesWithASlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", budget("1")))
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		w.fail = func(node string) error {
+			if node == "n0000" {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		for _, name := range []string{"n0000", "n0001"} {
+			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
+			pass(time.Minute)
+		}
+		if w.closed() != 0 {
+			t.Error("a node was closed although the slot may be taken")
+		}
+		w.remove("n0000")
+		w.c.NodeChanged("n0000")
+		pass(2 * time.Second)
+		if w.closed() != 1 {
+			t.Error("the slot of a node that is gone was not given to another")
+		}
+	})
+}
+
+// A write was carried out, nobody was told, and the node cannot be read. By what
+// is known of it, it is as before that write, and fit again: its place is not
+// given to another by that.
+func TestSlotOfALostWriteIsNotGivenAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", budget("1")))
+		w.behind, w.unreadable = map[string]gate.Node{}, errors.New("no answer")
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		l := &losing{world: w}
+		defer w.startWith(l)()
+		pass(5 * time.Second)
+		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
+		pass(time.Second)
+		w.mu.Lock()
+		before := w.behind[l.lost]
+		before.Labels = map[string]string{"fit": ""} // as with a pod, of which another watch tells
+		w.behind[l.lost] = before
+		w.mu.Unlock()
+		w.change(l.lost, func(n *gate.Node) { n.Labels["fit"] = "" })
+		pass(5 * time.Minute)
+		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 1 {
+			t.Errorf("%d nodes are closed, want the one of which nothing is known", w.closed())
+		}
+		w.mu.Lock()
+		w.unreadable = nil
+		w.mu.Unlock()
+		pass(2 * time.Minute)
+		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 0 {
+			t.Errorf("%d nodes are closed, want one: the other", w.closed())
+		}
+	})
+}
+
+// losing loses the answer to the first write, of which the watch does not tell
+// either.
+type losing struct {
+	*world
+	lost string
+}
+
+func (l *losing) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+	l.mu.Lock()
+	first := l.lost == ""
+	if first {
+		l.lost, l.behind[n.Name] = n.Name, l.nodes[n.Name]
+	}
+	l.mu.Unlock()
+	node, err := l.world.Apply(ctx, n, d)
+	if first {
+		return nil, context.DeadlineExceeded
+	}
+	return node, err
+}
+
+// unreliable is an API server on a bad day. It is slow, has writes fail that it
+// has carried out, carries out none of others, and finds that nodes have changed;
+// and what the watch tells of a write that failed, it tells late.
+type unreliable struct {
+	*world
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+	u.mu.Lock()
+	what, slow := u.rng.IntN(5), time.Duration(u.rng.IntN(100))*time.Millisecond
+	u.mu.Unlock()
+	<-time.After(slow)
+	switch what {
+	case 0:
+		return nil, fmt.Errorf("patching: %w", cluster.ErrConflict)
+	case 1:
+		return nil, context.DeadlineExceeded
+	case 2:
+		u.world.mu.Lock()
+		before := u.nodes[n.Name]
+		u.world.mu.Unlock()
+		if _, err := u.world.Apply(ctx, n, d); err != nil {
+			return nil, err
+		}
+		u.world.mu.Lock()
+		u.behind[n.Name] = before
+		u.world.mu.Unlock()
+		c := u.c
+		time.AfterFunc(20*slow, func() {
+			_ = u.Refresh(ctx, n.Name)
+			c.NodeChanged(n.Name)
+		})
+		return nil, context.DeadlineExceeded
+	}
+	return u.world.Apply(ctx, n, d)
+}
+
+// startWith is start with a writer of its own.
+func (w *world) startWith(writer cluster.Applier) (stop func()) {
+	w.writer = writer
+	return w.start(logr.Discard(), interceptor.Funcs{})
+}
+
+// On a bad day of the API server, with nodes that flap, and a controller that is
+// replaced again and again, no more are closed than may be at any moment; and in
+// the end, as many as may be.
+func TestStormOnABadDay(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newStorm(t, testGate("gate", budget("20%")))
+				s.behind = map[string]gate.Node{}
+				rng := rand.New(rand.NewPCG(seed, 1))
+				u := &unreliable{world: s.world, rng: rand.New(rand.NewPCG(seed, 2))}
+				stop := s.startWith(u)
+				pass(5 * time.Second)
+				s.breaks()
+				for range 20 {
+					pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
+					for range rng.IntN(30) {
+						s.change(s.lost[rng.IntN(len(s.lost))], func(n *gate.Node) {
+							if _, fit := n.Labels["fit"]; fit {
+								delete(n.Labels, "fit")
+							} else {
+								n.Labels["fit"] = ""
+							}
+						})
+					}
+					if rng.IntN(4) == 0 {
+						stop()
+						s.mu.Lock()
+						clear(s.behind) // the next one reads all nodes
+						s.mu.Unlock()
+						stop = s.startWith(u)
+					}
+				}
+				s.breaks()
+				pass(5 * time.Minute)
+				s.isHeld()
+				s.abates()
+				pass(5 * time.Minute)
+				s.isOver()
+				stop()
+			})
+		})
+	}
+}
