@@ -12,6 +12,16 @@ const (
 	// record: gate.nodegate.dev/<name of the gate>.
 	RecordAnnotationPrefix = "gate.nodegate.dev/"
 
+	// OverrideAnnotationPrefix begins the node annotation by which a person has a
+	// gate be open or closed on the node for a time:
+	// override.nodegate.dev/<name of the gate>.
+	OverrideAnnotationPrefix = "override.nodegate.dev/"
+
+	// OptOutLabel, with the value OptOutValue, takes a Node out of all gates: it
+	// is as if none selected it.
+	OptOutLabel = "nodegate.dev/opt-out"
+	OptOutValue = "true"
+
 	// TaintOutOfService makes core detach volumes and delete pods of a node.
 	TaintOutOfService = corev1.TaintNodeOutOfService
 
@@ -155,7 +165,15 @@ const (
 	ReasonNodeShutdown Reason = "NodeShutdown"
 	// ReasonRegression means that a signal stopped holding.
 	ReasonRegression Reason = "Regression"
+	// ReasonOverrideEnded means that the gate was closed all along, and a person
+	// had it open on the node for a time. It is a reason for opening too: a person
+	// had the gate closed, and it was open all along.
+	ReasonOverrideEnded Reason = "OverrideEnded"
 )
+
+// ReasonOverridden means that a person has the gate be so on the node for a time:
+// a reason for closing, and for opening.
+const ReasonOverridden Reason = "Overridden"
 
 // ReasonSignalsHold means that all signals hold: a reason for opening of an
 // openWhen gate, and for closing of a closeWhen gate.
@@ -181,6 +199,8 @@ const (
 	// ReasonDryRun means that the gate was switched to DryRun, and gives up what it
 	// held.
 	ReasonDryRun Reason = "DryRun"
+	// ReasonOptedOut means that the node is out of all gates (OptOutLabel).
+	ReasonOptedOut Reason = "OptedOut"
 	// ReasonNotIdle means that a node that was closed because it was idle turned
 	// out not to be.
 	ReasonNotIdle Reason = "NotIdle"
@@ -196,6 +216,9 @@ const (
 	// EventDeadlinePassed means that a gate has been closed on the node for longer
 	// than its deadline allows.
 	EventDeadlinePassed = string(ReasonDeadlinePassed)
+	// EventOverrideRefused means that an override was taken off the node although
+	// it had not ended, because it could not be followed.
+	EventOverrideRefused = "OverrideRefused"
 )
 
 // EventReporter is who Events say that they are from.

@@ -118,4 +118,7 @@ const (
 	ReadingReopenedByHand ReadingReason = "ReopenedByHand"
 	// ReadingPaused means that the gate is paused.
 	ReadingPaused ReadingReason = "Paused"
+	// ReadingOverridden means that a person has the gate closed on the node for a
+	// time, whatever the signals say.
+	ReadingOverridden ReadingReason = "Overridden"
 )

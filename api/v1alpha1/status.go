@@ -43,6 +43,11 @@ type NodeCounts struct {
 	// throttled is how many are to be closed, or to be looked at for that, and
 	// wait for budget.
 	Throttled int32 `json:"throttled"`
+	// overridden is on how many nodes a person has the gate open or closed for a
+	// time, by the annotation override.nodegate.dev/<gate>. The other counts are of
+	// what it comes to.
+	// +optional
+	Overridden int32 `json:"overridden"`
 }
 
 // WaitingNode is a node on which the gate is closed.

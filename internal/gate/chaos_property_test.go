@@ -28,7 +28,7 @@ var (
 	chaosNames   = []string{"p", "q", "r", "s"} // of which some are not gates
 	chaosReasons = []v1alpha1.Reason{v1alpha1.ReasonBirth, v1alpha1.ReasonRebooted, v1alpha1.ReasonNodeSilent, v1alpha1.ReasonNodeShutdown,
 		v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold,
-		v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand, "Nonsense"}
+		v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand, v1alpha1.ReasonOverridden, v1alpha1.ReasonOverrideEnded, "Nonsense"}
 )
 
 func drawChaosTaint(t *rapid.T, keys []string) v1alpha1.Taint {
@@ -52,9 +52,21 @@ func drawChaos(t *rapid.T) *chaos {
 	c.drawNode(t)
 	for _, name := range chaosNames {
 		c.drawRecord(t, name)
+		switch rapid.IntRange(0, 9).Draw(t, "override of "+name) {
+		case 0, 1:
+			c.override(name, "Open", drawLast(t))
+		case 2, 3:
+			c.override(name, "Closed", drawLast(t))
+		case 4:
+			c.overrideRaw(name, "")
+		}
 	}
 	c.drawRest(t)
 	return c
+}
+
+func drawLast(t *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Minute, OverrideMax, 2 * OverrideMax}).Draw(t, "for")
 }
 
 func (c *chaos) drawGates(t *rapid.T) {
@@ -96,6 +108,7 @@ func (c *chaos) drawNode(t *rapid.T) {
 	n := &c.facts.Node
 	c.age(rapid.SampledFrom([]time.Duration{-time.Minute, time.Second, 9 * time.Minute, 24 * time.Hour}).Draw(t, "age"))
 	n.BootID = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "boot")
+	c.label(v1alpha1.OptOutLabel, rapid.SampledFrom([]string{"", "", "", "true"}).Draw(t, "out"))
 	c.label("pool", rapid.SampledFrom([]string{"gpu", "cpu"}).Draw(t, "pool"))
 	c.ready(rapid.SampledFrom([]string{"", "True", "False", "Unknown"}).Draw(t, "ready"))
 	if len(n.Conditions) > 0 {
@@ -138,6 +151,10 @@ func (c *chaos) drawRecord(t *rapid.T, name string) {
 		r.Reclosed = rapid.Bool().Draw(t, "reclosed")
 		r.Source = rapid.SampledFrom([]string{"", v1alpha1.SourceCRD, v1alpha1.SourceFiles}).Draw(t, "source")
 		r.Digest = rapid.SampledFrom([]Digest{"", digestAll, Digest(NewIncarnation("pod", []string{"1"}).String())}).Draw(t, "digest")
+		r.Override = rapid.SampledFrom([]string{"", "", v1alpha1.StateOpen, v1alpha1.StateClosed}).Draw(t, "override") // if it is the same, the record is damaged
+		if r.Override != "" {
+			r.OverrideSince = r.Since
+		}
 		r.Fought = rapid.SampledFrom([]int{-1, 0, 0, 1, 2, 1 << 40}).Draw(t, "fought")
 		r.FoughtAt = c.now.Add(-rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Minute, 1000 * time.Hour}).Draw(t, "foughtAt"))
 	})
@@ -175,6 +192,7 @@ func TestChaos(t *testing.T) {
 		c.checkOrphans(t, before.claims(), d)
 		c.checkDetaching(t, &before, d)
 		c.checkOpenings(t, d)
+		c.checkOverrides(t, d)
 		c.checkCalm(t)
 	})
 }
@@ -233,7 +251,7 @@ func (s *sim) claims() map[v1alpha1.Taint]bool {
 	all := map[v1alpha1.Taint]bool{}
 	for _, raw := range s.facts.Node.Records {
 		r, err := ParseRecord(raw)
-		if err != nil || r.State != v1alpha1.StateClosed || !r.Since.IsZero() && r.Since.Before(s.facts.Node.Created) {
+		if err != nil || !r.tainted() || !r.Since.IsZero() && r.Since.Before(s.facts.Node.Created) {
 			continue
 		}
 		taint, _ := parseTaint(r.Taint)
@@ -267,7 +285,7 @@ func (c *chaos) checkDetaching(t *rapid.T, before *sim, d Decision) {
 	}
 	for name, raw := range c.facts.Node.Records {
 		r, err := ParseRecord(raw)
-		if err != nil || r.State != v1alpha1.StateClosed || r.Since.Before(c.facts.Node.Created) {
+		if err != nil || !r.tainted() || r.Since.Before(c.facts.Node.Created) {
 			continue // what nobody can read, or is of an earlier Node, claims nothing
 		}
 		if taint, _ := parseTaint(r.Taint); r.Key() == v1alpha1.TaintOutOfService && c.facts.Node.taint(taint.Key, taint.Effect) >= 0 {
@@ -285,7 +303,7 @@ func (c *chaos) checkOpenings(t *rapid.T, d Decision) {
 			t.Fatalf("gate %s closes without budget: %s", v.Gate, show(d))
 		}
 		at := slices.IndexFunc(c.gates, func(g Gate) bool { return g.Name == v.Gate })
-		if at < 0 || c.gates[at].CloseWhen || !v.Opened() || v.After != v1alpha1.StateOpen {
+		if at < 0 || c.gates[at].CloseWhen || !v.Opened() || v.After != v1alpha1.StateOpen || v.Overridden != nil {
 			continue
 		}
 		holds := len(v.Readings) == 2 && v.Readings[0].State == Holds && v.Readings[1].State == Holds

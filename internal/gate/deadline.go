@@ -57,7 +57,7 @@ func (r Reading) Unseen() bool {
 // keepClock keeps account of silence in a closed gate's record.
 func (d *decider) keepClock(s *slot) {
 	r := s.after
-	if !s.gate.Deadline.isSet() {
+	if !s.gate.Deadline.isSet() || s.isOpenByHand() {
 		r.stopClock()
 		return
 	}
@@ -99,7 +99,7 @@ func within(t, from, to time.Time) time.Time {
 // deadline has passed, and what then.
 func (d *decider) expire(s *slot) {
 	t, r, v := s.gate.Deadline, s.after, &s.verdict
-	if !t.isSet() {
+	if !t.isSet() || s.isOpenByHand() {
 		return
 	}
 	told := r.Overdue

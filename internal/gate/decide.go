@@ -32,14 +32,18 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 
 func (d *decider) decide(gates []Gate) {
 	d.readRecords(gates)
+	d.readOverrides(gates)
 	d.settleOrphans()
 	for i := range d.slots {
-		d.decideGate(&d.slots[i])
-		d.release(&d.slots[i])
+		s := &d.slots[i]
+		d.decideGate(s)
+		d.putUnder(s)
+		d.release(s)
 	}
 	for i := range d.slots {
 		d.lift(&d.slots[i])
 	}
+	d.sayWhoHolds()
 }
 
 // decider carries one decision from step to step.
@@ -48,6 +52,8 @@ type decider struct {
 	now     time.Time
 	slots   []slot
 	recheck time.Time
+	// withdrawn and ignored are overrides, by gate, with what is to be said of them.
+	withdrawn, ignored map[string]string
 	// records and readings are memory for all gates at once: a node may be under
 	// many, and this is the path that everything waits for.
 	records  []Record
@@ -70,8 +76,10 @@ type slot struct {
 	damaged bool
 	// garbled records cannot be read at all: nobody knows what they say.
 	garbled bool
-	// had is the taint that the record, saying Closed, accounts for.
+	// had is the taint that the record accounts for: of a closed gate, or of one
+	// that a person has closed.
 	had v1alpha1.Taint
+	masking
 	// after is the record as it should be; nil for none. Where it begins with
 	// what is there, it is renewed.
 	after   *Record
@@ -92,11 +100,11 @@ type slot struct {
 func (d *decider) readRecords(gates []Gate) {
 	d.slots = make([]slot, 0, len(d.Node.Records)+2) // what is no member has no record, as a rule
 	d.records = make([]Record, 0, len(d.Node.Records))
-	paired := 0
+	paired, optedOut := 0, d.Node.optedOut()
 	for i := range gates {
 		g := &gates[i]
 		_, recorded := d.Node.Records[g.Name]
-		selected := !g.Broken && g.Selector.Matches(d.Node.Labels)
+		selected := !g.Broken && !optedOut && g.Selector.Matches(d.Node.Labels)
 		if recorded {
 			paired++
 		} else if !selected || g.Mode == v1alpha1.ModeDryRun && !d.acts(g) {
@@ -165,8 +173,9 @@ func (s *slot) restore(r *Record) {
 	if s.before = r; r == nil {
 		return
 	}
-	s.verdict.Before = r.State
-	if r.State == v1alpha1.StateClosed {
+	s.verdict.Before = r.effective()
+	s.was, s.wasSince = r.Override, r.OverrideSince
+	if s.had = (v1alpha1.Taint{}); r.tainted() {
 		s.had, _ = parseTaint(r.Taint)
 	}
 }
@@ -219,7 +228,7 @@ func (d *decider) settleOrphans() {
 			s.verdict.Reason = v1alpha1.ReasonGateDeleted
 			if s.before != nil {
 				d.takeOver(s)
-				s.verdict.ClosedSince = s.before.closedSince(&d.Node)
+				s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
 			}
 		}
 	}
@@ -261,7 +270,7 @@ func (d *decider) takeOver(orphan *slot) {
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {
 			r := *orphan.before
-			r.Reclosed = reclosed && r.State == v1alpha1.StateClosed
+			r.Reclosed = reclosed && r.tainted()
 			s.restore(&r)
 			orphan.verdict.Before = "" // nothing opens by this
 			return
@@ -294,13 +303,20 @@ func (d *decider) decideGate(s *slot) {
 		return
 	case s.gate.Broken, d.frozen(s):
 		s.hold()
+		d.ignore(s, "its taint may not be touched at present, see the gate's condition Accepted")
 		return
 	case !s.verdict.Selected:
 		s.verdict.Reason = v1alpha1.ReasonNotSelected
+		if d.Node.optedOut() {
+			s.verdict.Reason = v1alpha1.ReasonOptedOut
+		}
 		if s.before != nil {
-			s.verdict.ClosedSince = s.before.closedSince(&d.Node)
+			s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
 		}
 		return
+	}
+	d.heed(s)
+	switch {
 	case s.gate.CloseWhen:
 		d.follow(s)
 	case s.before == nil:

@@ -22,6 +22,11 @@ type Decision struct {
 	Records map[string]string
 	// Stamps are other annotations to be written, by key.
 	Stamps map[string]string
+	// Withdrawn are overrides to be taken off the node, by gate: with nothing to be
+	// said of one that has ended, or else with why it is refused.
+	Withdrawn map[string]string
+	// Ignored are overrides that stay and are not followed, by gate, and why.
+	Ignored map[string]string
 	// Changes tells whether there is anything to write.
 	Changes bool
 	// Verdicts are about every gate that concerns the node, by name.
@@ -53,8 +58,8 @@ type Verdict struct {
 	Gate string
 	// Selected tells whether the gate exists and selects the node.
 	Selected bool
-	// Before and After are the gate's states on the node: StateClosed, StateOpen,
-	// or empty where the node is not, or no longer, a member of the gate. Every
+	// Before and After are the gate's states on the node, as people would have it
+	// too (see Overridden): StateClosed, StateOpen, or empty where the node is not, or no longer, a member of the gate. Every
 	// node that a CloseWhen gate selects is a member, until it is found with the
 	// gate's taint put on by somebody else, and opened.
 	Before, After string
@@ -94,6 +99,9 @@ type Verdict struct {
 	PassedDeadline bool
 	// Contended is true while another writer keeps undoing the gate's taint.
 	Contended bool
+	// Overridden tells of a person's word for the gate on this node, that is heeded
+	// or just ends. Nil where there is none.
+	Overridden *Overridden
 	// Held is true when the record stays only because it is not known whether
 	// its gate still exists, or because its taint may not be touched.
 	Held bool

@@ -84,6 +84,8 @@ type Node struct {
 	Info map[string]string
 	// Records are the gates' records as they stand on the node, by gate.
 	Records map[string]string
+	// Overrides are the overrides of gates as they stand on the node, by gate.
+	Overrides map[string]string
 	// Taints are all of the node's taints, in order.
 	Taints []corev1.Taint
 	// Conditions are the node's conditions.
@@ -109,6 +111,9 @@ func (n *Node) Condition(conditionType string) (Condition, bool) {
 	}
 	return Condition{}, false
 }
+
+// optedOut tells whether the node is out of all gates.
+func (n *Node) optedOut() bool { return n.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue }
 
 // Zone returns the name of the node's zone; nodes without one share one.
 func (n *Node) Zone() string { return n.Labels[corev1.LabelTopologyZone] }

@@ -60,7 +60,7 @@ func (d *decider) followClosed(s *slot, all State) {
 // awaitHand decides about a closed gate that a person opens, by taking the taint
 // away. What the signals say then is for a person to know.
 func (d *decider) awaitHand(s *slot, all State) {
-	if d.Node.taint(s.had.Key, s.had.Effect) >= 0 {
+	if s.isOpenByHand() || d.Node.taint(s.had.Key, s.had.Effect) >= 0 {
 		s.renew()
 		return
 	}
@@ -129,10 +129,10 @@ func (d *decider) lift(s *slot) {
 			s.verdict.Before = "" // closed, though by no gate
 		}
 		s.after = d.opened(g, v1alpha1.ReasonSignalsCleared)
+		d.tell(s)
 	}
 	if s.after != nil {
 		d.defend(s, undone)
-		d.tell(s)
 	}
 }
 

@@ -41,7 +41,8 @@ func TestFollowingARival(t *testing.T) {
 		}
 		h := newHistory(t, gates, time.Hour)
 		actions := h.events()
-		for _, gone := range []string{"invisible", "visible", "gate deleted"} {
+		h.overriding(actions)
+		for _, gone := range []string{"invisible", "visible", "gate deleted", "opt out"} {
 			delete(actions, gone)
 		}
 		actions["grant"] = func(t *rapid.T) {
@@ -75,7 +76,7 @@ func TestFollowingARival(t *testing.T) {
 // because one does not, or by hand.
 func (h *history) checkFollowing(t *rapid.T, v *Verdict) {
 	g := find(h.gates, v.Gate)
-	if g == nil || !g.CloseWhen || !v.Selected {
+	if g == nil || !g.CloseWhen || !v.Selected || v.Overridden != nil {
 		return
 	}
 	flag := h.facts.Node.Labels["flag/"+v.Gate]

@@ -64,6 +64,15 @@ type event struct {
 	Visible  *bool                  `json:"visible"`
 	Down     *bool                  `json:"down"`  // whether nodegate is down
 	Grant    []string               `json:"grant"` // the gates that may close from now on
+	// Override is what people have gates be, from now on for so many seconds; none
+	// ends what there is.
+	Override map[string]scenarioOverride `json:"override"`
+	OptedOut *bool                       `json:"optedOut"`
+}
+
+type scenarioOverride struct {
+	State   string  `json:"state"`
+	Seconds float64 `json:"seconds"`
 }
 
 type scenarioPod struct {
@@ -196,6 +205,18 @@ func (p *player) happen(e event) {
 		p.granting(e.Grant...)
 	}
 	p.happenToGates(e)
+	p.happenByPeople(e)
+}
+
+func (p *player) happenByPeople(e event) {
+	for name, o := range e.Override {
+		if p.endOverride(name); o.State != "" {
+			p.override(name, o.State, time.Duration(o.Seconds*float64(time.Second)))
+		}
+	}
+	if e.OptedOut != nil {
+		p.label(v1alpha1.OptOutLabel, fmt.Sprint(*e.OptedOut))
+	}
 }
 
 func (p *player) happenToGates(e event) {

@@ -42,6 +42,7 @@ func (d *decider) suspended(s *slot) bool {
 		return false
 	case s.gate.Mode == v1alpha1.ModePaused:
 		d.pause(s)
+		d.ignore(s, "the gate is paused")
 	case d.frozen(s):
 		s.hold()
 	default:
@@ -58,7 +59,7 @@ func (d *decider) pause(s *slot) {
 	case s.before == nil && s.gate.CloseWhen && s.gate.Accepted && v.Selected:
 		v.Before, v.After = v1alpha1.StateOpen, v1alpha1.StateOpen // every selected node is a member
 	case v.After == v1alpha1.StateClosed:
-		v.Since, v.Overdue = s.before.closedSince(&d.Node), s.before.Overdue
+		v.Since, v.Overdue = s.before.taintedSince(&d.Node), s.before.Overdue
 		v.Blocked = v1alpha1.ReadingPaused
 	}
 }
@@ -68,7 +69,7 @@ func (d *decider) pause(s *slot) {
 func (d *decider) letGo(s *slot) {
 	s.verdict.Reason = v1alpha1.ReasonDryRun
 	if s.before != nil {
-		s.verdict.ClosedSince = s.before.closedSince(&d.Node)
+		s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
 		s.verdict.Shadow = s.before.String()
 	}
 }
@@ -91,6 +92,9 @@ func (d *decider) tryOut(gates []Gate, out *Decision) {
 		}
 		settled = settled && v.Shadow == d.Shadow[v.Gate]
 		out.Verdicts = append(out.Verdicts, v)
+		if why, ignored := e.ignored[v.Gate]; ignored {
+			note(&out.Ignored, v.Gate, why)
+		}
 	}
 	slices.SortFunc(out.Verdicts, func(a, b Verdict) int { return cmp.Compare(a.Gate, b.Gate) })
 	d.recheckAt(e.recheck)
@@ -141,7 +145,7 @@ func (d *decider) suppose(gates []Gate) (f Facts, supposed map[string]bool) {
 			continue
 		}
 		t, _ := parseTaint(r.Taint)
-		isClosed := r.State == v1alpha1.StateClosed
+		isClosed := r.tainted()
 		if isClosed {
 			closed = append(closed, t)
 		}

@@ -175,6 +175,12 @@ const (
 // defend puts the gate's taint right where another writer has undone it: put
 // back while closed, taken away while open.
 func (d *decider) defend(s *slot, undone bool) {
+	if s.mask == "" || s.mask == s.after.State { // or else see cover
+		d.fight(s, undone)
+	}
+}
+
+func (d *decider) fight(s *slot, undone bool) {
 	r := s.after
 	wait := fightMaxWait
 	if r.Fought < 8 { // 10 s doubled seven times is 21 minutes

@@ -17,6 +17,9 @@ import (
 // own flag, and at the pod of its own name if that begins with "pod".
 type oracle struct {
 	gates map[string]*memory
+	// guests are the taints of gates that are closed by hand on a node that is not
+	// theirs.
+	guests map[string]string
 }
 
 // memory is what the oracle remembers of a gate on the node.
@@ -47,13 +50,21 @@ type memory struct {
 	// disarmed is true from when a closeWhen gate is opened by hand until its
 	// flag does not hold.
 	disarmed bool
+	// mask is what a person has it be instead, for a time.
+	mask string
+	// anew is true of a gate that closed for a reboot or for its signals: what they
+	// said before is nothing to it.
+	anew bool
 }
 
 // observe tells the oracle that the core is asked now.
 func (o *oracle) observe(s *sim) {
 	before := map[string]bool{} // the taints of closed gates
 	for _, m := range o.gates {
-		before[m.taint] = before[m.taint] || m.closed
+		before[m.taint] = before[m.taint] || m.tainted()
+	}
+	for _, taint := range o.guests {
+		before[taint] = true
 	}
 	if s.facts.CompleteSources != nil {
 		for _, name := range slices.Sorted(maps.Keys(o.gates)) {
@@ -61,6 +72,14 @@ func (o *oracle) observe(s *sim) {
 				o.bequeath(s, name)
 			}
 		}
+		for name := range o.guests {
+			if find(s.gates, name) == nil {
+				delete(o.guests, name)
+			}
+		}
+	}
+	if o.optsOut(s) {
+		return
 	}
 	for name, m := range o.gates {
 		if find(s.gates, name) == nil {
@@ -71,34 +90,40 @@ func (o *oracle) observe(s *sim) {
 		g := &s.gates[i]
 		if !g.Selector.Matches(s.facts.Node.Labels) {
 			delete(o.gates, g.Name)
+			delete(o.guests, g.Name)
 			continue
 		}
-		m, member := o.gates[g.Name]
-		if g.CloseWhen {
-			o.follow(s, g, before)
-			continue
+		o.decide(s, g, before)
+		o.cover(s, g)
+	}
+}
+
+func (o *oracle) decide(s *sim, g *Gate, before map[string]bool) {
+	m, member := o.gates[g.Name]
+	if g.CloseWhen {
+		o.follow(s, g, before)
+		return
+	}
+	switch {
+	case !member && o.joins(s, g, before):
+		m = &memory{taint: o.firstTaint(s, g, before), closed: true, boot: s.facts.Node.BootID, since: s.now, at: s.now}
+		if born(s, g) {
+			m.from, m.at = s.facts.Node.Created, s.facts.Node.Created
 		}
-		switch {
-		case !member && o.joins(s, g, before):
-			m = &memory{taint: o.firstTaint(s, g, before), closed: true, boot: s.facts.Node.BootID, since: s.now, at: s.now}
-			if born(s, g) {
-				m.from, m.at = s.facts.Node.Created, s.facts.Node.Created
-			}
-			o.gates[g.Name] = m
-		case !member:
-			continue
-		case m.closed:
-			m.noteBoot(s, g.Name)
-		default:
-			m.maybeClose(s, g)
-		}
-		if m.closed && m.soaked(s, g, m.holds(s, g.Name) && s.facts.Node.Reporting() && !s.facts.Node.ShuttingDown) && m.fit(s, g.Name) && !m.tooSoon(s, g) {
-			*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g)}
-		} else if m.closed {
-			m.expire(s, g)
-		} else if m.lapsed && m.fit(s, g.Name) {
-			*m = memory{taint: m.taint, boot: m.boot}
-		}
+		o.gates[g.Name] = m
+	case !member:
+		return
+	case m.closed:
+		m.noteBoot(s, g.Name)
+	default:
+		m.maybeClose(s, g)
+	}
+	if m.closed && m.soaked(s, g, m.holds(s, g.Name) && s.facts.Node.Reporting() && !s.facts.Node.ShuttingDown) && m.fit(s, g.Name) && !m.tooSoon(s, g) {
+		*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g), mask: m.mask}
+	} else if m.closed {
+		m.expire(s, g)
+	} else if m.lapsed && m.fit(s, g.Name) {
+		*m = memory{taint: m.taint, boot: m.boot, mask: m.mask}
 	}
 }
 
@@ -117,7 +142,8 @@ func (o *oracle) bequeath(s *sim, name string) {
 	slices.SortFunc(heirs, func(a, b Gate) int { return strings.Compare(a.Name, b.Name) })
 	for _, heir := range heirs {
 		_, member := o.gates[heir.Name]
-		if !member && heir.Selector.Matches(s.facts.Node.Labels) && slices.Contains(ownTexts(&heir), o.gates[name].taint) {
+		_, guest := o.guests[heir.Name]
+		if !member && !guest && heir.Selector.Matches(s.facts.Node.Labels) && slices.Contains(ownTexts(&heir), o.gates[name].taint) {
 			o.gates[heir.Name] = o.gates[name]
 			if m := o.gates[heir.Name]; m.boot == "" { // what closeWhen leaves remembers no boot
 				m.boot = s.facts.Node.BootID
@@ -137,7 +163,7 @@ func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
 	holds, known := flag == "holds", flag != "unknown"
 	tainted := slices.Contains(taintList(&s.facts.Node), TaintText(g.Taint))
 	switch {
-	case m != nil && m.closed && g.Manual && !tainted:
+	case m != nil && m.closed && g.Manual && !tainted && m.mask != "Open" && s.word(g.Name) != "Open":
 		*m = memory{taint: m.taint, disarmed: true}
 	case m != nil && m.closed && !m.soaked(s, g, known && !holds), m != nil && m.closed && m.tooSoon(s, g):
 	case m != nil && m.closed && known && !holds && !g.Manual:
@@ -146,7 +172,7 @@ func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
 	case tainted && !before[TaintText(g.Taint)]:
 		panic("a taint of nobody's")
 	case holds && (m == nil || !m.disarmed || !g.Manual):
-		o.gates[g.Name] = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now, from: s.now, at: s.now}
+		o.gates[g.Name] = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now, from: s.now, at: s.now, anew: true}
 	}
 	if m := o.gates[g.Name]; g.Manual && m != nil && m.disarmed && known && !holds {
 		delete(o.gates, g.Name)
@@ -157,6 +183,10 @@ func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
 // a gate on a node that speaks and is set up. A pod that was missing too late once
 // is enough; so is a deadline that had passed before the node was away.
 func (m *memory) expire(s *sim, g *Gate) {
+	if m.mask == "Open" || s.word(g.Name) == "Open" {
+		m.forgetDeadline(s)
+		return
+	}
 	n, t := &s.facts.Node, g.Deadline
 	ready, _ := n.Condition("Ready")
 	turned := ready.Transition
@@ -180,14 +210,14 @@ func (m *memory) expire(s *sim, g *Gate) {
 		set && m.overdue && m.away
 	if m.overdue && t.Open && !n.Silent() && !n.ShuttingDown && !beingSetUp(n.Taints) {
 		if m.holds(s, g.Name) {
-			*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g)}
+			*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g), mask: m.mask}
 			return
 		}
 		old := m.old
 		if m.away && m.boot == n.BootID {
 			old = nil
 		}
-		*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g), lapsed: true, old: old, since: s.now}
+		*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g), lapsed: true, old: old, since: s.now, mask: m.mask}
 	}
 }
 
@@ -294,17 +324,23 @@ func (m *memory) noteBoot(s *sim, name string) {
 			m.old = presentReady(s, name)
 		}
 		m.boot, m.since, m.away, m.from, m.good = s.facts.Node.BootID, s.now, false, s.now, time.Time{}
-		m.run, m.at, m.quiet, m.overdue = 0, s.now, false, false
+		m.run, m.at, m.quiet, m.overdue, m.anew = 0, s.now, false, false, true
 	case m.away && here:
 		m.old = present(s, name)
 	}
+}
+
+// againText is the taint of a gate on a node that was in use.
+func againText(g *Gate) string {
+	texts := ownTexts(g)
+	return texts[len(texts)-1]
 }
 
 func (m *memory) maybeClose(s *sim, g *Gate) {
 	n, z := &s.facts.Node, s.facts.Zone
 	rebooted := n.BootID != m.boot
 	partitioned := z.Nodes >= 3 && float64(z.Silent)/float64(z.Nodes) > 0.55
-	again := ownTexts(g)[len(ownTexts(g))-1]
+	again := againText(g)
 	silent := n.Silent() && !partitioned && !strings.HasSuffix(again, ":NoExecute")
 	if g.Reclose == v1alpha1.RecloseNever && rebooted {
 		m.boot = ""
@@ -314,7 +350,7 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	}
 	*m = memory{
 		taint: again, closed: true, boot: n.BootID, since: s.now, from: s.now, at: s.now,
-		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted,
+		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted, mask: m.mask, anew: rebooted,
 	}
 	if rebooted {
 		m.old = presentReady(s, g.Name)

@@ -69,7 +69,7 @@ func (d *decider) spares(g *Gate) bool { return g.detaches() && d.Node.Silent() 
 // closed: it closed with another key, before it was edited, or its taint was taken
 // away, perhaps because the node had returned, and this silence is a new one.
 func (d *decider) mustStartOver(s *slot, all State) bool {
-	if !s.gate.detaches() {
+	if !s.gate.detaches() || s.mask == v1alpha1.StateOpen {
 		return false
 	}
 	return s.had.Key != s.gate.Taint.Key || all == Unknown && d.Node.taint(s.had.Key, s.had.Effect) < 0
@@ -93,7 +93,7 @@ func (d *decider) startOver(s *slot, all State) {
 // exists, or which nodes it selects, or where its key is another one by now. Only
 // while the taint itself may not be touched, it stays.
 func (d *decider) release(s *slot) {
-	if s.after == nil || s.after.State != v1alpha1.StateClosed || d.Node.Silent() {
+	if s.after == nil || !s.after.tainted() || d.Node.Silent() {
 		return
 	}
 	if s.after.Key() != v1alpha1.TaintOutOfService || d.AllowedKeys != nil && !d.AllowedKeys[v1alpha1.TaintOutOfService] {

@@ -37,6 +37,10 @@ func TestOutOfServiceNeverOnALivingNode(t *testing.T) {
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
 		w := &silenceWatch{status: "True", since: h.now}
 		actions := h.events()
+		h.overriding(actions)
+		actions["override spot"] = func(t *rapid.T) {
+			h.override("spot", rapid.SampledFrom([]string{"Open", "Closed"}).Draw(t, "state"), time.Minute)
+		}
 		actions["taint is undone"] = func(*rapid.T) { h.untaint(gone) }
 		actions["ready"] = func(t *rapid.T) {
 			if is := rapid.SampledFrom([]string{"True", "False", "Unknown", ""}).Draw(t, "is"); is != w.status {
@@ -111,7 +115,7 @@ func (h *history) checkService(t *rapid.T, w *silenceWatch, d Decision) {
 	}
 	ours := false // some record says that a gate closed
 	for _, raw := range h.facts.Node.Records {
-		if r, err := ParseRecord(raw); err == nil && r.State == v1alpha1.StateClosed && r.Taint == gone {
+		if r, err := ParseRecord(raw); err == nil && r.tainted() && r.Taint == gone {
 			ours = true
 		}
 	}

@@ -38,7 +38,7 @@ type history struct {
 }
 
 func newHistory(t *rapid.T, gates []Gate, age time.Duration) *history {
-	h := &history{sim: aNode(slices.Clone(gates)...).age(age), all: gates, oracle: oracle{gates: map[string]*memory{}}}
+	h := &history{sim: aNode(slices.Clone(gates)...).age(age), all: gates, oracle: oracle{gates: map[string]*memory{}, guests: map[string]string{}}}
 	for i := range gates {
 		h.restart(gates[i].Name, rapid.Bool().Draw(t, "ready"))
 	}
@@ -171,6 +171,7 @@ func (h *history) decideAndCheck(t *rapid.T) {
 	d := h.run(t)
 	h.checkTaints(t, d)
 	h.checkStates(t)
+	h.checkMasks(t, d)
 	if settled := h.decide(); settled.Changes {
 		t.Fatalf("not settled")
 	} else {
@@ -250,9 +251,14 @@ func (h *history) checkStates(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if r.Reason == v1alpha1.ReasonOverridden {
+			got[name] = "guest"
+			continue
+		}
 		if got[name] = r.State; r.State == v1alpha1.StateClosed {
 			got[name] += " with " + r.Taint
 		}
+		got[name] += r.Override
 		if r.Overdue {
 			got[name] += ", overdue"
 		}
@@ -265,12 +271,16 @@ func (h *history) checkStates(t *rapid.T) {
 		if m.closed {
 			want[name] = v1alpha1.StateClosed + " with " + m.taint
 		}
+		want[name] += m.mask
 		if m.overdue {
 			want[name] += ", overdue"
 		}
 		if m.lapsed {
 			want[name] += ", lapsed"
 		}
+	}
+	for name := range h.oracle.guests {
+		want[name] = "guest"
 	}
 	if !maps.Equal(got, want) {
 		t.Fatalf("the records say %v, the oracle %v", got, want)
@@ -285,6 +295,7 @@ func TestHistories(t *testing.T) {
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second)
 		h.granting(followNames...)
 		actions := h.events()
+		h.overriding(actions)
 		actions[""] = func(t *rapid.T) { // after each event
 			h.oracle.observe(h.sim)
 			h.decideAndCheck(t)
@@ -305,6 +316,7 @@ func TestHistoriesWithGrants(t *testing.T) {
 		gates = withFollowers(t, gates)
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
 		actions := h.events()
+		h.overriding(actions)
 		actions["grant"] = func(t *rapid.T) {
 			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(allNames), rapid.ID).Draw(t, "to")...)
 		}
@@ -427,6 +439,9 @@ func TestGarbageSettles(t *testing.T) {
 			if rapid.Bool().Draw(t, "recorded") {
 				s.raw(name, garbageRecord(t))
 			}
+			if rapid.Bool().Draw(t, "overridden") {
+				s.override(name, rapid.SampledFrom([]string{"Open", "Closed"}).Draw(t, "to"), 90*time.Second)
+			}
 			if rapid.Bool().Draw(t, "tainted") {
 				s.facts.Node.Taints = append(s.facts.Node.Taints, corev1.Taint{
 					Key: name + ".example/x", Value: rapid.String().Draw(t, "value"), Effect: corev1.TaintEffectNoSchedule})
@@ -444,11 +459,12 @@ func garbageRecord(t *rapid.T) string {
 		return rapid.String().Draw(t, "record")
 	}
 	pick := func(texts ...string) string { return rapid.SampledFrom(texts).Draw(t, "field") }
-	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s,"reclosed":%s}`,
+	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s,"override":%q,"overrideSince":%q,"reclosed":%s}`,
 		pick("Closed", "Open", "Ajar"), pick("2026-11-20T11:00:00Z", "0001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "never"),
 		pick("Birth", "NodeSilent", "Rebooted", "x"), pick("", "a", "b"),
 		pick("", "flag1.example/x:NoSchedule", "shared.example/again:NoSchedule", "shared.example/x=v:NoExecute", "bad key=bad value:NoSchedule", "node.kubernetes.io/not-ready:NoSchedule"),
 		pick("", "crd", "file:x"), pick("", "*", "zz zz", "* *"), pick("0", "-3", "1", "7", "9000000000000000000"),
 		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"),
-		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("-1", "0", "1000000000", "9000000000000000000"), pick("true", "false"))
+		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("-1", "0", "1000000000", "9000000000000000000"),
+		pick("", "Open", "Closed", "Ajar"), pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"))
 }

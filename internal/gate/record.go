@@ -45,6 +45,11 @@ type Record struct {
 	// FoughtAt is when it was last put right.
 	Fought   int       `json:"fought,omitempty"`
 	FoughtAt time.Time `json:"foughtAt,omitzero"`
+	// Override is the other state, StateOpen or StateClosed, that a person has the
+	// gate be in for a time, and OverrideSince is since when. The taint is on the
+	// node by it, and not by State.
+	Override      string    `json:"override,omitempty"`
+	OverrideSince time.Time `json:"overrideSince,omitzero"`
 }
 
 // ParseRecord reads a record. The error says what is wrong with it.
@@ -73,7 +78,7 @@ func (r *Record) check() error {
 	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
 		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
 	}
-	for _, t := range []time.Time{r.Since, r.SilentSince, r.FoughtAt} {
+	for _, t := range []time.Time{r.Since, r.SilentSince, r.FoughtAt, r.OverrideSince} {
 		if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9000) {
 			return fmt.Errorf("%s is no time that a clock shows", t)
 		}
@@ -82,8 +87,21 @@ func (r *Record) check() error {
 	if r.SilentSeconds < 0 || r.SilentSeconds > century {
 		return fmt.Errorf("%d seconds of silence are not possible", r.SilentSeconds)
 	}
-	if r.State == v1alpha1.StateOpen {
+	if r.State == v1alpha1.StateOpen && r.Override == "" {
 		return nil
+	}
+	return r.checkTaint()
+}
+
+// checkTaint checks what a record says of a taint, and of an override of it.
+func (r *Record) checkTaint() error {
+	switch r.Override {
+	case "", v1alpha1.StateOpen, v1alpha1.StateClosed:
+	default:
+		return fmt.Errorf("override %q is neither %s nor %s", r.Override, v1alpha1.StateClosed, v1alpha1.StateOpen)
+	}
+	if r.Override == r.State {
+		return fmt.Errorf("override %s is what the gate is", r.Override)
 	}
 	t, ok := parseTaint(r.Taint)
 	switch {
@@ -101,6 +119,7 @@ func (r Record) String() string {
 	r.Since = r.Since.UTC().Truncate(time.Millisecond)
 	r.SilentSince = r.SilentSince.UTC().Truncate(time.Millisecond)
 	r.FoughtAt = r.FoughtAt.UTC().Truncate(time.Millisecond)
+	r.OverrideSince = r.OverrideSince.UTC().Truncate(time.Millisecond)
 	raw, err := json.Marshal(r)
 	if err != nil { // strings, numbers and times always marshal
 		panic(fmt.Sprintf("marshalling record: %v", err))

@@ -13,8 +13,9 @@ func TestRecordText(t *testing.T) {
 	full := Record{
 		State: v1alpha1.StateClosed, Since: epoch.Add(123456789), Reason: v1alpha1.ReasonRebooted, Boot: "b",
 		Taint: "k=v:NoExecute", Source: "crd", Digest: "a b", Fought: 2, FoughtAt: epoch,
+		Override: v1alpha1.StateOpen, OverrideSince: epoch,
 	}
-	const want = `{"state":"Closed","since":"2026-11-20T12:00:00.123Z","reason":"Rebooted","boot":"b","taint":"k=v:NoExecute","source":"crd","digest":"a b","fought":2,"foughtAt":"2026-11-20T12:00:00Z"}`
+	const want = `{"state":"Closed","since":"2026-11-20T12:00:00.123Z","reason":"Rebooted","boot":"b","taint":"k=v:NoExecute","source":"crd","digest":"a b","fought":2,"foughtAt":"2026-11-20T12:00:00Z","override":"Open","overrideSince":"2026-11-20T12:00:00Z"}`
 	if got := full.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -42,6 +43,12 @@ func TestParseRecordRefuses(t *testing.T) {
 		"before all clocks":     `{"state":"Open","since":"0001-01-01T00:00:00+01:00"}`,
 		"after all clocks":      `{"state":"Open","since":"9999-12-31T23:59:59-23:00"}`,
 		"a fight after them":    `{"state":"Open","foughtAt":"9999-12-31T23:59:59-23:00"}`,
+		"another override":      `{"state":"Open","override":"Ajar","taint":"k:NoSchedule"}`,
+		"no override":           `{"state":"Open","override":"Open","taint":"k:NoSchedule"}`,
+		"nor this":              `{"state":"Closed","override":"Closed","taint":"k:NoSchedule"}`,
+		"overridden to nothing": `{"state":"Open","override":"Closed"}`,
+		"overridden never":      `{"state":"Open","override":"Closed","taint":"k:NoSchedule","overrideSince":"9999-12-31T23:59:59-23:00"}`,
+		"a taint by override":   `{"state":"Open","override":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
 		"too many fights":       `{"state":"Open","fought":99999999999999999999}`,
 	} {
 		if r, err := ParseRecord(raw); err == nil {

@@ -77,9 +77,20 @@ func (r *Record) scanField(key, text string) (rest string, ok bool) {
 	case "foughtAt":
 		ok = scanTime(value, &r.FoughtAt)
 	default:
-		ok = false
+		ok = r.scanOverride(key, value)
 	}
 	return rest, ok
+}
+
+func (r *Record) scanOverride(key, value string) bool {
+	switch key {
+	case "override":
+		r.Override = value
+		return true
+	case "overrideSince":
+		return scanTime(value, &r.OverrideSince)
+	}
+	return false
 }
 
 // cutText cuts a quoted text off the beginning, if it is plain ASCII.

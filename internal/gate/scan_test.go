@@ -18,7 +18,7 @@ func FuzzScanRecord(f *testing.F) {
 	for _, raw := range []string{
 		`{"state":"Closed","reason":"Birth","boot":"4c0e","taint":"a/b=c:NoSchedule","source":"crd"}`,
 		`{"state":"Open","since":"2026-05-01T10:00:00.123Z","fought":12,"foughtAt":"2026-05-01T10:00:00Z","digest":"*"}`,
-		`{"state":"Closed","overdue":true,"silentSince":"2026-05-01T10:00:00Z","silentSeconds":3}`, `{"overdue":false}`, `{"state":"Closed","reclosed":true}`, `{"reclosed":false}`, `{"overdue":true,"overdue":false}`,
+		`{"state":"Closed","overdue":true,"silentSince":"2026-05-01T10:00:00Z","silentSeconds":3}`, `{"overdue":false}`, `{"state":"Closed","reclosed":true}`, `{"override":"Open","overrideSince":"2026-05-01T10:00:00Z"}`, `{"reclosed":false}`, `{"overdue":true,"overdue":false}`,
 		`{"state":"Open","state":"Closed"}`, `{"fought":007}`, `{"fought":1.5}`, `{"since":"2026-05-01T1:00:00Z"}`,
 		`{"State":"Open"}`, `{"state":null}`, `{"state":"\u0041"}`, `{"state":"é"}`, `{}`, `{"state":"Open",}`, `{"state":"Open"} `, `{`, ``,
 		`{"since":"2026-05-01T10:00:00,5Z"}`, `{"since":"2026-02-30T10:00:00Z"}`, `{"since":""}`, `{"state":"Open"}{}`,
@@ -49,7 +49,7 @@ func TestWrittenRecordsAreScanned(t *testing.T) {
 		"full": {
 			State: v1alpha1.StateOpen, Since: now, Reason: v1alpha1.ReasonSignalsHold, Boot: "b", Taint: "a:NoExecute",
 			Source: v1alpha1.SourceFiles, Digest: digestAll, Fought: 3, FoughtAt: now,
-			Overdue: true, Reclosed: true, SilentSince: now, SilentSeconds: 61,
+			Overdue: true, Reclosed: true, SilentSince: now, SilentSeconds: 61, Override: v1alpha1.StateClosed, OverrideSince: now,
 		},
 	} {
 		if _, ok := scanRecord(r.String()); !ok {

@@ -102,6 +102,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingMinClosed:                 "the signals would open the gate, which stays closed until %s (timing.minClosedSeconds)",
 	v1alpha1.ReadingOpenAfter:                 "the signals have not said for long enough what opens the gate: it stays closed until %s (timing.openAfterSeconds)",
 	v1alpha1.ReadingPaused:                    "the gate is paused, and stays as it is (mode)",
+	v1alpha1.ReadingOverridden:                "somebody has the gate closed on the node until %s (the Node's annotation override.nodegate.dev/ and the gate's name)",
 	v1alpha1.ReadingReopenedByHand:            "the gate is reopened by hand: see to the node, then remove the taint",
 }
 

@@ -235,6 +235,26 @@ func (s *sim) pod(name, containers string, ready bool) *sim {
 	return s.pods(name, p)
 }
 
+// override has somebody override a gate, for so long from now.
+func (s *sim) override(name, state string, last time.Duration) *sim {
+	return s.overrideRaw(name, Override{State: state, Until: s.now.Add(last), Reason: "so", UID: s.facts.Node.UID}.String())
+}
+
+func (s *sim) overrideRaw(name, text string) *sim {
+	s.facts.Node.Overrides = maps.Clone(s.facts.Node.Overrides)
+	if s.facts.Node.Overrides == nil {
+		s.facts.Node.Overrides = map[string]string{}
+	}
+	s.facts.Node.Overrides[name] = text
+	return s
+}
+
+func (s *sim) endOverride(name string) *sim {
+	s.facts.Node.Overrides = maps.Clone(s.facts.Node.Overrides)
+	delete(s.facts.Node.Overrides, name)
+	return s
+}
+
 func (s *sim) pods(name string, pods ...Pod) *sim {
 	s.facts.Pods = maps.Clone(s.facts.Pods)
 	s.facts.Pods[agent(name).query()] = pods
@@ -274,6 +294,10 @@ func (s *sim) run(t failer) Decision {
 
 func (s *sim) apply(d Decision) {
 	s.facts.Node.Taints = d.Taints
+	s.facts.Node.Overrides = maps.Clone(s.facts.Node.Overrides)
+	for name := range d.Withdrawn {
+		delete(s.facts.Node.Overrides, name)
+	}
 	s.facts.Node.Records = maps.Clone(s.facts.Node.Records)
 	for name, raw := range d.Records {
 		if raw == "" {
@@ -334,6 +358,15 @@ func show(d Decision) string {
 	for i := range d.Verdicts {
 		b.WriteString(" " + showVerdict(&d.Verdicts[i]))
 	}
+	for _, name := range slices.Sorted(maps.Keys(d.Ignored)) {
+		b.WriteString(" ignored:" + name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Withdrawn)) {
+		b.WriteString(" withdrawn:" + name)
+		if d.Withdrawn[name] != "" {
+			b.WriteString("(refused)")
+		}
+	}
 	return b.String()
 }
 
@@ -359,6 +392,12 @@ func showVerdict(v *Verdict) string {
 	}
 	if v.PassedDeadline {
 		text += " passed"
+	}
+	if o := v.Overridden; o != nil {
+		text += fmt.Sprintf(" override=%s/%s", mark(o.State), mark(o.Own))
+		if o.HeldBy != "" {
+			text += ",held by " + o.HeldBy
+		}
 	}
 	if v.Wants != "" {
 		text += fmt.Sprintf(" wants=%s", v.Wants)

@@ -27,10 +27,11 @@ func (d *decider) decision() Decision {
 			out.Records[s.verdict.Gate] = raw
 		}
 	}
+	out.Withdrawn, out.Ignored = d.withdrawn, d.ignored
 	out.Stamps = d.stamps()
 	var retainted bool
 	out.Taints, retainted = d.taints()
-	out.Changes = retainted || len(out.Records) > 0
+	out.Changes = retainted || len(out.Records) > 0 || len(out.Withdrawn) > 0
 	return out
 }
 
@@ -74,7 +75,7 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 
 // claims tells whether the slot wants its taint on the node.
 func (s *slot) claims() bool {
-	return s.after != nil && s.after.State == v1alpha1.StateClosed && !s.leave && !s.keep
+	return s.after != nil && s.after.tainted() && !s.leave && !s.keep
 }
 
 // claimed is the taint that a slot which claims one wants. Only a gate that is
@@ -105,7 +106,7 @@ func (d *decider) holder(key string, effect corev1.TaintEffect) *slot {
 	return found
 }
 
-// accounted tells whether the record of a closed gate accounts for a taint with
+// accounted tells whether a gate's record accounts for a taint with
 // this key and effect.
 func (d *decider) accounted(t v1alpha1.Taint) bool {
 	for i := range d.slots {
@@ -125,7 +126,7 @@ func (d *decider) surplus(t corev1.Taint) bool {
 		if !s.concerns(t) {
 			continue
 		}
-		if s.keep || s.leave && s.after.State == v1alpha1.StateClosed {
+		if s.keep || s.leave && s.after.tainted() {
 			return false
 		}
 		surplus, left, undoes = true, left || s.leave, undoes || s.undoes

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// overriding adds what people do to a history's events.
+func (h *history) overriding(actions map[string]func(*rapid.T)) {
+	actions["override"] = func(t *rapid.T) {
+		h.override(rapid.SampledFrom(allNames).Draw(t, "gate"), rapid.SampledFrom([]string{"Open", "Closed"}).Draw(t, "state"),
+			time.Duration(rapid.SampledFrom([]int{-1, 0, 1, 60, 700, 9000}).Draw(t, "seconds"))*time.Second)
+	}
+	actions["override ends"] = func(t *rapid.T) { h.endOverride(rapid.SampledFrom(allNames).Draw(t, "gate")) }
+	actions["bad override"] = func(t *rapid.T) {
+		h.overrideRaw(rapid.SampledFrom(allNames).Draw(t, "gate"), rapid.SampledFrom([]string{"", "{}", "Open",
+			`{"state":"Open","until":"2999-01-01T00:00:00Z","reason":"x","uid":"uid-1"}`,
+			`{"state":"Open","until":"2026-11-20T13:00:00Z","reason":"x","uid":"uid-2"}`}).Draw(t, "text"))
+	}
+	actions["opt out"] = func(t *rapid.T) {
+		h.label(v1alpha1.OptOutLabel, rapid.SampledFrom([]string{"true", "false"}).Draw(t, "out"))
+	}
+}
+
+// word is what a person wants of a gate now, or nothing.
+func (s *sim) word(name string) string {
+	raw, there := s.facts.Node.Overrides[name]
+	if !there || len(raw) < 3 || strings.Contains(raw, "2999") || strings.Contains(raw, "uid-2") {
+		return ""
+	}
+	o, _ := ParseOverride(raw)
+	if !s.now.Before(o.Until) {
+		return ""
+	}
+	return o.State
+}
+
+// optsOut has the oracle forget a node that has opted out.
+func (o *oracle) optsOut(s *sim) bool {
+	out := s.facts.Node.Labels["nodegate.dev/opt-out"] == "true"
+	for i := range s.gates {
+		if out {
+			delete(o.gates, s.gates[i].Name)
+			delete(o.guests, s.gates[i].Name)
+		}
+	}
+	return out
+}
+
+// cover: a person's word lies over the gate's own state. Where it had the gate
+// open although it was closed, and no longer does, the gate closes as if now.
+func (o *oracle) cover(s *sim, g *Gate) {
+	word := s.word(g.Name)
+	delete(o.guests, g.Name)
+	m := o.gates[g.Name]
+	if m == nil {
+		if word == "Closed" {
+			o.guests[g.Name] = againText(g)
+		}
+		return
+	}
+	was := m.mask
+	if m.mask = ""; word == "Open" && m.closed || word == "Closed" && !m.closed {
+		m.mask = word
+	}
+	if m.mask == "Closed" && was != "Closed" {
+		m.taint = againText(g)
+	}
+	if was == "Open" && m.mask == "" && m.closed {
+		m.since, m.from = s.now, s.now
+		m.forgetDeadline(s)
+		if m.anew && !m.good.IsZero() {
+			m.good = s.now
+		}
+	}
+}
+
+func (m *memory) forgetDeadline(s *sim) {
+	m.run, m.at, m.quiet, m.overdue = 0, s.now, s.facts.Node.Silent(), false
+}
+
+// tainted tells whether the gate has its taint on the node, all told.
+func (m *memory) tainted() bool { return m.mask == "Closed" || m.closed && m.mask == "" }
+
+// checkMasks compares the taints on the node with the oracle's.
+func (h *history) checkMasks(t *rapid.T, d Decision) {
+	if slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Contended || v.Held }) {
+		return
+	}
+	want := map[string]bool{}
+	for _, m := range h.oracle.gates {
+		want[m.taint] = want[m.taint] || m.tainted()
+	}
+	for _, taint := range h.oracle.guests {
+		want[taint] = true
+	}
+	for _, g := range h.all {
+		for _, text := range ownTexts(&g) {
+			if got := slices.Contains(taintList(&h.facts.Node), text); got != want[text] {
+				t.Fatalf("that the taint %s is on the node is %t: %s", text, got, show(d))
+			}
+		}
+	}
+}
+
+// checkOverrides: what people want is so, but that nothing is closed that may not
+// be, and that another gate may hold a common taint.
+func (c *chaos) checkOverrides(t *rapid.T, d Decision) {
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		word, g := c.word(v.Gate), find(c.gates, v.Gate)
+		if _, ignored := d.Ignored[v.Gate]; !v.Selected || v.Held || v.Reason == v1alpha1.ReasonNodeReturned || ignored || d.Withdrawn[v.Gate] != "" || g == nil || v.Reason == v1alpha1.ReasonDryRun {
+			continue
+		}
+		tainted := slices.ContainsFunc(d.Taints, func(t corev1.Taint) bool { return g.owns(t.Key, t.Effect) })
+		held := v.Contended || !g.Accepted
+		for j := range d.Verdicts {
+			held = held || j != i && (d.Verdicts[j].After == v1alpha1.StateClosed || d.Verdicts[j].Held || d.Verdicts[j].Contended)
+		}
+		switch {
+		case word == "Open" && v.After == v1alpha1.StateClosed,
+			word == "Closed" && v.After != v1alpha1.StateClosed,
+			word == "Open" && tainted && !held && v.After != "" && !v.DryRun,
+			word == "Closed" && !tainted && !v.Contended && g.Accepted && !v.DryRun:
+			t.Fatalf("gate %s is to be %s: %s", v.Gate, word, show(d))
+		}
+	}
+}
