@@ -58,6 +58,9 @@ func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
 		if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok {
 			n.Records = with(n.Records, s.intern.text(name), value)
 		}
+		if name, ok := strings.CutPrefix(key, v1alpha1.OverrideAnnotationPrefix); ok {
+			n.Overrides = with(n.Overrides, s.intern.text(name), value)
+		}
 		if needed[key] {
 			n.Annotations = with(n.Annotations, s.intern.text(key), s.intern.text(value))
 		}
@@ -151,6 +154,7 @@ func sameFacts(a, b *gate.Node) bool {
 		maps.EqualFunc(a.Allocatable, b.Allocatable, resource.Quantity.Equal) &&
 		maps.Equal(a.Info, b.Info) &&
 		maps.Equal(a.Records, b.Records) &&
+		maps.Equal(a.Overrides, b.Overrides) &&
 		slices.EqualFunc(a.Taints, b.Taints, sameTaint) &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b gate.Condition) bool {
 			return a.Type == b.Type && a.Status == b.Status && a.Transition.Equal(b.Transition)

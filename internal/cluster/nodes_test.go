@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,5 +91,31 @@ func TestWhatAnnouncesAShutdown(t *testing.T) {
 				t.Errorf("%s=%s, %q, %s: shutting down is %v", test.condition, test.status, test.message, name, n.ShuttingDown)
 			}
 		}
+	}
+}
+
+// Who writes, changes or withdraws an override has the node looked at.
+func TestOverridesAreNews(t *testing.T) {
+	var told int
+	s := newNodeStore(func(string) { told++ })
+	put := func(version string, annotations map[string]string) map[string]string {
+		n := testNode("a", "1", func(n *corev1.Node) { n.Annotations, n.ResourceVersion = annotations, version })
+		facts := s.convert(n)
+		s.update(func() []string { return s.put(facts) })
+		known, _, _ := s.get("a")
+		return known.Overrides
+	}
+	for i, test := range []struct{ annotations, want map[string]string }{
+		{nil, nil},
+		{map[string]string{"override.nodegate.dev/g": "x"}, map[string]string{"g": "x"}},
+		{map[string]string{"override.nodegate.dev/g": "y"}, map[string]string{"g": "y"}},
+		{map[string]string{"gate.nodegate.dev/g": "y"}, nil},
+	} {
+		if got := put(fmt.Sprint(i+1), test.annotations); !maps.Equal(got, test.want) || told != i+1 {
+			t.Errorf("%v: known are %v, and %d times it was news, want %d", test.annotations, got, told, i+1)
+		}
+	}
+	if put("9", map[string]string{"gate.nodegate.dev/g": "y", "other": "x"}); told != 4 {
+		t.Error("another annotation is news")
 	}
 }

@@ -122,12 +122,21 @@ func index(taints []corev1.Taint, t corev1.Taint) int {
 }
 
 // patchAnnotations writes and removes records, in the order of their gates'
-// names, and then writes stamps, in the order of their keys.
+// names, then removes overrides, and then writes stamps, in the order of their
+// keys. A gate's record rests on the override that there is: the patch fails if
+// somebody has changed or withdrawn it.
 func patchAnnotations(n *gate.Node, d *gate.Decision) []operation {
 	a := annotations{created: make(map[string]string), exist: n.HasAnnotations}
 	for _, name := range slices.Sorted(maps.Keys(d.Records)) {
 		before, exists := n.Records[name]
+		if override, overridden := n.Overrides[name]; overridden {
+			a.ops = append(a.ops, test(annotationsPath+"/"+escape(v1alpha1.OverrideAnnotationPrefix+name), override))
+		}
 		a.write(v1alpha1.RecordAnnotationPrefix+name, before, exists, d.Records[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Withdrawn)) {
+		before, exists := n.Overrides[name]
+		a.write(v1alpha1.OverrideAnnotationPrefix+name, before, exists, "")
 	}
 	for _, key := range slices.Sorted(maps.Keys(d.Stamps)) {
 		before, exists := n.Annotations[key]

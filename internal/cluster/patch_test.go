@@ -63,6 +63,23 @@ func TestPatch(t *testing.T) {
 				{"op":"replace","path":"/metadata/annotations/example.com~1at","value":"34"}]`,
 		},
 		{
+			name: "an opening by override rests on the very override, and one that has ended goes with its mask",
+			node: gate.Node{UID: "u", Taints: []corev1.Taint{a}, HasAnnotations: true,
+				Records: map[string]string{"g": "closed", "h": "open"}, Overrides: map[string]string{"g": "open it", "h": "over", "i": "of another"}},
+			decision: gate.Decision{Records: map[string]string{"g": "masked"}, Withdrawn: map[string]string{"h": ""}},
+			want: `[
+				{"op":"test","path":"/metadata/uid","value":"u"},
+				{"op":"test","path":"/spec/taints/0/key","value":"example.com/a"},
+				{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},
+				{"op":"test","path":"/spec/taints/0/value","value":null},
+				{"op":"remove","path":"/spec/taints/0"},
+				{"op":"test","path":"/metadata/annotations/override.nodegate.dev~1g","value":"open it"},
+				{"op":"test","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"closed"},
+				{"op":"replace","path":"/metadata/annotations/gate.nodegate.dev~1g","value":"masked"},
+				{"op":"test","path":"/metadata/annotations/override.nodegate.dev~1h","value":"over"},
+				{"op":"remove","path":"/metadata/annotations/override.nodegate.dev~1h"}]`,
+		},
+		{
 			name:     "a stamp and a record are the first annotations",
 			node:     gate.Node{UID: "u", Taints: []corev1.Taint{a}},
 			decision: gate.Decision{Taints: []corev1.Taint{a}, Records: map[string]string{"g": "open"}, Stamps: map[string]string{"example.com/at": "34"}},
@@ -239,6 +256,9 @@ func drawNode(t *rapid.T) *corev1.Node {
 	for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "records") {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.RecordAnnotationPrefix+name, rapid.SampledFrom(texts).Draw(t, "raw"))
 	}
+	for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "overrides") {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.OverrideAnnotationPrefix+name, rapid.SampledFrom(texts).Draw(t, "override"))
+	}
 	if rapid.Bool().Draw(t, "annotated") {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, "foreign/x", "y")
 	}
@@ -268,6 +288,11 @@ func drawDecision(t *rapid.T, n *gate.Node) *gate.Decision {
 	for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(t, "written") {
 		d.Records[name] = rapid.SampledFrom(texts).Draw(t, "written raw")
 	}
+	for name := range n.Overrides {
+		if rapid.Bool().Draw(t, "withdrawn") {
+			d.Withdrawn = with(d.Withdrawn, name, "")
+		}
+	}
 	if rapid.Bool().Draw(t, "opens") {
 		d.Verdicts = opening
 	}
@@ -279,7 +304,7 @@ func interfere(t *rapid.T, n *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
 	for range rapid.IntRange(0, 3).Draw(t, "changes") {
 		taints := n.Spec.Taints
-		switch rapid.IntRange(0, 7).Draw(t, "change") {
+		switch rapid.IntRange(0, 8).Draw(t, "change") {
 		case 0:
 			for _, added := range drawTaints(t, slices.Concat(own, foreign), "inserted") {
 				if index(n.Spec.Taints, added) < 0 {
@@ -306,6 +331,8 @@ func interfere(t *rapid.T, n *corev1.Node) *corev1.Node {
 			n.UID = "u3"
 		case 7:
 			n.Status.NodeInfo.BootID = "b3"
+		case 8:
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.OverrideAnnotationPrefix+rapid.SampledFrom(names).Draw(t, "overridden"), "other")
 		}
 	}
 	return n
@@ -349,6 +376,7 @@ func foreignPart(n *corev1.Node) *corev1.Node {
 	}
 	for _, name := range names {
 		delete(n.Annotations, v1alpha1.RecordAnnotationPrefix+name)
+		delete(n.Annotations, v1alpha1.OverrideAnnotationPrefix+name)
 	}
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
@@ -391,6 +419,12 @@ func TestPatchDoesWhatWasDecided(t *testing.T) {
 		if want := standing(n, d); !maps.Equal(got.Records, want) {
 			t.Fatalf("records = %q, want %q; patch %s", got.Records, want, patch)
 		}
+		for name, raw := range n.Overrides {
+			_, withdrawn := d.Withdrawn[name]
+			if now, there := got.Overrides[name]; there == withdrawn || there && now != raw {
+				t.Fatalf("override %s is %q, %t; patch %s", name, now, there, patch)
+			}
+		}
 		if diff := cmp.Diff(foreignPart(before), foreignPart(after)); diff != "" {
 			t.Fatalf("foreign things changed (-before +after):\n%s", diff)
 		}
@@ -427,6 +461,9 @@ func TestPatchOfNodeThatChanged(t *testing.T) {
 			key := v1alpha1.RecordAnnotationPrefix + name
 			if was, now := before.Annotations[key], after.Annotations[key]; now != raw && was != now {
 				t.Fatalf("record %s went from %q to %q, decided %q", name, was, now, raw)
+			}
+			if looked, overridden := n.Overrides[name]; overridden && before.Annotations[v1alpha1.OverrideAnnotationPrefix+name] != looked {
+				t.Fatalf("record %s rests on an override that is another by now: %s", name, patch)
 			}
 		}
 		for _, taint := range n.Taints {

@@ -139,12 +139,12 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + doubts(s)
 	}
 	if ng.Spec.Follows() {
-		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s)
+		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s) + overrides(s)
 	}
 	if err := c.birth.proved(ng); err != nil {
 		return false, v1alpha1.ReasonBirthNotProved, err.Error()
 	}
-	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks
+	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks + overrides(s)
 }
 
 // remarks tell what is not wrong with a gate, and may still not be what its

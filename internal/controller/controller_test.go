@@ -214,7 +214,7 @@ func TestSeriesGoWithTheGate(t *testing.T) {
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		pass(5 * time.Second)
 		m := w.c.metrics
-		if testutil.CollectAndCount(m.nodes) != 5 {
+		if testutil.CollectAndCount(m.nodes) != 6 {
 			t.Error("the gate has no series")
 		}
 		w.setGates(true)

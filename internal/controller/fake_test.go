@@ -176,6 +176,10 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 			delete(node.Records, name)
 		}
 	}
+	for name := range d.Withdrawn {
+		node.Overrides = maps.Clone(node.Overrides)
+		delete(node.Overrides, name)
+	}
 	w.nodes[n.Name] = node
 	w.writes = append(w.writes, n.Name)
 	if w.after != nil {

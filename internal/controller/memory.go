@@ -17,6 +17,8 @@ type memory struct {
 	mu    sync.Mutex
 	lost  map[string]remembered
 	fails map[string]failures
+	// ignored are the overrides that are not followed, by node and gate, and why.
+	ignored map[string]map[string]string
 }
 
 // remembered is what was decided about one Node.
@@ -34,7 +36,7 @@ type failures struct {
 }
 
 func newMemory() *memory {
-	return &memory{lost: make(map[string]remembered), fails: make(map[string]failures)}
+	return &memory{lost: make(map[string]remembered), fails: make(map[string]failures), ignored: make(map[string]map[string]string)}
 }
 
 // recall fills in what is to be handed to the next decision.
@@ -101,6 +103,26 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
+// ignoring takes note of the overrides of a node that are not followed, and
+// returns those of which that is news.
+func (m *memory) ignoring(node string, ignored map[string]string) map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var news map[string]string
+	for name, why := range ignored {
+		if told, known := m.ignored[node][name]; !known || told != why {
+			if news == nil {
+				news = make(map[string]string)
+			}
+			news[name] = why
+		}
+	}
+	if delete(m.ignored, node); len(ignored) > 0 {
+		m.ignored[node] = ignored
+	}
+	return news
+}
+
 // failed counts a failure to write a node, and returns how many of its kind
 // came before it in a row.
 func (m *memory) failed(node string, denied bool) int {
@@ -129,4 +151,5 @@ func (m *memory) forget(node string) {
 	defer m.mu.Unlock()
 	delete(m.lost, node)
 	delete(m.fails, node)
+	delete(m.ignored, node)
 }

@@ -49,7 +49,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "nodegate_gate_nodes", Help: "Nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget).",
+			Name: "nodegate_gate_nodes", Help: "Nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget), overridden (open or closed by hand for a time).",
 		}, []string{labelGate, labelState}),
 		proved: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nodegate_birth_closing_proved", Help: "1 if the API server was seen to close the gate on a new (probe) node, else 0. Not for closeWhen gates.",
@@ -152,6 +152,7 @@ func (m *Metrics) gateNodes(name string, n v1alpha1.NodeCounts) {
 		m.nodes.WithLabelValues(name, "closed").Set(float64(n.Closed))
 		m.nodes.WithLabelValues(name, "overdue").Set(float64(n.Overdue))
 		m.nodes.WithLabelValues(name, "throttled").Set(float64(n.Throttled))
+		m.nodes.WithLabelValues(name, "overridden").Set(float64(n.Overridden))
 	})
 }
 

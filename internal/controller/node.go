@@ -220,17 +220,22 @@ func (c *Controller) keysApart(set *gateSet, facts *gate.Facts, d *gate.Decision
 }
 
 // applyUnstamped carries out a decision that was denied without its stamps, and
-// tells whether that went well: for want of a stamp no gate stays closed.
+// without taking overrides off that have ended, which guards of an older version
+// deny. It tells whether that went well: for want of these no gate stays closed.
 func (c *Controller) applyUnstamped(ctx context.Context, set *gateSet, facts *gate.Facts, d gate.Decision, denial error) bool {
-	if len(d.Stamps) == 0 {
+	if len(d.Stamps)+len(d.Withdrawn) == 0 || len(d.Records) == 0 {
 		return false
 	}
 	keys := slices.Sorted(maps.Keys(d.Stamps))
-	d.Stamps = nil
+	d.Stamps, d.Withdrawn = nil, nil
 	if c.apply(ctx, &facts.Node, &d) != nil {
 		return false
 	}
-	c.log.Info("gate opened without its stamp", "node", facts.Node.Name, "annotations", keys, "denial", clip(denial.Error(), deniedMax))
+	what := "gate opened without its stamp"
+	if len(keys) == 0 {
+		what = "node written, but for overrides that have ended"
+	}
+	c.log.Info(what, "node", facts.Node.Name, "annotations", keys, "denial", clip(denial.Error(), deniedMax))
 	c.account(set, facts, &d, false)
 	return true
 }
@@ -240,6 +245,7 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 	n := &facts.Node
 	c.tally.set(n.Name, c.standings(set, facts, d, nil), set.seq)
 	c.memory.keep(n, d, part)
+	c.tellOverrides(n, d)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
@@ -252,13 +258,14 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 				held = max(c.clock.Since(v.ClosedSince), 0)
 			}
 			c.metrics.opened(v, held)
-			c.log.Info("gate opened", "gate", v.Gate, "node", n.Name, "reason", v.Reason, "closedSeconds", max(held, 0).Seconds())
+			c.log.Info("gate opened", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason,
+				"closedSeconds", max(held, 0).Seconds()}, overrideFields(v)...)...)
 			if v.Closure != nil && set.minds(v.Gate) {
 				c.bypass.opened(n, v)
 			}
 		case v.Closed():
 			c.metrics.closed(v)
-			c.log.Info("gate closed", "gate", v.Gate, "node", n.Name, "reason", v.Reason)
+			c.log.Info("gate closed", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason}, overrideFields(v)...)...)
 		}
 		if g, ok := set.gate(v.Gate); ok && v.PassedDeadline {
 			c.tellDeadline(n, g, v)
@@ -296,8 +303,9 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 		s := standing{
 			selected: v.Selected, state: v.After, reason: v.Reason, zone: facts.Node.Zone(), since: v.Since,
 			blocked: v.Obstacle(), contended: v.Contended, overdue: v.Overdue,
-			throttled: c.throttled(&facts.Node, v), queued: set.queues(v),
+			throttled: c.throttled(&facts.Node, v), queued: set.queues(v), ignored: clip(d.Ignored[v.Gate], ignoredMax),
 		}
+		s.overridden(v)
 		if g, ok := set.gate(v.Gate); ok {
 			s.waitsFor(g, v)
 			s.doubts(g, v)
@@ -366,6 +374,7 @@ func (s *standing) unwritten(v *gate.Verdict, record string, failure error) {
 	s.state = v.Before
 	if r, err := gate.ParseRecord(record); err == nil {
 		s.reason, s.overdue = r.Reason, r.Overdue
+		s.own, s.ownReason = r.State, r.Reason
 	}
 	if v.Opened() && !v.ClosedSince.IsZero() {
 		s.since = v.ClosedSince

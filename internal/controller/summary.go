@@ -32,6 +32,10 @@ type summary struct {
 	// doubt is why on the first of them.
 	doubtful few
 	doubt    string
+	// overridden are nodes on which a person has the gate open or closed, and
+	// ignored are those on which that is not followed, for the first as said.
+	overridden, ignored few
+	ignoredWhy          string
 	// strangers counts records of a gate that is not known.
 	strangers int
 	// overdue are closed nodes past the deadline, overdueFor is what the first of
@@ -69,8 +73,10 @@ func summarize(nodes map[string]standing) *summary {
 		out.denied.addIf(s.denied != "", node)
 		out.overdue.addIf(s.overdue && s.state == v1alpha1.StateClosed, node)
 		out.lapsed.addIf(s.lapsed(), node)
+		out.overridden.addIf(s.override != "", node)
+		out.ignored.addIf(s.ignored != "", node)
 	}
-	out.counts.Overdue = int32(out.overdue.count)
+	out.counts.Overdue, out.counts.Overridden = int32(out.overdue.count), int32(out.overridden.count)
 	if out.overdue.count > 0 {
 		first := waiting(out.overdue.first[0], nodes[out.overdue.first[0]])
 		out.overdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
@@ -81,6 +87,9 @@ func summarize(nodes map[string]standing) *summary {
 	}
 	if out.denied.count > 0 {
 		out.denial = nodes[out.denied.first[0]].denied
+	}
+	if out.ignored.count > 0 {
+		out.ignoredWhy = nodes[out.ignored.first[0]].ignored
 	}
 	if out.doubtful.count > 0 {
 		out.doubt = nodes[out.doubtful.first[0]].doubt

@@ -33,6 +33,13 @@ type standing struct {
 	overdue   bool
 	// stranger is true of a record that is kept although its gate is not known.
 	stranger bool
+	// override is what a person has the gate be, and own and ownReason are what it
+	// is by itself, underOverride: while one is followed, or just ends.
+	underOverride bool
+	override, own string
+	ownReason     v1alpha1.Reason
+	// ignored says why an override is not followed, if one is there.
+	ignored string
 	// denied is what the API server said when it refused to have the node
 	// written for this gate.
 	denied string
@@ -40,7 +47,8 @@ type standing struct {
 
 // budgeted tells whether the node counts against the gate's budget.
 func (s *standing) budgeted() bool {
-	return s.selected && s.state == v1alpha1.StateClosed && isBudgeted(s.reason)
+	state, reason := s.byItself()
+	return s.selected && state == v1alpha1.StateClosed && isBudgeted(reason)
 }
 
 // tally knows how every gate stands on every node, as last decided and
