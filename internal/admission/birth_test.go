@@ -55,7 +55,12 @@ func TestBirth(t *testing.T) {
 		annotations map[string]string
 		want        []corev1.Taint // those of the node's own come first, in their order
 		wantOther   map[string]string
+		labels      map[string]string
+		noRecords   bool
 	}{
+		"opted out":                              {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, noRecords: true},
+		"opted out, with a record":               {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, annotations: map[string]string{prefix + "one": recordA}, noRecords: true},
+		"not opted out":                          {labels: map[string]string{v1alpha1.OptOutLabel: "false"}, want: []corev1.Taint{taintA, taintB}},
 		"nothing there":                          {want: []corev1.Taint{taintA, taintB}},
 		"annotations there":                      {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
 		"foreign taints there":                   {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
@@ -69,17 +74,20 @@ func TestBirth(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "born", Labels: mine.MatchLabels, Annotations: test.annotations}, Spec: corev1.NodeSpec{Taints: test.taints}}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "born", Labels: merged(test.labels, mine.MatchLabels), Annotations: test.annotations}, Spec: corev1.NodeSpec{Taints: test.taints}}
 			created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := maps.Clone(records)
 			maps.Copy(want, test.wantOther)
-			if diff := cmp.Diff(want, created.Annotations); diff != "" {
+			if test.noRecords {
+				want = test.wantOther
+			}
+			if diff := cmp.Diff(want, created.Annotations, empty); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(settled(test.want, len(test.taints)), settled(created.Spec.Taints, len(test.taints))); diff != "" {
+			if diff := cmp.Diff(settled(test.want, len(test.taints)), settled(created.Spec.Taints, len(test.taints)), empty); diff != "" {
 				t.Errorf("taints (-want +got):\n%s", diff)
 			}
 		})

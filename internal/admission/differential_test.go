@@ -57,6 +57,8 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 	big := func(n int) map[string]string { return map[string]string{"big": strings.Repeat("x", n-3)} }
 	for name, node := range map[string]corev1.Node{
 		"bare":                      {},
+		"opted out":                 {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OptOutLabel: "true"}, Annotations: map[string]string{prefix + "one": recordA, overridePrefix + "one": "x"}}},
+		"an override":               {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{overridePrefix + "one": "x"}}},
 		"annotations":               {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}},
 		"foreign taints":            {Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, foreign2}}},
 		"the taint":                 {Spec: corev1.NodeSpec{Taints: []corev1.Taint{taintB, foreign}}},

@@ -5,6 +5,7 @@ package admission_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,12 +22,16 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // What the guards say, in part.
 const (
 	onlyTaints      = "only taints with an allowed key (node.kubernetes.io/out-of-service, test.nodegate.dev/a, test.nodegate.dev/b)"
 	onlyRecords     = "only annotations under gate.nodegate.dev/"
+	noOverrides     = "may only remove annotations under override.nodegate.dev/"
+	overrideForm    = "an override of a gate is of the form"
+	overrideOfNode  = "an override names the Node that it is for"
 	noMetadata      = "may not change labels, owners, finalizers"
 	noSpec          = "may not change a Node's spec but for taints"
 	noSubresource   = "may not write to subresources of nodes"
@@ -72,7 +77,7 @@ func gated(t *testing.T, in *installation) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "gated-",
 			Labels:       map[string]string{"zone": "a"},
-			Annotations:  map[string]string{"other": "x", "example.com/opened-at": "1700000000", prefix + "one": recordA},
+			Annotations:  map[string]string{overridePrefix + "one": "over", "other": "x", "example.com/opened-at": "1700000000", prefix + "one": recordA},
 			Finalizers:   []string{"example.com/cleanup"},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, taintA, evicting}},
@@ -107,6 +112,10 @@ func TestConfinement(t *testing.T) {
 		"changes its value":             {patch: op("add", "/spec/taints/1/value", `"x"`)},
 		"drops a record":                {patch: op("remove", "/metadata/annotations/"+record+"one", "null")},
 		"adds a record":                 {patch: op("add", "/metadata/annotations/"+record+"two", `"{}"`)},
+		"withdraws an override":         {patch: op("remove", "/metadata/annotations/override.nodegate.dev~1one", "null")},
+		"changes an override":           {patch: op("replace", "/metadata/annotations/override.nodegate.dev~1one", `"x"`), want: noOverrides},
+		"empties an override":           {patch: op("replace", "/metadata/annotations/override.nodegate.dev~1one", `""`), want: noOverrides},
+		"overrides a gate":              {patch: op("add", "/metadata/annotations/override.nodegate.dev~1two", `"x"`), want: noOverrides},
 		"stamps an opening":             {patch: op("replace", "/metadata/annotations/example.com~1opened-at", `"1763654400"`)},
 		"stamps no time":                {patch: op("replace", "/metadata/annotations/example.com~1opened-at", `"1763654400s"`), want: onlyTimes},
 		"stamps nothing":                {patch: op("replace", "/metadata/annotations/example.com~1opened-at", `""`), want: onlyTimes},
@@ -222,6 +231,123 @@ func TestRecords(t *testing.T) {
 				checkDenied(t, err, test.want)
 			})
 		}
+	}
+}
+
+const overridePrefix = v1alpha1.OverrideAnnotationPrefix
+
+// TestOverrides: who may override a gate on a node, and how.
+func TestOverrides(t *testing.T) {
+	in := install(t)
+	node := gated(t, in)
+	kubelet := as(t, in.Node(node.Name))
+	nodes := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}
+	editor := person(t, in, "override-editor", nodes)
+	overrider := person(t, in, "override-overrider", nodes,
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"override"}})
+	uid := string(node.UID)
+	override := func(state, until, reason, uid string) string {
+		return fmt.Sprintf(`{"state":%q,"until":%q,"reason":%q,"uid":%q}`, state, until, reason, uid)
+	}
+	const noon = "2026-11-20T12:00:00Z"
+	good := override("Open", noon, "x", uid)
+	tests := map[string]struct {
+		by    *kubernetes.Clientset
+		value any
+		want  string
+	}{
+		"kubelet opens its own gate":     {kubelet, good, recordsGuarded},
+		"kubelet closes":                 {kubelet, override("Closed", noon, "x", uid), recordsGuarded},
+		"kubelet ends one":               {kubelet, nil, recordsGuarded},
+		"editor":                         {editor, good, recordsGuarded},
+		"editor ends one":                {editor, nil, recordsGuarded},
+		"overrider":                      {overrider, good, ""},
+		"overrider closes":               {overrider, override("Closed", noon, "x", uid), ""},
+		"overrider ends one":             {overrider, nil, ""},
+		"admin":                          {in.admin, good, ""},
+		"a reason with quotes":           {overrider, override("Open", noon, `he said: "open", \ {}`, uid), ""},
+		"the longest reason":             {overrider, override("Open", noon, strings.Repeat("é", 256), uid), ""},
+		"another order, and spaces":      {overrider, `{ "uid" : "` + uid + `" , "reason" : "x", "until": "2026-11-20T12:00:00.5+02:00", "state": "Open" } `, ""},
+		"no JSON":                        {overrider, "Open", overrideForm},
+		"nothing":                        {overrider, "", overrideForm},
+		"more than that":                 {overrider, good + good, overrideForm},
+		"another state":                  {overrider, override("open", noon, "x", uid), overrideForm},
+		"no reason":                      {overrider, override("Open", noon, "", uid), overrideForm},
+		"too long a reason":              {overrider, override("Open", noon, strings.Repeat("é", 257), uid), overrideForm},
+		"no time":                        {overrider, override("Open", "in an hour", "x", uid), overrideForm},
+		"no zone":                        {overrider, override("Open", "2026-11-20T12:00:00", "x", uid), overrideForm},
+		"no end":                         {overrider, `{"state":"Open","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"a number":                       {overrider, `{"state":"Open","until":1,"reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"something else":                 {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `","for":"1h"}`, overrideForm},
+		"a comma too many":               {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `",}`, overrideForm},
+		"too much":                       {overrider, `{"state":"Open",` + strings.Repeat(" ", 5000) + `"until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"of no Node":                     {overrider, override("Open", noon, "x", ""), `names the Node that it is for: "uid":"` + uid + `"`},
+		"of another Node":                {overrider, override("Open", noon, "x", "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"), overrideOfNode},
+		"of another Node, in the reason": {overrider, override("Open", noon, `"uid":"`+uid+`"`, "y"), overrideOfNode},
+	}
+	for name, test := range tests {
+		for _, subresource := range []string{"", "status"} {
+			t.Run(name+" by nodes/"+subresource, func(t *testing.T) {
+				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{overridePrefix + "one": test.value}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = test.by.CoreV1().Nodes().Patch(t.Context(), node.Name, mergePatch, patch, dryRunPatch, subresource)
+				checkDenied(t, err, test.want)
+				if raw, ok := test.value.(string); ok && (test.want == "" || test.want == overrideForm) {
+					// Whoever is let through is understood.
+					if _, err := gate.ParseOverride(raw); (err == nil) != (test.want == "") && name != "too much" {
+						t.Errorf("the core says of %s: %v", raw, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestKubeletBringsAnOverride: a node registers whatever it brings along, and does
+// not open its gate by that: it cannot name the Node that it is about to become.
+func TestKubeletBringsAnOverride(t *testing.T) {
+	in := install(t)
+	mine := label(t)
+	ng := newGate("one", "a", metav1.LabelSelector{MatchLabels: mine})
+	in.put(t, rendered(t, ng))
+	kubelet := as(t, in.Node("liar")).CoreV1().Nodes()
+	const wish = "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"
+	until := time.Now().Add(time.Hour)
+	for name, uid := range map[string]types.UID{"a UID that it asks for": wish, "none": "", "a pattern": ".*"} {
+		t.Run(name, func(t *testing.T) {
+			brought := gate.Override{State: v1alpha1.StateOpen, Until: until, Reason: "mine", UID: uid}.String()
+			created, err := kubelet.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: "liar", UID: uid, Labels: mine, Annotations: map[string]string{overridePrefix + "one": brought, overridePrefix + "follows": brought},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatalf("registering: %v", err)
+			}
+			t.Cleanup(func() { deleteNode(t, in, created.Name) })
+			if _, err := kubelet.Patch(t.Context(), "liar", mergePatch, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status"); err != nil {
+				t.Errorf("beating: %v", err)
+			}
+			mine := gate.Override{State: v1alpha1.StateOpen, Until: until, Reason: "mine", UID: created.UID}.String()
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, overridePrefix+"one", mine)
+			_, err = kubelet.Patch(t.Context(), "liar", mergePatch, []byte(patch), metav1.PatchOptions{}, "status")
+			checkDenied(t, err, recordsGuarded)
+
+			selector, err := ng.Spec.NodeSelector.AsSelector()
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts := gate.Facts{Node: gate.Node{
+				Name: created.Name, UID: created.UID, Created: created.CreationTimestamp.Time, Labels: created.Labels, Taints: created.Spec.Taints,
+				Records:   map[string]string{"one": created.Annotations[prefix+"one"]},
+				Overrides: map[string]string{"one": created.Annotations[overridePrefix+"one"], "follows": created.Annotations[overridePrefix+"follows"]},
+			}}
+			one := gate.Gate{Name: "one", Source: v1alpha1.SourceCRD, Accepted: true, Selector: selector, Taint: ng.Spec.Taint}
+			d := gate.Decide([]gate.Gate{one}, &facts, time.Now())
+			if d.Changes || d.Ignored["one"] == "" || d.Ignored["follows"] == "" || d.Verdicts[0].After != v1alpha1.StateClosed {
+				t.Errorf("decided is %+v", d)
+			}
+		})
 	}
 }
 

@@ -31,7 +31,7 @@ func Probe(g *v1alpha1.NodeGate) (*corev1.Node, bool) {
 		return nil, false
 	}
 	nodeLabels := selectedLabels(selector)
-	if !selector.Matches(nodeLabels) {
+	if !selector.Matches(nodeLabels) || nodeLabels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue {
 		return nil, false
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
