@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,7 +26,7 @@ func agrees(n *corev1.Node) error {
 		if err != nil {
 			return fmt.Errorf("record %s: %w", name, err)
 		}
-		if r.State == isClosed {
+		if cmp.Or(r.Override, r.State) == isClosed {
 			claimed[r.Taint] = true
 		}
 	}
@@ -105,6 +106,8 @@ func TestAgreementIsChecked(t *testing.T) {
 		"a record without taint": {record(closed), nil, false},
 		"a taint without record": {nil, []corev1.Taint{taint}, false},
 		"an open gate's taint":   {record(`{"state":"Open"}`), []corev1.Taint{taint}, false},
+		"closed by hand":         {record(`{"state":"Open","override":"Closed","taint":"` + keyA + `:NoSchedule"}`), []corev1.Taint{taint}, true},
+		"open by hand":           {record(`{"state":"Closed","override":"Open","taint":"` + keyA + `:NoSchedule"}`), []corev1.Taint{taint}, false},
 		"a taint twice":          {record(closed), []corev1.Taint{taint, taint}, false},
 		"a damaged record":       {record("?"), nil, false},
 	} {
