@@ -404,13 +404,16 @@ func TestLifeOfANode(t *testing.T) {
 		if _, err := nodes.Patch(t.Context(), "alive", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 			t.Errorf("beating: %v", err)
 		}
-		node, err := nodes.Get(t.Context(), "alive", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-			t.Errorf("beating by PUT: %v", err)
-		}
+		// By PUT. Core writes a new node's taints meanwhile, which looks like a
+		// conflict, or like a kubelet that changes taints.
+		eventually(t, func() error {
+			node, err := nodes.Get(t.Context(), "alive", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+			return err
+		})
 	}
 	janitor := person(t, in, "janitor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "delete"}})
 	if err := janitor.CoreV1().Nodes().Delete(t.Context(), "alive", metav1.DeleteOptions{}); err != nil {
