@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// mixedSignal is what the i-th of many gates waits for: a signal of each kind, in
+// turn.
+func mixedSignal(i int) v1alpha1.Signal {
+	apps := v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": mixedName(i)}}
+	agent := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: mixedName(i)}}
+	kinds := []v1alpha1.SignalSource{
+		agent,
+		{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}, Selector: apps}},
+		{Pods: &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: apps, MinReadySeconds: 10}},
+		{Condition: &v1alpha1.ConditionSignal{Type: "DiskPressure", Status: "False", ForSeconds: 60}},
+		{Label: &v1alpha1.KeyValueSignal{Key: "warm"}},
+		{Annotation: &v1alpha1.KeyValueSignal{Key: "warmed.example/at"}},
+		{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi.example", Allocatable: true}},
+		{Resource: &v1alpha1.ResourceSignal{Name: "gpu.example/gpu"}},
+		{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "dra.example"}},
+		{Expression: `"warm" in labels && conditions.exists(c, c.type == "Ready" && c.status == "True")`},
+	}
+	if i %= len(kinds) + 1; i < len(kinds) {
+		return v1alpha1.Signal{Name: "signal", SignalSource: kinds[i]}
+	}
+	cold := v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "cold"}}
+	return v1alpha1.Signal{Name: "signal", AnyOf: []v1alpha1.NamedSource{{Name: "cold", SignalSource: cold}, {Name: "agent", SignalSource: agent}}}
+}
+
+func mixedName(i int) string { return fmt.Sprintf("agent-%02d", i) }
+
+// mixedGates are so many gates, with signals of all kinds, that select every
+// node of the pool and read their signals also while they are open.
+func mixedGates(t testing.TB, number int) []gate.Gate {
+	t.Helper()
+	gates := make([]gate.Gate, number)
+	for i := range gates {
+		ng := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: mixedName(i), CreationTimestamp: metav1.NewTime(epoch.Add(-2 * day))}}
+		ng.Spec = v1alpha1.NodeGateSpec{
+			NodeSelector:  v1alpha1.LabelSelector{MatchLabels: map[string]string{"pool": "gpu"}},
+			Taint:         v1alpha1.Taint{Key: mixedName(i) + ".example/not-ready", Effect: corev1.TaintEffectNoSchedule},
+			OpenWhen:      []v1alpha1.Signal{mixedSignal(i)},
+			ReclosePolicy: v1alpha1.RecloseOnRegression,
+		}
+		g, err := Compile(ng, v1alpha1.SourceCRD)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Accepted = true
+		gates[i] = g
+	}
+	return gates
+}
+
+// mixedNode is a node of the pool on which all signals hold or, of a node that
+// has only just been created, none does.
+func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
+	w := aNode()
+	n := &w.facts.Node
+	n.UID, n.Taints, n.Records = "uid-n1", nil, make(map[string]string)
+	for i := range gates {
+		with(mixedName(i))(w)
+		w.facts.Transient.GateKeys[gates[i].Taint.Key] = true
+	}
+	w.facts.CSINode.Observed = true
+	w.facts.ResourceSlices = map[string][]gate.ResourceSlice{"dra.example": nil}
+	n.Conditions = nil
+	status := corev1.ConditionTrue
+	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"} {
+		if fit {
+			status = corev1.ConditionFalse
+		}
+		n.Conditions = append(n.Conditions, gate.Condition{Type: kind, Status: status, Transition: epoch.Add(-time.Hour)})
+	}
+	n.Conditions = append(n.Conditions, gate.Condition{Type: "Ready", Status: corev1.ConditionTrue, Transition: epoch.Add(-time.Hour)})
+	if !fit {
+		n.Created = epoch.Add(-time.Second)
+		return &w.facts
+	}
+	n.Labels["warm"] = ""
+	n.Annotations = map[string]string{"warmed.example/at": "12:00"}
+	n.Allocatable = map[string]apiresource.Quantity{"gpu.example/gpu": apiresource.MustParse("8")}
+	w.facts.CSINode.Owner, w.facts.CSINode.Drivers = n.UID, map[string]bool{"csi.example": true}
+	w.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{{Name: "s", Owner: n.UID, Pool: "p", Generation: 1, Count: 1}}
+	for i := range gates {
+		running(mixedName(i), func(p *gate.Pod) { p.UID = types.UID(mixedName(i)) })(w)
+	}
+	return &w.facts
+}
+
+// stands gives the node the records, and taints, of gates that stand so.
+func stands(f *gate.Facts, state string, gates ...gate.Gate) {
+	for i := range gates {
+		g := &gates[i]
+		r := gate.Record{
+			State: state, Since: epoch.Add(-30 * time.Minute), Reason: v1alpha1.ReasonSignalsHold,
+			Boot: f.Node.BootID, Taint: gate.TaintText(g.Taint), Source: g.Source,
+		}
+		if state == v1alpha1.StateClosed {
+			r.Reason = v1alpha1.ReasonBirth
+			f.Node.Taints = append(f.Node.Taints, gateTaint(g.Taint))
+		}
+		f.Node.Records[g.Name] = r.String()
+	}
+}
+
+// mixedMoments are moments in the life of a node with 50 gates.
+func mixedMoments(t testing.TB) (gates []gate.Gate, moments map[string]*gate.Facts) {
+	gates = mixedGates(t, 50)
+	moments = map[string]*gate.Facts{}
+	for name, closed := range map[string]int{"steady": 0, "opening one": 1, "opening all": len(gates)} {
+		f := mixedNode(gates, true)
+		stands(f, v1alpha1.StateClosed, gates[:closed]...)
+		stands(f, v1alpha1.StateOpen, gates[closed:]...)
+		moments[name] = f
+	}
+	moments["birth"] = mixedNode(gates, false)
+	waiting := mixedNode(gates, false)
+	stands(waiting, v1alpha1.StateClosed, gates...)
+	for name, raw := range waiting.Node.Records {
+		r, _ := gate.ParseRecord(raw)
+		r.Since = waiting.Node.Created
+		waiting.Node.Records[name] = r.String()
+	}
+	moments["waiting"] = waiting
+	return gates, moments
+}
+
+// What the benchmark measures is what it says.
+func TestMixedMoments(t *testing.T) {
+	gates, moments := mixedMoments(t)
+	type outcome struct {
+		changes                bool
+		taints, opened, closed int
+	}
+	for name, want := range map[string]outcome{
+		"steady":      {},
+		"opening one": {changes: true, opened: 1},
+		"opening all": {changes: true, opened: len(gates)},
+		"waiting":     {taints: len(gates)},
+		"birth":       {changes: true, taints: len(gates), closed: len(gates)},
+	} {
+		d := gate.Decide(gates, moments[name], epoch)
+		got := outcome{changes: d.Changes, taints: len(d.Taints)}
+		for i := range d.Verdicts {
+			v := &d.Verdicts[i]
+			if len(v.Readings) != 1 {
+				t.Errorf("%s: the signal of %s was not read", name, v.Gate)
+			}
+			if v.Opened() {
+				got.opened++
+			}
+			if v.Closed() {
+				got.closed++
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// BenchmarkDecide is one decision about a node with 50 gates, whose signals are of
+// all kinds and are all read.
+func BenchmarkDecide(b *testing.B) {
+	gates, moments := mixedMoments(b)
+	for _, name := range []string{"steady", "waiting", "opening one", "opening all", "birth"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				gate.Decide(gates, moments[name], epoch)
+			}
+		})
+	}
+}
