@@ -134,7 +134,7 @@ func byPodName(a, b gate.Pod) int { return cmp.Compare(a.Name, b.Name) }
 func (s *podSet) convert(o *corev1.Pod) *podFact {
 	p := &podFact{node: s.intern.text(o.Spec.NodeName), Pod: gate.Pod{
 		UID:         o.UID,
-		Name:        o.Name,
+		Name:        o.Namespace + "/" + o.Name,
 		Created:     instant(o.CreationTimestamp),
 		Finished:    o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed,
 		Incarnation: incarnation(o),

@@ -56,7 +56,7 @@ func TestPods(t *testing.T) {
 		f.wantTold(t, "second pod", "a")
 		pods.remove("p")
 		f.wantTold(t, "deleted", "a")
-		if got := f.facts(t, "a").Pods[query]; len(got) != 1 || got[0].Name != "q" {
+		if got := f.facts(t, "a").Pods[query]; len(got) != 1 || got[0].Name != "ns/q" {
 			t.Errorf("pods = %+v", got)
 		}
 
@@ -102,7 +102,7 @@ func TestPodFacts(t *testing.T) {
 	o.Status.Phase = corev1.PodFailed
 	got := s.convert(o)
 	want := podFact{node: "a", Pod: gate.Pod{
-		UID: "p1", Name: "p", Owner: "ds", Created: time.Unix(1700000000, 0).UTC(), Ready: true,
+		UID: "p1", Name: "ns/p", Owner: "ds", Created: time.Unix(1700000000, 0).UTC(), Ready: true,
 		ReadySince: time.Unix(1700000100, 0).UTC(), Finished: true, Mirror: true,
 		Incarnation: gate.NewIncarnation("p1", []string{"1", "2"}),
 	}}

@@ -24,7 +24,7 @@ func TestMinReadyIsWaitedFor(t *testing.T) {
 		}))
 		ready := time.Now()
 		w.agents = map[gate.PodQuery][]gate.Pod{{Namespace: "a", Selector: "app=agent"}: {{
-			UID: "agent", Name: "agent", Created: ready.Add(-time.Minute), Ready: true, ReadySince: ready,
+			UID: "agent", Name: "a/agent", Created: ready.Add(-time.Minute), Ready: true, ReadySince: ready,
 		}}}
 		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		stop := w.start(logr.Discard(), interceptor.Funcs{})

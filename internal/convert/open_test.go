@@ -38,7 +38,7 @@ func observe(t tester, f *gate.Facts, gates []gate.Gate, pods []podOnNode) {
 			for n, p := range pods {
 				if p.namespace == q.Namespace && selector.Matches(p.labels) {
 					f.Pods[q] = append(f.Pods[q], gate.Pod{
-						UID: types.UID(fmt.Sprint(n)), Name: fmt.Sprint(n), Created: epoch.Add(-time.Second),
+						UID: types.UID(fmt.Sprint(n)), Name: q.Namespace + "/" + fmt.Sprint(n), Created: epoch.Add(-time.Second),
 						Ready: p.ready, ReadySince: epoch, Incarnation: gate.Incarnation(n + 1),
 					})
 				}

@@ -75,27 +75,34 @@ type adapter struct{ types.Adapter }
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case []gate.Condition:
-		return types.NewDynamicList(a, v)
+		return listOf(a, v, conditionType, conditionFields)
 	case []corev1.Taint:
-		return types.NewDynamicList(a, v)
+		return listOf(a, v, taintType, taintFields)
 	case map[string]resource.Quantity:
 		return types.NewDynamicMap(a, v)
-	case gate.Condition:
-		return record[gate.Condition]{value: v, of: conditionType, fields: conditionFields}
-	case corev1.Taint:
-		return record[corev1.Taint]{value: v, of: taintType, fields: taintFields}
 	case info:
-		return record[info]{value: v, of: nodeInfoType, fields: infoFields}
+		return &record[info]{value: &v, of: nodeInfoType, fields: infoFields}
 	case resource.Quantity:
 		return apiservercel.Quantity{Quantity: &v}
 	}
 	return a.Adapter.NativeToValue(value)
 }
 
+// listOf makes a list of records, all at once: one by one, each would be made
+// anew whenever an expression comes to look at it.
+func listOf[T any](a types.Adapter, values []T, of *types.Type, fields map[string]field[T]) ref.Val {
+	records, elements := make([]record[T], len(values)), make([]ref.Val, len(values))
+	for i := range values {
+		records[i] = record[T]{value: &values[i], of: of, fields: fields}
+		elements[i] = &records[i]
+	}
+	return types.NewRefValList(a, elements)
+}
+
 // field is one field of a record. Get returns nil where it is not set.
 type field[T any] struct {
 	of  *apiservercel.DeclType
-	get func(T) ref.Val
+	get func(*T) ref.Val
 }
 
 func fieldsOf[T any](fields map[string]field[T]) map[string]*apiservercel.DeclType {
@@ -114,16 +121,16 @@ var (
 
 // A condition's heartbeat is not among its fields: it changes all the time.
 var conditionFields = map[string]field[gate.Condition]{
-	"type":               {apiservercel.StringType, func(c gate.Condition) ref.Val { return types.String(c.Type) }},
-	"status":             {apiservercel.StringType, func(c gate.Condition) ref.Val { return types.String(c.Status) }},
-	"lastTransitionTime": {apiservercel.TimestampType, func(c gate.Condition) ref.Val { return instant(c.Transition) }},
+	"type":               {apiservercel.StringType, func(c *gate.Condition) ref.Val { return types.String(c.Type) }},
+	"status":             {apiservercel.StringType, func(c *gate.Condition) ref.Val { return types.String(c.Status) }},
+	"lastTransitionTime": {apiservercel.TimestampType, func(c *gate.Condition) ref.Val { return instant(c.Transition) }},
 }
 
 var taintFields = map[string]field[corev1.Taint]{
-	"key":    {apiservercel.StringType, func(t corev1.Taint) ref.Val { return types.String(t.Key) }},
-	"value":  {apiservercel.StringType, func(t corev1.Taint) ref.Val { return types.String(t.Value) }},
-	"effect": {apiservercel.StringType, func(t corev1.Taint) ref.Val { return types.String(t.Effect) }},
-	"timeAdded": {apiservercel.TimestampType, func(t corev1.Taint) ref.Val {
+	"key":    {apiservercel.StringType, func(t *corev1.Taint) ref.Val { return types.String(t.Key) }},
+	"value":  {apiservercel.StringType, func(t *corev1.Taint) ref.Val { return types.String(t.Value) }},
+	"effect": {apiservercel.StringType, func(t *corev1.Taint) ref.Val { return types.String(t.Effect) }},
+	"timeAdded": {apiservercel.TimestampType, func(t *corev1.Taint) ref.Val {
 		if t.TimeAdded == nil {
 			return nil
 		}
@@ -134,11 +141,11 @@ var taintFields = map[string]field[corev1.Taint]{
 var infoFields = func() map[string]field[info] {
 	all := make(map[string]field[info], len(nodeInfoFields))
 	for _, name := range nodeInfoFields {
-		all[name] = field[info]{apiservercel.StringType, func(i info) ref.Val {
-			if i[name] == "" {
+		all[name] = field[info]{apiservercel.StringType, func(i *info) ref.Val {
+			if (*i)[name] == "" {
 				return nil
 			}
-			return types.String(i[name])
+			return types.String((*i)[name])
 		}}
 	}
 	return all
@@ -154,18 +161,18 @@ func instant(t time.Time) ref.Val {
 // record is a value with fields. One that is not set is an error to read, as an
 // absent key of a map is; has() asks whether it is set.
 type record[T any] struct {
-	value  T
+	value  *T
 	of     *types.Type
 	fields map[string]field[T]
 }
 
 var (
-	_ traits.Indexer     = record[info]{}
-	_ traits.FieldTester = record[info]{}
+	_ traits.Indexer     = &record[info]{}
+	_ traits.FieldTester = &record[info]{}
 )
 
 // Get implements traits.Indexer.
-func (r record[T]) Get(name ref.Val) ref.Val {
+func (r *record[T]) Get(name ref.Val) ref.Val {
 	if v := r.field(name); v != nil {
 		return v
 	}
@@ -173,9 +180,9 @@ func (r record[T]) Get(name ref.Val) ref.Val {
 }
 
 // IsSet implements traits.FieldTester.
-func (r record[T]) IsSet(name ref.Val) ref.Val { return types.Bool(r.field(name) != nil) }
+func (r *record[T]) IsSet(name ref.Val) ref.Val { return types.Bool(r.field(name) != nil) }
 
-func (r record[T]) field(name ref.Val) ref.Val {
+func (r *record[T]) field(name ref.Val) ref.Val {
 	text, _ := name.(types.String)
 	if f, known := r.fields[string(text)]; known {
 		return f.get(r.value)
@@ -184,12 +191,12 @@ func (r record[T]) field(name ref.Val) ref.Val {
 }
 
 // ConvertToNative implements ref.Val.
-func (r record[T]) ConvertToNative(to reflect.Type) (any, error) {
+func (r *record[T]) ConvertToNative(to reflect.Type) (any, error) {
 	return nil, fmt.Errorf("converting %s to %s: not possible", r.of, to)
 }
 
 // ConvertToType implements ref.Val.
-func (r record[T]) ConvertToType(to ref.Type) ref.Val {
+func (r *record[T]) ConvertToType(to ref.Type) ref.Val {
 	switch to {
 	case r.of:
 		return r
@@ -200,8 +207,8 @@ func (r record[T]) ConvertToType(to ref.Type) ref.Val {
 }
 
 // Equal implements ref.Val.
-func (r record[T]) Equal(other ref.Val) ref.Val {
-	o, same := other.(record[T])
+func (r *record[T]) Equal(other ref.Val) ref.Val {
+	o, same := other.(*record[T])
 	if !same {
 		return types.False
 	}
@@ -215,7 +222,7 @@ func (r record[T]) Equal(other ref.Val) ref.Val {
 }
 
 // Type implements ref.Val.
-func (r record[T]) Type() ref.Type { return r.of }
+func (r *record[T]) Type() ref.Type { return r.of }
 
 // Value implements ref.Val.
-func (r record[T]) Value() any { return r.value }
+func (r *record[T]) Value() any { return *r.value }

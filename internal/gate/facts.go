@@ -179,7 +179,8 @@ type PodQuery struct {
 
 // Pod is what a decision needs to know of a Pod.
 type Pod struct {
-	UID  types.UID
+	UID types.UID
+	// Name is the pod's namespace and name: namespace/name.
 	Name string
 	// Owner is the UID of the pod's controller.
 	Owner   types.UID
@@ -259,3 +260,6 @@ type DaemonSet struct {
 	// RollingOut is true while pods of an older template are being replaced.
 	RollingOut bool
 }
+
+// String returns the DaemonSet's namespace and name: namespace/name.
+func (ds *DaemonSet) String() string { return ds.Namespace + "/" + ds.Name }

@@ -30,16 +30,18 @@ func newAnyOf(specs []v1alpha1.NamedSource) (gate.Signal, error) {
 // Read implements gate.Signal. Of several that hold, the one that has done so
 // for longest is told.
 func (s anyOf) Read(in gate.Input) gate.Reading {
-	readings := make([]gate.Reading, len(s))
+	var room [8]gate.Reading // as many as the schema allows
+	readings := room[:0]
 	best := gate.NotYet
 	for i := range s {
-		readings[i] = s[i].Read(in)
+		r := s[i].Read(in)
 		switch {
-		case readings[i].State == gate.Holds:
+		case r.State == gate.Holds:
 			best = gate.Holds
-		case readings[i].State == gate.Unknown && best == gate.NotYet:
+		case r.State == gate.Unknown && best == gate.NotYet:
 			best = gate.Unknown
 		}
+		readings = append(readings, r)
 	}
 	if best == gate.Holds {
 		return longest(readings)

@@ -86,7 +86,7 @@ func rollingOut(ds *gate.DaemonSet) { ds.RollingOut = true }
 // running adds a ready pod of the DaemonSet of that name.
 func running(name string, change ...func(*gate.Pod)) func(*world) {
 	p := gate.Pod{
-		UID: "p", Name: name + "-x", Owner: types.UID("uid-" + name), Created: epoch.Add(-time.Minute),
+		UID: "p", Name: "kube-system/" + name + "-x", Owner: types.UID("uid-" + name), Created: epoch.Add(-time.Minute),
 		Ready: true, ReadySince: epoch.Add(-30 * time.Second), Incarnation: 1,
 	}
 	for _, c := range change {
@@ -100,7 +100,7 @@ func terminating(p *gate.Pod)           { p.Terminating, p.TerminatingSince = tr
 func finished(p *gate.Pod)              { p.Finished = true }
 func mirror(p *gate.Pod)                { p.Mirror = true }
 func ofSomebodyElse(p *gate.Pod)        { p.Owner = "uid-other" }
-func named(name string) func(*gate.Pod) { return func(p *gate.Pod) { p.Name = name } }
+func named(name string) func(*gate.Pod) { return func(p *gate.Pod) { p.Name = "kube-system/" + name } }
 
 // olderThanNode pods are known from an earlier Node of the same name.
 func olderThanNode(p *gate.Pod) { p.Created = epoch.Add(-day) }

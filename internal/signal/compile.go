@@ -105,15 +105,15 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 	case s.Condition != nil:
 		return newCondition(s.Condition)
 	case s.Label != nil:
-		return label{key: s.Label.Key, value: s.Label.Value}, nil
+		return newLabel(s.Label), nil
 	case s.Annotation != nil:
-		return annotation{key: s.Annotation.Key, value: s.Annotation.Value}, nil
+		return newAnnotation(s.Annotation), nil
 	case s.CSIDriver != nil:
-		return csiDriver{name: s.CSIDriver.Name, limit: s.CSIDriver.Allocatable}, nil
+		return newCSIDriver(s.CSIDriver), nil
 	case s.Resource != nil:
 		return newResource(s.Resource), nil
 	case s.ResourceSlices != nil:
-		return resourceSlices{driver: s.ResourceSlices.Driver}, nil
+		return newResourceSlices(s.ResourceSlices), nil
 	case s.Expression != "":
 		return newExpression(s.Expression)
 	}

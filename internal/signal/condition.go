@@ -50,6 +50,8 @@ type condition struct {
 	holdFor time.Duration
 	// maxAge is how old its heartbeat may be; zero for any age.
 	maxAge time.Duration
+	// subject is what readings call it while it is missing.
+	subject string
 }
 
 func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
@@ -65,6 +67,7 @@ func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
 	if s.status, err = newMatcher(spec.Status, spec.StatusPattern); err != nil {
 		return nil, err
 	}
+	s.subject = "condition " + s.conditionType.text
 	return s, nil
 }
 
@@ -76,7 +79,7 @@ func (s condition) Needs(*gate.DaemonSets) gate.Needs { return gate.Needs{Heartb
 
 // Read implements gate.Signal. With a pattern, one matching condition will do.
 func (s condition) Read(in gate.Input) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "condition " + s.conditionType.text}
+	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.subject}
 	if s.whenMissing == v1alpha1.MissingHolds {
 		r.State = gate.Holds
 	}
@@ -104,7 +107,7 @@ func (s condition) Read(in gate.Input) gate.Reading {
 // says nothing, unless Unknown is what is asked for; nor does one that nobody
 // has confirmed lately, whatever its status.
 func (s condition) readOne(c gate.Condition, in gate.Input) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Subject: fmt.Sprintf("condition %s=%s", c.Type, c.Status), Since: c.Transition}
+	r := gate.Reading{State: gate.NotYet, Subject: "condition " + c.Type + "=" + string(c.Status), Since: c.Transition}
 	fresh, changes := s.fresh(c, in)
 	r.Recheck = changes
 	matched := c.Transition.Add(s.holdFor)

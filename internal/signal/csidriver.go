@@ -14,23 +14,28 @@ type csiDriver struct {
 	name string
 	// limit also asks for the driver's volume limit.
 	limit bool
+	// subject is what readings call it.
+	subject string
+}
+
+func newCSIDriver(spec *v1alpha1.CSIDriverSignal) gate.Signal {
+	return csiDriver{name: spec.Name, limit: spec.Allocatable, subject: "CSI driver " + spec.Name}
 }
 
 // Read implements gate.Signal.
 func (s csiDriver) Read(in gate.Input) gate.Reading {
-	subject := "CSI driver " + s.name
 	limited, registered := in.CSINode.Drivers[s.name]
 	switch {
 	case !in.CSINode.Observed:
-		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: subject}
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.subject}
 	case registered && in.CSINode.Owner != in.Node.UID:
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingFormerNode, Subject: subject}
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingFormerNode, Subject: s.subject}
 	case !registered:
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: subject}
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.subject}
 	case s.limit && !limited:
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "volume limit of " + subject}
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "volume limit of " + s.subject}
 	}
-	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: subject}
+	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: s.subject}
 }
 
 // Needs implements gate.Signal.

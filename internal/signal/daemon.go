@@ -19,23 +19,24 @@ import (
 // readDaemon says whether a DaemonSet has its pod on the node, ready for long
 // enough. One of its pods will do: during a rollout there may be two.
 func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.Reading {
-	name := ds.Namespace + "/" + ds.Name
 	pods, observed := in.Pods[ds.Pods]
 	if !observed {
-		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: name}
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: ds.String()}
 	}
-	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: name}
+	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing}
 	for i := range pods {
 		if p := &pods[i]; p.Owner == ds.UID && counts(p) {
-			best = either(best, lasted(readPod(p, ds.Namespace, in), p, minReady, in.Now))
+			best = either(best, lasted(readPod(p, in), p, minReady, in.Now))
 		}
 	}
 	if best.State == gate.Holds {
 		return best
 	}
-	gone := best.Reason == v1alpha1.ReadingPodMissing || best.Reason == v1alpha1.ReadingPodTerminating
-	if deadlock := deadlocked(ds, in.Taint); gone && deadlock.Reason != "" {
+	missing := best.Reason == v1alpha1.ReadingPodMissing
+	if deadlock := deadlocked(ds, in.Taint); (missing || best.Reason == v1alpha1.ReadingPodTerminating) && deadlock.Reason != "" {
 		best.Reason, best.Subject = deadlock.Reason, deadlock.Subject
+	} else if missing {
+		best.Subject = ds.String()
 	}
 	best.Rollout = ds.RollingOut
 	return best
@@ -79,7 +80,7 @@ func tolerates(ds *gate.DaemonSet, taint corev1.Taint) bool {
 func deadlocked(ds *gate.DaemonSet, taints ...v1alpha1.Taint) gate.Reading {
 	for _, t := range taints {
 		if !tolerates(ds, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
-			subject := ds.Namespace + "/" + ds.Name + " does not tolerate " + gate.TaintText(t)
+			subject := ds.String() + " does not tolerate " + gate.TaintText(t)
 			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: subject}
 		}
 	}
@@ -89,12 +90,17 @@ func deadlocked(ds *gate.DaemonSet, taints ...v1alpha1.Taint) gate.Reading {
 // daemonSet holds when one DaemonSet has its ready pod on the node.
 type daemonSet struct {
 	namespace, name string
+	// subject is what readings call it.
+	subject string
 	// minReady is how long the pod must have been ready.
 	minReady time.Duration
 }
 
 func newDaemonSet(spec *v1alpha1.DaemonSetSignal) gate.Signal {
-	return daemonSet{namespace: spec.Namespace, name: spec.Name, minReady: time.Duration(spec.MinReadySeconds) * time.Second}
+	return daemonSet{
+		namespace: spec.Namespace, name: spec.Name, subject: spec.Namespace + "/" + spec.Name,
+		minReady: time.Duration(spec.MinReadySeconds) * time.Second,
+	}
 }
 
 func (s daemonSet) find(sets *gate.DaemonSets) *gate.DaemonSet {
@@ -112,13 +118,12 @@ func (s daemonSet) find(sets *gate.DaemonSets) *gate.DaemonSet {
 
 // Read implements gate.Signal.
 func (s daemonSet) Read(in gate.Input) gate.Reading {
-	subject := s.namespace + "/" + s.name
 	if in.DaemonSets == nil || !in.DaemonSets.Observed[s.namespace] {
-		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "DaemonSet " + subject}
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "DaemonSet " + s.subject}
 	}
 	ds := s.find(in.DaemonSets)
 	if ds == nil {
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: subject}
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.subject}
 	}
 	r := readDaemon(ds, s.minReady, in)
 	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !belongs(ds, placement(in), in) {

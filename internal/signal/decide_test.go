@@ -111,7 +111,7 @@ func stands(f *gate.Facts, state string, gates ...gate.Gate) {
 		}
 		if state == v1alpha1.StateClosed {
 			r.Reason = v1alpha1.ReasonBirth
-			f.Node.Taints = append(f.Node.Taints, gateTaint(g.Taint))
+			f.Node.Taints = append(f.Node.Taints, corev1.Taint{Key: g.Taint.Key, Value: g.Taint.Value, Effect: g.Taint.Effect})
 		}
 		f.Node.Records[g.Name] = r.String()
 	}

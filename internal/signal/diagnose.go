@@ -17,11 +17,11 @@ func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gat
 	switch s := s.(type) {
 	case daemonSet:
 		if sets == nil || !sets.Observed[s.namespace] {
-			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "DaemonSet " + s.namespace + "/" + s.name}
+			return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "DaemonSet " + s.subject}
 		}
 		ds := s.find(sets)
 		if ds == nil {
-			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.namespace + "/" + s.name}
+			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.subject}
 		}
 		return diagnoseDaemon(ds, taints)
 	case daemonSets:
@@ -54,7 +54,7 @@ func (s daemonSets) diagnose(taints []v1alpha1.Taint, sets *gate.DaemonSets) gat
 func diagnoseDaemon(ds *gate.DaemonSet, taints []v1alpha1.Taint) gate.Reading {
 	r := deadlocked(ds, taints...)
 	if r.State == gate.Holds && ds.Unprobed {
-		r.Reason, r.Subject = v1alpha1.ReadingDaemonNotProbed, ds.Namespace+"/"+ds.Name
+		r.Reason, r.Subject = v1alpha1.ReadingDaemonNotProbed, ds.String()
 	}
 	return r
 }

@@ -23,25 +23,31 @@ func (levelSignal) Needs(*gate.DaemonSets) gate.Needs { return gate.Needs{} }
 // label holds when the node carries a label.
 type label struct {
 	levelSignal
-	key   string
-	value *string
+	keyValue
+}
+
+func newLabel(spec *v1alpha1.KeyValueSignal) gate.Signal {
+	return label{keyValue: keyValue{key: spec.Key, value: spec.Value, subject: "label " + spec.Key}}
 }
 
 // Read implements gate.Signal.
 func (s label) Read(in gate.Input) gate.Reading {
-	return readKeyValue("label", s.key, s.value, in.Node.Labels)
+	return s.readIn(in.Node.Labels)
 }
 
 // annotation holds when the node carries an annotation.
 type annotation struct {
 	levelSignal
-	key   string
-	value *string
+	keyValue
+}
+
+func newAnnotation(spec *v1alpha1.KeyValueSignal) gate.Signal {
+	return annotation{keyValue: keyValue{key: spec.Key, value: spec.Value, subject: "annotation " + spec.Key}}
 }
 
 // Read implements gate.Signal.
 func (s annotation) Read(in gate.Input) gate.Reading {
-	return readKeyValue("annotation", s.key, s.value, in.Node.Annotations)
+	return s.readIn(in.Node.Annotations)
 }
 
 // Needs implements gate.Signal.
@@ -49,13 +55,21 @@ func (s annotation) Needs(*gate.DaemonSets) gate.Needs {
 	return gate.Needs{Annotations: []string{s.key}}
 }
 
-func readKeyValue(what, key string, want *string, have map[string]string) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Subject: what + " " + key}
-	got, ok := have[key]
+// keyValue is a key and, unless any will do, its value.
+type keyValue struct {
+	key   string
+	value *string
+	// subject is what readings call it.
+	subject string
+}
+
+func (s keyValue) readIn(have map[string]string) gate.Reading {
+	r := gate.Reading{State: gate.NotYet, Subject: s.subject}
+	got, ok := have[s.key]
 	switch {
 	case !ok:
 		r.Reason = v1alpha1.ReadingMissing
-	case want != nil && got != *want:
+	case s.value != nil && got != *s.value:
 		r.Reason = v1alpha1.ReadingDiffers
 	default:
 		r.State, r.Reason = gate.Holds, v1alpha1.ReadingMatches

@@ -50,7 +50,7 @@ func TestMinReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for kind, s := range map[string]gate.Signal{
 				"alone": mustCompile(t, c.signal),
-				"anyOf": anyOf{{Name: "a", Signal: mustCompile(t, c.signal)}, {Name: "b", Signal: label{key: "absent"}}},
+				"anyOf": anyOf{{Name: "a", Signal: mustCompile(t, c.signal)}, {Name: "b", Signal: newLabel(&v1alpha1.KeyValueSignal{Key: "absent"})}},
 			} {
 				r, d := read(t, s, c.node)
 				var recheck time.Time

@@ -18,8 +18,8 @@ import (
 func counts(p *gate.Pod) bool { return !p.Mirror && !p.Finished }
 
 // readPod says whether one pod that counts is ready, and may be believed to be.
-func readPod(p *gate.Pod, namespace string, in gate.Input) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Subject: namespace + "/" + p.Name}
+func readPod(p *gate.Pod, in gate.Input) gate.Reading {
+	r := gate.Reading{State: gate.NotYet, Subject: p.Name}
 	switch {
 	case p.Terminating:
 		r.Reason, r.Since = v1alpha1.ReadingPodTerminating, p.TerminatingSince
@@ -37,8 +37,8 @@ func readPod(p *gate.Pod, namespace string, in gate.Input) gate.Reading {
 }
 
 // readMark is readPod for a pod that an annotation makes ready.
-func readMark(p *gate.Pod, namespace string, in gate.Input) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Subject: namespace + "/" + p.Name}
+func readMark(p *gate.Pod, in gate.Input) gate.Reading {
+	r := gate.Reading{State: gate.NotYet, Subject: p.Name}
 	switch {
 	case p.Terminating:
 		r.Reason, r.Since = v1alpha1.ReadingPodTerminating, p.TerminatingSince
@@ -77,6 +77,8 @@ type pods struct {
 	require  v1alpha1.Require
 	// minReady is how long a pod must have been ready.
 	minReady time.Duration
+	// subject is what readings call the pods.
+	subject string
 }
 
 func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
@@ -95,6 +97,7 @@ func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
 	return pods{
 		query: query, selector: selector, readyBy: spec.ReadyBy, require: spec.Require,
 		minReady: time.Duration(spec.MinReadySeconds) * time.Second,
+		subject:  query.Namespace + "/(" + query.Selector + ")",
 	}, nil
 }
 
@@ -103,28 +106,26 @@ func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
 func (s pods) read(p *gate.Pod, in gate.Input) gate.Reading {
 	var marked gate.Reading
 	if s.readyBy == v1alpha1.ReadyByAnnotation || s.readyBy == v1alpha1.ReadyByEither {
-		marked = lasted(readMark(p, s.query.Namespace, in), p, s.minReady, in.Now)
+		marked = lasted(readMark(p, in), p, s.minReady, in.Now)
 	}
 	if s.readyBy == v1alpha1.ReadyByAnnotation {
 		return marked
 	}
-	ready := lasted(readPod(p, s.query.Namespace, in), p, s.minReady, in.Now)
+	ready := lasted(readPod(p, in), p, s.minReady, in.Now)
 	if s.readyBy == v1alpha1.ReadyByEither {
 		return either(ready, marked)
 	}
 	return ready
 }
 
-func (s pods) subject() string { return s.query.Namespace + "/(" + s.query.Selector + ")" }
-
 // Read implements gate.Signal.
 func (s pods) Read(in gate.Input) gate.Reading {
 	found, observed := in.Pods[s.query]
 	if !observed {
-		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.subject()}
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.subject}
 	}
-	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingReady, Subject: s.subject()}
-	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject()}
+	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingReady, Subject: s.subject}
+	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject}
 	best.Rollout = s.rolledOut(in, "")
 	some := false
 	for i := range found {

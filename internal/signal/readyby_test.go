@@ -70,7 +70,7 @@ func TestReadyBy(t *testing.T) {
 // With require All, each pod must be ready in its own way.
 func TestReadyByEitherOfAll(t *testing.T) {
 	w := annotated(notReady, mark)
-	second := gate.Pod{Name: "second", Ready: true, Created: epoch.Add(-time.Minute)}
+	second := gate.Pod{Name: "kube-system/second", Ready: true, Created: epoch.Add(-time.Minute)}
 	all := mustCompile(t, readyBy(v1alpha1.ReadyByEither, v1alpha1.RequireAll))
 	w.facts.Pods[markable] = append(w.facts.Pods[markable], second)
 	if r, _ := read(t, all, w); r.State != gate.Holds {

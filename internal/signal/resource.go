@@ -3,8 +3,6 @@
 package signal
 
 import (
-	"fmt"
-
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -35,7 +33,7 @@ func (s resource) Read(in gate.Input) gate.Reading {
 	if !found {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "resource " + s.name}
 	}
-	subject := fmt.Sprintf("resource %s=%s", s.name, have.String())
+	subject := "resource " + s.name + "=" + have.String()
 	if have.Cmp(s.atLeast) < 0 {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingInsufficient, Subject: subject}
 	}

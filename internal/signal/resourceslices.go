@@ -15,6 +15,16 @@ import (
 type resourceSlices struct {
 	levelSignal
 	driver string
+	// missing and complete are what readings call no slice, and all of them.
+	missing, complete string
+}
+
+func newResourceSlices(spec *v1alpha1.ResourceSlicesSignal) gate.Signal {
+	return resourceSlices{
+		driver:   spec.Driver,
+		missing:  "ResourceSlice of DRA driver " + spec.Driver,
+		complete: "every pool of DRA driver " + spec.Driver,
+	}
 }
 
 // pool is the newest generation of a pool, as far as it has been published.
@@ -28,13 +38,14 @@ func (p *pool) complete() bool { return p.number == p.want }
 // Read implements gate.Signal. Of several pools that are incomplete, the first
 // is told.
 func (s resourceSlices) Read(in gate.Input) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: "ResourceSlice of DRA driver " + s.driver}
+	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.missing}
 	published, observed := in.ResourceSlices[s.driver]
 	if !observed {
 		r.State, r.Reason = gate.Unknown, v1alpha1.ReadingNotObserved
 		return r
 	}
-	var pools []pool
+	var few [4]pool // a node has few
+	pools := few[:0]
 	for i := range published {
 		switch slice := &published[i]; slice.Owner {
 		case in.Node.UID:
@@ -55,11 +66,10 @@ func (s resourceSlices) Read(in gate.Input) gate.Reading {
 	if len(pools) == 0 {
 		return r
 	}
-	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: "every pool of DRA driver " + s.driver}
+	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: s.complete}
 }
 
-// count adds a slice to its pool, unless the pool has moved on from it. A node
-// has few pools.
+// count adds a slice to its pool, unless the pool has moved on from it.
 func count(pools []pool, slice *gate.ResourceSlice) []pool {
 	for i := range pools {
 		p := &pools[i]
