@@ -107,7 +107,7 @@ func (d *decider) expire(s *slot) {
 		return
 	}
 	v.Overdue, v.PassedDeadline = true, !told
-	if !t.Open || d.blocked() != "" || anyUnseen(v.Readings) {
+	if !t.Open || d.blocked != "" || anyUnseen(v.Readings) {
 		return
 	}
 	v.ClosedSince, v.Overdue = r.closedSince(&d.Node), false

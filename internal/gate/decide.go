@@ -31,6 +31,7 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 }
 
 func (d *decider) decide(gates []Gate) {
+	d.blocked = d.Node.blocked()
 	d.readRecords(gates)
 	d.readOverrides(gates)
 	d.settleOrphans()
@@ -52,6 +53,8 @@ type decider struct {
 	now     time.Time
 	slots   []slot
 	recheck time.Time
+	// blocked says why no signal can open a gate at present.
+	blocked v1alpha1.ReadingReason
 	// withdrawn and ignored are overrides, by gate, with what is to be said of them.
 	withdrawn, ignored map[string]string
 	// records and readings are memory for all gates at once: a node may be under

@@ -105,7 +105,7 @@ func (d *decider) tryOpen(s *slot) {
 // evaluate reads the gate's signals in the light of its record, and tells
 // whether the gate may open.
 func (d *decider) evaluate(s *slot, r Record) bool {
-	s.verdict.Blocked = d.blocked()
+	s.verdict.Blocked = d.blocked
 	// An open gate's signals are read for what it would put there.
 	s.says = d.read(s, trustIn(r, &d.Node), r.Reclosed || r.State == v1alpha1.StateOpen)
 	return s.says == Holds && s.verdict.Blocked == ""
@@ -135,13 +135,13 @@ func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
 }
 
 // blocked says why no signal can open a gate at present.
-func (d *decider) blocked() v1alpha1.ReadingReason {
+func (n *Node) blocked() v1alpha1.ReadingReason {
 	switch {
-	case d.Node.Silent():
+	case n.Silent():
 		return v1alpha1.ReadingNodeSilent
-	case d.Node.ShuttingDown:
+	case n.ShuttingDown:
 		return v1alpha1.ReadingNodeShutdown
-	case beingSetUp(d.Node.Taints):
+	case beingSetUp(n.Taints):
 		return v1alpha1.ReadingNodeSetup
 	}
 	return ""
