@@ -169,6 +169,13 @@ func TestGatesThatAreNotAccepted(t *testing.T) {
 				return e.condition("younger", v1alpha1.ConditionAccepted, metav1.ConditionFalse, c.reason)
 			})
 			e.must(e.condition("younger", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotAccepted))
+			told := v1alpha1.ReasonNoBootEvidence
+			if c.reason == v1alpha1.ReasonTaintConflict {
+				told = c.reason // on both
+			}
+			e.eventually("the older gate is in force, and tells of a conflict", func() error {
+				return e.condition("elder", v1alpha1.ConditionAccepted, metav1.ConditionTrue, told)
+			})
 			k := e.kubelet("n1")
 			born := k.register()
 			if slices.ContainsFunc(born.Spec.Taints, func(t corev1.Taint) bool {

@@ -98,8 +98,8 @@ const (
 	// ReasonTaintKeyNotAllowed means that the administrator has not allowed the
 	// taint's key.
 	ReasonTaintKeyNotAllowed = "TaintKeyNotAllowed"
-	// ReasonTaintConflict means that an older gate has the same key and effect
-	// with another value.
+	// ReasonTaintConflict means that gates have the same key and effect with
+	// different values. The oldest of them is in force, the others are not.
 	ReasonTaintConflict = "TaintConflict"
 	// ReasonOwnedByNodeReadinessRule means that a NodeReadinessRule manages the
 	// taint's key.

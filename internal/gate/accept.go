@@ -33,9 +33,10 @@ type Acceptance struct {
 // Accept says which of the gates are in force, by name. A gate yields to an
 // older one (or, of the same age, to one whose name sorts first) that has, among
 // its taints, the key and effect of one of its own with another value, since a
-// node can carry only one of the two. A gate in dry run has others yield to it
-// only if they are in dry run too, and is accepted whatever the administrator or
-// a NodeReadinessRule says about its keys, which it does not touch.
+// node can carry only one of the two; both are told. A gate in dry run has others
+// yield to it only if they are in dry run too, and is accepted whatever the
+// administrator or a NodeReadinessRule says about its keys, which it does not
+// touch.
 func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 	byAge := make([]*Gate, len(gates))
 	for i := range gates {
@@ -45,16 +46,28 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	earlier := make(claims)
+	yielding := make(map[string][]yield)
 	out := make(map[string]Acceptance, len(gates))
 	for _, g := range byAge {
 		a := policy.accept(g)
 		if t, by, contradicts := earlier.against(g); a.Accepted && contradicts {
 			a = conflict(t, by.gate, by.value)
+			if g.Mode != v1alpha1.ModeDryRun || by.gate.Mode == v1alpha1.ModeDryRun { // what is only tried is no news to others
+				yielding[by.gate.Name] = append(yielding[by.gate.Name], yield{g, t})
+			}
 		}
 		if a.Accepted {
 			earlier.add(g)
 		}
 		out[g.Name] = a
+	}
+	for name, younger := range yielding {
+		a := out[name]
+		if a.Reason != v1alpha1.ReasonInDryRun && a.Reason != v1alpha1.ReasonPaused {
+			a.Reason = v1alpha1.ReasonTaintConflict
+		}
+		a.Message += "; " + tellYounger(younger)
+		out[name] = a
 	}
 	return out
 }
@@ -71,6 +84,12 @@ type claimKey struct {
 type claim struct {
 	gate  *Gate
 	value string
+}
+
+// yield is a gate that yields to an older one, and the taint because of which.
+type yield struct {
+	gate  *Gate
+	taint v1alpha1.Taint
 }
 
 // against returns the first taint of a gate that an earlier claim contradicts.
@@ -202,6 +221,17 @@ func conflict(t v1alpha1.Taint, holder *Gate, value string) Acceptance {
 	return Acceptance{Reason: v1alpha1.ReasonTaintConflict, Message: fmt.Sprintf(
 		"the older gate %s has the taint %s, and a node cannot carry %s as well: use the same value, or another key",
 		holder.Name, TaintText(held), TaintText(t))}
+}
+
+// tellYounger says which gates yield to one, of which the first is named however
+// many there are.
+func tellYounger(younger []yield) string {
+	first := younger[0]
+	if len(younger) == 1 {
+		return fmt.Sprintf("the younger gate %s asks for the taint %s, and is not accepted", first.gate.Name, TaintText(first.taint))
+	}
+	return fmt.Sprintf("the younger gate %s asks for the taint %s, as %d more do for other values than this gate's, and they are not accepted",
+		first.gate.Name, TaintText(first.taint), len(younger)-1)
 }
 
 func listKeys(keys map[string]bool) string {

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -37,8 +38,8 @@ func TestAccept(t *testing.T) {
 		"no signals":              {[]Gate{aGate("a", waitingFor())}, policy, "a=!InvalidSpec", "openWhen"},
 		"shared taint":            {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
 		"another effect":          {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoExecute"))}, policy, "a=Accepted b=Accepted", ""},
-		"the younger yields":      {[]Gate{aGate("z", proving, older, tainting("k=1:NoSchedule")), aGate("a", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=!TaintConflict z=Accepted", ""},
-		"ties go by name":         {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", "older gate a has the taint k=1:NoSchedule"},
+		"the younger yields":      {[]Gate{aGate("z", proving, older, tainting("k=1:NoSchedule")), aGate("a", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=!TaintConflict z=TaintConflict", ""},
+		"ties go by name":         {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", "older gate a has the taint k=1:NoSchedule"},
 		"two taints":              {[]Gate{aGate("a", proving, tainting("k:NoSchedule"), recloseTainting("l:NoSchedule"))}, KeyPolicy{Allowed: map[string]bool{"k": true, "l": true}}, "a=Accepted", ""},
 		"twice the same taint":    {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=1:NoSchedule"))}, policy, "a=Accepted", ""},
 		"two effects of a key":    {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=2:NoExecute"))}, policy, "a=Accepted", ""},
@@ -49,9 +50,9 @@ func TestAccept(t *testing.T) {
 		"the other is Kubernetes'":   {[]Gate{aGate("a", proving, recloseTainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
 		"the other detaches volumes": {[]Gate{aGate("a", proving, recloseTainting("node.kubernetes.io/out-of-service:NoExecute"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
 		"closeWhen with another":     {[]Gate{follower("a", recloseTainting("l:NoSchedule"))}, policy, "a=!InvalidSpec", "no recloseTaint"},
-		"the other is one's first":   {[]Gate{aGate("a", proving, older, tainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", ""},
-		"the first is one's other":   {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", ""},
-		"both have another":          {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", ""},
+		"the other is one's first":   {[]Gate{aGate("a", proving, older, tainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
+		"the first is one's other":   {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
+		"both have another":          {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
 		"crosswise, of the same":     {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("l=1:NoSchedule")), aGate("b", proving, tainting("l=1:NoSchedule"), recloseTainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
 		"who is refused for one of two holds neither": {[]Gate{aGate("a", older, recloseTainting("nrr.example/key:NoSchedule"), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
 			"a=!OwnedByNodeReadinessRule b=Accepted", ""},
@@ -90,6 +91,41 @@ func TestAccept(t *testing.T) {
 				slices.Reverse(c.gates)
 			}
 		})
+	}
+}
+
+// Of two gates that ask for different values each names the other, whichever of
+// hundreds it is.
+func TestTaintConflictIsToldOnBoth(t *testing.T) {
+	proving := waitingFor(agent("agent"))
+	older := aGate("older", proving, createdAgo(2*time.Hour), tainting("k=1:NoSchedule"))
+	younger := func(name, taint string) Gate { return aGate(name, proving, createdAgo(time.Hour), tainting(taint)) }
+	hundreds := []Gate{older}
+	for i := range 200 {
+		hundreds = append(hundreds, younger(fmt.Sprintf("g%03d", i), fmt.Sprintf("k=%d:NoSchedule", i+2)))
+	}
+	for name, c := range map[string]struct {
+		gates []Gate
+		on    string
+		want  string
+	}{
+		"on the younger": {[]Gate{younger("b", "k=2:NoSchedule"), older}, "b",
+			"the older gate older has the taint k=1:NoSchedule, and a node cannot carry k=2:NoSchedule as well: use the same value, or another key"},
+		"on the older": {[]Gate{younger("b", "k=2:NoSchedule"), older}, "older",
+			"the gate is in force; the younger gate b asks for the taint k=2:NoSchedule, and is not accepted"},
+		"no value is another value": {[]Gate{younger("b", "k:NoSchedule"), older}, "older",
+			"the gate is in force; the younger gate b asks for the taint k:NoSchedule, and is not accepted"},
+		"of hundreds the first": {hundreds, "older",
+			"the gate is in force; the younger gate g000 asks for the taint k=2:NoSchedule, as 199 more do for other values than this gate's, and they are not accepted"},
+		"of one that agrees nothing":       {[]Gate{older, younger("b", "k=1:NoSchedule")}, "older", "the gate is in force"},
+		"of one that is refused otherwise": {[]Gate{older, aGate("b", waitingFor(), tainting("k=2:NoSchedule"))}, "older", "the gate is in force"},
+	} {
+		for range 2 { // in either order
+			if got := Accept(c.gates, KeyPolicy{})[c.on].Message; got != c.want {
+				t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+			}
+			slices.Reverse(c.gates)
+		}
 	}
 }
 
