@@ -87,6 +87,7 @@ type Controller struct {
 	client  client.Client
 	set     atomic.Pointer[gateSet]
 	asked   atomic.Pointer[gate.Needs] // what the feed was last asked to observe
+	lanes   *lanes
 	queue   workqueue.TypedRateLimitingInterface[string]
 	sweep   *sweep
 	tally   *tally
@@ -121,10 +122,9 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
 		tally: newTally(), memory: newMemory(),
 		gatesChanged: make(chan struct{}, 1),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax),
-			workqueue.TypedRateLimitingQueueConfig[string]{Clock: o.Clock}),
+		lanes:        newLanes(),
 	}
+	c.queue = newNodeQueue(&o, c.lanes)
 	if o.AllowedTaintKeys != nil {
 		c.allowed = setOf(o.AllowedTaintKeys)
 	}
@@ -159,6 +159,7 @@ func (c *Controller) Attach(f Feed, w cluster.Applier, p cluster.NodePods) {
 // nodes to look at when it comes to lead, and needs no list until then.
 func (c *Controller) NodeChanged(name string) {
 	if c.leading.Load() {
+		c.lanes.mark(name)
 		c.queue.Add(name)
 	}
 }

@@ -151,6 +151,13 @@ func (w *world) written() int {
 	return len(w.writes)
 }
 
+// writesFrom names the nodes that were written since there were so many writes.
+func (w *world) writesFrom(n int) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.writes[n:])
+}
+
 // Apply implements cluster.Applier.
 func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	if w.fail != nil {

@@ -85,6 +85,7 @@ func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *Controller) retry(name string, err error) {
 	switch {
 	case errors.Is(err, cluster.ErrConflict): // somebody else was faster: decide again
+		c.lanes.mark(name)
 		if c.queue.NumRequeues(name) == conflictsTold {
 			c.log.Info("node keeps changing while it is written, retrying", "node", name)
 		}

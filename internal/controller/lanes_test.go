@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Node n of a fleet of thousands has news while all of them are to be looked at
+// again: it is the next to be served.
+func TestNewsGoesFirst(t *testing.T) {
+	const fleet = 5000
+	bubble(t, func(t *testing.T) {
+		order := newLanes()
+		q := newNodeQueue(&Options{Clock: clock.RealClock{}}, order)
+		defer q.ShutDown()
+		news := func(name string) { order.mark(name); q.Add(name) }
+		take := func() string { name, _ := q.Get(); q.Done(name); return name }
+		for _, name := range names(fleet) {
+			q.AddAfter(name, time.Minute) // all at the same moment
+		}
+		pass(2 * time.Minute)
+		news("new")
+		news("n4999") // which waits already
+		if got := []string{take(), take()}; !slices.Equal(got, []string{"new", "n4999"}) {
+			t.Errorf("%v were served before what is new", got)
+		}
+		served := map[string]bool{"n4999": true}
+		for q.Len() > 0 {
+			name := take()
+			if served[name] {
+				t.Errorf("%s was served twice", name)
+			}
+			served[name] = true
+		}
+		if len(served) != fleet {
+			t.Errorf("%d of %d nodes were served", len(served), fleet)
+		}
+	})
+}
+
+// News without end does not keep others waiting for ever.
+func TestNewsDoesNotStarveOthers(t *testing.T) {
+	l := newLanes()
+	l.Push("old")
+	for i := range newsInARow + 1 {
+		name := fmt.Sprint(i)
+		l.mark(name)
+		l.Push(name)
+		if l.Pop() == "old" {
+			if i < newsInARow {
+				t.Errorf("served after %d news, want %d", i, newsInARow)
+			}
+			return
+		}
+	}
+	t.Errorf("not served after %d news", newsInARow+1)
+}
+
+// Whatever is added, in whatever order, is there once, and comes out once, news
+// in their order among news and others among others.
+func TestLanesLoseNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLanes()
+		var news, others []string
+		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name")
+			isNews := rapid.Bool().Draw(t, "news")
+			switch waits := slices.Contains(news, name) || slices.Contains(others, name); {
+			case rapid.IntRange(0, 2).Draw(t, "pop") == 0 && l.Len() > 0:
+				switch got := l.Pop(); {
+				case len(news) > 0 && got == news[0]:
+					news = news[1:]
+				case len(others) > 0 && got == others[0]:
+					others = others[1:]
+				default:
+					t.Fatalf("step %d: got %s of news %v and others %v", i, got, news, others)
+				}
+			case waits:
+				if isNews {
+					l.mark(name)
+				}
+				if l.Touch(name); isNews && slices.Contains(others, name) {
+					others = slices.DeleteFunc(others, func(n string) bool { return n == name })
+					news = append(news, name)
+				}
+			case isNews:
+				l.mark(name)
+				l.Push(name)
+				news = append(news, name)
+			default:
+				l.Push(name)
+				others = append(others, name)
+			}
+			if l.Len() != len(news)+len(others) {
+				t.Fatalf("step %d: %d wait, want news %v and others %v", i, l.Len(), news, others)
+			}
+		}
+	})
+}
+
+// A gate changes, and thousands of nodes are to be looked at again, each of which
+// takes a worker a second; a node whose label comes now is opened by the first
+// worker that is free.
+func TestNewNodeOpensWhileAFleetIsLookedAtAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		w.add(5000, func(_ int, n *gate.Node) {
+			delete(n.Labels, "fit")
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Minute)
+		w.fail = func(string) error { <-time.After(time.Second); return nil }
+		edited := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "edited" })
+		edited.Generation++
+		w.setGates(true, edited)
+		pass(2500 * time.Millisecond)
+		before := w.written()
+		w.change("n4999", func(n *gate.Node) { n.Labels["fit"] = "" })
+		began := time.Now()
+		for !slices.Contains(w.writesFrom(before), "n4999") {
+			pass(100 * time.Millisecond)
+			if waited := time.Since(began); waited > time.Minute {
+				t.Fatalf("not opened within %s", waited)
+			}
+		}
+		if waited := time.Since(began); waited > 2*time.Second+200*time.Millisecond {
+			t.Errorf("opened after %s, want as soon as a worker is free and has written it", waited)
+		}
+		if left := 5000 - w.written(); left < 4000 {
+			t.Errorf("only %d nodes were waiting meanwhile", left)
+		}
+	})
+}
