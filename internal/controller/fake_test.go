@@ -263,7 +263,7 @@ func (w *world) Refresh(_ context.Context, node string) error {
 
 // apiClient returns a client that closes probe nodes at birth as the policy
 // would, by what parameters there are, unless closes says otherwise.
-func apiClient(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
+func apiClient(t testing.TB, funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme, err := newScheme()
 	if err != nil {
