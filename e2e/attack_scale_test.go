@@ -14,11 +14,12 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// A hundred and twenty gates with names as long as names can be, selectors of
-// eight expressions, and a node that twenty of them select: it is born with two
-// taints and twenty records, and a moment at which gates open costs one write.
+// Two hundred gates with names as long as names can be, selectors of eight
+// expressions, and nodes that twenty of them select: they are born with two
+// taints and twenty records, and a moment at which gates open costs one write,
+// whether half of them open or all. The gates of other pools are not written to.
 func TestManyGates(t *testing.T) {
-	const gates, pools = 120, 6
+	const gates, pools = 200, 10
 	e := newEnv(t)
 	e.startController(0)
 	name := func(i int) string { return fmt.Sprintf("%s-%03d", strings.Repeat("g", 59), i) }
@@ -51,7 +52,49 @@ func TestManyGates(t *testing.T) {
 		e.must(k.is(name(i+pools), isClosed, keyB))
 	}
 	k.wrote(1)
+
+	other := e.kubelet("n2")
+	born := other.register(func(n *corev1.Node) { n.Labels["pool"] = "p1" })
+	if n := len(records(born)); n != gates/pools {
+		t.Errorf("born with %d records", n)
+	}
+	before := e.statusWrites()
+	other.patch(`{"metadata":{"labels":{"ready-0":"","ready-1":""}}}`)
+	for i := 1; i < gates; i += pools {
+		other.becomes(name(i), isOpen, "")
+	}
+	other.wrote(1)
+	e.eventually("the gates tell", func() error {
+		for i := 1; i < gates; i += pools {
+			var ng v1alpha1.NodeGate
+			e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: name(i)}, &ng))
+			if ng.Status.Nodes.Open != 1 {
+				return fmt.Errorf("%s: %+v", name(i), ng.Status.Nodes)
+			}
+		}
+		return nil
+	})
+	for gate, n := range e.statusWrites() {
+		var i int
+		_, err := fmt.Sscanf(gate[60:], "%d", &i)
+		e.must(err)
+		if n -= before[gate]; n > 0 && i%pools > 1 || n > 3 {
+			t.Errorf("the status of %s was written %d times when a node of pool p1 was opened", gate, n)
+		}
+	}
 	done()
+}
+
+// statusWrites counts the writes of gates' status, by gate.
+func (e *env) statusWrites() map[string]int {
+	e.Helper()
+	writes := make(map[string]int)
+	for _, event := range e.audit() {
+		if event.ObjectRef.Resource == "nodegates" && event.ObjectRef.Subresource == "status" && event.User.Username == installationUser {
+			writes[event.ObjectRef.Name]++
+		}
+	}
+	return writes
 }
 
 // demanding is a selector of eight expressions for the nodes of a pool.

@@ -14,7 +14,7 @@ import (
 // number of gates and of those that select it.
 func BenchmarkBirth(b *testing.B) {
 	in := install(b)
-	for _, gates := range []struct{ selecting, others int }{{0, 0}, {1, 0}, {2, 0}, {10, 0}, {1, 9}, {1, 49}} {
+	for _, gates := range []struct{ selecting, others int }{{0, 0}, {1, 0}, {2, 0}, {10, 0}, {1, 9}, {1, 49}, {20, 0}, {20, 180}} {
 		b.Run(fmt.Sprintf("selecting=%d/others=%d", gates.selecting, gates.others), func(b *testing.B) {
 			mine := map[string]string{"bench": fmt.Sprintf("%d-%d", gates.selecting, gates.others)}
 			var parameters []*corev1.PodTemplate
