@@ -126,6 +126,9 @@ const (
 	// ReasonDaemonDoesNotTolerateGate means that a daemon that the gate waits for
 	// cannot run while the gate is closed: a deadlock.
 	ReasonDaemonDoesNotTolerateGate = string(ReadingDaemonDoesNotTolerateGate)
+	// ReasonGatesDeadlocked means that two gates wait for each other: each for a
+	// daemon that does not tolerate the other's taint.
+	ReasonGatesDeadlocked = "GatesDeadlocked"
 	// ReasonWriteDenied means that the API server does not let nodegate write a
 	// node as the gate asks.
 	ReasonWriteDenied = "WriteDenied"

@@ -63,7 +63,7 @@ func BenchmarkChangedGate(b *testing.B) {
 	for b.Loop() {
 		gates[0].Generation++
 		w.c.refreshGates(ctx)
-		for seq := w.c.set.Load().seq; !w.c.tally.isSettled(seq); time.Sleep(time.Millisecond) {
+		for ; !w.c.tally.isSettled(gates[0].Name); <-time.After(time.Millisecond) {
 			w.c.tally.settle(w.NodeNames())
 		}
 	}

@@ -22,10 +22,17 @@ const messageMax = 2048
 type observed struct {
 	set  *gateSet
 	sets *gate.DaemonSets
+	// deadlocks are what these two may come to, by gate.
+	deadlocks map[string][]signal.Deadlock
 }
 
-func (c *Controller) observe(set *gateSet) *observed {
-	return &observed{set: set, sets: c.feed.DaemonSets()}
+// observe comes after an earlier look, which may be nil.
+func (c *Controller) observe(set *gateSet, before *observed) *observed {
+	sets := c.feed.DaemonSets()
+	if before != nil && before.set == set && before.sets == sets {
+		return before
+	}
+	return &observed{set: set, sets: sets, deadlocks: signal.Deadlocks(set.gates, sets)}
 }
 
 // feedsError says what is not observed at present of what these needs take: a
@@ -131,6 +138,9 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 		case r.State == gate.Holds && r.Reason != "":
 			remarks += "; " + remark
 		}
+	}
+	if deadlock := c.deadlocked(o, g); deadlock != "" {
+		return false, v1alpha1.ReasonGatesDeadlocked, deadlock
 	}
 	if s.denied.count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.denied, s.denial)

@@ -42,6 +42,7 @@ type world struct {
 	complete   bool
 	source     string // SourceCRD if empty
 	daemonSets []gate.DaemonSet
+	observed   map[string]bool // namespaces whose DaemonSets are known
 	pods       cluster.NodePods
 	writer     cluster.Applier              // the world itself if nil
 	clock      clock.WithTicker             // the bubble's if nil
@@ -204,7 +205,7 @@ func (w *world) Facts(node string) (gate.Facts, bool) {
 	if before, isBehind := w.behind[node]; isBehind {
 		n, ok = before, true
 	}
-	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets}}, ok && !w.unsynced
+	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, ok && !w.unsynced
 }
 
 // NodesSynced implements Feed.
@@ -236,7 +237,7 @@ func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
 func (w *world) DaemonSets() *gate.DaemonSets {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &gate.DaemonSets{Items: w.daemonSets}
+	return &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}
 }
 
 // GatesFrom implements Feed.

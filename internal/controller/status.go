@@ -34,6 +34,8 @@ const (
 type reporter struct {
 	*Controller
 	gates map[types.UID]*reported
+	// last is what the last report rested on.
+	last *observed
 	// strangers are the gates that were last told to be unknown.
 	strangers string
 }
@@ -73,7 +75,7 @@ func (r *reporter) run(ctx context.Context) {
 // report writes the status of every gate of which there is news.
 func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
-	state := r.observe(set)
+	r.last = r.observe(set, r.last)
 	r.keep(set)
 	r.tellStrangers(set)
 	for _, name := range set.names() {
@@ -85,7 +87,7 @@ func (r *reporter) report(ctx context.Context) {
 		if r.clock.Now().Before(last.retryAt) {
 			continue
 		}
-		r.noteWrite(ctx, name, last, r.write(ctx, state, ng, last))
+		r.noteWrite(ctx, name, last, r.write(ctx, r.last, ng, last))
 	}
 }
 

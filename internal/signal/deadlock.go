@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Deadlock is what two gates do to each other on a node on which both are closed.
+type Deadlock struct {
+	// With is the other gate's name.
+	With string
+	// Daemon is a DaemonSet that the one waits for and the taint of the other keeps
+	// away, and Other is one the other way round.
+	Daemon, Other string
+}
+
+// Deadlocks finds gates of which each waits for a daemon that the taint of the
+// other keeps away: on a node that is new to both, neither opens. It returns for
+// each of them the others, by name. That one gate waits for another is none: the
+// other opens first.
+func Deadlocks(gates []gate.Gate, sets *gate.DaemonSets) map[string][]Deadlock {
+	var found map[string][]Deadlock
+	for i := range gates {
+		for j := i + 1; j < len(gates); j++ {
+			a, b := &gates[i], &gates[j]
+			daemon, waits := keptAway(a, b, sets)
+			if !waits {
+				continue
+			}
+			other, mutual := keptAway(b, a, sets)
+			if !mutual {
+				continue
+			}
+			if found == nil {
+				found = make(map[string][]Deadlock)
+			}
+			found[a.Name] = append(found[a.Name], Deadlock{With: b.Name, Daemon: daemon, Other: other})
+			found[b.Name] = append(found[b.Name], Deadlock{With: a.Name, Daemon: other, Other: daemon})
+		}
+	}
+	return found
+}
+
+// keptAway names a DaemonSet that a gate waits for and a taint of another gate
+// keeps away. A taint that both have is the gate's own.
+func keptAway(g, by *gate.Gate, sets *gate.DaemonSets) (string, bool) {
+	if !mayWait(g) || !mayWait(by) {
+		return "", false
+	}
+	for _, t := range by.Taints() {
+		if slices.Contains(g.Taints(), t) {
+			continue
+		}
+		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+		for _, s := range g.Signals {
+			if daemon, away := awayFrom(taint, s.Signal, sets); away {
+				return daemon, true
+			}
+		}
+	}
+	return "", false
+}
+
+// mayWait tells whether a gate is one that keeps nodes closed until a daemon is
+// there.
+func mayWait(g *gate.Gate) bool {
+	return g.Accepted && !g.CloseWhen && g.Mode != v1alpha1.ModeDryRun
+}
+
+// awayFrom names a DaemonSet without which the signal does not hold, and which
+// does not come to a node with the taint.
+func awayFrom(taint corev1.Taint, s gate.Signal, sets *gate.DaemonSets) (daemon string, away bool) {
+	switch s := s.(type) {
+	case daemonSet:
+		if ds := s.find(sets); ds != nil && !tolerates(ds, taint) {
+			return ds.String(), true
+		}
+	case daemonSets:
+		if sets == nil {
+			return "", false
+		}
+		for i := range sets.Items {
+			if ds := &sets.Items[i]; s.selects(ds) && !tolerates(ds, taint) {
+				return ds.String(), true
+			}
+		}
+	case anyOf: // if that is so with every alternative
+		for i := range s {
+			one, is := awayFrom(taint, s[i].Signal, sets)
+			if !is {
+				return "", false
+			}
+			if i == 0 {
+				daemon, away = one, true
+			}
+		}
+	}
+	return daemon, away
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+func TestDeadlocks(t *testing.T) {
+	by := func(name string) v1alpha1.SignalSource {
+		return v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}
+	}
+	on := func(name, key string, change ...func(*gate.Gate)) gate.Gate {
+		g := gate.Gate{
+			Name: name, Accepted: true, Taint: v1alpha1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
+			Signals: []gate.NamedSignal{{Name: "s", Signal: mustCompile(t, by("agent-"+name))}},
+		}
+		for _, c := range change {
+			c(&g)
+		}
+		return g
+	}
+	waitingFor := func(s gate.Signal) func(*gate.Gate) {
+		return func(g *gate.Gate) { g.Signals[0].Signal = s }
+	}
+	either := func(sources ...v1alpha1.SignalSource) gate.Signal {
+		var all anyOf
+		for _, s := range sources {
+			all = append(all, gate.NamedSignal{Name: "x", Signal: mustCompile(t, s)})
+		}
+		return all
+	}
+	warm := v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "warm"}}
+	all := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
+	selfish := aNode(with("agent-a", tolerating("a")), with("agent-b", tolerating("b")), with("agent-c", tolerating("c")))
+	chain := aNode(with("agent-a"), with("agent-b", tolerating("b")))
+	both := map[string][]Deadlock{
+		"a": {{With: "b", Daemon: "kube-system/agent-a", Other: "kube-system/agent-b"}},
+		"b": {{With: "a", Daemon: "kube-system/agent-b", Other: "kube-system/agent-a"}},
+	}
+	for name, c := range map[string]struct {
+		gates []gate.Gate
+		sets  *gate.DaemonSets
+		want  map[string][]Deadlock
+	}{
+		"each daemon tolerates its own gate only": {[]gate.Gate{on("a", "a"), on("b", "b")}, &selfish.sets, both},
+		"a chain: the one waits for the other":    {[]gate.Gate{on("a", "a"), on("b", "b")}, &chain.sets, nil},
+		"three of them": {[]gate.Gate{on("a", "a"), on("b", "b"), on("c", "c")}, &selfish.sets, map[string][]Deadlock{
+			"a": {both["a"][0], {With: "c", Daemon: "kube-system/agent-a", Other: "kube-system/agent-c"}},
+			"b": {both["b"][0], {With: "c", Daemon: "kube-system/agent-b", Other: "kube-system/agent-c"}},
+			"c": {{With: "a", Daemon: "kube-system/agent-c", Other: "kube-system/agent-a"}, {With: "b", Daemon: "kube-system/agent-c", Other: "kube-system/agent-b"}},
+		}},
+		"one taint for both":              {[]gate.Gate{on("a", "k"), on("b", "k")}, &selfish.sets, nil},
+		"one goes by a label":             {[]gate.Gate{on("a", "a", waitingFor(mustCompile(t, warm))), on("b", "b")}, &selfish.sets, nil},
+		"one is not in force":             {[]gate.Gate{on("a", "a", func(g *gate.Gate) { g.Accepted = false }), on("b", "b")}, &selfish.sets, nil},
+		"one follows its signals":         {[]gate.Gate{on("a", "a", func(g *gate.Gate) { g.CloseWhen = true }), on("b", "b")}, &selfish.sets, nil},
+		"a taint that keeps nobody away":  {[]gate.Gate{on("a", "a", func(g *gate.Gate) { g.Taint.Effect = corev1.TaintEffectPreferNoSchedule }), on("b", "b")}, &selfish.sets, nil},
+		"daemonSets, one of them":         {[]gate.Gate{on("a", "a", waitingFor(all)), on("b", "b")}, &selfish.sets, both},
+		"an alternative that can hold":    {[]gate.Gate{on("a", "a", waitingFor(either(by("agent-a"), warm))), on("b", "b")}, &selfish.sets, nil},
+		"no alternative that can hold":    {[]gate.Gate{on("a", "a", waitingFor(either(by("agent-a"), by("agent-c")))), on("b", "b")}, &selfish.sets, both},
+		"a DaemonSet that does not exist": {[]gate.Gate{on("a", "a"), on("d", "d")}, &selfish.sets, nil},
+		"nothing observed":                {[]gate.Gate{on("a", "a", waitingFor(all)), on("b", "b")}, nil, nil},
+	} {
+		if got := Deadlocks(c.gates, c.sets); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
+		}
+	}
+}
