@@ -64,7 +64,7 @@ func BenchmarkChangedGate(b *testing.B) {
 		gates[0].Generation++
 		w.c.refreshGates(ctx)
 		for ; !w.c.tally.isSettled(gates[0].Name); <-time.After(time.Millisecond) {
-			w.c.tally.settle(w.NodeNames())
+			w.c.tally.settle(w.NodeNames(), w.c.set.Load().seq)
 		}
 	}
 	b.StopTimer()

@@ -40,6 +40,7 @@ func TestDeadlocks(t *testing.T) {
 	all := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
 	selfish := aNode(with("agent-a", tolerating("a")), with("agent-b", tolerating("b")), with("agent-c", tolerating("c")))
 	chain := aNode(with("agent-a"), with("agent-b", tolerating("b")))
+	chainBack := aNode(with("agent-a", tolerating("a")), with("agent-b"))
 	both := map[string][]Deadlock{
 		"a": {{With: "b", Daemon: "kube-system/agent-a", Other: "kube-system/agent-b"}},
 		"b": {{With: "a", Daemon: "kube-system/agent-b", Other: "kube-system/agent-a"}},
@@ -51,6 +52,7 @@ func TestDeadlocks(t *testing.T) {
 	}{
 		"each daemon tolerates its own gate only": {[]gate.Gate{on("a", "a"), on("b", "b")}, &selfish.sets, both},
 		"a chain: the one waits for the other":    {[]gate.Gate{on("a", "a"), on("b", "b")}, &chain.sets, nil},
+		"a chain the other way":                   {[]gate.Gate{on("a", "a"), on("b", "b")}, &chainBack.sets, nil},
 		"three of them": {[]gate.Gate{on("a", "a"), on("b", "b"), on("c", "c")}, &selfish.sets, map[string][]Deadlock{
 			"a": {both["a"][0], {With: "c", Daemon: "kube-system/agent-a", Other: "kube-system/agent-c"}},
 			"b": {both["b"][0], {With: "c", Daemon: "kube-system/agent-b", Other: "kube-system/agent-c"}},

@@ -11,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -169,6 +170,32 @@ func TestMixedMoments(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// No kind of signal makes heartbeats news: only maxHeartbeatAgeSeconds does.
+func TestSignalsNeedNoHeartbeats(t *testing.T) {
+	gates := mixedGates(t, 50)
+	sets := mixedNode(gates, true).DaemonSets
+	for i := range gates {
+		if gates[i].Needs(sets).Heartbeats {
+			t.Errorf("%s, waiting for %T, does", gates[i].Name, gates[i].Signals[0].Signal)
+		}
+	}
+	aged := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}})
+	if !aged.Needs(sets).Heartbeats {
+		t.Error("maxHeartbeatAgeSeconds does not")
+	}
+}
+
+// A decision about a node is made for every event there is, and its garbage is
+// what all the others wait for.
+func TestDecideAllocatesLittle(t *testing.T) {
+	gates, moments := mixedMoments(t)
+	for _, name := range []string{"steady", "waiting", "opening one"} {
+		if got := testing.AllocsPerRun(10, func() { gate.Decide(gates, moments[name], epoch) }); got > 100 {
+			t.Errorf("%s: %v allocations, want 100 at most", name, got)
 		}
 	}
 }
