@@ -150,7 +150,8 @@ func (d *decider) suppose(gates []Gate) (f Facts, supposed map[string]bool) {
 			closed = append(closed, t)
 		}
 		n.Taints = slices.DeleteFunc(n.Taints, func(on corev1.Taint) bool {
-			return g.owns(on.Key, on.Effect) && !(isClosed && on.Key == t.Key && on.Effect == t.Effect)
+			holds := isClosed && on.Key == t.Key && on.Effect == t.Effect
+			return g.owns(on.Key, on.Effect) && !holds
 		})
 	}
 	for _, t := range closed {
