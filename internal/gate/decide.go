@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,8 @@ import (
 // What a gate would do on the node if it were switched to Enforce now is what
 // Decide says of it in DryRun, with no shadow.
 func Decide(gates []Gate, f *Facts, now time.Time) Decision {
-	d := decider{Facts: f, now: now}
+	d := newDecider(f, now)
+	defer d.done()
 	d.decide(gates)
 	out := d.decision()
 	if anyInDryRun(gates) {
@@ -50,19 +52,40 @@ func (d *decider) decide(gates []Gate) {
 // decider carries one decision from step to step.
 type decider struct {
 	*Facts
+	*workspace
 	now     time.Time
-	slots   []slot
 	recheck time.Time
 	// blocked says why no signal can open a gate at present.
 	blocked v1alpha1.ReadingReason
 	// withdrawn and ignored are overrides, by gate, with what is to be said of them.
 	withdrawn, ignored map[string]string
-	// records and readings are memory for all gates at once: a node may be under
-	// many, and this is the path that everything waits for.
-	records  []Record
+	// readings is memory for all gates at once: a node may be under many, and this
+	// is the path that everything waits for.
 	readings []Reading
 	// supposed are gates in dry run that are decided about as if they acted.
 	supposed map[string]bool
+}
+
+// workspace is what a decision needs while it is made. Nothing in it outlives the
+// decision, so that the next one uses it again: with many gates it is most of what
+// would otherwise be garbage.
+type workspace struct {
+	slots   []slot
+	records []Record
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
+func newDecider(f *Facts, now time.Time) decider {
+	return decider{Facts: f, now: now, workspace: workspaces.Get().(*workspace)}
+}
+
+// done gives the workspace back, empty: it holds on to no gate and no node.
+func (d *decider) done() {
+	clear(d.slots)
+	clear(d.records)
+	d.slots, d.records = d.slots[:0], d.records[:0]
+	workspaces.Put(d.workspace)
 }
 
 // slot is one gate, or a record whose gate is not known, on the node.
@@ -101,8 +124,8 @@ type slot struct {
 
 // readRecords pairs gates and records, in the order of the gates' names.
 func (d *decider) readRecords(gates []Gate) {
-	d.slots = make([]slot, 0, len(d.Node.Records)+2) // what is no member has no record, as a rule
-	d.records = make([]Record, 0, len(d.Node.Records))
+	d.slots = slices.Grow(d.slots, len(d.Node.Records)+2) // what is no member has no record, as a rule
+	d.records = slices.Grow(d.records, len(d.Node.Records))
 	paired, optedOut := 0, d.Node.optedOut()
 	for i := range gates {
 		g := &gates[i]

@@ -77,7 +77,9 @@ func (d *decider) letGo(s *slot) {
 // tryOut adds to a decision what the gates in dry run would do.
 func (d *decider) tryOut(gates []Gate, out *Decision) {
 	facts, supposed := d.suppose(gates)
-	e := decider{Facts: &facts, now: d.now, supposed: supposed}
+	e := newDecider(&facts, d.now)
+	defer e.done()
+	e.supposed = supposed
 	e.decide(gates)
 	settled := true
 	for i := range e.slots {
