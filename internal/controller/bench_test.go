@@ -61,6 +61,7 @@ func BenchmarkChangedGate(b *testing.B) {
 	}
 	running.Go(func() { w.c.sweep.run(ctx) })
 	for b.Loop() {
+		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++
 		w.c.refreshGates(ctx)
 		for ; !w.c.tally.isSettled(gates[0].Name); <-time.After(time.Millisecond) {
