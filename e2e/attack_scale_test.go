@@ -74,12 +74,10 @@ func TestManyGates(t *testing.T) {
 		}
 		return nil
 	})
-	for gate, n := range e.statusWrites() {
-		var i int
-		_, err := fmt.Sscanf(gate[60:], "%d", &i)
-		e.must(err)
-		if n -= before[gate]; n > 0 && i%pools > 1 || n > 3 {
-			t.Errorf("the status of %s was written %d times when a node of pool p1 was opened", gate, n)
+	after := e.statusWrites()
+	for i := range gates {
+		if n := after[name(i)] - before[name(i)]; n > 0 && i%pools > 1 || n > 3 {
+			t.Errorf("the status of %s was written %d times when a node of pool p1 was opened", name(i), n)
 		}
 	}
 	done()
