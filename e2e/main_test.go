@@ -51,7 +51,7 @@ var installation = install.Options{
 const daemonNamespace = "daemons"
 
 // patience is how long a test waits for what takes a second at most.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // each test gives its controller a logger of its own
