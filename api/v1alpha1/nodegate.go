@@ -157,12 +157,18 @@ type NodeGateSpec struct {
 	// +kubebuilder:default={}
 	Timing Timing `json:"timing,omitempty"`
 
-	// deadline bounds how long a node may wait. Only with openWhen.
+	// deadline bounds how long a node may wait; there is none by default. Its clock
+	// starts when the gate closes on the node (at birth: when the Node is created),
+	// anew with each boot, and stands still while the node is silent. Whatever
+	// happens to pods and to nodegate, it goes on. When it has passed, a Warning
+	// Event about the node, the condition Overdue and nodes.overdue tell, until the
+	// gate opens or the node reboots. Only with openWhen.
 	// +optional
 	Deadline *Deadline `json:"deadline,omitempty"`
 
 	// budget bounds how many nodes may be closed for anything but birth,
-	// reboot, silence and announced shutdown.
+	// reboot, silence and announced shutdown. What would be closed beyond it waits,
+	// and the condition Throttled tells of it. Opening is never held back.
 	// +optional
 	// +kubebuilder:default={}
 	Budget Budget `json:"budget,omitempty"`
@@ -178,7 +184,7 @@ type NodeGateSpec struct {
 
 	// acknowledge lists the dangers that the author of this gate accepts:
 	// PodEviction is required for a NoExecute taint, VolumeDetach for
-	// node.kubernetes.io/out-of-service.
+	// node.kubernetes.io/out-of-service. None by default.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
@@ -187,7 +193,8 @@ type NodeGateSpec struct {
 	// openedAtAnnotation names an extra node annotation that is stamped with the
 	// Unix time, in seconds, of each opening of the closed gate, in the same
 	// write. It stays until the next opening. The administrator lists the keys
-	// that nodegate may use; a gate with another key is in force without it.
+	// that nodegate may use; a gate with another key is in force without it. None by
+	// default.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -308,22 +315,20 @@ type Timing struct {
 	RolloutGraceSeconds *int32 `json:"rolloutGraceSeconds,omitempty"`
 }
 
-// Deadline bounds how long a node may wait. Its clock starts when the gate closes
-// on the node (at birth: when the Node is created), anew with each boot, and stands
-// still while the node is silent. Whatever happens to pods and to nodegate, it goes
-// on. When it has passed, a Warning Event about the node, the condition Overdue and
-// nodes.overdue tell, until the gate opens or the node reboots.
+// Deadline bounds how long a node may wait.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podMissingSeconds) || has(self.readySeconds)",message="a deadline needs a clock; set podMissingSeconds, readySeconds or both"
 type Deadline struct {
 	// podMissingSeconds is by when every required pod must be on the node, ready or
-	// not: the deadline passes when one is missing then, or at any time after.
+	// not: the deadline passes when one is missing then, or at any time after. Unset,
+	// it does not pass for that.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	PodMissingSeconds *int32 `json:"podMissingSeconds,omitempty"`
 
-	// readySeconds is how long the gate may stay closed, whatever it waits for.
+	// readySeconds is how long the gate may stay closed, whatever it waits for. Unset,
+	// it does not pass for that.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
@@ -355,7 +360,8 @@ const (
 // silence and announced shutdown.
 type Budget struct {
 	// maxReclosed is the number, or the percentage (rounded up, at least 1), of
-	// the gate's nodes in one zone that may be closed this way at a time.
+	// the gate's nodes in one zone that may be closed this way at a time. A zone is
+	// what the label topology.kubernetes.io/zone says; nodes without it are one zone.
 	// +optional
 	// +kubebuilder:default="20%"
 	// +kubebuilder:validation:XIntOrString

@@ -39,7 +39,8 @@ type LabelSelectorRequirement struct {
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="key is not a label key; write it as name or example.com/name"
 	Key string `json:"key"`
 
-	// operator relates the label to the values.
+	// operator relates the label to the values: In and NotIn compare with them,
+	// Exists and DoesNotExist take none. A label that is missing is NotIn any.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator"`

@@ -55,7 +55,8 @@ type SignalSource struct {
 	// +optional
 	DaemonSets *DaemonSetsSignal `json:"daemonSets,omitempty"`
 
-	// pods holds when the matching pods on the node are ready.
+	// pods holds when the matching pods on the node are ready. Mirror pods never
+	// count.
 	// +optional
 	Pods *PodsSignal `json:"pods,omitempty"`
 
@@ -120,7 +121,7 @@ type DaemonSetSignal struct {
 	Name string `json:"name"`
 
 	// minReadySeconds is how long the pod must have been ready, by its Ready
-	// condition's last transition.
+	// condition's last transition. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -145,7 +146,7 @@ type DaemonSetsSignal struct {
 	Selector LabelSelector `json:"selector"`
 
 	// minReadySeconds is how long each pod must have been ready, by its Ready
-	// condition's last transition.
+	// condition's last transition. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -188,7 +189,7 @@ type PodsSignal struct {
 
 	// minReadySeconds is how long a pod must have been ready, by its Ready
 	// condition's last transition or, for an annotation, by when it was last
-	// written.
+	// written. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -246,14 +247,16 @@ type ConditionSignal struct {
 	// +kubebuilder:validation:MaxLength=63
 	Status string `json:"status,omitempty"`
 
-	// typePattern matches the condition's type.
+	// typePattern is a regular expression (RE2) that the whole of the condition's
+	// type must match. Of several conditions that it matches, one is enough.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="[''.matches(self), ''.matches('^(?:' + self + ')$')].size() == 2",message="typePattern must be a regular expression of the RE2 syntax; correct it"
 	TypePattern string `json:"typePattern,omitempty"`
 
-	// statusPattern matches the condition's status.
+	// statusPattern is a regular expression (RE2) that the whole of the condition's
+	// status must match.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -261,7 +264,7 @@ type ConditionSignal struct {
 	StatusPattern string `json:"statusPattern,omitempty"`
 
 	// forSeconds is how long the condition must have matched: how long ago its
-	// status last changed. A condition that does not tell is unknown.
+	// status last changed. A condition that does not tell is unknown. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -272,7 +275,8 @@ type ConditionSignal struct {
 	// that differ. With it, the condition proves the current boot, by a heartbeat
 	// of later than when the boot was first seen. A kubelet and the node problem
 	// detector write heartbeats every 5 minutes where nothing changes: less than
-	// 330 makes such a condition unknown for part of the time.
+	// 330 makes such a condition unknown for part of the time. Unset, any age will
+	// do.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -322,7 +326,7 @@ type CSIDriverSignal struct {
 
 	// allocatable also asks for the driver's volume limit (allocatable.count) to
 	// be reported. Before it is, the scheduler binds more volumes to the node than
-	// can be attached.
+	// can be attached. Defaults to false.
 	// +optional
 	Allocatable bool `json:"allocatable,omitempty"`
 }

@@ -10,7 +10,8 @@ type NodeGateStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, Accepted, Overdue, Throttled and Contended.
+	// conditions are Ready, Accepted, Overdue, Throttled and Contended. What their
+	// reasons mean, and what to do, is in docs/runbooks.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -34,17 +35,18 @@ type NodeGateStatus struct {
 type NodeCounts struct {
 	// selected is how many nodes the nodeSelector selects.
 	Selected int32 `json:"selected"`
-	// open is how many of them are members with the gate open.
+	// open is how many of them are members with the gate open. A selected node that
+	// is neither open nor closed is outside of the gate (existingNodes).
 	Open int32 `json:"open"`
 	// closed is how many of them are members with the gate closed.
 	Closed int32 `json:"closed"`
 	// overdue is how many of the closed ones have passed the deadline.
 	Overdue int32 `json:"overdue"`
 	// throttled is how many are to be closed, or to be looked at for that, and
-	// wait for budget.
+	// wait for budget. The condition Throttled names some.
 	Throttled int32 `json:"throttled"`
 	// overridden is on how many nodes a person has the gate open or closed for a
-	// time, by the annotation override.nodegate.dev/<gate>. The other counts are of
+	// time, by the annotation override.nodegate.dev/NAME. The other counts are of
 	// what it comes to.
 	// +optional
 	Overridden int32 `json:"overridden"`

@@ -27,7 +27,9 @@ type Taint struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
 	Value string `json:"value,omitempty"`
 
-	// effect is what the taint does to pods that do not tolerate it.
+	// effect is what the taint does to pods that do not tolerate it: NoSchedule
+	// keeps new ones away, PreferNoSchedule does where they have another place, and
+	// NoExecute evicts running ones, too, and needs PodEviction in acknowledge.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`

@@ -51,7 +51,8 @@ func run(types, examples, out string) error {
 	var content bytes.Buffer
 	p.out = &content
 	version := definition.Spec.Versions[0]
-	p.write(definition.Spec.Group+"/"+version.Name, version.Schema.OpenAPIV3Schema.Properties["spec"])
+	properties := version.Schema.OpenAPIV3Schema.Properties
+	p.write(definition.Spec.Group+"/"+version.Name, properties["spec"], properties["status"])
 	for path := range p.unused {
 		p.errs = append(p.errs, fmt.Errorf("%s: the example is for no field", path))
 	}

@@ -27,16 +27,20 @@ type page struct {
 // signalPath stands for openWhen[], closeWhen[] and anyOf[].
 const signalPath = "signal"
 
+// statusPath begins the paths of what is not part of the spec.
+const statusPath = "status"
+
 const preface = `<!-- Written by 'make generate' from the types and docs/reference/examples.yaml. -->
 
 # NodeGate
 
 %s, cluster-scoped, short name ` + "`ng`" + `; names are DNS labels of at most 63 characters. Each example is a
-part of a gate's ` + "`spec`" + ` that the API server accepts.
+part of a gate that the API server accepts: of its ` + "`spec`" + `, but for that of its ` + "`status`" + `. A field without one stands in
+that of what it is part of.
 
 `
 
-func (p *page) write(version string, spec schema) {
+func (p *page) write(version string, spec, status schema) {
 	fmt.Fprintf(p.out, preface, "`"+version+"`")
 	p.heading("spec", "A gate: its nodes, its taint, what it waits for, and how it behaves.")
 	p.rules(spec)
@@ -46,6 +50,10 @@ func (p *page) write(version string, spec schema) {
 		"A signal holds, does not hold yet, or is unknown; unknown never opens a gate and never closes one.")
 	p.rules(signal)
 	p.fields(signalPath+".", signal)
+	p.heading(statusPath, "What nodegate last observed of the gate; nobody else writes it. It has the same size however many nodes "+
+		"there are. Its counts and times have no defaults, and no bounds but those of their types.")
+	p.example(statusPath)
+	p.fields(statusPath+".", status)
 }
 
 func (p *page) heading(title, text string) { fmt.Fprintf(p.out, "## %s\n\n%s\n\n", title, text) }
@@ -75,7 +83,7 @@ func (p *page) field(path, name string, s schema, required bool) {
 	fmt.Fprintf(p.out, "### `%s`\n\n%s.\n\n%s\n\n", path, strings.Join(traits(name, s, required), ", "), text(s.Description))
 	p.choices(path, s)
 	p.rules(s)
-	p.example(path, name)
+	p.example(path)
 	switch {
 	case path == "openWhen", path == "closeWhen", path == signalPath+".anyOf": // see Signals
 	case s.Type == "object" && len(s.Properties) > 0:
@@ -110,14 +118,35 @@ func traits(name string, s schema, required bool) []string {
 	} else if s.MaxItems != nil {
 		out = append(out, fmt.Sprintf("at most %d elements", *s.MaxItems))
 	}
+	if s.MaxProperties != nil {
+		out = append(out, fmt.Sprintf("at most %d elements", *s.MaxProperties))
+	}
 	if s.MaxLength != nil && len(s.Enum) == 0 {
 		out = append(out, fmt.Sprintf("at most %d characters", *s.MaxLength))
+	}
+	if most := elementLength(s); most != nil {
+		out = append(out, fmt.Sprintf("each at most %d characters", *most))
 	}
 	return out
 }
 
+// elementLength is how long each text of a list or map may be, if that is bounded.
+func elementLength(s schema) *int64 {
+	switch {
+	case s.Items != nil && len(s.Items.Schema.Enum) == 0:
+		return s.Items.Schema.MaxLength
+	case s.AdditionalProperties != nil:
+		return s.AdditionalProperties.Schema.MaxLength
+	}
+	return nil
+}
+
 func kind(s schema) string {
 	switch {
+	case s.Format == "date-time":
+		return "time"
+	case s.AdditionalProperties != nil:
+		return "map of " + kind(*s.AdditionalProperties.Schema) + "s"
 	case s.XIntOrString:
 		return "number or string"
 	case s.Type == "array":
@@ -174,14 +203,15 @@ func (p *page) rules(s schema) {
 
 // example writes the field's example. A field without one must stand in that of
 // what it is part of.
-func (p *page) example(path, name string) {
+func (p *page) example(path string) {
 	if example, ok := p.examples[path]; ok {
 		delete(p.unused, path)
 		fmt.Fprintf(p.out, "```yaml\n%s```\n\n", example)
 		return
 	}
+	name := path[strings.LastIndex(path, ".")+1:]
 	for parent := path; ; {
-		i := strings.LastIndexAny(parent, ".")
+		i := strings.LastIndex(parent, ".")
 		if i < 0 {
 			p.errs = append(p.errs, fmt.Errorf("%s: there is no example", path))
 			return
