@@ -229,6 +229,16 @@ func TestReplicasTakeTurns(t *testing.T) {
 	if err := api.Create(t.Context(), gate); err != nil {
 		t.Fatal(err)
 	}
+	if err := api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it tells how the gates stand on one node", 30*time.Second, func() error {
+		told, err := read("http://" + second.metrics + "/nodes/n1")
+		if err == nil && !strings.Contains(told, `"gate": "agent"`) {
+			err = fmt.Errorf("it tells %s", told)
+		}
+		return err
+	})
 	eventually(t, "the second replica works", 10*time.Second, func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: defaultNamespace, Name: "agent"}, &corev1.PodTemplate{})
 	})

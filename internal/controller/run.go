@@ -126,6 +126,7 @@ func (p *Process) assemble(m manager.Manager) error {
 		}
 	}
 	return errors.Join(
+		serveAnswers(m, c),
 		m.Add(everywhere(feed.Run)),
 		m.Add(everywhere(c.Follow)),
 		m.Add(inLeader(c.Start)),

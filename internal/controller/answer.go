@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// answersPath is where it is told, beside the metrics, how all gates stand on one
+// node: GET /nodes/NAME. A gate's status counts the same, and names a few.
+const answersPath = "/nodes/"
+
+// answer is how a gate stands on a node, as last decided; of a gate in dry run, as
+// it would stand.
+type answer struct {
+	Gate  string        `json:"gate"`
+	Mode  v1alpha1.Mode `json:"mode,omitempty"`  // empty of a gate that is not known
+	State string        `json:"state,omitempty"` // empty where the node is outside of the gate
+	// Reason is why the gate is in this state.
+	Reason v1alpha1.Reason `json:"reason,omitempty"`
+	// Waiting says what a closed gate waits for, or because of which signal one that
+	// is throttled is to be closed.
+	Waiting *v1alpha1.WaitingNode `json:"waiting,omitempty"`
+
+	Throttled  bool   `json:"throttled,omitempty"`
+	Overdue    bool   `json:"overdue,omitempty"`
+	Overridden string `json:"overridden,omitempty"`
+}
+
+// answers are about all gates that concern a node, by name; false if nothing was
+// decided about the node.
+func (c *Controller) answers(node string) ([]answer, bool) {
+	standings, ok := c.tally.standings(node)
+	set, out := c.set.Load(), make([]answer, 0, len(standings))
+	for _, name := range slices.Sorted(maps.Keys(standings)) {
+		s := standings[name]
+		a := answer{Gate: name, State: s.state, Reason: s.reason, Throttled: s.throttled, Overdue: s.overdue, Overridden: s.override}
+		if g, ok := set.gate(name); ok {
+			a.Mode = cmp.Or(g.Mode, v1alpha1.ModeEnforce)
+		}
+		if s.throttled || s.state == v1alpha1.StateClosed {
+			w := waiting(node, s)
+			a.Waiting = &w
+		}
+		out = append(out, a)
+	}
+	return out, ok
+}
+
+// standings are how the gates stand on a node; false if nothing was decided about it.
+func (t *tally) standings(node string) (map[string]standing, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make(map[string]standing)
+	for name, g := range t.gates {
+		if s, ok := g.nodes[node]; ok {
+			out[name] = s
+		}
+	}
+	_, known := t.nodes[node]
+	return out, known
+}
+
+// serveAnswers has the manager serve what is told of single nodes.
+func serveAnswers(m manager.Manager, c *Controller) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+answersPath+"{node}", c.serveAnswer)
+	if err := m.AddMetricsServerExtraHandler(answersPath, mux); err != nil {
+		return fmt.Errorf("serving %s: %w", answersPath, err)
+	}
+	return nil
+}
+
+func (c *Controller) serveAnswer(w http.ResponseWriter, r *http.Request) {
+	if !c.leading.Load() {
+		http.Error(w, "this replica does not lead, and knows nothing: ask the one that the Lease nodegate names", http.StatusServiceUnavailable)
+		return
+	}
+	told, ok := c.answers(r.PathValue("node"))
+	if !ok {
+		http.Error(w, "nothing has been decided about a node of this name", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(map[string][]answer{"gates": told}); err != nil {
+		c.log.V(1).Info("cannot answer", "error", err.Error())
+	}
+}

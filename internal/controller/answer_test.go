@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// asked is what is answered about a node.
+func (w *world) asked(t *testing.T, node string) (int, map[string]answer) {
+	t.Helper()
+	mux, response := http.NewServeMux(), httptest.NewRecorder()
+	mux.HandleFunc("GET "+answersPath+"{node}", w.c.serveAnswer)
+	mux.ServeHTTP(response, httptest.NewRequest(http.MethodGet, answersPath+node, nil))
+	var told struct{ Gates []answer }
+	if err := json.Unmarshal(response.Body.Bytes(), &told); err != nil && response.Code == http.StatusOK {
+		t.Fatalf("%v: %s", err, response.Body)
+	}
+	out := make(map[string]answer)
+	for _, a := range told.Gates {
+		out[a.Gate] = a
+	}
+	return response.Code, out
+}
+
+// Of each single node it is told on demand what a gate in dry run would do, though
+// its status names no more than ten; together, it is what the status counts.
+func TestDryRunIsToldOfEachNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t,
+			testGate("tried", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }),
+			testGate("acts", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = testKey + "-2" }))
+		w.add(100, func(i int, n *gate.Node) {
+			if i < 60 {
+				unfit(i, n)
+			}
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(time.Minute)
+		var open, closed, throttled int32
+		w.mu.Lock()
+		names := make([]string, 0, len(w.nodes))
+		for name := range w.nodes {
+			names = append(names, name)
+		}
+		w.mu.Unlock()
+		for _, name := range names {
+			code, told := w.asked(t, name)
+			a := told["tried"]
+			if code != http.StatusOK || a.Mode != v1alpha1.ModeDryRun || told["acts"].Mode != v1alpha1.ModeEnforce {
+				t.Fatalf("%s: %d, %+v", name, code, told)
+			}
+			switch {
+			case a.State == v1alpha1.StateOpen:
+				open++
+			case a.State == v1alpha1.StateClosed:
+				closed++
+			case a.Throttled:
+				throttled++
+			}
+			if unmet := a.State == v1alpha1.StateClosed || a.Throttled; unmet &&
+				(a.Waiting == nil || a.Waiting.Signal != "fit" || !strings.Contains(a.Waiting.Message, "no label fit")) {
+				t.Errorf("%s: not told what for: %+v", name, a)
+			}
+		}
+		n := w.stored("tried").Status.Nodes
+		if open != n.Open || closed != n.Closed || throttled != n.Throttled || closed != 20 || throttled != 40 {
+			t.Errorf("told of %d open, %d closed, %d throttled; the status counts %+v", open, closed, throttled, n)
+		}
+		if code, _ := w.asked(t, "nobody"); code != http.StatusNotFound {
+			t.Errorf("about a node that does not exist: %d", code)
+		}
+		w.c.leading.Store(false)
+		if code, _ := w.asked(t, names[0]); code != http.StatusServiceUnavailable {
+			t.Errorf("one that does not lead: %d", code)
+		}
+		w.c.leading.Store(true)
+	})
+}
