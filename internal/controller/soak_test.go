@@ -3,11 +3,13 @@
 package controller
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -65,5 +67,44 @@ func TestSoakIsWaitedFor(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A heartbeat that becomes too old ends a soak by the passing of time alone, though
+// nothing is heard of the node, and the controller is replaced.
+func TestStaleHeartbeatEndsASoak(t *testing.T) {
+	for name, beats := range map[string]bool{"beating": true, "fallen silent": false} {
+		for _, replaced := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, replaced %t", name, replaced), func(t *testing.T) {
+				bubble(t, func(t *testing.T) { testStaleSoak(t, beats, replaced) })
+			})
+		}
+	}
+}
+
+func testStaleSoak(t *testing.T, beats, replaced bool) {
+	t.Helper()
+	w := newWorld(t, testGate("gate", probed(func(s *v1alpha1.NodeGateSpec) {
+		s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
+		s.Timing.OpenAfterSeconds = 600
+	})))
+	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) })
+	stop := w.start(logr.Discard(), interceptor.Funcs{})
+	defer func() { stop() }()
+	pass(10 * time.Second)
+	beat := func(n *gate.Node) { n.Conditions[0].Heartbeat = time.Now() }
+	w.change("n0000", func(n *gate.Node) { is("Probed", "True")(w, n, time.Now()); beat(n) })
+	for minute := range 12 {
+		if minute == 3 && replaced {
+			stop()
+			stop = w.start(logr.Discard(), interceptor.Funcs{})
+		}
+		if beats {
+			w.change("n0000", beat)
+		}
+		pass(time.Minute)
+	}
+	if isOpen := w.closed() == 0; isOpen != beats {
+		t.Errorf("two minutes after the soak would be over, the gate is open: %t", isOpen)
 	}
 }

@@ -121,6 +121,17 @@ var timeRules = map[string]timeRule{
 		before: func(n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) },
 		begins: is("Probed", "True"), after: 10 * time.Minute,
 	},
+	"condition.maxHeartbeatAgeSeconds, of a heartbeat that is to come": {
+		spec: probed(func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
+		}),
+		before: func(n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) },
+		begins: func(w *world, n *gate.Node, at time.Time) {
+			is("Probed", "True")(w, n, at)
+			n.Conditions[0].Heartbeat = at.Add(10*time.Minute + 60*time.Second + gate.HeartbeatSkew)
+		},
+		after: 10 * time.Minute,
+	},
 	"deadline.readySeconds": {
 		spec: func(s *v1alpha1.NodeGateSpec) {
 			s.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](600), Action: v1alpha1.DeadlineOpen}
