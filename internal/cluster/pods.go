@@ -128,13 +128,16 @@ func (s *podSet) take(node, name string) bool {
 	return true
 }
 
+// podName is what a pod is called: wherever it is told of, and by every set.
+func podName(o *corev1.Pod) string { return o.Namespace + "/" + o.Name }
+
 func byPodName(a, b gate.Pod) int { return cmp.Compare(a.Name, b.Name) }
 
 // convert makes a Pod into a fact.
 func (s *podSet) convert(o *corev1.Pod) *podFact {
 	p := &podFact{node: s.intern.text(o.Spec.NodeName), Pod: gate.Pod{
 		UID:         o.UID,
-		Name:        o.Namespace + "/" + o.Name,
+		Name:        podName(o),
 		Created:     instant(o.CreationTimestamp),
 		Finished:    o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed,
 		Incarnation: incarnation(o),

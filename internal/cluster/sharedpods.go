@@ -35,7 +35,7 @@ type sharedSet struct {
 	pods     *podSet
 }
 
-// dealtPod is a pod, and what it is to each set that it belongs to.
+// dealtPod is a pod, by the name that the sets know it by, and what it is to each set that it belongs to.
 type dealtPod struct {
 	name string
 	to   []dealt
@@ -73,7 +73,7 @@ func required(selector labels.Selector) (labelPair, bool) {
 
 // convert makes a Pod into facts.
 func (s *sharedPods) convert(o *corev1.Pod) *dealtPod {
-	p := &dealtPod{name: o.Name}
+	p := &dealtPod{name: podName(o)}
 	deal := func(sets []*sharedSet) {
 		for _, set := range sets {
 			if set.selector.Matches(labels.Set(o.Labels)) {
