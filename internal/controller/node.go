@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -35,8 +33,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	decision, retry := c.decide(set, &facts, now)
 	err := c.apply(ctx, &facts.Node, &decision)
-	if errors.Is(err, cluster.ErrDenied) && (c.applyApart(ctx, set, &facts, &decision, now) || c.applyUnstamped(ctx, set, &facts, decision, err)) {
-		return time.Millisecond, nil // the node has changed: the rest is decided anew
+	if errors.Is(err, cluster.ErrDenied) {
+		if err = c.applyLess(ctx, set, &facts, &decision, err, now); err == nil {
+			return time.Millisecond, nil // the node has changed: the rest is decided anew
+		}
 	}
 	if err != nil {
 		c.accountFailure(set, &facts, &decision, err)
@@ -174,72 +174,6 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	return err
 }
 
-// applyApart carries out as much of a decision that was denied as concerns the
-// taint keys of one gate alone, and tells whether there was such. What the API
-// server does not let us do for one gate must not keep the node's other gates
-// closed.
-func (c *Controller) applyApart(ctx context.Context, set *gateSet, facts *gate.Facts, denied *gate.Decision, now time.Time) bool {
-	parts := c.keysApart(set, facts, denied)
-	if len(parts) < 2 {
-		return false
-	}
-	for _, id := range slices.Sorted(maps.Keys(parts)) {
-		part := *facts
-		part.AllowedKeys = parts[id]
-		d := gate.Decide(set.gates, &part, now)
-		if d.Changes && c.apply(ctx, &part.Node, &d) == nil {
-			c.account(set, &part, &d, true)
-			return true
-		}
-	}
-	return false
-}
-
-// keysApart are the sets of keys that must be allowed for each of a decision's
-// gates to be decided about: all of its own, and that of its record.
-func (c *Controller) keysApart(set *gateSet, facts *gate.Facts, d *gate.Decision) map[string]map[string]bool {
-	parts := make(map[string]map[string]bool)
-	for name := range d.Records {
-		keys := make(map[string]bool)
-		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.Key() != "" {
-			keys[r.Key()] = true
-		}
-		if g, ok := set.gate(name); ok {
-			for _, t := range g.Taints() {
-				keys[t.Key] = true
-			}
-		}
-		if c.allowed != nil {
-			maps.DeleteFunc(keys, func(key string, _ bool) bool { return !c.allowed[key] })
-		}
-		if len(keys) > 0 {
-			parts[strings.Join(slices.Sorted(maps.Keys(keys)), " ")] = keys
-		}
-	}
-	return parts
-}
-
-// applyUnstamped carries out a decision that was denied without its stamps, and
-// without taking overrides off that have ended, which guards of an older version
-// deny. It tells whether that went well: for want of these no gate stays closed.
-func (c *Controller) applyUnstamped(ctx context.Context, set *gateSet, facts *gate.Facts, d gate.Decision, denial error) bool {
-	if len(d.Stamps)+len(d.Withdrawn) == 0 || len(d.Records) == 0 {
-		return false
-	}
-	keys := slices.Sorted(maps.Keys(d.Stamps))
-	d.Stamps, d.Withdrawn = nil, nil
-	if c.apply(ctx, &facts.Node, &d) != nil {
-		return false
-	}
-	what := "gate opened without its stamp"
-	if len(keys) == 0 {
-		what = "node written, but for overrides that have ended"
-	}
-	c.log.Info(what, "node", facts.Node.Name, "annotations", keys, "denial", clip(denial.Error(), deniedMax))
-	c.account(set, facts, &d, false)
-	return true
-}
-
 // account tells of a decision that was carried out, or of a part of one.
 func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
@@ -291,9 +225,6 @@ func (c *Controller) accountFailure(set *gateSet, facts *gate.Facts, d *gate.Dec
 	c.tally.note(n.Name, c.standings(set, facts, d, err), set.seq)
 }
 
-// deniedMax bounds what is kept of the API server's words.
-const deniedMax = 512
-
 // standings turns a decision into what the tally keeps, given why it was not
 // carried out, or nil if it was.
 func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision, failure error) map[string]standing {
@@ -315,9 +246,9 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 		switch {
 		case failure == nil:
 		case v.DryRun: // it goes this step with the next decision
-			s.unwritten(v, facts.Shadow[v.Gate], nil)
+			s.unwritten(v, facts.Shadow[v.Gate], "")
 		default:
-			s.unwritten(v, facts.Node.Records[v.Gate], failure)
+			s.unwritten(v, facts.Node.Records[v.Gate], denialOf(v.Gate, d, failure))
 		}
 		if s.selected || s.state != "" {
 			out[v.Gate] = s
@@ -369,8 +300,9 @@ func (s *standing) doubts(g *gate.Gate, v *gate.Verdict) {
 	}
 }
 
-// unwritten takes note that the gate stands as its record says.
-func (s *standing) unwritten(v *gate.Verdict, record string, failure error) {
+// unwritten takes note that the gate stands as its record says, and of what the
+// API server said if it denied to have that changed.
+func (s *standing) unwritten(v *gate.Verdict, record, denial string) {
 	s.state = v.Before
 	if r, err := gate.ParseRecord(record); err == nil {
 		s.reason, s.overdue = r.Reason, r.Overdue
@@ -379,9 +311,7 @@ func (s *standing) unwritten(v *gate.Verdict, record string, failure error) {
 	if v.Opened() && !v.ClosedSince.IsZero() {
 		s.since = v.ClosedSince
 	}
-	if errors.Is(failure, cluster.ErrDenied) {
-		s.denied = clip(failure.Error(), deniedMax)
-	}
+	s.denied = denial
 }
 
 // forget drops what is kept of a node that is gone.

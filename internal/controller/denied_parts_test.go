@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// deaf is an API server that denies a key, and carries everything else out
+// without an answer.
+type deaf struct{ *strict }
+
+func (d *deaf) Apply(ctx context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
+	if _, err := d.strict.Apply(ctx, n, decision); err != nil {
+		return nil, err
+	}
+	return nil, errors.New("timed out")
+}
+
+const otherKey = "test.nodegate.dev/b"
+
+func withKey(key string) func(*v1alpha1.NodeGateSpec) {
+	return func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = key }
+}
+
+// A part of a denied decision of which nobody knows whether it was written keeps
+// its slot, as a whole one does.
+func TestPartInDoubtKeepsItsSlot(t *testing.T) {
+	w := newWorld(t, testGate("gate"), testGate("other", withKey(otherKey)))
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "gate")
+		isOpen(n, "other")
+	})
+	s := &deaf{&strict{deniesKey: otherKey}}
+	w.deniedAs(t, s.strict, logr.Discard(), 0, func() {
+		w.c.writer = s
+		_, _ = w.c.reconcile(t.Context(), "n0000")
+		w.c.tally.agree(w.c.set.Load().terms())
+		w.c.tally.settle([]string{"n0000"}, 1)
+		w.mu.Lock()
+		n := w.nodes["n0000"]
+		delete(n.Labels, "fit")
+		w.mu.Unlock()
+	})
+	if _, err := w.c.reconcile(t.Context(), "n0000"); err == nil {
+		t.Fatal("no failure")
+	}
+	if w.closed() != 1 {
+		t.Fatalf("%d are closed, want one, by the write without an answer", w.closed())
+	}
+	if w.c.tally.reserve(slot{gate: "gate"}, "another", time.Now()) {
+		t.Error("its slot is given to another node")
+	}
+}
+
+// A gate opens also where both another gate's key and its own stamp are denied.
+func TestDeniedStampAndKeyKeepNoGateClosed(t *testing.T) {
+	w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }),
+		testGate("other", withKey(otherKey)))
+	w.add(1, func(_ int, n *gate.Node) {
+		isClosed(n, "gate", v1alpha1.ReasonBirth)
+		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], testKey, otherKey)
+		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
+	})
+	w.denied(t, &strict{deniesKey: otherKey, deniesStamps: true})
+	if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != otherKey {
+		t.Errorf("the node has the taints %v, want that of the other gate", n.Taints)
+	}
+}
+
+// That a write is denied is told of those gates for which it was to be.
+func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
+	w := newWorld(t, testGate("gate"), testGate("other", withKey(otherKey)))
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "gate")
+		isClosed(n, "other", v1alpha1.ReasonBirth)
+		n.Records["other"] = strings.ReplaceAll(n.Records["other"], testKey, otherKey)
+		n.Taints[0].Key = otherKey
+	})
+	w.denied(t, &strict{deniesKey: otherKey})
+	for gateName, want := range map[string]int{"gate": 0, "other": 1} {
+		if got := w.c.tally.summary(gateName).denied.count; got != want {
+			t.Errorf("gate %s: denied on %d nodes, want %d", gateName, got, want)
+		}
+	}
+}
