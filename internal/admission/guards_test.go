@@ -280,11 +280,28 @@ func TestOverrides(t *testing.T) {
 		"a number":                       {overrider, `{"state":"Open","until":1,"reason":"x","uid":"` + uid + `"}`, overrideForm},
 		"something else":                 {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `","for":"1h"}`, overrideForm},
 		"a comma too many":               {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `",}`, overrideForm},
+		"a key twice":                    {overrider, `{"state":"Closed","state":"Open","until":"` + noon + `","uid":"` + uid + `"}`, overrideForm},
+		"a key in capitals":              {overrider, `{"state":"Closed","State":"Open","reason":"x","until":"` + noon + `","uid":"` + uid + `"}`, overrideForm},
+		"a key with an escape":           {overrider, `{"st\u0061te":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"a state with an escape":         {overrider, `{"state":"Op\u0065n","until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"a reason of escapes":            {overrider, `{"state":"Open","until":"` + noon + `","reason":"` + strings.Repeat(`\u00e9`, 256) + `","uid":"` + uid + `"}`, ""},
+		"a reason of too many":           {overrider, `{"state":"Open","until":"` + noon + `","reason":"` + strings.Repeat(`\u00e9`, 257) + `","uid":"` + uid + `"}`, overrideForm},
+		"an escape that is none":         {overrider, `{"state":"Open","until":"` + noon + `","reason":"\x","uid":"` + uid + `"}`, overrideForm},
+		"half an escape":                 {overrider, `{"state":"Open","until":"` + noon + `","reason":"\u00e","uid":"` + uid + `"}`, overrideForm},
+		"a line break in the reason":     {overrider, "{\"state\":\"Open\",\"until\":\"" + noon + "\",\"reason\":\"x\ny\",\"uid\":\"" + uid + "\"}", overrideForm},
+		"line breaks between":            {overrider, "{\n\t\"state\":\"Open\",\r\n\"until\":\"" + noon + "\",\"reason\":\"x\",\"uid\":\"" + uid + "\"\n}\n", ""},
+		"a page break between":           {overrider, good + "\f", overrideForm},
+		"no such month":                  {overrider, override("Open", "2026-13-20T12:00:00Z", "x", uid), overrideForm},
+		"no such hour":                   {overrider, override("Open", "2026-11-20T25:00:00Z", "x", uid), overrideForm},
+		"no such zone":                   {overrider, override("Open", "2026-11-20T12:00:00+29:00", "x", uid), overrideForm},
+		"a list around it":               {overrider, "[" + good + "]", overrideForm},
+		"nested":                         {overrider, `{"state":"Open","until":"` + noon + `","reason":{"reason":"x"},"uid":"` + uid + `"}`, overrideForm},
 		"too much":                       {overrider, `{"state":"Open",` + strings.Repeat(" ", 5000) + `"until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
 		"of no Node":                     {overrider, override("Open", noon, "x", ""), `names the Node that it is for: "uid":"` + uid + `"`},
 		"of another Node":                {overrider, override("Open", noon, "x", "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"), overrideOfNode},
 		"of another Node, in the reason": {overrider, override("Open", noon, `"uid":"`+uid+`"`, "y"), overrideOfNode},
 	}
+	looser := []string{"too much", "a key in capitals", "a key with an escape", "a state with an escape"} // the core is
 	for name, test := range tests {
 		for _, subresource := range []string{"", "status"} {
 			t.Run(name+" by nodes/"+subresource, func(t *testing.T) {
@@ -295,8 +312,8 @@ func TestOverrides(t *testing.T) {
 				_, err = test.by.CoreV1().Nodes().Patch(t.Context(), node.Name, mergePatch, patch, dryRunPatch, subresource)
 				checkDenied(t, err, test.want)
 				if raw, ok := test.value.(string); ok && (test.want == "" || test.want == overrideForm) {
-					// Whoever is let through is understood.
-					if _, err := gate.ParseOverride(raw); (err == nil) != (test.want == "") && name != "too much" {
+					// Whoever is let through is understood, and hardly anybody else.
+					if _, err := gate.ParseOverride(raw); (err == nil) != (test.want == "" || slices.Contains(looser, name)) {
 						t.Errorf("the core says of %s: %v", raw, err)
 					}
 				}
@@ -444,6 +461,43 @@ func TestLifeOfAnOverfullNode(t *testing.T) {
 	checkDenied(t, err, tooMuch)
 	_, err = in.admin.CoreV1().Nodes().Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":null}}`), metav1.PatchOptions{})
 	checkDenied(t, err, "")
+}
+
+// TestOverridesOnAFullNode: with as many annotations as a node may have before
+// nodegate leaves it as it is, gates can be overridden and the override ends. All
+// of a node's gates can be overridden at once.
+func TestOverridesOnAFullNode(t *testing.T) {
+	in := install(t)
+	annotations := map[string]any{}
+	for i := range 920 {
+		annotations[fmt.Sprintf("%sgate-%d", prefix, i)] = recordA
+	}
+	patchOf := func(annotations map[string]any) []byte {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return patch
+	}
+	node, err := in.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteNode(t, in, "full") })
+	write := func(by *kubernetes.Clientset, annotations map[string]any) {
+		t.Helper()
+		_, err := by.CoreV1().Nodes().Patch(t.Context(), "full", mergePatch, patchOf(annotations), metav1.PatchOptions{})
+		checkDenied(t, err, "")
+	}
+	write(in.nodegate, annotations)
+	overrides, ended := map[string]any{}, map[string]any{}
+	for i := range 100 {
+		name := fmt.Sprintf("%sgate-%d", overridePrefix, i)
+		overrides[name] = gate.Override{State: v1alpha1.StateOpen, Until: time.Now().Add(time.Hour), Reason: strings.Repeat("x", 256), UID: node.UID}.String()
+		ended[name], ended[fmt.Sprintf("%sgate-%d", prefix, i)] = nil, "{}"
+	}
+	write(in.admin, overrides)
+	write(in.nodegate, ended)
 }
 
 // TestParameters: who may write parameters.
