@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -192,4 +194,36 @@ func TestStormOnABadDay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A closed node leaves the gate, and cannot be written. It keeps its place until it
+// has been opened.
+func TestNodeThatLeavesKeepsItsPlaceWhileItIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", budget("1")))
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		var fails atomic.Bool
+		w.fail = func(node string) error {
+			if node == "n0000" && fails.Load() {
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(5 * time.Second)
+		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+		pass(2 * time.Second)
+		fails.Store(true)
+		w.change("n0000", func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
+		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
+		pass(time.Minute)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed, want one", n)
+		}
+		fails.Store(false)
+		pass(2 * time.Minute)
+		if !w.tainted("n0001") || w.tainted("n0000") {
+			t.Error("its place was not given to the other when it was open")
+		}
+	})
 }

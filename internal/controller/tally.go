@@ -45,10 +45,11 @@ type standing struct {
 	denied string
 }
 
-// budgeted tells whether the node counts against the gate's budget.
+// budgeted tells whether the node counts against the gate's budget. One that has
+// left the gate does until it has been opened.
 func (s *standing) budgeted() bool {
 	state, reason := s.byItself()
-	return s.selected && state == v1alpha1.StateClosed && isBudgeted(reason)
+	return state == v1alpha1.StateClosed && isBudgeted(reason)
 }
 
 // tally knows how every gate stands on every node, as last decided and
