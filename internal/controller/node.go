@@ -307,6 +307,7 @@ func (s *standing) unwritten(v *gate.Verdict, record, denial string) {
 	if r, err := gate.ParseRecord(record); err == nil {
 		s.reason, s.overdue = r.Reason, r.Overdue
 		s.own, s.ownReason = r.State, r.Reason
+		s.underOverride = s.underOverride || r.Override != ""
 	}
 	if v.Opened() && !v.ClosedSince.IsZero() {
 		s.since = v.ClosedSince

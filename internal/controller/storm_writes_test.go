@@ -197,33 +197,41 @@ func TestStormOnABadDay(t *testing.T) {
 }
 
 // A closed node leaves the gate, and cannot be written. It keeps its place until it
-// has been opened.
+// has been opened, also if a person had it open meanwhile: it may come back.
 func TestNodeThatLeavesKeepsItsPlaceWhileItIsClosed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", budget("1")))
-		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		var fails atomic.Bool
-		w.fail = func(node string) error {
-			if node == "n0000" && fails.Load() {
-				return errors.New("no answer")
-			}
-			return nil
+	for name, byHand := range map[string]bool{"closed": false, "open by hand": true} {
+		t.Run(name, func(t *testing.T) { bubble(t, func(t *testing.T) { leaves(t, byHand) }) })
+	}
+}
+
+func leaves(t *testing.T, byHand bool) {
+	w := newWorld(t, testGate("gate", budget("1")))
+	w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+	var fails atomic.Bool
+	w.fail = func(node string) error {
+		if node == "n0000" && fails.Load() {
+			return errors.New("no answer")
 		}
-		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
-		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+		return nil
+	}
+	defer w.start(logr.Discard(), interceptor.Funcs{})()
+	pass(5 * time.Second)
+	w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+	pass(2 * time.Second)
+	if byHand {
+		w.change("n0000", overrideFor(time.Hour, "gate", v1alpha1.StateOpen))
 		pass(2 * time.Second)
-		fails.Store(true)
-		w.change("n0000", func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
-		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
-		pass(time.Minute)
-		if n := w.closed(); n != 1 {
-			t.Errorf("%d nodes are closed, want one", n)
-		}
-		fails.Store(false)
-		pass(2 * time.Minute)
-		if !w.tainted("n0001") || w.tainted("n0000") {
-			t.Error("its place was not given to the other when it was open")
-		}
-	})
+	}
+	fails.Store(true)
+	w.change("n0000", func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
+	w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
+	pass(time.Minute)
+	if w.tainted("n0000") == byHand || w.tainted("n0001") {
+		t.Errorf("the one that leaves is closed: %v, the other %v", w.tainted("n0000"), w.tainted("n0001"))
+	}
+	fails.Store(false)
+	pass(2 * time.Minute)
+	if !w.tainted("n0001") || w.tainted("n0000") {
+		t.Error("its place was not given to the other when it was open")
+	}
 }
