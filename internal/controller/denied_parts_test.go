@@ -94,3 +94,22 @@ func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
 		}
 	}
 }
+
+// That a part of a denied decision was carried out says nothing of other gates'
+// overrides, which go on being followed.
+func TestDeniedPartTellsNothingOfOtherOverrides(t *testing.T) {
+	const third = "test.nodegate.dev/c"
+	w := newWorld(t, testGate("gate"), testGate("other", withKey(otherKey)), testGate("third", withKey(third)))
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "third")
+		isClosed(n, "gate", v1alpha1.ReasonBirth)
+		n.Records["third"] = strings.ReplaceAll(n.Records["third"], testKey, third)
+		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], testKey, otherKey)
+		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
+		overrideFor(time.Hour, "third", v1alpha1.StateOpen)(n)
+	})
+	log := w.denied(t, &strict{deniesKey: otherKey})
+	if w.written() != 1 || strings.Contains(log, "not followed") {
+		t.Errorf("%d writes; told is:\n%s", w.written(), log)
+	}
+}

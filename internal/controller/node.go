@@ -179,7 +179,7 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 	n := &facts.Node
 	c.tally.set(n.Name, c.standings(set, facts, d, nil), set.seq)
 	c.memory.keep(n, d, part)
-	c.tellOverrides(n, d)
+	c.tellOverrides(n, d, part)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
@@ -264,10 +264,9 @@ func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
 	return v.Wants == gate.WantBudget || looks && !c.tally.admits(slot{v.Gate, n.Zone()}, n.Name)
 }
 
-// waitsFor takes note of the signal that a closed gate waits for, or that a gate
-// waits for budget because of. A gate that
-// follows its signals waits for one that is unknown or, where all hold, for any
-// of them to stop holding.
+// waitsFor takes note of the signal that a closed gate waits for, or because of
+// which a gate waits for budget. A gate that follows its signals waits for one that
+// is unknown or, where all hold, for any of them to stop holding.
 func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
 	if len(g.Signals) == 0 && v.After == v1alpha1.StateClosed {
 		s.reading.Reason = v1alpha1.ReadingInvalidSpec
