@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// crowd is two gates in a storm, and people who do to them and to the nodes
+// whatever people do.
+type crowd struct {
+	*storm
+	rng *rand.Rand
+}
+
+// closedFor counts the nodes that a gate holds closed under its budget, by zone.
+func (c *crowd) closedFor(gateName string) map[string]int {
+	closed := map[string]int{}
+	for _, n := range c.nodes {
+		if r, err := gate.ParseRecord(n.Records[gateName]); err == nil && r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) {
+			closed[n.Zone()]++
+		}
+	}
+	return closed
+}
+
+// watch looks at every moment: it comes after every write.
+func (c *crowd) watch() {
+	for _, ng := range c.gates {
+		for zone, n := range c.closedFor(ng.Name) {
+			if most := ng.Spec.Budget.MaxReclosed.IntValue(); n > most && c.excess == "" {
+				c.excess = fmt.Sprintf("at %s gate %s has %d nodes of zone %q closed, and the budget is %d", time.Now(), ng.Name, n, zone, most)
+			}
+		}
+	}
+}
+
+// edit changes one of the gates.
+func (c *crowd) edit(i int, change func(*v1alpha1.NodeGateSpec)) {
+	c.mu.Lock()
+	gates := slices.Clone(c.gates)
+	c.mu.Unlock()
+	ng := gates[i].DeepCopy()
+	ng.Generation++
+	change(&ng.Spec)
+	gates[i] = ng
+	c.setGates(true, gates...)
+}
+
+// meddle does one thing.
+func (c *crowd) meddle() {
+	node := c.lost[c.rng.IntN(len(c.lost))]
+	switch c.rng.IntN(10) {
+	case 0:
+		c.edit(c.rng.IntN(2), inMode([]v1alpha1.Mode{"", v1alpha1.ModePaused, v1alpha1.ModeDryRun}[c.rng.IntN(3)]))
+	case 1, 2:
+		name, state := []string{"gate", "other"}[c.rng.IntN(2)], []string{v1alpha1.StateOpen, v1alpha1.StateClosed}[c.rng.IntN(2)]
+		c.change(node, overrideFor(time.Duration(c.rng.IntN(60))*time.Second, name, state))
+	case 3, 4, 5:
+		c.change(node, func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = []string{"true", "false"}[c.rng.IntN(2)] })
+	default:
+		c.change(node, func(n *gate.Node) {
+			if _, fit := n.Labels["fit"]; fit {
+				delete(n.Labels, "fit")
+			} else {
+				n.Labels["fit"] = ""
+			}
+		})
+	}
+}
+
+// Whatever people do in a storm, and on a bad day of the API server, no gate closes
+// more than it may; and when all is calm, it closes as many, and holds no slot.
+func TestPeopleInAStorm(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				again := func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }
+				one, other := testGate("gate", budget("5"), again), testGate("other", withKey(otherKey), budget("3"), again)
+				c := &crowd{newStorm(t, one, other), rand.New(rand.NewPCG(seed, 1))}
+				c.storm.after, c.world.behind = c.watch, map[string]gate.Node{}
+				u := &unreliable{world: c.world, rng: rand.New(rand.NewPCG(seed, 2))}
+				defer c.startWith(u)()
+				pass(5 * time.Second)
+				c.breaks()
+				for range 40 {
+					pass(time.Duration(c.rng.IntN(5000)) * time.Millisecond)
+					for range c.rng.IntN(10) {
+						c.meddle()
+					}
+				}
+				for i := range 2 {
+					c.edit(i, inMode(""))
+				}
+				for _, name := range c.lost {
+					c.change(name, func(n *gate.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: n.Zone()} })
+				}
+				pass(10 * time.Minute)
+				c.isCalm()
+			})
+		})
+	}
+}
+
+func (c *crowd) isCalm() {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost := map[string]int{}
+	for _, name := range c.lost {
+		n := c.nodes[name]
+		lost[n.Zone()]++
+	}
+	for _, ng := range c.gates {
+		closed := c.closedFor(ng.Name)
+		for zone, n := range lost {
+			if want := min(n, ng.Spec.Budget.MaxReclosed.IntValue()); closed[zone] != want {
+				c.t.Errorf("gate %s has %d nodes of zone %q closed, want %d", ng.Name, closed[zone], zone, want)
+			}
+		}
+	}
+	if c.excess != "" {
+		c.t.Error(c.excess)
+	}
+	tally := c.c.tally
+	tally.mu.Lock()
+	defer tally.mu.Unlock()
+	if len(tally.slots)+len(tally.doubtful) > 0 {
+		c.t.Errorf("slots are held: %v, doubtful %v", tally.slots, tally.doubtful)
+	}
+}
