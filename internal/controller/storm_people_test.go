@@ -87,12 +87,12 @@ func TestPeopleInAStorm(t *testing.T) {
 				again := func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }
 				one, other := testGate("gate", budget("5"), again), testGate("other", withKey(otherKey), budget("3"), again)
 				c := &crowd{newStorm(t, one, other), rand.New(rand.NewPCG(seed, 1))}
-				c.storm.after, c.world.behind = c.watch, map[string]gate.Node{}
+				c.after, c.behind = c.watch, map[string]gate.Node{}
 				u := &unreliable{world: c.world, rng: rand.New(rand.NewPCG(seed, 2))}
 				defer c.startWith(u)()
 				pass(5 * time.Second)
 				c.breaks()
-				for range 40 {
+				for range 25 {
 					pass(time.Duration(c.rng.IntN(5000)) * time.Millisecond)
 					for range c.rng.IntN(10) {
 						c.meddle()
