@@ -51,7 +51,7 @@ type Closure struct {
 // closure is the time in which the gate was closed by a record, if it opens now.
 func (d *decider) closure(s *slot, r *Record) *Closure {
 	c := &Closure{Taint: s.had, From: r.closedSince(&d.Node), Until: d.since()}
-	if r.Reason == v1alpha1.ReasonRebooted {
+	if r.Reason == v1alpha1.ReasonRebooted && r.OverrideSince.IsZero() { // or else it was open in this boot
 		c.From, c.NewBoot = c.From.Add(-bypassBoot), true
 	}
 	return c

@@ -62,6 +62,9 @@ func (d *decider) noteBoot(s *slot) {
 		r.Digest = digestAll
 	}
 	r.Boot, r.Since, r.Reason = boot, d.since(), v1alpha1.ReasonRebooted
+	if r.Override == "" {
+		r.OverrideSince = time.Time{}
+	}
 	r.stopClock()
 	d.followPods(s)
 }

@@ -256,7 +256,9 @@ func (d *decider) newGuest(s *slot) *Record {
 // cover notes the override in the record that there is to be, and defends it.
 func (d *decider) cover(s *slot) {
 	r := s.after
-	r.Override, r.OverrideSince = "", time.Time{}
+	if r.Override != "" {
+		r.Override, r.OverrideSince = "", time.Time{}
+	}
 	if s.mask != r.State {
 		r.Override = s.mask
 	}
@@ -295,7 +297,7 @@ func (d *decider) uncover(s *slot) {
 	if s.was != v1alpha1.StateOpen {
 		return
 	}
-	r.Since = d.since()
+	r.Since, r.OverrideSince = d.since(), s.wasSince
 	if r.stopClock(); s.gate.Deadline.isSet() && d.Node.Silent() {
 		r.SilentSince = r.Since
 	}

@@ -227,6 +227,21 @@ func TestBypassOfAnOverriddenGate(t *testing.T) {
 	if c := closure(s.after(time.Minute).flag("cni", "holds")); c == nil || c.From.Before(end) {
 		t.Errorf("closed again, and then fit: pods that started in %+v are judged, want those since %s", c, end)
 	}
+	s = aNode(aGate("cni")).closed("cni").override("cni", "Open", time.Hour)
+	s.run(t)
+	s.boot("b").run(t)
+	end = s.now.Add(time.Hour)
+	s.after(time.Hour).run(t)
+	s.override("cni", "Closed", time.Minute).run(t)
+	s.after(time.Minute)
+	rebooted := *s
+	if c := closure(s.flag("cni", "holds")); c == nil || c.From.Before(end) || c.NewBoot {
+		t.Errorf("rebooted while open by hand: pods that started in %+v are judged, want those since %s", c, end)
+	}
+	rebooted.boot("c").run(t)
+	if c := closure(rebooted.after(time.Minute).flag("cni", "holds")); c == nil || !c.NewBoot {
+		t.Errorf("rebooted after that: pods that started in %+v are judged, want all of the new boot", c)
+	}
 	if c := closure(aNode(aGate("cni")).closed("cni").flag("cni", "holds").override("cni", "Closed", time.Hour)); c != nil {
 		t.Errorf("closed by hand: pods that started in %+v are judged", c)
 	}

@@ -47,7 +47,9 @@ type Record struct {
 	FoughtAt time.Time `json:"foughtAt,omitzero"`
 	// Override is the other state, StateOpen or StateClosed, that a person has the
 	// gate be in for a time, and OverrideSince is since when. The taint is on the
-	// node by it, and not by State.
+	// node by it, and not by State. OverrideSince outlasts Override in the record of
+	// a gate that is closed again: a person had it open since it closed or, if it
+	// closed for a boot, in that boot.
 	Override      string    `json:"override,omitempty"`
 	OverrideSince time.Time `json:"overrideSince,omitzero"`
 }
