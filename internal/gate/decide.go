@@ -297,6 +297,9 @@ func (d *decider) takeOver(orphan *slot) {
 		if reclosed, own := s.gate.role(orphan.before); own {
 			r := *orphan.before
 			r.Reclosed = reclosed && r.tainted()
+			if r.awaitsBoot() || r.Reason == v1alpha1.ReasonRebooted && d.now.Before(r.Since.Add(provenAfter)) {
+				r.Digest = digestAll // it names the pods of the deleted gate's signals
+			}
 			s.restore(&r)
 			orphan.verdict.Before = "" // nothing opens by this
 			return

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +206,36 @@ func TestGateGone(t *testing.T) {
 			aNode(aGate("cni")).open("cni").record("cni", "Open", func(r *Record) { r.Source = "file:x" }),
 			"write [] cni:Open>Open(Birth)"},
 	})
+}
+
+// What a deleted gate knew of its pods says nothing of those that its heir waits
+// for: they are not believed for what they were before the boot.
+func TestHeirsDoNotBelieveWhatIsOld(t *testing.T) {
+	gone, heir := aGate("cni", waitingFor(agent("cni"))), aGate("dns", tainting(cniTaint), waitingFor(agent("dns")))
+	for name, away := range map[string]func(*sim){
+		"rebooted":            func(s *sim) { s.boot("b") },
+		"silent":              func(s *sim) { s.ready("Unknown") },
+		"silent, and renamed": func(s *sim) { s.ready("Unknown").run(t); s.gates = []Gate{heir} },
+	} {
+		s := aNode(gone).open("cni").pod("cni", "1", true).pod("dns", "2", true)
+		away(s)
+		s.run(t)
+		s.gates = []Gate{heir}
+		s.boot("b").ready("True").after(time.Second)
+		if d := s.run(t); !strings.Contains(show(d), "dns:Closed>Closed(Rebooted)") {
+			t.Errorf("%s: %s", name, show(d))
+		}
+		if d := s.after(time.Minute).run(t); !strings.Contains(show(d), "dns:Closed>Open(SignalsHold)") {
+			t.Errorf("%s, a minute later: %s", name, show(d))
+		}
+	}
+	// What is back without a reboot is as good as ever.
+	s := aNode(gone).open("cni").pod("cni", "1", true).pod("dns", "2", true).ready("Unknown")
+	s.run(t)
+	s.gates = []Gate{heir}
+	if d := s.ready("True").run(t); !strings.Contains(show(d), "dns:Closed>Open(SignalsHold)") {
+		t.Errorf("back in the same boot: %s", show(d))
+	}
 }
 
 // Each step of a rename may be seen alone. What was held stays held when the

@@ -30,7 +30,7 @@ type everything struct {
 	bootOf map[Incarnation]int
 	booted time.Time
 	known  map[string]bool
-	// byHand is when a person last had a gate open.
+	// byHand is when a person last had a closed gate open.
 	byHand map[string]time.Time
 }
 
@@ -167,11 +167,11 @@ func (w *everything) live(t *rapid.T) {
 	const most = 4
 	for step := range most + 1 {
 		for _, name := range allNames {
-			if _, recorded := w.facts.Node.Records[name]; !recorded {
-				w.known[name] = false // it meets the node anew
-			} else if w.word(name) == v1alpha1.StateOpen {
+			raw, recorded := w.facts.Node.Records[name]
+			if r, err := ParseRecord(raw); err == nil && r.Override == v1alpha1.StateOpen {
 				w.byHand[name] = w.now
 			}
+			w.known[name] = w.known[name] && recorded // or else it meets the node anew
 		}
 		before := *w.sim
 		beforeTaints := slices.Clone(w.facts.Node.Taints)

@@ -55,6 +55,9 @@ type memory struct {
 	// anew is true of a gate that closed for a reboot or for its signals: what they
 	// said before is nothing to it.
 	anew bool
+	// inherited is true of a gate that is away and was another's: nobody knows its
+	// own pods of before. rebooted is true if it closed for a boot, or saw one.
+	inherited, rebooted bool
 }
 
 // observe tells the oracle that the core is asked now.
@@ -148,10 +151,21 @@ func (o *oracle) bequeath(s *sim, name string) {
 			if m := o.gates[heir.Name]; m.boot == "" { // what closeWhen leaves remembers no boot
 				m.boot = s.facts.Node.BootID
 			}
+			o.gates[heir.Name].inherit(s, heir.Name)
 			break
 		}
 	}
 	delete(o.gates, name)
+}
+
+// inherit: it is not known what the heir's own pods were before the last boot.
+func (m *memory) inherit(s *sim, heir string) {
+	switch {
+	case m.closed && m.away:
+		m.inherited = true
+	case m.closed && m.rebooted && s.now.Before(m.since.Add(time.Minute)):
+		m.old = presentReady(s, heir)
+	}
 }
 
 // follow: closed while the flag holds, as far as that is known. The histories
@@ -320,13 +334,14 @@ func (m *memory) noteBoot(s *sim, name string) {
 	here := !s.facts.Node.Silent() && !s.facts.Node.ShuttingDown
 	switch {
 	case s.facts.Node.BootID != m.boot:
-		if !m.away {
+		if !m.away || m.inherited {
 			m.old = presentReady(s, name)
 		}
+		m.inherited, m.rebooted = false, true
 		m.boot, m.since, m.away, m.from, m.good = s.facts.Node.BootID, s.now, false, s.now, time.Time{}
 		m.run, m.at, m.quiet, m.overdue, m.anew = 0, s.now, false, false, true
 	case m.away && here:
-		m.old = present(s, name)
+		m.old, m.inherited = present(s, name), false
 	}
 }
 
@@ -350,7 +365,7 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	}
 	*m = memory{
 		taint: again, closed: true, boot: n.BootID, since: s.now, from: s.now, at: s.now,
-		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted, mask: m.mask, anew: rebooted,
+		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted, mask: m.mask, anew: rebooted, rebooted: rebooted,
 	}
 	if rebooted {
 		m.old = presentReady(s, g.Name)
