@@ -100,8 +100,8 @@ type NodeGateSpec struct {
 	// close after the gate's first opening there, and where existingNodes closes.
 	// Defaults to taint. Autoscalers know one kind of key for nodes that are still
 	// starting and another for nodes that are in use but ill. A gate that closed at
-	// birth keeps taint until it opens, also through reboots; a node that carries
-	// one of the two when the gate comes keeps that one. Both keys must be allowed,
+	// birth keeps taint until it opens, also through reboots, be it by an override; a
+	// node that carries one of the two when the gate comes keeps that one. Both keys must be allowed,
 	// both are the gate's own, and daemons that the gate waits for must tolerate
 	// both. It may be edited like taint. Silence alone closes no gate of which this
 	// taint is NoExecute. Only with openWhen.

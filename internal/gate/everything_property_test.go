@@ -24,8 +24,8 @@ type everything struct {
 	policy KeyPolicy
 	// theirs are gates' taints that somebody else has put on the node.
 	theirs map[string]bool
-	// bootOf is the boot in which a pod's present containers were started, booted
-	// when the present boot began, and known are the gates that had come to know
+	// bootOf is the boot in which a pod's present containers were started, or last
+	// came to be ready or not, booted when the present boot began, and known are the gates that had come to know
 	// an earlier one.
 	bootOf map[Incarnation]int
 	booted time.Time
@@ -116,19 +116,27 @@ func (w *everything) actions() map[string]func(*rapid.T) {
 			w.theirs[TaintText(taint)] = true
 		}
 	}
-	restart := actions["restart"]
-	actions["restart"] = func(t *rapid.T) {
-		restart(t)
-		for _, name := range allNames {
-			for _, p := range w.facts.Pods[agent(name).query()] {
-				if _, seen := w.bootOf[p.Incarnation]; !seen {
-					w.bootOf[p.Incarnation] = w.boots
-				}
-			}
+	for _, what := range []string{"restart", "pod flaps"} {
+		act := actions[what]
+		actions[what] = func(t *rapid.T) {
+			before := w.facts.Pods
+			act(t)
+			w.hears(before)
 		}
 	}
 	actions["restart of the controller"] = func(*rapid.T) { w.forget() }
 	return actions
+}
+
+// hears notes that what pods have come to be they are in this boot.
+func (w *everything) hears(before map[PodQuery][]Pod) {
+	for query, pods := range w.facts.Pods {
+		if len(before[query]) != 1 || len(pods) != 1 || before[query][0] != pods[0] {
+			for i := range pods {
+				w.bootOf[pods[i].Incarnation] = w.boots
+			}
+		}
+	}
 }
 
 func (w *everything) drawTaint(t *rapid.T, name string) v1alpha1.Taint {

@@ -298,6 +298,9 @@ func (d *decider) uncover(s *slot) {
 		return
 	}
 	r.Since, r.OverrideSince = d.since(), s.wasSince
+	if r.Reclosed = true; s.gate.Accepted { // the node was in use
+		r.Taint = TaintText(s.gate.taint(true))
+	}
 	if r.stopClock(); s.gate.Deadline.isSet() && d.Node.Silent() {
 		r.SilentSince = r.Since
 	}

@@ -75,7 +75,7 @@ func (o *oracle) cover(s *sim, g *Gate) {
 		m.taint = againText(g)
 	}
 	if was == "Open" && m.mask == "" && m.closed {
-		m.since, m.from = s.now, s.now
+		m.taint, m.since, m.from = againText(g), s.now, s.now
 		m.forgetDeadline(s)
 		if m.anew && !m.good.IsZero() {
 			m.good = s.now

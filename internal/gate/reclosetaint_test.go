@@ -39,6 +39,7 @@ func TestWhichTaint(t *testing.T) {
 		"a regression":                   {lost(open(reclosing(onRegression))), closesAgain("Regression")},
 		"an existing node":               {aNode(twoTaints(older)).granting("cni"), "write [" + againTaint + "] cni:->Closed(Existing)"},
 		"an idle one":                    {aNode(twoTaints(existing(v1alpha1.ExistingCloseIfIdle))).granting("cni").listed(daemonPod), "write [" + againTaint + "] cni:->Closed(ExistingIdle)"},
+		"open by hand, which ends":       {openByHand(twoTaints()), "write [" + againTaint + "] cni:Open>Closed(OverrideEnded) override=-/Closed"},
 		"opens from either":              {aNode(twoTaints()).record("cni", "Closed", withAgain).taint(againTaint).flag("cni", "holds"), "write [] cni:Closed>Open(SignalsHold)"},
 		"a gate of one taint":            {aNode(aGate("cni")).open("cni").boot("b"), "write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
 		"a refused gate keeps its own":   {aNode(twoTaints(refused)).record("cni", "Closed", withAgain).taint(againTaint), "[" + againTaint + "] cni:Closed>Closed(Regression)"},
