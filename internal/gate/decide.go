@@ -295,6 +295,10 @@ func (d *decider) takeOver(orphan *slot) {
 			continue
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {
+			if d.frozen(s) { // it may not write a record at present
+				orphan.hold()
+				return
+			}
 			r := *orphan.before
 			r.Reclosed = reclosed && r.tainted()
 			if r.awaitsBoot() || r.Reason == v1alpha1.ReasonRebooted && d.now.Before(r.Since.Add(provenAfter)) {

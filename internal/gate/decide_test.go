@@ -190,6 +190,10 @@ func TestGateGone(t *testing.T) {
 		"renamed: an earlier name takes over an open record": {
 			aNode(earlier).open("cni"),
 			"write [] aaa:Open>Open(Birth) cni:->-(GateDeleted)"},
+		"renamed, but one of its keys may not be touched at present": {
+			aNode(aGate("zzz", tainting("zzz.example/x:NoSchedule"), recloseTainting(cniTaint))).closed("cni").keys("cni.example/not-ready"),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) held zzz:->-",
+		},
 		"renamed, but the node is not selected": {
 			aNode(aGate("zzz", tainting(cniTaint), selecting("pool=gpu"))).closed("cni"),
 			"write [] cni:Closed>-(GateDeleted)"},

@@ -124,11 +124,13 @@ func (v *Verdict) Closed() bool {
 	return v.Before != v1alpha1.StateClosed && v.After == v1alpha1.StateClosed
 }
 
-// Opens tells whether a gate opens on the word of its signals. Such a write is
-// good for one boot of the node only.
+// Opens tells whether a gate opens on the word of its signals, or would but for an
+// override. Such a write is good for one boot of the node only.
 func (d *Decision) Opens() bool {
 	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; !v.DryRun && v.Opened() && v.After == v1alpha1.StateOpen {
+		v := &d.Verdicts[i]
+		own := v.Overridden != nil && v.Overridden.Own == v1alpha1.StateOpen
+		if !v.DryRun && (own || v.Opened() && v.After == v1alpha1.StateOpen) {
 			return true
 		}
 	}

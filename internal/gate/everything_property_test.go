@@ -25,8 +25,8 @@ type everything struct {
 	// theirs are gates' taints that somebody else has put on the node.
 	theirs map[string]bool
 	// bootOf is the boot in which a pod's present containers were started, or last
-	// came to be ready or not, booted when the present boot began, and known are the gates that had come to know
-	// an earlier one.
+	// came to be ready or not, booted when the present boot began, and known are the
+	// gates that had come to know an earlier one.
 	bootOf map[Incarnation]int
 	booted time.Time
 	known  map[string]bool
@@ -212,7 +212,7 @@ func (w *everything) checkStep(t *rapid.T, before *sim, beforeTaints []corev1.Ta
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		w.checkEvidence(t, before, v)
-		if c := v.Closure; c != nil && (c.NewBoot && w.byHand[v.Gate].After(w.booted) || c.From.Before(w.byHand[v.Gate])) {
+		if c := v.Closure; c != nil && (c.NewBoot && w.byHand[v.Gate].After(w.booted) || !c.NewBoot && c.From.Before(w.byHand[v.Gate])) {
 			t.Fatalf("judges pods that started while a person had %s open, until %s: %+v", v.Gate, w.byHand[v.Gate], c)
 		}
 		if v.Closed() && v.Selected && find(w.gates, v.Gate).Mode == v1alpha1.ModePaused {

@@ -179,12 +179,15 @@ func TestOpensAndOpened(t *testing.T) {
 		d             Decision
 		opens, opened bool
 	}{
-		"by its signals":      {aNode(aGate("cni")).closed("cni").flag("cni", "holds").decide(), true, true},
-		"by being deleted":    {aNode().closed("cni").decide(), false, true},
-		"an open one deleted": {aNode().open("cni").decide(), false, false},
-		"stays open":          {aNode(aGate("cni")).open("cni").decide(), false, false},
-		"held":                {aNode().closed("cni").invisible().decide(), false, false},
-		"taken over":          {aNode(aGate("z", tainting(cniTaint), createdAgo(0))).closed("cni").decide(), false, false},
+		"by its signals":          {aNode(aGate("cni")).closed("cni").flag("cni", "holds").decide(), true, true},
+		"open by hand, and fit":   {openByHand(aGate("cni")).flag("cni", "holds").override("cni", "Open", time.Hour).decide(), true, false},
+		"closed by hand, and fit": {aNode(aGate("cni")).closed("cni").flag("cni", "holds").override("cni", "Closed", time.Hour).decide(), true, false},
+		"open by hand, and not":   {openByHand(aGate("cni")).override("cni", "Open", time.Hour).decide(), false, false},
+		"by being deleted":        {aNode().closed("cni").decide(), false, true},
+		"an open one deleted":     {aNode().open("cni").decide(), false, false},
+		"stays open":              {aNode(aGate("cni")).open("cni").decide(), false, false},
+		"held":                    {aNode().closed("cni").invisible().decide(), false, false},
+		"taken over":              {aNode(aGate("z", tainting(cniTaint), createdAgo(0))).closed("cni").decide(), false, false},
 	} {
 		opened := false
 		for _, v := range c.d.Verdicts {
