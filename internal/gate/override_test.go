@@ -308,3 +308,22 @@ func TestWhatAnOverrideTells(t *testing.T) {
 		t.Errorf("closed by hand half an hour ago, and it says %s", v.ClosedSince)
 	}
 }
+
+// A fight over one of a gate's taints is none over the other, which another gate
+// has on the node: it goes with that gate, be it that an override ends.
+func TestAFightHoldsNoOtherGatesTaint(t *testing.T) {
+	lost := aGate("dns", tainting("dns.example/x:NoSchedule"), recloseTainting(cniTaint))
+	fights := func(r *Record) {
+		r.Taint, r.Fought, r.FoughtAt = "dns.example/x:NoSchedule", 3, epoch.Add(-time.Second)
+	}
+	check(t, map[string]spec{
+		"an override ends": {aNode(aGate("cni"), lost).raw("cni", guest).taint(cniTaint).record("dns", "Closed", fights),
+			"write [] cni:Closed>-(OverrideEnded) override=-/- dns:Closed>Closed(Birth) contended"},
+		"a gate is deleted": {aNode(lost).closed("cni").record("dns", "Closed", fights),
+			"write [] cni:Closed>-(GateDeleted) dns:Closed>Closed(Birth) contended"},
+		"a gate opens": {aNode(aGate("cni"), lost).closed("cni").flag("cni", "holds").record("dns", "Open", fights).taint("dns.example/x:NoSchedule"),
+			"write [dns.example/x:NoSchedule] cni:Closed>Open(SignalsHold) dns:Open>Open(Birth) contended"},
+		"nobody has it": {aNode(lost).taint(cniTaint).record("dns", "Closed", fights),
+			"[" + cniTaint + "] dns:Closed>Closed(Birth) contended"},
+	})
+}

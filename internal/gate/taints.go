@@ -126,10 +126,11 @@ func (d *decider) surplus(t corev1.Taint) bool {
 		if !s.concerns(t) {
 			continue
 		}
-		if s.keep || s.leave && s.after.tainted() {
+		if s.keep || s.leave && s.after.tainted() && s.accounts(t) {
 			return false
 		}
-		surplus, left, undoes = true, left || s.leave, undoes || s.undoes
+		lapses := !s.leave && s.accounts(t) // it is no other writer's to fight for
+		surplus, left, undoes = true, left || s.leave, undoes || s.undoes || lapses
 	}
 	// Of several open gates that fight for it, each waits by its own record: they
 	// would hardly ever be ready all at the same time.
@@ -140,10 +141,16 @@ func (d *decider) surplus(t corev1.Taint) bool {
 // gate's, whoever put it there. A slot that is kept holds on to nothing but what
 // it put there: another gate's taint must not stay because of it.
 func (s *slot) concerns(t corev1.Taint) bool {
-	if s.had.Key == t.Key && s.had.Effect == t.Effect {
+	if s.accounts(t) {
 		return true
 	}
 	return !s.keep && s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) && s.gate.owns(t.Key, t.Effect)
+}
+
+// accounts tells whether the slot's record tells of a taint with this key and
+// effect.
+func (s *slot) accounts(t corev1.Taint) bool {
+	return s.had.Key == t.Key && s.had.Effect == t.Effect
 }
 
 // newTaint returns the taint as it is put on a node.
