@@ -270,8 +270,7 @@ func (d *decider) isNobodys(t corev1.Taint) bool {
 	}
 	return !slices.ContainsFunc(d.slots, func(s slot) bool {
 		g := s.gate
-		return s.had.Key == t.Key && s.had.Effect == t.Effect ||
-			g != nil && g.Accepted && s.verdict.Selected && g.Taint.Key == t.Key && g.Taint.Effect == t.Effect
+		return s.accounts(t) || g != nil && g.Accepted && s.verdict.Selected && d.acts(g) && g.owns(t.Key, t.Effect)
 	})
 }
 

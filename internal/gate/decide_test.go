@@ -190,6 +190,18 @@ func TestGateGone(t *testing.T) {
 		"renamed: an earlier name takes over an open record": {
 			aNode(earlier).open("cni"),
 			"write [] aaa:Open>Open(Birth) cni:->-(GateDeleted)"},
+		"a damaged record beside another gate's second taint": {
+			aNode(aGate("zzz", recloseTainting(cniTaint))).raw("cni", "garbage").taint(cniTaint),
+			"write [" + cniTaint + "] cni:Open>-(GateDeleted) zzz:->Closed(Adopted)",
+		},
+		"a damaged record beside a paused gate's taint": {
+			aNode(aGate("zzz", inPause, tainting(cniTaint))).raw("cni", "garbage").taint(cniTaint),
+			"[" + cniTaint + "] cni:Open>Open(Adopted) held zzz:->-",
+		},
+		"a damaged record beside the taint of what comes into dry run": {
+			aNode(aGate("zzz", inDryRun, tainting(cniTaint))).raw("cni", "garbage").open("zzz").taint(cniTaint),
+			"write [" + cniTaint + "] cni:Open>Open(Adopted) held zzz:Open>-(DryRun)",
+		},
 		"renamed, but one of its keys may not be touched at present": {
 			aNode(aGate("zzz", tainting("zzz.example/x:NoSchedule"), recloseTainting(cniTaint))).closed("cni").keys("cni.example/not-ready"),
 			"[" + cniTaint + "] cni:Closed>Closed(Birth) held zzz:->-",

@@ -59,9 +59,10 @@ type Verdict struct {
 	// Selected tells whether the gate exists and selects the node.
 	Selected bool
 	// Before and After are the gate's states on the node, as people would have it
-	// too (see Overridden): StateClosed, StateOpen, or empty where the node is not, or no longer, a member of the gate. Every
-	// node that a CloseWhen gate selects is a member, until it is found with the
-	// gate's taint put on by somebody else, and opened.
+	// too (see Overridden): StateClosed, StateOpen, or empty where the node is not,
+	// or no longer, a member of the gate. Every node that a CloseWhen gate selects is
+	// a member, until it is found with the gate's taint put on by somebody else, and
+	// opened.
 	Before, After string
 	// Reason says why the gate is, or has just come, into its state.
 	Reason v1alpha1.Reason
