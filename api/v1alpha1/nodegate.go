@@ -79,8 +79,6 @@ type NodeGateList struct {
 //
 // Not built yet. Each of these rules goes when its field works. The signals
 // have theirs at SignalSource and Signal.
-//
-// +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Hold'",message="bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",fieldPath=".bypassedPods"
 type NodeGateSpec struct {
 	// nodeSelector selects the nodes that are gated; {} selects every node. A
 	// node that becomes selected within 10 minutes of its creation counts as
@@ -331,7 +329,7 @@ type Budget struct {
 
 // BypassedPods says what to do about pods that got past a closed gate.
 //
-// +kubebuilder:validation:Enum=Ignore;Report;Evict;Hold
+// +kubebuilder:validation:Enum=Ignore;Report;Evict
 type BypassedPods string
 
 const (
@@ -343,8 +341,6 @@ const (
 	// PodDisruptionBudgets are kept; but never daemon, mirror, host-network or
 	// ownerless pods.
 	BypassedEvict BypassedPods = "Evict"
-	// BypassedHold keeps their containers from starting; it needs the node agent.
-	BypassedHold BypassedPods = "Hold"
 )
 
 // Mode says whether a gate acts.

@@ -40,34 +40,22 @@ func TestRulesInProcess(t *testing.T) {
 
 // testRules goes through the specification.
 func testRules(t *testing.T, admit admitter) {
-	for name, table := range map[string][]rule{"rules": rules, "unbuilt": unbuilt} {
-		for i, r := range table {
-			t.Run(fmt.Sprintf("%s/%d/%s", name, i, r.at), func(t *testing.T) {
-				kept, broken := causes(t, admit(t, document(t, r.keep))), causes(t, admit(t, document(t, r.breaks)))
-				if name == "rules" {
-					kept, broken = lasting(kept), lasting(broken)
-				}
-				if len(kept) > 0 {
-					t.Errorf("%s\nmust be accepted, is refused: %v", r.keep, kept)
-				}
-				if !slices.ContainsFunc(broken, r.refuses) || name == "rules" && len(effective(broken)) != 1 {
-					t.Errorf("%s\nmust be refused with\n%s: %s\nis with\n%v", r.breaks, r.at, r.says, broken)
-				}
-			})
-		}
+	for i, r := range rules {
+		t.Run(fmt.Sprintf("%d/%s", i, r.at), func(t *testing.T) {
+			kept, broken := causes(t, admit(t, document(t, r.keep))), causes(t, admit(t, document(t, r.breaks)))
+			if len(kept) > 0 {
+				t.Errorf("%s\nmust be accepted, is refused: %v", r.keep, kept)
+			}
+			if !slices.ContainsFunc(broken, r.refuses) || len(effective(broken)) != 1 {
+				t.Errorf("%s\nmust be refused with\n%s: %s\nis with\n%v", r.breaks, r.at, r.says, broken)
+			}
+		})
 	}
 }
 
 // refuses says whether the cause is this rule's refusal.
 func (r rule) refuses(cause metav1.StatusCause) bool {
 	return cause.Field == r.at && strings.HasSuffix(cause.Message, r.says)
-}
-
-// lasting leaves out the refusals of what is not built yet.
-func lasting(list []metav1.StatusCause) []metav1.StatusCause {
-	return slices.DeleteFunc(slices.Clone(list), func(c metav1.StatusCause) bool {
-		return strings.Contains(c.Message, "not built yet")
-	})
 }
 
 // effective leaves out the remark that other rules were not looked at.
@@ -124,30 +112,13 @@ func parse(t *testing.T, text string, into any) {
 // TestEveryRuleIsInTheTable finds every CEL rule of the definition in the
 // specification.
 func TestEveryRuleIsInTheTable(t *testing.T) {
-	known := slices.Concat(rules, unbuilt)
 	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		for _, celRule := range schema.XValidations {
-			if !slices.ContainsFunc(known, func(r rule) bool { return strings.HasSuffix(r.says, celRule.Message) }) {
+			if !slices.ContainsFunc(rules, func(r rule) bool { return strings.HasSuffix(r.says, celRule.Message) }) {
 				t.Errorf("%s: rule %q has no row in the table", path, celRule.Message)
 			}
 		}
 	})
-}
-
-// TestEveryUnbuiltRowIsARule finds every row of unbuilt in the definition, so
-// that none outlives its rule.
-func TestEveryUnbuiltRowIsARule(t *testing.T) {
-	messages := map[string]bool{}
-	walk(t, func(_ string, schema *apiextensionsv1.JSONSchemaProps) {
-		for _, celRule := range schema.XValidations {
-			messages[celRule.Message] = true
-		}
-	})
-	for _, r := range unbuilt {
-		if !messages[r.says] || !strings.Contains(r.says, "not built yet in this version of nodegate") {
-			t.Errorf("row %q is no rule of the definition", r.says)
-		}
-	}
 }
 
 // TestEveryFieldIsDescribed holds the definition to what kubectl explain needs.

@@ -27,8 +27,7 @@ spec:
   - {name: agent, daemonSet: {namespace: kube-system, name: agent}}
 `
 
-// rules is the specification of what the API refuses for good. What a gate
-// may not say yet is in unbuilt; its refusals are left out of account here.
+// rules is the specification of what the API refuses.
 var rules = []rule{
 	// What a gate must have.
 	{
@@ -476,19 +475,11 @@ var rules = []rule{
 		at: "spec.reopen", says: `supported values: "Automatic", "Manual"`,
 		keep: "reopen: Automatic", breaks: "reopen: Never",
 	}, {
-		at: "spec.bypassedPods", says: `supported values: "Ignore", "Report", "Evict", "Hold"`,
-		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Kill",
+		at: "spec.bypassedPods", says: `supported values: "Ignore", "Report", "Evict"`,
+		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Hold",
 	}, {
 		at: "spec.mode", says: `supported values: "Enforce", "DryRun", "Paused"`,
 		keep: "mode: DryRun", breaks: "mode: Observe",
-	},
-}
-
-// unbuilt is what a gate may not say yet. A row goes when its field works.
-var unbuilt = []rule{
-	{
-		at: "spec.bypassedPods", says: "bypassedPods Hold is not built yet in this version of nodegate; choose Ignore, Report or Evict",
-		keep: "bypassedPods: Evict", breaks: "bypassedPods: Hold",
 	},
 }
 
