@@ -39,8 +39,8 @@ lint: ## Check style and likely mistakes (go vet and gofmt included).
 	$(GOLANGCI_LINT) run
 
 .PHONY: build
-build: ## Build bin/nodegate.
-	go build -trimpath -o bin/nodegate ./cmd/nodegate
+build: ## Build bin/nodegate and bin/kubectl-gate.
+	go build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
 test: ## Run all tests, against a real control plane; its first build takes minutes.

@@ -51,6 +51,9 @@ var mayImport = map[string][]string{
 	"internal/install":     {"api/v1alpha1", "internal/crd", "internal/gate", "internal/admission"},
 	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
 
+	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster"},
+
 	// Other tools' configuration. It asks no cluster.
 	"internal/convert": {"api/v1alpha1", "internal/crd"},
 

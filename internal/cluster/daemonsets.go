@@ -105,10 +105,12 @@ func (s *daemonSetStore) take() *gate.DaemonSets {
 			sets.Items = append(sets.Items, f.DaemonSet)
 		}
 	}
-	slices.SortFunc(sets.Items, func(a, b gate.DaemonSet) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(sets.Items, byNamespaceAndName)
 	return sets
+}
+
+func byNamespaceAndName(a, b gate.DaemonSet) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // put implements sink.

@@ -62,22 +62,23 @@ func (f *Feed) startSlices(ctx context.Context, driver string) *sliceFeed {
 // served says in plain words that there is no such kind. Some day there may be:
 // the feed goes on asking.
 func served(inner *cache.ListWatch) *cache.ListWatch {
-	explain := func(err error) error {
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%w (%w)", errNotServed, err)
-		}
-		return err
-	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := inner.ListWithContext(ctx, o)
-			return list, explain(err)
+			return list, explainNotServed(err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := inner.WatchWithContext(ctx, o)
-			return w, explain(err)
+			return w, explainNotServed(err)
 		},
 	}
+}
+
+func explainNotServed(err error) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w (%w)", errNotServed, err)
+	}
+	return err
 }
 
 // slicesOn returns a node's ResourceSlices by driver.

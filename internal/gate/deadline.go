@@ -151,6 +151,7 @@ func (d *decider) passed(s *slot) bool {
 		}
 	}
 	if runs {
+		s.verdict.Due = next
 		d.recheckAt(next)
 	}
 	return false

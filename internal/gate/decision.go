@@ -96,6 +96,10 @@ type Verdict struct {
 	Steady *Steady
 	// Overdue is true while the gate is closed and its deadline has passed.
 	Overdue bool
+	// Due is when the closed gate's deadline passes if its signals go on saying what
+	// they say. Zero where none is ahead, and while the node is silent, for then its
+	// clock stands still.
+	Due time.Time
 	// PassedDeadline is true when the deadline passes by this decision.
 	PassedDeadline bool
 	// Contended is true while another writer keeps undoing the gate's taint.

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/cli"
+)
+
+// answer is how 'kubectl gate' ended, and what it said.
+type answer struct {
+	status   int
+	out, err string
+}
+
+// ask runs 'kubectl gate' as a user.
+func (e *env) ask(user *rest.Config, args ...string) answer {
+	e.Helper()
+	kubeconfig := filepath.Join(e.TempDir(), "kubeconfig")
+	e.must(cluster.WriteKubeconfig(kubeconfig, user))
+	var out, err bytes.Buffer
+	status := cli.Execute(e.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &err}, append(args, "--kubeconfig", kubeconfig))
+	return answer{status, out.String(), err.String()}
+}
+
+// tells fails the test unless the command ended so and said all of this.
+func (e *env) tells(a answer, status int, words ...string) {
+	e.Helper()
+	for _, w := range words {
+		if !strings.Contains(a.out+a.err, w) {
+			e.Errorf("it does not say %q", w)
+			status = -1
+		}
+	}
+	if a.status != status {
+		e.Errorf("it ended with %d, want %d:\n%s%s", a.status, status, a.out, a.err)
+	}
+	if a.status == 2 && (a.out != "" || strings.Count(a.err, "\n") != 1) {
+		e.Errorf("an error is one line on standard error, and this is\n%s%s", a.out, a.err)
+	}
+}
+
+// may binds a user to what there is to read, and returns the user's identity.
+func (e *env) may(user string, rules ...rbacv1.PolicyRule) *rest.Config {
+	e.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		e.must(e.admin.Create(e.Context(), o))
+		e.Cleanup(func() { _ = e.admin.Delete(e.Context(), o) })
+	}
+	return e.cluster.User(user)
+}
+
+func reads(group, resource string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list"}}
+}
+
+// A node is born, held, becomes fit and is let go; the exit status says which. The
+// command reads little, and once.
+func TestWhyANodeIsHeld(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.agent()
+	k := e.kubelet("n1")
+	k.register()
+	a := e.ask(e.cluster.Admin(), "why", "n1")
+	e.tells(a, 1, "held by 1 of 1 gates", "agent: closed for", "the node is new (Birth)", keyA+":NoSchedule",
+		"daemons/agent has no pod on this node (PodMissing)", "see why the daemon has no pod there")
+	pod := k.daemonPod(ds)
+	k.run(pod, false)
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, pod.Name+" is not ready (PodNotReady)")
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	e.tells(e.ask(e.cluster.Admin(), "why", "node/n1"), 0, "No gate holds node n1", "agent: open for")
+}
+
+// While no controller runs, the command says what it would do at once: the node
+// is held as long as the taint is on it.
+func TestWhyWithoutAController(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	stop()
+	k := e.kubelet("n1")
+	k.register()
+	e.must(k.is("agent", isClosed, keyA))
+	k.label("ready")
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "closed for", "about to be open", "see whether the controller runs")
+}
+
+// What a gate in DryRun would do is told of each node, and holds none.
+func TestWhyOfADryRun(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ng := newGate("tried", keyA, byLabel("ready"))
+	ng.Spec.Mode = v1alpha1.ModeDryRun
+	e.declare(ng)
+	k := e.kubelet("n1")
+	k.register()
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "No gate holds", "tried: would be closed (dry run)", "the node has no label ready")
+	k.label("ready")
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "tried: would be open (dry run)")
+}
+
+// An override is told, with whose word it is and what the gate is by itself.
+func TestWhyOfAnOverride(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	k.override("agent", isOpen, time.Hour)
+	k.stands("agent", isClosed, isOpen)
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "a person has it open until", `"ticket \"7\""`, "by itself it would be closed")
+	k.label("ready")
+	k.stands("agent", isOpen, "")
+	k.override("agent", isClosed, time.Hour)
+	k.stands("agent", isOpen, isClosed)
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "a person has it closed until", "by itself it would be open", "override.nodegate.dev/agent-")
+}
+
+// The same is there for programs.
+func TestWhyForPrograms(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.agent()
+	e.kubelet("n1").register()
+	a := e.ask(e.cluster.Admin(), "why", "n1", "-o", "json")
+	e.tells(a, 1)
+	var got cli.Explanation
+	e.must(json.Unmarshal([]byte(a.out), &got))
+	if !got.Held || len(got.Gates) != 1 || got.Gates[0].State != isClosed || got.Gates[0].Signals[0].Reason != v1alpha1.ReadingPodMissing {
+		t.Errorf("got %+v", got)
+	}
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1", "-o", "yaml"), 1, "held: true\n")
+}
+
+// Whoever may read what the gates look at needs no other right. What may not be
+// read is unknown, with the right that is missing; and without the first two
+// nothing can be said.
+func TestWhyWithFewRights(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.agent()
+	k := e.kubelet("n1")
+	k.register()
+	k.run(k.daemonPod(ds), false)
+
+	node, gates, sets, pods := reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"), reads("apps", "daemonsets"), reads("", "pods")
+	e.tells(e.ask(e.may("reader", node, gates, sets, pods), "why", "n1"), 1, "is not ready (PodNotReady)")
+	a := e.ask(e.may("podless", node, gates, sets), "why", "n1")
+	e.tells(a, 1, "? signal", `cannot list resource "pods"`, "get the right to read it")
+	e.tells(e.ask(e.may("setless", node, gates, pods), "why", "n1"), 1, "? signal", `cannot list resource "daemonsets"`)
+	e.tells(e.ask(e.may("gateless", node), "why", "n1"), 2, `cannot list resource "nodegates"`)
+	e.tells(e.ask(e.may("nothing"), "why", "n1"), 2, `cannot get resource "nodes"`)
+}
+
+// What is wrong is told in one line.
+func TestWhyOfWhatIsNot(t *testing.T) {
+	e := newEnv(t)
+	e.kubelet("worker-17").register()
+	admin := e.cluster.Admin()
+	e.tells(e.ask(admin, "why", "worker-71"), 2, `there is no node "worker-71"`, "did you mean worker-17?")
+	blind := e.may("blind", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}})
+	e.tells(e.ask(blind, "why", "worker-71"), 2, `there is no node "worker-71"`+"\n")
+	e.tells(e.ask(admin, "why", "worker-17"), 0, "No gate concerns node worker-17")
+	e.tells(e.ask(admin, "why"), 2, "takes the name of one node")
+	e.tells(e.ask(admin, "why", "worker-17", "-o", "xml"), 2, "choose json or yaml")
+	e.tells(e.ask(admin, "whi", "worker-17"), 2, `unknown command "whi"`)
+	away := rest.CopyConfig(admin)
+	away.Host = "https://127.0.0.1:1"
+	e.tells(e.ask(away, "why", "worker-17"), 2, "the API server does not answer", "connection refused")
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/internal/cluster"
+)
+
+// Exit statuses. A verb that answers a question says by the first two what the
+// answer is.
+const (
+	exitYes   = 0
+	exitNo    = 1
+	exitError = 2
+)
+
+// errNo has a verb that has said all there is to say end with exitNo.
+var errNo = errors.New("the answer is no")
+
+// Execute runs 'kubectl gate' with these arguments and returns its exit status.
+func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	root := newRoot(streams)
+	root.SetArgs(args)
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return exitYes
+	case errors.Is(err, errNo):
+		return exitNo
+	default:
+		fmt.Fprintln(streams.ErrOut, "error:", oneLine(err))
+		return exitError
+	}
+}
+
+// connection is where the API server is, and who asks.
+type connection struct {
+	*genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+}
+
+func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
+	c := &connection{genericclioptions.NewConfigFlags(true), streams}
+	root := &cobra.Command{
+		Use:         "kubectl-gate",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gate"},
+		Short:       "See how gates stand on nodes, and why",
+		Version:     version(),
+		// One clear line for an error; the usage is there with --help.
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	c.AddFlags(root.PersistentFlags())
+	root.AddCommand(newWhy(c))
+	return root
+}
+
+// answersWithin is how long one request may take where --request-timeout does not
+// say: who asks is waiting.
+const answersWithin = 15 * time.Second
+
+// reader returns access to the cluster that the flags name.
+func (c *connection) reader() (*cluster.Reader, error) {
+	config, err := c.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = answersWithin
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	return cluster.NewReader(config)
+}
+
+// unanswered says that the API server cannot be asked, where that is why a
+// request failed.
+func unanswered(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return err
+	}
+	return fmt.Errorf("the API server does not answer: %w", err)
+}
+
+// similar returns names like one that does not exist, by cobra's own measure.
+func similar(name string, names []string) []string {
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, n := range names {
+		all.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	found := all.SuggestionsFor(name)
+	return found[:min(len(found), 3)]
+}
+
+// oneLine says an error in one line, also if it is several that were joined.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// version is what the build knows of itself.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown version)"
+	}
+	return info.Main.Version
+}
