@@ -187,8 +187,16 @@ func (s *sight) explainGate(v *gate.Verdict) GateExplanation {
 			Own: cmp.Or(o.Own, StateNone), OwnReason: o.OwnReason, HeldBy: o.HeldBy,
 		}
 	}
-	e.Next = s.next(v, g, &e)
+	if e.Next = s.next(v, g, &e); e.Unknown && s.garbled(v.Gate) {
+		e.State, e.Reason, e.Since = StateNone, "", time.Time{} // nobody knows what it says
+	}
 	return e
+}
+
+// garbled tells whether a gate's record cannot be read.
+func (s *sight) garbled(name string) bool {
+	_, err := gate.ParseRecord(s.facts.Node.Records[name])
+	return err != nil
 }
 
 // taint is what the gate has on the node, or would put there.

@@ -79,11 +79,11 @@ func (e *GateExplanation) write(b *strings.Builder, m marks, now time.Time) {
 		}
 	}
 	row("taint", e.Taint)
+	if len(e.Signals) > 0 {
+		row(e.rule())
+	}
 	for _, s := range e.Signals {
 		row(m[s.State]+" "+s.Name, fmt.Sprintf("%s (%s)%s", s.Message, s.Reason, lasting(", for ", s.Since, now)))
-	}
-	if len(e.Signals) > 0 {
-		row("", e.rule())
 	}
 	if e.Obstacle != nil {
 		row("blocked", e.Obstacle.Message)
@@ -126,11 +126,11 @@ func (e *GateExplanation) stands(now time.Time) string {
 }
 
 // rule says what the gate's signals decide.
-func (e *GateExplanation) rule() string {
+func (e *GateExplanation) rule() (label, text string) {
 	if e.CloseWhen {
-		return "closed while all of these hold"
+		return "closed", "while all of these hold:"
 	}
-	return "opens when all of these hold"
+	return "opens", "when all of these hold:"
 }
 
 func (e *GateExplanation) deadline(now time.Time) string {
