@@ -37,7 +37,7 @@ var situations = []struct {
 	ready     corev1.ConditionStatus
 	// bare nodes carry no taint, whatever the records say.
 	bare bool
-	age       time.Duration
+	age  time.Duration
 }{
 	{
 		name: "held", age: 3 * time.Minute,
