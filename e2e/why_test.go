@@ -4,12 +4,14 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -42,8 +44,7 @@ func (e *env) tells(a answer, status int, words ...string) {
 	e.Helper()
 	for _, w := range words {
 		if !strings.Contains(a.out+a.err, w) {
-			e.Errorf("it does not say %q", w)
-			status = -1
+			e.Errorf("it does not say %q:\n%s%s", w, a.out, a.err)
 		}
 	}
 	if a.status != status {
@@ -52,6 +53,29 @@ func (e *env) tells(a answer, status int, words ...string) {
 	if a.status == 2 && (a.out != "" || strings.Count(a.err, "\n") != 1) {
 		e.Errorf("an error is one line on standard error, and this is\n%s%s", a.out, a.err)
 	}
+}
+
+// An existing node's pods are looked at where a gate that is tried out wants to
+// know whether the node is idle.
+func TestWhyOfAnIdleNode(t *testing.T) {
+	e := newEnv(t)
+	k := e.kubelet("n1")
+	k.register()
+	k.report(corev1.ConditionTrue, "")
+	ng := newGate("tried", keyA, byLabel("ready"))
+	ng.Spec.Mode = v1alpha1.ModeDryRun
+	ng.Spec.ExistingNodes = v1alpha1.ExistingCloseIfIdle
+	e.eventually("the gate is younger than the node", func() error {
+		return errUnless(time.Since(k.node().CreationTimestamp.Time) > time.Second, "not yet")
+	})
+	e.must(e.admin.Create(t.Context(), ng))
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "tried: would not be a member (dry run)", "budget.maxReclosed")
+	ds := e.daemonSet("workload")
+	pod := k.daemonPod(ds, func(p *corev1.Pod) { p.OwnerReferences = nil })
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "the node is not idle")
+	e.must(client.IgnoreNotFound(e.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
+	podless := e.may("podless", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"))
+	e.tells(e.ask(podless, "why", "n1"), 0, "all of its pods have to be looked at first", `cannot list resource "pods"`)
 }
 
 // may binds a user to what there is to read, and returns the user's identity.
@@ -65,7 +89,7 @@ func (e *env) may(user string, rules ...rbacv1.PolicyRule) *rest.Config {
 	}
 	for _, o := range []client.Object{role, binding} {
 		e.must(e.admin.Create(e.Context(), o))
-		e.Cleanup(func() { _ = e.admin.Delete(e.Context(), o) })
+		e.Cleanup(func() { _ = e.admin.Delete(context.Background(), o) }) // the test's own context has ended
 	}
 	return e.cluster.User(user)
 }

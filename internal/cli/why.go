@@ -110,10 +110,13 @@ func (s *sight) decide(ctx context.Context, reader *cluster.Reader) {
 	if !slices.ContainsFunc(s.decision.Verdicts, wanted) {
 		return
 	}
-	if pods, err := reader.AllPods(ctx, s.facts.Node.Name); err == nil {
-		s.facts.AllPods = pods
-		s.decision = gate.Decide(s.gates, &s.facts, s.now)
+	pods, err := reader.AllPods(ctx, s.facts.Node.Name)
+	if err != nil {
+		s.gaps = append(s.gaps, cluster.Gap{Err: err})
+		return
 	}
+	s.facts.AllPods = pods
+	s.decision = gate.Decide(s.gates, &s.facts, s.now)
 }
 
 // compile compiles the gates. Which of them are in force is up to the controller,

@@ -95,12 +95,13 @@ func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error
 // counts as not observed.
 type Gap struct {
 	// Err says what, and why.
-	Err   error
+	Err error
+	// hides is nil where no signal looks at it.
 	hides func(gate.Needs) bool
 }
 
 // Hides tells whether something that is needed is hidden by the gap.
-func (g *Gap) Hides(n gate.Needs) bool { return g.hides(n) }
+func (g *Gap) Hides(n gate.Needs) bool { return g.hides != nil && g.hides(n) }
 
 // Look returns what is known of a node, given what is needed, which may depend on
 // the DaemonSets: Node, Zone, DaemonSets, Pods, CSINode and ResourceSlices are
@@ -233,7 +234,7 @@ func (l *look) readZone(ctx context.Context) {
 		list, err = l.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.NewSelector().Add(*inZone).String(), ResourceVersion: "0"})
 	}
 	if err != nil {
-		l.gap(fmt.Errorf("counting the silent nodes of the node's zone: %w", err), func(gate.Needs) bool { return false })
+		l.gap(fmt.Errorf("counting the silent nodes of the node's zone: %w", err), nil)
 		return
 	}
 	counted := make(zones)

@@ -54,7 +54,9 @@ func TestLookSeesWhatAFeedObserves(t *testing.T) {
 	}
 	if err == nil {
 		_, err = s.StorageV1().CSINodes().Create(t.Context(), csi, metav1.CreateOptions{})
-		clean(func() error { return s.StorageV1().CSINodes().Delete(context.Background(), csi.Name, metav1.DeleteOptions{}) })
+		clean(func() error {
+			return s.StorageV1().CSINodes().Delete(context.Background(), csi.Name, metav1.DeleteOptions{})
+		})
 	}
 	if err == nil {
 		_, err = s.ResourceV1().ResourceSlices().Create(t.Context(), slice, metav1.CreateOptions{})
