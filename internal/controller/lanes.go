@@ -16,8 +16,9 @@ const newsInARow = 8
 // lanes is the order in which nodes are taken from the queue: those of which
 // there is news before those that are only looked at again, because gates have
 // changed, time has passed or a write is to be tried again. Of the latter there
-// may be a whole fleet at the same moment. The queue calls its methods under a
-// lock of its own.
+// may be a whole fleet at the same moment. (controller-runtime's priority queue
+// would have them wait for as long as there is news of any node.) The queue calls
+// its methods under a lock of its own.
 type lanes struct {
 	mu sync.Mutex
 	// marked are nodes of which there is news, until they are taken up for it.
