@@ -53,7 +53,7 @@ func WebhookConfiguration(namespace string) *admissionregistrationv1.MutatingWeb
 			FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
 			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone), // probes are dry runs
-			ReinvocationPolicy:      ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
+			ReinvocationPolicy:      ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
 			TimeoutSeconds:          ptr.To[int32](webhookTimeout),
 			AdmissionReviewVersions: []string{"v1"},
 		}},
