@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -26,7 +25,8 @@ import (
 // How often it is looked whether a gate is closed at birth: at once when it
 // changes, soon again until that is proved (policies take up to a second to
 // take effect), and every minute ever after, for it can be switched off at any
-// time. A probe costs the API server two milliseconds.
+// time. A probe costs the API server two milliseconds, and one more for every
+// gate that there is.
 const (
 	birthFirst   = 100 * time.Millisecond
 	birthSoon    = time.Second
@@ -34,7 +34,7 @@ const (
 	birthProved  = time.Minute
 	birthHasty   = 12 // how many times soon before later
 	birthTimeout = 5 * time.Second
-	// With many gates, so many probes are made at a time, then comes a pause.
+	// Where many are due, so many probes are made at a time, then comes a pause.
 	birthAtOnce = 10
 	birthPause  = 500 * time.Millisecond
 )
@@ -51,6 +51,8 @@ type birth struct {
 
 	// stuck names parameters that could not be deleted.
 	stuck string
+	// pause is until when nothing is probed, whatever has changed.
+	pause time.Time
 
 	mu    sync.Mutex
 	gates map[string]birthState
@@ -104,19 +106,25 @@ func (b *birth) run(ctx context.Context, clk clock.WithTicker, current *atomic.P
 // It returns after how long to look again.
 func (b *birth) look(ctx context.Context, set *gateSet, clk clock.PassiveClock) time.Duration {
 	failed := b.syncParameters(ctx, set)
-	due := b.due(set, clk.Now(), failed)
-	for _, name := range due[:min(len(due), birthAtOnce)] {
-		ng := set.declared[name]
-		err := b.prove(ctx, ng)
-		if err != nil && failed[name] != nil {
-			err = failed[name] // the cause, rather than its consequence
-		}
+	due := probes(set, b.due(set, clk.Now(), failed))
+	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
+		return rest
+	}
+	for _, p := range due[:min(len(due), birthAtOnce)] {
+		proved := p.look(ctx, b.client, b.by)
 		if ctx.Err() != nil {
 			break
 		}
-		b.note(ng, err, clk.Now())
+		for _, ng := range p {
+			err := proved(ng)
+			if err != nil {
+				err = cmp.Or(failed[ng.Name], err) // the cause, rather than its consequence
+			}
+			b.note(ng, err, clk.Now())
+		}
 	}
 	if len(due) > birthAtOnce {
+		b.pause = clk.Now().Add(birthPause)
 		return birthPause
 	}
 	return b.wait(clk.Now())
@@ -259,23 +267,4 @@ func (b *birth) carryOut(ctx context.Context, set *gateSet, changes admission.Ch
 		b.log.Error(failure, "cannot delete birth parameters, retrying", "gates", stuck.String())
 	}
 	b.stuck = stuck.String()
-}
-
-// prove has the API server create a node that the gate selects, in a dry run,
-// and looks whether it comes back closed.
-func (b *birth) prove(ctx context.Context, ng *v1alpha1.NodeGate) error {
-	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
-	defer cancel()
-	probe, ok := admission.Probe(ng)
-	if !ok {
-		return nil // no node can ever be selected
-	}
-	err := b.client.Create(ctx, probe, client.DryRunAll)
-	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("a node named %s exists: delete it, the name is needed for probes", probe.Name)
-	}
-	if err != nil {
-		return fmt.Errorf("creating a probe node in a dry run: %w", err)
-	}
-	return admission.Proved(b.by, ng, probe)
 }

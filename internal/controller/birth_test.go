@@ -14,12 +14,10 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // parameters returns the keys of the parameters that there are, by gate.
@@ -101,56 +99,6 @@ func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
 		pass(birthLater + 2*time.Second)
 		if !isReady() {
 			t.Error("not ready although births are closed again")
-		}
-	})
-}
-
-func TestManyGatesAreNotProbedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const many = 60
-		var gates []*v1alpha1.NodeGate
-		for i := range many {
-			gates = append(gates, testGate(fmt.Sprintf("gate-%03d", i)))
-		}
-		var probes atomic.Int32
-		b := newBirth(apiClient(t, interceptor.Funcs{
-			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-				if node, probe := obj.(*corev1.Node); probe {
-					probes.Add(1)
-					closeAtBirth(node, strings.TrimPrefix(node.Name, "nodegate-probe-"), testKey, corev1.TaintEffectNoSchedule)
-				}
-				return nil
-			},
-		}), "nodegate-system", logr.Discard())
-		var set atomic.Pointer[gateSet]
-		set.Store(newGateSet(&gateSet{}, known{source: v1alpha1.SourceCRD, gates: gates, complete: true}, gate.KeyPolicy{}))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go b.run(ctx, clock.RealClock{}, &set)
-
-		var last, most int32
-		for range 180 {
-			pass(time.Second)
-			now := probes.Load()
-			most, last = max(most, now-last), now
-		}
-		if most > 3*birthAtOnce { // one pass each half second
-			t.Errorf("up to %d probes a second", most)
-		}
-		if last < 3*many || last > 5*many {
-			t.Errorf("%d probes in three minutes, want about one a minute for each of %d gates", last, many)
-		}
-		for _, ng := range gates {
-			if err := b.proved(ng); err != nil {
-				t.Errorf("gate %s: %v", ng.Name, err)
-			}
-		}
-		for range 50 { // DaemonSets come and go
-			b.changed()
-			pass(10 * time.Millisecond)
-		}
-		if n := probes.Load() - last; n > 10 {
-			t.Errorf("%d probes in half a second in which no gate changed", n)
 		}
 	})
 }
