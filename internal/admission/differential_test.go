@@ -76,6 +76,8 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 		"no room for records":       {ObjectMeta: metav1.ObjectMeta{Annotations: big(256 << 10)}},
 		"room for some":             {ObjectMeta: metav1.ObjectMeta{Annotations: big(256<<10 - 1000)}},
 		"just no room for one":      {ObjectMeta: metav1.ObjectMeta{Annotations: big(256<<10 - len(prefix+"one"+recordA) + 1)}},
+		"as many annotations as go": {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1021)}}, // for the last of four records
+		"those, and a forged one":   {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(1021), map[string]string{prefix + "one": "x"})}},
 		"too many annotations":      {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1025)}},
 		"too many taints":           {Spec: corev1.NodeSpec{Taints: manyTaints(1025)}, ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{prefix + "one": "x"}}},
 		"as many as may be":         {Spec: corev1.NodeSpec{Taints: manyTaints(1000)}},

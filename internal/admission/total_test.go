@@ -179,7 +179,8 @@ func TestCostlyNodes(t *testing.T) {
 	}{
 		"1,000 taints":                    {taints: taints(1000)},
 		"20,000 taints":                   {taints: taints(20_000), noTaint: true, noRecord: true},
-		"1,024 annotations":               {annotations: numbered(1023, "")}, // and the forged record
+		"1,024 annotations":               {annotations: numbered(1024, "")},
+		"1,025 annotations":               {annotations: numbered(1025, ""), noRecord: true},
 		"40,000 annotations":              {annotations: numbered(40_000, ""), noRecord: true},
 		"annotations with room":           {annotations: full(120)},
 		"annotations without room":        {annotations: full(110), noRecord: true},

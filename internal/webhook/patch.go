@@ -130,13 +130,14 @@ func recordOperations(there, records map[string]string) []operation {
 }
 
 func fits(annotations map[string]string, key, value string) bool {
-	size := len(key) + len(value)
+	others, size := 0, len(key)+len(value)
 	for k, v := range annotations {
 		if k != key {
+			others++
 			size += len(k) + len(v)
 		}
 	}
-	return len(annotations) <= maxAnnotations && size <= maxAnnotationsBytes
+	return others <= maxAnnotations && size <= maxAnnotationsBytes
 }
 
 // taintOperations change values of the first taints, and append the others.
