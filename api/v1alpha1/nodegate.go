@@ -38,6 +38,12 @@ type NodeGate struct {
 	// number of nodes.
 	// +optional
 	Status NodeGateStatus `json:"status,omitzero"`
+
+	// ReadError is why spec and status are missing, but for what is known of the
+	// taints: the gate is stored in a form that this version cannot read. It exists,
+	// and what it closed stays closed, but it asks for nothing. It is no part of
+	// what is stored, and empty otherwise.
+	ReadError string `json:"-"`
 }
 
 // NodeGateList is a list of NodeGates.

@@ -81,7 +81,7 @@ func (a *fakeAPI) kind(name string, one, many runtime.Object) *fakeKind {
 
 func (a *fakeAPI) nodes() *fakeKind { return a.kind("nodes", &corev1.Node{}, &corev1.NodeList{}) }
 func (a *fakeAPI) gates() *fakeKind {
-	return a.kind("gates", &v1alpha1.NodeGate{}, &v1alpha1.NodeGateList{})
+	return a.kind("gates", &storedGate{}, &storedGates{})
 }
 func (a *fakeAPI) daemonSets(namespace string) *fakeKind {
 	return a.kind("daemonsets/"+namespace, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{})
@@ -141,6 +141,9 @@ func (a *fakeAPI) set(change func()) {
 func (k *fakeKind) put(o metav1.Object) runtime.Object {
 	k.api.mu.Lock()
 	defer k.api.mu.Unlock()
+	if ng, ok := o.(*v1alpha1.NodeGate); ok {
+		o = &storedGate{*ng}
+	}
 	stored := o.(runtime.Object).DeepCopyObject()
 	k.stamp(stored)
 	_, known := k.objects[o.GetName()]

@@ -115,6 +115,12 @@ func (s *gateStore) replace(all []*v1alpha1.NodeGate) {
 func (s *gateStore) set(g *v1alpha1.NodeGate) {
 	delete(s.vanished, g.Name)
 	delete(s.deleted, g.Name)
+	switch before := s.byName[g.Name]; {
+	case g.ReadError != "" && (before == nil || before.ReadError != g.ReadError):
+		s.log.Error(errors.New(g.ReadError), "cannot read a gate, keeping what it closed", "gate", g.Name)
+	case g.ReadError == "" && before != nil && before.ReadError != "":
+		s.log.Info("gate can be read again", "gate", g.Name)
+	}
 	s.byName[g.Name] = g
 }
 
@@ -178,7 +184,7 @@ func (s *gateStore) tell(now *gateList) {
 // sameGate tells whether two states of a NodeGate ask for the same. Their
 // status, which is our own doing, may differ.
 func sameGate(a, b *v1alpha1.NodeGate) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.ReadError == b.ReadError
 }
 
 // whyIncomplete is why the gates may not be all, as of now, unless that is only

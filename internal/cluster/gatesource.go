@@ -22,7 +22,8 @@ type GateSource interface {
 	Run(ctx context.Context, changed func())
 	// Gates returns the gates, by name, and whether they are certain to be all. A
 	// gate that disappears stays until it is certain that it was deleted, rather
-	// than made invisible. The gates are shared and read only.
+	// than made invisible; one that cannot be read is there, with its ReadError. The
+	// gates are shared and read only.
 	Gates() (gates []*v1alpha1.NodeGate, complete bool)
 	// Deleted names gates that are known to have been deleted, for as long as the
 	// gates are not complete. It is read only.
@@ -48,16 +49,16 @@ func (apiGates) Name() string { return v1alpha1.SourceCRD }
 // Run implements GateSource.
 func (g apiGates) Run(ctx context.Context, changed func()) {
 	g.changed = changed
-	in := &intake[*v1alpha1.NodeGate, *v1alpha1.NodeGate]{
+	in := &intake[*storedGate, *v1alpha1.NodeGate]{
 		observer: g.feed, sink: g.gateStore,
-		convert: func(g *v1alpha1.NodeGate) *v1alpha1.NodeGate { return g },
+		convert: func(g *storedGate) *v1alpha1.NodeGate { return &g.NodeGate },
 	}
 	confirmed := make(chan struct{})
 	go func() {
 		defer close(confirmed)
 		g.confirm(ctx)
 	}()
-	in.run(ctx, g.listWatch, &v1alpha1.NodeGate{})
+	in.run(ctx, g.listWatch, &storedGate{})
 	<-confirmed
 }
 

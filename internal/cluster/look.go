@@ -49,14 +49,19 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{core: core, gates: gates, names: names}, nil
 }
 
-// Gates returns all NodeGates. It fails with NotFound where the API server knows
+// Gates returns all NodeGates, also those that cannot be read (see their ReadError).
+// It fails with NotFound where the API server knows
 // no such kind.
 func (r *Reader) Gates(ctx context.Context) ([]v1alpha1.NodeGate, error) {
-	var list v1alpha1.NodeGateList
+	var list storedGates
 	if err := r.gates.Get().Resource(v1alpha1.Resource.Resource).Do(ctx).Into(&list); err != nil {
 		return nil, fmt.Errorf("listing NodeGates: %w", err)
 	}
-	return list.Items, nil
+	gates := make([]v1alpha1.NodeGate, 0, len(list.Items))
+	for i := range list.Items {
+		gates = append(gates, list.Items[i].NodeGate)
+	}
+	return gates, nil
 }
 
 // Node returns a Node.

@@ -117,9 +117,7 @@ func coreConfig(config *rest.Config) *rest.Config {
 
 func gateClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering NodeGate: %w", err)
-	}
+	addStoredGates(scheme)
 	config = unlimited(config)
 	config.GroupVersion = &v1alpha1.GroupVersion
 	config.APIPath = "/apis"

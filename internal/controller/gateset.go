@@ -52,6 +52,10 @@ type gateSet struct {
 const untilCorrected = ". Until this is corrected the gate closes nothing more, and what it has closed stays closed, " +
 	"but for its deadline; to open it, correct the gate or delete it"
 
+// untilReadable says what becomes of a gate that cannot be read.
+const untilReadable = ". Until this is corrected it neither opens nor closes; if it closed new nodes at birth, these go on being closed. " +
+	"Apply the gate again as this version has it (and, if the definition is another version's, that first), or delete it, which opens it"
+
 // newGateSet compiles gates and says which are in force. It comes after
 // another set.
 func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
@@ -71,7 +75,11 @@ func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
 	slices.SortFunc(set.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
 	set.acceptance = gate.Accept(set.gates, policy)
 	for name, err := range set.broken {
-		set.acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error() + untilCorrected}
+		until := untilCorrected
+		if set.declared[name].ReadError != "" {
+			until = untilReadable
+		}
+		set.acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error() + until}
 	}
 	for i := range set.gates {
 		g := &set.gates[i]
@@ -87,7 +95,7 @@ func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
 // whenever a DaemonSet changes, and an expression takes a while to compile.
 func (s *gateSet) add(ng *v1alpha1.NodeGate, before *gateSet) {
 	g, known := before.gate(ng.Name)
-	if was := before.declared[ng.Name]; known && was.UID == ng.UID && was.Generation == ng.Generation && before.source == s.source {
+	if was := before.declared[ng.Name]; known && was.UID == ng.UID && was.Generation == ng.Generation && was.ReadError == ng.ReadError && before.source == s.source {
 		again := *g
 		again.Stamp = ng.Spec.OpenedAtAnnotation
 		s.gates, s.since[ng.Name] = append(s.gates, again), before.since[ng.Name]
@@ -102,6 +110,9 @@ func (s *gateSet) add(ng *v1alpha1.NodeGate, before *gateSet) {
 		s.gates, s.since[ng.Name] = append(s.gates, compiled), s.seq
 	}
 	s.declared[ng.Name] = ng
+	if ng.Spec.Taint.Key == "" {
+		return // it cannot even be read which
+	}
 	if ng.Spec.Mode == v1alpha1.ModeDryRun {
 		return // nothing of it is on any node
 	}
@@ -187,10 +198,10 @@ func (s *gateSet) list() []*v1alpha1.NodeGate { return slices.Collect(maps.Value
 
 // unneeded tells whether a birth parameter is known to have no gate behind it
 // that closes at birth. While it is not known which gates exist, one that is not
-// here is no reason to leave nodes open.
+// here, or cannot be read, is no reason to leave nodes open.
 func (s *gateSet) unneeded(name string) bool {
-	if _, known := s.declared[name]; known {
-		return !s.closesAtBirth(name)
+	if ng, known := s.declared[name]; known {
+		return ng.ReadError == "" && !s.closesAtBirth(name)
 	}
 	return s.complete || s.deleted[name]
 }

@@ -153,7 +153,9 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	if err != nil {
 		return err
 	}
-	target := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
+	// The answer need not be a gate that could be read.
+	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
+	target.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))
 	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
 	switch {
 	case err == nil:

@@ -51,6 +51,10 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 	if g.Existing == "" {
 		g.Existing = v1alpha1.ExistingIgnore
 	}
+	if ng.ReadError != "" {
+		g.Selector, g.Broken = labels.Nothing(), true
+		return g, errors.New("it is stored in a form that this version of nodegate cannot read: " + ng.ReadError)
+	}
 	var err error
 	if g.Selector, err = spec.NodeSelector.AsSelector(); err != nil {
 		g.Selector, g.Broken = labels.Nothing(), true

@@ -88,6 +88,7 @@ func TestCompileRefuses(t *testing.T) {
 		broken bool
 	}{
 		"selector":       {func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector = bad }, "nodeSelector", true},
+		"not read":       {func(ng *v1alpha1.NodeGate) { ng.ReadError = "json: cannot unmarshal" }, "cannot read: json: cannot unmarshal", true},
 		"no signal":      {func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen = nil }, "neither names a signal", false},
 		"both lists":     {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen = ng.Spec.OpenWhen }, "only one of the two", false},
 		"empty lists":    {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen[:0], nil }, "neither names a signal", false},

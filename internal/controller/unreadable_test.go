@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A gate that cannot be read holds what it had closed, also by a taint that it
+// shares with a gate that opens, and nodes go on being born closed. Its deletion
+// opens it.
+func TestGateThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		fine, odd := testGate("fine"), testGate("odd")
+		w := newWorld(t, fine, odd)
+		w.add(3, func(i int, n *gate.Node) {
+			delete(n.Labels, "fit")
+			isClosed(n, "fine", v1alpha1.ReasonBirth)
+			isClosed(n, "odd", v1alpha1.ReasonBirth)
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(10 * time.Second)
+
+		for why, known := range map[string]v1alpha1.Taint{"json: the timing": odd.Spec.Taint, "json: the taint": {}} {
+			unread := &v1alpha1.NodeGate{ObjectMeta: odd.ObjectMeta, ReadError: why} // the definition was edited, not the gate
+			unread.Spec.Taint = known
+			w.setGates(true, fine, unread)
+			pass(10 * time.Second)
+			w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+			pass(10 * time.Second)
+			for name, n := range w.nodes {
+				if len(n.Taints) != 1 || n.Taints[0].Key != testKey {
+					t.Errorf("%s: node %s has taints %v", why, name, n.Taints)
+				}
+			}
+			if r, err := gate.ParseRecord(w.nodes["n0000"].Records["fine"]); err != nil || r.State != v1alpha1.StateOpen {
+				t.Errorf("the other gate's record is %+v, %v", r, err)
+			}
+			w.wantParameters("while it cannot be read", "map[fine:"+testKey+" odd:"+testKey+"]")
+			c := meta.FindStatusCondition(w.stored("odd").Status.Conditions, v1alpha1.ConditionAccepted)
+			if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, why+". Until this is corrected it neither opens nor closes") {
+				t.Errorf("it says %+v", c)
+			}
+		}
+		w.setGates(true, fine)
+		pass(10 * time.Second)
+		if n := w.closed(); n != 2 {
+			t.Errorf("%d nodes are closed after the gate was deleted, want those that are not fit", n)
+		}
+		w.wantParameters("with the gate deleted", "map[fine:"+testKey+"]")
+	})
+}
