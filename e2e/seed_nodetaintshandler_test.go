@@ -83,17 +83,7 @@ func TestSeedNodetaintshandlerMinimumHold(t *testing.T) {
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	k.run(k.daemonPod(ds), true)
-	e.waitsFor("init", "n1", v1alpha1.ReadingMinClosed)
-	stop()
-	stop = e.startController(58 * time.Minute)
-	e.settled()
-	e.must(k.is("init", isClosed, keyA))
-	e.waitsFor("init", "n1", v1alpha1.ReadingMinClosed)
-	stop()
-	k.wrote(0) // nobody keeps the time but the node's record
-	e.startController(61 * time.Minute)
-	k.becomes("init", isOpen, keyA)
-	k.wrote(1)
+	k.opensAfterAnHour("init", v1alpha1.ReadingMinClosed, stop)
 }
 
 // There the time of completion goes with the untainting, in one PUT of the whole

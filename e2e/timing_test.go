@@ -31,16 +31,24 @@ func TestSoak(t *testing.T) {
 	k := e.registered("n1")[0]
 	e.waitsFor("agent", "n1", v1alpha1.ReadingPodMissing)
 	k.run(k.daemonPod(ds), true)
-	e.waitsFor("agent", "n1", v1alpha1.ReadingOpenAfter)
+	k.opensAfterAnHour("agent", v1alpha1.ReadingOpenAfter, stop)
+}
+
+// opensAfterAnHour checks that a gate opens after an hour, for which it waits for
+// this reason, and that a restart of the controller in the middle makes no
+// difference. stop stops the first.
+func (k *kubelet) opensAfterAnHour(gateName string, reason v1alpha1.ReadingReason, stop func()) {
+	k.Helper()
+	k.waitsFor(gateName, k.name, reason)
 	stop()
-	stop = e.startController(58 * time.Minute)
-	e.settled()
-	e.must(k.is("agent", isClosed, keyA))
-	e.waitsFor("agent", "n1", v1alpha1.ReadingOpenAfter)
+	stop = k.startController(58 * time.Minute)
+	k.settled()
+	k.must(k.is(gateName, isClosed, keyA))
+	k.waitsFor(gateName, k.name, reason)
 	stop()
-	k.wrote(0)
-	e.startController(61 * time.Minute)
-	k.becomes("agent", isOpen, keyA)
+	k.wrote(0) // nobody keeps the time but what is there already
+	k.startController(61 * time.Minute)
+	k.becomes(gateName, isOpen, keyA)
 	k.wrote(1)
 }
 
@@ -75,16 +83,7 @@ func TestMinReadySeconds(t *testing.T) {
 	}}))
 	k := e.registered("n1")[0]
 	k.run(k.daemonPod(ds), true)
-	e.waitsFor("agent", "n1", v1alpha1.ReadingPodReadyTooBriefly)
-	stop()
-	stop = e.startController(58 * time.Minute)
-	e.settled()
-	e.must(k.is("agent", isClosed, keyA))
-	stop()
-	k.wrote(0)
-	e.startController(61 * time.Minute)
-	k.becomes("agent", isOpen, keyA)
-	k.wrote(1)
+	k.opensAfterAnHour("agent", v1alpha1.ReadingPodReadyTooBriefly, stop)
 }
 
 // A deadline that tells: by the condition, the counts and one Event, also after a

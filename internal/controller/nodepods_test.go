@@ -105,6 +105,14 @@ func ifIdle(s *v1alpha1.NodeGateSpec) {
 
 func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
 
+// newUnfit is a world of nodes that are to be closed if they are idle.
+func newUnfit(t *testing.T, nodes int) (*world, *nodePods) {
+	w, pods := newWorld(t, testGate("gate", ifIdle)), newNodePods()
+	w.pods = pods
+	w.add(nodes, unfit)
+	return w, pods
+}
+
 var (
 	aWorkload = gate.BoundPod{Namespace: "kube-system", Name: "web", UID: "web", Owned: true}
 	aDaemon   = gate.BoundPod{Namespace: "monitoring", Name: "daemon", UID: "daemon", Owned: true, Daemon: true}
@@ -113,10 +121,7 @@ var (
 // At most ten nodes a second are closed for being idle, and none that is not.
 func TestBackfillIsPaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", ifIdle))
-		pods := newNodePods()
-		w.pods = pods
-		w.add(100, unfit)
+		w, pods := newUnfit(t, 100)
 		for i := range 100 {
 			pods.set(fmt.Sprintf("n%04d", i), aDaemon)
 			if i%2 == 0 {
@@ -162,10 +167,7 @@ func TestBackfillIsPaced(t *testing.T) {
 // decided about meanwhile.
 func TestBusyNodeIsLookedAtAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", ifIdle))
-		pods := newNodePods()
-		w.pods = pods
-		w.add(1, unfit)
+		w, pods := newUnfit(t, 1)
 		pods.set("n0000", aWorkload)
 		defer w.start(logr.Discard(), allowing(nil))()
 		for range 9 {
@@ -192,10 +194,7 @@ func TestBusyNodeIsLookedAtAgain(t *testing.T) {
 // reason of its own, and is not closed again as long as the pod is there.
 func TestPodBoundBetweenLookAndTaint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", ifIdle))
-		pods := newNodePods()
-		w.pods = pods
-		w.add(1, unfit)
+		w, pods := newUnfit(t, 1)
 		w.after = func() { pods.set("n0000", aWorkload) }
 		defer w.start(logr.Discard(), allowing(nil))()
 		pass(time.Hour)
@@ -284,10 +283,7 @@ func TestLooksDoNotDelayOpenings(t *testing.T) {
 // to grant it, and when that is done it goes on by itself.
 func TestNoRightToListPods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", ifIdle))
-		pods := newNodePods()
-		w.pods = pods
-		w.add(3, unfit)
+		w, pods := newUnfit(t, 3)
 		var mu sync.Mutex
 		lacks := true
 		pods.onList = func(string) error {
