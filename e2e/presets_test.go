@@ -49,14 +49,15 @@ func driverComes(name string, limit ...int32) presetStep {
 
 // presetSteps are what makes a new node fit, for each preset that gates births.
 var presetSteps = map[string][]presetStep{
-	"calico":         daemonComes("calico-node"),
-	"cilium":         daemonComes("cilium"),
-	"ebs-csi":        append(daemonComes("ebs-csi-node"), driverComes("ebs.csi.aws.com", 24)),
-	"efs-csi":        append(daemonComes("efs-csi-node"), driverComes("efs.csi.aws.com")),
-	"gcp-pd-csi":     append(daemonComes("pdcsi-node"), driverComes("pd.csi.storage.gke.io", 15)),
-	"image-warm-up":  daemonComes("image-warm-up"),
-	"init-daemonset": daemonComes("node-init"),
-	"istio-cni":      daemonComes("istio-cni-node"),
+	"calico":              daemonComes("calico-node"),
+	"cilium":              daemonComes("cilium"),
+	"ebs-csi":             append(daemonComes("ebs-csi-node"), driverComes("ebs.csi.aws.com", 24)),
+	"efs-csi":             append(daemonComes("efs-csi-node"), driverComes("efs.csi.aws.com")),
+	"gcp-pd-csi":          append(daemonComes("pdcsi-node"), driverComes("pd.csi.storage.gke.io", 15)),
+	"image-warm-up":       daemonComes("image-warm-up"),
+	"init-daemonset":      daemonComes("node-init"),
+	"istio-cni":           daemonComes("istio-cni-node"),
+	"required-daemonsets": daemonComes("required"),
 	"nvidia-gpu": {
 		{v1alpha1.ReadingMissing, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 0) }},
 		{v1alpha1.ReadingInsufficient, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 8) }},
@@ -77,6 +78,7 @@ func (e *env) presetDaemons() map[string]*appsv1.DaemonSet {
 		daemons[name] = e.daemonIn(namespace, name, nil)
 	}
 	daemons["node-init"] = e.daemonIn("kube-system", "node-init", map[string]string{"startup.k8s.io/component": "init"})
+	daemons["required"] = e.daemonIn("kube-system", "required", map[string]string{"nodegate.dev/required": "true"})
 	return daemons
 }
 

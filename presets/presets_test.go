@@ -32,6 +32,7 @@ var keys = map[string]string{
 	"node-problem-detector": "status-taint.cluster-autoscaler.kubernetes.io/node-problem",
 	"nvidia-gpu":            "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
 	"out-of-service":        "node.kubernetes.io/out-of-service",
+	"required-daemonsets":   "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
 }
 
 func TestEveryPresetIsAGate(t *testing.T) {

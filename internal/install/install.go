@@ -80,7 +80,7 @@ func Write(w io.Writer, o Options) error {
 		return err
 	}
 	for _, obj := range objects {
-		document, err := marshal(obj)
+		document, err := Marshal(obj)
 		if err != nil {
 			return fmt.Errorf("marshalling %T: %w", obj, err)
 		}
@@ -116,8 +116,8 @@ func typeMeta(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-// marshal leaves out what only the API server sets.
-func marshal(obj object) ([]byte, error) {
+// Marshal writes an object as YAML, without what only the API server sets.
+func Marshal(obj object) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, err
