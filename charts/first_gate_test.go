@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+// requiredKey is the default gate's.
+const requiredKey = "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets"
+
+// From 'helm template' to the first gated node, with nothing written by hand but
+// a label. No kubelet runs containers here: the test starts nodegate as the
+// Deployment says, and finds out that its pods would be let in.
+func TestFirstGate(t *testing.T) {
+	c := clustertest.Shared(t)
+	program, err := testbed.BuildProgram(t.Context(), t.TempDir()) // the image, which is there before
+	must(t, err)
+	api, err := kubernetes.NewForConfig(c.Admin())
+	must(t, err)
+	applier, err := testbed.NewApplier(c.Admin())
+	must(t, err)
+
+	began := time.Now()
+	crds, err := helm(t, nil, "show", "crds", chart)
+	must(t, err)
+	definition, err := testbed.ParseObjects([]byte(crds))
+	must(t, err)
+	objects := rendered(t, object{"metrics": object{"port": freePort(t)}, "healthPort": freePort(t)}, "--kube-version", "1.37")
+	must(t, applier.Apply(t.Context(), definition...))
+	must(t, applier.Apply(t.Context(), restrictedNamespace()))
+	must(t, applier.Apply(t.Context(), objects...))
+	applied := time.Since(began)
+
+	startAsDeployed(t, c, program, objects)
+	must(t, testbed.AwaitGate(t.Context(), applier, defaultGate))
+	ready := time.Since(began)
+
+	daemon := requiredDaemon()
+	_, err = api.AppsV1().DaemonSets(daemon.Namespace).Create(t.Context(), daemon, metav1.CreateOptions{})
+	must(t, err)
+	node, err := api.CoreV1().Nodes().Create(t.Context(), cluster.KWOKNode("first"), metav1.CreateOptions{})
+	must(t, err)
+	if !tainted(node) {
+		t.Fatalf("the node was created with %v", node.Spec.Taints)
+	}
+	eventually(t, "the node to be open", func(ctx context.Context) error {
+		node, err := api.CoreV1().Nodes().Get(ctx, "first", metav1.GetOptions{})
+		if err == nil && tainted(node) {
+			return errors.New("it is closed")
+		}
+		return err
+	})
+	total := time.Since(began)
+	t.Logf("applied after %.1fs, gate ready after %.1fs, first node gated and open after %.1fs", applied.Seconds(), ready.Seconds(), total.Seconds())
+
+	pods, err := api.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app=agent"})
+	must(t, err)
+	if len(pods.Items) != 1 || !podReady(&pods.Items[0]) {
+		t.Errorf("the node opened without its daemon: %v", pods.Items)
+	}
+	parametersAreUntracked(t, api)
+	deployedPodsRunOnAClosedNode(t, api, deployment(t, objects))
+}
+
+func restrictedNamespace() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{
+		"name": namespace, "labels": object{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}}
+}
+
+// requiredDaemon tolerates what it has to, and the default gate waits for it.
+func requiredDaemon() *appsv1.DaemonSet {
+	labels := map[string]string{"app": "agent"}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent", Labels: map[string]string{"nodegate.dev/required": "true"}},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:  []corev1.Container{{Name: "agent", Image: "example.com/agent"}},
+					Tolerations: []corev1.Toleration{{Key: requiredKey, Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}
+}
+
+func tainted(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == requiredKey {
+			return true
+		}
+	}
+	return false
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// parametersAreUntracked: a tool that prunes what its source does not have must
+// not take the objects that nodegate makes itself for its own.
+func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
+	t.Helper()
+	parameters, err := api.CoreV1().PodTemplates(namespace).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	if len(parameters.Items) != 1 {
+		t.Errorf("%d parameters for one gate", len(parameters.Items))
+	}
+	for _, p := range parameters.Items {
+		for label := range p.Labels {
+			if label != "nodegate.dev/birth" && label != "app.kubernetes.io/managed-by" {
+				t.Errorf("parameter %s has the label %s", p.Name, label)
+			}
+		}
+		for name := range p.Annotations {
+			if !strings.HasPrefix(name, "nodegate.dev/") {
+				t.Errorf("parameter %s has the annotation %s", p.Name, name)
+			}
+		}
+		if len(p.OwnerReferences) > 0 {
+			t.Errorf("parameter %s has owners %v", p.Name, p.OwnerReferences)
+		}
+	}
+}
+
+// deployedPodsRunOnAClosedNode: the pods that the Deployment's controller makes
+// pass Pod Security at its strictest, and go to a node that a gate keeps closed.
+func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *appsv1.Deployment) {
+	t.Helper()
+	must(t, api.CoreV1().Nodes().Delete(t.Context(), "first", metav1.DeleteOptions{}))
+	must(t, api.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "agent", metav1.DeleteOptions{}))
+	never := requiredDaemon()
+	never.Spec.Template.Annotations = map[string]string{cluster.HoldAnnotation: "true"}
+	eventually(t, "the daemon to be made anew", func(ctx context.Context) error {
+		_, err := api.AppsV1().DaemonSets("kube-system").Create(ctx, never, metav1.CreateOptions{})
+		return err
+	})
+	if _, err := api.CoreV1().Nodes().Create(t.Context(), cluster.KWOKNode("closed"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	selector := metav1.FormatLabelSelector(d.Spec.Selector)
+	eventually(t, "nodegate's pods to run on the closed node", func(ctx context.Context) error {
+		pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.Spec.NodeName == "closed" && podReady(pod) {
+				ready++
+			}
+		}
+		if ready != int(*d.Spec.Replicas) {
+			return fmt.Errorf("%d of %d pods are ready there", ready, len(pods.Items))
+		}
+		return nil
+	})
+	node, err := api.CoreV1().Nodes().Get(t.Context(), "closed", metav1.GetOptions{})
+	must(t, err)
+	if !tainted(node) {
+		t.Errorf("the node is not closed: %v", node.Spec.Taints)
+	}
+}
+
+// startAsDeployed starts nodegate with the arguments of the Deployment, as its
+// ServiceAccount, and waits until the readiness probe succeeds.
+func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects []*unstructured.Unstructured) {
+	t.Helper()
+	container := deployment(t, objects).Spec.Template.Spec.Containers[0]
+	if len(container.Command) > 0 || len(container.Env)+len(container.EnvFrom) > 0 {
+		t.Fatal("the container has a command or an environment, which this test does not give nodegate")
+	}
+	command := inCluster(t, c, program, container.Args)
+	log, err := os.Create(filepath.Join(t.TempDir(), "nodegate.log"))
+	must(t, err)
+	command.Stdout, command.Stderr = log, log
+	must(t, command.Start())
+	t.Cleanup(func() {
+		if err := errors.Join(command.Process.Signal(os.Interrupt), command.Wait(), log.Close()); err != nil {
+			t.Errorf("stopping nodegate: %v", err)
+		}
+		if text, err := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("nodegate's log (%v):\n%s", err, text)
+		}
+	})
+	probe := container.ReadinessProbe.HTTPGet
+	for _, p := range container.Ports {
+		if p.Name == probe.Port.StrVal {
+			eventually(t, "nodegate to be ready", func(ctx context.Context) error {
+				return get(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", p.ContainerPort, probe.Path))
+			})
+			return
+		}
+	}
+	t.Fatalf("the readiness probe's port %s is not the container's", probe.Port.StrVal)
+}
+
+// inCluster is nodegate as it finds itself in a pod: the API server's address in
+// the environment, and a token where kubelets mount it, in a mount namespace of
+// its own. That takes root; who is not gives it a kubeconfig.
+func inCluster(t *testing.T, c *cluster.Cluster, program string, args []string) *exec.Cmd {
+	t.Helper()
+	config, err := c.ServiceAccount(t.Context(), namespace, "nodegate")
+	must(t, err)
+	dir := t.TempDir()
+	if os.Geteuid() != 0 {
+		t.Log("not root: nodegate is given a kubeconfig, for nothing can be mounted where a pod has its token")
+		kubeconfig := filepath.Join(dir, "kubeconfig")
+		must(t, cluster.WriteKubeconfig(kubeconfig, config))
+		return exec.Command(program, append(args, "--kubeconfig", kubeconfig)...)
+	}
+	write(t, filepath.Join(dir, "token"), []byte(config.BearerToken))
+	write(t, filepath.Join(dir, "ca.crt"), config.CAData)
+	write(t, filepath.Join(dir, "namespace"), []byte(namespace))
+	const mount = `set -e
+		mount -t tmpfs tmpfs /run
+		mkdir -p /run/secrets/kubernetes.io/serviceaccount
+		cp "$0"/* /run/secrets/kubernetes.io/serviceaccount/
+		[ -e /var/run/secrets ] || { mount -t tmpfs tmpfs /var/run; cp -r /run/secrets /var/run/; }
+		exec "$@"`
+	command := exec.Command("unshare", append([]string{"--mount", "sh", "-c", mount, dir, program}, args...)...)
+	host, err := url.Parse(config.Host)
+	must(t, err)
+	command.Env = []string{"KUBERNETES_SERVICE_HOST=" + host.Hostname(), "KUBERNETES_SERVICE_PORT=" + host.Port(), "PATH=" + os.Getenv("PATH")}
+	return command
+}
+
+func get(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+// freePort is one that nobody listens on at present.
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", ":0")
+	must(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	number, err := strconv.Atoi(port)
+	must(t, err)
+	return number
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/presets"
+)
+
+type object = map[string]any
+
+// defaultGate is the preset that the chart's default gate is.
+const defaultGate = "required-daemonsets"
+
+func TestLint(t *testing.T) {
+	for _, values := range []object{{}, {"birth": "webhook", "evictPods": true}, {"gatesFromFiles": object{"enabled": true}}} {
+		if output, err := helm(t, values, "lint", "--strict", chart); err != nil {
+			t.Errorf("%v: %v\n%s", values, err, output)
+		}
+	}
+}
+
+// always and choice are what the chart has beyond the manifests.
+var (
+	always = []string{
+		"Deployment nodegate-system/nodegate", "PodDisruptionBudget nodegate-system/nodegate", "Service nodegate-system/nodegate-metrics",
+	}
+	gateKeys = []string{"NodeGate " + defaultGate}
+)
+
+// For the same choices, the chart has what 'nodegate manifests' prints, and what
+// runs nodegate.
+func TestSameAsManifests(t *testing.T) {
+	options := install.Options{Namespace: namespace, ServiceAccount: "nodegate", AllowedTaintKeys: presets.TaintKeys()}
+	for name, test := range map[string]struct {
+		values  object
+		version string
+		change  func(*install.Options)
+		also    []string
+	}{
+		"defaults": {object{}, "1.36.0", func(*install.Options) {}, gateKeys},
+		"older":    {object{}, "1.35.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys},
+		"webhook asked for": {
+			object{"birth": "webhook"}, "1.37.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys,
+		},
+		"policy asked for": {object{"birth": "policy"}, "1.35.0", func(*install.Options) {}, gateKeys},
+		"keys, stamps and evictions": {
+			object{"allowedTaintKeys": []string{"z.example.com/z", "a"}, "allowedStampAnnotations": []string{"example.com/Opened"}, "evictPods": true, "defaultGate": object{"enabled": false}},
+			"1.37.0", func(o *install.Options) {
+				o.AllowedTaintKeys, o.AllowedStampAnnotations, o.EvictPods = []string{"z.example.com/z", "a"}, []string{"example.com/Opened"}, true
+			}, nil,
+		},
+		"gates from files": {
+			object{"gatesFromFiles": object{"enabled": true}, "evictPods": true, "birth": "webhook"}, "1.37.0", func(o *install.Options) {
+				o.WithoutCRD, o.EvictPods, o.Birth = true, true, admission.ByWebhook
+			}, []string{"ConfigMap nodegate-system/nodegate-gates"},
+		},
+		"everything to be watched": {
+			object{"metrics": object{"serviceMonitor": object{"enabled": true}, "prometheusRule": object{"enabled": true}, "dashboard": object{"enabled": true}}, "priorityClassQuota": object{"enabled": true}},
+			"1.37.0", func(*install.Options) {}, append([]string{
+				"ServiceMonitor nodegate-system/nodegate", "PrometheusRule nodegate-system/nodegate", "ConfigMap nodegate-system/nodegate-dashboard",
+				"ResourceQuota nodegate-system/nodegate-critical-pods",
+			}, gateKeys...),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options
+			test.change(&o)
+			got := rendered(t, test.values, "--kube-version", test.version)
+			differ(t, got, manifests(t, o), append(slices.Clone(always), test.also...))
+		})
+	}
+}
+
+// manifests are what 'nodegate manifests' prints but for the namespace, which
+// Helm makes, and the CRD, which the chart has in crds/.
+func manifests(t tester, o install.Options) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := install.Objects(o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, one := range all {
+		text, err := install.Marshal(one)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		parsed, err := testbed.ParseObjects(text)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		if parsed[0].GetKind() != "Namespace" {
+			objects = append(objects, parsed...)
+		}
+	}
+	return objects
+}
+
+// differ tells in what the objects are not those that are wanted, and others
+// besides.
+func differ(t tester, got, want []*unstructured.Unstructured, others []string) {
+	t.Helper()
+	have := map[string]*unstructured.Unstructured{}
+	for _, o := range got {
+		if have[key(o)] != nil {
+			t.Fatalf("%s is there twice", key(o))
+		}
+		have[key(o)] = o
+	}
+	for _, w := range want {
+		h := have[key(w)]
+		if h == nil {
+			t.Fatalf("there is no %s", key(w))
+		}
+		if !reflect.DeepEqual(h.Object, w.Object) {
+			t.Fatalf("%s is\n%v\nwant\n%v", key(w), h.Object, w.Object)
+		}
+		delete(have, key(w))
+	}
+	if left := slices.Sorted(maps.Keys(have)); !slices.Equal(left, slices.Sorted(slices.Values(others))) {
+		t.Fatalf("besides the manifests there are %q, want %q", left, others)
+	}
+}
+
+// The CRD, the presets and the default keys are nodegate's.
+func TestCopiesAreTrue(t *testing.T) {
+	same := func(path string, want []byte) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+			t.Errorf("%s is not what it is a copy of: run 'make generate' (%v)", path, err)
+		}
+	}
+	same(chart+"/crds/nodegates.yaml", crd.Manifest())
+	var values struct {
+		AllowedTaintKeys []string
+		Presets          map[string]any
+	}
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &values)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(values.AllowedTaintKeys, presets.TaintKeys()) {
+		t.Errorf("allowedTaintKeys are %q, want %q", values.AllowedTaintKeys, presets.TaintKeys())
+	}
+	for _, name := range presets.Names() {
+		preset, err := presets.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(chart+"/files/presets/"+name+".yaml", preset)
+		if _, has := values.Presets[name]; has == (name == defaultGate) {
+			t.Errorf("values.yaml has the preset %s: %t", name, has)
+		}
+	}
+	if entries, err := os.ReadDir(chart + "/files/presets"); err != nil || len(entries) != len(presets.Names()) || len(values.Presets) != len(presets.Names())-1 {
+		t.Errorf("%d files and %d values for %d presets (%v)", len(entries), len(values.Presets), len(presets.Names()), err)
+	}
+}
+
+// bootTaints are what nodegate tolerates besides the gates' own taints. It never
+// tolerates a cordon.
+var bootTaints = []corev1.Toleration{
+	{Key: "node.cloudprovider.kubernetes.io/uninitialized", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
+	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
+}
+
+func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, always[0]).Object, d); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return d
+}
+
+// Whatever keys the administrator allows, these and the boot taints are what
+// nodegate tolerates, what it is told, and what the guard lets it change.
+func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
+	label := `[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?`
+	keys := rapid.SliceOfN(rapid.StringMatching(`(`+label+`(\.`+label+`)?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,10}[A-Za-z0-9])?`), 1, 6)
+	rapid.Check(t, func(t *rapid.T) {
+		allowed := keys.Draw(t, "keys")
+		where := rapid.StringMatching(label).Draw(t, "namespace")
+		objects := rendered(t, object{"allowedTaintKeys": allowed, "defaultGate": object{"enabled": false}, "birth": "policy"}, "--namespace", where)
+		o := install.Options{Namespace: where, ServiceAccount: "nodegate", AllowedTaintKeys: allowed}
+		others := []string{}
+		for _, name := range always {
+			others = append(others, strings.ReplaceAll(name, namespace, where))
+		}
+		differ(t, objects, manifests(t, o), others)
+
+		d := &appsv1.Deployment{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, others[0]).Object, d); err != nil {
+			t.Fatal(err)
+		}
+		want := []corev1.Toleration{}
+		for _, key := range slices.Compact(slices.Sorted(slices.Values(allowed))) {
+			want = append(want, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		}
+		if got := d.Spec.Template.Spec.Tolerations; !reflect.DeepEqual(got, append(want, bootTaints...)) {
+			t.Fatalf("tolerations %v, want %v and the boot taints", got, want)
+		}
+		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--allowed-taint-keys="+strings.Join(allowed, ",")) || !slices.Contains(args, "--namespace="+where) {
+			t.Fatalf("arguments %q", args)
+		}
+	})
+}
+
+// Who knows the cluster's kinds goes by them; who does not, by its version.
+func TestBirthFollowsTheCluster(t *testing.T) {
+	const kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--kube-version", "1.33"}, "webhook"},
+		{[]string{"--kube-version", "v1.35.4-eks-1234"}, "webhook"},
+		{[]string{"--kube-version", "1.36"}, "policy"},
+		{[]string{"--kube-version", "v1.36.0-gke.100"}, "policy"},
+		{[]string{"--kube-version", "1.37.1"}, "policy"},
+		{[]string{"--kube-version", "1.37", "--api-versions", "v1/Pod"}, "webhook"}, // switched off there
+		{[]string{"--kube-version", "1.36", "--api-versions", "v1/Pod," + kind}, "policy"},
+	} {
+		d := deployment(t, rendered(t, nil, test.args...))
+		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--birth="+test.want) {
+			t.Errorf("%v: %q, want %s", test.args, args, test.want)
+		}
+		if hook := d.Spec.Template.Spec.Containers[0].Lifecycle; (hook != nil) != (test.want == "webhook") {
+			t.Errorf("%v: what it does before it stops: %v", test.args, hook)
+		}
+	}
+	_, err := helm(t, nil, "template", "nodegate", chart, "--kube-version", "1.32")
+	if err == nil || !strings.Contains(err.Error(), "chart requires kubeVersion: >=1.33.0-0 which is incompatible with Kubernetes v1.32") {
+		t.Errorf("1.32: %v", err)
+	}
+}

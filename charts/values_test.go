@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/presets"
+)
+
+// What cannot be meant is refused, in a line that says where it is.
+func TestBadValues(t *testing.T) {
+	gate := object{"taint": object{"key": "x.example.com/y", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}
+	for want, values := range map[string]object{
+		"additional properties 'replicaCount' not allowed":                                                    {"replicaCount": 3},
+		"at '/replicas': minimum: got 0, want 1":                                                              {"replicas": 0},
+		"at '/birth': value must be one of 'auto', 'policy', 'webhook'":                                       {"birth": "magic"},
+		"at '/allowedTaintKeys/0': value must be 'node.kubernetes.io/out-of-service'":                         {"allowedTaintKeys": []string{"node.kubernetes.io/unschedulable"}},
+		"at '/allowedTaintKeys/0': 'a b' does not match pattern":                                              {"allowedTaintKeys": []string{"a b"}},
+		"at '/allowedTaintKeys': minItems: got 0, want 1":                                                     {"allowedTaintKeys": []string{}},
+		"at '/allowedTaintKeys': got string, want array":                                                      {"allowedTaintKeys": "a,b"},
+		"at '/allowedStampAnnotations/0': 'not' failed":                                                       {"allowedStampAnnotations": []string{"nodegate.dev/x"}},
+		"at '/presets': additional properties 'celium' not allowed":                                           {"presets": object{"celium": object{"enabled": true}}},
+		"at '/presets/cilium/enabled': got string, want boolean":                                              {"presets": object{"cilium": object{"enabled": "true"}}},
+		"at '/defaultGate/namespaces': minItems: got 0, want 1":                                               {"defaultGate": object{"namespaces": []string{}}},
+		"at '/extraTolerations/0': missing property 'key'":                                                    {"extraTolerations": []object{{"operator": "Exists"}}},
+		"at '/extraTolerations/0/key': 'not' failed":                                                          {"extraTolerations": []object{{"key": "node.kubernetes.io/unschedulable"}}},
+		"invalid propertyName 'app.kubernetes.io/name'":                                                       {"podLabels": object{"app.kubernetes.io/name": "other"}},
+		"at '/metrics/port': maximum: got 65,536, want 65,535":                                                {"metrics": object{"port": 65536}},
+		"at '/image/digest': 'sha256:12' does not match pattern":                                              {"image": object{"digest": "sha256:12"}},
+		"gate g has the taint key x.example.com/y, which is not in allowedTaintKeys: add it there":            {"gates": object{"g": gate}},
+		"gate out-of-service has the taint key node.kubernetes.io/out-of-service, which is not":               {"presets": object{"out-of-service": object{"enabled": true}}},
+		"gate required-daemonsets has the taint key startup-taint.cluster-autoscaler.kubernetes.io/required-": {"allowedTaintKeys": []string{"a"}},
+		"two gates have the name cilium: a preset or the default gate has it already":                         {"presets": object{"cilium": object{"enabled": true}}, "gates": object{"cilium": gate}, "allowedTaintKeys": append(presets.TaintKeys(), "x.example.com/y")},
+	} {
+		output, err := helm(t, values, "template", "nodegate", chart)
+		if err == nil || !strings.Contains(err.Error(), want) || output != "" {
+			t.Errorf("%v: %v; want %q", values, err, want)
+		}
+	}
+}
+
+// A chart that has this one as a part gives it values of its own.
+func TestValuesOfAnOuterChart(t *testing.T) {
+	rendered(t, object{"global": object{"imageRegistry": "example.com"}, "enabled": true})
+}
+
+// gatesOf returns the rendered NodeGates, by name, each as the API server would
+// have it.
+func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1alpha1.NodeGate {
+	t.Helper()
+	gates := map[string]*v1alpha1.NodeGate{}
+	decode := func(o any) {
+		t.Helper()
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gate, err := crd.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gates[gate.Name] = gate
+	}
+	for _, o := range objects {
+		switch o.GetKind() {
+		case crd.Kind:
+			decode(o.Object)
+		case "ConfigMap":
+			var list struct{ Items []any }
+			text, _, _ := unstructured.NestedString(o.Object, "data", "gates.yaml")
+			if err := yaml.Unmarshal([]byte(text), &list); err != nil {
+				t.Fatal(err)
+			}
+			for _, item := range list.Items {
+				decode(item)
+			}
+		}
+	}
+	return gates
+}
+
+// A preset of the values is the preset.
+func TestPresetsOfTheValues(t *testing.T) {
+	all := object{}
+	for _, name := range presets.Names() {
+		if name != defaultGate {
+			all[name] = object{"enabled": true}
+		}
+	}
+	values := object{"presets": all, "allowedTaintKeys": append(presets.TaintKeys(), v1alpha1.TaintOutOfService)}
+	asObjects := gatesOf(t, rendered(t, values))
+	values["gatesFromFiles"] = object{"enabled": true}
+	asFiles := gatesOf(t, rendered(t, values))
+	if len(asObjects) != len(presets.Names()) || len(asFiles) != len(presets.Names()) {
+		t.Errorf("%d gates, and %d in files, of %d presets", len(asObjects), len(asFiles), len(presets.Names()))
+	}
+	for _, name := range presets.Names() {
+		text, err := presets.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := crd.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(asObjects[name], want) || !reflect.DeepEqual(asFiles[name], want) {
+			t.Errorf("%s: %v and %v, want %v", name, asObjects[name], asFiles[name], want)
+		}
+	}
+}
+
+// What the administrator writes is merged over the preset, or is a gate.
+func TestGatesOfTheValues(t *testing.T) {
+	gates := gatesOf(t, rendered(t, object{
+		"defaultGate": object{"namespaces": []string{"kube-system", "storage"}},
+		"presets":     object{"cilium": object{"enabled": true, "spec": object{"nodeSelector": object{"matchLabels": object{"pool": "a"}}, "timing": object{"closeAfterSeconds": 30}}}},
+		"gates":       object{"mine": object{"nodeSelector": object{}, "taint": object{"key": "startup.k8s.io/initializing", "value": "other", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}},
+	}))
+	if got := gates[defaultGate].Spec.OpenWhen[0].DaemonSets.Namespaces; !reflect.DeepEqual(got, []string{"kube-system", "storage"}) {
+		t.Errorf("the default gate looks in %q", got)
+	}
+	cilium := gates["cilium"].Spec
+	if got := cilium.NodeSelector.MatchLabels; !reflect.DeepEqual(got, map[string]string{"pool": "a", "kubernetes.io/os": "linux"}) || cilium.OpenWhen[0].DaemonSet.Name != "cilium" || *cilium.Timing.CloseAfterSeconds != 30 {
+		t.Errorf("cilium is %+v", cilium)
+	}
+	if len(gates) != 3 || gates["mine"].Spec.Taint.Value != "other" {
+		t.Errorf("gates: %v", gates)
+	}
+	none := rendered(t, object{"defaultGate": object{"enabled": false}, "gatesFromFiles": object{"enabled": true}})
+	text, _, _ := unstructured.NestedString(find(t, none, "ConfigMap nodegate-system/nodegate-gates").Object, "data", "gates.yaml")
+	if !strings.Contains(text, "kind: NodeGateList") || !strings.Contains(text, "items: []") {
+		t.Errorf("that there are no gates is not said: %s", text)
+	}
+}
