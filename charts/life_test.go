@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/presets"
+)
+
+// world is an API server of one version, to which Helm talks.
+type world struct {
+	*testing.T
+	cluster *cluster.Cluster
+	admin   client.Client
+}
+
+func newWorld(t *testing.T, version string) *world {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{KubernetesVersion: version, Components: []cluster.Component{cluster.APIServer}})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := errors.Join(c.Err(), c.Stop()); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)))
+	admin, err := client.New(c.Admin(), client.Options{Scheme: scheme})
+	must(t, err)
+	return &world{T: t, cluster: c, admin: admin}
+}
+
+// helm runs a command of Helm's against the cluster.
+func (w *world) helm(values map[string]any, args ...string) error {
+	w.Helper()
+	_, err := helm(w.T, values, append(args, "--kubeconfig", w.cluster.Kubeconfig(), "--namespace", namespace)...)
+	return err
+}
+
+// get reads an object, by its name or namespace/name.
+func (w *world) get(name string, o client.Object) client.Object {
+	w.Helper()
+	must(w.T, w.find(name, o))
+	return o
+}
+
+func (w *world) find(name string, o client.Object) error {
+	where, name, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		where, name = "", where
+	}
+	return w.admin.Get(w.Context(), client.ObjectKey{Namespace: where, Name: name}, o)
+}
+
+// apply applies objects on the server's side, as 'kubectl apply' would.
+func (w *world) apply(objects []*unstructured.Unstructured, options ...client.ApplyOption) {
+	w.Helper()
+	for _, o := range objects {
+		options := append([]client.ApplyOption{client.FieldOwner("kubectl"), client.ForceOwnership}, options...)
+		if err := w.admin.Apply(w.Context(), client.ApplyConfigurationFromUnstructured(o), options...); err != nil {
+			w.Fatalf("applying %s: %v", key(o), err)
+		}
+	}
+}
+
+// applyCRDs does what the chart's message says, and waits until they are served.
+func (w *world) applyCRDs(chart string) {
+	w.Helper()
+	crds, err := helm(w.T, nil, "show", "crds", chart)
+	must(w.T, err)
+	objects, err := testbed.ParseObjects([]byte(crds))
+	must(w.T, err)
+	w.apply(objects)
+	eventually(w.T, "NodeGates to be served", func(ctx context.Context) error {
+		return w.admin.List(ctx, &v1alpha1.NodeGateList{})
+	})
+}
+
+// formerKeys are those that a former version allowed.
+var formerKeys = slices.DeleteFunc(presets.TaintKeys(), func(key string) bool { return strings.HasPrefix(key, "efs.csi") })
+
+// formerChart is the chart as a former version may have been: with a field less
+// in its CRD, and another default.
+func formerChart(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "nodegate")
+	must(t, os.CopyFS(dir, os.DirFS(chart)))
+	edit := func(name string, change func(object)) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		text, err := os.ReadFile(path)
+		must(t, err)
+		content := object{}
+		must(t, yaml.Unmarshal(text, &content))
+		change(content)
+		text, err = yaml.Marshal(content)
+		must(t, err)
+		must(t, os.WriteFile(path, text, 0o600))
+	}
+	edit("Chart.yaml", func(c object) { c["version"], c["appVersion"] = "0.0.9", "0.0.9" })
+	edit("values.yaml", func(v object) { v["allowedTaintKeys"] = formerKeys })
+	edit("crds/nodegates.yaml", func(c object) {
+		version := c["spec"].(object)["versions"].([]any)[0].(object)
+		spec := version["schema"].(object)["openAPIV3Schema"].(object)["properties"].(object)["spec"].(object)
+		delete(spec["properties"].(object), "openedAtAnnotation")
+	})
+	return dir
+}
+
+// Helm installs the chart in one go, refuses to upgrade it past its CRD, upgrades
+// it with nothing lost, and takes it away; of versions with and without closing
+// at birth by policy.
+func TestLifeWithHelm(t *testing.T) {
+	for _, version := range []string{"1.37", "1.35"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			newWorld(t, version).life()
+		})
+	}
+}
+
+func (w *world) life() {
+	former := formerChart(w.T)
+	must(w.T, w.helm(nil, "install", "nodegate", former, "--create-namespace"))
+	uid := w.get(defaultGate, &v1alpha1.NodeGate{}).GetUID()
+	w.allows(formerKeys)
+	published := w.publishCertificate()
+
+	values := object{"presets": object{"cilium": object{"enabled": true, "spec": object{"openedAtAnnotation": "example.com/opened"}}}, "allowedStampAnnotations": []string{"example.com/opened"}}
+	err := w.helm(values, "upgrade", "nodegate", chart)
+	want := "the cluster's CRD nodegates.nodegate.dev is not that of nodegate 0.1.0; apply that first, and repeat this: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		w.Errorf("upgrading past the CRD: %v, want %q", err, want)
+	}
+	w.allows(formerKeys)
+	if image := w.image(); image != "ghcr.io/nodegate/nodegate:0.0.9" {
+		w.Errorf("the refused upgrade has left the image %s", image)
+	}
+
+	w.applyCRDs(chart)
+	for range 2 { // the second changes nothing
+		must(w.T, w.helm(values, "upgrade", "nodegate", chart))
+		w.allows(presets.TaintKeys())
+		if got := w.get(defaultGate, &v1alpha1.NodeGate{}).GetUID(); got != uid {
+			w.Error("the gate was made anew: its nodes would open")
+		}
+		if stamp := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec.OpenedAtAnnotation; stamp != "example.com/opened" {
+			w.Errorf("the new field is %q", stamp)
+		}
+		if image := w.image(); image != "ghcr.io/nodegate/nodegate:0.1.0" {
+			w.Errorf("the upgrade has the image %s", image)
+		}
+		published()
+	}
+
+	must(w.T, w.helm(nil, "uninstall", "nodegate"))
+	w.get("nodegates.nodegate.dev", &apiextensionsv1.CustomResourceDefinition{})
+	for name, o := range map[string]client.Object{
+		defaultGate: &v1alpha1.NodeGate{}, admission.ConfinementPolicy: &admissionregistrationv1.ValidatingAdmissionPolicy{},
+		namespace + "/nodegate": &appsv1.Deployment{},
+	} {
+		if err := w.find(name, o); !apierrors.IsNotFound(err) {
+			w.Errorf("%s is left behind (%v)", name, err)
+		}
+	}
+}
+
+// allows checks the keys that the guard lets nodegate change.
+func (w *world) allows(keys []string) {
+	w.Helper()
+	policy := w.get(admission.ConfinementPolicy, &admissionregistrationv1.ValidatingAdmissionPolicy{}).(*admissionregistrationv1.ValidatingAdmissionPolicy)
+	if got, want := policy.Spec.Variables[0].Expression, `["`+strings.Join(keys, `", "`)+`"]`; got != want {
+		w.Errorf("the guard allows %s, want %s", got, want)
+	}
+}
+
+func (w *world) image() string {
+	w.Helper()
+	return w.get(namespace+"/nodegate", &appsv1.Deployment{}).(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image
+}
+
+// publishCertificate writes what nodegate writes where it serves the webhook, and
+// returns what checks that it is still there: Helm does not own it.
+func (w *world) publishCertificate() (published func()) {
+	w.Helper()
+	registration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := w.find(admission.BirthWebhook, registration); apierrors.IsNotFound(err) {
+		return func() {}
+	}
+	bundle := []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+	registration.Webhooks[0].ClientConfig.CABundle = w.anyCA()
+	must(w.T, w.admin.Update(w.Context(), registration, client.FieldOwner("nodegate")))
+	secret := w.get(namespace+"/"+admission.WebhookSecret, &corev1.Secret{}).(*corev1.Secret)
+	secret.Data = map[string][]byte{"ca.crt": bundle}
+	must(w.T, w.admin.Update(w.Context(), secret, client.FieldOwner("nodegate")))
+	return func() {
+		w.Helper()
+		w.get(admission.BirthWebhook, registration)
+		w.get(namespace+"/"+admission.WebhookSecret, secret)
+		if string(registration.Webhooks[0].ClientConfig.CABundle) != string(w.anyCA()) || string(secret.Data["ca.crt"]) != string(bundle) {
+			w.Error("an upgrade has taken away whom the API server trusts")
+		}
+	}
+}
+
+func (w *world) anyCA() []byte { return w.cluster.Admin().CAData }
+
+// What is rendered for a version is applied to a server of it, or of the nearest
+// that there is, also over what a former version left.
+func TestApplyRendered(t *testing.T) {
+	for server, versions := range map[string][]string{"1.37": {"1.36", "1.37"}, "1.35": {"1.33", "1.35"}} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, server)
+			former := formerChart(t)
+			w.apply([]*unstructured.Unstructured{restrictedNamespace()})
+			w.applyCRDs(former)
+			output, err := helm(t, nil, "template", "nodegate", former, "--namespace", namespace, "--kube-version", versions[0])
+			must(t, err)
+			objects, err := testbed.ParseObjects([]byte(output))
+			must(t, err)
+			w.apply(objects)
+			w.allows(formerKeys)
+			w.applyCRDs(chart)
+			everything := object{"evictPods": true, "priorityClassQuota": object{"enabled": true}, "metrics": object{"dashboard": object{"enabled": true}}}
+			for _, values := range []object{everything, {"gatesFromFiles": object{"enabled": true}}, {"presets": object{"cilium": object{"enabled": true}}}} {
+				for _, version := range versions {
+					w.apply(rendered(t, values, "--kube-version", version), client.DryRunAll)
+				}
+			}
+			w.apply(rendered(t, nil, "--kube-version", server))
+			w.allows(presets.TaintKeys())
+			w.podIsLetIn(rendered(t, nil, "--kube-version", server))
+		})
+	}
+}
+
+// podIsLetIn: a pod of the Deployment passes Pod Security at its strictest, and
+// has the priority of what a cluster cannot do without.
+func (w *world) podIsLetIn(objects []*unstructured.Unstructured) {
+	w.Helper()
+	template := deployment(w.T, objects).Spec.Template
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one", Labels: template.Labels}, Spec: template.Spec}
+	must(w.T, w.admin.Create(w.Context(), pod, client.DryRunAll))
+	if pod.Spec.Priority == nil || *pod.Spec.Priority < 2_000_000_000 {
+		w.Errorf("the pod's priority is %v", pod.Spec.Priority)
+	}
+	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two"}, Spec: template.Spec}
+	pod.Spec.SecurityContext = nil
+	if err := w.admin.Create(w.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
+		w.Errorf("a pod without a security context: %v; the test shows nothing", err)
+	}
+}
