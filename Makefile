@@ -4,13 +4,25 @@
 # needs. Go builds them when they are used.
 CONTROLLER_GEN := go tool -modfile=hack/tools/controller-gen/go.mod controller-gen
 GOLANGCI_LINT  := go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
+HELM           := go tool -modfile=hack/tools/helm/go.mod helm
 
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
-             docs/reference/nodegate.md
+             docs/reference/nodegate.md charts/nodegate deploy
 
 # The version without MutatingAdmissionPolicy that e2e tests against (olderVersion there).
 OLDER := 1.35
+
+# Where 'make dist' puts what a release consists of.
+DIST := dist
+
+# The chart as manifests that nobody has Helm for; gates are applied by themselves,
+# once their kind is there.
+define render
+$(HELM) template nodegate charts/nodegate --namespace nodegate-system --set defaultGate.enabled=false --set birth=$(1) > $(2).tmp
+sed -e '/^ *helm.sh\/chart:/d' -e '/^ *app.kubernetes.io\/managed-by: Helm$$/d' $(2).tmp > $(2)
+@rm $(2).tmp
+endef
 
 .DEFAULT_GOAL := help
 
@@ -19,15 +31,25 @@ help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Write the code, the CRD and the reference that follow from the types in api/.
+generate: ## Write what follows from other sources: code, CRD, reference, chart, manifests.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=internal/crd
 	go run ./hack/reference
+	go run ./hack/chart
+	$(call render,policy,deploy/nodegate.yaml)
+	$(call render,webhook,deploy/before-1.36/nodegate.yaml)
+
+.PHONY: dist
+dist: ## Make what is applied or installed from a release: manifests and the chart.
+	mkdir -p $(DIST)
+	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/nodegate.yaml > $(DIST)/install.yaml
+	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/before-1.36/nodegate.yaml > $(DIST)/install-before-1.36.yaml
+	$(HELM) package charts/nodegate --destination $(DIST)
 
 .PHONY: verify
 verify: generate lint ## Check that everything generated is up to date, tidy and without lint.
 	@git diff --exit-code -- $(GENERATED) || \
-		{ echo "The generated files above do not follow from api/: run 'make generate' and commit the result." >&2; exit 1; }
+		{ echo "The generated files above do not follow from their sources: run 'make generate' and commit the result." >&2; exit 1; }
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff) || \
 		{ echo "go.mod or go.sum of $$module is not tidy: run 'go mod tidy' there and commit the result." >&2; exit 1; }; done
 	@! git grep -nwE 'TODO|FIXME|XXX|<<<<<<<|>>>>>>>' -- ':!Makefile' ':!.golangci.yml' || \
@@ -62,4 +84,4 @@ bench: ## Measure nodegate against the least that its work can cost; writes benc
 
 .PHONY: clean
 clean: ## Remove what was built here.
-	rm -rf bin
+	rm -rf bin $(DIST)

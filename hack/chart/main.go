@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command chart writes the parts of the Helm chart that follow from elsewhere:
-// the objects that 'nodegate manifests' prints, as a template; the CRD; and the
-// presets. What it writes is committed, and never edited.
+// the objects that 'nodegate manifests' prints, as a template; the CRD, also for
+// kustomize; and the presets. What it writes is committed, and never edited.
 package main
 
 import (
@@ -17,33 +17,35 @@ import (
 
 func main() {
 	chart := flag.String("chart", "charts/nodegate", "the directory of the chart")
+	base := flag.String("base", "deploy/base", "the directory of what kustomize begins with")
 	flag.Parse()
-	if err := run(*chart); err != nil {
+	if err := run(*chart, *base); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(chart string) error {
+func run(chart, base string) error {
 	installation, err := template()
 	if err != nil {
 		return fmt.Errorf("making a template of the installation: %w", err)
 	}
+	copies := filepath.Join(chart, "files", "presets")
 	files := map[string][]byte{
-		"templates/installation.yaml": installation,
-		"crds/nodegates.yaml":         crd.Manifest(),
+		filepath.Join(chart, "templates", "installation.yaml"): installation,
+		filepath.Join(chart, "crds", "nodegates.yaml"):         crd.Manifest(),
+		filepath.Join(base, "crd.yaml"):                        crd.Manifest(),
 	}
 	for _, name := range presets.Names() {
-		if files["files/presets/"+name+".yaml"], err = presets.Read(name); err != nil {
+		if files[filepath.Join(copies, name+".yaml")], err = presets.Read(name); err != nil {
 			return err
 		}
 	}
 	// A preset that is gone must not live on in the chart.
-	if err := os.RemoveAll(filepath.Join(chart, "files", "presets")); err != nil {
+	if err := os.RemoveAll(copies); err != nil {
 		return fmt.Errorf("removing former presets: %w", err)
 	}
-	for name, content := range files {
-		path := filepath.Join(chart, filepath.FromSlash(name))
+	for path, content := range files {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("writing the chart: %w", err)
 		}
