@@ -49,6 +49,7 @@ var (
 // For the same choices, the chart has what 'nodegate manifests' prints, and what
 // runs nodegate.
 func TestSameAsManifests(t *testing.T) {
+	t.Parallel()
 	options := install.Options{Namespace: namespace, ServiceAccount: "nodegate", AllowedTaintKeys: presets.TaintKeys()}
 	for name, test := range map[string]struct {
 		values  object
@@ -201,6 +202,7 @@ func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployme
 // Whatever keys the administrator allows, these and the boot taints are what
 // nodegate tolerates, what it is told, and what the guard lets it change.
 func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
+	t.Parallel() // Helm is started a hundred times
 	label := `[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?`
 	keys := rapid.SliceOfN(rapid.StringMatching(`(`+label+`(\.`+label+`)?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,10}[A-Za-z0-9])?`), 1, 6)
 	rapid.Check(t, func(t *rapid.T) {

@@ -3,20 +3,30 @@
 package charts_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/presets"
 )
 
 // What cannot be meant is refused, in a line that says where it is.
 func TestBadValues(t *testing.T) {
+	t.Parallel()
 	gate := object{"taint": object{"key": "x.example.com/y", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}
 	for want, values := range map[string]object{
 		"additional properties 'replicaCount' not allowed":                                                    {"replicaCount": 3},
@@ -138,5 +148,87 @@ func TestGatesOfTheValues(t *testing.T) {
 	text, _, _ := unstructured.NestedString(find(t, none, "ConfigMap nodegate-system/nodegate-gates").Object, "data", "gates.yaml")
 	if !strings.Contains(text, "kind: NodeGateList") || !strings.Contains(text, "items: []") {
 		t.Errorf("that there are no gates is not said: %s", text)
+	}
+}
+
+// What nodegate reads from the mounted ConfigMap are all the gates of the values.
+func TestNodegateReadsTheConfigMap(t *testing.T) {
+	objects := rendered(t, object{"gatesFromFiles": object{"enabled": true}, "presets": object{"cilium": object{"enabled": true}}})
+	mount := deployment(t, objects).Spec.Template.Spec.Containers[0]
+	if at := mount.VolumeMounts[0].MountPath; !slices.Contains(mount.Args, "--gates="+at) {
+		t.Errorf("gates are mounted at %s, and read elsewhere: %q", at, mount.Args)
+	}
+	dir := t.TempDir()
+	data, _, err := unstructured.NestedStringMap(find(t, objects, "ConfigMap nodegate-system/nodegate-gates").Object, "data")
+	must(t, err)
+	for name, text := range data {
+		write(t, filepath.Join(dir, name), []byte(text))
+	}
+	directory := gatefile.New(dir, logr.Discard())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); directory.Run(ctx, func() {}) }()
+	eventually(t, "the gates to be read", func(context.Context) error {
+		if gates, complete := directory.Gates(); !complete || len(gates) != 2 {
+			return fmt.Errorf("%d gates, complete: %t (%w)", len(gates), complete, directory.Err())
+		}
+		return nil
+	})
+	cancel()
+	<-done
+}
+
+// Who installs is told what a preset asks for.
+func TestNotes(t *testing.T) {
+	output, err := helm(t, object{"presets": object{"cilium": object{"enabled": true}}}, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
+	must(t, err)
+	_, notes, _ := strings.Cut(output, "NOTES:")
+	for _, want := range []string{"by the API server itself", "nodegate.dev/required=true", "# Toleration: the agent", "operator.removeNodeTaints=false"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, notes)
+		}
+	}
+	if strings.Contains(notes, "calico") {
+		t.Error("the notes tell of presets that were not asked for")
+	}
+}
+
+// Alerts and dashboard come through as they are, with what looks like templates in
+// them.
+func TestMonitoring(t *testing.T) {
+	on := object{"enabled": true, "labels": object{"release": "prometheus"}}
+	objects := rendered(t, object{"metrics": object{"serviceMonitor": on, "prometheusRule": on, "dashboard": on}})
+	monitor := find(t, objects, "ServiceMonitor nodegate-system/nodegate")
+	service := find(t, objects, "Service nodegate-system/nodegate-metrics")
+	selected, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+	must(t, err)
+	for label, value := range selected {
+		if service.GetLabels()[label] != value {
+			t.Errorf("the ServiceMonitor selects %s=%s, and the Service has %v", label, value, service.GetLabels())
+		}
+	}
+	var want object
+	alerts, err := os.ReadFile(chart + "/files/alerts.yaml")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("there are no alerts yet")
+	}
+	must(t, errors.Join(err, yaml.Unmarshal(alerts, &want)))
+	rule := find(t, objects, "PrometheusRule nodegate-system/nodegate")
+	if got := rule.Object["spec"]; !reflect.DeepEqual(got, want) {
+		t.Errorf("the rules are %v, want %v", got, want)
+	}
+	var picture, drawn object
+	dashboard, err := os.ReadFile(chart + "/files/dashboard.json")
+	must(t, errors.Join(err, yaml.Unmarshal(dashboard, &picture)))
+	config := find(t, objects, "ConfigMap nodegate-system/nodegate-dashboard")
+	text, _, err := unstructured.NestedString(config.Object, "data", "nodegate.json")
+	must(t, errors.Join(err, yaml.Unmarshal([]byte(text), &drawn)))
+	if !reflect.DeepEqual(drawn, picture) || config.GetLabels()["grafana_dashboard"] != "1" {
+		t.Errorf("the dashboard is another one, or has the labels %v", config.GetLabels())
+	}
+	for _, o := range []*unstructured.Unstructured{monitor, rule, config} {
+		if o.GetLabels()["release"] != "prometheus" {
+			t.Errorf("%s has the labels %v", key(o), o.GetLabels())
+		}
 	}
 }
