@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/cluster"
@@ -40,6 +41,9 @@ func TestFirstGate(t *testing.T) {
 	must(t, err)
 	api, err := kubernetes.NewForConfig(c.Admin())
 	must(t, err)
+	daemon := requiredDaemon()
+	_, err = api.AppsV1().DaemonSets(daemon.Namespace).Create(t.Context(), daemon, metav1.CreateOptions{})
+	must(t, err)
 	applier, err := testbed.NewApplier(c.Admin())
 	must(t, err)
 
@@ -58,9 +62,6 @@ func TestFirstGate(t *testing.T) {
 	must(t, testbed.AwaitGate(t.Context(), applier, defaultGate))
 	ready := time.Since(began)
 
-	daemon := requiredDaemon()
-	_, err = api.AppsV1().DaemonSets(daemon.Namespace).Create(t.Context(), daemon, metav1.CreateOptions{})
-	must(t, err)
 	node, err := api.CoreV1().Nodes().Create(t.Context(), cluster.KWOKNode("first"), metav1.CreateOptions{})
 	must(t, err)
 	if !tainted(node) {
@@ -158,11 +159,15 @@ func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
 func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *appsv1.Deployment) {
 	t.Helper()
 	must(t, api.CoreV1().Nodes().Delete(t.Context(), "first", metav1.DeleteOptions{}))
-	must(t, api.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "agent", metav1.DeleteOptions{}))
-	never := requiredDaemon()
-	never.Spec.Template.Annotations = map[string]string{cluster.HoldAnnotation: "true"}
-	eventually(t, "the daemon to be made anew", func(ctx context.Context) error {
-		_, err := api.AppsV1().DaemonSets("kube-system").Create(ctx, never, metav1.CreateOptions{})
+	hold := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:"true"}}}}}`, cluster.HoldAnnotation)
+	daemons := api.AppsV1().DaemonSets("kube-system")
+	changed, err := daemons.Patch(t.Context(), "agent", types.MergePatchType, []byte(hold), metav1.PatchOptions{})
+	must(t, err)
+	eventually(t, "the daemon's pods to be held from now on", func(ctx context.Context) error {
+		daemon, err := daemons.Get(ctx, "agent", metav1.GetOptions{})
+		if err == nil && daemon.Status.ObservedGeneration < changed.Generation {
+			return testbed.ErrNotYet
+		}
 		return err
 	})
 	if _, err := api.CoreV1().Nodes().Create(t.Context(), cluster.KWOKNode("closed"), metav1.CreateOptions{}); err != nil {

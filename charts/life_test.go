@@ -137,19 +137,19 @@ func TestLifeWithHelm(t *testing.T) {
 	for _, version := range []string{"1.37", "1.35"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			newWorld(t, version).life()
+			newWorld(t, version).life(version == "1.37")
 		})
 	}
 }
 
-func (w *world) life() {
+func (w *world) life(hasPolicies bool) {
 	former := formerChart(w.T)
-	must(w.T, w.helm(nil, "install", "nodegate", former, "--create-namespace"))
+	must(w.T, w.helm(object{"birth": "webhook"}, "install", "nodegate", former, "--create-namespace"))
 	uid := w.get(defaultGate, &v1alpha1.NodeGate{}).GetUID()
 	w.allows(formerKeys)
 	published := w.publishCertificate()
 
-	values := object{"presets": object{"cilium": object{"enabled": true, "spec": object{"openedAtAnnotation": "example.com/opened"}}}, "allowedStampAnnotations": []string{"example.com/opened"}}
+	values := object{"presets": object{"cilium": object{"enabled": true, "spec": object{"openedAtAnnotation": "example.com/opened"}}}, "allowedStampAnnotations": []string{"example.com/opened"}, "birth": "webhook"}
 	err := w.helm(values, "upgrade", "nodegate", chart)
 	want := "the cluster's CRD nodegates.nodegate.dev is not that of nodegate 0.1.0; apply that first, and repeat this: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -174,6 +174,17 @@ func (w *world) life() {
 			w.Errorf("the upgrade has the image %s", image)
 		}
 		published()
+	}
+
+	// As after an upgrade of the cluster.
+	values["birth"] = "auto"
+	must(w.T, w.helm(values, "upgrade", "nodegate", chart))
+	if !hasPolicies {
+		published()
+	} else if err := w.find(admission.BirthWebhook, &admissionregistrationv1.MutatingWebhookConfiguration{}); !apierrors.IsNotFound(err) {
+		w.Errorf("the webhook is still there (%v)", err)
+	} else {
+		w.get(admission.BirthPolicy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})
 	}
 
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
@@ -206,10 +217,7 @@ func (w *world) image() string {
 // returns what checks that it is still there: Helm does not own it.
 func (w *world) publishCertificate() (published func()) {
 	w.Helper()
-	registration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := w.find(admission.BirthWebhook, registration); apierrors.IsNotFound(err) {
-		return func() {}
-	}
+	registration := w.get(admission.BirthWebhook, &admissionregistrationv1.MutatingWebhookConfiguration{}).(*admissionregistrationv1.MutatingWebhookConfiguration)
 	bundle := []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
 	registration.Webhooks[0].ClientConfig.CABundle = w.anyCA()
 	must(w.T, w.admin.Update(w.Context(), registration, client.FieldOwner("nodegate")))
