@@ -98,7 +98,7 @@ func within(t, from, to time.Time) time.Time {
 // expire decides about a closed gate that its signals do not open: whether its
 // deadline has passed, and what then.
 func (d *decider) expire(s *slot) {
-	t, r, v := s.gate.Deadline, s.after, &s.verdict
+	t, r, v := s.gate.Deadline, s.after, s.verdict
 	if !t.isSet() || s.isOpenByHand() {
 		return
 	}
@@ -160,7 +160,7 @@ func (d *decider) passed(s *slot) bool {
 // outlive ends the exception for a gate that its deadline opened, once its signals
 // have all held.
 func (d *decider) outlive(s *slot) {
-	if r := s.after; r.Reason == v1alpha1.ReasonDeadlinePassed && d.evaluate(s, *r) {
+	if r := s.after; r.Reason == v1alpha1.ReasonDeadlinePassed && d.evaluate(s, r) {
 		r.Reason, r.Digest = v1alpha1.ReasonSignalsHold, ""
 	}
 }

@@ -54,8 +54,10 @@ type decider struct {
 	blocked v1alpha1.ReadingReason
 	// withdrawn and ignored are overrides, by gate, with what is to be said of them.
 	withdrawn, ignored map[string]string
-	// readings is memory for all gates at once: a node may be under many, and this
-	// is the path that everything waits for.
+	// verdicts are the slots', in their order, and readings is memory for all gates
+	// at once: a node may be under many, and this is the path that everything waits
+	// for.
+	verdicts []Verdict
 	readings []Reading
 	// supposed are gates in dry run that are decided about as if they acted.
 	supposed map[string]bool
@@ -65,7 +67,7 @@ type decider struct {
 // decision, so that the next one uses it again: with many gates it is most of what
 // would otherwise be garbage.
 type workspace struct {
-	slots   []slot
+	slots   slots
 	records []Record
 }
 
@@ -120,7 +122,7 @@ func (d *decider) decideGate(s *slot) {
 		s.hold()
 		d.ignore(s, "its taint may not be touched at present, see the gate's condition Accepted")
 		return
-	case !s.verdict.Selected:
+	case !s.selected:
 		s.verdict.Reason = v1alpha1.ReasonNotSelected
 		if d.Node.optedOut() {
 			s.verdict.Reason = v1alpha1.ReasonOptedOut
@@ -191,7 +193,7 @@ func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason, reclosed bool) {
 func (d *decider) admitExisting(s *slot) {
 	g := s.gate
 	r := d.closed(g, v1alpha1.ReasonExisting, true) // it was in use
-	if d.evaluate(s, *r) {
+	if d.evaluate(s, r) {
 		s.verdict.Wants = WantPace
 		if d.Granted[g.Name] {
 			s.verdict.Wants = ""

@@ -146,7 +146,7 @@ type Trust struct {
 }
 
 // trustIn returns what to believe of the node, given the gate's record.
-func trustIn(r Record, n *Node) Trust {
+func trustIn(r *Record, n *Node) Trust {
 	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), reporting: n.Reporting()}
 	if !r.sameBootAsDigest(n) {
 		t.digest = r.Digest
@@ -160,7 +160,7 @@ func trustIn(r Record, n *Node) Trust {
 // sameBootAsDigest tells whether the record's digest was taken in the node's
 // present boot: the node fell silent or announced its shutdown, and came back
 // without a reboot. What was true then is evidence.
-func (r Record) sameBootAsDigest(n *Node) bool {
+func (r *Record) sameBootAsDigest(n *Node) bool {
 	return r.awaitsBoot() && r.Boot == n.BootID
 }
 

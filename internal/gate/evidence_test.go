@@ -68,7 +68,7 @@ func TestBelieves(t *testing.T) {
 		"younger than its Node":         {Record{Since: since}, aNode().age(0), somePod("new", "x", since), 0, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, recheck := trustIn(c.record, &c.node.facts.Node).Believes(&c.pod, epoch.Add(c.at))
+			got, recheck := trustIn(&c.record, &c.node.facts.Node).Believes(&c.pod, epoch.Add(c.at))
 			var want time.Time
 			if c.wantAfter > 0 {
 				want = epoch.Add(c.wantAfter)

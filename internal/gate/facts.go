@@ -104,9 +104,9 @@ type Condition struct {
 
 // Condition returns the node's condition of a type.
 func (n *Node) Condition(conditionType string) (Condition, bool) {
-	for _, c := range n.Conditions {
-		if c.Type == conditionType {
-			return c, true
+	for i := range n.Conditions {
+		if n.Conditions[i].Type == conditionType {
+			return n.Conditions[i], true
 		}
 	}
 	return Condition{}, false

@@ -48,7 +48,7 @@ func TestBelievesMark(t *testing.T) {
 		"of the former Node, set anew":         {closed, again, marked("old", "x", created, time.Second), true},
 		"of this Node":                         {closed, again, marked("new", "x", epoch.Add(-time.Minute), time.Minute), true},
 	} {
-		if got := trustIn(c.record, &c.node.facts.Node).BelievesMark(&c.pod); got != c.want {
+		if got := trustIn(&c.record, &c.node.facts.Node).BelievesMark(&c.pod); got != c.want {
 			t.Errorf("%s: believed: %t, want %t", name, got, c.want)
 		}
 	}

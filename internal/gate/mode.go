@@ -54,7 +54,7 @@ func (d *decider) suspended(s *slot) bool {
 // pause leaves a gate as it stands.
 func (d *decider) pause(s *slot) {
 	s.hold()
-	v := &s.verdict
+	v := s.verdict
 	switch v.Held = false; {
 	case s.before == nil && s.gate.CloseWhen && s.gate.Accepted && v.Selected:
 		v.Before, v.After = v1alpha1.StateOpen, v1alpha1.StateOpen // every selected node is a member
@@ -87,7 +87,7 @@ func (d *decider) tryOut(gates []Gate, out *Decision) {
 		if s.gate == nil || !supposed[s.gate.Name] {
 			continue
 		}
-		v := s.verdict
+		v := *s.verdict
 		v.DryRun, v.Closure, v.Shadow = true, nil, s.shadow()
 		if v.Opened() && v.Shadow == "" && s.gate.CloseWhen && d.carriesOwn(s.gate) {
 			v.Shadow = e.opened(s.gate, v.Reason).String() // the taint, which is there still, would be gone

@@ -96,7 +96,7 @@ func (d *decider) followPods(s *slot) {
 // tryOpen opens a closed gate if its signals hold, or its deadline says so.
 func (d *decider) tryOpen(s *slot) {
 	d.keepClock(s)
-	opens := d.evaluate(s, *s.after)
+	opens := d.evaluate(s, s.after)
 	if soaked := d.soaked(s, s.after, s.says); !opens || d.tooSoon(s, s.after, soaked) {
 		d.expire(s)
 		return
@@ -107,7 +107,7 @@ func (d *decider) tryOpen(s *slot) {
 
 // evaluate reads the gate's signals in the light of its record, and tells
 // whether the gate may open.
-func (d *decider) evaluate(s *slot, r Record) bool {
+func (d *decider) evaluate(s *slot, r *Record) bool {
 	s.verdict.Blocked = d.blocked
 	// An open gate's signals are read for what it would put there.
 	s.says = d.read(s, trustIn(r, &d.Node), r.Reclosed || r.State == v1alpha1.StateOpen)
@@ -157,7 +157,10 @@ func (d *decider) undone(t v1alpha1.Taint) bool {
 	if i < 0 {
 		return true
 	}
-	t.Value = d.Node.Taints[i].Value
+	own := t.Value
+	if t.Value = d.Node.Taints[i].Value; t.Value == own {
+		return false
+	}
 	for i := range d.slots {
 		if d.slots[i].had == t {
 			return false

@@ -20,7 +20,7 @@ func (d *decider) settleOrphans() {
 		s := &d.slots[i]
 		switch {
 		case s.gate != nil:
-		case s.before != nil && !d.DeletedGates[s.verdict.Gate] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
+		case s.before != nil && !d.DeletedGates[s.name] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
 			s.hold()
 		case d.frozen(s), s.garbled && slices.ContainsFunc(d.Node.Taints, d.isNobodys):
 			s.hold()
@@ -44,7 +44,7 @@ func (d *decider) isNobodys(t corev1.Taint) bool {
 	}
 	return !slices.ContainsFunc(d.slots, func(s slot) bool {
 		g := s.gate
-		return s.accounts(t) || g != nil && g.Accepted && s.verdict.Selected && d.acts(g) && g.owns(t.Key, t.Effect)
+		return s.accounts(t) || g != nil && g.Accepted && s.selected && d.acts(g) && g.owns(t.Key, t.Effect)
 	})
 }
 
@@ -54,7 +54,7 @@ func (d *decider) isNobodys(t corev1.Taint) bool {
 func (d *decider) takeOver(orphan *slot) {
 	for i := range d.slots {
 		s := &d.slots[i]
-		if s.gate == nil || !s.gate.Accepted || !s.verdict.Selected || s.before != nil || !d.acts(s.gate) {
+		if s.gate == nil || !s.gate.Accepted || !s.selected || s.before != nil || !d.acts(s.gate) {
 			continue
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {

@@ -99,7 +99,7 @@ func (d *decider) release(s *slot) {
 	if s.after.Key() != v1alpha1.TaintOutOfService || d.AllowedKeys != nil && !d.AllowedKeys[v1alpha1.TaintOutOfService] {
 		return
 	}
-	v := &s.verdict
+	v := s.verdict
 	*v = Verdict{Gate: v.Gate, Selected: v.Selected, Before: v.Before, Readings: v.Readings,
 		Reason: v1alpha1.ReasonNodeReturned, ClosedSince: s.after.closedSince(&d.Node)}
 	s.after, s.keep, s.leave = nil, false, false

@@ -133,7 +133,7 @@ func (r *Record) taintedSince(n *Node) time.Time {
 func (d *decider) readOverrides(gates []Gate) {
 	for name, raw := range d.Node.Overrides {
 		o, err := ParseOverride(raw)
-		i := slices.IndexFunc(d.slots, func(s slot) bool { return s.verdict.Gate == name && s.verdict.Selected })
+		i := slices.IndexFunc(d.slots, func(s slot) bool { return s.name == name && s.selected })
 		switch {
 		case err != nil:
 			note(&d.ignored, name, err.Error())
@@ -172,7 +172,7 @@ func note(notes *map[string]string, name, text string) {
 func (d *decider) ignore(s *slot, why string) {
 	if s.override != nil {
 		s.override = nil
-		note(&d.ignored, s.verdict.Gate, why)
+		note(&d.ignored, s.name, why)
 	}
 }
 
@@ -197,10 +197,10 @@ func (d *decider) heed(s *slot) {
 
 // putUnder puts what was decided about a gate under the override.
 func (d *decider) putUnder(s *slot) {
-	if !s.verdict.Selected || s.keep || !d.acts(s.gate) || s.mask == "" && s.was == "" {
+	if !s.selected || s.keep || !d.acts(s.gate) || s.mask == "" && s.was == "" {
 		return
 	}
-	v := &s.verdict
+	v := s.verdict
 	o := &Overridden{State: s.mask, Own: v.After, OwnReason: v.Reason}
 	if s.after == nil && s.mask == v1alpha1.StateClosed {
 		s.after = d.newGuest(s)
@@ -219,7 +219,7 @@ func (d *decider) putUnder(s *slot) {
 
 // tellOverride has the verdict say what the gate is on the node, all told.
 func (d *decider) tellOverride(s *slot) {
-	v := &s.verdict
+	v := s.verdict
 	if s.was != "" {
 		v.Before = s.was
 	}
@@ -319,7 +319,7 @@ func (d *decider) sayWhoHolds() {
 		}
 		for _, t := range s.gate.Taints() {
 			if other := d.holder(t.Key, t.Effect); other != nil {
-				s.verdict.Overridden.HeldBy = other.verdict.Gate
+				s.verdict.Overridden.HeldBy = other.name
 			}
 		}
 	}

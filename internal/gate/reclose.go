@@ -101,10 +101,10 @@ func (d *decider) rememberBoot(s *slot) {
 // holding for long enough. Unknown signals neither start nor stop the wait. What
 // a rollout excuses is timed apart, or it would use up the patience with others.
 func (d *decider) regression(s *slot) v1alpha1.Reason {
-	if d.evaluate(s, *s.after) {
+	if d.evaluate(s, s.after) {
 		return ""
 	}
-	g, v := s.gate, &s.verdict
+	g, v := s.gate, s.verdict
 	lost, rollout := d.LostSince[g.Name], d.RolloutSince[g.Name]
 	var due time.Time
 	for _, reading := range v.Readings {

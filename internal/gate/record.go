@@ -81,7 +81,10 @@ func (r *Record) check() error {
 		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
 	}
 	for _, t := range []time.Time{r.Since, r.SilentSince, r.FoughtAt, r.OverrideSince} {
-		if year := t.UTC().Year(); !t.IsZero() && (year < 1970 || year > 9000) {
+		if t.IsZero() {
+			continue
+		}
+		if year := t.UTC().Year(); year < 1970 || year > 9000 {
 			return fmt.Errorf("%s is no time that a clock shows", t)
 		}
 	}
@@ -136,7 +139,7 @@ func (r *Record) Key() string {
 }
 
 // closedSince is when the gate was closed on the node.
-func (r Record) closedSince(n *Node) time.Time {
+func (r *Record) closedSince(n *Node) time.Time {
 	if r.Since.IsZero() {
 		return n.Created
 	}

@@ -3,8 +3,8 @@
 package gate
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -14,6 +14,10 @@ import (
 type slot struct {
 	// gate is nil when the record's gate is not known.
 	gate *Gate
+	// name is the gate's name, and selected tells whether it exists and selects the
+	// node.
+	name     string
+	selected bool
 	// present tells whether the node has a record, raw is its text, and before
 	// its content.
 	present bool
@@ -41,47 +45,59 @@ type slot struct {
 	lifts bool
 	// says is what the signals of an openWhen gate come to.
 	says    State
-	verdict Verdict
+	verdict *Verdict
 }
+
+// slots are sorted by name. One is too large to be handed about for that.
+type slots []slot
+
+func (s slots) Len() int           { return len(s) }
+func (s slots) Less(i, j int) bool { return s[i].name < s[j].name }
+func (s slots) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 
 // readRecords pairs gates and records, in the order of the gates' names.
 func (d *decider) readRecords(gates []Gate) {
-	d.slots = slices.Grow(d.slots, len(d.Node.Records)+2) // what is no member has no record, as a rule
-	d.records = slices.Grow(d.records, len(d.Node.Records))
 	paired, optedOut := 0, d.Node.optedOut()
 	for i := range gates {
 		g := &gates[i]
-		_, recorded := d.Node.Records[g.Name]
+		raw, recorded := d.Node.Records[g.Name]
 		selected := !g.Broken && !optedOut && g.Selector.Matches(d.Node.Labels)
 		if recorded {
 			paired++
 		} else if !selected || g.Mode == v1alpha1.ModeDryRun && !d.acts(g) {
 			continue
 		}
-		d.slots = append(d.slots, d.newSlot(g, g.Name, selected))
+		d.slots = append(d.slots, slot{gate: g, name: g.Name, selected: selected, raw: raw, present: recorded})
 	}
 	if paired < len(d.Node.Records) {
-		for name := range d.Node.Records {
-			if !slices.ContainsFunc(d.slots, func(s slot) bool { return s.verdict.Gate == name }) {
-				d.slots = append(d.slots, d.newSlot(nil, name, false))
+		for name, raw := range d.Node.Records {
+			if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
+				d.slots = append(d.slots, slot{name: name, raw: raw, present: true})
 			}
 		}
 	}
-	slices.SortFunc(d.slots, func(a, b slot) int { return cmp.Compare(a.verdict.Gate, b.verdict.Gate) })
+	sort.Sort(&d.slots)
+	d.records = slices.Grow(d.records, len(d.Node.Records))
+	d.verdicts = make([]Verdict, len(d.slots))
+	for i := range d.slots {
+		s := &d.slots[i]
+		s.verdict = &d.verdicts[i]
+		s.verdict.Gate, s.verdict.Selected = s.name, s.selected
+		if s.present {
+			d.readRecord(s)
+		}
+	}
 }
 
 // clockSkew is how far the clocks that write records may differ.
 const clockSkew = 5 * time.Minute
 
-func (d *decider) newSlot(g *Gate, name string, selected bool) slot {
-	s := slot{gate: g, verdict: Verdict{Gate: name, Selected: selected}}
-	if s.raw, s.present = d.Node.Records[name]; !s.present {
-		return s
-	}
+// readRecord reads what the node's record says of a slot.
+func (d *decider) readRecord(s *slot) {
 	switch r, err := ParseRecord(s.raw); {
 	case err != nil:
 		s.damaged, s.garbled = true, true
-		s.restore(d.rebuild(g))
+		s.restore(d.rebuild(s.gate))
 	case r.Since.After(d.since().Add(clockSkew)):
 		// Written by a clock that is wrong. All else that it says stands.
 		s.damaged, r.Since = true, d.since()
@@ -91,7 +107,6 @@ func (d *decider) newSlot(g *Gate, name string, selected bool) slot {
 	default:
 		s.restore(d.room(r))
 	}
-	return s
 }
 
 // room keeps a record where the others are.

@@ -37,7 +37,7 @@ type Steady struct {
 // need not have for any time. What is not known, or is old because the node is
 // silent, is neither counted nor held against them.
 func (d *decider) soaked(s *slot, r *Record, says State) time.Time {
-	g, v := s.gate, &s.verdict
+	g, v := s.gate, s.verdict
 	opens := Holds
 	if g.CloseWhen {
 		opens = NotYet

@@ -30,7 +30,7 @@ func (d *decider) stamps() map[string]string {
 // openedHere tells whether the gate, or its taint that nobody accounts for, was
 // closed on the node, and is open by this decision.
 func (d *decider) openedHere(s *slot) bool {
-	v := &s.verdict
+	v := s.verdict
 	if v.After != v1alpha1.StateOpen {
 		return false
 	}

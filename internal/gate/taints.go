@@ -13,10 +13,9 @@ import (
 
 // decision puts the slots' outcomes together.
 func (d *decider) decision() Decision {
-	out := Decision{Recheck: d.recheck, Verdicts: make([]Verdict, len(d.slots))}
+	out := Decision{Recheck: d.recheck, Verdicts: d.verdicts}
 	for i := range d.slots {
 		s := &d.slots[i]
-		out.Verdicts[i] = s.verdict
 		if s.keep {
 			continue
 		}
@@ -24,7 +23,7 @@ func (d *decider) decision() Decision {
 			if out.Records == nil {
 				out.Records = make(map[string]string)
 			}
-			out.Records[s.verdict.Gate] = raw
+			out.Records[s.name] = raw
 		}
 	}
 	out.Withdrawn, out.Ignored = d.withdrawn, d.ignored

@@ -4,7 +4,7 @@ package signal
 
 import (
 	"cmp"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -107,8 +107,9 @@ func (s daemonSet) find(sets *gate.DaemonSets) *gate.DaemonSet {
 	if sets == nil {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(sets.Items, s, func(ds gate.DaemonSet, s daemonSet) int {
-		return cmp.Or(cmp.Compare(ds.Namespace, s.namespace), cmp.Compare(ds.Name, s.name))
+	i, found := sort.Find(len(sets.Items), func(i int) int {
+		ds := &sets.Items[i]
+		return cmp.Or(cmp.Compare(s.namespace, ds.Namespace), cmp.Compare(s.name, ds.Name))
 	})
 	if !found {
 		return nil
