@@ -67,8 +67,7 @@ type decider struct {
 // decision, so that the next one uses it again: with many gates it is most of what
 // would otherwise be garbage.
 type workspace struct {
-	slots   slots
-	records []Record
+	slots slots
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
@@ -80,8 +79,7 @@ func newDecider(f *Facts, now time.Time) decider {
 // done gives the workspace back, empty: it holds on to no gate and no node.
 func (d *decider) done() {
 	clear(d.slots)
-	clear(d.records)
-	d.slots, d.records = d.slots[:0], d.records[:0]
+	d.slots = d.slots[:0]
 	workspaces.Put(d.workspace)
 }
 

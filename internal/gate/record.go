@@ -55,23 +55,25 @@ type Record struct {
 }
 
 // ParseRecord reads a record. The error says what is wrong with it.
-func ParseRecord(raw string) (Record, error) {
-	r, ok := scanRecord(raw)
-	if !ok {
-		var err error
-		if r, err = unmarshalRecord(raw); err != nil {
-			return Record{}, fmt.Errorf("parsing record: %w", err)
-		}
-	}
-	if err := r.check(); err != nil {
-		return Record{}, fmt.Errorf("parsing record: %w", err)
+func ParseRecord(raw string) (r Record, err error) {
+	if err := r.parse(raw); err != nil {
+		return Record{}, err
 	}
 	return r, nil
 }
 
-func unmarshalRecord(raw string) (r Record, err error) {
-	err = json.Unmarshal([]byte(raw), &r)
-	return r, err
+// parse reads a record into an empty one, which is worth nothing after an error.
+func (r *Record) parse(raw string) error {
+	if !r.scan(raw) {
+		*r = Record{}
+		if err := json.Unmarshal([]byte(raw), r); err != nil {
+			return fmt.Errorf("parsing record: %w", err)
+		}
+	}
+	if err := r.check(); err != nil {
+		return fmt.Errorf("parsing record: %w", err)
+	}
+	return nil
 }
 
 // check refuses what nodegate never writes, so that a record that somebody

@@ -10,12 +10,12 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// scanRecord reads a record of the form in which nodegate and the API server
-// write them: plain JSON without spaces or escapes. Every decision reads the
+// scan reads a record of the form in which nodegate and the API server write
+// them: plain JSON without spaces or escapes. Every decision reads the
 // records of all the node's gates, and JSON's own reader takes longer for them
 // than all the rest. It is false for anything else, which is not to say that it
 // is wrong.
-func scanRecord(raw string) (r Record, ok bool) {
+func (r *Record) scan(raw string) bool {
 	rest, ok := strings.CutPrefix(raw, "{")
 	for ok {
 		var key string
@@ -29,11 +29,11 @@ func scanRecord(raw string) (r Record, ok bool) {
 			break
 		}
 		if rest == "}" {
-			return r, true
+			return true
 		}
 		rest, ok = strings.CutPrefix(rest, ",")
 	}
-	return Record{}, false
+	return false
 }
 
 // scanField reads the value of one field, and returns what comes after it.

@@ -26,8 +26,8 @@ func FuzzScanRecord(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		quick, ok := scanRecord(raw)
-		if !ok {
+		var quick Record
+		if !quick.scan(raw) {
 			return
 		}
 		var slow Record
@@ -52,7 +52,7 @@ func TestWrittenRecordsAreScanned(t *testing.T) {
 			Overdue: true, Reclosed: true, SilentSince: now, SilentSeconds: 61, Override: v1alpha1.StateClosed, OverrideSince: now,
 		},
 	} {
-		if _, ok := scanRecord(r.String()); !ok {
+		if !new(Record).scan(r.String()) {
 			t.Errorf("%s: %s is not", name, r)
 		}
 	}

@@ -19,9 +19,10 @@ type slot struct {
 	name     string
 	selected bool
 	// present tells whether the node has a record, raw is its text, and before
-	// its content.
+	// its content. Where that is what the text says, it is in parsed.
 	present bool
 	raw     string
+	parsed  Record
 	before  *Record
 	// damaged records cannot be read, or are older than the Node; before is then
 	// not what they say.
@@ -67,17 +68,16 @@ func (d *decider) readRecords(gates []Gate) {
 		} else if !selected || g.Mode == v1alpha1.ModeDryRun && !d.acts(g) {
 			continue
 		}
-		d.slots = append(d.slots, slot{gate: g, name: g.Name, selected: selected, raw: raw, present: recorded})
+		d.addSlot(g, g.Name, selected, raw, recorded)
 	}
 	if paired < len(d.Node.Records) {
 		for name, raw := range d.Node.Records {
 			if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
-				d.slots = append(d.slots, slot{name: name, raw: raw, present: true})
+				d.addSlot(nil, name, false, raw, true)
 			}
 		}
 	}
 	sort.Sort(&d.slots)
-	d.records = slices.Grow(d.records, len(d.Node.Records))
 	d.verdicts = make([]Verdict, len(d.slots))
 	for i := range d.slots {
 		s := &d.slots[i]
@@ -89,30 +89,31 @@ func (d *decider) readRecords(gates []Gate) {
 	}
 }
 
+func (d *decider) addSlot(g *Gate, name string, selected bool, raw string, present bool) {
+	d.slots = append(d.slots, slot{})
+	s := &d.slots[len(d.slots)-1]
+	s.gate, s.name, s.selected, s.raw, s.present = g, name, selected, raw, present
+}
+
 // clockSkew is how far the clocks that write records may differ.
 const clockSkew = 5 * time.Minute
 
 // readRecord reads what the node's record says of a slot.
 func (d *decider) readRecord(s *slot) {
-	switch r, err := ParseRecord(s.raw); {
+	r := &s.parsed
+	switch err := r.parse(s.raw); {
 	case err != nil:
 		s.damaged, s.garbled = true, true
 		s.restore(d.rebuild(s.gate))
 	case r.Since.After(d.since().Add(clockSkew)):
 		// Written by a clock that is wrong. All else that it says stands.
 		s.damaged, r.Since = true, d.since()
-		s.restore(d.room(r))
+		s.restore(r)
 	case !r.Since.IsZero() && r.Since.Before(d.Node.Created):
 		s.damaged = true // from an earlier Node of this name: it says nothing of this one
 	default:
-		s.restore(d.room(r))
+		s.restore(r)
 	}
-}
-
-// room keeps a record where the others are.
-func (d *decider) room(r Record) *Record {
-	d.records = append(d.records, r)
-	return &d.records[len(d.records)-1]
 }
 
 // newReadings returns room for a gate's readings.
