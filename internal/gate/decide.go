@@ -41,6 +41,7 @@ func (d *decider) decide(gates []Gate) {
 	for i := range d.slots {
 		d.lift(&d.slots[i])
 	}
+	d.findHolders()
 	d.sayWhoHolds()
 }
 
@@ -68,9 +69,11 @@ type decider struct {
 // would otherwise be garbage.
 type workspace struct {
 	slots slots
+	// holders are slots that want a taint on the node, by the taint.
+	holders map[taintID]*slot
 }
 
-var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+var workspaces = sync.Pool{New: func() any { return &workspace{holders: make(map[taintID]*slot)} }}
 
 func newDecider(f *Facts, now time.Time) decider {
 	return decider{Facts: f, now: now, workspace: workspaces.Get().(*workspace)}
@@ -79,6 +82,7 @@ func newDecider(f *Facts, now time.Time) decider {
 // done gives the workspace back, empty: it holds on to no gate and no node.
 func (d *decider) done() {
 	clear(d.slots)
+	clear(d.holders)
 	d.slots = d.slots[:0]
 	workspaces.Put(d.workspace)
 }
@@ -171,7 +175,7 @@ func (d *decider) admit(s *slot) {
 // carriesUnclaimed tells whether the node carries the taint (with any value)
 // and no closed gate's record accounts for it.
 func (d *decider) carriesUnclaimed(t v1alpha1.Taint) bool {
-	return d.Node.carries(t) && !d.accounted(t)
+	return t.Key != "" && d.Node.carries(t) && !d.accounted(t)
 }
 
 // carriesOwn tells the same of either of the gate's taints.

@@ -230,7 +230,7 @@ type ResourceSlice struct {
 	Count int64
 }
 
-// DaemonSets is a snapshot of DaemonSets.
+// DaemonSets is a snapshot of DaemonSets, which does not change any more.
 type DaemonSets struct {
 	// Observed names the namespaces whose DaemonSets are all here.
 	Observed map[string]bool

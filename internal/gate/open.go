@@ -41,9 +41,11 @@ func (s *slot) renew() {
 // defendClosed puts a closed gate's taint right, and keeps its other one off, but
 // where the gate was edited: then the taint is another one anyway.
 func (d *decider) defendClosed(s *slot) {
-	if s.gate.Accepted && s.had == s.gate.taint(s.after.Reclosed) {
-		d.defend(s, d.undone(s.had) || d.carriesOwn(s.gate))
+	if !s.gate.Accepted || s.had != s.gate.taint(s.after.Reclosed) {
+		return
 	}
+	other := s.gate.taint(!s.after.Reclosed)
+	d.defend(s, d.undone(s.had) || other != s.had && d.carriesUnclaimed(other))
 }
 
 // noteBoot brings a closed gate's record up to the node's boot. What the

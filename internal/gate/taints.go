@@ -3,8 +3,6 @@
 package gate
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,7 +52,9 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 	taints := make([]corev1.Taint, 0, len(d.Node.Taints)+1)
 	changed := false
 	for _, t := range d.Node.Taints {
-		switch s := d.holder(t.Key, t.Effect); {
+		id := taintID{t.Key, t.Effect}
+		s := d.holders[id]
+		switch {
 		case s == nil && d.surplus(t):
 			changed = true
 			continue
@@ -62,14 +62,40 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 			t.Value, changed = s.claimed().Value, true
 		}
 		taints = append(taints, t)
+		delete(d.holders, id)
 	}
 	for i := range d.slots {
 		s := &d.slots[i]
-		if s.claims() && s.gate.Accepted && !has(taints, s.claimed()) {
-			taints, changed = append(taints, d.newTaint(s.claimed())), true
+		if !s.claims() || !s.gate.Accepted {
+			continue
+		}
+		if t := s.claimed(); d.holders[taintID{t.Key, t.Effect}] == s {
+			taints, changed = append(taints, d.newTaint(t)), true
 		}
 	}
 	return taints, changed
+}
+
+// taintID tells taints on a node apart: it can carry one of each.
+type taintID struct {
+	key    string
+	effect corev1.TaintEffect
+}
+
+// findHolders finds, for each taint that is wanted on the node, a slot that wants
+// it: an accepted gate's, if there is one.
+func (d *decider) findHolders() {
+	for i := range d.slots {
+		s := &d.slots[i]
+		if !s.claims() {
+			continue
+		}
+		t := s.claimed()
+		id := taintID{t.Key, t.Effect}
+		if first := d.holders[id]; first == nil || !first.gate.Accepted {
+			d.holders[id] = s
+		}
+	}
 }
 
 // claims tells whether the slot wants its taint on the node.
@@ -84,25 +110,6 @@ func (s *slot) claimed() v1alpha1.Taint {
 		return s.gate.taint(s.after.Reclosed)
 	}
 	return s.had
-}
-
-// holder returns a slot that wants a taint with this key and effect on the
-// node: an accepted gate's, if there is one.
-func (d *decider) holder(key string, effect corev1.TaintEffect) *slot {
-	var found *slot
-	for i := range d.slots {
-		s := &d.slots[i]
-		if !s.claims() {
-			continue
-		}
-		if t := s.claimed(); t.Key == key && t.Effect == effect {
-			if s.gate.Accepted {
-				return s
-			}
-			found = s
-		}
-	}
-	return found
 }
 
 // accounted tells whether a gate's record accounts for a taint with
@@ -160,10 +167,4 @@ func (d *decider) newTaint(t v1alpha1.Taint) corev1.Taint {
 		taint.TimeAdded = &metav1.Time{Time: d.now}
 	}
 	return taint
-}
-
-func has(taints []corev1.Taint, t v1alpha1.Taint) bool {
-	return slices.ContainsFunc(taints, func(have corev1.Taint) bool {
-		return have.Key == t.Key && have.Effect == t.Effect
-	})
 }

@@ -5,6 +5,7 @@ package signal
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +21,15 @@ type daemonSets struct {
 	selector   labels.Selector
 	// minReady is how long each pod must have been ready.
 	minReady time.Duration
+	// last are the DaemonSets that it selected last. There are many decisions, of
+	// many nodes, between two snapshots.
+	last *atomic.Pointer[selection]
+}
+
+// selection are those DaemonSets of a snapshot that a signal selects.
+type selection struct {
+	of   *gate.DaemonSets
+	sets []*gate.DaemonSet
 }
 
 func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
@@ -28,11 +38,22 @@ func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
 		return nil, fmt.Errorf("compiling selector: %w", err)
 	}
 	minReady := time.Duration(spec.MinReadySeconds) * time.Second
-	return daemonSets{namespaces: spec.Namespaces, selector: selector, minReady: minReady}, nil
+	return daemonSets{namespaces: spec.Namespaces, selector: selector, minReady: minReady, last: new(atomic.Pointer[selection])}, nil
 }
 
-func (s daemonSets) selects(ds *gate.DaemonSet) bool {
-	return slices.Contains(s.namespaces, ds.Namespace) && s.selector.Matches(ds.Labels)
+// selected returns those of the DaemonSets that the signal selects.
+func (s daemonSets) selected(of *gate.DaemonSets) []*gate.DaemonSet {
+	if last := s.last.Load(); last != nil && last.of == of {
+		return last.sets
+	}
+	now := &selection{of: of}
+	for i := range of.Items {
+		if ds := &of.Items[i]; slices.Contains(s.namespaces, ds.Namespace) && s.selector.Matches(ds.Labels) {
+			now.sets = append(now.sets, ds)
+		}
+	}
+	s.last.Store(now)
+	return now.sets
 }
 
 // unobserved returns the first namespace whose DaemonSets are not known.
@@ -53,13 +74,11 @@ func (s daemonSets) Read(in gate.Input) gate.Reading {
 	}
 	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingDaemonsReady}
 	found, node := false, placement(in)
-	for i := range in.DaemonSets.Items {
-		ds := &in.DaemonSets.Items[i]
-		if !s.selects(ds) || !belongs(ds, node, in) {
-			continue
+	for _, ds := range s.selected(in.DaemonSets) {
+		if belongs(ds, node, in) {
+			found = true
+			all = both(all, readDaemon(ds, s.minReady, in))
 		}
-		found = true
-		all = both(all, readDaemon(ds, s.minReady, in))
 	}
 	switch {
 	case found:
@@ -129,11 +148,7 @@ func (s daemonSets) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
 		return nil, false
 	}
 	var all []gate.Pod
-	for i := range f.DaemonSets.Items {
-		ds := &f.DaemonSets.Items[i]
-		if !s.selects(ds) {
-			continue
-		}
+	for _, ds := range s.selected(f.DaemonSets) {
 		pods, observed := ownPods(ds, f)
 		if !observed {
 			return nil, false
@@ -152,10 +167,8 @@ func (s daemonSets) Needs(sets *gate.DaemonSets) gate.Needs {
 	if sets == nil {
 		return n
 	}
-	for i := range sets.Items {
-		if s.selects(&sets.Items[i]) {
-			n.Pods = append(n.Pods, sets.Items[i].Pods)
-		}
+	for _, ds := range s.selected(sets) {
+		n.Pods = append(n.Pods, ds.Pods)
 	}
 	return n
 }

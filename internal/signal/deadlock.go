@@ -85,8 +85,8 @@ func awayFrom(taint corev1.Taint, s gate.Signal, sets *gate.DaemonSets) (daemon 
 		if sets == nil {
 			return "", false
 		}
-		for i := range sets.Items {
-			if ds := &sets.Items[i]; s.selects(ds) && !tolerates(ds, taint) {
+		for _, ds := range s.selected(sets) {
+			if !tolerates(ds, taint) {
 				return ds.String(), true
 			}
 		}

@@ -37,15 +37,13 @@ func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gat
 
 func (s daemonSets) diagnose(taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	well := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetSelected}
-	for i := range sets.Items {
-		if ds := &sets.Items[i]; s.selects(ds) {
-			r := diagnoseDaemon(ds, taints)
-			if r.State != gate.Holds {
-				return r
-			}
-			if well.Reason != v1alpha1.ReadingDaemonNotProbed { // of several the first is told
-				well = r
-			}
+	for _, ds := range s.selected(sets) {
+		r := diagnoseDaemon(ds, taints)
+		if r.State != gate.Holds {
+			return r
+		}
+		if well.Reason != v1alpha1.ReadingDaemonNotProbed { // of several the first is told
+			well = r
 		}
 	}
 	return well
