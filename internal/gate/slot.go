@@ -90,8 +90,9 @@ func (d *decider) readRecords(gates []Gate) {
 }
 
 func (d *decider) addSlot(g *Gate, name string, selected bool, raw string, present bool) {
-	d.slots = append(d.slots, slot{})
-	s := &d.slots[len(d.slots)-1]
+	n := len(d.slots)
+	d.slots = slices.Grow(d.slots, 1)[:n+1]
+	s := &d.slots[n] // which is clear (see done)
 	s.gate, s.name, s.selected, s.raw, s.present = g, name, selected, raw, present
 }
 
