@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -183,7 +184,7 @@ func (s *gateSet) minds(name string) bool {
 
 // gate returns a gate by name.
 func (s *gateSet) gate(name string) (*gate.Gate, bool) {
-	i, ok := slices.BinarySearchFunc(s.gates, name, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
+	i, ok := sort.Find(len(s.gates), func(i int) int { return cmp.Compare(name, s.gates[i].Name) })
 	if !ok {
 		return nil, false
 	}

@@ -61,6 +61,9 @@ type tally struct {
 	// nodes are all that were accounted for, and the set of gates (by its number)
 	// in the light of which they were.
 	nodes map[string]uint64
+	// under names the gates under which each node stands, of which there may be
+	// many more.
+	under map[string][]string
 	// terms are the gates' budgets, by name, as last told by agree.
 	terms map[string]terms
 	// settled is the newest set in the light of which the whole fleet has been
@@ -96,7 +99,7 @@ func (z *zoneTally) isEmpty() bool {
 
 func newTally() *tally {
 	return &tally{
-		gates: make(map[string]*gateTally), nodes: make(map[string]uint64),
+		gates: make(map[string]*gateTally), nodes: make(map[string]uint64), under: make(map[string][]string),
 		slots: make(map[string]map[slot]bool), doubtful: make(map[string]bool),
 	}
 }
@@ -167,19 +170,25 @@ func (t *tally) strangers(known map[string]*v1alpha1.NodeGate) (names few) {
 }
 
 func (t *tally) replace(node string, standings map[string]standing) {
-	for name, g := range t.gates {
-		old, was := g.nodes[node]
-		if _, is := standings[name]; was && !is {
-			delete(g.nodes, node)
-			g.summary = nil
-			t.line(slot{name, old.zone}, node, false)
-			t.count(name, &old, -1)
+	under := slices.DeleteFunc(t.under[node], func(name string) bool {
+		if _, is := standings[name]; is {
+			return false
 		}
-	}
+		g := t.gates[name]
+		old := g.nodes[node]
+		delete(g.nodes, node)
+		g.summary = nil
+		t.line(slot{name, old.zone}, node, false)
+		t.count(name, &old, -1)
+		return true
+	})
 	for name, s := range standings {
 		g := t.gate(name)
 		old, was := g.nodes[node]
-		if was && old == s {
+		switch {
+		case !was:
+			under = append(under, name)
+		case old == s:
 			continue
 		}
 		g.nodes[node] = s
@@ -192,6 +201,9 @@ func (t *tally) replace(node string, standings map[string]standing) {
 			}
 			t.count(name, &old, -1)
 		}
+	}
+	if t.under[node] = under; len(under) == 0 {
+		delete(t.under, node)
 	}
 }
 
