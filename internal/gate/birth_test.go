@@ -43,6 +43,7 @@ func TestBirthByWebhook(t *testing.T) {
 		"there already":          {Node{Taints: taintsOf(cniTaint), Records: map[string]string{"cni": cniRecord}}, []string{cniTaint}, nil},
 		"a wrong value":          {Node{Taints: taintsOf("cni.example/not-ready=x:NoSchedule", "a.example/b:NoExecute")}, []string{cniTaint, "a.example/b:NoExecute"}, map[string]string{"cni": cniRecord}},
 		"another effect is left": {Node{Taints: taintsOf("cni.example/not-ready:NoExecute")}, []string{"cni.example/not-ready:NoExecute", cniTaint}, map[string]string{"cni": cniRecord}},
+		"twice, which is for the API server to refuse": {Node{Taints: taintsOf(cniTaint, cniTaint)}, []string{cniTaint, cniTaint}, map[string]string{"cni": cniRecord}},
 		"records that came along are not believed": {
 			Node{Records: map[string]string{"cni": `{"state":"Open"}`, "gpu": `{"state":"Closed","taint":"a.example/b:NoExecute"}`, "other": "x"}, Taints: taintsOf("a.example/b:NoExecute")},
 			[]string{"a.example/b:NoExecute", cniTaint}, map[string]string{"cni": cniRecord, "gpu": ""}},

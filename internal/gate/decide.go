@@ -69,7 +69,8 @@ type decider struct {
 // would otherwise be garbage.
 type workspace struct {
 	slots slots
-	// holders are slots that want a taint on the node, by the taint.
+	// holders are slots that want a taint on the node, by the taint, until it is
+	// there.
 	holders map[taintID]*slot
 }
 

@@ -3,6 +3,8 @@
 package gate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,12 +51,10 @@ func (s *slot) record() (string, bool) {
 // from what is there. A taint belongs to the gates if a closed one claims it,
 // if the gate is open, or if the gate's record says that it put it there.
 func (d *decider) taints() ([]corev1.Taint, bool) {
-	taints := make([]corev1.Taint, 0, len(d.Node.Taints)+1)
+	taints := make([]corev1.Taint, 0, len(d.Node.Taints))
 	changed := false
 	for _, t := range d.Node.Taints {
-		id := taintID{t.Key, t.Effect}
-		s := d.holders[id]
-		switch {
+		switch s := d.holders[taintID{t.Key, t.Effect}]; {
 		case s == nil && d.surplus(t):
 			changed = true
 			continue
@@ -62,8 +62,11 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 			t.Value, changed = s.claimed().Value, true
 		}
 		taints = append(taints, t)
-		delete(d.holders, id)
 	}
+	for _, t := range taints {
+		delete(d.holders, taintID{t.Key, t.Effect}) // those that are left want another
+	}
+	taints = slices.Grow(taints, len(d.holders))
 	for i := range d.slots {
 		s := &d.slots[i]
 		if !s.claims() || !s.gate.Accepted {
@@ -76,7 +79,7 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 	return taints, changed
 }
 
-// taintID tells taints on a node apart: it can carry one of each.
+// taintID tells taints on a node apart.
 type taintID struct {
 	key    string
 	effect corev1.TaintEffect
