@@ -271,14 +271,26 @@ func heartbeat(t *testing.T, s *server, name string, at time.Time) {
 	}
 }
 
-// pod creates a pod on a node.
+// pod creates a pod on a node, the first of its namespace.
 func (s *server) pod(t *testing.T, namespace, name, node string) {
+	t.Helper()
+	s.serviceAccount(t, namespace)
+	s.labelledPod(t, namespace, name, "agent", node)
+}
+
+// serviceAccount creates the one that pods run as.
+func (s *server) serviceAccount(t *testing.T, namespace string) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := s.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "agent"}}}
+}
+
+// labelledPod creates a pod with the label app on a node.
+func (s *server) labelledPod(t *testing.T, namespace, name, app, node string) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}}}
 	p.Spec.NodeName = node
 	p.Spec.AutomountServiceAccountToken = new(bool)
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}

@@ -3,16 +3,15 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/kubernetes"
@@ -24,7 +23,7 @@ import (
 )
 
 // Reader reads from an API server for somebody who asks once: with that one's
-// rights, no more than one node takes, and nothing of it is kept up to date. What
+// rights, no more than the question takes, and nothing of it is kept up to date. What
 // it reads becomes facts in the same way as what a Feed observes.
 type Reader struct {
 	core  kubernetes.Interface
@@ -113,125 +112,22 @@ func (g *Gap) Hides(n gate.Needs) bool { return g.hides != nil && g.hides(n) }
 // filled in, as far as they can be read. The zone is counted only where the node
 // is silent, for on no other do decisions rest on it.
 func (r *Reader) Look(ctx context.Context, node *corev1.Node, needs func(*gate.DaemonSets) gate.Needs) (gate.Facts, []Gap) {
-	l := look{Reader: r, node: node.Name, nodes: newNodeStore(nobody)}
-	l.readDaemonSets(ctx, newNeeds(needs(&gate.DaemonSets{})).namespaces)
-	all := needs(l.facts.DaemonSets)
-	l.nodes.need(all)
-	l.facts.Node = *l.nodes.convert(node)
-	needed := newNeeds(all)
-	if len(needed.queries) > 0 {
-		l.readPods(ctx, needed.queries)
+	l := newLook(r, node.Name)
+	needed := l.begin(ctx, needs)
+	n := l.nodes.convert(node)
+	for _, read := range l.steps(needed) {
+		read(ctx)
 	}
-	if needed.csiNodes {
-		l.readCSINode(ctx)
+	if n.Silent() {
+		l.readZone(ctx, n.Zone())
 	}
-	if len(needed.drivers) > 0 {
-		l.readSlices(ctx, needed.drivers)
-	}
-	if l.facts.Node.Silent() {
-		l.readZone(ctx)
-	}
-	return l.facts, l.gaps
+	return l.facts(n), l.gaps
 }
 
-// nobody is told of what changes.
-func nobody(string) {}
-
-// look is one look at a node.
-type look struct {
-	*Reader
-	node  string
-	nodes *nodeStore
-	facts gate.Facts
-	gaps  []Gap
-}
-
-func (l *look) gap(err error, hides func(gate.Needs) bool) {
-	l.gaps = append(l.gaps, Gap{Err: err, hides: hides})
-}
-
-func (l *look) readDaemonSets(ctx context.Context, namespaces map[string]bool) {
-	sets := &gate.DaemonSets{Observed: make(map[string]bool, len(namespaces))}
-	for namespace := range namespaces {
-		list, err := l.core.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			l.gap(fmt.Errorf("listing %s: %w", daemonSetsName(namespace), err), func(n gate.Needs) bool {
-				return slices.Contains(n.DaemonSetNamespaces, namespace)
-			})
-			continue
-		}
-		sets.Observed[namespace] = true
-		for i := range list.Items {
-			sets.Items = append(sets.Items, newDaemonSet(&list.Items[i]).DaemonSet)
-		}
-	}
-	slices.SortFunc(sets.Items, byNamespaceAndName)
-	l.facts.DaemonSets = sets
-}
-
-// readPods reads the node's pods, once for all queries.
-func (l *look) readPods(ctx context.Context, queries map[gate.PodQuery]bool) {
-	list, err := l.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", l.node).String(),
-	})
-	if err != nil {
-		l.gap(fmt.Errorf("listing the node's pods: %w", err), func(n gate.Needs) bool { return len(n.Pods) > 0 })
-		return
-	}
-	l.facts.Pods = make(map[gate.PodQuery][]gate.Pod, len(queries))
-	for query := range queries {
-		selector, err := labels.Parse(query.Selector)
-		if err != nil {
-			l.gap(fmt.Errorf("selecting %s: %w", podsName(query), err), func(n gate.Needs) bool { return slices.Contains(n.Pods, query) })
-			continue
-		}
-		set := newPodSet(nobody, l.nodes.intern, query.Annotation)
-		for i := range list.Items {
-			if o := &list.Items[i]; o.Namespace == query.Namespace && selector.Matches(labels.Set(o.Labels)) {
-				set.put(set.convert(o))
-			}
-		}
-		l.facts.Pods[query] = set.on(l.node)
-	}
-}
-
-func (l *look) readCSINode(ctx context.Context) {
-	set := newCSINodeSet(nobody, l.nodes.intern)
-	switch o, err := l.core.StorageV1().CSINodes().Get(ctx, l.node, metav1.GetOptions{}); {
-	case err == nil:
-		set.put(set.convert(o))
-	case !apierrors.IsNotFound(err):
-		l.gap(fmt.Errorf("reading the node's CSINode: %w", err), func(n gate.Needs) bool { return n.CSINodes })
-		return
-	}
-	l.facts.CSINode = set.of(l.node)
-}
-
-// readSlices reads the node's ResourceSlices, once for all drivers.
-func (l *look) readSlices(ctx context.Context, drivers map[string]bool) {
-	list, err := l.core.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorNodeName, l.node).String(),
-	})
-	if err != nil {
-		l.gap(fmt.Errorf("listing the node's ResourceSlices: %w", explainNotServed(err)), func(n gate.Needs) bool { return len(n.ResourceSlices) > 0 })
-		return
-	}
-	l.facts.ResourceSlices = make(map[string][]gate.ResourceSlice, len(drivers))
-	for driver := range drivers {
-		set := newSliceSet(nobody, l.nodes.intern)
-		for i := range list.Items {
-			if o := &list.Items[i]; o.Spec.Driver == driver {
-				set.put(set.convert(o))
-			}
-		}
-		l.facts.ResourceSlices[driver] = set.on(l.node)
-	}
-}
-
-// readZone counts the nodes of the node's zone. They need not be the newest.
-func (l *look) readZone(ctx context.Context) {
-	inZone, err := labels.NewRequirement(corev1.LabelTopologyZone, selection.Equals, []string{l.facts.Node.Zone()})
-	if l.facts.Node.Zone() == "" {
+// readZone counts the nodes of a zone. They need not be the newest.
+func (l *look) readZone(ctx context.Context, zone string) {
+	inZone, err := labels.NewRequirement(corev1.LabelTopologyZone, selection.Equals, []string{zone})
+	if zone == "" {
 		inZone, err = labels.NewRequirement(corev1.LabelTopologyZone, selection.DoesNotExist, nil)
 	}
 	var list *corev1.NodeList
@@ -242,9 +138,67 @@ func (l *look) readZone(ctx context.Context) {
 		l.gap(fmt.Errorf("counting the silent nodes of the node's zone: %w", err), nil)
 		return
 	}
-	counted := make(zones)
 	for i := range list.Items {
-		counted.move(nil, l.nodes.convert(&list.Items[i]))
+		l.zones.move(nil, l.nodes.convert(&list.Items[i]))
 	}
-	l.facts.Zone = counted.of(&l.facts.Node)
+}
+
+// LookAll returns what is known of all Nodes, by name, as Look does of one: each
+// kind is read once, in pages. All zones are counted. It fails only if the Nodes
+// cannot be read.
+func (r *Reader) LookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs) ([]gate.Facts, []Gap, error) {
+	return r.lookAll(ctx, needs, pageSize)
+}
+
+func (r *Reader) lookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs, page int64) ([]gate.Facts, []Gap, error) {
+	l := newLookAt(r, "", page)
+	needed := l.begin(ctx, needs)
+	var reading sync.WaitGroup
+	for _, read := range l.steps(needed) {
+		reading.Go(func() { read(ctx) })
+	}
+	nodes, err := l.readNodes(ctx)
+	reading.Wait()
+	if err != nil {
+		return nil, nil, err
+	}
+	all := make([]gate.Facts, 0, len(nodes))
+	for _, n := range nodes {
+		all = append(all, l.facts(n))
+	}
+	slices.SortFunc(l.gaps, func(a, b Gap) int { return cmp.Compare(a.Err.Error(), b.Err.Error()) })
+	return all, l.gaps, nil
+}
+
+func (l *look) readNodes(ctx context.Context) ([]*gate.Node, error) {
+	var nodes []*gate.Node
+	err := eachOf(ctx, l.page, l.core.CoreV1().Nodes().List, metav1.ListOptions{}, func(o *corev1.Node) {
+		n := l.nodes.convert(o)
+		l.zones.move(nil, n)
+		nodes = append(nodes, n)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	slices.SortFunc(nodes, func(a, b *gate.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// EveryPod returns all pods of all nodes, by node (see gate.WantPods). A node
+// without pods has no key.
+func (r *Reader) EveryPod(ctx context.Context) (map[string]*gate.PodList, error) {
+	at := time.Now()
+	all := make(map[string]*gate.PodList)
+	err := eachOf(ctx, pageSize, r.core.CoreV1().Pods(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: onSomeNode}, func(o *corev1.Pod) {
+		list := all[o.Spec.NodeName]
+		if list == nil {
+			list = &gate.PodList{At: at}
+			all[o.Spec.NodeName] = list
+		}
+		list.Pods = append(list.Pods, boundPod(o))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing all pods: %w", err)
+	}
+	return all, nil
 }

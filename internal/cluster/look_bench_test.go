@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// What a look at 5,000 nodes with 15,000 pods takes whoever asks; what it takes
+// an API server is not in it, for the lists are ready when they are asked for.
+func BenchmarkLookAll(b *testing.B) {
+	const nodes, queries = 5000, 3
+	namespace := "kube-system"
+	lists := map[string][]runtime.Object{"/api/v1/nodes": nil, "/api/v1/namespaces/" + namespace + "/pods": nil}
+	var needs gate.Needs
+	for q := range queries {
+		needs.Pods = append(needs.Pods, gate.PodQuery{Namespace: namespace, Selector: fmt.Sprintf("app=agent-%d", q)})
+	}
+	for i := range nodes {
+		name := fmt.Sprintf("node-%04d", i)
+		lists["/api/v1/nodes"] = append(lists["/api/v1/nodes"], benchNode(name))
+		for q := range queries {
+			p := testPod(fmt.Sprintf("agent-%d-%04d", q, i), types.UID(fmt.Sprintf("uid-%d-%d", q, i)), name, true)
+			p.Labels = map[string]string{"app": fmt.Sprintf("agent-%d", q)}
+			path := "/api/v1/namespaces/" + namespace + "/pods?" + p.Labels["app"]
+			lists[path] = append(lists[path], p)
+		}
+	}
+	server := httptest.NewServer(serveLists(b, lists))
+	defer server.Close()
+	r, err := NewReader(&rest.Config{Host: server.URL})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		all, gaps, err := r.LookAll(b.Context(), func(*gate.DaemonSets) gate.Needs { return needs })
+		if err != nil || len(gaps) > 0 || len(all) != nodes || len(all[7].Pods[needs.Pods[2]]) != 1 {
+			b.Fatalf("%d nodes, %v, %v", len(all), gaps, err)
+		}
+	}
+}
+
+// benchNode is a Node as large as they are, with images.
+func benchNode(name string) *corev1.Node {
+	n := testNode(name, types.UID("uid-"+name))
+	n.Labels = map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: "z"}
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi")}
+	for i := range 40 {
+		image := fmt.Sprintf("registry.example.com/a-team/some-image-%d", i)
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{image + ":v1", image + "@sha256:" + strings.Repeat("0", 64)}})
+	}
+	return n
+}
+
+// serveLists answers lists in pages.
+func serveLists(b *testing.B, lists map[string][]runtime.Object) http.Handler {
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok {
+		b.Fatal("no protobuf")
+	}
+	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	page := func(items []runtime.Object, m metav1.ListMeta) []byte {
+		var list runtime.Object
+		switch items[0].(type) {
+		case *corev1.Node:
+			l := &corev1.NodeList{ListMeta: m}
+			for _, o := range items {
+				l.Items = append(l.Items, *o.(*corev1.Node))
+			}
+			list = l
+		default:
+			l := &corev1.PodList{ListMeta: m}
+			for _, o := range items {
+				l.Items = append(l.Items, *o.(*corev1.Pod))
+			}
+			list = l
+		}
+		raw, err := runtime.Encode(encoder, list)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return raw
+	}
+	pages := make(map[string][]byte)
+	for path, items := range lists {
+		for from := 0; from < len(items); from += pageSize {
+			m := metav1.ListMeta{ResourceVersion: "7"}
+			to := min(from+pageSize, len(items))
+			if to < len(items) {
+				m.Continue = strconv.Itoa(to)
+			}
+			pages[path+"#"+strconv.Itoa(from)] = page(items[from:to], m)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		path, query := request.URL.Path, request.URL.Query()
+		if selector := query.Get("labelSelector"); selector != "" {
+			path += "?" + strings.TrimPrefix(selector, "app=")
+		}
+		from := query.Get("continue")
+		if from == "" {
+			from = "0"
+		}
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		_, _ = w.Write(pages[path+"#"+from])
+	})
+}
