@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -185,4 +186,29 @@ func newObject(kind string) (client.Object, error) {
 	default:
 		return nil, fmt.Errorf("a document of kind %q is no admission policy", kind)
 	}
+}
+
+// Allowed reads back what the installed ConfinementPolicy allows: the taint keys
+// and the stamp annotations. It fails if the policy is not one of ours, as Policies
+// makes them.
+func Allowed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) (keys, stamps map[string]bool, err error) {
+	lists := map[string]*map[string]bool{"allowed": &keys, "stamps": &stamps}
+	for _, v := range policy.Spec.Variables {
+		set := lists[v.Name]
+		if set == nil {
+			continue
+		}
+		var texts []string // what is quoted for CEL is quoted for JSON
+		if err := json.Unmarshal([]byte(v.Expression), &texts); err != nil {
+			return nil, nil, fmt.Errorf("reading variable %s of policy %s: %w", v.Name, policy.Name, err)
+		}
+		*set = make(map[string]bool, len(texts))
+		for _, text := range texts {
+			(*set)[text] = true
+		}
+	}
+	if keys == nil || stamps == nil {
+		return nil, nil, fmt.Errorf("policy %s does not say what it allows", policy.Name)
+	}
+	return keys, stamps, nil
 }

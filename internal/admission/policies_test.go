@@ -54,6 +54,45 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// What the confinement policy allows can be read back from it.
+func TestAllowed(t *testing.T) {
+	policies, err := admission.Policies(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, object := range policies {
+		policy, is := object.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+		if !is {
+			continue
+		}
+		keys, stamps, err := admission.Allowed(policy)
+		if policy.Name != admission.ConfinementPolicy {
+			if err == nil {
+				t.Errorf("%s says what is allowed: %v", policy.Name, keys)
+			}
+			continue
+		}
+		read++
+		set := func(list []string) map[string]bool {
+			out := make(map[string]bool)
+			for _, text := range list {
+				out[text] = true
+			}
+			return out
+		}
+		if diff := cmp.Diff(set(options.AllowedTaintKeys), keys); err != nil || diff != "" {
+			t.Errorf("%v; keys (-want +got):\n%s", err, diff)
+		}
+		if diff := cmp.Diff(set(options.AllowedStampAnnotations), stamps); diff != "" {
+			t.Errorf("stamps (-want +got):\n%s", diff)
+		}
+	}
+	if read != 1 {
+		t.Errorf("there are %d confinement policies", read)
+	}
+}
+
 func TestPoliciesOfBadOptions(t *testing.T) {
 	tests := map[string]struct {
 		options admission.Options

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -97,26 +95,4 @@ func (a *allocator) forget(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.turns, node)
-}
-
-// limit is how many of a number of nodes a budget lets be closed. A percentage
-// is rounded up, so that a small zone is not left without any.
-func limit(budget *intstr.IntOrString, nodes int) int {
-	if budget == nil { // the default that the schema gives
-		budget = new(intstr.FromString("20%"))
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)
-	if err != nil { // the schema lets nothing else in
-		return 0
-	}
-	return n
-}
-
-// isBudgeted tells whether closing for this reason counts against the budget.
-func isBudgeted(reason v1alpha1.Reason) bool {
-	switch reason {
-	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold:
-		return true
-	}
-	return false
 }

@@ -13,29 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 )
-
-func TestLimit(t *testing.T) {
-	for _, test := range []struct {
-		budget *intstr.IntOrString
-		want   [11]int // for 0 to 10 nodes
-	}{
-		{ptr.To(intstr.FromInt32(0)), [11]int{}},
-		{ptr.To(intstr.FromString("0%")), [11]int{}},
-		{ptr.To(intstr.FromString("1%")), [11]int{0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
-		{ptr.To(intstr.FromString("20%")), [11]int{0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}},
-		{nil, [11]int{0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2}},
-		{ptr.To(intstr.FromString("100%")), [11]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
-		{ptr.To(intstr.FromInt32(3)), [11]int{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}},
-		{ptr.To(intstr.FromString("many")), [11]int{}},
-	} {
-		for nodes, want := range test.want {
-			if got := limit(test.budget, nodes); got != want {
-				t.Errorf("limit(%v, %d) = %d, want %d", test.budget, nodes, got, want)
-			}
-		}
-	}
-}
 
 func member(zone, state string, reason v1alpha1.Reason) map[string]standing {
 	return map[string]standing{"gate": {selected: true, zone: zone, state: state, reason: reason}}
@@ -46,7 +25,7 @@ func member(zone, state string, reason v1alpha1.Reason) map[string]standing {
 func TestBudgetIsNeverOvershot(t *testing.T) {
 	const zones, perZone = 3, 25
 	budget := ptr.To(intstr.FromString("20%"))
-	most := limit(budget, perZone)
+	most := gate.MaxReclosed(budget, perZone)
 	tally := newTally()
 	tally.agree(map[string]terms{"gate": {budget: budget}})
 	var truth struct {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // slot is the right to close one node for one gate.
@@ -66,7 +68,7 @@ func (t *tally) room(s slot) int {
 		return 0
 	}
 	z := t.peek(s)
-	return max(limit(t.terms[s.gate].budget, z.members)-z.closed-z.inFlight, 0)
+	return max(gate.MaxReclosed(t.terms[s.gate].budget, z.members)-z.closed-z.inFlight, 0)
 }
 
 // due names the nodes whose turn it is. They have not heard of it.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // ledger is what a tally should come to, in the dumbest way: it counts everything
@@ -49,7 +50,7 @@ func (l *ledger) count(zone string) (members, taken int) {
 
 func (l *ledger) room(zone string) int {
 	if members, taken := l.count(zone); l.settled {
-		return max(limit(l.budget, members)-taken, 0)
+		return max(gate.MaxReclosed(l.budget, members)-taken, 0)
 	}
 	return 0
 }
@@ -133,7 +134,7 @@ func TestTallyAgainstALedger(t *testing.T) {
 				if !slices.Contains(e.holds, zone) {
 					e.holds = append(e.holds, zone)
 				}
-				if z := tally.peek(slot{"gate", zone}); !held && z.closed+z.inFlight > limit(l.budget, z.members) {
+				if z := tally.peek(slot{"gate", zone}); !held && z.closed+z.inFlight > gate.MaxReclosed(l.budget, z.members) {
 					t.Fatalf("the slot was one too many: %+v", *z)
 				}
 				switch rapid.SampledFrom([]string{"written", "conflict", "denied", "lost"}).Draw(t, "ends") {

@@ -138,7 +138,7 @@ func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
 		var others []string // the last in line
 		for _, zone := range []string{"a", "b", "c"} {
 			line := s.c.tally.peek(slot{"gate", zone}).line
-			others = append(others, line[len(line)-limit(ptr.To(intstr.FromString("20%")), 84):]...)
+			others = append(others, line[len(line)-gate.MaxReclosed(ptr.To(intstr.FromString("20%")), 84):]...)
 		}
 		s.mu.Lock()
 		for name, n := range s.nodes {

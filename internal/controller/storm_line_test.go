@@ -150,7 +150,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 			members, now := s.zones()
 			s.mu.Unlock()
 			want := was[zone] - 1
-			if most := limit(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
+			if most := gate.MaxReclosed(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
 				s.after = s.watch // from here on it is as if it had never been more
 				break
 			}

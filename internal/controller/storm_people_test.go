@@ -26,7 +26,7 @@ type crowd struct {
 func (c *crowd) closedFor(gateName string) map[string]int {
 	closed := map[string]int{}
 	for _, n := range c.nodes {
-		if r, err := gate.ParseRecord(n.Records[gateName]); err == nil && r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) {
+		if r, err := gate.ParseRecord(n.Records[gateName]); err == nil && r.State == v1alpha1.StateClosed && gate.IsBudgeted(r.Reason) {
 			closed[n.Zone()]++
 		}
 	}

@@ -70,7 +70,7 @@ func (s *storm) watch() {
 	}
 	members, closed := s.zones()
 	for zone, n := range closed {
-		if most := limit(s.gates[0].Spec.Budget.MaxReclosed, members[zone]); n > most {
+		if most := gate.MaxReclosed(s.gates[0].Spec.Budget.MaxReclosed, members[zone]); n > most {
 			s.excess = fmt.Sprintf("zone %q has %d nodes closed, and the budget is %d", zone, n, most)
 		}
 	}
@@ -81,7 +81,7 @@ func (s *storm) zones() (members, closed map[string]int) {
 	members, closed = map[string]int{}, map[string]int{}
 	for _, n := range s.nodes {
 		members[n.Zone()]++
-		if r, err := gate.ParseRecord(n.Records["gate"]); err == nil && r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) {
+		if r, err := gate.ParseRecord(n.Records["gate"]); err == nil && r.State == v1alpha1.StateClosed && gate.IsBudgeted(r.Reason) {
 			closed[n.Zone()]++
 		}
 	}
@@ -122,7 +122,7 @@ func (s *storm) isHeld() {
 		}
 	}
 	for zone, n := range members {
-		if want := min(limit(s.gates[0].Spec.Budget.MaxReclosed, n), lost[zone]); closed[zone] != want {
+		if want := min(gate.MaxReclosed(s.gates[0].Spec.Budget.MaxReclosed, n), lost[zone]); closed[zone] != want {
 			s.t.Errorf("zone %q has %d nodes closed, want %d", zone, closed[zone], want)
 		}
 	}

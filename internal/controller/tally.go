@@ -49,7 +49,7 @@ type standing struct {
 // left the gate does until it has been opened.
 func (s *standing) budgeted() bool {
 	state, reason := s.byItself()
-	return state == v1alpha1.StateClosed && isBudgeted(reason)
+	return state == v1alpha1.StateClosed && gate.IsBudgeted(reason)
 }
 
 // tally knows how every gate stands on every node, as last decided and

@@ -62,7 +62,7 @@ func (d *decider) closure(s *slot, r *Record) *Closure {
 // say. Nor does any pod where the taint lets all of them in.
 func (c *Closure) Bypassed(p *BoundPod) bool {
 	end := c.Until.Add(-bypassMargin)
-	if c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.tolerates(c.Taint) {
+	if c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.Tolerates(c.Taint) {
 		return false
 	}
 	for _, start := range p.Starts {

@@ -53,7 +53,7 @@ func (d *decider) confirmIdle(s *slot) {
 		d.recheckAt(due)
 	case d.AllPods == nil, d.AllPods.At.Before(due):
 		s.verdict.Wants = WantPods
-	case slices.ContainsFunc(d.AllPods.Pods, func(p BoundPod) bool { return p.isWorkload() && !p.tolerates(s.had) }):
+	case slices.ContainsFunc(d.AllPods.Pods, func(p BoundPod) bool { return p.isWorkload() && !p.Tolerates(s.had) }):
 		s.verdict.ClosedSince = s.after.closedSince(&d.Node)
 		s.verdict.Reason = v1alpha1.ReasonNotIdle
 		s.after = nil

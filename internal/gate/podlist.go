@@ -58,9 +58,9 @@ type Start struct {
 // isWorkload tells whether the pod keeps its node from being idle.
 func (p *BoundPod) isWorkload() bool { return !p.Daemon && !p.Mirror && !p.Finished }
 
-// tolerates tells whether the pod may be on a node with the taint, for however
+// Tolerates tells whether the pod may be on a node with the taint, for however
 // long.
-func (p *BoundPod) tolerates(t v1alpha1.Taint) bool {
+func (p *BoundPod) Tolerates(t v1alpha1.Taint) bool {
 	const comparisonOperators = false // alpha: Lt and Gt in tolerations
 	taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), p.Tolerations, &taint, comparisonOperators)

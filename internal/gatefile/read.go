@@ -80,6 +80,39 @@ func (l look) fingerprint() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
+// Declared returns the gates that a stream of YAML or JSON documents declares, in
+// their order, and as the API server would take them: with its defaults, and
+// refused by its rules. Documents of other kinds are left out. The name is the
+// stream's in errors, which tell all that is wrong with it.
+func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
+	var gates []*v1alpha1.NodeGate
+	var errs []error
+	for _, d := range (file{name: name, content: content}).documents() {
+		if d.isOther() {
+			continue
+		}
+		found, err := d.declarations()
+		for _, one := range found {
+			gates = append(gates, one.gate)
+		}
+		errs = append(errs, err)
+	}
+	return gates, errors.Join(errs...)
+}
+
+// isOther tells whether the document says of itself that it is of another kind.
+func (d document) isOther() bool {
+	var kind struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := yaml.Unmarshal(d.text, &kind); err != nil || kind.APIVersion == "" || kind.Kind == "" {
+		return false
+	}
+	group, _, _ := strings.Cut(kind.APIVersion, "/")
+	return group != v1alpha1.GroupName && (kind.APIVersion != "v1" || kind.Kind != "List")
+}
+
 // declaration is a gate and where it is declared.
 type declaration struct {
 	gate  *v1alpha1.NodeGate

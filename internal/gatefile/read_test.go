@@ -3,12 +3,15 @@
 package gatefile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // spec is that of a gate with this taint.
@@ -172,5 +175,41 @@ func TestExamples(t *testing.T) {
 	}
 	if read != 2 {
 		t.Errorf("%d examples, want the ConfigMap and the empty list", read)
+	}
+}
+
+// A stream for kubectl has other kinds in it, too.
+func TestDeclared(t *testing.T) {
+	const declares = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: %s}\nspec:\n  nodeSelector: {}\n" +
+		"  taint: {key: example.com/%[1]s, effect: NoSchedule}\n  openWhen: [{name: l, label: {key: l}}]\n"
+	one, two := fmt.Sprintf(declares, "one"), fmt.Sprintf(declares, "two")
+	for _, test := range []struct {
+		name, content string
+		want          string
+		err           string
+	}{
+		{name: "gates among others", content: one + "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\n---\n# nothing\n---\n" + two, want: "one two"},
+		{name: "a list", content: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(one), "\n", "\n  "), want: "one"},
+		{name: "no gate", content: "apiVersion: v1\nkind: ConfigMap\n", want: ""},
+		{name: "a broken rule", content: one + "---\n" + strings.Replace(two, "NoSchedule", "NoExecute", 1), want: "one", err: "f:9: "},
+		{name: "no kind", content: "spec: {}\n", err: "f:1: "},
+		{name: "not YAML", content: "a: [\n", err: "f:1: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			gates, err := Declared("f", []byte(test.content))
+			var names []string
+			for _, g := range gates {
+				names = append(names, g.Name)
+				if g.Spec.Mode != v1alpha1.ModeEnforce {
+					t.Errorf("gate %s has no defaults: %+v", g.Name, g.Spec)
+				}
+			}
+			if got := strings.Join(names, " "); got != test.want {
+				t.Errorf("it declares %q, want %q", got, test.want)
+			}
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+		})
 	}
 }
