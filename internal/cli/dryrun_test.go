@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestDryRun(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		client  bool
+		options []string
+		suffix  string
+		refused string
+	}{
+		{args: nil},
+		{args: []string{"--dry-run=none"}},
+		{args: []string{"--dry-run=client"}, client: true, suffix: " (dry run)"},
+		{args: []string{"--dry-run=server"}, options: []string{"All"}, suffix: " (server dry run)"},
+		{args: []string{"--dry-run=true"}, refused: "there is no --dry-run=true: choose none, client or server"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			var d dryRun
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			d.addFlags(flags)
+			if err := flags.Parse(c.args); err != nil {
+				t.Fatal(err)
+			}
+			refused := ""
+			if err := d.check(); err != nil {
+				refused = err.Error()
+			}
+			if refused != c.refused {
+				t.Fatalf("it was refused with %q, want %q", refused, c.refused)
+			}
+			if refused == "" && (d.client() != c.client || !slices.Equal(d.options(), c.options) || d.suffix() != c.suffix) {
+				t.Errorf("client %v, options %q, suffix %q", d.client(), d.options(), d.suffix())
+			}
+		})
+	}
+}
