@@ -66,8 +66,40 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.AddFlags(root.PersistentFlags())
-	root.AddCommand(newWhy(c))
+	c.addVerbs(root)
 	return root
+}
+
+// Groups of verbs, in the order in which help lists them.
+const (
+	groupSee   = "see"
+	groupSteer = "steer"
+	groupPlan  = "plan"
+)
+
+// addVerbs adds the verbs. Each is in a file of its name. Those of a group stand in
+// alphabetical order in help.
+func (c *connection) addVerbs(root *cobra.Command) {
+	for _, group := range []struct {
+		id, title string
+		verbs     []*cobra.Command
+	}{
+		{groupSee, "See how nodes and gates stand:", []*cobra.Command{
+			newWhy(c),
+		}},
+		{groupSteer, "Steer (needs rights to change nodes):", []*cobra.Command{}},
+		{groupPlan, "Plan and check gates:", []*cobra.Command{}},
+	} {
+		if len(group.verbs) == 0 {
+			continue
+		}
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, verb := range group.verbs {
+			verb.GroupID = group.id
+			c.completeFlags(verb)
+			root.AddCommand(verb)
+		}
+	}
 }
 
 // answersWithin is how long one request may take where --request-timeout does not

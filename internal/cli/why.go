@@ -37,7 +37,8 @@ func newWhy(c *connection) *cobra.Command {
 			"and told. Nothing is changed.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if one does or is just about to, and 2 if that could not be\n" +
 			"found out. A gate in DryRun holds nothing.",
-		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json",
+		Example:           "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json",
+		ValidArgsFunction: c.oneNode,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%s takes the name of one node, and was given %d", cmd.CommandPath(), len(args))
