@@ -52,7 +52,11 @@ var mayImport = map[string][]string{
 	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
 
 	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster"},
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint"},
+
+	// What they have worked out. Pure.
+	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
+	"internal/lint":    {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
 
 	// Other tools' configuration. It asks no cluster.
 	"internal/convert": {"api/v1alpha1", "internal/crd"},
@@ -67,7 +71,7 @@ var mayImport = map[string][]string{
 }
 
 // pure are the packages that compute, and do nothing else.
-var pure = []string{"internal/gate", "internal/expression", "internal/signal"}
+var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/preview", "internal/lint"}
 
 // clients are what these must not have, even indirectly.
 var clients = []string{

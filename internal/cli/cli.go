@@ -88,7 +88,9 @@ func (c *connection) addVerbs(root *cobra.Command) {
 			newWhy(c),
 		}},
 		{groupSteer, "Steer (needs rights to change nodes):", []*cobra.Command{}},
-		{groupPlan, "Plan and check gates:", []*cobra.Command{}},
+		{groupPlan, "Plan and check gates:", []*cobra.Command{
+			newPreview(c),
+		}},
 	} {
 		if len(group.verbs) == 0 {
 			continue

@@ -169,15 +169,15 @@ func TestWhy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, c.name+".txt", e.text(signs))
-			golden(t, c.name+".json", string(raw)+"\n")
+			golden(t, "why/"+c.name+".txt", e.text(signs))
+			golden(t, "why/"+c.name+".json", string(raw)+"\n")
 		})
 	}
 }
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", "why", name)
+	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

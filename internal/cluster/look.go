@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -26,9 +27,10 @@ import (
 // rights, no more than the question takes, and nothing of it is kept up to date. What
 // it reads becomes facts in the same way as what a Feed observes.
 type Reader struct {
-	core  kubernetes.Interface
-	gates rest.Interface
-	names metadata.Interface
+	core   kubernetes.Interface
+	gates  rest.Interface
+	names  metadata.Interface
+	others dynamic.Interface
 }
 
 // NewReader returns a reader of an API server.
@@ -45,7 +47,11 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for metadata: %w", err)
 	}
-	return &Reader{core: core, gates: gates, names: names}, nil
+	others, err := dynamic.NewForConfig(unlimited(config))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for other tools' kinds: %w", err)
+	}
+	return &Reader{core: core, gates: gates, names: names, others: others}, nil
 }
 
 // Gates returns all NodeGates, also those that cannot be read (see their ReadError).

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gatefile"
+)
+
+// files are manifests on this machine, as kubectl's -f and -R name them.
+type files struct {
+	names     []string
+	recursive bool
+}
+
+func (f *files) addFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.names, "filename", "f", nil, "a file, a directory, or - for standard input; may be given several times")
+	flags.BoolVarP(&f.recursive, "recursive", "R", false, "look in the directories within a directory, too")
+}
+
+// gates returns the gates in the files, each once. Other kinds are left out.
+func (f *files) gates(stdin io.Reader) ([]v1alpha1.NodeGate, error) {
+	var all []v1alpha1.NodeGate
+	var errs []error
+	from := make(map[string]string)
+	take := func(name string, content []byte) {
+		found, err := gatefile.Declared(name, content)
+		errs = append(errs, err)
+		for _, g := range found {
+			if first, taken := from[g.Name]; taken {
+				errs = append(errs, fmt.Errorf("%s: gate %s is in %s already", name, g.Name, first))
+				continue
+			}
+			from[g.Name] = name
+			all = append(all, *g)
+		}
+	}
+	for _, name := range f.names {
+		if err := f.read(name, stdin, take); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no NodeGate in %v", f.names)
+	}
+	return all, nil
+}
+
+// read hands over the content of a file, or of those in a directory that kubectl
+// would read.
+func (f *files) read(name string, stdin io.Reader, take func(string, []byte)) error {
+	if name == "-" {
+		content, err := io.ReadAll(stdin)
+		if err != nil {
+			return fmt.Errorf("reading standard input: %w", err)
+		}
+		take("standard input", content)
+		return nil
+	}
+	return filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading manifests: %w", err)
+		case entry.IsDir() && path != name && !f.recursive:
+			return fs.SkipDir
+		case entry.IsDir(), path != name && !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading manifests: %w", err)
+		}
+		take(path, content)
+		return nil
+	})
+}

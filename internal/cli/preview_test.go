@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gatefile"
+	"github.com/nodegate/nodegate/internal/preview"
+)
+
+// previews are changes of a fleet of twelve nodes: eight in zone a, of which two
+// lack the label fit, and four in zone b, of which one does. Whatever gate there
+// is has the first two of zone a closed, the others are open.
+var previews = []struct {
+	name string
+	// before and apply are NodeGates, in YAML.
+	before, apply []string
+	delete        []string
+	pods          map[string]*gate.PodList
+	policy        gate.KeyPolicy
+}{
+	{name: "new-ignores", apply: []string{declared("agent", "")}},
+	{name: "new-adopts", apply: []string{declared("agent", "existingNodes: Adopt")}},
+	{name: "new-closes", apply: []string{declared("agent", "existingNodes: Close\n  budget: {maxReclosed: 1}")}},
+	{name: "new-dry-run", apply: []string{declared("agent", "existingNodes: Close\n  mode: DryRun")}},
+	{name: "not-allowed", apply: []string{declared("agent", "")}, policy: gate.KeyPolicy{Allowed: map[string]bool{"example.com/z": true}}},
+	{name: "evicts", apply: []string{evicting}, pods: twoPods},
+	{name: "evicts-unread", apply: []string{evicting}},
+	{name: "deleted", before: []string{declared("agent", "")}, delete: []string{"agent"}},
+	{name: "same", before: []string{declared("agent", "")}, apply: []string{declared("agent", "")}},
+	{name: "narrowed", before: []string{declared("agent", "")}, apply: []string{narrowed}},
+	{name: "regression", before: []string{declared("agent", "")}, apply: []string{declared("agent", "reclosePolicy: OnRegression")}},
+	{name: "to-dry-run", before: []string{declared("agent", "")}, apply: []string{declared("agent", "mode: DryRun")}},
+	{name: "conflict", before: []string{declared("agent", "")}, apply: []string{conflicting}},
+	{name: "waits-for-no-daemon", apply: []string{waiting}},
+}
+
+// declared is a gate that opens by a label.
+func declared(name, more string) string {
+	return "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: " + name + "}\nspec:\n  nodeSelector: {}\n" +
+		"  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n  " + more + "\n"
+}
+
+const (
+	head        = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: agent}\nspec:\n"
+	evicting    = head + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoExecute}\n  acknowledge: [PodEviction]\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	narrowed    = head + "  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	waiting     = head + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n"
+	conflicting = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: rival}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, value: b, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+)
+
+var twoPods = map[string]*gate.PodList{
+	"a0": {At: now, Pods: []gate.BoundPod{
+		{Namespace: "web", Name: "shop"},
+		{Namespace: "kube-system", Name: "agent-1", Daemon: true},
+		{Namespace: "kube-system", Name: "static", Mirror: true},
+		{Namespace: "web", Name: "done", Finished: true},
+		{Namespace: "web", Name: "hardy", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+	}},
+	"a5": {At: now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere"}}},
+}
+
+// fleet is the twelve nodes, an hour old, with records of these gates.
+func fleet(gates []v1alpha1.NodeGate) []gate.Facts {
+	var all []gate.Facts
+	for i := range 12 {
+		zone, number := "a", i
+		if i >= 8 {
+			zone, number = "b", i-8
+		}
+		n := gate.Node{
+			Name: fmt.Sprintf("%s%d", zone, number), UID: "uid", BootID: "b", Created: now.Add(-time.Hour),
+			Labels:     map[string]string{corev1.LabelTopologyZone: zone, "fit": ""},
+			Conditions: []gate.Condition{{Type: string(corev1.NodeReady), Status: corev1.ConditionTrue, Transition: now.Add(-time.Hour)}},
+		}
+		closed := zone == "a" && number < 2
+		if closed || zone == "b" && number == 0 {
+			delete(n.Labels, "fit")
+		}
+		for j := range gates {
+			record := `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
+			if closed {
+				record = birth
+				n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+			}
+			n.Records = map[string]string{gates[j].Name: record}
+		}
+		all = append(all, gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}})
+	}
+	return all
+}
+
+func decode(t *testing.T, texts []string) []v1alpha1.NodeGate {
+	t.Helper()
+	var all []v1alpha1.NodeGate
+	for _, text := range texts {
+		gates, err := gatefile.Declared("gate.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range gates {
+			g.CreationTimestamp.Time = now.Add(-2 * time.Hour)
+			all = append(all, *g)
+		}
+	}
+	return all
+}
+
+// What is said of each is in testdata, for people and for programs.
+func TestPreview(t *testing.T) {
+	for _, c := range previews {
+		t.Run(c.name, func(t *testing.T) {
+			w := &preview.World{Declared: decode(t, c.before), Pods: c.pods, Policy: c.policy, Now: now}
+			w.Nodes = fleet(w.Declared)
+			p := preview.Of(w, preview.Change{Apply: decode(t, c.apply), Delete: c.delete})
+			raw, err := json.MarshalIndent(p, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "preview/"+c.name+".txt", previewText(p))
+			golden(t, "preview/"+c.name+".json", string(raw)+"\n")
+		})
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What a Reader reads of what is around gates: whole objects, for those who judge
+// how a cluster is set up.
+
+// ReadinessRules are the rules of kubernetes-sigs/node-readiness-controller, which
+// manage taints too, and NodePools are Karpenter's.
+var (
+	ReadinessRules = schema.GroupVersionResource{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Resource: "nodereadinessrules"}
+	NodePools      = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodepools"}
+)
+
+// Others returns all objects of another tool's kind: none where the API server
+// does not know it.
+func (r *Reader) Others(ctx context.Context, kind schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	err := eachOf(ctx, pageSize, r.others.Resource(kind).List, metav1.ListOptions{}, func(o *unstructured.Unstructured) { all = append(all, *o) })
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
+	}
+	return all, nil
+}
+
+// ManagedKeys returns the names of the NodeReadinessRules, by the taint key that
+// they manage.
+func (r *Reader) ManagedKeys(ctx context.Context) (map[string]string, error) {
+	rules, err := r.Others(ctx, ReadinessRules)
+	if err != nil {
+		return nil, err
+	}
+	byKey := make(map[string]string, len(rules))
+	for i := range rules {
+		if key, _, _ := unstructured.NestedString(rules[i].Object, "spec", "taint", "key"); key != "" {
+			byKey[key] = rules[i].GetName()
+		}
+	}
+	return byKey, nil
+}
+
+// AdmissionPolicy returns a ValidatingAdmissionPolicy.
+func (r *Reader) AdmissionPolicy(ctx context.Context, name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	policy, err := r.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w", name, err)
+	}
+	return policy, nil
+}
+
+// Nodes returns all Nodes, but for what is large and says nothing about gates.
+func (r *Reader) Nodes(ctx context.Context) ([]corev1.Node, error) {
+	var all []corev1.Node
+	err := eachOf(ctx, pageSize, r.core.CoreV1().Nodes().List, metav1.ListOptions{}, func(o *corev1.Node) {
+		o.Status.Images = nil
+		all = append(all, *o)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return all, nil
+}
+
+// DaemonSets returns all DaemonSets.
+func (r *Reader) DaemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
+	var all []appsv1.DaemonSet
+	err := eachOf(ctx, pageSize, r.core.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.DaemonSet) { all = append(all, *o) })
+	if err != nil {
+		return nil, fmt.Errorf("listing daemonsets: %w", err)
+	}
+	return all, nil
+}
+
+// Deployments returns all Deployments.
+func (r *Reader) Deployments(ctx context.Context) ([]appsv1.Deployment, error) {
+	var all []appsv1.Deployment
+	err := eachOf(ctx, pageSize, r.core.AppsV1().Deployments(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.Deployment) { all = append(all, *o) })
+	if err != nil {
+		return nil, fmt.Errorf("listing deployments: %w", err)
+	}
+	return all, nil
+}
+
+// ConfigMap returns a ConfigMap's data; none where there is no such ConfigMap.
+func (r *Reader) ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+	o, err := r.core.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading configmap %s/%s: %w", namespace, name, err)
+	}
+	return o.Data, nil
+}

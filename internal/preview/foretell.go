@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Of foretells what a change does to a world.
+func Of(w *World, c Change) *Preview {
+	declared, actions := w.changed(c)
+	t := &teller{World: w, before: w.compile(w.Declared), after: w.compile(declared)}
+	t.foretell()
+	p := &Preview{Time: w.Now.UTC(), Nodes: len(w.Nodes), Gates: []Gate{}}
+	names := slices.Clone(c.Delete)
+	for i := range c.Apply {
+		names = append(names, c.Apply[i].Name)
+	}
+	for _, name := range slices.Concat(names, t.affected(actions)) {
+		action := cmp.Or(actions[name], Affect)
+		g := t.tell(name, action)
+		p.Gates = append(p.Gates, g)
+		p.Changes = p.Changes || slices.ContainsFunc(g.Groups, func(of Group) bool { return of.Acts() })
+	}
+	return p
+}
+
+// fate is what is decided about one node, without and with the change.
+type fate struct {
+	*gate.Facts
+	before, after gate.Decision
+	// granted are the gates that may close or adopt the node at once.
+	granted map[string]bool
+}
+
+// teller tells of each gate what it does to all nodes.
+type teller struct {
+	*World
+	before, after *gateSet
+	fates         []fate
+	budgets       map[place]*Zone
+}
+
+// place is what a budget is about.
+type place struct{ gate, zone string }
+
+// foretell decides about all nodes: without grants, so that it is known who asks
+// for budget, and again where there is some. In what order nodes come is up to the
+// controller; here it is that of their names.
+func (t *teller) foretell() {
+	t.fates = make([]fate, len(t.Nodes))
+	t.budgets = make(map[place]*Zone)
+	for i := range t.Nodes {
+		f := &t.fates[i]
+		f.Facts = &t.Nodes[i]
+		f.before = t.before.decide(t.World, *f.Facts, nil, t.Now)
+		f.after = t.after.decide(t.World, *f.Facts, nil, t.Now)
+		t.count(f)
+	}
+	for at, z := range t.budgets {
+		if ng := t.after.declared[at.gate]; ng != nil {
+			z.MaxReclosed = gate.MaxReclosed(ng.Spec.Budget.MaxReclosed, z.Nodes)
+		}
+	}
+	for i := range t.fates {
+		if f := &t.fates[i]; t.grant(f) {
+			f.after = t.after.decide(t.World, *f.Facts, f.granted, t.Now)
+		}
+	}
+}
+
+// count counts the node where budgets rest on it, as the controller's tally does.
+func (t *teller) count(f *fate) {
+	for i := range f.after.Verdicts {
+		v := &f.after.Verdicts[i]
+		z := t.zone(v.Gate, f)
+		if v.Selected {
+			z.Nodes++
+		}
+		state, reason := v.After, v.Reason
+		if o := v.Overridden; o != nil && o.Own != "" {
+			state, reason = o.Own, o.OwnReason
+		}
+		if state == v1alpha1.StateClosed && gate.IsBudgeted(reason) {
+			z.Closed++
+		}
+	}
+}
+
+func (t *teller) zone(gateName string, f *fate) *Zone {
+	at := place{gateName, f.Node.Zone()}
+	if t.budgets[at] == nil {
+		t.budgets[at] = &Zone{Zone: at.zone}
+	}
+	return t.budgets[at]
+}
+
+// grant grants what there is room for, and tells whether it has granted anything.
+func (t *teller) grant(f *fate) bool {
+	for i := range f.after.Verdicts {
+		v := &f.after.Verdicts[i]
+		switch v.Wants {
+		case gate.WantPace: // all come to it, a few each second
+		case gate.WantBudget:
+			z := t.zone(v.Gate, f)
+			if z.Closed+z.Closes >= z.MaxReclosed {
+				z.Waits++
+				continue
+			}
+			z.Closes++
+		default:
+			continue
+		}
+		if f.granted == nil {
+			f.granted = make(map[string]bool, 1)
+		}
+		f.granted[v.Gate] = true
+	}
+	return len(f.granted) > 0
+}
+
+// affected names the gates that are no part of the change and would do something
+// else because of it.
+func (t *teller) affected(actions map[string]Action) []string {
+	names := make(map[string]bool)
+	for name, a := range t.after.accepted {
+		if t.before.accepted[name].Accepted != a.Accepted {
+			names[name] = true
+		}
+	}
+	for i := range t.fates {
+		f := &t.fates[i]
+		for _, d := range []*gate.Decision{&f.before, &f.after} {
+			for j := range d.Verdicts {
+				name := d.Verdicts[j].Gate
+				if names[name] || actions[name] != "" {
+					continue
+				}
+				before, after := t.becomes(f, name, false), t.becomes(f, name, true)
+				names[name] = before.What != after.What && after.What.moves()
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool { return !names[name] || actions[name] != "" })
+}
+
+// tell tells what becomes of all nodes by one gate.
+func (t *teller) tell(name string, action Action) Gate {
+	out := Gate{Gate: name, Action: action, Groups: []Group{}}
+	g := t.after.gate(name)
+	if g != nil {
+		a := t.after.accepted[name]
+		out.InForce, out.Message, out.Mode = a.Accepted, a.Message, cmp.Or(g.Mode, v1alpha1.ModeEnforce)
+		out.NewNodes = t.newNodes(g)
+		out.Problems = t.problems(g)
+	}
+	of := cmp.Or(g, t.before.gate(name))
+	if of == nil { // there is no such gate, only records
+		of = &gate.Gate{Name: name}
+	}
+	for _, taint := range of.Taints() {
+		if taint.Key != "" {
+			out.Taints = append(out.Taints, gate.TaintText(taint))
+		}
+	}
+	groups := make(map[groupKey][]string)
+	for i := range t.fates {
+		f := &t.fates[i]
+		key := t.becomes(f, name, true)
+		if before := t.becomes(f, name, false); key.What.moves() && before.What == key.What && before.DryRun == key.DryRun && action != Delete {
+			key.Anyway = true
+		}
+		if v := find(&f.after, name); v != nil && v.Selected {
+			out.Selected++
+		}
+		if key.What != "" {
+			groups[key] = append(groups[key], f.Node.Name)
+		}
+	}
+	out.Groups = append(out.Groups, sorted(groups)...)
+	out.Budget = t.budget(name)
+	if g != nil && action != Keep {
+		out.Evictions = t.evictions(g, out.Groups)
+	}
+	return out
+}
+
+// groupKey is what the nodes of a group have in common.
+type groupKey struct {
+	What   What
+	Why    string
+	Anyway bool
+	DryRun bool
+}
+
+func sorted(groups map[groupKey][]string) []Group {
+	out := make([]Group, 0, len(groups))
+	for key, nodes := range groups {
+		out = append(out, Group{What: key.What, Why: key.Why, Anyway: key.Anyway, DryRun: key.DryRun, Nodes: nodes})
+	}
+	slices.SortFunc(out, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.What), slices.Index(order, b.What)), -cmp.Compare(len(a.Nodes), len(b.Nodes)), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Nodes[0], b.Nodes[0]))
+	})
+	return out
+}
+
+// budget returns the gate's budget in each zone where something asks for it.
+func (t *teller) budget(name string) []Zone {
+	var out []Zone
+	for at, z := range t.budgets {
+		if at.gate == name && z.Closes+z.Waits > 0 {
+			out = append(out, *z)
+		}
+	}
+	slices.SortFunc(out, func(a, b Zone) int { return cmp.Compare(a.Zone, b.Zone) })
+	return out
+}
+
+// find returns what is decided about a gate; nil if it does not concern the node.
+func find(d *gate.Decision, name string) *gate.Verdict {
+	for i := range d.Verdicts {
+		if d.Verdicts[i].Gate == name {
+			return &d.Verdicts[i]
+		}
+	}
+	return nil
+}
+
+// because says why in words, with the reason that records and events have.
+func because(text string, reason v1alpha1.Reason) string {
+	if text == "" {
+		return string(reason)
+	}
+	return fmt.Sprintf("%s (%s)", text, reason)
+}

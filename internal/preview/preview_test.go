@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preview
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+
+// drawGate is a gate that opens, or closes, by a label.
+func drawGate(t *rapid.T, name string) v1alpha1.NodeGate {
+	g := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+	s := &g.Spec
+	s.Taint = v1alpha1.Taint{Key: "example.com/" + rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"), Effect: corev1.TaintEffectNoSchedule}
+	if rapid.Bool().Draw(t, "narrow") {
+		s.NodeSelector.MatchLabels = map[string]string{"pool": "p"}
+	}
+	s.Mode = rapid.SampledFrom([]v1alpha1.Mode{v1alpha1.ModeEnforce, v1alpha1.ModeEnforce, v1alpha1.ModeEnforce, v1alpha1.ModeDryRun, v1alpha1.ModePaused}).Draw(t, "mode")
+	s.Budget.MaxReclosed = ptr.To(rapid.SampledFrom([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromString("50%"), intstr.FromString("100%")}).Draw(t, "budget"))
+	signals := []v1alpha1.Signal{{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}}
+	if rapid.IntRange(0, 3).Draw(t, "follows") == 0 {
+		s.CloseWhen = signals
+		return g
+	}
+	s.OpenWhen = signals
+	s.ExistingNodes = rapid.SampledFrom([]v1alpha1.ExistingNodes{v1alpha1.ExistingIgnore, v1alpha1.ExistingAdopt, v1alpha1.ExistingClose, v1alpha1.ExistingCloseIfIdle}).Draw(t, "existing")
+	s.ReclosePolicy = rapid.SampledFrom([]v1alpha1.ReclosePolicy{v1alpha1.RecloseNever, v1alpha1.RecloseOnReboot}).Draw(t, "reclose")
+	return g
+}
+
+// drawWorld is a fleet that the controller has come to rest on with these gates.
+func drawWorld(t *rapid.T, declared []v1alpha1.NodeGate) *World {
+	w := &World{Declared: declared, Now: now, Pods: map[string]*gate.PodList{}}
+	for i := range rapid.IntRange(0, 8).Draw(t, "nodes") {
+		n := gate.Node{
+			Name: fmt.Sprintf("n%d", i), UID: "uid", BootID: "b",
+			Created: now.Add(-rapid.SampledFrom([]time.Duration{time.Minute, 30 * time.Minute, 2 * time.Hour}).Draw(t, "age")),
+			Labels:  map[string]string{corev1.LabelTopologyZone: rapid.SampledFrom([]string{"", "z"}).Draw(t, "zone")},
+		}
+		for _, label := range []string{"fit", "pool"} {
+			if rapid.Bool().Draw(t, label) {
+				n.Labels[label] = map[string]string{"fit": "", "pool": "p"}[label]
+			}
+		}
+		if rapid.Bool().Draw(t, "busy") {
+			w.Pods[n.Name] = &gate.PodList{At: now.Add(time.Hour), Pods: []gate.BoundPod{{Namespace: "web", Name: "shop"}}}
+		}
+		status := rapid.SampledFrom([]corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionUnknown}).Draw(t, "ready")
+		n.Conditions = []gate.Condition{{Type: string(corev1.NodeReady), Status: status, Transition: now.Add(-time.Minute)}}
+		w.Nodes = append(w.Nodes, gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{}})
+	}
+	run(w, declared)
+	return w
+}
+
+// run does to the nodes of a world what the controller does, one decision at a
+// time, until it rests: first what needs no budget, and then, in the order of their
+// names, what does. Budgets are counted anew, by the records, before each.
+func run(w *World, declared []v1alpha1.NodeGate) {
+	set := w.compile(declared)
+	for _, budgets := range []bool{false, true} {
+		for again := true; again; {
+			again = false
+			for i := range w.Nodes {
+				again = step(w, set, &w.Nodes[i], budgets) || again
+			}
+		}
+	}
+}
+
+func step(w *World, set *gateSet, f *gate.Facts, budgets bool) bool {
+	d := set.decide(w, *f, nil, w.Now)
+	granted := make(map[string]bool)
+	for _, v := range d.Verdicts {
+		room := budgets && v.Wants == gate.WantBudget && closedIn(w, v.Gate, f.Node.Zone()) < most(w, set, v.Gate, f.Node.Zone())
+		if !v.DryRun && (v.Wants == gate.WantPace || room) {
+			granted[v.Gate] = true
+		}
+	}
+	d = set.decide(w, *f, granted, w.Now)
+	write(f, &d)
+	return d.Changes
+}
+
+func closedIn(w *World, name, zone string) (n int) {
+	for i := range w.Nodes {
+		r, err := gate.ParseRecord(w.Nodes[i].Node.Records[name])
+		if err == nil && w.Nodes[i].Node.Zone() == zone && r.State == v1alpha1.StateClosed && gate.IsBudgeted(r.Reason) {
+			n++
+		}
+	}
+	return n
+}
+
+func most(w *World, set *gateSet, name, zone string) int {
+	members := 0
+	for i := range w.Nodes {
+		if n := &w.Nodes[i].Node; n.Zone() == zone && set.gate(name).Selector.Matches(n.Labels) {
+			members++
+		}
+	}
+	return gate.MaxReclosed(set.declared[name].Spec.Budget.MaxReclosed, members)
+}
+
+func write(f *gate.Facts, d *gate.Decision) {
+	if !d.Changes {
+		return
+	}
+	f.Node.Taints = d.Taints
+	records := maps.Clone(f.Node.Records)
+	if records == nil {
+		records = make(map[string]string)
+	}
+	for name, raw := range d.Records {
+		if records[name] = raw; raw == "" {
+			delete(records, name)
+		}
+	}
+	f.Node.Records = records
+}
+
+// states are how gates stand on nodes by their records.
+func states(w *World, name string) map[string]string {
+	out := make(map[string]string)
+	for i := range w.Nodes {
+		if r, err := gate.ParseRecord(w.Nodes[i].Node.Records[name]); err == nil {
+			out[w.Nodes[i].Node.Name] = r.State
+		}
+	}
+	return out
+}
+
+// statesOn are how gates stand on one node.
+func statesOn(n gate.Node) map[string]string {
+	out := make(map[string]string)
+	for name, raw := range n.Records {
+		if r, err := gate.ParseRecord(raw); err == nil {
+			out[name] = r.State
+		}
+	}
+	return out
+}
+
+func clone(w *World) *World {
+	c := *w
+	c.Declared, c.Nodes = slices.Clone(w.Declared), slices.Clone(w.Nodes)
+	for i := range c.Nodes {
+		n := &c.Nodes[i].Node
+		n.Taints, n.Records = slices.Clone(n.Taints), maps.Clone(n.Records)
+	}
+	return &c
+}
+
+// What a preview says of each node is what the controller does to it, one node
+// after the other.
+func TestForetellsWhatTheControllerDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		declared := []v1alpha1.NodeGate{drawGate(t, "one"), drawGate(t, "two")}[:rapid.IntRange(0, 2).Draw(t, "gates")]
+		w := drawWorld(t, declared)
+		before := clone(w)
+		c := Change{Apply: []v1alpha1.NodeGate{drawGate(t, rapid.SampledFrom([]string{"one", "three"}).Draw(t, "applied"))}}
+		if len(declared) > 1 && rapid.Bool().Draw(t, "delete") {
+			c = Change{Delete: []string{"two"}}
+		}
+		p := Of(w, c)
+		if !reflect.DeepEqual(before, w) {
+			t.Fatal("the world is another one")
+		}
+		told := make(map[string]map[string]string)
+		acts := false
+		for _, g := range p.Gates {
+			told[g.Gate] = make(map[string]string)
+			for _, group := range g.Groups {
+				acts = acts || group.Acts()
+				for _, node := range group.Nodes {
+					if said, twice := told[g.Gate][node]; twice {
+						t.Fatalf("gate %s: node %s is told of twice: %s, %s", g.Gate, node, said, group.What)
+					}
+					if told[g.Gate][node] = stateOf(group.What); group.DryRun {
+						told[g.Gate][node] = ""
+					}
+				}
+			}
+			for _, z := range g.Budget {
+				if z.Closes > 0 && z.Closed+z.Closes > z.MaxReclosed {
+					t.Fatalf("gate %s closes more than its budget allows: %+v", g.Gate, z)
+				}
+			}
+		}
+		if acts != p.Changes {
+			t.Fatalf("changes: %v, groups say %v", p.Changes, acts)
+		}
+		after, _ := w.changed(c)
+		run(w, after)
+		checkStates(t, w, c, after, told)
+		for i := range w.Nodes {
+			was, is := before.Nodes[i].Node, w.Nodes[i].Node
+			if !p.Changes && (!slices.Equal(was.Taints, is.Taints) || !maps.Equal(statesOn(was), statesOn(is))) {
+				t.Fatalf("it was to change nothing, and node %s was %v %v and is %v %v", is.Name, was.Taints, was.Records, is.Taints, is.Records)
+			}
+		}
+	})
+}
+
+// checkStates compares what was told of the gates of a change with what came of it.
+// Where a person would see more than the record, as of closeWhen gates that are
+// open, the record counts.
+func checkStates(t *rapid.T, w *World, c Change, after []v1alpha1.NodeGate, told map[string]map[string]string) {
+	for i := range c.Apply {
+		name := c.Apply[i].Name
+		is := states(w, name)
+		at := slices.IndexFunc(after, func(g v1alpha1.NodeGate) bool { return g.Name == name })
+		for j := range w.Nodes {
+			node := w.Nodes[j].Node.Name
+			want := is[node]
+			said := told[name][node]
+			if said == notClosed {
+				if want == v1alpha1.StateClosed {
+					t.Fatalf("gate %s on node %s was not to close", name, node)
+				}
+				continue
+			}
+			if after[at].Spec.Follows() && said == v1alpha1.StateOpen {
+				said = ""
+			}
+			if after[at].Spec.Follows() && want == v1alpha1.StateOpen {
+				want = ""
+			}
+			if said != want {
+				t.Fatalf("gate %s on node %s was to be %q, and is %q\n%s", name, node, said, want, w.Nodes[j].Node.Records[name])
+			}
+		}
+	}
+	for _, name := range c.Delete {
+		if is := states(w, name); len(is) > 0 {
+			t.Fatalf("the deleted gate %s is there still: %v", name, is)
+		}
+	}
+}
+
+const notClosed = "open, or no member"
+
+// stateOf is the state in which nodes of a group end.
+func stateOf(what What) string {
+	switch what {
+	case Closes, StaysClosed, Retaints:
+		return v1alpha1.StateClosed
+	case Joins, StaysOpen, Lapses:
+		return v1alpha1.StateOpen
+	case Waits, Opens: // to be a member, or none any more
+		return notClosed
+	}
+	return ""
+}
