@@ -89,6 +89,7 @@ func (c *connection) addVerbs(root *cobra.Command) {
 		}},
 		{groupSteer, "Steer (needs rights to change nodes):", []*cobra.Command{}},
 		{groupPlan, "Plan and check gates:", []*cobra.Command{
+			newLint(c),
 			newPreview(c),
 		}},
 	} {

@@ -27,33 +27,33 @@ var previews = []struct {
 	pods          map[string]*gate.PodList
 	policy        gate.KeyPolicy
 }{
-	{name: "new-ignores", apply: []string{declared("agent", "")}},
-	{name: "new-adopts", apply: []string{declared("agent", "existingNodes: Adopt")}},
-	{name: "new-closes", apply: []string{declared("agent", "existingNodes: Close\n  budget: {maxReclosed: 1}")}},
-	{name: "new-dry-run", apply: []string{declared("agent", "existingNodes: Close\n  mode: DryRun")}},
-	{name: "not-allowed", apply: []string{declared("agent", "")}, policy: gate.KeyPolicy{Allowed: map[string]bool{"example.com/z": true}}},
+	{name: "new-ignores", apply: []string{gateText("agent", "")}},
+	{name: "new-adopts", apply: []string{gateText("agent", "existingNodes: Adopt")}},
+	{name: "new-closes", apply: []string{gateText("agent", "existingNodes: Close\n  budget: {maxReclosed: 1}")}},
+	{name: "new-dry-run", apply: []string{gateText("agent", "existingNodes: Close\n  mode: DryRun")}},
+	{name: "not-allowed", apply: []string{gateText("agent", "")}, policy: gate.KeyPolicy{Allowed: map[string]bool{"example.com/z": true}}},
 	{name: "evicts", apply: []string{evicting}, pods: twoPods},
 	{name: "evicts-unread", apply: []string{evicting}},
-	{name: "deleted", before: []string{declared("agent", "")}, delete: []string{"agent"}},
-	{name: "same", before: []string{declared("agent", "")}, apply: []string{declared("agent", "")}},
-	{name: "narrowed", before: []string{declared("agent", "")}, apply: []string{narrowed}},
-	{name: "regression", before: []string{declared("agent", "")}, apply: []string{declared("agent", "reclosePolicy: OnRegression")}},
-	{name: "to-dry-run", before: []string{declared("agent", "")}, apply: []string{declared("agent", "mode: DryRun")}},
-	{name: "conflict", before: []string{declared("agent", "")}, apply: []string{conflicting}},
-	{name: "waits-for-no-daemon", apply: []string{waiting}},
+	{name: "deleted", before: []string{gateText("agent", "")}, delete: []string{"agent"}},
+	{name: "same", before: []string{gateText("agent", "")}, apply: []string{gateText("agent", "")}},
+	{name: "narrowed", before: []string{gateText("agent", "")}, apply: []string{narrowed}},
+	{name: "regression", before: []string{gateText("agent", "")}, apply: []string{gateText("agent", "reclosePolicy: OnRegression")}},
+	{name: "to-dry-run", before: []string{gateText("agent", "")}, apply: []string{gateText("agent", "mode: DryRun")}},
+	{name: "conflict", before: []string{gateText("agent", "")}, apply: []string{conflicting}},
+	{name: "waits-for-no-daemon", apply: []string{waitsForPod}},
 }
 
-// declared is a gate that opens by a label.
-func declared(name, more string) string {
+// gateText is a gate that opens by a label.
+func gateText(name, more string) string {
 	return "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: " + name + "}\nspec:\n  nodeSelector: {}\n" +
 		"  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n  " + more + "\n"
 }
 
 const (
-	head        = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: agent}\nspec:\n"
-	evicting    = head + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoExecute}\n  acknowledge: [PodEviction]\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
-	narrowed    = head + "  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
-	waiting     = head + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n"
+	agentHead   = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: agent}\nspec:\n"
+	evicting    = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoExecute}\n  acknowledge: [PodEviction]\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	narrowed    = agentHead + "  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	waitsForPod = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n"
 	conflicting = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: rival}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, value: b, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
 )
 
@@ -68,8 +68,8 @@ var twoPods = map[string]*gate.PodList{
 	"a5": {At: now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere"}}},
 }
 
-// fleet is the twelve nodes, an hour old, with records of these gates.
-func fleet(gates []v1alpha1.NodeGate) []gate.Facts {
+// twelve is the twelve nodes, an hour old, with records of these gates.
+func twelve(gates []v1alpha1.NodeGate) []gate.Facts {
 	var all []gate.Facts
 	for i := range 12 {
 		zone, number := "a", i
@@ -119,7 +119,7 @@ func TestPreview(t *testing.T) {
 	for _, c := range previews {
 		t.Run(c.name, func(t *testing.T) {
 			w := &preview.World{Declared: decode(t, c.before), Pods: c.pods, Policy: c.policy, Now: now}
-			w.Nodes = fleet(w.Declared)
+			w.Nodes = twelve(w.Declared)
 			p := preview.Of(w, preview.Change{Apply: decode(t, c.apply), Delete: c.delete})
 			raw, err := json.MarshalIndent(p, "", "  ")
 			if err != nil {

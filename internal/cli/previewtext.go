@@ -40,21 +40,21 @@ func previewText(p *preview.Preview) string {
 	return b.String()
 }
 
-// actions say what becomes of a gate.
-var actions = map[preview.Action]string{
+// previewActions say what becomes of a gate.
+var previewActions = map[preview.Action]string{
 	preview.Create: "new", preview.Modify: "changed", preview.Delete: "deleted",
 	preview.Keep: "as it is already", preview.Affect: "not part of the change, but affected by it",
 }
 
-// moves say what would become of nodes.
-var moves = map[preview.What]string{
+// previewMoves say what would become of nodes.
+var previewMoves = map[preview.What]string{
 	preview.Closes: "would close", preview.Waits: "would wait", preview.Lapses: "would close later", preview.Opens: "would open",
 	preview.Retaints: "other taint", preview.Joins: "would join", preview.Leaves: "would leave", preview.HandsOver: "handed over",
 	preview.StaysClosed: "stay closed", preview.StaysOpen: "stay open", preview.Outside: "outside",
 }
 
 func writeGate(b *strings.Builder, g *preview.Gate) {
-	fmt.Fprintf(b, "\n%s (%s)\n", g.Gate, actions[g.Action])
+	fmt.Fprintf(b, "\n%s (%s)\n", g.Gate, previewActions[g.Action])
 	rows := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	row := func(label, text string) { fmt.Fprintf(rows, "  %s\t%s\n", label, text) }
 	if g.Action != preview.Delete {
@@ -90,12 +90,12 @@ func groupText(g *preview.Group) (label, text string) {
 		text += "; " + g.Why
 	}
 	switch {
-	case g.DryRun && moves[g.What] != "":
+	case g.DryRun && previewMoves[g.What] != "":
 		text += " [with mode Enforce; in DryRun nothing is done]"
 	case g.Anyway:
 		text += " [without the change, too]"
 	}
-	return moves[g.What], text
+	return previewMoves[g.What], text
 }
 
 func zoneText(z *preview.Zone) string {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // What a Reader reads of what is around gates: whole objects, for those who judge
@@ -64,27 +66,25 @@ func (r *Reader) AdmissionPolicy(ctx context.Context, name string) (*admissionre
 	return policy, nil
 }
 
-// Nodes returns all Nodes, but for what is large and says nothing about gates.
-func (r *Reader) Nodes(ctx context.Context) ([]corev1.Node, error) {
-	var all []corev1.Node
-	err := eachOf(ctx, pageSize, r.core.CoreV1().Nodes().List, metav1.ListOptions{}, func(o *corev1.Node) {
-		o.Status.Images = nil
-		all = append(all, *o)
-	})
+// SomeNodes returns at most so many Nodes, whole.
+func (r *Reader) SomeNodes(ctx context.Context, most int64) ([]corev1.Node, error) {
+	list, err := r.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: most})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	return all, nil
+	return list.Items, nil
 }
 
-// DaemonSets returns all DaemonSets.
-func (r *Reader) DaemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
-	var all []appsv1.DaemonSet
-	err := eachOf(ctx, pageSize, r.core.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.DaemonSet) { all = append(all, *o) })
-	if err != nil {
-		return nil, fmt.Errorf("listing daemonsets: %w", err)
-	}
-	return all, nil
+// AllNodes returns what Nodes tell by themselves, of all of them.
+func (r *Reader) AllNodes(ctx context.Context) ([]*gate.Node, error) {
+	return newLookAt(r, "", pageSize).readNodes(ctx)
+}
+
+// DaemonSets returns the DaemonSets of these namespaces.
+func (r *Reader) DaemonSets(ctx context.Context, namespaces []string) (*gate.DaemonSets, []Gap) {
+	l := newLookAt(r, "", pageSize)
+	l.begin(ctx, func(*gate.DaemonSets) gate.Needs { return gate.Needs{DaemonSetNamespaces: namespaces} })
+	return l.daemonSets, l.gaps
 }
 
 // Deployments returns all Deployments.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Files are read as kubectl reads them.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"one.yaml":        gateText("one", ""),
+		"two.json":        `{"apiVersion":"nodegate.dev/v1alpha1","kind":"NodeGate","metadata":{"name":"two"},"spec":{"nodeSelector":{},"taint":{"key":"example.com/a","effect":"NoSchedule"},"openWhen":[{"name":"l","label":{"key":"l"}}]}}`,
+		"notes.txt":       gateText("never", ""),
+		"deep/three.yml":  gateText("three", "") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
+		"again/one.yaml":  gateText("one", ""),
+		"bad/bad.yaml":    strings.Replace(gateText("bad", ""), "NoSchedule", "Never", 1),
+		"none/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		files files
+		stdin string
+		want  string
+		err   string
+	}{
+		{name: "a file", files: files{names: []string{"one.yaml"}}, want: "one"},
+		{name: "any file that is named", files: files{names: []string{"notes.txt"}}, want: "never"},
+		{name: "a directory", files: files{names: []string{"."}}, want: "one two"},
+		{name: "a directory and another", files: files{names: []string{"deep", "one.yaml"}}, want: "three one"},
+		{name: "recursively", files: files{names: []string{"deep"}, recursive: true}, want: "three"},
+		{name: "standard input", files: files{names: []string{"-"}}, stdin: gateText("in", ""), want: "in"},
+		{name: "twice", files: files{names: []string{"one.yaml", "again"}}, err: "gate one is in"},
+		{name: "against the rules", files: files{names: []string{"bad"}}, err: "bad.yaml:1: "},
+		{name: "no gate", files: files{names: []string{"none"}}, err: "there is no NodeGate in"},
+		{name: "no file", files: files{names: []string{"missing.yaml"}}, err: "no such file"},
+		{name: "nothing on standard input", files: files{names: []string{"-"}}, err: "there is no NodeGate in"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Chdir(dir)
+			gates, err := test.files.gates(strings.NewReader(test.stdin))
+			var names []string
+			for _, g := range gates {
+				names = append(names, g.Name)
+			}
+			if got := strings.Join(names, " "); got != test.want {
+				t.Errorf("gates are %q, want %q", got, test.want)
+			}
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+		})
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// What Cluster Autoscaler knows by itself: startup taints are of nodes that are
+// still starting, and status taints of nodes that are ready and full.
+const (
+	startupPrefix       = "startup-taint.cluster-autoscaler.kubernetes.io/"
+	legacyStartupPrefix = "ignore-taint.cluster-autoscaler.kubernetes.io/"
+	statusPrefix        = "status-taint.cluster-autoscaler.kubernetes.io/"
+)
+
+// pool is a Karpenter NodePool.
+type pool struct{ *unstructured.Unstructured }
+
+func (p pool) taints(field string) []corev1.Taint {
+	list, _, _ := unstructured.NestedSlice(p.Object, "spec", "template", "spec", field)
+	var out []corev1.Taint
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		text := func(name string) string { value, _ := fields[name].(string); return value }
+		out = append(out, corev1.Taint{Key: text("key"), Value: text("value"), Effect: corev1.TaintEffect(text("effect"))})
+	}
+	return out
+}
+
+// has tells whether a list of the pool's taints has one with this key and effect.
+func (p pool) has(field string, t v1alpha1.Taint) bool {
+	return slices.ContainsFunc(p.taints(field), func(on corev1.Taint) bool { return on.Key == t.Key && on.Effect == t.Effect })
+}
+
+// selectedBy tells whether a gate may select nodes of the pool: by the labels that
+// these get from the pool's template, by what the pool requires of them, and, of
+// Kubernetes' own labels, in any case.
+func (p pool) selectedBy(s labels.Selector) bool {
+	known, _, _ := unstructured.NestedStringMap(p.Object, "spec", "template", "metadata", "labels")
+	set := labels.Set{"karpenter.sh/nodepool": p.GetName()}
+	for key, value := range known {
+		set[key] = value
+	}
+	required := p.required()
+	requirements, _ := s.Requirements()
+	for i := range requirements {
+		r := &requirements[i]
+		values, limited := required[r.Key()]
+		switch {
+		case set.Has(r.Key()):
+			if !r.Matches(set) {
+				return false
+			}
+		case limited:
+			if !slices.ContainsFunc(values, func(value string) bool { return r.Matches(labels.Set{r.Key(): value}) }) {
+				return false
+			}
+		case r.Operator() == selection.NotIn, r.Operator() == selection.DoesNotExist, r.Operator() == selection.NotEquals:
+		case !strings.Contains(r.Key(), "kubernetes.io/"):
+			return false
+		}
+	}
+	return true
+}
+
+// required returns the values that the pool's requirements allow, by label.
+func (p pool) required() map[string][]string {
+	list, _, _ := unstructured.NestedSlice(p.Object, "spec", "template", "spec", "requirements")
+	out := make(map[string][]string)
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		key, _ := fields["key"].(string)
+		if fields["operator"] != string(corev1.NodeSelectorOpIn) {
+			continue
+		}
+		values, _, _ := unstructured.NestedStringSlice(fields, "values")
+		out[key] = values
+	}
+	return out
+}
+
+// pools hands out the NodePools whose nodes a gate may select.
+func (j *judge) pools(s *subject, each func(pool)) {
+	if s.Broken {
+		return
+	}
+	for i := range j.NodePools {
+		if p := (pool{&j.NodePools[i]}); p.selectedBy(s.Selector) {
+			each(p)
+		}
+	}
+}
+
+func karpenterStartupTaintMissing(j *judge, s *subject) (hits []hit) {
+	if !s.waits() {
+		return nil
+	}
+	j.pools(s, func(p pool) {
+		if t := s.Gate.Taint; !p.has("startupTaints", t) && !p.has("taints", t) {
+			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s lack %s, which the gate puts on its new nodes", p.GetName(), gate.TaintText(t))})
+		}
+	})
+	return hits
+}
+
+func karpenterPermanentTaint(j *judge, s *subject) (hits []hit) {
+	j.pools(s, func(p pool) {
+		for _, t := range s.Gate.Taints() {
+			if p.has("taints", t) {
+				hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("NodePool %s has %s among its taints", p.GetName(), gate.TaintText(t))})
+			}
+		}
+	})
+	return hits
+}
+
+func recloseWithStartupKey(j *judge, s *subject) (hits []hit) {
+	if s.waits() && s.Reclose == v1alpha1.RecloseNever && !closesExisting(s) {
+		return nil
+	}
+	taints := s.Gate.Taints()
+	again := taints[len(taints)-1]
+	if strings.HasPrefix(again.Key, startupPrefix) || strings.HasPrefix(again.Key, legacyStartupPrefix) {
+		hits = append(hits, hit{"", fmt.Sprintf("the gate closes nodes in use with %s, a startup taint of Cluster Autoscaler", gate.TaintText(again))})
+	}
+	j.pools(s, func(p pool) {
+		if p.has("startupTaints", again) {
+			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("the gate closes nodes in use with %s, which is among startupTaints of NodePool %s", gate.TaintText(again), p.GetName())})
+		}
+	})
+	return hits
+}
+
+func closesExisting(s *subject) bool {
+	return s.Existing == v1alpha1.ExistingClose || s.Existing == v1alpha1.ExistingCloseIfIdle
+}
+
+func autoscalerDoesNotKnowKey(j *judge, s *subject) (hits []hit) {
+	for i := range j.Deployments {
+		d := &j.Deployments[i]
+		args, is := autoscalerArgs(d)
+		if !is {
+			continue
+		}
+		for _, t := range s.Gate.Taints() {
+			if t.Effect != corev1.TaintEffectPreferNoSchedule && !knowsKey(args, t.Key) {
+				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Cluster Autoscaler (Deployment %s) is not told what to make of %s", deploymentName(d), t.Key)})
+			}
+		}
+	}
+	return hits
+}
+
+// autoscalerArgs returns the command line of Cluster Autoscaler, if the Deployment
+// is it.
+func autoscalerArgs(d *appsv1.Deployment) ([]string, bool) {
+	for i := range d.Spec.Template.Spec.Containers {
+		c := &d.Spec.Template.Spec.Containers[i]
+		line := slices.Concat(c.Command, c.Args)
+		isIt := func(word string) bool {
+			return word == "cluster-autoscaler" || strings.HasSuffix(word, "/cluster-autoscaler")
+		}
+		image, _, _ := strings.Cut(c.Image, "@")
+		if slash := strings.LastIndex(image, "/"); strings.LastIndex(image, ":") > slash {
+			image = image[:strings.LastIndex(image, ":")]
+		}
+		if slices.ContainsFunc(line, isIt) || isIt(image) {
+			return line, true
+		}
+	}
+	return nil, false
+}
+
+func knowsKey(args []string, key string) bool {
+	for _, prefix := range []string{startupPrefix, legacyStartupPrefix, statusPrefix} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	for i, arg := range args {
+		name, value, inline := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !inline && i+1 < len(args) {
+			value = args[i+1]
+		}
+		if (name == "startup-taint" || name == "status-taint" || name == "ignore-taint") && value == key {
+			return true
+		}
+	}
+	return false
+}

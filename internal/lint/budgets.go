@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// isBudgeted tells whether the gate closes for anything that its budget bounds.
+func (s *subject) isBudgeted() bool {
+	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s)
+}
+
+func (s *subject) budgetText() string {
+	if s.Spec.Budget.MaxReclosed == nil {
+		return "20%"
+	}
+	return s.Spec.Budget.MaxReclosed.String()
+}
+
+// share is how many of a hundred nodes of one zone may be closed at a time.
+func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 100) }
+
+func evictsWidely(_ *judge, s *subject) []hit {
+	evicts := slices.ContainsFunc(s.Gate.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
+	if !evicts || !s.isBudgeted() || s.share() < 50 {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())}}
+}
+
+// budgetIsAll finds budgets that allow all nodes of a zone, as far as the zones are
+// larger than one node: of that one, any budget is all.
+func budgetIsAll(j *judge, s *subject) []hit {
+	if !s.isBudgeted() {
+		return nil
+	}
+	zones := make(map[string]int)
+	largest := ""
+	for _, n := range s.nodes {
+		if zones[n.Zone()]++; zones[n.Zone()] > zones[largest] {
+			largest = n.Zone()
+		}
+	}
+	switch n := zones[largest]; {
+	case s.share() >= 100 && gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 1000) >= 1000:
+		return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s of the gate's nodes in a zone", s.budgetText())}}
+	case n > 1 && j.Unread[Nodes] == nil && gate.MaxReclosed(s.Spec.Budget.MaxReclosed, n) >= n:
+		return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s, and the largest zone has %d of the gate's nodes", s.budgetText(), n)}}
+	}
+	return nil
+}
+
+func budgetIsNone(_ *judge, s *subject) []hit {
+	if !s.isBudgeted() || s.share() > 0 {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s", s.budgetText())}}
+}

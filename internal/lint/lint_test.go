@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// agent is a gate that waits for a DaemonSet, and more is what else it says.
+func agent(more string) string {
+	return "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n" +
+		"  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n" + more
+}
+
+// by is the same gate with another selector, or key.
+func by(selector string) string {
+	return strings.Replace(agent(""), "nodeSelector: {}", "nodeSelector: "+selector, 1)
+}
+
+func keyed(key, more string) string { return strings.Replace(agent(more), "example.com/a", key, 1) }
+
+const (
+	labelled = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: l, label: {key: l}}]\n"
+	several  = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n" +
+		"  openWhen: [{name: all, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}]\n"
+	startup = "startup-taint.cluster-autoscaler.kubernetes.io/a"
+	status  = "status-taint.cluster-autoscaler.kubernetes.io/a"
+)
+
+var everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+
+func daemon(name string, change ...func(*gate.DaemonSet)) gate.DaemonSet {
+	ds := gate.DaemonSet{Namespace: "kube-system", Name: name, Tolerations: everything, Affinity: nodeaffinity.NewRequiredNodeAffinity(nil, nil)}
+	for _, c := range change {
+		c(&ds)
+	}
+	return ds
+}
+
+func tolerating(tolerations ...corev1.Toleration) func(*gate.DaemonSet) {
+	return func(ds *gate.DaemonSet) { ds.Tolerations = tolerations }
+}
+
+func key(k string) corev1.Toleration {
+	return corev1.Toleration{Key: k, Operator: corev1.TolerationOpExists}
+}
+
+func deployment(name string, change ...func(*appsv1.Deployment)) appsv1.Deployment {
+	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{}}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "registry.example.com/" + name + ":v1"}}
+	for _, c := range change {
+		c(&d)
+	}
+	return d
+}
+
+func withTolerations(tolerations ...corev1.Toleration) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Tolerations = tolerations }
+}
+
+func withLabel(k, v string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Labels[k] = v }
+}
+
+func node(name string, set labels.Set, taints ...corev1.Taint) *gate.Node {
+	return &gate.Node{Name: name, Labels: set, Taints: taints}
+}
+
+func nodePool(text string) unstructured.Unstructured {
+	var u unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte("metadata: {name: pool}\nspec:\n  template:\n"+text), &u.Object); err != nil {
+		panic(err)
+	}
+	return u
+}
+
+// with is a world: two nodes, the DaemonSet agent that tolerates everything, and
+// these gates.
+func with(gates []string, change ...func(*World)) *World {
+	w := &World{
+		DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}, Items: []gate.DaemonSet{daemon("agent")}},
+		Nodes:      []*gate.Node{node("n1", labels.Set{"a": "b"}), node("n2", nil), node("n3", nil), node("n4", nil), node("n5", nil), node("n6", nil)},
+	}
+	for _, text := range gates {
+		var ng v1alpha1.NodeGate
+		if err := yaml.UnmarshalStrict([]byte(text), &ng); err != nil {
+			panic(err)
+		}
+		w.Gates = append(w.Gates, ng)
+	}
+	for _, c := range change {
+		c(w)
+	}
+	return w
+}
+
+func daemonSets(items ...gate.DaemonSet) func(*World) {
+	return func(w *World) { w.DaemonSets.Items = items }
+}
+
+func deployments(items ...appsv1.Deployment) func(*World) {
+	return func(w *World) { w.Deployments = items }
+}
+
+func pools(items ...unstructured.Unstructured) func(*World) {
+	return func(w *World) { w.NodePools = items }
+}
+
+func nodes(items ...*gate.Node) func(*World) { return func(w *World) { w.Nodes = items } }
+
+var created = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+
+// sample is a whole Node whose label a was set by a manager, so long after its
+// creation.
+func sample(manager string, after time.Duration) func(*World) {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{"a": "b"}}}
+	n.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: manager, Time: &metav1.Time{Time: created.Add(after)},
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`)},
+	}}
+	return func(w *World) { w.Samples = []corev1.Node{n} }
+}
+
+func autoscaler(args ...string) appsv1.Deployment {
+	return deployment("ca", func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.34.0"
+		d.Spec.Template.Spec.Containers[0].Args = args
+	})
+}
+
+// A case is a world in which each rule finds this many things about the gate agent,
+// and wells are such in which it finds nothing.
+var cases = map[string]struct {
+	bad, good map[string]*World
+}{
+	"not-accepted": {
+		bad: map[string]*World{
+			"key not allowed":            with([]string{agent("")}, func(w *World) { w.Policy.Allowed = map[string]bool{"example.com/b": true} }),
+			"a rule manages the key":     with([]string{agent("")}, func(w *World) { w.Policy.Managed = map[string]string{"example.com/a": "rule"} }),
+			"core's key":                 with([]string{keyed("node.kubernetes.io/a", "")}),
+			"conflict":                   with([]string{strings.Replace(agent(""), "name: agent}\nspec", "name: a}\nspec", 1), strings.Replace(agent(""), "effect:", "value: b, effect:", 1)}),
+			"an expression that is none": with([]string{strings.Replace(labelled, "label: {key: l}", "expression: '1 +'", 1)}),
+		},
+		good: map[string]*World{"allowed": with([]string{agent("")}, func(w *World) { w.Policy.Allowed = map[string]bool{"example.com/a": true} })},
+	},
+	"contended": {
+		bad:  map[string]*World{"told by its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', message: by kubectl}]}")})},
+		good: map[string]*World{"over": with([]string{agent("status: {conditions: [{type: Contended, status: 'False'}]}")})},
+	},
+	"daemonset-missing": {
+		bad: map[string]*World{
+			"missing":      with([]string{agent("")}, daemonSets()),
+			"within anyOf": with([]string{strings.Replace(labelled, "label: {key: l}", "anyOf: [{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: none}}]", 1)}),
+		},
+		good: map[string]*World{"there": with([]string{agent("")}), "not observed": with([]string{agent("")}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} })},
+	},
+	"daemonset-misses-nodes": {
+		bad: map[string]*World{
+			"by node selector": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
+				ds.Affinity = nodeaffinity.NewRequiredNodeAffinity(map[string]string{"a": "b"}, nil)
+			}))),
+			"by name": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n1" }))),
+		},
+		good: map[string]*World{
+			"the gate is as narrow": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
+				ds.Affinity = nodeaffinity.NewRequiredNodeAffinity(map[string]string{"a": "b"}, nil)
+			}))),
+		},
+	},
+	"daemon-does-not-tolerate": {
+		bad: map[string]*World{
+			"neither":              with([]string{agent("")}, daemonSets(daemon("agent", tolerating()))),
+			"one of several":       with([]string{several}, daemonSets(daemon("agent"), daemon("other", tolerating(), func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))),
+			"only the first taint": with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"))))),
+		},
+		good: map[string]*World{
+			"both":                 with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
+			"it is not waited for": with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
+		},
+	},
+	"daemon-without-probe": {
+		bad:  map[string]*World{"none": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.Unprobed = true })))},
+		good: map[string]*World{"probed": with([]string{agent("")})},
+	},
+	"selects-no-daemonset": {
+		bad:  map[string]*World{"none": with([]string{several})},
+		good: map[string]*World{"one": with([]string{several}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))), "not observed": with([]string{several}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} })},
+	},
+	"gates-deadlock": {
+		bad:  map[string]*World{"mutual": with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other", tolerating(key("example.com/b")))))},
+		good: map[string]*World{"one way": with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other")))},
+	},
+	"operator-does-not-tolerate": {
+		bad: map[string]*World{"cilium": with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator")))},
+		good: map[string]*World{
+			"it tolerates":                      with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator", withTolerations(key("example.com/a"))))),
+			"another node is left":              with([]string{strings.Replace(cilium, "nodeSelector: {}", "nodeSelector: {matchLabels: {a: b}}", 1)}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
+			"a node that has opted out is left": with([]string{cilium}, daemonSets(daemon("cilium")), nodes(node("n1", labels.Set{v1alpha1.OptOutLabel: v1alpha1.OptOutValue}), node("n2", nil)), deployments(deployment("cilium-operator"))),
+		},
+	},
+	"sibling-does-not-tolerate": {
+		bad: map[string]*World{"part of the same": with([]string{agent("")}, daemonSets(part), deployments(deployment("helper", withLabel(partOf, "net"))))},
+		good: map[string]*World{
+			"part of another":      with([]string{agent("")}, daemonSets(part), deployments(deployment("helper", withLabel(partOf, "web")))),
+			"in another namespace": with([]string{agent("")}, daemonSets(part), deployments(deployment("helper", withLabel(partOf, "net"), func(d *appsv1.Deployment) { d.Namespace = "web" }))),
+			"it tolerates":         with([]string{agent("")}, daemonSets(part), deployments(deployment("helper", withLabel(partOf, "net"), withTolerations(everything...)))),
+		},
+	},
+	"nodegate-does-not-tolerate": {
+		bad: map[string]*World{
+			"all nodes are its":             with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+			"the others are control planes": with([]string{by("{matchLabels: {a: b}}")}, nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})), deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+		},
+		good: map[string]*World{
+			"it tolerates": with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate"), withTolerations(key("example.com/a"))))),
+			"another node": with([]string{by("{matchLabels: {a: b}}")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+			"another's":    with([]string{agent("")}, deployments(deployment("web"))),
+		},
+	},
+	"karpenter-startup-taint-missing": {
+		bad: map[string]*World{
+			"none":              with([]string{agent("")}, pools(nodePool("    spec: {}"))),
+			"another effect":    with([]string{agent("")}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoExecute}]}"))),
+			"by template label": with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    metadata: {labels: {a: b}}\n    spec: {}"))),
+			"by a requirement":  with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    spec: {requirements: [{key: a, operator: In, values: [c, b]}]}"))),
+			"by a label of all": with([]string{by("{matchLabels: {kubernetes.io/os: linux}}")}, pools(nodePool("    spec: {}"))),
+		},
+		good: map[string]*World{
+			"listed":                    with([]string{agent("")}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
+			"other labels":              with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    metadata: {labels: {a: c}}\n    spec: {}"))),
+			"no such label":             with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    spec: {}"))),
+			"excluded by a requirement": with([]string{by("{matchLabels: {kubernetes.io/os: linux}}")}, pools(nodePool("    spec: {requirements: [{key: kubernetes.io/os, operator: In, values: [windows]}]}"))),
+			"another pool":              with([]string{by("{matchLabels: {karpenter.sh/nodepool: other}}")}, pools(nodePool("    spec: {}"))),
+		},
+	},
+	"karpenter-permanent-taint": {
+		bad:  map[string]*World{"among taints": with([]string{agent("")}, pools(nodePool("    spec: {taints: [{key: example.com/a, effect: NoSchedule}]}")))},
+		good: map[string]*World{"among startupTaints": with([]string{agent("")}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}")))},
+	},
+	"reclose-with-startup-key": {
+		bad: map[string]*World{
+			"Cluster Autoscaler's": with([]string{keyed(startup, "")}),
+			"Karpenter's":          with([]string{agent("")}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
+			"existing nodes":       with([]string{keyed(startup, "  reclosePolicy: Never\n  existingNodes: Close\n")}),
+			"the second taint":     with([]string{agent("  recloseTaint: {key: " + startup + ", effect: NoSchedule}\n")}),
+		},
+		good: map[string]*World{
+			"another key for it":    with([]string{keyed(startup, "  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
+			"it never closes again": with([]string{keyed(startup, "  reclosePolicy: Never\n")}),
+		},
+	},
+	"autoscaler-does-not-know-key": {
+		bad: map[string]*World{"not told": with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/b")))},
+		good: map[string]*World{
+			"told":          with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/a"))),
+			"told in two":   with([]string{agent("")}, deployments(autoscaler("--startup-taint", "example.com/a"))),
+			"by its name":   with([]string{keyed(startup, "")}, deployments(autoscaler())),
+			"there is none": with([]string{agent("")}, deployments(deployment("web"))),
+		},
+	},
+	"late-label": {
+		bad: map[string]*World{
+			"a role":   with([]string{by("{matchLabels: {node-role.kubernetes.io/worker: ''}}")}),
+			"of a GPU": with([]string{by("{matchLabels: {nvidia.com/gpu.present: 'true'}}")}),
+			"excluded": with([]string{by("{matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}")}),
+		},
+		good: map[string]*World{"of the kubelet": with([]string{by("{matchLabels: {kubernetes.io/os: linux, pool: p}}")})},
+	},
+	"label-set-by-others": {
+		bad: map[string]*World{"by a person": with([]string{by("{matchLabels: {a: b}}")}, sample("kubectl-label", time.Minute))},
+		good: map[string]*World{
+			"by the kubelet":  with([]string{by("{matchLabels: {a: b}}")}, sample("kubelet", time.Minute)),
+			"at its creation": with([]string{by("{matchLabels: {a: b}}")}, sample("cluster-api", time.Second)),
+			"another label":   with([]string{agent("")}, sample("kubectl-label", time.Minute)),
+		},
+	},
+	"other-writer": {
+		bad: map[string]*World{
+			"Cilium by default":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator"))),
+			"Cilium sets it":          with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "true")),
+			"Cilium with another key": with([]string{agent("")}, deployments(deployment("cilium-operator")), config("agent-not-ready-taint-key", "example.com/a")),
+			"istiod": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", Value: "true"}}
+			}))),
+		},
+		good: map[string]*World{
+			"silenced":      with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
+			"not there":     with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
+			"another key":   with([]string{agent("")}, deployments(deployment("cilium-operator"))),
+			"istiod is off": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"))),
+		},
+	},
+	"stray-taint": {
+		bad:  map[string]*World{"another effect": with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoExecute})))},
+		good: map[string]*World{"its own": with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Value: "true", Effect: corev1.TaintEffectNoSchedule})))},
+	},
+	"evicts-widely": {
+		bad: map[string]*World{"half of a zone": with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)})},
+		good: map[string]*World{
+			"a fifth":       with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n"), "NoSchedule", "NoExecute", 1)}),
+			"only at birth": with([]string{strings.Replace(agent("  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
+		},
+	},
+	"budget-is-all": {
+		bad: map[string]*World{
+			"by percentage": with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 100%}\n")}),
+			"by number":     with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 6}\n")}),
+		},
+		good: map[string]*World{
+			"fewer":               with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 5}\n")}),
+			"nothing is budgeted": with([]string{agent("  budget: {maxReclosed: 100%}\n")}),
+		},
+	},
+	"budget-is-none": {
+		bad:  map[string]*World{"0": with([]string{agent("  existingNodes: Close\n  budget: {maxReclosed: 0}\n")})},
+		good: map[string]*World{"1": with([]string{agent("  existingNodes: Close\n  budget: {maxReclosed: 1}\n")})},
+	},
+	"no-boot-evidence": {
+		bad:  map[string]*World{"a label": with([]string{labelled})},
+		good: map[string]*World{"a pod": with([]string{agent("")}), "once": with([]string{labelled + "  reclosePolicy: Never\n"})},
+	},
+	"selects-no-node": {
+		bad:  map[string]*World{"none": with([]string{by("{matchLabels: {no: such}}")})},
+		good: map[string]*World{"one": with([]string{by("{matchLabels: {a: b}}")})},
+	},
+}
+
+const (
+	otherGate = "metadata: {name: other}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/b, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: other}}]\n"
+	cilium    = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: cilium}}]\n"
+)
+
+var part = daemon("agent", func(ds *gate.DaemonSet) { ds.Labels = labels.Set{partOf: "net"} })
+
+func config(pairs ...string) func(*World) {
+	return func(w *World) {
+		w.CiliumConfig = make(map[string]string)
+		for i := 0; i < len(pairs); i += 2 {
+			w.CiliumConfig[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+func found(w *World, id string) (what []string) {
+	for _, f := range Of(w).Findings {
+		if f.ID == id && f.Gate == "agent" {
+			what = append(what, f.What)
+		}
+	}
+	return what
+}
+
+// Every rule finds what is bad, once, and nothing where all is well.
+func TestRules(t *testing.T) {
+	for _, rule := range Rules {
+		c := cases[rule.ID]
+		if len(c.bad) == 0 || len(c.good) == 0 {
+			t.Errorf("rule %s has no bad and good case", rule.ID)
+		}
+		for name, w := range c.bad {
+			if what := found(w, rule.ID); len(what) != 1 {
+				t.Errorf("%s: %s: finds %q", rule.ID, name, what)
+			}
+		}
+		for name, w := range c.good {
+			if what := found(w, rule.ID); len(what) > 0 {
+				t.Errorf("%s: %s: finds %q", rule.ID, name, what)
+			}
+		}
+	}
+}
+
+// What could not be read is told with all that it may hide, and no rule takes it
+// for empty.
+func TestGaps(t *testing.T) {
+	kinds := []Kind{TaintKeys, ReadinessRules, Nodes, DaemonSets, Deployments, NodePools, CiliumConfig}
+	w := with([]string{agent("  existingNodes: Close\n")}, func(w *World) {
+		w.Nodes, w.DaemonSets, w.Unread = nil, &gate.DaemonSets{}, make(map[Kind]error)
+		for _, kind := range kinds {
+			w.Unread[kind] = errors.New("forbidden")
+		}
+	})
+	r := Of(w)
+	if len(r.Findings) > 0 {
+		t.Errorf("blind, it finds %+v", r.Findings)
+	}
+	if len(r.Gaps) != len(kinds) {
+		t.Errorf("gaps are %+v", r.Gaps)
+	}
+	for _, g := range r.Gaps {
+		if len(g.Hides) == 0 || g.Error != "forbidden" {
+			t.Errorf("gap %+v hides nothing", g)
+		}
+	}
+}
+
+// Only what is asked about is judged, though all gates are looked at.
+func TestJudged(t *testing.T) {
+	w := with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other", tolerating(key("example.com/b")))))
+	w.Judged = map[string]bool{"other": true}
+	r := Of(w)
+	if !slices.Equal(r.Gates, []string{"other"}) || !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.ID == "gates-deadlock" }) {
+		t.Errorf("judged %v, found %+v", r.Gates, r.Findings)
+	}
+	for _, f := range r.Findings {
+		if f.Gate != "other" {
+			t.Errorf("found %+v", f)
+		}
+	}
+}
+
+// docs/lint.md has a section about each rule, with its severity, and no other.
+func TestEveryRuleIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/lint.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, want []string
+	for _, m := range regexp.MustCompile("(?m)^### ([a-z-]+) \\(([A-Z][a-z]+)\\)$").FindAllStringSubmatch(string(page), -1) {
+		told = append(told, fmt.Sprintf("%s (%s)", m[1], m[2]))
+	}
+	for _, rule := range Rules {
+		want = append(want, fmt.Sprintf("%s (%s)", rule.ID, rule.Severity))
+		if !strings.Contains(string(page), strings.Join(strings.Fields(rule.Do), " ")) && !strings.Contains(strings.Join(strings.Fields(string(page)), " "), rule.Do) {
+			t.Errorf("docs/lint.md does not say what to do about %s: %q", rule.ID, rule.Do)
+		}
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("docs/lint.md tells of\n%v\nand the rules are\n%v", told, want)
+	}
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+func tolerates(tolerations []corev1.Toleration, t corev1.Taint) bool {
+	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations, &t, false)
+}
+
+func notAccepted(_ *judge, s *subject) []hit {
+	if s.refusal.Accepted {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("%s (%s)", s.refusal.Message, s.refusal.Reason)}}
+}
+
+func contended(_ *judge, s *subject) []hit {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionContended)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return []hit{{"", c.Message}}
+}
+
+// late are labels that nobody sets when a Node is created, and who sets them.
+var late = []struct{ prefix, by string }{
+	{"node-role.kubernetes.io/", "people and installers: kubelets may not"},
+	{"topology.kubernetes.io/", "the cloud controller"},
+	{"failure-domain.beta.kubernetes.io/", "the cloud controller"},
+	{"node.kubernetes.io/instance-type", "the cloud controller"},
+	{"beta.kubernetes.io/instance-type", "the cloud controller"},
+	{"topology.ebs.csi.aws.com/", "the CSI driver"},
+	{"topology.gke.io/", "the CSI driver"},
+	{"feature.node.kubernetes.io/", "node-feature-discovery"},
+	{"nvidia.com/", "the GPU Operator"},
+	{"karpenter.sh/registered", "Karpenter"},
+	{"karpenter.sh/initialized", "Karpenter"},
+}
+
+func lateLabel(_ *judge, s *subject) (hits []hit) {
+	if !s.waits() {
+		return nil
+	}
+	for _, key := range selectorKeys(s) {
+		for _, l := range late {
+			if strings.HasPrefix(key, l.prefix) {
+				hits = append(hits, hit{"", fmt.Sprintf("nodeSelector goes by the label %s, which is set by %s", key, l.by)})
+				break
+			}
+		}
+	}
+	return hits
+}
+
+func selectorKeys(s *subject) (keys []string) {
+	if s.Broken {
+		return nil
+	}
+	requirements, _ := s.Selector.Requirements()
+	for i := range requirements {
+		keys = append(keys, requirements[i].Key())
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// bornWithin is how long after a Node's creation a write may still be its creation,
+// as far as times in whole seconds tell.
+const bornWithin = 2 * time.Second
+
+// labelSetByOthers looks at who manages the labels of a few Nodes. Labels that are
+// known to be late are told of by lateLabel.
+func labelSetByOthers(j *judge, s *subject) (hits []hit) {
+	if !s.waits() {
+		return nil
+	}
+	for _, key := range selectorKeys(s) {
+		if slices.ContainsFunc(late, func(l struct{ prefix, by string }) bool { return strings.HasPrefix(key, l.prefix) }) {
+			continue
+		}
+		for i := range j.Samples {
+			n := &j.Samples[i]
+			if manager, later := setLater(n, key); later {
+				hits = append(hits, hit{"node/" + n.Name, fmt.Sprintf("nodeSelector goes by the label %s, which on node %s was set after its creation, by %s", key, n.Name, manager)})
+				break
+			}
+		}
+	}
+	return hits
+}
+
+// setLater says who but the kubelet has set a label of a Node after its creation.
+func setLater(n *corev1.Node, key string) (manager string, later bool) {
+	if _, has := n.Labels[key]; !has {
+		return "", false
+	}
+	for i := range n.ManagedFields {
+		m := &n.ManagedFields[i]
+		if m.FieldsV1 == nil || !manages(m.FieldsV1.Raw, key) {
+			continue
+		}
+		if m.Manager == "kubelet" || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= bornWithin {
+			return "", false // it may have been there at birth
+		}
+		manager, later = m.Manager, true
+	}
+	return manager, later
+}
+
+func manages(raw []byte, label string) bool {
+	var fields struct {
+		Metadata struct {
+			Labels map[string]json.RawMessage `json:"f:labels"`
+		} `json:"f:metadata"`
+	}
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return false
+	}
+	_, has := fields.Metadata.Labels["f:"+label]
+	return has
+}
+
+// writers are well-known programs that write a taint by themselves.
+var writers = []struct {
+	key        string
+	deployment string
+	// active tells whether it does, as it is set up.
+	active func(*judge, *appsv1.Deployment) bool
+	how    string
+}{
+	{"node.cilium.io/agent-not-ready", "cilium-operator", ciliumWrites,
+		"it removes the taint when the agent is ready, or sets it when it is not; silence it with the Helm values operator.removeNodeTaints=false and operator.setNodeTaints=false"},
+	{"cni.istio.io/not-ready", "istiod", func(_ *judge, d *appsv1.Deployment) bool {
+		return env(d, "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS") == "true"
+	}, "its untaint controller removes the taint; turn it off with taint.enabled=false in the istiod chart"},
+	{"startup.k8s.io/initializing", "nodetaintshandler", func(*judge, *appsv1.Deployment) bool { return true },
+		"it sets and removes the taint; remove its MutatingWebhookConfiguration node-startup-taint, then its Deployment"},
+}
+
+// ciliumWrites goes by Cilium's own defaults where its configuration is silent.
+func ciliumWrites(j *judge, _ *appsv1.Deployment) bool {
+	if j.Unread[CiliumConfig] != nil {
+		return false
+	}
+	return cmp.Or(j.CiliumConfig["remove-cilium-node-taints"], "true") == "true" || j.CiliumConfig["set-cilium-node-taints"] == "true"
+}
+
+func env(d *appsv1.Deployment, name string) string {
+	for i := range d.Spec.Template.Spec.Containers {
+		for _, e := range d.Spec.Template.Spec.Containers[i].Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+	}
+	return ""
+}
+
+func otherWriter(j *judge, s *subject) (hits []hit) {
+	for _, w := range writers {
+		key := w.key
+		if w.deployment == "cilium-operator" {
+			key = cmp.Or(j.CiliumConfig["agent-not-ready-taint-key"], key)
+		}
+		if !slices.ContainsFunc(s.Gate.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
+			continue
+		}
+		for i := range j.Deployments {
+			if d := &j.Deployments[i]; d.Name == w.deployment && w.active(j, d) {
+				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s writes %s, too: %s", deploymentName(d), key, w.how)})
+			}
+		}
+	}
+	return hits
+}
+
+// strayTaint looks for taints with a key of the gate that are no gate's.
+func strayTaint(j *judge, s *subject) (hits []hit) {
+	nodes := make(map[string][]string)
+	for _, n := range j.Nodes {
+		for _, t := range n.Taints {
+			if j.isStray(s, t) {
+				text := gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+				nodes[text] = append(nodes[text], n.Name)
+			}
+		}
+	}
+	for text, on := range nodes {
+		hits = append(hits, hit{"", fmt.Sprintf("%d nodes carry %s, which is no gate's: %s", len(on), text, some(on))})
+	}
+	slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.what, b.what) })
+	return hits
+}
+
+// isStray tells whether a taint has a key of the gate, and an effect that no gate
+// has with this key. Its value does not matter: gates adopt taints with any.
+func (j *judge) isStray(s *subject, t corev1.Taint) bool {
+	mine := slices.ContainsFunc(s.Gate.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key })
+	anyones := slices.ContainsFunc(j.gates, func(g gate.Gate) bool {
+		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect })
+	})
+	return mine && !anyones
+}
+
+func noBootEvidence(_ *judge, s *subject) []hit {
+	if !s.waits() || s.Reclose == v1alpha1.RecloseNever || s.ProvesBoot() || len(s.Signals) == 0 {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("the gate closes again after a reboot (reclosePolicy: %s), and none of its signals belongs to a boot", s.Reclose)}}
+}
+
+func selectsNoNode(j *judge, s *subject) []hit {
+	if len(s.nodes) > 0 || j.Unread[Nodes] != nil || s.Broken {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("none of the %d nodes is selected by %q", len(j.Nodes), selectorText(s.Selector))}}
+}
