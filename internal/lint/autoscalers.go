@@ -108,7 +108,7 @@ func karpenterStartupTaintMissing(j *judge, s *subject) (hits []hit) {
 		return nil
 	}
 	j.pools(s, func(p pool) {
-		if t := s.Gate.Taint; !p.has("startupTaints", t) && !p.has("taints", t) {
+		if t := s.Taint; !p.has("startupTaints", t) && !p.has("taints", t) {
 			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s lack %s, which the gate puts on its new nodes", p.GetName(), gate.TaintText(t))})
 		}
 	})
@@ -117,7 +117,7 @@ func karpenterStartupTaintMissing(j *judge, s *subject) (hits []hit) {
 
 func karpenterPermanentTaint(j *judge, s *subject) (hits []hit) {
 	j.pools(s, func(p pool) {
-		for _, t := range s.Gate.Taints() {
+		for _, t := range s.Taints() {
 			if p.has("taints", t) {
 				hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("NodePool %s has %s among its taints", p.GetName(), gate.TaintText(t))})
 			}
@@ -130,7 +130,7 @@ func recloseWithStartupKey(j *judge, s *subject) (hits []hit) {
 	if s.waits() && s.Reclose == v1alpha1.RecloseNever && !closesExisting(s) {
 		return nil
 	}
-	taints := s.Gate.Taints()
+	taints := s.Taints()
 	again := taints[len(taints)-1]
 	if strings.HasPrefix(again.Key, startupPrefix) || strings.HasPrefix(again.Key, legacyStartupPrefix) {
 		hits = append(hits, hit{"", fmt.Sprintf("the gate closes nodes in use with %s, a startup taint of Cluster Autoscaler", gate.TaintText(again))})
@@ -154,7 +154,7 @@ func autoscalerDoesNotKnowKey(j *judge, s *subject) (hits []hit) {
 		if !is {
 			continue
 		}
-		for _, t := range s.Gate.Taints() {
+		for _, t := range s.Taints() {
 			if t.Effect != corev1.TaintEffectPreferNoSchedule && !knowsKey(args, t.Key) {
 				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Cluster Autoscaler (Deployment %s) is not told what to make of %s", deploymentName(d), t.Key)})
 			}

@@ -28,7 +28,7 @@ func (s *subject) budgetText() string {
 func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 100) }
 
 func evictsWidely(_ *judge, s *subject) []hit {
-	evicts := slices.ContainsFunc(s.Gate.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
+	evicts := slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 	if !evicts || !s.isBudgeted() || s.share() < 50 {
 		return nil
 	}

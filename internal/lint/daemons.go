@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 
@@ -131,12 +131,12 @@ func daemonSetMissesNodes(j *judge, s *subject) (hits []hit) {
 
 // placed is what placement goes by, of one node.
 func placed(n *gate.Node) *corev1.Node {
-	return &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 }
 
 func daemonDoesNotTolerate(j *judge, s *subject) (hits []hit) {
 	for _, ds := range j.daemons(s) {
-		if lacks := untolerated(ds.Tolerations, s.Gate.Taints()); len(lacks) > 0 {
+		if lacks := untolerated(ds.Tolerations, s.Taints()); len(lacks) > 0 {
 			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " nor "))})
 		}
 	}

@@ -82,7 +82,7 @@ func nodegateDoesNotTolerate(j *judge, s *subject) (hits []hit) {
 // run: all of these are the gate's, and there are some. Empty if it has a way out.
 func (j *judge) lockedOut(s *subject, d *appsv1.Deployment) string {
 	template := &d.Spec.Template.Spec
-	lacks := untolerated(template.Tolerations, s.Gate.Taints())
+	lacks := untolerated(template.Tolerations, s.Taints())
 	if len(lacks) == 0 || len(s.nodes) == 0 {
 		return ""
 	}

@@ -47,6 +47,7 @@ type World struct {
 // Kind is something to be read.
 type Kind string
 
+// All that is read, besides gates.
 const (
 	TaintKeys      Kind = "allowed taint keys"
 	ReadinessRules Kind = "nodereadinessrules"
@@ -61,11 +62,11 @@ const (
 type Severity string
 
 const (
-	// Error: the gate does not work, or keeps something else from working.
+	// Error says that the gate does not work, or keeps something else from working.
 	Error Severity = "Error"
-	// Warning: it will not do what most people expect of it.
+	// Warning says that it will not do what most people expect of it.
 	Warning Severity = "Warning"
-	// Note: worth knowing, and often meant to be so.
+	// Note is worth knowing, and often meant to be so.
 	Note Severity = "Note"
 )
 

@@ -134,7 +134,7 @@ func sample(manager string, after time.Duration) func(*World) {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{"a": "b"}}}
 	n.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: manager, Time: &metav1.Time{Time: created.Add(after)},
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`),
 	}}
 	return func(w *World) { w.Samples = []corev1.Node{n} }
 }
@@ -326,6 +326,7 @@ var cases = map[string]struct {
 		},
 		good: map[string]*World{
 			"fewer":               with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 5}\n")}),
+			"a zone of one":       with([]string{agent("  reclosePolicy: OnRegression\n")}, nodes(node("n1", nil))),
 			"nothing is budgeted": with([]string{agent("  budget: {maxReclosed: 100%}\n")}),
 		},
 	},
@@ -434,7 +435,7 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told, want []string
-	for _, m := range regexp.MustCompile("(?m)^### ([a-z-]+) \\(([A-Z][a-z]+)\\)$").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### ([a-z-]+) \(([A-Z][a-z]+)\)$`).FindAllStringSubmatch(string(page), -1) {
 		told = append(told, fmt.Sprintf("%s (%s)", m[1], m[2]))
 	}
 	for _, rule := range Rules {

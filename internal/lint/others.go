@@ -114,7 +114,7 @@ func setLater(n *corev1.Node, key string) (manager string, later bool) {
 	}
 	for i := range n.ManagedFields {
 		m := &n.ManagedFields[i]
-		if m.FieldsV1 == nil || !manages(m.FieldsV1.Raw, key) {
+		if m.FieldsV1 == nil || !manages(m.FieldsV1.GetRawBytes(), key) {
 			continue
 		}
 		if m.Manager == "kubelet" || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= bornWithin {
@@ -180,7 +180,7 @@ func otherWriter(j *judge, s *subject) (hits []hit) {
 		if w.deployment == "cilium-operator" {
 			key = cmp.Or(j.CiliumConfig["agent-not-ready-taint-key"], key)
 		}
-		if !slices.ContainsFunc(s.Gate.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
+		if !slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
 			continue
 		}
 		for i := range j.Deployments {
@@ -213,7 +213,7 @@ func strayTaint(j *judge, s *subject) (hits []hit) {
 // isStray tells whether a taint has a key of the gate, and an effect that no gate
 // has with this key. Its value does not matter: gates adopt taints with any.
 func (j *judge) isStray(s *subject, t corev1.Taint) bool {
-	mine := slices.ContainsFunc(s.Gate.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key })
+	mine := slices.ContainsFunc(s.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key })
 	anyones := slices.ContainsFunc(j.gates, func(g gate.Gate) bool {
 		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect })
 	})

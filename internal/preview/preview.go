@@ -55,6 +55,7 @@ type Preview struct {
 // Action is what becomes of a gate by the change.
 type Action string
 
+// The first three are what is asked for.
 const (
 	Create Action = "Create"
 	Modify Action = "Modify"
@@ -97,6 +98,7 @@ type Gate struct {
 // What would become of a node.
 type What string
 
+// What there is to become.
 const (
 	// Closes is what happens at once, within the budget.
 	Closes What = "Closes"

@@ -267,3 +267,54 @@ func stateOf(what What) string {
 	}
 	return ""
 }
+
+// A changed gate is as old as the one that it replaces, and a new one is of now:
+// whichever nodes are new to it rests on that.
+func TestHowOldGatesAre(t *testing.T) {
+	created := metav1.NewTime(now.Add(-time.Hour))
+	old := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: "old", UID: "u", CreationTimestamp: created}}
+	w := &World{Declared: []v1alpha1.NodeGate{old, {ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, {ObjectMeta: metav1.ObjectMeta{Name: "same"}}}, Now: now}
+	changed := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
+	changed.Spec.Taint.Key = "example.com/a"
+	after, actions := w.changed(Change{
+		Apply:  []v1alpha1.NodeGate{changed, {ObjectMeta: metav1.ObjectMeta{Name: "new"}}, {ObjectMeta: metav1.ObjectMeta{Name: "same"}}},
+		Delete: []string{"gone"},
+	})
+	var got []string
+	for i := range after {
+		g := &after[i]
+		got = append(got, fmt.Sprintf("%s %s %q %v", g.Name, actions[g.Name], g.UID, g.CreationTimestamp.Equal(&created)))
+	}
+	want := []string{`old Modify "u" true`, `same Keep "" false`, `new Create "" false`}
+	if !slices.Equal(got, want) || actions["gone"] != Delete || !after[2].CreationTimestamp.Time.Equal(now) {
+		t.Errorf("gates become %q, %v, want %q", got, actions, want)
+	}
+	if w.Declared[0].Spec.Taint.Key != "" {
+		t.Error("the world is another one")
+	}
+}
+
+func BenchmarkPreview(b *testing.B) {
+	w := &World{Now: now}
+	for i := range 3 {
+		w.Declared = append(w.Declared, benchGate(fmt.Sprintf("g%d", i)))
+	}
+	for i := range 5000 {
+		n := gate.Node{Name: fmt.Sprintf("n%04d", i), UID: "u", Created: now.Add(-time.Hour), Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint(i % 3)}}
+		w.Nodes = append(w.Nodes, gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{}})
+	}
+	c := Change{Apply: []v1alpha1.NodeGate{benchGate("new")}}
+	for b.Loop() {
+		if p := Of(w, c); !p.Changes {
+			b.Fatal("nothing would change")
+		}
+	}
+}
+
+func benchGate(name string) v1alpha1.NodeGate {
+	g := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	g.Spec.Taint = v1alpha1.Taint{Key: "example.com/" + name, Effect: corev1.TaintEffectNoSchedule}
+	g.Spec.OpenWhen = []v1alpha1.Signal{{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}}
+	g.Spec.ExistingNodes = v1alpha1.ExistingClose
+	return g
+}
