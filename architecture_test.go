@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
 
 	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint"},
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint"},
 
 	// What they have worked out. Pure.
 	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},

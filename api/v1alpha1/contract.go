@@ -22,6 +22,13 @@ const (
 	OptOutLabel = "nodegate.dev/opt-out"
 	OptOutValue = "true"
 
+	// DefaultNamespace is the namespace that nodegate runs in, unless it is
+	// installed elsewhere.
+	DefaultNamespace = "nodegate-system"
+
+	// LeaseName is the name of the Lease there that the controller at work holds.
+	LeaseName = "nodegate"
+
 	// TaintOutOfService makes core detach volumes and delete pods of a node.
 	TaintOutOfService = corev1.TaintNodeOutOfService
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nodegate/nodegate/internal/convert"
 )
 
 func main() {
@@ -47,7 +49,7 @@ func newRoot() *cobra.Command {
 		DisableSuggestions: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newControllerCommand(), newConvertCommand(), newManifestsCommand())
+	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand())
 	return root
 }
 

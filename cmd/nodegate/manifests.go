@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/presets"
@@ -13,7 +14,7 @@ import (
 
 // The names under which nodegate is installed if nothing else is said.
 const (
-	defaultNamespace      = "nodegate-system"
+	defaultNamespace      = v1alpha1.DefaultNamespace
 	defaultServiceAccount = "nodegate"
 )
 

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/convert"
 )
 
 // Exit statuses. A verb that answers a question says by the first two what the
@@ -85,10 +88,17 @@ func (c *connection) addVerbs(root *cobra.Command) {
 		verbs     []*cobra.Command
 	}{
 		{groupSee, "See how nodes and gates stand:", []*cobra.Command{
+			newStatus(c),
+			newWait(c),
 			newWhy(c),
 		}},
-		{groupSteer, "Steer (needs rights to change nodes):", []*cobra.Command{}},
+		{groupSteer, "Steer (takes the right to change nodes):", []*cobra.Command{
+			newClose(c),
+			newOpen(c),
+			newReset(c),
+		}},
 		{groupPlan, "Plan and check gates:", []*cobra.Command{
+			convert.NewCommand("kubectl gate"),
 			newLint(c),
 			newPreview(c),
 		}},
@@ -109,8 +119,8 @@ func (c *connection) addVerbs(root *cobra.Command) {
 // say: who asks is waiting.
 const answersWithin = 15 * time.Second
 
-// reader returns access to the cluster that the flags name.
-func (c *connection) reader() (*cluster.Reader, error) {
+// config says how to reach the cluster that the flags name.
+func (c *connection) config() (*rest.Config, error) {
 	config, err := c.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
@@ -119,8 +129,21 @@ func (c *connection) reader() (*cluster.Reader, error) {
 		config.Timeout = answersWithin
 	}
 	config.WarningHandler = rest.NoWarnings{}
+	return config, nil
+}
+
+// reader returns access to the cluster that the flags name.
+func (c *connection) reader() (*cluster.Reader, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
 	return cluster.NewReader(config)
 }
+
+// installedIn is the namespace that nodegate is installed in: --namespace says, and
+// not the kubeconfig, whose namespace is that of something else.
+func (c *connection) installedIn() string { return cmp.Or(*c.Namespace, v1alpha1.DefaultNamespace) }
 
 // unanswered says that the API server cannot be asked, where that is why a
 // request failed.
@@ -140,6 +163,14 @@ func similar(name string, names []string) []string {
 	}
 	found := all.SuggestionsFor(name)
 	return found[:min(len(found), 3)]
+}
+
+// didYouMean asks whether a name was meant that is like one that does not exist.
+func didYouMean(name string, names []string) string {
+	if alike := similar(name, names); len(alike) > 0 {
+		return "; did you mean " + enumerate(alike, "or") + "?"
+	}
+	return ""
 }
 
 // oneLine says an error in one line, also if it is several that were joined.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,19 +83,21 @@ type sight struct {
 
 // lookAt reads what a decision about a node rests on, and decides.
 func lookAt(ctx context.Context, reader *cluster.Reader, name string) (*sight, error) {
+	var declared []v1alpha1.NodeGate
+	var gatesErr error
+	var asked sync.WaitGroup
+	asked.Go(func() { declared, gatesErr = reader.Gates(ctx) })
 	node, err := reader.Node(ctx, name)
+	asked.Wait()
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, noSuchNode(ctx, reader, name)
 	case err != nil:
 		return nil, unanswered(err)
-	}
-	declared, err := reader.Gates(ctx)
-	switch {
-	case apierrors.IsNotFound(err) && !isRecorded(node):
-		return nil, errors.New("nodegate is not installed here: the API server knows no NodeGates, and the node has no record of one")
-	case err != nil && !apierrors.IsNotFound(err):
-		return nil, unanswered(err)
+	case apierrors.IsNotFound(gatesErr) && !isRecorded(node):
+		return nil, errors.New(notInstalled + ", and the node has no record of one")
+	case gatesErr != nil && !apierrors.IsNotFound(gatesErr):
+		return nil, unanswered(gatesErr)
 	}
 	s := compile(declared)
 	s.now = time.Now()
@@ -103,6 +106,9 @@ func lookAt(ctx context.Context, reader *cluster.Reader, name string) (*sight, e
 	s.decide(ctx, reader)
 	return s, nil
 }
+
+// notInstalled is what an API server tells that knows no NodeGates.
+const notInstalled = "nodegate is not installed here: the API server knows no NodeGates"
 
 // decide decides, and once more with all pods of the node if that is wanted.
 func (s *sight) decide(ctx context.Context, reader *cluster.Reader) {
@@ -201,8 +207,5 @@ func isRecorded(node *corev1.Node) bool {
 // noSuchNode says that there is no such node, and what may have been meant.
 func noSuchNode(ctx context.Context, reader *cluster.Reader, name string) error {
 	names, _ := reader.NodeNames(ctx) // who may not list nodes is told as much as is known
-	if alike := similar(name, names); len(alike) > 0 {
-		return fmt.Errorf("there is no node %q; did you mean %s?", name, strings.Join(alike, " or "))
-	}
-	return fmt.Errorf("there is no node %q", name)
+	return fmt.Errorf("there is no node %q%s", name, didYouMean(name, names))
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -78,9 +79,27 @@ func (r *Reader) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, nil
 }
 
+// Nodes returns the Nodes that a label selector selects.
+func (r *Reader) Nodes(ctx context.Context, selector string) ([]corev1.Node, error) {
+	list, err := r.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Lease returns the Lease that the controller at work in a namespace holds.
+func (r *Reader) Lease(ctx context.Context, namespace string) (*coordinationv1.Lease, error) {
+	lease, err := r.core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the controller's lease: %w", err)
+	}
+	return lease, nil
+}
+
 // NodeNames returns the names of all Nodes.
 func (r *Reader) NodeNames(ctx context.Context) ([]string, error) {
-	list, err := r.names.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{})
+	list, err := r.nodeMetadata().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
@@ -119,15 +138,25 @@ func (g *Gap) Hides(n gate.Needs) bool { return g.hides != nil && g.hides(n) }
 // is silent, for on no other do decisions rest on it.
 func (r *Reader) Look(ctx context.Context, node *corev1.Node, needs func(*gate.DaemonSets) gate.Needs) (gate.Facts, []Gap) {
 	l := newLook(r, node.Name)
-	needed := l.begin(ctx, needs)
+	steps := l.steps(l.begin(ctx, needs))
 	n := l.nodes.convert(node)
-	for _, read := range l.steps(needed) {
-		read(ctx)
-	}
 	if n.Silent() {
-		l.readZone(ctx, n.Zone())
+		steps = append(steps, func(ctx context.Context) { l.readZone(ctx, n.Zone()) })
 	}
+	together(ctx, steps)
+	slices.SortStableFunc(l.gaps, byError)
 	return l.facts(n), l.gaps
+}
+
+func byError(a, b Gap) int { return cmp.Compare(a.Err.Error(), b.Err.Error()) }
+
+// together asks for what does not depend on each other at the same time.
+func together(ctx context.Context, steps []func(context.Context)) {
+	var asked sync.WaitGroup
+	for _, ask := range steps {
+		asked.Go(func() { ask(ctx) })
+	}
+	asked.Wait()
 }
 
 // readZone counts the nodes of a zone. They need not be the newest.
@@ -158,13 +187,9 @@ func (r *Reader) LookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.
 
 func (r *Reader) lookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs, page int64) ([]gate.Facts, []Gap, error) {
 	l := newLookAt(r, "", page)
-	needed := l.begin(ctx, needs)
-	var reading sync.WaitGroup
-	for _, read := range l.steps(needed) {
-		reading.Go(func() { read(ctx) })
-	}
-	nodes, err := l.readNodes(ctx)
-	reading.Wait()
+	var nodes []*gate.Node
+	var err error
+	together(ctx, append(l.steps(l.begin(ctx, needs)), func(ctx context.Context) { nodes, err = l.readNodes(ctx) }))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +197,7 @@ func (r *Reader) lookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.
 	for _, n := range nodes {
 		all = append(all, l.facts(n))
 	}
-	slices.SortFunc(l.gaps, func(a, b Gap) int { return cmp.Compare(a.Err.Error(), b.Err.Error()) })
+	slices.SortStableFunc(l.gaps, byError)
 	return all, l.gaps, nil
 }
 

@@ -113,22 +113,35 @@ func (l *look) gapOf(what string, err error, hides func(gate.Needs) bool) {
 
 func (l *look) readDaemonSets(ctx context.Context, namespaces map[string]bool) {
 	sets := &gate.DaemonSets{Observed: make(map[string]bool, len(namespaces))}
+	var mu sync.Mutex
+	steps := make([]func(context.Context), 0, len(namespaces))
 	for namespace := range namespaces {
-		var items []gate.DaemonSet
-		err := eachOf(ctx, l.page, l.core.AppsV1().DaemonSets(namespace).List, metav1.ListOptions{}, func(o *appsv1.DaemonSet) {
-			items = append(items, newDaemonSet(o).DaemonSet)
+		steps = append(steps, func(ctx context.Context) {
+			items, err := l.daemonSetsIn(ctx, namespace)
+			if err != nil {
+				l.gap(err, func(n gate.Needs) bool { return slices.Contains(n.DaemonSetNamespaces, namespace) })
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sets.Observed[namespace] = true
+			sets.Items = append(sets.Items, items...)
 		})
-		if err != nil {
-			l.gap(fmt.Errorf("listing %s: %w", daemonSetsName(namespace), err), func(n gate.Needs) bool {
-				return slices.Contains(n.DaemonSetNamespaces, namespace)
-			})
-			continue
-		}
-		sets.Observed[namespace] = true
-		sets.Items = append(sets.Items, items...)
 	}
+	together(ctx, steps)
 	slices.SortFunc(sets.Items, byNamespaceAndName)
 	l.daemonSets = sets
+}
+
+func (l *look) daemonSetsIn(ctx context.Context, namespace string) ([]gate.DaemonSet, error) {
+	var items []gate.DaemonSet
+	err := eachOf(ctx, l.page, l.core.AppsV1().DaemonSets(namespace).List, metav1.ListOptions{}, func(o *appsv1.DaemonSet) {
+		items = append(items, newDaemonSet(o).DaemonSet)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", daemonSetsName(namespace), err)
+	}
+	return items, nil
 }
 
 // podListsMax is how many lists of pods a look at all nodes asks of one namespace

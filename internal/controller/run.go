@@ -43,9 +43,6 @@ type Process struct {
 	Options Options
 }
 
-// leaseName is the name of the lease by which replicas elect a leader.
-const leaseName = "nodegate"
-
 // Client returns a client for what the controller does besides watching and
 // patching nodes. It reads from the API server, not from a cache.
 func (p *Process) Client() (client.Client, error) {
@@ -81,7 +78,7 @@ func (p *Process) Run(ctx context.Context) error {
 		Metrics:                       metricsserver.Options{BindAddress: p.MetricsAddress},
 		HealthProbeBindAddress:        p.HealthAddress,
 		LeaderElection:                p.LeaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              v1alpha1.LeaseName,
 		LeaderElectionNamespace:       p.Options.Namespace,
 		LeaderElectionReleaseOnCancel: true, // safe, as the process ends with the manager
 	})

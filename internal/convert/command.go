@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package convert
 
 import (
 	"bytes"
@@ -10,17 +10,17 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/nodegate/nodegate/internal/convert"
 )
 
-func newConvertCommand() *cobra.Command {
+// NewCommand returns the command 'convert' of a program. What the program is called
+// stands in the examples.
+func NewCommand(program string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "convert",
 		Short: "Turn another tool's configuration into NodeGates",
 		Long: "Turn another tool's configuration into NodeGates, and print them as YAML.\n\n" +
 			"What the configuration means is kept. What is not exactly the same is told in comments and on standard\n" +
-			"error, by line. Where meaning would be lost, nothing is printed and the status is 1. Nothing is applied,\n" +
+			"error, by line. Where meaning would be lost, nothing is printed and it fails. Nothing is applied,\n" +
 			"and no cluster is asked.",
 		Example: "  nodegate convert tainter tainter.toml > gates.yaml\n" +
 			"  kubectl get configmap -n kube-system istio-cni-taint -o yaml | nodegate convert istio -",
@@ -30,13 +30,16 @@ func newConvertCommand() *cobra.Command {
 	command.AddCommand(
 		newConvertTainter(),
 		newConvertFrom("istio", "Convert the ConfigMap of Istio's node readiness controller (istio-cni-taint)",
-			"  nodegate convert istio configmap.yaml", convert.Istio),
+			"  nodegate convert istio configmap.yaml", Istio),
 		newConvertFrom("nidhogg", "Convert a configuration of nidhogg (YAML, JSON, or the ConfigMap with it)",
-			"  nodegate convert nidhogg config.json", convert.Nidhogg),
+			"  nodegate convert nidhogg config.json", Nidhogg),
 		newConvertFrom("node-readiness-controller", "Convert NodeReadinessRules",
-			"  kubectl get nodereadinessrules -o yaml | nodegate convert node-readiness-controller -", convert.NodeReadinessRules),
+			"  kubectl get nodereadinessrules -o yaml | nodegate convert node-readiness-controller -", NodeReadinessRules),
 		newConvertNodeTaintsHandler(),
 	)
+	for _, c := range append(command.Commands(), command) {
+		c.Example = strings.ReplaceAll(c.Example, "nodegate convert", program+" convert")
+	}
 	return command
 }
 
@@ -61,7 +64,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 }
 
 // newConvertFrom makes the command of a tool that has nothing to choose.
-func newConvertFrom(tool, short, example string, run func(convert.Source) *convert.Result) *cobra.Command {
+func newConvertFrom(tool, short, example string, run func(Source) *Result) *cobra.Command {
 	return &cobra.Command{
 		Use: tool + " FILE|-", Short: short, Example: example, Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,12 +74,12 @@ func newConvertFrom(tool, short, example string, run func(convert.Source) *conve
 }
 
 func newConvertTainter() *cobra.Command {
-	var options convert.TainterOptions
+	var options TainterOptions
 	command := newConvertFrom("tainter", "Convert a configuration of LasseHels/tainter (TOML, YAML or JSON)",
 		"  nodegate convert tainter tainter.toml\n"+
 			"  nodegate convert tainter --anchor tainter.toml   # 'Ready' is not to match 'NotReady' any more\n"+
 			"  nodegate convert tainter --format json - < config",
-		func(source convert.Source) *convert.Result { return convert.Tainter(source, options) })
+		func(source Source) *Result { return Tainter(source, options) })
 	command.Long = "Convert a configuration of LasseHels/tainter. Each matcher becomes a gate that is closed while all of its\n" +
 		"conditions match; matchers with the same taint share it.\n\n" +
 		"Tainter finds a pattern anywhere in a type or status, so that Ready also matches NotReady. The gates keep\n" +
@@ -88,12 +91,12 @@ func newConvertTainter() *cobra.Command {
 }
 
 func newConvertNodeTaintsHandler() *cobra.Command {
-	namespace := convert.DefaultInitNamespace
+	namespace := DefaultInitNamespace
 	command := newConvertFrom("nodetaintshandler", "Convert a set-up of zhangchl007/nodetaintshandler (manifests or environment)",
 		"  nodegate convert nodetaintshandler                      # as it is without settings\n"+
 			"  cat deploy/*.yaml | nodegate convert nodetaintshandler -\n"+
 			"  nodegate convert nodetaintshandler handler.env          # lines such as STARTUP_BACKFILL=1",
-		func(source convert.Source) *convert.Result { return convert.NodeTaintsHandler(source, namespace) })
+		func(source Source) *Result { return NodeTaintsHandler(source, namespace) })
 	command.Use = "nodetaintshandler [FILE|-]"
 	command.Long = "Convert a set-up of zhangchl007/nodetaintshandler. Its taint, labels and annotations are fixed; its environment\n" +
 		"is read from the Deployment among the manifests, or from lines of NAME=VALUE, and the namespace of the\n" +
@@ -105,8 +108,8 @@ func newConvertNodeTaintsHandler() *cobra.Command {
 
 // printGates converts a file, or nothing if none is named. Nothing is printed if
 // something would be lost, so that no part of it is taken for the whole.
-func printGates(cmd *cobra.Command, args []string, run func(convert.Source) *convert.Result) error {
-	source := convert.Source{Name: "defaults"}
+func printGates(cmd *cobra.Command, args []string, run func(Source) *Result) error {
+	source := Source{Name: "defaults"}
 	if len(args) > 0 {
 		var err error
 		if source, err = readSource(cmd.InOrStdin(), args[0]); err != nil {
@@ -127,17 +130,17 @@ func printGates(cmd *cobra.Command, args []string, run func(convert.Source) *con
 	return result.WriteYAML(cmd.OutOrStdout())
 }
 
-func readSource(stdin io.Reader, path string) (convert.Source, error) {
+func readSource(stdin io.Reader, path string) (Source, error) {
 	if path == "-" {
 		data, err := io.ReadAll(stdin)
 		if err != nil {
-			return convert.Source{}, fmt.Errorf("reading standard input: %w", err)
+			return Source{}, fmt.Errorf("reading standard input: %w", err)
 		}
-		return convert.Source{Name: "stdin", Data: data}, nil
+		return Source{Name: "stdin", Data: data}, nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return convert.Source{}, fmt.Errorf("reading the configuration: %w", err)
+		return Source{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	return convert.Source{Name: path, Data: data}, nil
+	return Source{Name: path, Data: data}, nil
 }

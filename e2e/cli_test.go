@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/cli"
+	"github.com/nodegate/nodegate/internal/controller"
+)
+
+// startLeader starts a controller that holds the lease.
+func (e *env) startLeader() (stop func()) {
+	e.Helper()
+	stop = e.runController(func(p *controller.Process) { p.LeaderElect = true })
+	e.eventually("the lease is held", func() error {
+		var lease coordinationv1.Lease
+		err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: v1alpha1.LeaseName}, &lease)
+		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
+			err = errUnless(false, "nobody holds it")
+		}
+		return err
+	})
+	return stop
+}
+
+// operator is a user with the rights that docs/kubectl-gate.md gives to operators.
+func (e *env) operator(user string) *rest.Config {
+	e.Helper()
+	return e.may(user,
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"list", "override"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.LeaseName}, Verbs: []string{"get"}})
+}
+
+// The fleet is told as the controller tells it while it runs, and as the nodes tell
+// it when nobody runs.
+func TestStatusOfTheFleet(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startLeader()
+	e.agent()
+	k := e.kubelet("n1")
+	k.register()
+	k.becomes("agent", isClosed, keyA)
+	operator := e.operator("operator")
+	e.eventually("the status tells of the node", func() error {
+		a := e.ask(operator, "status")
+		return errUnless(strings.Contains(a.out, "n1 ("), a.out+a.err)
+	})
+	e.inForce("agent")
+	a := e.ask(operator, "status", "agent")
+	e.tells(a, 0, "The controller runs: ", "GATE", "+  ", "signal, PodMissing")
+	e.tells(e.ask(operator, "status", "agent", "-o", "wide"), 0, keyA+":NoSchedule", "has no pod on this node")
+	e.tells(e.ask(operator, "status", "-o", "name"), 0, "nodegates.nodegate.dev/agent\n")
+	e.tells(e.ask(operator, "status", "agnet"), 2, `there is no gate "agnet"; did you mean agent?`)
+	stop()
+	a = e.ask(operator, "status", "-o", "json")
+	e.tells(a, 1)
+	var got cli.FleetStatus
+	e.must(json.Unmarshal([]byte(a.out), &got))
+	if g := got.Gates[0]; got.Controller.Running != "No" || !g.FromRecords || g.Nodes.Selected != 1 || g.Nodes.Closed != 1 || g.Waiting[0].Node != "n1" {
+		t.Errorf("without a controller:\n%s", a.out)
+	}
+
+	gates := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"list"}}
+	e.tells(e.ask(e.may("nodeless", gates), "status"), 0, "Not known: listing nodes", "Whether the controller runs is not known", `cannot get resource "leases"`)
+	e.tells(e.ask(e.may("nothing"), "status"), 2, `cannot list resource "nodegates"`)
+	e.tells(e.ask(operator, "status", "--namespace", "elsewhere"), 1, "No controller has ever worked in namespace elsewhere")
+}
+
+// Whoever waits is told when it is so: of nodes that come later, that go and come
+// again, and of all that there are.
+func TestWaitForNodes(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	operator := e.operator("operator")
+	answers := make(chan answer, 1)
+	wait := func(args ...string) { go func() { answers <- e.ask(operator, append([]string{"wait"}, args...)...) }() }
+
+	wait("n1", "node/n2", "--for=closed", "--timeout=1m")
+	nodes := []*kubelet{e.kubelet("n1"), e.kubelet("n2")}
+	for _, k := range nodes {
+		k.register()
+	}
+	e.tells(<-answers, 0, "node/n1: held by agent\nnode/n2: held by agent\n")
+	e.tells(e.ask(operator, "wait", "--all", "--timeout=0"), 1, "0 of 2 nodes are open; waiting for n1 (agent) and n2 (agent)")
+	e.tells(e.ask(operator, "wait", "n3", "--timeout=0"), 1, "n3 (does not exist)")
+	wait("--all", "--gate=agent", "--timeout=1m")
+	for _, k := range nodes {
+		k.label("ready")
+	}
+	e.tells(<-answers, 0, "node/n1: gate agent is open\nnode/n2: gate agent is open\n")
+	e.tells(e.ask(operator, "wait", "-l", "ready", "-o", "name"), 0, "node/n1\nnode/n2\n")
+
+	wait("n1", "--for=closed", "--timeout=1m", "-o", "json")
+	e.must(e.admin.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
+	e.kubelet("n1").register()
+	e.tells(<-answers, 0, `"met": true`)
+
+	e.tells(e.ask(operator, "wait", "--all", "--gate=agnet"), 2, `there is no gate "agnet"; did you mean agent?`)
+	e.tells(e.ask(e.may("watchless", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates")), "wait", "n1"), 2, "watching nodes", `cannot watch resource "nodes"`)
+	e.tells(e.ask(operator, "wait"), 2, "say which nodes")
+	e.tells(e.ask(operator, "wait", "n1", "--for=shut"), 2, "choose open or closed")
+	e.tells(e.ask(operator, "wait", "-l", "a in"), 2, "is no label selector")
+}
+
+// A person opens and closes a gate, for a time and with a right of its own, and ends
+// that.
+func TestSteerByHand(t *testing.T) {
+	e := newEnv(t)
+	e.startLeader()
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	k.becomes("agent", isClosed, keyA)
+	operator := e.operator("operator")
+	forAnHour := []string{"--gate=agent", "--for=1h", "--reason", `it's "7"`}
+
+	before := k.node().ResourceVersion
+	for _, mode := range []string{"client", "server"} {
+		e.tells(e.ask(operator, append([]string{"open", "n1", "--dry-run=" + mode}, forAnHour...)...), 0, "dry run", keyA+":NoSchedule goes at once")
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"open", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `there is no node "n2"; did you mean n1?`},
+		{[]string{"open", "n1", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `there is no node "n2"`},
+		{[]string{"open", "n1", "--gate=agnet", "--for=1h", "--reason=x"}, `there is no gate "agnet"; did you mean agent?`},
+		{[]string{"open", "n1", "--gate=agent", "--for=60", "--reason=x"}, "it has no unit: write 60s, 60m or 60h"},
+		{[]string{"open", "n1", "--gate=agent", "--for=200h", "--reason=x"}, "more than 7 days"},
+		{[]string{"open", "n1", "--gate=agent", "--for=1h"}, "say why, by --reason"},
+		{[]string{"open", "n1", "--gate=agent"}, "say for how long, by --for"},
+		{[]string{"open", "n1", "--for=1h", "--reason=x"}, "say which gate, by --gate"},
+		{[]string{"open", "-l", "a=b", "--gate=agent", "--for=1h", "--reason=x"}, `-l "a=b" selects no node`},
+	} {
+		e.tells(e.ask(operator, c.args...), 2, c.says)
+	}
+	plain := e.may("plain", reads(v1alpha1.GroupName, "nodegates"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}})
+	e.tells(e.ask(plain, append([]string{"open", "n1"}, forAnHour...)...), 2, `ask for the verb "override" on nodegates.nodegate.dev`)
+	if now := k.node().ResourceVersion; now != before {
+		t.Errorf("the node was changed by what was refused or tried out: %s, and before %s", now, before)
+	}
+
+	e.tells(e.ask(operator, append([]string{"open", "n1"}, forAnHour...)...), 0, "node/n1: gate agent: open until ", "goes at once", "'kubectl gate reset' ends it earlier")
+	k.stands("agent", isClosed, isOpen)
+	e.tells(e.ask(operator, "open", "n1", "--gate=agent", "--for=2h", "--reason=longer"), 0, "it is open already")
+	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, `"longer") is removed`, "it closes again at once")
+	k.stands("agent", isClosed, "")
+	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, "it is not overridden")
+	k.label("ready")
+	k.becomes("agent", isOpen, keyA)
+	e.tells(e.ask(operator, "close", "-l", "ready", "--gate=agent", "--for=1h", "--reason=x"), 0, "is put on at once")
+	k.stands("agent", isOpen, isClosed)
+}
+
+// A gate that a person reopens is opened as its page says.
+func TestOpenAGateThatWaitsForAPerson(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ng := newGate("repair", keyA, byLabel("broken"))
+	ng.Spec.OpenWhen, ng.Spec.CloseWhen, ng.Spec.Reopen = nil, ng.Spec.OpenWhen, v1alpha1.ReopenManual
+	e.declare(ng)
+	k := e.kubelet("n1")
+	k.register(func(n *corev1.Node) { n.Labels["broken"] = "" })
+	k.report(corev1.ConditionTrue, "")
+	k.becomes("repair", isClosed, keyA)
+	operator := e.operator("operator")
+	e.tells(e.ask(operator, "open", "n1", "--gate=repair", "--dry-run=server"), 0, keyA+":NoSchedule is taken off, which opens it (server dry run)")
+	e.must(k.is("repair", isClosed, keyA))
+	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "is taken off, which opens it")
+	k.becomes("repair", isOpen, keyA)
+	if r := k.record("repair"); r.Reason != v1alpha1.ReasonOpenedByHand {
+		t.Errorf("it was opened for %s", r.Reason)
+	}
+	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "it is not closed")
+}
+
+// What would have no effect is warned of, and done all the same.
+func TestSteerWithoutEffect(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
+		ng := newGate(strings.ToLower(string(mode)), keyA, byLabel("ready"))
+		ng.Spec.Mode = mode
+		e.declare(ng)
+	}
+	other := newGate("other", keyB, byLabel("ready"))
+	other.Spec.NodeSelector = v1alpha1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
+	e.declare(other)
+	e.kubelet("n1").register()
+	e.kubelet("n2").register(func(n *corev1.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
+	for _, c := range []struct{ node, gate, says string }{
+		{"n1", "paused", "the gate is paused"},
+		{"n1", "dryrun", "the gate is in dry run"},
+		{"n1", "other", "no gate of this name selects the node"},
+		{"n2", "other", "out of all gates by its label"},
+	} {
+		e.tells(e.ask(e.cluster.Admin(), "close", c.node, "--gate", c.gate, "--for=1h", "--reason=x"), 0,
+			fmt.Sprintf("warning: node %s: ", c.node), c.says, "without effect for now")
+	}
+}
+
+// Names are completed by what is in the cluster.
+func TestCompletion(t *testing.T) {
+	e := newEnv(t)
+	e.must(e.admin.Create(t.Context(), newGate("agent", keyA, byLabel("ready"))))
+	e.kubelet("worker-1").register()
+	e.kubelet("worker-2").register()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	e.must(cluster.WriteKubeconfig(kubeconfig, e.cluster.Admin()))
+	t.Setenv("KUBECONFIG", kubeconfig)
+	ask := func(args ...string) answer {
+		var out bytes.Buffer
+		status := cli.Execute(t.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: io.Discard},
+			cli.Arguments(append([]string{"/usr/bin/kubectl_complete-gate"}, args...)))
+		return answer{status, out.String(), ""}
+	}
+	e.tells(ask("open", "worker-1", "work"), 0, "worker-2\n:4\n")
+	e.tells(ask("close", "worker-1", "--gate", "a"), 0, "agent\n:4\n")
+	e.tells(ask("status", ""), 0, "agent\n:4\n")
+	e.tells(ask("why", "worker-1", "-o", ""), 0, "json\nyaml\n:4\n")
+	e.tells(ask("open", "--dry-run", ""), 0, "none\nclient\nserver\n:4\n")
+}

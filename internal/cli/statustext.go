@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// text is the status for people, or the objects' names.
+func (f *FleetStatus) text(m marks, format string) string {
+	var b strings.Builder
+	if format == formatName {
+		for i := range f.Gates {
+			if f.Gates[i].Source == v1alpha1.SourceCRD {
+				fmt.Fprintf(&b, "%s/%s\n", v1alpha1.Resource.GroupResource(), f.Gates[i].Gate)
+			}
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s.\n", sentence(f.Controller.Message))
+	if len(f.Gates) == 0 {
+		b.WriteString("There are no gates.\n")
+	} else {
+		b.WriteByte('\n')
+		f.table(&b, m, format == formatWide)
+	}
+	if slices.ContainsFunc(f.Gates, func(g GateStatus) bool { return g.FromRecords }) {
+		b.WriteString("\nWhere throttled is not known (?), nodes are counted by the records that they carry.\n")
+	}
+	for i := range f.Gates {
+		f.Gates[i].details(&b, f.Time, format == formatWide)
+	}
+	for _, what := range f.Unread {
+		fmt.Fprintf(&b, "\nNot known: %s.\n", what)
+	}
+	return b.String()
+}
+
+func (f *FleetStatus) table(b *strings.Builder, m marks, wide bool) {
+	rows := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(rows, strings.Join(cells, "\t")) }
+	head := []string{"GATE", "MODE", "READY", "SELECTED", "OPEN", "CLOSED", "OVERDUE", "THROTTLED", "OVERRIDDEN", "WAITS LONGEST"}
+	if wide {
+		head = append(head[:len(head)-1], "SOURCE", "TAINT", "WAITS LONGEST")
+	}
+	row(head...)
+	for i := range f.Gates {
+		g := &f.Gates[i]
+		cells := append([]string{g.Gate, orDash(string(g.Mode)), g.ready(m)}, g.numbers()...)
+		if wide {
+			cells = append(cells, orDash(g.Source), orDash(g.Taint))
+		}
+		row(append(cells, g.waits(f.Time))...)
+	}
+	_ = rows.Flush() // a strings.Builder takes everything
+}
+
+// ready says in a word whether all is well with the gate.
+func (g *GateStatus) ready(m marks) string {
+	mark := m[gate.Unknown.String()]
+	switch g.Ready {
+	case string(metav1.ConditionTrue):
+		mark = m[gate.Holds.String()]
+	case string(metav1.ConditionFalse):
+		mark = m[gate.NotYet.String()]
+	}
+	switch {
+	case g.Gone:
+		return mark + " Gone"
+	case g.Reason == "" && g.Stale != "" && g.Source == v1alpha1.SourceCRD:
+		return mark + " Stale"
+	case g.Reason == v1alpha1.ReasonReady:
+		return mark
+	}
+	return strings.TrimSpace(mark + " " + g.Reason)
+}
+
+func (g *GateStatus) numbers() []string {
+	if g.Nodes == nil {
+		return []string{"?", "?", "?", "?", "?", "?"}
+	}
+	number := func(n int32) string { return fmt.Sprint(n) }
+	throttled := number(g.Nodes.Throttled)
+	if g.FromRecords {
+		throttled = "?"
+	}
+	n := g.Nodes
+	return []string{number(n.Selected), number(n.Open), number(n.Closed), number(n.Overdue), throttled, number(n.Overridden)}
+}
+
+// waits says which node has waited longest, for how long and for what.
+func (g *GateStatus) waits(now time.Time) string {
+	if len(g.Waiting) == 0 {
+		return "-"
+	}
+	return waitsFor(&g.Waiting[0], now)
+}
+
+func waitsFor(w *v1alpha1.WaitingNode, now time.Time) string {
+	text := w.Node
+	if !w.Since.IsZero() {
+		text += " (" + duration.HumanDuration(max(now.Sub(w.Since.Time), 0)) + ")"
+	}
+	switch {
+	case w.Signal != "":
+		text += ": " + w.Signal + ", " + w.Reason
+	case w.Reason != "":
+		text += ": " + w.Reason
+	}
+	return text
+}
+
+// details says what is amiss with the gate, and what its figures rest on.
+func (g *GateStatus) details(b *strings.Builder, now time.Time, wide bool) {
+	var lines []string
+	if g.Stale != "" && g.Stale != noController {
+		lines = append(lines, g.Stale)
+	}
+	if g.Ready == string(metav1.ConditionFalse) || wide && g.Message != "" {
+		lines = append(lines, fmt.Sprintf("Ready is %s (%s): %s", g.Ready, g.Reason, g.Message))
+	}
+	for _, t := range g.Troubles {
+		lines = append(lines, t.Condition+": "+t.Message)
+	}
+	if wide {
+		for i := range g.Waiting {
+			line := "waits: " + waitsFor(&g.Waiting[i], now)
+			if g.Waiting[i].Message != "" {
+				line += ": " + g.Waiting[i].Message
+			}
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "\n%s:\n  %s\n", g.Gate, strings.Join(lines, "\n  "))
+	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// sentence begins a message as a sentence begins.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// What can be waited for.
+const (
+	waitOpen   = "open"
+	waitClosed = "closed"
+)
+
+// waitFlags are what 'kubectl gate wait' was told.
+type waitFlags struct {
+	output
+	selector, gate, want string
+	all                  bool
+	timeout              time.Duration
+}
+
+func newWait(c *connection) *cobra.Command {
+	var f waitFlags
+	command := &cobra.Command{
+		Use:   "wait (NODE... | -l SELECTOR | --all)",
+		Short: "Wait until gates are open or closed on nodes",
+		Long: "Wait until no gate holds the nodes (--for=open), or one does (--for=closed); with --gate, until that gate is\n" +
+			"open or closed. A gate in DryRun holds nothing, and a node that a gate does not select is not held by it. A\n" +
+			"new node that a gate is about to close on is not open.\n\n" +
+			"A node that is named and does not exist yet, or is deleted meanwhile, is waited for. With -l and --all, nodes\n" +
+			"that come meanwhile are waited for too and deleted ones are not, and one node at least has to be there.\n\n" +
+			"It takes the rights to list nodegates.nodegate.dev, and to list and watch nodes. Nothing is changed.\n\n" +
+			"The exit status is 0 as soon as all of the nodes are so at the same time, 1 if that was not the case within\n" +
+			"--timeout, and 2 if it could not be found out. Progress is told on standard error, on a terminal.",
+		Example: "  kubectl gate wait ip-10-0-3-17 --timeout=5m\n" +
+			"  kubectl gate wait -l pool=gpu --gate driver --for=open --timeout=10m\n" +
+			"  kubectl gate wait --all --timeout=0   # look once",
+		ValidArgsFunction: c.nodeNames,
+		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), c, args)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&f.selector, "selector", "l", "", "wait for the nodes that this label selector selects")
+	flags.BoolVar(&f.all, "all", false, "wait for all nodes")
+	flags.StringVar(&f.gate, "gate", "", "wait for this gate only")
+	flags.StringVar(&f.want, "for", waitOpen, "open or closed")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait; 0 looks once, and less waits for a week")
+	f.addFlags(flags, formatName)
+	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{waitOpen, waitClosed}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	return command
+}
+
+// check refuses what cannot be meant, before anything is asked.
+func (f *waitFlags) check(args []string) error {
+	ways := 0
+	for _, way := range []bool{len(args) > 0, f.selector != "", f.all} {
+		if way {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return errors.New("say which nodes: by name, by -l, or --all")
+	}
+	if _, err := labels.Parse(f.selector); err != nil {
+		return fmt.Errorf("-l %q is no label selector: %w", f.selector, err)
+	}
+	if f.want != waitOpen && f.want != waitClosed {
+		return fmt.Errorf("there is no --for=%s: choose %s or %s", f.want, waitOpen, waitClosed)
+	}
+	return f.output.check()
+}
+
+func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	reader, err := cluster.NewReader(config)
+	if err != nil {
+		return err
+	}
+	declared, _, err := declaredGates(ctx, reader)
+	if err != nil {
+		return err
+	}
+	w := newWaiting(f.want, f.gate, args, declared)
+	if err := w.wait(ctx, c, reader, f); err != nil {
+		return err
+	}
+	answer := w.result()
+	if err := f.print(c.streams.Out, answer, func() string { return answer.text(f.format) }); err != nil {
+		return err
+	}
+	if !answer.Met {
+		if f.format == "" || f.format == formatName {
+			fmt.Fprintf(c.streams.ErrOut, "timed out after %s: %s\n", max(f.timeout, 0), w.progress())
+		}
+		return errNo
+	}
+	return nil
+}
+
+// wait waits until the nodes are as wanted, or the time is over.
+func (w *waiting) wait(ctx context.Context, c *connection, reader *cluster.Reader, f *waitFlags) error {
+	selection := cluster.Selection{Labels: f.selector}
+	if len(w.names) == 1 {
+		selection.Name = w.names[0]
+	}
+	if f.timeout == 0 {
+		nodes, err := reader.Roster(ctx, selection)
+		if err != nil {
+			return unanswered(err)
+		}
+		w.begin(byName(nodes))
+		return w.checkGate()
+	}
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	config.Timeout = 0 // a watch lasts
+	watcher, err := cluster.NewReader(config)
+	if err != nil {
+		return err
+	}
+	timeout := f.timeout
+	if timeout < 0 {
+		timeout = 7 * 24 * time.Hour
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return w.follow(ctx, bounded, watcher, selection, newProgressLine(c.streams.ErrOut))
+}
+
+// follow watches until the nodes are as wanted, or the bounded context ends.
+func (w *waiting) follow(ctx, bounded context.Context, reader *cluster.Reader, selection cluster.Selection, line *progressLine) error {
+	defer line.clear()
+	var gateErr error
+	tell := func(nodes map[string]*gate.Node, name string) bool {
+		if name == "" {
+			w.begin(nodes)
+			if gateErr = w.checkGate(); gateErr != nil {
+				return true
+			}
+		} else {
+			w.note(name, nodes[name])
+		}
+		line.show(w.progress())
+		return w.met()
+	}
+	var failure lastError
+	err := reader.Follow(bounded, selection, tell, func(err error) {
+		failure.set(err)
+		line.show("the API server does not answer, asking again: " + oneLine(err))
+	})
+	switch {
+	case gateErr != nil:
+		return gateErr
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case errors.Is(err, context.DeadlineExceeded) && !w.begun && failure.get() != nil:
+		return unanswered(failure.get())
+	case errors.Is(err, context.DeadlineExceeded) && !w.begun:
+		return errors.New("the nodes could not be read within --timeout")
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+		return unanswered(err)
+	}
+	return nil
+}
+
+// checkGate refuses a gate that neither is declared nor has left a record on any of
+// the nodes.
+func (w *waiting) checkGate() error {
+	if w.gate == "" || w.sight.gate(w.gate) != nil {
+		return nil
+	}
+	names := make([]string, 0, len(w.sight.gates))
+	for i := range w.sight.gates {
+		names = append(names, w.sight.gates[i].Name)
+	}
+	for _, n := range w.nodes {
+		if _, recorded := n.records[w.gate]; recorded {
+			return nil
+		}
+	}
+	return noSuchGate(w.gate, names)
+}
+
+func byName(nodes []*gate.Node) map[string]*gate.Node {
+	all := make(map[string]*gate.Node, len(nodes))
+	for _, n := range nodes {
+		all[n.Name] = n
+	}
+	return all
+}
+
+// trimNode lets nodes be named as kubectl prints them.
+func trimNode(names []string) []string {
+	trimmed := make([]string, 0, len(names))
+	for _, name := range names {
+		trimmed = append(trimmed, strings.TrimPrefix(name, "node/"))
+	}
+	return trimmed
+}
+
+// compileBlind compiles gates whose signals are not looked at.
+func compileBlind(declared []v1alpha1.NodeGate) *sight {
+	s := compile(declared)
+	s.blindfold()
+	return s
+}
