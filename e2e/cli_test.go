@@ -67,7 +67,7 @@ func TestStatusOfTheFleet(t *testing.T) {
 	a := e.ask(operator, "status", "agent")
 	e.tells(a, 0, "The controller runs: ", "GATE", "+  ", "signal, PodMissing")
 	e.tells(e.ask(operator, "status", "agent", "-o", "wide"), 0, keyA+":NoSchedule", "has no pod on this node")
-	e.tells(e.ask(operator, "status", "-o", "name"), 0, "nodegates.nodegate.dev/agent\n")
+	e.tells(e.ask(operator, "status", "-o", "name"), 0, "nodegate.nodegate.dev/agent\n")
 	e.tells(e.ask(operator, "status", "agnet"), 2, `there is no gate "agnet"; did you mean agent?`)
 	stop()
 	a = e.ask(operator, "status", "-o", "json")
@@ -161,7 +161,7 @@ func TestSteerByHand(t *testing.T) {
 
 	e.tells(e.ask(operator, append([]string{"open", "n1"}, forAnHour...)...), 0, "node/n1: gate agent: open until ", "goes at once", "'kubectl gate reset' ends it earlier")
 	k.stands("agent", isClosed, isOpen)
-	e.tells(e.ask(operator, "open", "n1", "--gate=agent", "--for=2h", "--reason=longer"), 0, "it is open already")
+	e.tells(e.ask(operator, "open", "n1", "--gate=agent", "--for=2h", "--reason=longer"), 0, "it does not hold the node as it is")
 	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, `"longer") is removed`, "it closes again at once")
 	k.stands("agent", isClosed, "")
 	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, "it is not overridden")

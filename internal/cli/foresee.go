@@ -98,23 +98,33 @@ func (s *steerer) planOverride(node *corev1.Node) (SteeredNode, func(context.Con
 	was, is := verdict(&before, s.gate), verdict(&after, s.gate)
 	g := s.sight.gate(s.gate)
 	n.Warnings = s.warnings(g, node, &after, is)
-	n.Now = fmt.Sprintf("%s until %s", strings.ToLower(o.State), at(o.Until))
-	switch {
-	case g == nil:
-	case is == nil || is.After != o.State || is.DryRun:
-		n.Now += ", without effect for now"
-	case was != nil && was.Before == o.State:
-		n.Now += fmt.Sprintf("; it is %s already, and stays so", strings.ToLower(o.State))
-	case o.State == v1alpha1.StateOpen && is.Overridden != nil && is.Overridden.HeldBy != "":
-		n.Now += "; the taint stays, for gate " + is.Overridden.HeldBy
-	case o.State == v1alpha1.StateOpen:
-		n.Now += fmt.Sprintf("; its taint %s goes at once", s.taintOn(node, g))
-	default:
-		n.Now += fmt.Sprintf("; its taint %s is put on at once", gate.TaintText(g.Taint))
-	}
+	n.Now = fmt.Sprintf("%s until %s%s", strings.ToLower(o.State), at(o.Until), s.effect(g, node, &after, was, is))
 	n.Then = "then the gate is what its signals say; 'kubectl gate reset' ends it earlier"
 	text := o.String()
 	return n, func(ctx context.Context) error { return s.hand.Override(ctx, node, s.gate, text) }
+}
+
+// effect says what comes of an override at once, given what the gate is on the node
+// and what it will be; nil for nothing.
+func (s *steerer) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision, was, is *gate.Verdict) string {
+	if g == nil {
+		return ""
+	}
+	if is == nil || is.DryRun || (is.After == v1alpha1.StateClosed) != (s.state == v1alpha1.StateClosed) || is.Overridden == nil {
+		return ", without effect for now"
+	}
+	wasClosed := was != nil && was.Before == v1alpha1.StateClosed
+	switch {
+	case s.state == v1alpha1.StateClosed && wasClosed:
+		return "; it is closed already, and stays so"
+	case s.state == v1alpha1.StateClosed:
+		return fmt.Sprintf("; its taint %s is put on at once", taintAfter(after, g))
+	case !wasClosed:
+		return "; it does not hold the node as it is, and will not meanwhile"
+	case is.Overridden.HeldBy != "":
+		return "; the taint stays, for gate " + is.Overridden.HeldBy
+	}
+	return fmt.Sprintf("; its taint %s goes at once", s.taintOn(node, g))
 }
 
 // warnings say why an override has no effect, or one that may not be meant.
@@ -130,12 +140,12 @@ func (s *steerer) warnings(g *gate.Gate, node *corev1.Node, after *gate.Decision
 	} else {
 		out := node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue
 		warn(out, fmt.Sprintf("it is out of all gates by its label %s, and no override is followed", v1alpha1.OptOutLabel))
-		warn(!out && after.Ignored[s.gate] != "", "the override is not followed as things are: "+after.Ignored[s.gate])
+		warn(!out && g.Mode != v1alpha1.ModePaused && after.Ignored[s.gate] != "", "the override is not followed as things are: "+after.Ignored[s.gate])
 		warn(g.Mode == v1alpha1.ModePaused, "the gate is paused, and an override does not move it until the pause ends")
 		warn(g.Mode == v1alpha1.ModeDryRun, "the gate is in dry run: the override is tried out, and nothing changes on the node")
 		warn(is != nil && is.Overridden != nil && is.Overridden.HeldBy != "" && s.state == v1alpha1.StateOpen,
 			"another closed gate has the same taint, so that it stays on the node: override that one too")
-		warn(is != nil && !is.DryRun && is.After == v1alpha1.StateClosed && s.state == v1alpha1.StateClosed && g.Taint.Effect == corev1.TaintEffectNoExecute,
+		warn(is != nil && !is.DryRun && is.After == v1alpha1.StateClosed && s.state == v1alpha1.StateClosed && strings.HasSuffix(taintAfter(after, g), ":"+string(corev1.TaintEffectNoExecute)),
 			"the taint is NoExecute, and evicts the pods that do not tolerate it")
 	}
 	warn(s.leader.Running == answerNo, s.leader.Message+"; nothing follows until one does")
@@ -145,6 +155,14 @@ func (s *steerer) warnings(g *gate.Gate, node *corev1.Node, after *gate.Decision
 // taintOn is the gate's taint as its record on the node has it.
 func (s *steerer) taintOn(node *corev1.Node, g *gate.Gate) string {
 	if r, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name]); err == nil && r.Taint != "" {
+		return r.Taint
+	}
+	return gate.TaintText(g.Taint)
+}
+
+// taintAfter is the gate's taint as the record that is written will have it.
+func taintAfter(d *gate.Decision, g *gate.Gate) string {
+	if r, err := gate.ParseRecord(d.Records[g.Name]); err == nil && r.Taint != "" {
 		return r.Taint
 	}
 	return gate.TaintText(g.Taint)

@@ -25,18 +25,18 @@ var lints = []struct {
 	ends   error
 }{
 	{name: "clean", gates: []string{gateText("agent", "reclosePolicy: Never")}},
-	{name: "notes", gates: []string{waitsFor("agent", "example.com/a")}},
-	{name: "errors", gates: []string{waitsFor("agent", "example.com/b"), waitsFor("none", "example.com/a"), gateText("label", "")}, ends: errNo},
+	{name: "notes", gates: []string{waitingFor("agent", "example.com/a")}},
+	{name: "errors", gates: []string{waitingFor("agent", "example.com/b"), waitingFor("none", "example.com/a"), gateText("label", "")}, ends: errNo},
 	{name: "gaps", gates: []string{gateText("agent", "reclosePolicy: Never")}, unread: map[lint.Kind]error{
 		lint.NodePools: errors.New("nodepools.karpenter.sh is forbidden"), lint.Nodes: errors.New("nodes is forbidden"),
 	}, ends: errBlind},
-	{name: "findings-and-gaps", gates: []string{waitsFor("agent", "example.com/b")}, unread: map[lint.Kind]error{
+	{name: "findings-and-gaps", gates: []string{waitingFor("agent", "example.com/b")}, unread: map[lint.Kind]error{
 		lint.Deployments: errors.New("deployments.apps is forbidden"),
 	}, ends: errNo},
 }
 
-// waitsFor is a gate that waits for the DaemonSet of its name.
-func waitsFor(name, key string) string {
+// waitingFor is a gate that waits for the DaemonSet of its name.
+func waitingFor(name, key string) string {
 	return "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: " + name + "}\nspec:\n  nodeSelector: {}\n" +
 		"  taint: {key: " + key + ", effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: " + name + "}}]\n"
 }

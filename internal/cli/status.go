@@ -140,9 +140,13 @@ func fleet(ctx context.Context, reader *cluster.Reader, namespace string, names 
 	if err := answer.choose(names); err != nil {
 		return nil, err
 	}
-	answer.Well = answer.Controller.Running != answerNo &&
-		!slices.ContainsFunc(answer.Gates, func(g GateStatus) bool { return !g.isWell() })
+	answer.judge()
 	return answer, nil
+}
+
+// judge tells whether all is well, as far as is known.
+func (f *FleetStatus) judge() {
+	f.Well = f.Controller.Running != answerNo && !slices.ContainsFunc(f.Gates, func(g GateStatus) bool { return !g.isWell() })
 }
 
 // choose keeps the gates of these names, if there are any.

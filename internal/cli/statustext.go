@@ -22,7 +22,7 @@ func (f *FleetStatus) text(m marks, format string) string {
 	if format == formatName {
 		for i := range f.Gates {
 			if f.Gates[i].Source == v1alpha1.SourceCRD {
-				fmt.Fprintf(&b, "%s/%s\n", v1alpha1.Resource.GroupResource(), f.Gates[i].Gate)
+				fmt.Fprintf(&b, "nodegate.%s/%s\n", v1alpha1.GroupName, f.Gates[i].Gate) // as kubectl names it
 			}
 		}
 		return b.String()

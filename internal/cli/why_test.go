@@ -170,15 +170,20 @@ func TestWhy(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, "why/"+c.name+".txt", e.text(signs))
+			golden(t, "why/"+c.name+".pipe.txt", e.text(plainMarks))
 			golden(t, "why/"+c.name+".json", string(raw)+"\n")
 		})
 	}
 }
 
+// golden holds what a verb says against a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
