@@ -8,12 +8,12 @@ HELM           := go tool -modfile=hack/tools/helm/go.mod helm
 
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
-             docs/reference/nodegate.md charts/nodegate deploy
+             docs/reference/nodegate.md docs/reference/kubectl-gate.md charts/nodegate deploy
 
 # The version without MutatingAdmissionPolicy that e2e tests against (olderVersion there).
 OLDER := 1.35
 
-# Where 'make dist' puts what a release consists of.
+# Where 'make dist' and its sisters put what a release consists of.
 DIST := dist
 
 # The chart as manifests that nobody has Helm for; gates are applied by themselves,
@@ -63,6 +63,11 @@ lint: ## Check style and likely mistakes (go vet and gofmt included).
 .PHONY: build
 build: ## Build bin/nodegate and bin/kubectl-gate.
 	go build -trimpath -o bin/ ./cmd/...
+	ln -sf kubectl-gate bin/kubectl_complete-gate
+
+.PHONY: dist-plugin
+dist-plugin: ## Make what krew installs: kubectl-gate for each platform, and its manifest (VERSION=v0.1.0).
+	go run ./hack/dist -version '$(VERSION)' -out $(DIST)
 
 .PHONY: test
 test: ## Run all tests, against a real control plane; its first build takes minutes.

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
@@ -40,13 +43,19 @@ func (e *env) startLeader() (stop func()) {
 	return stop
 }
 
+// roleOnPage is the ClusterRole that a page gives.
+var roleOnPage = regexp.MustCompile("(?s)```yaml\n(.*?kind: ClusterRole\n.*?)```")
+
 // operator is a user with the rights that docs/kubectl-gate.md gives to operators.
 func (e *env) operator(user string) *rest.Config {
 	e.Helper()
-	return e.may(user,
-		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"list", "override"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}},
-		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.LeaseName}, Verbs: []string{"get"}})
+	page, err := os.ReadFile("../docs/kubectl-gate.md")
+	e.must(err)
+	text := roleOnPage.FindSubmatch(page)
+	e.must(errUnless(len(text) == 2, "the page has no ClusterRole"))
+	var role rbacv1.ClusterRole
+	e.must(yaml.UnmarshalStrict(text[1], &role))
+	return e.may(user, role.Rules...)
 }
 
 // The fleet is told as the controller tells it while it runs, and as the nodes tell

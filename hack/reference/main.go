@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference writes the reference of the NodeGate API as Markdown: from
+// Command reference writes references as Markdown. That of the NodeGate API: from
 // the CRD, which follows from the types, from the comments of the types'
-// constants, and from examples. It fails if a field has no example, or an
-// example no field.
+// constants, and from examples; it fails if a field has no example, or an
+// example no field. And that of kubectl gate, from its commands.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodegate/nodegate/internal/cli"
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
@@ -22,8 +23,13 @@ func main() {
 	types := flag.String("types", "api/v1alpha1", "the directory of the types")
 	examples := flag.String("examples", "docs/reference/examples.yaml", "the file of the examples")
 	out := flag.String("out", "docs/reference/nodegate.md", "the file to write")
+	verbs := flag.String("verbs", "docs/reference/kubectl-gate.md", "the file to write about kubectl gate")
 	flag.Parse()
-	if err := run(*types, *examples, *out); err != nil {
+	err := run(*types, *examples, *out)
+	if err == nil {
+		err = os.WriteFile(*verbs, writeVerbs(cli.Command()), 0o644)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}

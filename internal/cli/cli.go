@@ -48,6 +48,14 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []str
 	}
 }
 
+// Command returns 'kubectl gate' as it is documented: nothing of it depends on who
+// runs it, or where.
+func Command() *cobra.Command {
+	root := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
+	return root
+}
+
 // connection is where the API server is, and who asks.
 type connection struct {
 	*genericclioptions.ConfigFlags
@@ -69,6 +77,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().Lookup("namespace").Usage = "The namespace that nodegate is installed in (default " + v1alpha1.DefaultNamespace + ")"
 	c.addVerbs(root)
 	return root
 }

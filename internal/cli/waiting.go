@@ -86,9 +86,19 @@ func (w *waiting) note(name string, n *gate.Node) {
 		}
 		return
 	}
-	stands := waited{records: n.Records}
-	closed := false
+	stands, closed := w.stand(n)
+	w.nodes[name] = stands
+	if w.want == waitOpen && len(stands.heldBy) == 0 || w.want == waitClosed && closed {
+		delete(w.unmet, name)
+	} else {
+		w.unmet[name] = true
+	}
+}
+
+// stand says how a node stands, and whether one of the gates is closed on it already.
+func (w *waiting) stand(n *gate.Node) (stands waited, closed bool) {
 	w.sight.now = time.Now()
+	stands.records = n.Records
 	decision := w.sight.stand(n)
 	for i := range decision.Verdicts {
 		v := &decision.Verdicts[i]
@@ -101,12 +111,7 @@ func (w *waiting) note(name string, n *gate.Node) {
 		closed = closed || v.Before == v1alpha1.StateClosed
 	}
 	slices.Sort(stands.heldBy)
-	w.nodes[name] = stands
-	if w.want == waitOpen && len(stands.heldBy) == 0 || w.want == waitClosed && closed {
-		delete(w.unmet, name)
-	} else {
-		w.unmet[name] = true
-	}
+	return stands, closed
 }
 
 // met tells whether all nodes are as wanted, and there are any.

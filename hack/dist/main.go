@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command dist builds kubectl-gate for each platform that kubectl runs on, packs
+// it, and writes the manifest by which krew installs it.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"text/template"
+	"time"
+)
+
+// platforms are operating systems and architectures, as Go and krew name them.
+var platforms = []platform{
+	{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"},
+	{OS: "darwin", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"},
+	{OS: "windows", Arch: "amd64"},
+}
+
+// platform is one for which there is an archive.
+type platform struct {
+	OS, Arch string
+	// Bin is the program's name there, and Archive the archive's.
+	Bin, Archive string
+	SHA256       string
+}
+
+//go:embed gate.yaml.tmpl
+var manifest string
+
+// versions are those that krew takes: semantic, with a "v".
+var versions = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+func main() {
+	version := flag.String("version", "", "the version, such as v0.1.0")
+	out := flag.String("out", "dist", "the directory to write")
+	flag.Parse()
+	if err := run(context.Background(), *version, *out, compile); err != nil {
+		fmt.Fprintln(os.Stderr, "dist:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes archives and manifest. What build makes of a platform goes into its
+// archive.
+func run(ctx context.Context, version, out string, build func(ctx context.Context, p platform) ([]byte, error)) error {
+	if !versions.MatchString(version) {
+		return fmt.Errorf("%q is no version: give one such as v0.1.0 (make dist-plugin VERSION=v0.1.0)", version)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("making room: %w", err)
+	}
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return fmt.Errorf("reading the license: %w", err)
+	}
+	var built []platform
+	for _, p := range platforms {
+		p.Bin, p.Archive = "kubectl-gate", fmt.Sprintf("kubectl-gate_%s_%s.tar.gz", p.OS, p.Arch)
+		if p.OS == "windows" {
+			p.Bin += ".exe"
+		}
+		program, err := build(ctx, p)
+		if err != nil {
+			return fmt.Errorf("building for %s/%s: %w", p.OS, p.Arch, err)
+		}
+		archive, err := pack(file{p.Bin, 0o755, program}, file{"LICENSE", 0o644, license})
+		if err != nil {
+			return fmt.Errorf("packing %s: %w", p.Archive, err)
+		}
+		sum := sha256.Sum256(archive)
+		p.SHA256 = hex.EncodeToString(sum[:])
+		if err := os.WriteFile(filepath.Join(out, p.Archive), archive, 0o644); err != nil {
+			return fmt.Errorf("writing an archive: %w", err)
+		}
+		built = append(built, p)
+	}
+	var text bytes.Buffer
+	t := template.Must(template.New("gate.yaml").Option("missingkey=error").Parse(manifest))
+	if err := t.Execute(&text, map[string]any{"Version": version, "Platforms": built}); err != nil {
+		return fmt.Errorf("writing the manifest: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(out, "gate.yaml"), text.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing the manifest: %w", err)
+	}
+	return nil
+}
+
+// compile builds the program for a platform, the same each time.
+func compile(ctx context.Context, p platform) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "dist")
+	if err != nil {
+		return nil, fmt.Errorf("making room: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, p.Bin)
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/kubectl-gate")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
+	if output, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, output)
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the program: %w", err)
+	}
+	return program, nil
+}
+
+type file struct {
+	name string
+	mode int64
+	data []byte
+}
+
+// pack packs files, the same bytes for the same files.
+func pack(files ...file) ([]byte, error) {
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zipped)
+	for _, f := range files {
+		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(f.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, err
+	}
+	if err := zipped.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// plugin is what krew wants of a manifest (krew's pkg/index, and its validation).
+type plugin struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Version          string `json:"version"`
+		Homepage         string `json:"homepage"`
+		ShortDescription string `json:"shortDescription"`
+		Description      string `json:"description"`
+		Caveats          string `json:"caveats"`
+		Platforms        []struct {
+			Selector struct {
+				MatchLabels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
+			URI    string `json:"uri"`
+			SHA256 string `json:"sha256"`
+			Bin    string `json:"bin"`
+			Files  []struct {
+				From string `json:"from"`
+				To   string `json:"to"`
+			} `json:"files"`
+		} `json:"platforms"`
+	} `json:"spec"`
+}
+
+// The manifest has every field that krew requires, none that it does not know, and
+// names the archives that are there, with what is in them.
+func TestManifest(t *testing.T) {
+	t.Chdir("../..")
+	out := t.TempDir()
+	build := func(_ context.Context, p platform) ([]byte, error) { return []byte(p.OS + p.Arch), nil }
+	if err := run(t.Context(), "v0.1.0", out, build); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "gate.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p plugin
+	if err := yaml.UnmarshalStrict(text, &p); err != nil {
+		t.Fatal(err)
+	}
+	s := p.Spec
+	if p.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || p.Kind != "Plugin" || p.Metadata.Name != "gate" ||
+		s.Version != "v0.1.0" || s.ShortDescription == "" || len(s.ShortDescription) > 50 || s.Description == "" || s.Homepage == "" {
+		t.Errorf("the manifest is\n%s", text)
+	}
+	if len(s.Platforms) != len(platforms) {
+		t.Fatalf("%d platforms, want %d", len(s.Platforms), len(platforms))
+	}
+	for i, got := range s.Platforms {
+		archive, err := os.ReadFile(filepath.Join(out, path.Base(got.URI)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels := got.Selector.MatchLabels
+		if labels["os"] != platforms[i].OS || labels["arch"] != platforms[i].Arch || got.SHA256 != fmt.Sprintf("%x", sha256.Sum256(archive)) {
+			t.Errorf("platform %d is %+v", i, got)
+		}
+		content := unpack(t, archive)
+		for _, f := range got.Files {
+			if f.To != "." || content[f.From] == "" {
+				t.Errorf("%s: it takes %q to %q, and has %d files", got.URI, f.From, f.To, len(content))
+			}
+		}
+		if content[got.Bin] != labels["os"]+labels["arch"] {
+			t.Errorf("%s: %s is %q", got.URI, got.Bin, content[got.Bin])
+		}
+	}
+}
+
+func unpack(t *testing.T, archive []byte) map[string]string {
+	t.Helper()
+	zipped, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := map[string]string{}
+	for files := tar.NewReader(zipped); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return content
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[header.Name] = string(data)
+	}
+}
+
+func TestVersionsThatKrewRefuses(t *testing.T) {
+	for _, version := range []string{"", "0.1.0", "v1", "v1.2.3 ", "main"} {
+		if err := run(t.Context(), version, t.TempDir(), nil); err == nil {
+			t.Errorf("%q was taken for a version", version)
+		}
+	}
+}
