@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -132,5 +133,23 @@ func TestWaitResult(t *testing.T) {
 		golden(t, "wait/"+c.name+".txt", r.text(""))
 		golden(t, "wait/"+c.name+".name.txt", r.text(formatName))
 		golden(t, "wait/"+c.name+".json", string(raw)+"\n")
+	}
+}
+
+// Progress is one line of a terminal, and is gone at the end; elsewhere it is nothing.
+func TestProgressLine(t *testing.T) {
+	var out bytes.Buffer
+	if line := newProgressLine(&out); line.out != nil {
+		t.Error("a buffer is taken for a terminal")
+	}
+	for _, line := range []*progressLine{{}, {out: &out}} {
+		line.show("1 of 2")
+		line.show("1 of 2")
+		line.show("2 of 2")
+		line.clear()
+		line.clear()
+	}
+	if want := "\r\x1b[K1 of 2\r\x1b[K2 of 2\r\x1b[K"; out.String() != want {
+		t.Errorf("it shows %q, want %q", out.String(), want)
 	}
 }
