@@ -153,3 +153,19 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("it shows %q, want %q", out.String(), want)
 	}
 }
+
+// Where signals are not looked at, none says anything, not even what a label tells.
+func TestBlindfold(t *testing.T) {
+	broken := waitNode("n1", nil, func(n *gate.Node) { n.Labels = map[string]string{"pool": "a", "broken": ""} })
+	for name, c := range map[string]struct {
+		compile func([]v1alpha1.NodeGate) *sight
+		wants   gate.Want
+	}{"seeing": {compile, gate.WantBudget}, "blind": {compileBlind, ""}} {
+		s := c.compile(declare(t, follows))
+		s.now = now
+		d := s.stand(broken)
+		if v := verdict(&d, "follows"); v == nil || v.Wants != c.wants {
+			t.Errorf("%s: the verdict is %+v", name, v)
+		}
+	}
+}
