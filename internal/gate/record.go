@@ -140,6 +140,12 @@ func (r *Record) Key() string {
 	return t.Key
 }
 
+// Put is the taint that the record tells of; zero where it tells of none.
+func (r *Record) Put() v1alpha1.Taint {
+	t, _ := parseTaint(r.Taint)
+	return t
+}
+
 // closedSince is when the gate was closed on the node.
 func (r *Record) closedSince(n *Node) time.Time {
 	if r.Since.IsZero() {

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ui opens pages of 'kubectl gate report' in a real browser, as their
+// readers do, and looks whether they work there. 'make test-ui' runs it.
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+var (
+	pages       = flag.String("pages", "", "the directory that the pages are in")
+	screenshots = flag.String("screenshots", "", "the directory to write screenshots to")
+
+	browser context.Context
+)
+
+// TestMain starts one browser for all tests.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if *pages == "" || *screenshots == "" {
+		fmt.Fprintln(os.Stderr, "give -pages and -screenshots, as 'make test-ui' does")
+		return 2
+	}
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "there is no chromium: install Debian's package of that name")
+		return 2
+	}
+	profile, err := os.MkdirTemp("", "nodegate-ui-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	defer os.RemoveAll(profile)
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.WSURLReadTimeout(2*time.Minute))
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	defer stop()
+	var end context.CancelFunc
+	browser, end = chromedp.NewContext(allocated)
+	defer end()
+	if err := chromedp.Run(browser); err != nil {
+		fmt.Fprintln(os.Stderr, "starting chromium:", err)
+		return 2
+	}
+	return m.Run()
+}
+
+// a screen is what a reader looks at a page with.
+type screen struct {
+	name          string
+	width, height int64
+	scheme        string
+	reduced       bool
+}
+
+var screensOf = []screen{
+	{name: "light", width: 1280, height: 900, scheme: "light"},
+	{name: "dark", width: 1280, height: 900, scheme: "dark"},
+	{name: "phone", width: 360, height: 780, scheme: "light"},
+	{name: "phone-dark", width: 360, height: 780, scheme: "dark", reduced: true},
+}
+
+// a tab has one page open, and remembers what was wrong and what was asked for.
+type tab struct {
+	context.Context
+	t  *testing.T
+	mu sync.Mutex
+	// complaints are errors and warnings of the console.
+	complaints []string
+	requests   []string
+}
+
+// open opens a page.
+func open(t *testing.T, page string, s screen, scripts bool) *tab {
+	t.Helper()
+	inTab, end := chromedp.NewContext(browser)
+	t.Cleanup(end)
+	inTab, stop := context.WithTimeout(inTab, 2*time.Minute)
+	t.Cleanup(stop)
+	b := &tab{Context: inTab, t: t}
+	chromedp.ListenTarget(inTab, b.note)
+	path, err := filepath.Abs(filepath.Join(*pages, page+".html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	motion := "no-preference"
+	if s.reduced {
+		motion = "reduce"
+	}
+	b.do(network.Enable(), log.Enable(), runtime.Enable(),
+		emulation.SetDeviceMetricsOverride(s.width, s.height, 1, s.width < 500),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: s.scheme}, {Name: "prefers-reduced-motion", Value: motion},
+		}),
+		emulation.SetScriptExecutionDisabled(!scripts),
+		chromedp.Navigate((&url.URL{Scheme: "file", Path: path}).String()))
+	return b
+}
+
+func (b *tab) note(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		b.complaints = append(b.complaints, e.Entry.Text)
+	case *runtime.EventExceptionThrown:
+		b.complaints = append(b.complaints, e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		b.complaints = append(b.complaints, fmt.Sprint("console.", e.Type))
+	case *network.EventRequestWillBeSent:
+		if !strings.HasPrefix(e.Request.URL, "file:") {
+			b.requests = append(b.requests, e.Request.URL)
+		}
+	}
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// ask evaluates an expression on the page.
+func ask[T any](b *tab, expression string) (answer T) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(expression, &answer))
+	return answer
+}
+
+// until waits for an expression to be true.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	if err := chromedp.Run(b, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+		b.t.Fatalf("waiting for %s: %v; there is: %s", expression, err, ask[string](b, "document.body.innerText.slice(0, 600)"))
+	}
+}
+
+func (b *tab) screenshot(name string, whole bool) {
+	b.t.Helper()
+	var png []byte
+	action := chromedp.CaptureScreenshot(&png)
+	if whole {
+		action = chromedp.FullScreenshot(&png, 100)
+	}
+	b.do(action)
+	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// clean checks that nothing was complained of, and nothing asked for.
+func (b *tab) clean() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.complaints) > 0 {
+		b.t.Errorf("the console says: %s", strings.Join(b.complaints, "\n"))
+	}
+	if len(b.requests) > 0 {
+		b.t.Errorf("the page asked for %s", strings.Join(b.requests, ", "))
+	}
+}
+
+var names = []string{"fleet", "healthy", "empty", "hostile"}
+
+// Every page, on every screen: the console stays empty, nothing is asked of the
+// network, nothing is wider than the screen, and what is there can be read and
+// named.
+func TestPages(t *testing.T) {
+	for _, page := range names {
+		for _, s := range screensOf {
+			t.Run(page+"/"+s.name, func(t *testing.T) {
+				b := open(t, page, s, true)
+				b.screenshot(page+"-"+s.name, false)
+				b.do(chromedp.Evaluate(`document.querySelectorAll('#rows details').forEach((d, i) => { d.open = i < 3 })`, nil))
+				if page != "empty" {
+					b.until(`document.querySelector('#rows .lanes') !== null`)
+				}
+				b.accessible()
+				if wide := ask[int64](b, `document.documentElement.scrollWidth`); wide > s.width {
+					t.Errorf("the page is %d pixels wide, on a screen of %d: %s", wide, s.width, ask[string](b, fmt.Sprintf(widest, s.width)))
+				}
+				b.screenshot(page+"-"+s.name+"-whole", true)
+				if title := ask[string](b, `document.title`); !strings.HasPrefix(title, "Gate report") {
+					t.Errorf("the title is %q", title)
+				}
+				b.clean()
+			})
+		}
+	}
+}
+
+// widest names what is wider than the screen.
+const widest = `[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > %d && !e.closest('.scroll'))
+	.slice(0, 5).map((e) => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 40)).join('\n')`
+
+// accessible checks what can be checked without looking.
+func (b *tab) accessible() {
+	b.t.Helper()
+	raw, err := os.ReadFile("checks.js")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var found []string
+	if err := json.Unmarshal([]byte(ask[string](b, string(raw))), &found); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range found {
+		b.t.Error(f)
+	}
+}
+
+// A page of 5,000 nodes draws few of them, and answers at once to whoever searches.
+func TestALargeFleetIsDrawnInParts(t *testing.T) {
+	b := open(t, "fleet", screensOf[0], true)
+	if rows := ask[int](b, `document.querySelectorAll('#rows > li').length`); rows != 50 {
+		t.Errorf("%d nodes are drawn at first, want 50", rows)
+	}
+	if elements := ask[int](b, `document.querySelectorAll('*').length`); elements > 3000 {
+		t.Errorf("the page has %d elements", elements)
+	}
+	b.do(chromedp.Click("#more", chromedp.ByQuery))
+	b.until(`document.querySelectorAll('#rows > li').length === 100`)
+	if !ask[bool](b, `document.activeElement === document.querySelectorAll('#rows > li')[50].querySelector('summary')`) {
+		t.Error("who asks for more is not led to it")
+	}
+	b.clean()
+}
+
+// Everything can be done with the keyboard alone.
+func TestKeyboard(t *testing.T) {
+	b := open(t, "fleet", screensOf[0], true)
+	tabTo := func(id string) {
+		t.Helper()
+		for range 80 {
+			b.do(chromedp.KeyEvent(kb.Tab))
+			if ask[string](b, `document.activeElement.id || document.activeElement.tagName`) == id {
+				return
+			}
+		}
+		t.Fatalf("the Tab key does not lead to %s", id)
+	}
+	tabTo("theme")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.until(`document.documentElement.dataset.theme === 'light'`)
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.until(`document.documentElement.dataset.theme === 'dark' && getComputedStyle(document.body).backgroundColor === 'rgb(15, 19, 25)'`)
+	b.do(chromedp.KeyEvent(kb.Enter))
+
+	tabTo("q")
+	b.do(chromedp.KeyEvent("ip-10-0-3-"))
+	b.until(`/^[0-9]+ of 5,000 nodes/.test(document.getElementById('found').textContent)`)
+	b.until(`[...document.querySelectorAll('#rows summary .name')].every((e) => e.textContent.includes('ip-10-0-3-'))`)
+	tabTo("state")
+	b.do(chromedp.KeyEvent("h"))
+	b.until(`document.getElementById('state').value === 'held' && document.querySelectorAll('#rows .took:not(.bad)').length === 0`)
+	tabTo("SUMMARY")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.until(`document.querySelector('#rows .lanes h3') !== null`)
+	b.screenshot("keyboard", false)
+	b.clean()
+}
+
+// A pool's name leads to its nodes.
+func TestPoolsLeadToTheirNodes(t *testing.T) {
+	b := open(t, "fleet", screensOf[0], true)
+	b.do(chromedp.Click(`a[data-pool="gpu-a100"]`, chromedp.ByQuery))
+	b.until(`document.querySelectorAll('#rows .place').length === 50 && [...document.querySelectorAll('#rows .place')].every((e) => e.textContent.startsWith('gpu-a100'))`)
+	b.clean()
+}
+
+// Without scripts, what matters can still be read.
+func TestWithoutScripts(t *testing.T) {
+	b := open(t, "fleet", screensOf[0], false)
+	var text string
+	b.do(chromedp.Text("body", &text, chromedp.ByQuery))
+	for _, want := range []string{"nodes are held", "Held for longest", "Where the time goes", "These took longest to open", "gpu-a100"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	b.screenshot("without-scripts", true)
+}
+
+// It can be printed.
+func TestPrint(t *testing.T) {
+	b := open(t, "healthy", screensOf[0], true)
+	b.do(emulation.SetEmulatedMedia().WithMedia("print"))
+	if ask[string](b, `getComputedStyle(document.getElementById('filter')).display`) != "none" {
+		t.Error("what nobody can use on paper is printed")
+	}
+	b.screenshot("print", true)
+	b.clean()
+}
+
+// The checks themselves find what is wrong.
+func TestChecksFindWhatIsWrong(t *testing.T) {
+	b := open(t, "healthy", screensOf[0], true)
+	b.do(chromedp.Evaluate(`
+		document.querySelector('.lead').style.color = '#bbb';
+		document.querySelector('main').append(document.createElement('button'), document.createElement('h5'));
+		document.getElementById('q').closest('label').replaceWith(document.getElementById('q'));`, nil))
+	raw, err := os.ReadFile("checks.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := ask[string](b, string(raw))
+	for _, want := range []string{"contrast", "BUTTON", "heading", "INPUT"} {
+		if !strings.Contains(found, want) {
+			err = errors.Join(err, fmt.Errorf("nothing was found of %s", want))
+		}
+	}
+	if err != nil {
+		t.Errorf("%v in %s", err, found)
+	}
+}

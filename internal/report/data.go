@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/timeline"
+)
+
+// What the page's script draws nodes from. The names are short, because there are
+// thousands of nodes. Times are seconds after the node's own zero.
+
+// pageData is in the page as JSON.
+type pageData struct {
+	// Now is when the report was made.
+	Now   int64      `json:"now"`
+	Pools []string   `json:"pools"`
+	Zones []string   `json:"zones"`
+	Gates []dataGate `json:"gates"`
+	// Nodes are rows. Those after the first Full of them have no signals.
+	Nodes []json.RawMessage `json:"nodes"`
+	Full  int               `json:"full"`
+}
+
+type dataGate struct {
+	Name    string   `json:"n"`
+	Signals []string `json:"s"`
+}
+
+type row struct {
+	Name string `json:"n"`
+	Pool int    `json:"p"`
+	Zone int    `json:"z"`
+	// Zero is the row's zero, in Unix seconds: the Node's creation or, if it is held
+	// by gates that closed again, when the first of these did.
+	Zero float64 `json:"b"`
+	// Again is true in the latter case.
+	Again bool `json:"a,omitempty"`
+	// Held and Overdue are true of a node that a gate holds, and holds for too long.
+	Held    bool      `json:"h,omitempty"`
+	Overdue bool      `json:"x,omitempty"`
+	Ready   moment    `json:"r"`
+	Opened  moment    `json:"o"`
+	Pod     *rowPod   `json:"f,omitempty"`
+	Gates   []rowGate `json:"g,omitempty"`
+}
+
+type rowGate struct {
+	Gate       int             `json:"g"`
+	Closed     bool            `json:"k,omitempty"`
+	Reason     v1alpha1.Reason `json:"y,omitempty"`
+	Soft       bool            `json:"e,omitempty"`
+	Overridden bool            `json:"v,omitempty"`
+	Overdue    bool            `json:"x,omitempty"`
+	Blocked    string          `json:"w,omitempty"`
+	From       moment          `json:"c"`
+	Opened     moment          `json:"o"`
+	Signals    []rowSignal     `json:"q,omitempty"`
+}
+
+type rowSignal struct {
+	// State is missing where the signal holds.
+	State   string  `json:"t,omitempty"`
+	Message string  `json:"m,omitempty"`
+	Held    moment  `json:"h"`
+	Pod     *rowPod `json:"p,omitempty"`
+}
+
+type rowPod struct {
+	Name    string   `json:"n"`
+	Created *float64 `json:"c,omitempty"`
+	Bound   *float64 `json:"b,omitempty"`
+	Started *float64 `json:"s,omitempty"`
+}
+
+// moment is a number where it is known, a doubt where no time is told, and both in
+// a list where the time that is told is doubted.
+type moment struct {
+	at    *float64
+	doubt timeline.Doubt
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m moment) MarshalJSON() ([]byte, error) {
+	switch {
+	case m.doubt == "":
+		return json.Marshal(m.at)
+	case m.at == nil:
+		return json.Marshal(m.doubt)
+	}
+	return json.Marshal([]any{*m.at, m.doubt})
+}
+
+// fullBytes bounds what nodes with their signals take of the page. Those that come
+// after, which are the quickest, are there without.
+const fullBytes = 2_000_000
+
+// data are the nodes in the form that the page's script reads.
+func (r *Report) data() (*pageData, error) {
+	d := &pageData{Now: r.Time.Unix(), Pools: names(r.Pools), Zones: names(r.Zones), Gates: []dataGate{}, Nodes: make([]json.RawMessage, 0, len(r.Nodes))}
+	gates := make(map[string]int, len(r.Gates))
+	for i := range r.Gates {
+		g := dataGate{Name: r.Gates[i].Gate, Signals: []string{}}
+		for _, s := range r.Gates[i].Signals {
+			g.Signals = append(g.Signals, s.Name)
+		}
+		gates[g.Name] = i
+		d.Gates = append(d.Gates, g)
+	}
+	size := 0
+	for i := range r.Nodes {
+		full := size < fullBytes
+		raw, err := json.Marshal(d.row(&r.Nodes[i], gates, full))
+		if err != nil {
+			return nil, fmt.Errorf("encoding node %s: %w", r.Nodes[i].Node, err)
+		}
+		if full {
+			d.Full, size = i+1, size+len(raw)
+		}
+		d.Nodes = append(d.Nodes, raw)
+	}
+	return d, nil
+}
+
+func names(groups []Group) []string {
+	all := make([]string, 0, len(groups))
+	for i := range groups {
+		all = append(all, groups[i].Name)
+	}
+	return all
+}
+
+func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
+	zero, again := n.Created, false
+	if since := n.HeldSince(); since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.bornInto() {
+		zero, again = since, true
+	}
+	rel := relative(zero)
+	r := row{
+		Name: n.Node, Pool: slices.Index(d.Pools, n.Pool), Zone: slices.Index(d.Zones, n.Zone),
+		Zero: float64(zero.UnixMilli()) / 1000, Again: again, Held: n.Held,
+		Ready: rel.moment(n.Ready), Opened: rel.moment(n.Opened), Pod: rel.pod(n.FirstPod),
+	}
+	for i := range n.Gates {
+		g := &n.Gates[i]
+		r.Overdue = r.Overdue || g.Overdue
+		out := rowGate{
+			Gate: gates[g.Gate], Closed: g.State == v1alpha1.StateClosed, Reason: g.Reason, Soft: g.Soft,
+			Overridden: g.Overridden, Overdue: g.Overdue, Blocked: g.Blocked, From: rel.moment(g.Closed), Opened: rel.moment(g.Opened),
+		}
+		for j := range g.Signals {
+			if full {
+				out.Signals = append(out.Signals, rel.signal(&g.Signals[j]))
+			}
+		}
+		r.Gates = append(r.Gates, out)
+	}
+	return r
+}
+
+// bornInto tells whether one of the gates that hold the node has held it since its
+// creation.
+func (n *Node) bornInto() bool {
+	return slices.ContainsFunc(n.Gates, func(g timeline.Gate) bool {
+		return g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth
+	})
+}
+
+// relative is the zero that times are told after.
+type relative time.Time
+
+// after is nil for a time that is not told.
+func (zero relative) after(at time.Time) *float64 {
+	if at.IsZero() {
+		return nil
+	}
+	s := seconds(at.Sub(time.Time(zero)))
+	return &s
+}
+
+func (zero relative) moment(m timeline.Moment) moment { return moment{zero.after(m.At), m.Doubt} }
+
+func (zero relative) pod(p *timeline.Pod) *rowPod {
+	if p == nil {
+		return nil
+	}
+	return &rowPod{Name: p.Name, Created: zero.after(p.Created), Bound: zero.after(p.Bound), Started: zero.after(p.Started)}
+}
+
+func (zero relative) signal(s *timeline.Signal) rowSignal {
+	out := rowSignal{Held: zero.moment(s.Held), Pod: zero.pod(s.Pod)}
+	if s.State != gate.Holds.String() {
+		out.State, out.Message = s.State, s.Message
+	}
+	return out
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed" // for the page's parts
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/timeline"
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
+
+	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+		"took": Took, "count": thousands, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": named,
+	}).Parse(pageHTML))
+)
+
+// firstRows is how many rows a list on the page has at first.
+const firstRows = 6
+
+// view is what the page's template sees.
+type view struct {
+	*Report
+	CSS    template.CSS
+	Script template.JS
+	// Policy has the browser run nothing and load nothing but what is in the page.
+	Policy string
+	Data   *pageData
+	// Held are the nodes that are held for longest.
+	Held []heldNode
+	// Slowest are the nodes that took longest to open, for who runs no scripts.
+	Slowest []Node
+}
+
+// heldNode is a node that is held, with the first of the gates that hold it.
+type heldNode struct {
+	*Node
+	Gate    *timeline.Gate
+	For     string
+	Waits   string
+	Message string
+}
+
+// WriteHTML writes the report as one HTML file that needs nothing else.
+func (r *Report) WriteHTML(out io.Writer) error {
+	data, err := r.data()
+	if err != nil {
+		return err
+	}
+	v := &view{
+		Report: r, CSS: template.CSS(pageCSS), Script: template.JS(pageJS), Data: data,
+		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hash(pageCSS), hash(pageJS)),
+	}
+	for i := range r.Nodes {
+		switch n := &r.Nodes[i]; {
+		case n.Held && len(v.Held) < firstRows:
+			v.Held = append(v.Held, held(n, r.Time))
+		case !n.Held && n.Opened.Known() && len(v.Slowest) < 8*firstRows:
+			v.Slowest = append(v.Slowest, *n)
+		}
+	}
+	if err := pageTemplate.Execute(out, v); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
+
+// hash names a text in a content security policy.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// held says of the gate that has held the node for longest what it waits for.
+func held(n *Node, now time.Time) heldNode {
+	h := heldNode{Node: n}
+	for i := range n.Gates {
+		g := &n.Gates[i]
+		if g.State != v1alpha1.StateClosed || g.Soft || h.Gate != nil && !g.Closed.At.Before(h.Gate.Closed.At) {
+			continue
+		}
+		h.Gate, h.Waits, h.Message, h.For = g, "", g.Blocked, "since when is not known"
+		if w := g.Waits(); w >= 0 {
+			h.Waits = g.Signals[w].Name
+			h.Message = g.Signals[w].Message
+		}
+		if g.Closed.Known() {
+			h.For = Took(now.Sub(g.Closed.At).Seconds())
+		}
+	}
+	return h
+}
+
+// HeldMore tells how many nodes that are held the first list leaves out.
+func (v *view) HeldMore() int { return max(v.Fleet.Held-len(v.Held), 0) }
+
+// awaited is a signal that nodes wait for.
+type awaited struct {
+	Gate, Signal string
+	Nodes        int
+}
+
+// Awaited are the signals that most nodes wait for.
+func (v *view) Awaited() []awaited {
+	var all []awaited
+	for i := range v.Gates {
+		for _, s := range v.Gates[i].Signals {
+			if s.Waiting > 0 {
+				all = append(all, awaited{v.Gates[i].Gate, s.Name, s.Waiting})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b awaited) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return all[:min(len(all), 4)]
+}
+
+// WorstGates are the gates, those first that somebody should look at.
+func (v *view) WorstGates() []Gate {
+	all := slices.Clone(v.Gates)
+	slices.SortStableFunc(all, func(a, b Gate) int {
+		return cmp.Or(cmp.Compare(b.Overdue, a.Overdue), cmp.Compare(b.Closed, a.Closed), cmp.Compare(b.Opened.P90, a.Opened.P90))
+	})
+	return all
+}
+
+// thousands says a number with its thousands set off.
+func thousands(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// groupsView is what the page says of pools or of zones.
+type groupsView struct {
+	Title, What, Key, Otherwise string
+	Groups                      []Group
+	Pods                        bool
+	slowest                     float64
+}
+
+// ByPool is what the page says of pools.
+func (v *view) ByPool() groupsView {
+	return groupsView{"Pools", "Pool", "pool", "in no pool", v.Pools, v.PodsRead, slowest(v.Pools)}
+}
+
+// ByZone is what the page says of zones.
+func (v *view) ByZone() groupsView {
+	return groupsView{"Zones", "Zone", "zone", "in no zone", v.Zones, v.PodsRead, slowest(v.Zones)}
+}
+
+func slowest(groups []Group) float64 {
+	var slowest float64
+	for i := range groups {
+		slowest = max(slowest, groups[i].Opened.P99)
+	}
+	return slowest
+}
+
+// Range draws a spread from the median to the slowest hundredth, beside others.
+func (v groupsView) Range(s Spread) []portion {
+	at := func(seconds float64) float64 {
+		if v.slowest == 0 {
+			return 0
+		}
+		return seconds / v.slowest * 1000
+	}
+	return []portion{
+		{Begin: at(s.P50), Width: at(s.P90 - s.P50), Shade: 0},
+		{Begin: at(s.P90), Width: at(s.P99 - s.P90), Shade: 1},
+		{Begin: max(at(s.P50)-4, 0), Width: 8, Shade: 2},
+	}
+}
+
+// Took says a duration in seconds in as few words as will do.
+func Took(s float64) string {
+	switch t := int64(math.Round(s)); {
+	case s < 0:
+		return "-" + Took(-s)
+	case s > 0 && s < 10 && s != math.Trunc(s):
+		return fmt.Sprintf("%.1fs", s)
+	case t < 60:
+		return fmt.Sprintf("%ds", t)
+	case t < 3600:
+		return fmt.Sprintf("%dm %02ds", t/60, t%60)
+	case t < 2*86400:
+		return fmt.Sprintf("%dh %02dm", t/3600, t/60%60)
+	default:
+		return fmt.Sprintf("%dd %dh", t/86400, t/3600%24)
+	}
+}
+
+// portion is where a part of a whole begins and how wide it is, in thousandths.
+type portion struct {
+	Phase
+	Begin, Width float64
+	// Shade is its colour.
+	Shade int
+}
+
+// share divides a bar of a thousand among phases.
+func share(g Gate) []portion {
+	total := sum(g.Phases)
+	if total == 0 {
+		return nil
+	}
+	parts := make([]portion, 0, len(g.Phases))
+	begin := 0.0
+	for _, p := range g.Phases {
+		width := p.Seconds / total * 1000
+		of := slices.IndexFunc(g.Signals, func(s Signal) bool { return s.Name == p.Signal })
+		parts = append(parts, portion{Phase: p, Begin: begin, Width: width, Shade: max(of, 0) % shades})
+		begin += width
+	}
+	return parts
+}
+
+// shades is how many colours signals have.
+const shades = 6
+
+func sum(phases []Phase) float64 {
+	total := 0.0
+	for _, p := range phases {
+		total += p.Seconds
+	}
+	return total
+}
+
+// shade is the name of a portion's colour.
+func shade(p portion) string {
+	switch p.Kind {
+	case PhaseSignal:
+		return fmt.Sprintf("signal-%d", p.Shade)
+	case PhaseStartUp:
+		return "startup"
+	case PhaseUntold:
+		return "untold"
+	}
+	return "settling"
+}
+
+func phaseName(p Phase) string {
+	switch p.Kind {
+	case PhaseSignal:
+		return p.Signal
+	case PhaseStartUp:
+		return "node start-up"
+	case PhaseUntold:
+		return "signals that do not tell since when"
+	}
+	return "settling"
+}
+
+// percent says a part of a whole.
+func percent(part, whole any) string {
+	p, w := number(part), number(whole)
+	switch {
+	case w == 0 || p == 0:
+		return "0 %"
+	case p/w < 0.01:
+		return "<1 %"
+	}
+	return fmt.Sprintf("%.0f %%", p/w*100)
+}
+
+func number(n any) float64 {
+	switch n := n.(type) {
+	case int:
+		return float64(n)
+	case float64:
+		return n
+	}
+	return 0
+}
+
+// named is a name, or what stands for one that is empty.
+func named(name, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
+	return name
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodegate/nodegate/internal/report"
+)
+
+var pages = flag.String("pages", "", "the directory to write sample pages to")
+
+const megabyte = 1_000_000
+
+// hostile is what somebody who may name things could hope that a browser runs.
+const hostile = `</script><script>document.title='x'</script><img src=x onerror=alert(1)>"'&<!--`
+
+// samples are the pages that 'make test-ui' opens in a browser.
+func samples() map[string]*report.Facts {
+	bad := newFleet(4)
+	bad.hostile = hostile
+	for i := range bad.gates {
+		bad.gates[i].Name += hostile
+	}
+	hostileFacts := bad.facts(60, 6)
+	hostileFacts.Unread = []string{hostile}
+	return map[string]*report.Facts{
+		"fleet":   newFleet(1).facts(5000, 250),
+		"healthy": newFleet(2).facts(40, 1_000_000),
+		"empty":   {Time: now},
+		"hostile": hostileFacts,
+	}
+}
+
+func html(t testing.TB, f *report.Facts) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := report.New(f).WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// It writes the pages that a browser is shown.
+func TestSamplePages(t *testing.T) {
+	if *pages == "" {
+		t.Skip("no -pages: they are for 'make test-ui'")
+	}
+	for name, f := range samples() {
+		if err := os.WriteFile(filepath.Join(*pages, name+".html"), html(t, f), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A page about 5,000 nodes can be sent by mail, also if they are all under many
+// gates.
+func TestPageOfALargeFleetIsSmall(t *testing.T) {
+	many := newFleet(3).facts(5000, 100)
+	for i := range many.Nodes {
+		n := &many.Nodes[i]
+		for len(n.Gates) < 12 {
+			n.Gates = append(n.Gates, n.Gates[0])
+		}
+	}
+	for name, f := range map[string]*report.Facts{"three gates": newFleet(1).facts(5000, 100), "twelve gates": many} {
+		if size := len(html(t, f)); size > 5*megabyte {
+			t.Errorf("%s: the page has %d bytes", name, size)
+		} else {
+			t.Logf("%s: the page has %d bytes", name, size)
+		}
+	}
+}
+
+// Nothing that anybody can name becomes markup, and nothing is loaded.
+func TestPageOfHostileNames(t *testing.T) {
+	page := string(html(t, samples()["hostile"]))
+	if n := strings.Count(strings.ToLower(page), "</script"); n != 2 {
+		t.Errorf("there are %d ends of scripts, want those of the data and of the page's own", n)
+	}
+	for _, markup := range []string{"<img", "<script>document", "<!--", "http://", "https://"} {
+		if strings.Contains(page, markup) {
+			t.Errorf("the page contains %q", markup)
+		}
+	}
+	if !strings.Contains(page, "&lt;img") || !strings.Contains(page, `\u003cimg`) {
+		t.Error("the names are not there as text and as data")
+	}
+}
+
+func BenchmarkReport(b *testing.B) {
+	for _, size := range []int{500, 5000} {
+		b.Run(fmt.Sprint(size, "nodes"), func(b *testing.B) {
+			for b.Loop() {
+				html(b, newFleet(1).facts(size, 100))
+			}
+		})
+	}
+}

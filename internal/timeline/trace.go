@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Trace says how a node came to be fit for work, given the facts about it and what
+// was decided from them. The gates are sorted by name. Pods are all pods of the
+// node, or nil where they have not been read.
+func Trace(gates []gate.Gate, f *gate.Facts, d *gate.Decision, pods *gate.PodList, now time.Time) Life {
+	t := tracer{facts: f, now: now, pods: pods, bound: make(map[types.UID]*gate.BoundPod)}
+	if pods != nil {
+		for i := range pods.Pods {
+			t.bound[pods.Pods[i].UID] = &pods.Pods[i]
+		}
+	}
+	n := &f.Node
+	l := Life{Node: n.Name, Created: n.Created.UTC(), Ready: ready(n), Gates: []Gate{}, PodsRead: pods != nil}
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		at, known := slices.BinarySearchFunc(gates, v.Gate, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
+		var g *gate.Gate
+		if known {
+			g = &gates[at]
+		}
+		if traced, ok := t.gate(v, g); ok {
+			l.Gates = append(l.Gates, traced)
+		}
+	}
+	slices.SortFunc(l.Gates, func(a, b Gate) int { return cmp.Compare(a.Gate, b.Gate) })
+	t.open(&l)
+	t.doubtReady(&l)
+	return l
+}
+
+type tracer struct {
+	facts *gate.Facts
+	pods  *gate.PodList
+	bound map[types.UID]*gate.BoundPod
+	now   time.Time
+}
+
+func ready(n *gate.Node) Moment {
+	c, ok := n.Condition(string(corev1.NodeReady))
+	switch {
+	case !ok, c.Status != corev1.ConditionTrue:
+		return Moment{Doubt: Pending}
+	case c.Transition.IsZero():
+		return Moment{Doubt: Untold}
+	}
+	return sinceCreation(c.Transition, n)
+}
+
+// sinceCreation is a time that the API tells of the node. Clocks may differ by a
+// little.
+func sinceCreation(at time.Time, n *gate.Node) Moment {
+	m := Moment{At: at.UTC()}
+	if at.Before(n.Created.Add(-gate.HeartbeatSkew)) {
+		m.Doubt = BeforeNode
+	}
+	return m
+}
+
+// gate traces one gate. It is false where there is nothing to tell.
+func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
+	n := &t.facts.Node
+	raw, recorded := n.Records[v.Gate]
+	r, err := gate.ParseRecord(raw)
+	if recorded && err != nil || !recorded && v.Before != v1alpha1.StateClosed || v.DryRun {
+		return Gate{}, false // garbled, or no member; and what would be is not what was
+	}
+	out := Gate{
+		Gate: v.Gate, Unknown: g == nil, State: v.Before, Reason: r.Reason, CloseWhen: g != nil && g.CloseWhen,
+		Soft: strings.HasSuffix(r.Taint, ":"+string(corev1.TaintEffectPreferNoSchedule)), Overdue: v.Overdue,
+	}
+	if r.Override != "" {
+		out.State, out.Reason, out.Overridden = r.Override, v1alpha1.ReasonOverridden, true
+	}
+	since := cmp.Or(r.Since, n.Created).UTC()
+	if out.Overridden {
+		since = r.OverrideSince.UTC()
+	}
+	if out.State == v1alpha1.StateClosed {
+		out.Closed, out.Opened = Moment{At: since}, Moment{Doubt: Pending}
+		if !recorded {
+			out.Closed = Moment{Doubt: Untold}
+		}
+	} else {
+		out.Closed, out.Opened = Moment{Doubt: Untold}, Moment{At: since}
+		switch r.Reason {
+		case v1alpha1.ReasonAdopted, v1alpha1.ReasonOverrideEnded:
+			out.Opened.Doubt = Joined
+		}
+		if t.inUseBefore(&r, since) {
+			out.Opened.Doubt = Again
+		}
+		if out.Opened.Known() && !out.CloseWhen {
+			out.Closed = Moment{At: n.Created.UTC()}
+		}
+	}
+	if v.Blocked != "" && out.State == v1alpha1.StateClosed {
+		out.Blocked = v.Obstacle().Message()
+	}
+	if g != nil {
+		out.Signals = t.signals(&out, g, v)
+	}
+	return out, true
+}
+
+// inUseBefore tells whether a pod that could only come while the gate was open was
+// bound to the node before it opened last: then that was not its first opening.
+func (t *tracer) inUseBefore(r *gate.Record, opened time.Time) bool {
+	put := r.Put()
+	return put.Effect != "" && put.Effect != corev1.TaintEffectPreferNoSchedule && t.boundBefore(put, opened)
+}
+
+// boundBefore tells whether a pod of a workload was bound to the node before a time,
+// that would not have been while the node carried the taint.
+func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
+	if t.pods == nil {
+		return false
+	}
+	for i := range t.pods.Pods {
+		p := &t.pods.Pods[i]
+		if isWorkload(p) && !p.Bound.IsZero() && p.Bound.Before(at.Add(-gate.HeartbeatSkew)) && !p.Tolerates(kept) {
+			return true
+		}
+	}
+	return false
+}
+
+// signals traces the gate's signals. Those of an open gate are not read by a
+// decision that does not depend on them.
+func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
+	readings := v.Readings
+	if readings == nil {
+		in := gate.Input{Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Now: t.now}
+		for _, s := range g.Signals {
+			readings = append(readings, s.Read(in))
+		}
+	}
+	all := make([]Signal, 0, len(readings))
+	for i, r := range readings {
+		s := Signal{Name: g.Signals[i].Name, State: r.State.String(), Message: r.Message(), Held: t.held(out, r)}
+		s.Pod = t.pod(g.Signals[i].Signal, &r)
+		all = append(all, s)
+	}
+	return all
+}
+
+// held is when a signal began to hold, as the gate saw it.
+func (t *tracer) held(out *Gate, r gate.Reading) Moment {
+	waited := out.State == v1alpha1.StateOpen && out.Reason == v1alpha1.ReasonSignalsHold
+	switch {
+	case r.Unseen():
+		return Moment{Doubt: Unread}
+	case r.State != gate.Holds && waited:
+		return Moment{Doubt: Lost}
+	case r.State != gate.Holds:
+		return Moment{Doubt: Pending}
+	case r.Since.IsZero():
+		return Moment{Doubt: Untold}
+	}
+	m := sinceCreation(r.Since, &t.facts.Node)
+	if waited && m.At.After(out.Opened.At.Add(gate.HeartbeatSkew)) {
+		m.Doubt = AfterOpening
+	}
+	return m
+}
+
+// pod is the pod that the signal rests on: of several the one that it names, or
+// the one that has been ready for longest.
+func (t *tracer) pod(s gate.Signal, r *gate.Reading) *Pod {
+	evidence, _ := s.Evidence(t.facts)
+	var best *gate.Pod
+	for i := range evidence {
+		p := &evidence[i]
+		switch {
+		case p.Mirror, p.Finished:
+		case best == nil, p.Name == r.Subject && best.Name != r.Subject:
+			best = p
+		case (p.Name == r.Subject) == (best.Name == r.Subject) && p.Ready && (!best.Ready || p.ReadySince.Before(best.ReadySince)):
+			best = p
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	out := &Pod{Name: best.Name, Created: best.Created.UTC()}
+	if best.Ready {
+		out.Ready = best.ReadySince.UTC()
+	}
+	if b := t.bound[best.UID]; b != nil {
+		out.Bound, out.Started = b.Bound.UTC(), started(b)
+	}
+	return out
+}
+
+// started is when the last of the pod's containers was started.
+func started(p *gate.BoundPod) time.Time {
+	var at time.Time
+	for _, s := range p.Starts {
+		at = later(at, s.At)
+	}
+	return at.UTC()
+}
+
+// open says when the node was free of the gates that it was created under, and what
+// came first after that.
+func (t *tracer) open(l *Life) {
+	l.Opened = Moment{Doubt: Joined}
+	for i := range l.Gates {
+		g := &l.Gates[i]
+		switch {
+		case g.Soft:
+		case g.holds():
+			l.Held = true
+		case g.CloseWhen, g.Opened.Doubt == Joined:
+		case l.Opened.Doubt == Joined, g.Opened.At.After(l.Opened.At):
+			l.Opened = g.Opened
+		}
+	}
+	switch {
+	case l.Held:
+		l.Opened = Moment{Doubt: Pending}
+	case t.pods != nil && !l.Opened.At.IsZero():
+		l.FirstPod = t.firstPod(l.Opened.At)
+	}
+}
+
+// firstPod is the first pod of a workload that was bound to the node after a time
+// and is still there. Times of the API server are whole seconds.
+func (t *tracer) firstPod(opened time.Time) *Pod {
+	opened = opened.Truncate(time.Second)
+	var first *gate.BoundPod
+	for i := range t.pods.Pods {
+		p := &t.pods.Pods[i]
+		if isWorkload(p) && !p.Bound.Before(opened) && (first == nil || p.Bound.Before(first.Bound)) {
+			first = p
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return &Pod{
+		Name: first.Namespace + "/" + first.Name, Created: first.Created.UTC(), Bound: first.Bound.UTC(), Started: started(first),
+	}
+}
+
+// isWorkload tells whether a pod is what nodes are for, and not what keeps them
+// running. One that has finished was a workload, too.
+func isWorkload(p *gate.BoundPod) bool { return !p.Daemon && !p.Mirror }
+
+// notReady keeps pods off a node until it is ready.
+var notReady = v1alpha1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+
+// doubtReady says that the node became ready earlier than its condition tells, if
+// a workload came before that.
+func (t *tracer) doubtReady(l *Life) {
+	if l.Ready.Known() && t.boundBefore(notReady, l.Ready.At) {
+		l.Ready.Doubt = Again
+	}
+}
