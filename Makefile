@@ -75,6 +75,12 @@ test: ## Run all tests, against a real control plane; its first build takes minu
 	go run ./cluster/cmd/nodegate-cluster build --kubernetes-version $(OLDER) --components kube-apiserver
 	go test -race -timeout 30m ./...
 
+.PHONY: test-ui
+test-ui: ## Open pages of 'kubectl gate report' in Chromium; screenshots are in bin/ui.
+	mkdir -p bin/ui
+	go test -count=1 ./internal/report -run '^TestSamplePages$$' -pages '$(CURDIR)/bin/ui'
+	cd hack/tools/ui && go test -count=1 -timeout 10m . -args -pages '$(CURDIR)/bin/ui' -screenshots '$(CURDIR)/bin/ui'
+
 .PHONY: cluster-up
 cluster-up: ## Start a control plane with simulated nodes and keep it up until Ctrl-C.
 	go run ./cluster/cmd/nodegate-cluster up

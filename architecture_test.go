@@ -52,11 +52,15 @@ var mayImport = map[string][]string{
 	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
 
 	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint"},
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report"},
 
 	// What they have worked out. Pure.
 	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
 	"internal/lint":    {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
+
+	// How nodes came to be fit, told and drawn.
+	"internal/timeline": {"api/v1alpha1", "internal/gate"},
+	"internal/report":   {"api/v1alpha1", "internal/gate", "internal/timeline"},
 
 	// Other tools' configuration. It asks no cluster.
 	"internal/convert": {"api/v1alpha1", "internal/crd"},
@@ -71,7 +75,7 @@ var mayImport = map[string][]string{
 }
 
 // pure are the packages that compute, and do nothing else.
-var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/preview", "internal/lint"}
+var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/preview", "internal/lint", "internal/timeline"}
 
 // clients are what these must not have, even indirectly.
 var clients = []string{

@@ -97,7 +97,9 @@ func (c *connection) addVerbs(root *cobra.Command) {
 		verbs     []*cobra.Command
 	}{
 		{groupSee, "See how nodes and gates stand:", []*cobra.Command{
+			newReport(c),
 			newStatus(c),
+			newTimeline(c),
 			newWait(c),
 			newWhy(c),
 		}},

@@ -62,3 +62,19 @@ func TestWithoutACluster(t *testing.T) {
 		t.Log(err)
 	}
 }
+
+// What a report cannot be made of is refused before anything is asked.
+func TestReportRefuses(t *testing.T) {
+	for _, c := range []struct{ args, says string }{
+		{"report n1", "takes no arguments"},
+		{"report --within 0s", "give a time that is longer"},
+		{"report --within 3", "missing unit"},
+		{"report -o pdf", "choose json, yaml or html"},
+		{"timeline", "takes the name of one node, and was given 0"},
+		{"timeline n1 -o html", "choose json or yaml"},
+	} {
+		if status, out, err := run(t, strings.Fields(c.args)...); status != exitError || out != "" || !strings.Contains(err, c.says) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%s ended with %d, want one line with %q:\n%s%s", c.args, status, c.says, out, err)
+		}
+	}
+}

@@ -55,6 +55,37 @@ func BenchmarkLookAll(b *testing.B) {
 	}
 }
 
+// What reading 100,000 pods of 5,000 nodes takes whoever asks for a report.
+func BenchmarkEveryPod(b *testing.B) {
+	const nodes, pods = 5000, 20
+	lists := map[string][]runtime.Object{}
+	for i := range nodes * pods {
+		name := fmt.Sprintf("web-%06d", i)
+		p := testPod(name, types.UID("uid-"+name), fmt.Sprintf("node-%04d", i%nodes), true)
+		p.Annotations = map[string]string{"example.com/a": strings.Repeat("x", 1000)} // a pod as large as they are
+		for range 2 {
+			env := make([]corev1.EnvVar, 20)
+			for j := range env {
+				env[j] = corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: strings.Repeat("v", 40)}
+			}
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "c", Image: strings.Repeat("i", 80), Env: env})
+		}
+		lists["/api/v1/pods"] = append(lists["/api/v1/pods"], p)
+	}
+	server := httptest.NewServer(serveLists(b, lists))
+	defer server.Close()
+	r, err := NewReader(&rest.Config{Host: server.URL})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		all, err := r.EveryPod(b.Context())
+		if err != nil || len(all) != nodes || len(all["node-0007"].Pods) != pods {
+			b.Fatalf("%d nodes, %v", len(all), err)
+		}
+	}
+}
+
 // benchNode is a Node as large as they are, with images.
 func benchNode(name string) *corev1.Node {
 	n := testNode(name, types.UID("uid-"+name))

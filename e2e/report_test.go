@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cli"
+	"github.com/nodegate/nodegate/internal/report"
+)
+
+// How a node came to be fit is told of a real one: what the API server, a kubelet
+// and nodegate have left behind.
+func TestTimelineAndReport(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	ds := e.agent()
+	k, other := e.kubelet("n1"), e.kubelet("n2")
+	k.register()
+	other.register()
+	k.report(corev1.ConditionTrue, "")
+	pod := k.daemonPod(ds)
+	e.tells(e.ask(e.cluster.Admin(), "timeline", "n1"), 0, "A gate holds it.", "agent: closed for", pod.Name+" is not ready")
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+	web := k.daemonPod(ds, func(p *corev1.Pod) { p.Name, p.OwnerReferences, p.Labels = "web", nil, nil })
+	web.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	e.must(e.admin.Status().Update(t.Context(), web))
+
+	var told cli.Timeline
+	e.must(json.Unmarshal([]byte(e.ask(e.cluster.Admin(), "timeline", "n1", "-o", "json").out), &told))
+	created := k.node().CreationTimestamp.Time
+	switch g := told.Gates[0]; {
+	case !told.Created.Equal(created), !told.Ready.Known(), !told.Opened.Known(), told.Opened.At.Before(created):
+		t.Errorf("it was created %s, ready %+v, opened %+v", told.Created, told.Ready, told.Opened)
+	case g.Gate != "agent", g.State != v1alpha1.StateOpen, !g.Signals[0].Held.Known(), g.Signals[0].Pod == nil:
+		t.Errorf("the gate was told of so: %+v", g)
+	}
+	e.tells(e.ask(e.cluster.Admin(), "timeline", "n1"), 0, "Its last gate opened after", web.Namespace+"/web")
+	e.tells(e.ask(e.cluster.Admin(), "timeline", "n3"), 2, `there is no node "n3"; did you mean`)
+
+	var r report.Report
+	e.must(json.Unmarshal([]byte(e.ask(e.cluster.Admin(), "report", "-o", "json").out), &r))
+	if r.Fleet.Nodes != 2 || r.Fleet.Held != 1 || r.Fleet.Opened.Count != 1 || r.Nodes[0].Node != "n2" || len(r.Unread) > 0 {
+		t.Errorf("the report tells of %+v: %v", r.Fleet, r.Unread)
+	}
+	e.tells(e.ask(e.cluster.Admin(), "report"), 0, "1 of 2 nodes are held", "agent/")
+	file := filepath.Join(t.TempDir(), "report.html")
+	e.tells(e.ask(e.cluster.Admin(), "report", "-o", "html", "--output-file", file), 0)
+	page, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(page), "1 of 2 nodes is held") {
+		t.Errorf("the page is %d bytes: %v", len(page), err)
+	}
+
+	// Who may read less is told less, and told so.
+	podless := e.may("podless-report", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"), reads("apps", "daemonsets"))
+	e.tells(e.ask(podless, "timeline", "n1"), 0, "not known", `cannot list resource "pods"`)
+	e.tells(e.ask(podless, "report"), 0, `cannot list resource "pods"`)
+	nodeless := e.may("nodeless-report", reads(v1alpha1.GroupName, "nodegates"))
+	e.tells(e.ask(nodeless, "report"), 2, `cannot list resource "nodes"`)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/report"
+	"github.com/nodegate/nodegate/internal/timeline"
+)
+
+var update = flag.Bool("update", false, "write what is said to testdata")
+
+// A small fleet in JSON, as programs read it.
+func TestReportInJSON(t *testing.T) {
+	raw, err := json.MarshalIndent(report.New(newFleet(7).facts(6, 3)), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "testdata/fleet.json"
+	if *update {
+		if err := os.WriteFile(path, append(raw, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(raw)+"\n"); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+var born = now.Add(-time.Hour)
+
+func moment(seconds int) timeline.Moment {
+	return timeline.Moment{At: born.Add(time.Duration(seconds) * time.Second)}
+}
+
+func doubt(d timeline.Doubt) timeline.Moment { return timeline.Moment{Doubt: d} }
+
+// node is an open node of an hour with one gate, of two signals.
+func node(ready, a, b, opened timeline.Moment) report.Node {
+	g := timeline.Gate{
+		Gate: "g", State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Closed: moment(0), Opened: opened,
+		Signals: []timeline.Signal{{Name: "a", State: "Holds", Held: a}, {Name: "b", State: "Holds", Held: b}},
+	}
+	return report.Node{Life: timeline.Life{Node: "n", Created: born, Ready: ready, Gates: []timeline.Gate{g}, Opened: opened}}
+}
+
+// of is a report of nodes with that gate.
+func of(nodes ...report.Node) *report.Report {
+	for i := range nodes {
+		nodes[i].Node = fmt.Sprint("n", i)
+	}
+	return report.New(&report.Facts{
+		Time: now, Within: time.Hour, Nodes: nodes,
+		Gates: []gate.Gate{{Name: "g", Signals: []gate.NamedSignal{{Name: "a"}, {Name: "b"}}}},
+	})
+}
+
+// Where the time of one node goes: nothing is counted twice, and nothing is lost.
+func TestWhereTheTimeGoes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		node report.Node
+		want string
+	}{
+		{"one after the other", node(moment(40), moment(60), moment(90), moment(100)), "StartUp 40, Signal b 50, Settling 10; b last, alone 30"},
+		{"the other way round", node(moment(40), moment(90), moment(60), moment(100)), "StartUp 40, Signal a 50, Settling 10; a last, alone 30"},
+		{"all before it was ready", node(moment(80), moment(20), moment(30), moment(100)), "StartUp 30, Settling 70; b last, alone 0"},
+		{"before it was ready, and opened", node(moment(200), moment(20), moment(30), moment(31)), "StartUp 30, Settling 1; b last, alone 0"},
+		{"ready at an unknown time", node(doubt(timeline.Again), moment(20), moment(30), moment(31)), "Signal b 30, Settling 1; b last, alone 10"},
+		{"a signal that does not tell", node(moment(40), moment(60), doubt(timeline.Untold), moment(100)), "StartUp 40, Untold 60"},
+		{"a clock ahead of the opening", node(moment(40), moment(60), moment(105), moment(100)), "StartUp 40, Signal b 60; b last, alone 45"},
+		{"opened again later", node(moment(40), moment(60), moment(90), moment(4000)), ""},
+		{"opened by an unknown time", node(moment(40), moment(60), moment(90), doubt(timeline.Joined)), ""},
+	} {
+		r := of(c.node)
+		var phases []string
+		total := 0.0
+		for _, p := range r.Gates[0].Phases {
+			phases = append(phases, strings.TrimSpace(p.Kind+" "+p.Signal)+" "+fmt.Sprint(p.Seconds))
+			total += p.Seconds
+		}
+		got := strings.Join(phases, ", ")
+		for _, s := range r.Gates[0].Signals {
+			if s.Last > 0 {
+				got += fmt.Sprintf("; %s last, alone %v", s.Name, s.AloneSeconds)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		if total != r.Gates[0].Opened.Max {
+			t.Errorf("%s: the phases sum up to %v of %v", c.name, total, r.Gates[0].Opened.Max)
+		}
+	}
+}
+
+// Nodes that opened long after their creation, or had been in use before, say
+// nothing about how long new nodes take; they are counted apart.
+func TestWhatIsNotCounted(t *testing.T) {
+	again := moment(50)
+	again.Doubt = timeline.Again
+	held := node(moment(40), moment(60), doubt(timeline.Pending), doubt(timeline.Pending))
+	held.Held, held.Gates[0].State, held.Gates[0].Overdue, held.Gates[0].Signals[1].State = true, v1alpha1.StateClosed, true, "NotYet"
+	r := of(
+		node(moment(40), moment(60), moment(90), moment(100)),
+		node(moment(40), moment(60), moment(90), moment(4000)),
+		node(moment(5000), moment(60), moment(90), again),
+		held,
+	)
+	if r.Fleet.Nodes != 4 || r.Fleet.Held != 1 || r.Overdue != 1 || r.Later != 2 || r.Fleet.Opened.Count != 1 || r.Fleet.Ready.Count != 3 {
+		t.Errorf("counted: %+v, %d overdue, %d later", r.Fleet, r.Overdue, r.Later)
+	}
+	if g := r.Gates[0]; g.Open != 3 || g.Closed != 1 || g.Overdue != 1 || g.Opened.Count != 1 || g.Signals[0].Waiting != 0 || g.Signals[1].Waiting != 1 {
+		t.Errorf("counted: %+v", g)
+	}
+}
+
+// First pods are told from the opening on, of nodes whose opening is known.
+func TestFirstPods(t *testing.T) {
+	n := node(moment(40), moment(60), moment(90), moment(100))
+	n.FirstPod = &timeline.Pod{Bound: moment(103).At}
+	idle := node(moment(40), moment(60), moment(90), moment(100))
+	idle.FirstPod = &timeline.Pod{Bound: moment(100 + 2*3600).At}
+	if s := of(n, idle, node(moment(40), moment(60), moment(90), moment(100))).Fleet.FirstPod; s.Count != 1 || s.Max != 3 {
+		t.Errorf("they came after %+v", s)
+	}
+}
+
+// Whoever is called looks at the first nodes: the longest held, then the slowest.
+func TestOrder(t *testing.T) {
+	held := func(name string, since timeline.Moment) report.Node {
+		g := timeline.Gate{State: v1alpha1.StateClosed, Closed: since}
+		return report.Node{Life: timeline.Life{Node: name, Created: born, Held: true, Gates: []timeline.Gate{g}}}
+	}
+	open := func(name string, opened timeline.Moment) report.Node {
+		return report.Node{Life: timeline.Life{Node: name, Created: born, Opened: opened}}
+	}
+	r := report.New(&report.Facts{Time: now, Within: time.Hour, Nodes: []report.Node{
+		open("joined", doubt(timeline.Joined)), open("quick", moment(10)), held("short", moment(3000)), open("slow", moment(500)),
+		held("unknown", doubt(timeline.Untold)), held("long", moment(0)), open("quick-too", moment(10)),
+	}})
+	var got []string
+	for _, n := range r.Nodes {
+		got = append(got, n.Node)
+	}
+	if want := []string{"long", "short", "unknown", "slow", "quick", "quick-too", "joined"}; !slices.Equal(got, want) {
+		t.Errorf("they are in the order %v, want %v", got, want)
+	}
+}
+
+// A percentile is the smallest duration that so many are not longer than.
+func TestPercentiles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opened := rapid.SliceOfN(rapid.IntRange(0, 50), 1, 300).Draw(t, "opened")
+		var nodes []report.Node
+		for _, s := range opened {
+			nodes = append(nodes, node(moment(0), moment(0), moment(0), moment(s)))
+		}
+		got := of(nodes...).Fleet.Opened
+		percentile := func(percent int) float64 {
+			for candidate := 0; ; candidate++ {
+				notLonger := 0
+				for _, s := range opened {
+					if s <= candidate {
+						notLonger++
+					}
+				}
+				if notLonger*100 >= percent*len(opened) {
+					return float64(candidate)
+				}
+			}
+		}
+		if want := (report.Spread{Count: len(opened), P50: percentile(50), P90: percentile(90), P99: percentile(99), Max: percentile(100)}); got != want {
+			t.Fatalf("%v: it is %+v, want %+v", opened, got, want)
+		}
+	})
+}
+
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		labels    map[string]string
+		poolLabel string
+		pool      string
+	}{
+		{map[string]string{"karpenter.sh/nodepool": "k", "eks.amazonaws.com/nodegroup": "e"}, "", "k"},
+		{map[string]string{"cloud.google.com/gke-nodepool": "g"}, "", "g"},
+		{map[string]string{"eks.amazonaws.com/nodegroup": "e"}, "", "e"},
+		{map[string]string{"kubernetes.azure.com/agentpool": "a", "agentpool": "old"}, "", "a"},
+		{map[string]string{"agentpool": "old"}, "", "old"},
+		{map[string]string{"karpenter.sh/nodepool": "k", "team": "t"}, "team", "t"},
+		{map[string]string{"karpenter.sh/nodepool": "k"}, "team", ""},
+		{nil, "", ""},
+	} {
+		labels := map[string]string{"topology.kubernetes.io/zone": "z"}
+		maps.Copy(labels, c.labels)
+		if pool, zone := report.Place(labels, c.poolLabel); pool != c.pool || zone != "z" {
+			t.Errorf("%v, by %q: it is in pool %q, zone %q; want pool %q", c.labels, c.poolLabel, pool, zone, c.pool)
+		}
+	}
+}
+
+func TestTook(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		0: "0s", 0.4: "0.4s", 9.6: "9.6s", 10.4: "10s", 59.7: "1m 00s", 61: "1m 01s", 3599: "59m 59s", 3600: "1h 00m", 47 * 3600: "47h 00m",
+		50 * 3600: "2d 2h", -5: "-5s",
+	} {
+		if got := report.Took(seconds); got != want {
+			t.Errorf("%v seconds are %q, want %q", seconds, got, want)
+		}
+	}
+}

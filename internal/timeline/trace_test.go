@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/signal"
+	"github.com/nodegate/nodegate/internal/timeline"
+)
+
+var (
+	born = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	now  = born.Add(time.Hour)
+)
+
+func at(seconds int) time.Time { return born.Add(time.Duration(seconds) * time.Second) }
+
+// world is a node and what is around it, of which each case says what is special.
+type world struct {
+	gates   []string
+	records map[string]string
+	shadow  map[string]string
+	labels  map[string]string
+	// conditions are True since so many seconds after the node's creation; Ready is
+	// since 40 where nothing else is said. Negative values with false are not True.
+	conditions map[string]int
+	untrue     map[string]bool
+	taints     []string
+	// daemon is the pod of DaemonSet kube-system/agent: ready since so many seconds
+	// after the node's creation, its container started 10 seconds before.
+	daemon       int
+	daemonUnread bool
+	// pods are of workloads, by when they were bound.
+	pods []gate.BoundPod
+	// podsUnread has nobody look at all pods.
+	podsUnread bool
+}
+
+// byDaemon, byLabel and byCondition are gates, with more in their spec.
+func byDaemon(more string) string {
+	return one("daemonSet: {namespace: kube-system, name: agent}", more)
+}
+func byLabel(more string) string     { return one("label: {key: fit}", more) }
+func byCondition(more string) string { return one("condition: {type: Fit, status: 'True'}", more) }
+func one(signal, more string) string {
+	return "metadata: {name: a}\nspec:\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: s, " + signal + "}]\n  " + more
+}
+
+const (
+	closed = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
+	opened = `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T03:01:30Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
+)
+
+func workload(name string, bound int, change ...func(*gate.BoundPod)) gate.BoundPod {
+	p := gate.BoundPod{
+		Namespace: "shop", Name: name, UID: types.UID(name), Owned: true, Created: at(bound - 5), Bound: at(bound),
+		Starts: []gate.Start{{At: at(bound + 2), Running: true}, {At: at(bound + 3), Running: true}},
+	}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+func tolerating(p *gate.BoundPod) {
+	p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+func mirror(p *gate.BoundPod) { p.Mirror = true }
+func daemon(p *gate.BoundPod) { p.Daemon = true }
+
+func TestTrace(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		world
+		want string
+	}{
+		{"a node that opened and works", world{
+			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemon: 88, pods: []gate.BoundPod{workload("web", 95)},
+		}, `ready 40; a Open: closed 0, opened 90, s held 88 (pod kube-system/agent-x: 1, 78, 88); opened 90; first shop/web 95, 98`},
+		{"a node that is held", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": closed}, taints: []string{"example.com/a"},
+		}, `ready 40; a Closed: closed 0, opened Pending, s held Pending; held; opened Pending`},
+		{"what has no time in the API", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
+		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90`},
+		{"a signal that has broken off and come again", world{
+			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemon: 2000,
+		}, `ready 40; a Open: closed 0, opened 90, s held 2000 AfterOpening (pod kube-system/agent-x: 1, 1990, 2000); opened 90`},
+		{"a clock that is a little ahead", world{
+			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemon: 96,
+		}, `ready 40; a Open: closed 0, opened 90, s held 96 (pod kube-system/agent-x: 1, 86, 96); opened 90`},
+		{"a signal that no longer holds", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened},
+		}, `ready 40; a Open: closed 0, opened 90, s held Lost; opened 90`},
+		{"a signal that the gate did not wait for", world{
+			gates:   []string{byLabel("")},
+			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "DeadlinePassed", 1)},
+		}, `ready 40; a Open: closed 0, opened 90, s held Pending; opened 90`},
+		{"pods that may not be read", world{
+			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemonUnread: true, podsUnread: true,
+		}, `ready 40; a Open: closed 0, opened 90, s held Unread; opened 90; pods unread`},
+		{"minReadySeconds", world{
+			gates:   []string{one("daemonSet: {namespace: kube-system, name: agent, minReadySeconds: 20}", "")},
+			records: map[string]string{"a": opened}, daemon: 60,
+		}, `ready 40; a Open: closed 0, opened 90, s held 80 (pod kube-system/agent-x: 1, 50, 60); opened 90`},
+		{"a condition from before the Node", world{
+			gates: []string{byCondition("")}, records: map[string]string{"a": opened}, conditions: map[string]int{"Fit": -3600},
+		}, `ready 40; a Open: closed 0, opened 90, s held -3600 BeforeNode; opened 90`},
+		{"a clock that is a little behind", world{
+			gates: []string{byCondition("")}, records: map[string]string{"a": opened}, conditions: map[string]int{"Fit": -4},
+		}, `ready 40; a Open: closed 0, opened 90, s held -4; opened 90`},
+		{"a gate that the node joined open", world{
+			gates:   []string{byLabel("")},
+			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Adopted", 1)}, pods: []gate.BoundPod{workload("web", 95)},
+		}, `ready 40; a Open: closed Untold, opened 90 Joined, s held Pending; opened Joined`},
+		{"an opening that is not the first", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
+			pods: []gate.BoundPod{workload("early", 50), workload("web", 95)},
+		}, `ready 40; a Open: closed Untold, opened 90 Again, s held Untold; opened 90 Again; first shop/web 95, 98`},
+		{"a pod that no taint keeps off proves nothing", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
+			pods: []gate.BoundPod{workload("early", 30, tolerating)},
+		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90`},
+		{"a node that was ready before", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
+			conditions: map[string]int{"Ready": 3000}, pods: []gate.BoundPod{workload("web", 95)},
+		}, `ready 3000 Again; a Open: closed 0, opened 90, s held Untold; opened 90; first shop/web 95, 98`},
+		{"a node that is not ready", world{untrue: map[string]bool{"Ready": true}}, `ready Pending; opened Joined`},
+		{"the first of a workload's pods", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
+			pods: []gate.BoundPod{workload("third", 300), workload("second", 200), workload("agent", 91, daemon), workload("static", 92, mirror)},
+		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90; first shop/second 200, 203`},
+		{"closed again for a reboot", world{
+			gates: []string{byLabel("")}, taints: []string{"example.com/a"},
+			records: map[string]string{"a": `{"state":"Closed","reason":"Rebooted","since":"2026-03-01T03:50:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`},
+		}, `ready 40; a Closed: closed 3000, opened Pending, s held Pending; held; opened Pending`},
+		{"a gate that only has pods prefer other nodes", world{
+			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
+			records: map[string]string{"a": strings.Replace(closed, "NoSchedule", "PreferNoSchedule", 1)},
+		}, `ready 40; a Closed soft: closed 0, opened Pending, s held Pending; opened Joined`},
+		{"a gate that follows its signals", world{
+			gates:   []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)},
+			records: map[string]string{"a": `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T03:50:00Z","taint":"example.com/a:NoSchedule","source":"crd"}`},
+			labels:  map[string]string{"fit": ""}, taints: []string{"example.com/a"},
+		}, `ready 40; a Closed: closed 3000, opened Pending, s held Untold; held; opened Pending`},
+		{"a gate in dry run has held nothing", world{
+			gates: []string{byLabel("mode: DryRun")}, shadow: map[string]string{"a": closed},
+		}, `ready 40; opened Joined`},
+		{"a pod may come before a gate opens that only has it prefer other nodes", world{
+			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
+			records: map[string]string{"a": strings.Replace(opened, "NoSchedule", "PreferNoSchedule", 1)},
+			labels:  map[string]string{"fit": ""}, pods: []gate.BoundPod{workload("early", 50)},
+		}, `ready 40; a Open soft: closed 0, opened 90, s held Untold; opened Joined`},
+		{"a gate that has let the node alone", world{gates: []string{byLabel("")}}, `ready 40; opened Joined`},
+		{"a person has it open", world{
+			gates:   []string{byLabel("")},
+			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
+		}, `ready 40; a Open by a person: closed 0, opened 300, s held Pending; opened 300`},
+		{"a gate that is gone", world{records: map[string]string{"a": opened, "garbled": "{"}}, `ready 40; a Open unknown: closed 0, opened 90; opened 90`},
+		{"the last of two gates", world{
+			gates: []string{byLabel(""), strings.NewReplacer("name: a}", "name: b}", "example.com/a", "example.com/b").Replace(byCondition(""))},
+			records: map[string]string{
+				"a": opened, "b": strings.NewReplacer("03:01:30Z", "03:02:30Z", "com/a", "com/b").Replace(opened),
+			},
+			labels: map[string]string{"fit": ""}, conditions: map[string]int{"Fit": 150}, pods: []gate.BoundPod{workload("between", 100, tolerating)},
+		}, `ready 40; a Open: closed 0, opened 90, s held Untold; b Open: closed 0, opened 150, s held 150; opened 150`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := show(c.trace(t)); got != c.want {
+				t.Errorf("it is\n %s, want\n %s", got, c.want)
+			}
+		})
+	}
+}
+
+func (w *world) trace(t *testing.T) timeline.Life {
+	t.Helper()
+	var gates []gate.Gate
+	for _, text := range w.gates {
+		var ng v1alpha1.NodeGate
+		if err := yaml.UnmarshalStrict([]byte(text), &ng); err != nil {
+			t.Fatal(err)
+		}
+		ng.CreationTimestamp.Time = born.Add(time.Minute) // so that no gate takes a node in
+		g, err := signal.Compile(&ng, v1alpha1.SourceCRD)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Accepted = true
+		gates = append(gates, g)
+	}
+	n := gate.Node{Name: "n1", UID: "uid", BootID: "b", Created: born, Labels: w.labels, Records: w.records}
+	for _, key := range w.taints {
+		n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+	conditions := map[string]int{"Ready": 40}
+	for name, since := range w.conditions {
+		conditions[name] = since
+	}
+	for name, since := range conditions {
+		status := corev1.ConditionTrue
+		if w.untrue[name] {
+			status = corev1.ConditionFalse
+		}
+		n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: status, Transition: at(since)})
+	}
+	ds := gate.DaemonSet{Namespace: "kube-system", Name: "agent", UID: "ds", Pods: gate.PodQuery{Namespace: "kube-system", Selector: "app=agent"}}
+	facts := gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}, Items: []gate.DaemonSet{ds}}}
+	if !w.daemonUnread {
+		facts.Pods = map[gate.PodQuery][]gate.Pod{ds.Pods: nil}
+	}
+	all := &gate.PodList{At: now, Pods: w.pods}
+	if w.daemon > 0 {
+		facts.Pods[ds.Pods] = []gate.Pod{{UID: "x", Name: "kube-system/agent-x", Owner: "ds", Created: at(1), Ready: true, ReadySince: at(w.daemon)}}
+		all.Pods = append(slices.Clone(all.Pods), gate.BoundPod{
+			Namespace: "kube-system", Name: "agent-x", UID: "x", Daemon: true, Created: at(1), Bound: at(1), Starts: []gate.Start{{At: at(w.daemon - 10)}},
+		})
+	}
+	if w.podsUnread {
+		all = nil
+	}
+	facts.Shadow = w.shadow
+	d := gate.Decide(gates, &facts, now)
+	return timeline.Trace(gates, &facts, &d, all, now)
+}
+
+// show says a life in one line, in seconds after the node's creation.
+func show(l timeline.Life) string {
+	seconds := func(t time.Time) string { return fmt.Sprint(int(t.Sub(born).Seconds())) }
+	moment := func(m timeline.Moment) string {
+		text := string(m.Doubt)
+		if !m.At.IsZero() {
+			text = strings.TrimSpace(seconds(m.At) + " " + text)
+		}
+		return text
+	}
+	parts := []string{"ready " + moment(l.Ready)}
+	for _, g := range l.Gates {
+		text := g.Gate + " " + g.State
+		for _, is := range []struct {
+			so   bool
+			word string
+		}{{g.Soft, " soft"}, {g.Overridden, " by a person"}, {g.Unknown, " unknown"}, {g.Overdue, " overdue"}} {
+			if is.so {
+				text += is.word
+			}
+		}
+		text += ": closed " + moment(g.Closed) + ", opened " + moment(g.Opened)
+		for _, s := range g.Signals {
+			text += ", " + s.Name + " held " + moment(s.Held)
+			if p := s.Pod; p != nil {
+				text += fmt.Sprintf(" (pod %s: %s, %s, %s)", p.Name, seconds(p.Created), seconds(p.Started), seconds(p.Ready))
+			}
+		}
+		parts = append(parts, text)
+	}
+	if l.Held {
+		parts = append(parts, "held")
+	}
+	parts = append(parts, "opened "+moment(l.Opened))
+	if p := l.FirstPod; p != nil {
+		parts = append(parts, fmt.Sprintf("first %s %s, %s", p.Name, seconds(p.Bound), seconds(p.Started)))
+	}
+	if !l.PodsRead {
+		parts = append(parts, "pods unread")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// What a gate waited for last is known only where all of its signals tell when they
+// held; it waited for nothing else from when the one before it held.
+func TestLast(t *testing.T) {
+	held := func(seconds ...int) (signals []timeline.Signal) {
+		for _, s := range seconds {
+			m := timeline.Moment{At: at(s)}
+			if s == 0 {
+				m = timeline.Moment{Doubt: timeline.Untold}
+			}
+			signals = append(signals, timeline.Signal{Held: m})
+		}
+		return signals
+	}
+	ready := timeline.Moment{At: at(40)}
+	for _, c := range []struct {
+		ready   timeline.Moment
+		signals []timeline.Signal
+		last    int
+		alone   time.Duration
+	}{
+		{ready, held(60, 90), 1, 30 * time.Second},
+		{ready, held(90, 60), 0, 30 * time.Second},
+		{ready, held(90, 70, 60), 0, 20 * time.Second},
+		{ready, held(90, 20), 0, 50 * time.Second},
+		{ready, held(30, 20), 0, 0},
+		{timeline.Moment{Doubt: timeline.Pending}, held(30), 0, 30 * time.Second},
+		{ready, held(90, 0), -1, 0},
+		{ready, nil, -1, 0},
+	} {
+		l := timeline.Life{Created: born, Ready: c.ready}
+		g := timeline.Gate{Signals: c.signals}
+		if last, alone := g.Last(&l); last != c.last || alone != c.alone {
+			t.Errorf("%v: the last is %d, alone for %s; want %d, for %s", c.signals, last, alone, c.last, c.alone)
+		}
+	}
+}
+
+// A closed gate waits for the first signal that does not hold or, where it is closed
+// while they hold, for one that does to cease.
+func TestWaits(t *testing.T) {
+	signals := []timeline.Signal{{State: "Holds"}, {State: "Unknown"}, {State: "NotYet"}}
+	for _, c := range []struct {
+		gate timeline.Gate
+		want int
+	}{
+		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals}, 1},
+		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals[:1]}, -1},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals}, 0},
+		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, -1},
+	} {
+		if got := c.gate.Waits(); got != c.want {
+			t.Errorf("%+v waits for %d, want %d", c.gate, got, c.want)
+		}
+	}
+}
