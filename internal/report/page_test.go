@@ -21,21 +21,16 @@ const megabyte = 1_000_000
 // hostile is what somebody who may name things could hope that a browser runs.
 const hostile = `</script><script>document.title='x'</script><img src=x onerror=alert(1)>"'&<!--`
 
-// samples are the pages that 'make test-ui' opens in a browser.
-func samples() map[string]*report.Facts {
+// hostileFleet has nothing but such names.
+func hostileFleet() *report.Facts {
 	bad := newFleet(4)
 	bad.hostile = hostile
 	for i := range bad.gates {
 		bad.gates[i].Name += hostile
 	}
-	hostileFacts := bad.facts(60, 6)
-	hostileFacts.Unread = []string{hostile}
-	return map[string]*report.Facts{
-		"fleet":   newFleet(1).facts(5000, 250),
-		"healthy": newFleet(2).facts(40, 1_000_000),
-		"empty":   {Time: now},
-		"hostile": hostileFacts,
-	}
+	facts := bad.facts(60, 6)
+	facts.Unread = []string{hostile}
+	return facts
 }
 
 func html(t testing.TB, f *report.Facts) []byte {
@@ -52,7 +47,12 @@ func TestSamplePages(t *testing.T) {
 	if *pages == "" {
 		t.Skip("no -pages: they are for 'make test-ui'")
 	}
-	for name, f := range samples() {
+	for name, f := range map[string]*report.Facts{
+		"fleet":   newFleet(1).facts(5000, 250),
+		"healthy": newFleet(2).facts(40, 1_000_000),
+		"empty":   {Time: now},
+		"hostile": hostileFleet(),
+	} {
 		if err := os.WriteFile(filepath.Join(*pages, name+".html"), html(t, f), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestPageOfALargeFleetIsSmall(t *testing.T) {
 
 // Nothing that anybody can name becomes markup, and nothing is loaded.
 func TestPageOfHostileNames(t *testing.T) {
-	page := string(html(t, samples()["hostile"]))
+	page := string(html(t, hostileFleet()))
 	if n := strings.Count(strings.ToLower(page), "</script"); n != 2 {
 		t.Errorf("there are %d ends of scripts, want those of the data and of the page's own", n)
 	}

@@ -87,28 +87,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	if r.Override != "" {
 		out.State, out.Reason, out.Overridden = r.Override, v1alpha1.ReasonOverridden, true
 	}
-	since := cmp.Or(r.Since, n.Created).UTC()
-	if out.Overridden {
-		since = r.OverrideSince.UTC()
-	}
-	if out.State == v1alpha1.StateClosed {
-		out.Closed, out.Opened = Moment{At: since}, Moment{Doubt: Pending}
-		if !recorded {
-			out.Closed = Moment{Doubt: Untold}
-		}
-	} else {
-		out.Closed, out.Opened = Moment{Doubt: Untold}, Moment{At: since}
-		switch r.Reason {
-		case v1alpha1.ReasonAdopted, v1alpha1.ReasonOverrideEnded:
-			out.Opened.Doubt = Joined
-		}
-		if t.inUseBefore(&r, since) {
-			out.Opened.Doubt = Again
-		}
-		if out.Opened.Known() && !out.CloseWhen {
-			out.Closed = Moment{At: n.Created.UTC()}
-		}
-	}
+	t.times(&out, &r, recorded)
 	if v.Blocked != "" && out.State == v1alpha1.StateClosed {
 		out.Blocked = v.Obstacle().Message()
 	}
@@ -116,6 +95,31 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 		out.Signals = t.signals(&out, g, v)
 	}
 	return out, true
+}
+
+// times says when the gate closed and opened, as far as its record keeps it.
+func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
+	n := &t.facts.Node
+	since := cmp.Or(r.Since, n.Created).UTC()
+	if out.Overridden {
+		since = r.OverrideSince.UTC()
+	}
+	if out.State == v1alpha1.StateClosed {
+		out.Closed, out.Opened = Moment{At: since}, Moment{Doubt: Pending}
+		if !recorded { // it follows its signals, and is about to have one
+			out.Closed = Moment{Doubt: Untold}
+		}
+		return
+	}
+	out.Closed, out.Opened = Moment{Doubt: Untold}, Moment{At: since}
+	switch {
+	case r.Reason == v1alpha1.ReasonAdopted, r.Reason == v1alpha1.ReasonOverrideEnded:
+		out.Opened.Doubt = Joined
+	case t.inUseBefore(r, since):
+		out.Opened.Doubt = Again
+	case !out.CloseWhen:
+		out.Closed = Moment{At: n.Created.UTC()}
+	}
 }
 
 // inUseBefore tells whether a pod that could only come while the gate was open was

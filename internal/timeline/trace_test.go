@@ -124,6 +124,10 @@ func TestTrace(t *testing.T) {
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Adopted", 1)}, pods: []gate.BoundPod{workload("web", 95)},
 		}, `ready 40; a Open: closed Untold, opened 90 Joined, s held Pending; opened Joined`},
+		{"a fleet that worked before it had the gate", world{
+			gates:   []string{byLabel("")},
+			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Adopted", 1)}, pods: []gate.BoundPod{workload("web", 50)},
+		}, `ready 40; a Open: closed Untold, opened 90 Joined, s held Pending; opened Joined`},
 		{"an opening that is not the first", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("early", 50), workload("web", 95)},
