@@ -155,6 +155,34 @@ func reasons(t *testing.T) map[string]string {
 	return values
 }
 
+// Whoever meets an Event finds on its page what it means. Its reason, or action, is
+// what the constant is called.
+func TestEveryEventIsOnItsPage(t *testing.T) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), "api/v1alpha1/contract.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, found := read(t, "docs/events.md"), 0
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Event") || spec.Names[0].Name == "EventReporter" {
+			return true
+		}
+		found++
+		value := strings.TrimPrefix(strings.TrimPrefix(spec.Names[0].Name, "Event"), "Action")
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Value != strconv.Quote(value) {
+			t.Errorf("%s is %s", spec.Names[0].Name, literal.Value)
+		}
+		if !strings.Contains(page, "`"+value+"`") {
+			t.Errorf("docs/events.md does not explain %s", value)
+		}
+		return true
+	})
+	if found < 20 {
+		t.Errorf("only %d Events and actions were found", found)
+	}
+}
+
 // Whoever meets a reason finds it in the runbooks.
 func TestEveryReasonIsInTheRunbooks(t *testing.T) {
 	page := read(t, "docs/runbooks/README.md")

@@ -218,6 +218,11 @@ const (
 
 // Reasons of Events about nodes.
 const (
+	// EventGateOpened means that gates opened on the node, by one write.
+	EventGateOpened = "GateOpened"
+	// EventGateClosed means the same of gates that closed. What the API server
+	// closed while the Node was created has none.
+	EventGateClosed = "GateClosed"
 	// EventBypassedPods means that pods had started on the node while a gate was
 	// closed.
 	EventBypassedPods = "BypassedPods"
@@ -229,6 +234,48 @@ const (
 	// EventOverrideRefused means that an override was taken off the node although
 	// it had not ended, because it could not be followed.
 	EventOverrideRefused = "OverrideRefused"
+)
+
+// Reasons of Events about gates. Each tells of a condition that has changed.
+const (
+	// EventAccepted means that a gate is in force that was not.
+	EventAccepted = ReasonAccepted
+	// EventNotAccepted means that a gate is not in force.
+	EventNotAccepted = ReasonNotAccepted
+	// EventReady means that nothing is amiss with a gate any more.
+	EventReady = ReasonReady
+	// EventNotReady means that something is amiss with a gate that was ready.
+	EventNotReady = "NotReady"
+	// EventOverdue means that nodes have passed the gate's deadline, and none had.
+	EventOverdue = "Overdue"
+	// EventNotOverdue means that no node has any more.
+	EventNotOverdue = "NotOverdue"
+	// EventThrottled means that closing began to wait for budget.
+	EventThrottled = ReasonThrottled
+	// EventNotThrottled means that it waits no more.
+	EventNotThrottled = "NotThrottled"
+	// EventContended means that another writer began to fight for the taint.
+	EventContended = ReasonContended
+	// EventNotContended means that nobody does any more.
+	EventNotContended = "NotContended"
+)
+
+// Actions of Events: what was done to the node or gate that they are about.
+const (
+	// EventActionOpen means that gates were opened on the node.
+	EventActionOpen = "Open"
+	// EventActionClose means that gates were closed on it.
+	EventActionClose = "Close"
+	// EventActionKeepClosed means that a gate was left closed.
+	EventActionKeepClosed = string(DeadlineKeepClosed)
+	// EventActionReport means that pods were reported, and left alone.
+	EventActionReport = string(BypassedReport)
+	// EventActionEvict means that pods are evicted.
+	EventActionEvict = string(BypassedEvict)
+	// EventActionWithdraw means that an override was taken off the node.
+	EventActionWithdraw = "Withdraw"
+	// EventActionSetCondition means that a condition of the gate was set.
+	EventActionSetCondition = "SetCondition"
 )
 
 // EventReporter is who Events say that they are from.

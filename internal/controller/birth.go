@@ -63,6 +63,8 @@ type birthState struct {
 	identity birthIdentity
 	// err is why the gate is not known to be closed at birth. Nil if it is.
 	err error
+	// proved is when it was last seen to be.
+	proved time.Time
 	// tries counts probes in a row that did not prove it.
 	tries int
 	// due is when to look again.
@@ -171,7 +173,7 @@ func (b *birth) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
 	was := state.err
 	state.err = err
 	if err == nil {
-		state.tries = 0
+		state.tries, state.proved = 0, now
 		state.due = now.Add(wait.Jitter(birthProved*4/5, 0.25)) // not all at the same time
 	} else {
 		state.due = now.Add(birthLater)
@@ -208,6 +210,16 @@ func (b *birth) proved(ng *v1alpha1.NodeGate) error {
 		return state.err
 	}
 	return errNotChecked
+}
+
+// lastProved is when that was last seen, of the gate as it is now. Zero is never.
+func (b *birth) lastProved(ng *v1alpha1.NodeGate) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state := b.gates[ng.Name]; state.identity == identify(ng) {
+		return state.proved
+	}
+	return time.Time{}
 }
 
 // syncParameters makes the parameters what the gates ask for that close at birth, and

@@ -182,7 +182,7 @@ func (b *bypass) tell(key bypassKey, n *gate.Node, o *opening, policy v1alpha1.B
 	b.metrics.bypassed(key.gate, len(pods))
 	names := namesOf(pods)
 	b.log.Info("pods had started while the gate was closed", "gate", key.gate, "node", key.node, "pods", len(pods), "names", names)
-	b.events.warn(n, v1alpha1.EventBypassedPods, string(policy), fmt.Sprintf(
+	b.events.warn(n, b.set.Load().reference(key.gate), v1alpha1.EventBypassedPods, string(policy), fmt.Sprintf(
 		"%s had started while gate %s was closed, and do not tolerate its taint: %s", count(len(pods)), key.gate, names))
 }
 
@@ -215,7 +215,7 @@ func (b *bypass) evict(ctx context.Context, key bypassKey, n *gate.Node, o *open
 		return true
 	}
 	b.log.Info("gave up evicting bypassed pods", "gate", key.gate, "node", key.node, "pods", len(remain))
-	b.events.warn(n, v1alpha1.EventBypassedPodsRemain, "Evict", fmt.Sprintf(
+	b.events.warn(n, b.set.Load().reference(key.gate), v1alpha1.EventBypassedPodsRemain, v1alpha1.EventActionEvict, fmt.Sprintf(
 		"gave up evicting %s, which had started while gate %s was closed: %s", count(len(remain)), key.gate, namesOf(remain)))
 	return false
 }

@@ -78,6 +78,14 @@ func (w *world) events() []eventsv1.Event {
 	return list.Items
 }
 
+// warnings are the Events that warn of a node.
+func (w *world) warnings() []eventsv1.Event {
+	w.t.Helper()
+	return slices.DeleteFunc(w.events(), func(e eventsv1.Event) bool {
+		return e.Type != corev1.EventTypeWarning || e.Regarding.Kind != "Node"
+	})
+}
+
 func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedReport, append(started(12), aDaemon, aWorkload)...)
@@ -87,7 +95,7 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 			t.Error("the pods were listed before the gate had opened, or with it")
 		}
 		pass(time.Minute)
-		events := w.events()
+		events := w.warnings()
 		if len(events) != 1 {
 			t.Fatalf("%d events, want one: %+v", len(events), events)
 		}
@@ -109,8 +117,8 @@ func TestBypassedPodsIgnored(t *testing.T) {
 		defer w.start(logr.Discard(), allowing(nil))()
 		w.open(t)
 		pass(time.Minute)
-		if pods.listed() != 0 || len(w.events()) != 0 {
-			t.Errorf("%d lists, events %v", pods.listed(), w.events())
+		if pods.listed() != 0 || len(w.warnings()) != 0 {
+			t.Errorf("%d lists, events %v", pods.listed(), w.warnings())
 		}
 	})
 }
@@ -157,7 +165,7 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 		if n := testutil.ToFloat64(w.c.metrics.evictions.WithLabelValues("gate", "blocked")); n != 3 {
 			t.Errorf("%v evictions are counted as blocked, want 3", n)
 		}
-		if n := len(w.events()); n != 1 {
+		if n := len(w.warnings()); n != 1 {
 			t.Errorf("%d events, want one", n)
 		}
 	})
@@ -174,7 +182,7 @@ func TestEvictionIsGivenUp(t *testing.T) {
 		if n := pods.evicted["p00"]; n != bypassTries+1 {
 			t.Errorf("%d attempts, want %d", n, bypassTries+1)
 		}
-		events := w.events()
+		events := w.warnings()
 		if !slices.ContainsFunc(events, func(e eventsv1.Event) bool { return e.Reason == v1alpha1.EventBypassedPodsRemain }) {
 			t.Errorf("the events are %+v", events)
 		}
@@ -235,8 +243,8 @@ func TestNoRightToEvict(t *testing.T) {
 		if ready.Reason != v1alpha1.ReasonPermissionMissing || !strings.Contains(ready.Message, "'nodegate manifests --evict-pods'") {
 			t.Errorf("the condition Ready is %+v", ready)
 		}
-		if len(pods.evicted) != 0 || len(w.events()) != 1 {
-			t.Errorf("evictions %v, events %v, want the pod told of and left alone", pods.evicted, w.events())
+		if len(pods.evicted) != 0 || len(w.warnings()) != 1 {
+			t.Errorf("evictions %v, events %v, want the pod told of and left alone", pods.evicted, w.warnings())
 		}
 	})
 }
@@ -253,7 +261,7 @@ func TestEventsHaveABudget(t *testing.T) {
 		var running sync.WaitGroup
 		began := time.Now()
 		for i := range eventQueue + 200 {
-			w.c.events.warn(&gate.Node{Name: fmt.Sprint("n", i)}, "Reason", "Action", strings.Repeat("x", 5000))
+			w.c.events.warn(&gate.Node{Name: fmt.Sprint("n", i)}, nil, "Reason", "Action", strings.Repeat("x", 5000))
 		}
 		if !time.Now().Equal(began) {
 			t.Error("recording waited")

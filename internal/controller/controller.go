@@ -93,6 +93,7 @@ type Controller struct {
 	tally   *tally
 	budget  *allocator
 	memory  *memory
+	holding *holding
 	metrics *Metrics
 	birth   *birth
 	rules   *readinessRules
@@ -120,7 +121,7 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 	}
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
-		tally: newTally(), memory: newMemory(),
+		tally: newTally(), memory: newMemory(), holding: newHolding(),
 		gatesChanged: make(chan struct{}, 1),
 		lanes:        newLanes(),
 	}
@@ -205,7 +206,7 @@ func (c *Controller) refreshGates(ctx context.Context) {
 	needs := set.needs(c.feed.DaemonSets())
 	c.feed.SetNeeds(needs)
 	c.asked.Store(&needs)
-	c.metrics.keepGates(set.names())
+	c.metrics.keepGates(set.signals())
 	c.metrics.gatesKnown(complete)
 	c.tally.agree(set.terms())
 	c.set.Store(set)

@@ -15,13 +15,13 @@ const waitsForMax = 600
 
 // tellDeadline tells that a gate's deadline has passed on a node. It is told once,
 // since that it has passed is in the record that was just written.
-func (c *Controller) tellDeadline(n *gate.Node, g *gate.Gate, v *gate.Verdict) {
+func (c *Controller) tellDeadline(set *gateSet, n *gate.Node, g *gate.Gate, v *gate.Verdict) {
 	what, action := "stays closed", v1alpha1.DeadlineKeepClosed
 	if v.Opened() {
 		what, action = "opens", v1alpha1.DeadlineOpen
 	}
 	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
-	c.events.warn(n, v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
+	c.events.warn(n, set.reference(v.Gate), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
 		"gate %s %s on this node, past its deadline: %s", v.Gate, what, clip(waitsFor(g, v), waitsForMax)))
 }
 

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,11 +21,11 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Events tell people what has happened to a node, after it has. They have a
-// budget of their own, and whoever records one does not wait for it: a burst of
+// Events tell people what has happened to a node or gate, after it has. They have
+// a budget of their own, and whoever records one does not wait for it: a burst of
 // openings is not slowed by telling of it. What does not fit is dropped, and
-// counted. client-go's recorder would neither keep to a rate nor say what it
-// drops.
+// counted; what wants attention goes first, and has a queue to itself. client-go's
+// recorder would neither keep to a rate nor say what it drops.
 const (
 	eventQueue   = 1000
 	eventRate    = 10 // a second
@@ -37,16 +38,21 @@ const (
 	eventInstanceMax = 128
 )
 
-// recorder records Events about nodes.
+// recorder records Events about nodes and gates.
 type recorder struct {
 	client   client.Client
 	clock    clock.PassiveClock
 	log      logr.Logger
 	metrics  *Metrics
 	limiter  *rate.Limiter
-	queue    chan *eventsv1.Event
 	instance string
 	failed   bool // the last one could not be written
+
+	// urgent are those that come before the routine ones.
+	urgent, routine chan *eventsv1.Event
+
+	mu   sync.Mutex
+	last int64 // of which no two Events' names are made
 }
 
 func newRecorder(c client.Client, clk clock.PassiveClock, log logr.Logger, m *Metrics) *recorder {
@@ -56,42 +62,98 @@ func newRecorder(c client.Client, clk clock.PassiveClock, log logr.Logger, m *Me
 	}
 	return &recorder{
 		client: c, clock: clk, log: log, metrics: m, instance: clip("nodegate-"+host, eventInstanceMax),
-		limiter: rate.NewLimiter(eventRate, eventBurst), queue: make(chan *eventsv1.Event, eventQueue),
+		limiter: rate.NewLimiter(eventRate, eventBurst), urgent: make(chan *eventsv1.Event, eventQueue), routine: make(chan *eventsv1.Event, eventQueue),
 	}
 }
 
 // warn records that something about a node wants attention. It does not block.
-func (r *recorder) warn(n *gate.Node, reason, action, note string) {
+// Related is the gate that it is about, or nil.
+func (r *recorder) warn(n *gate.Node, related *corev1.ObjectReference, reason, action, note string) {
+	e := r.event(nodeReference(n), reason, action, note)
+	e.Type, e.Related = corev1.EventTypeWarning, related
+	r.record(r.urgent, e)
+}
+
+// tell records, likewise, what has become of a node as it should.
+func (r *recorder) tell(n *gate.Node, related *corev1.ObjectReference, reason, action, note string) {
+	e := r.event(nodeReference(n), reason, action, note)
+	e.Related = related
+	r.record(r.routine, e)
+}
+
+// tellOfGate records, likewise, what has become of a gate as a whole: a warning, or
+// that there is no more reason for one.
+func (r *recorder) tellOfGate(ng *v1alpha1.NodeGate, kind, reason, note string) {
+	e := r.event(*gateReference(ng), reason, v1alpha1.EventActionSetCondition, note)
+	e.Type = kind
+	r.record(r.urgent, e)
+}
+
+func nodeReference(n *gate.Node) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}
+}
+
+func gateReference(ng *v1alpha1.NodeGate) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGate", Name: ng.Name, UID: ng.UID}
+}
+
+// event is a normal one, about this object.
+func (r *recorder) event(regarding corev1.ObjectReference, reason, action, note string) *eventsv1.Event {
 	now := r.clock.Now()
-	e := &eventsv1.Event{
+	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			// Nodes have no namespace, and their Events are in this one.
-			Namespace: metav1.NamespaceDefault, Name: eventname.GenerateEventName(n.Name, now.UnixNano()),
+			// Nodes and gates have no namespace, and their Events are in this one.
+			Namespace: metav1.NamespaceDefault, Name: eventname.GenerateEventName(regarding.Name, r.unique(now)),
 		},
 		EventTime: metav1.NewMicroTime(now),
-		Type:      corev1.EventTypeWarning, Reason: reason, Action: action, Note: clip(note, eventNoteMax),
+		Type:      corev1.EventTypeNormal, Reason: reason, Action: action, Note: clip(note, eventNoteMax),
 		ReportingController: v1alpha1.EventReporter, ReportingInstance: r.instance,
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
+		Regarding: regarding,
 	}
+}
+
+// unique is the time, unless it was given already: clocks may be coarse.
+func (r *recorder) unique(now time.Time) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = max(r.last+1, now.UnixNano())
+	return r.last
+}
+
+func (r *recorder) record(queue chan<- *eventsv1.Event, e *eventsv1.Event) {
 	select {
-	case r.queue <- e:
+	case queue <- e:
 	default:
-		r.metrics.event("dropped")
+		r.metrics.event(eventDropped)
 	}
 }
 
 // run writes what is recorded until the context ends. What waits then is lost.
 func (r *recorder) run(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
+		e := r.next(ctx)
+		if e == nil || r.limiter.Wait(ctx) != nil {
 			return
-		case e := <-r.queue:
-			if r.limiter.Wait(ctx) != nil {
-				return
-			}
-			r.write(ctx, e)
 		}
+		r.write(ctx, e)
+	}
+}
+
+// next waits for an Event, and prefers urgent ones. It is nil when the context
+// ends.
+func (r *recorder) next(ctx context.Context) *eventsv1.Event {
+	select {
+	case e := <-r.urgent:
+		return e
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case e := <-r.urgent:
+		return e
+	case e := <-r.routine:
+		return e
 	}
 }
 
@@ -102,9 +164,9 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 	defer cancel()
 	err := r.client.Create(ctx, e)
 	if err == nil {
-		r.metrics.event("written")
+		r.metrics.event(eventWritten)
 	} else {
-		r.metrics.event("failed")
+		r.metrics.event(eventFailed)
 		if !r.failed {
 			r.log.Error(err, "cannot write events")
 		}

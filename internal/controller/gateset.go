@@ -194,6 +194,18 @@ func (s *gateSet) gate(name string) (*gate.Gate, bool) {
 // names returns the gates' names, sorted.
 func (s *gateSet) names() []string { return slices.Sorted(maps.Keys(s.declared)) }
 
+// signals returns the names of the gates' signals, by gate.
+func (s *gateSet) signals() map[string][]string {
+	all := make(map[string][]string, len(s.declared))
+	for name, ng := range s.declared {
+		all[name] = make([]string, 0, len(ng.Spec.OpenWhen)+len(ng.Spec.CloseWhen))
+		for _, signal := range slices.Concat(ng.Spec.OpenWhen, ng.Spec.CloseWhen) {
+			all[name] = append(all[name], signal.Name)
+		}
+	}
+	return all
+}
+
 // list returns the gates, in no order.
 func (s *gateSet) list() []*v1alpha1.NodeGate { return slices.Collect(maps.Values(s.declared)) }
 

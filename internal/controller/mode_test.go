@@ -68,8 +68,9 @@ func TestDryRunThenEnforce(t *testing.T) {
 		w.says(t, v1alpha1.ConditionAccepted, "DryRun", "in dry run")
 		w.says(t, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, "in this dry run, where no node is changed: closing waits on")
 		m := w.c.metrics
-		if w.written() != 0 || len(w.parameters()) != 0 || testutil.CollectAndCount(m.closes) != 0 || testutil.CollectAndCount(m.proved) != 0 {
-			t.Errorf("%d writes, %d parameters, %d closings counted", w.written(), len(w.parameters()), testutil.CollectAndCount(m.closes))
+		closings := testutil.ToFloat64(m.closes.WithLabelValues("gate", string(v1alpha1.ReasonBirth))) // counted from zero
+		if w.written() != 0 || len(w.parameters()) != 0 || closings != 0 || testutil.CollectAndCount(m.closes) != 1 || testutil.CollectAndCount(m.proved) != 0 {
+			t.Errorf("%d writes, %d parameters, %v closings counted for birth, %d reasons", w.written(), len(w.parameters()), closings, testutil.CollectAndCount(m.closes))
 		}
 		if told, real := log.count(`"gate would close"`), log.count(`"gate closed"`); told != 2 || real != 0 {
 			t.Errorf("told %d times that it would close, %d that it did", told, real)

@@ -179,7 +179,10 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 	n := &facts.Node
 	c.tally.set(n.Name, c.standings(set, facts, d, nil), set.seq)
 	c.memory.keep(n, d, part)
-	c.tellOverrides(n, d, part)
+	now := c.clock.Now()
+	waits := c.holding.look(set, n, d, now)
+	var told transitions
+	c.tellOverrides(set, n, d, part)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
@@ -192,6 +195,9 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 				held = max(c.clock.Since(v.ClosedSince), 0)
 			}
 			c.metrics.opened(v, held)
+			if g, ok := set.gate(v.Gate); ok {
+				c.metrics.waited(g, waits[v.Gate])
+			}
 			c.log.Info("gate opened", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason,
 				"closedSeconds", max(held, 0).Seconds()}, overrideFields(v)...)...)
 			if v.Closure != nil && set.minds(v.Gate) {
@@ -201,10 +207,13 @@ func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, 
 			c.metrics.closed(v)
 			c.log.Info("gate closed", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason}, overrideFields(v)...)...)
 		}
-		if g, ok := set.gate(v.Gate); ok && v.PassedDeadline {
-			c.tellDeadline(n, g, v)
+		g, _ := set.gate(v.Gate)
+		if g != nil && v.PassedDeadline {
+			c.tellDeadline(set, n, g, v)
 		}
+		told.add(g, v, now)
 	}
+	c.tellTransitions(set, n, &told)
 }
 
 // accountFailure takes note of a node that could not be written: it stands as
@@ -318,6 +327,7 @@ func (s *standing) unwritten(v *gate.Verdict, record, denial string) {
 func (c *Controller) forget(name string) {
 	c.tally.forget(name)
 	c.memory.forget(name)
+	c.holding.forget(name)
 	c.budget.forget(name)
 	c.inspector.forget(name)
 }

@@ -47,11 +47,11 @@ func overrideFields(v *gate.Verdict) []any {
 // tellOverrides tells of overrides that were refused or, once each, that are not
 // followed. Who wrote one has no other answer, but for the gate's status. A part of
 // a decision follows none but that of the gate that it is about.
-func (c *Controller) tellOverrides(n *gate.Node, d *gate.Decision, part bool) {
+func (c *Controller) tellOverrides(set *gateSet, n *gate.Node, d *gate.Decision, part bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.Withdrawn)) {
 		if why := d.Withdrawn[name]; why != "" {
 			c.log.Info("override refused", "gate", name, "node", n.Name, "why", why)
-			c.events.warn(n, v1alpha1.EventOverrideRefused, "Override", fmt.Sprintf(
+			c.events.warn(n, set.reference(name), v1alpha1.EventOverrideRefused, v1alpha1.EventActionWithdraw, fmt.Sprintf(
 				"the override of gate %s is taken off this node, and was not followed: %s", name, why))
 		}
 	}

@@ -129,7 +129,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	defer cancel()
 	summary := r.tally.summary(ng.Name)
 	if mayCloseAtBirth(&ng.Spec) {
-		r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil)
+		r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil, r.birth.lastProved(ng))
 	} else {
 		r.metrics.notClosedAtBirth(ng.Name)
 	}
@@ -140,6 +140,8 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	}
 	status := r.status(o, ng, last, summary)
 	r.metrics.gateNodes(ng.Name, status.Nodes)
+	r.metrics.gateWaiting(ng.Name, summary)
+	r.metrics.gateBudget(ng.Name, r.tally.usage(ng.Name))
 	r.metrics.gateConditions(ng.Name, status.Conditions)
 	if apiequality.Semantic.DeepEqual(last.status, status) {
 		return nil
@@ -159,6 +161,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
 	switch {
 	case err == nil:
+		r.tellGate(ng, last.status.Conditions, status.Conditions)
 		last.status = status
 	case apierrors.IsNotFound(err): // the gate is gone: the feed will tell
 	default:

@@ -20,6 +20,8 @@ const waitingMax = 10
 // summary is what a gate's status tells of its nodes.
 type summary struct {
 	counts v1alpha1.NodeCounts
+	// waitsFor counts closed nodes by the signal that they wait for, empty for none.
+	waitsFor map[string]int
 	// waiting are the longest waiting nodes, longest first.
 	waiting                      []v1alpha1.WaitingNode
 	throttled, contended, denied few
@@ -47,7 +49,7 @@ type summary struct {
 }
 
 func summarize(nodes map[string]standing) *summary {
-	out := &summary{}
+	out := &summary{waitsFor: make(map[string]int)}
 	longest := make([]string, 0, waitingMax+1)
 	byWait := func(a, b string) int {
 		return cmp.Or(nodes[a].since.Compare(nodes[b].since), cmp.Compare(a, b))
@@ -61,6 +63,7 @@ func summarize(nodes map[string]standing) *summary {
 			out.counts.Open++
 		case v1alpha1.StateClosed:
 			out.counts.Closed++
+			out.waitsFor[s.signal]++
 			longest = insert(longest, node, waitingMax, byWait)
 		}
 		out.outside.addIf(s.selected && s.state == "", node)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// How long each signal of a gate kept a node waiting is the time from the closing
+// of the gate to when the signal began to hold, as it stands when they all do and
+// the gate opens. When a signal began to hold is what the API tells. Of those of
+// which the API tells nothing (labels, annotations, what a node has or offers),
+// it is when they were first seen to; after a restart of the controller that may
+// be too late, and never later than the opening.
+
+// holding remembers since when signals of closed gates have been seen to hold of
+// which the API does not tell it.
+type holding struct {
+	mu    sync.Mutex
+	nodes map[string]held
+}
+
+type held struct {
+	uid   types.UID
+	gates map[string][]seen
+}
+
+type seen struct {
+	signal string
+	at     time.Time
+}
+
+func newHolding() *holding { return &holding{nodes: make(map[string]held)} }
+
+// look takes note of what signals say, and returns, for each gate that opens by its
+// signals, how long each of these has kept the node waiting, in the gate's order.
+func (h *holding) look(set *gateSet, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.nodes[n.Name]
+	if before.uid != n.UID {
+		before = held{}
+	}
+	is := held{uid: n.UID}
+	var waits map[string][]time.Duration
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		g, known := set.gate(v.Gate)
+		if !known || v.DryRun || g.CloseWhen {
+			continue
+		}
+		switch was := before.gates[v.Gate]; {
+		case v.Opened() && v.Reason == v1alpha1.ReasonSignalsHold && !v.ClosedSince.IsZero():
+			put(&waits, v.Gate, waited(g, v, was, now))
+		case v.After != v1alpha1.StateClosed:
+		case len(v.Readings) == 0 && was != nil: // a part of a decision
+			put(&is.gates, v.Gate, was)
+		default:
+			if all := seenHolding(g, v, was, now); all != nil {
+				put(&is.gates, v.Gate, all)
+			}
+		}
+	}
+	if delete(h.nodes, n.Name); is.gates != nil {
+		h.nodes[n.Name] = is
+	}
+	return waits
+}
+
+// seenHolding is what is to be remembered of a closed gate's signals.
+func seenHolding(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) (all []seen) {
+	for i := range v.Readings {
+		if r := &v.Readings[i]; r.State == gate.Holds && r.Since.IsZero() {
+			all = append(all, seen{g.Signals[i].Name, firstSeen(was, g.Signals[i].Name, now)})
+		}
+	}
+	return all
+}
+
+func firstSeen(was []seen, signal string, now time.Time) time.Time {
+	if i := slices.IndexFunc(was, func(s seen) bool { return s.signal == signal }); i >= 0 {
+		return was[i].at
+	}
+	return now
+}
+
+// waited is how long each signal of a gate that opens has kept the node waiting.
+// The API's times may come from a clock that is wrong: no wait is less than none,
+// or more than all of it.
+func waited(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) []time.Duration {
+	all := make([]time.Duration, len(v.Readings))
+	most := max(now.Sub(v.ClosedSince), 0)
+	for i := range v.Readings {
+		since := v.Readings[i].Since
+		if since.IsZero() {
+			since = firstSeen(was, g.Signals[i].Name, now)
+		}
+		all[i] = min(max(since.Sub(v.ClosedSince), 0), most)
+	}
+	return all
+}
+
+// forget drops what is kept of a node that is gone.
+func (h *holding) forget(node string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.nodes, node)
+}
+
+// waited tells for how long each signal of a gate that opened has kept a node
+// waiting.
+func (m *Metrics) waited(g *gate.Gate, waits []time.Duration) {
+	m.about(g.Name, func() {
+		for i, wait := range waits {
+			if slices.Contains(m.gates[g.Name], g.Signals[i].Name) { // or it was edited since
+				m.signalWait.WithLabelValues(g.Name, g.Signals[i].Name).Observe(wait.Seconds())
+			}
+		}
+	})
+}

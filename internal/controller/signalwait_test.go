@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// twoSignals is a gate that waits for two labels and a condition, born closed.
+func twoSignals(s *v1alpha1.NodeGateSpec) {
+	s.OpenWhen = append(s.OpenWhen,
+		v1alpha1.Signal{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "other"}}},
+		v1alpha1.Signal{Name: "network", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Network", Status: "True"}}})
+}
+
+// waitOf is how long a signal has kept nodes waiting, by the histogram: the sum,
+// and how often that was observed.
+func (w *world) waitOf(signal string) (sum float64, count uint64) {
+	w.t.Helper()
+	var out dto.Metric
+	if err := w.c.metrics.signalWait.WithLabelValues("gate", signal).(interface{ Write(*dto.Metric) error }).Write(&out); err != nil {
+		w.t.Fatal(err)
+	}
+	return out.GetHistogram().GetSampleSum(), out.GetHistogram().GetSampleCount()
+}
+
+func (w *world) waitIs(t *testing.T, signal string, want time.Duration, times uint64) {
+	t.Helper()
+	if sum, count := w.waitOf(signal); sum != want.Seconds() || count != times {
+		t.Errorf("signal %s: %v s in %d observations, want %s in %d", signal, sum, count, want, times)
+	}
+}
+
+// Each signal's wait is from the closing to when the signal began to hold: as the
+// API tells or, where it does not, as was seen.
+func TestSignalWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", twoSignals))
+		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) }) // 10 minutes ago
+		defer w.start(logr.Discard(), allowing(nil))()
+		label := func(key string) { w.change("n0000", func(n *gate.Node) { n.Labels[key] = "" }) }
+		pass(time.Minute)
+		label("other")
+		pass(30 * time.Second)
+		if n := testutil.ToFloat64(w.c.metrics.waiting.WithLabelValues("gate", "fit")); n != 1 {
+			t.Errorf("%v nodes wait for fit", n)
+		}
+		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "other") }) // not for good
+		pass(30 * time.Second)
+		label("other")
+		pass(time.Minute)
+		w.change("n0000", func(n *gate.Node) {
+			n.Conditions = append(n.Conditions, gate.Condition{Type: "Network", Status: "True", Transition: time.Now().Add(-150 * time.Second)})
+		})
+		pass(time.Minute)
+		w.waitIs(t, "fit", 0, 0)
+		label("fit")
+		pass(time.Second)
+		if w.closed() != 0 {
+			t.Fatal("the node is closed still")
+		}
+		w.waitIs(t, "fit", 14*time.Minute, 1)
+		w.waitIs(t, "other", 12*time.Minute, 1)
+		w.waitIs(t, "network", 10*time.Minute+30*time.Second, 1)
+		if n := testutil.ToFloat64(w.c.metrics.waiting.WithLabelValues("gate", "fit")); n != 0 {
+			t.Errorf("%v nodes wait for fit", n)
+		}
+		if len(w.c.holding.nodes) > 0 {
+			t.Error("what was seen is remembered for ever")
+		}
+	})
+}
+
+// A clock that is wrong makes no wait negative, or longer than all of it; and what
+// opens otherwise tells nothing of signals.
+func TestSignalWaitsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		transition time.Duration // from the closing
+		want       time.Duration
+	}{
+		"before the closing":    {-time.Hour, 0},
+		"after the opening":     {time.Hour, 10 * time.Minute},
+		"between these, surely": {time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, testGate("gate", twoSignals))
+				w.add(2, func(i int, n *gate.Node) {
+					isClosed(n, "gate", v1alpha1.ReasonBirth)
+					n.Labels["other"] = ""
+					n.Conditions = append(n.Conditions, gate.Condition{Type: "Network", Status: "True", Transition: time.Now().Add(c.transition - 10*time.Minute)})
+					if i == 1 {
+						n.Labels = map[string]string{v1alpha1.OptOutLabel: "true"}
+					}
+				})
+				defer w.start(logr.Discard(), allowing(nil))()
+				pass(time.Second)
+				if w.closed() != 0 {
+					t.Fatal("a node is closed still")
+				}
+				if sum, n := w.waitOf("network"); n != 1 || sum < c.want.Seconds() || sum > c.want.Seconds()+1 {
+					t.Errorf("network: %v s in %d observations, want %s in one", sum, n, c.want)
+				}
+				if sum, _ := w.waitOf("fit"); sum < 600 || sum > 601 { // it was there when the controller came
+					t.Errorf("fit: %v", sum)
+				}
+			})
+		})
+	}
+}
+
+// Budgets are told by zone, and zones that are gone are not.
+func TestBudgetIsAMetric(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"))
+		zone := func(name string) func(*gate.Node) {
+			return func(n *gate.Node) { n.Labels["topology.kubernetes.io/zone"] = name }
+		}
+		w.add(10, func(i int, n *gate.Node) { isOpen(n, "gate"); zone("a")(n) })
+		defer w.start(logr.Discard(), allowing(nil))()
+		told := func(used, allowed float64, name string) {
+			t.Helper()
+			pass(5 * time.Second)
+			m := w.c.metrics
+			u, a := testutil.ToFloat64(m.used.WithLabelValues("gate", name)), testutil.ToFloat64(m.allowed.WithLabelValues("gate", name))
+			if n := testutil.CollectAndCount(m.used); u != used || a != allowed || n != 1 {
+				t.Errorf("%v of %v are used in zone %s, of %d", u, a, name, n)
+			}
+		}
+		told(0, 2, "a")
+		for _, name := range []string{"n0001", "n0002", "n0003"} {
+			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
+		}
+		told(2, 2, "a")
+		if oldest := testutil.ToFloat64(w.c.metrics.oldest.WithLabelValues("gate")); oldest != float64(time.Now().Add(-5*time.Second).Unix()) {
+			t.Errorf("the oldest closing is of %v", oldest)
+		}
+		for _, name := range w.NodeNames() {
+			w.change(name, zone("b"))
+		}
+		told(2, 2, "b")
+	})
+}

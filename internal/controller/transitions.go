@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Events of transitions. What one write opened on a node is one Event, and what it
+// closed another, whatever number of gates that was: there are never more Events
+// than transitions, nor than two for a write.
+
+// transitions collects what has become of a node's gates by one write.
+type transitions struct {
+	opened, closed []string
+	// only are the gates that opened and closed; of one, the Event says that it is
+	// related.
+	only []string
+}
+
+// add adds a verdict that was carried out, in words. An opening by deadline is told
+// by an Event of its own.
+func (t *transitions) add(g *gate.Gate, v *gate.Verdict, now time.Time) {
+	switch {
+	case v.Opened() && !v.PassedDeadline:
+		held := ""
+		if !v.ClosedSince.IsZero() {
+			held = fmt.Sprintf(" after %s", max(now.Sub(v.ClosedSince), 0).Round(time.Second))
+		}
+		t.opened = append(t.opened, fmt.Sprintf("%s%s (%s)", v.Gate, held, because(g, v)))
+	case v.Closed():
+		t.closed = append(t.closed, fmt.Sprintf("%s (%s)", v.Gate, because(g, v)))
+	default:
+		return
+	}
+	t.only = append(t.only, v.Gate)
+}
+
+// tellTransitions tells what has become of a node's gates.
+func (c *Controller) tellTransitions(set *gateSet, n *gate.Node, t *transitions) {
+	var related *corev1.ObjectReference
+	if len(t.only) == 1 {
+		related = set.reference(t.only[0])
+	}
+	if len(t.opened) > 0 {
+		c.events.tell(n, related, v1alpha1.EventGateOpened, v1alpha1.EventActionOpen, gates(t.opened)+" opened: "+strings.Join(t.opened, ", "))
+	}
+	if len(t.closed) > 0 {
+		c.events.tell(n, related, v1alpha1.EventGateClosed, v1alpha1.EventActionClose, gates(t.closed)+" closed: "+strings.Join(t.closed, ", "))
+	}
+}
+
+func gates(names []string) string {
+	if len(names) == 1 {
+		return "gate"
+	}
+	return fmt.Sprintf("%d gates", len(names))
+}
+
+// reference is how Events name a gate; nil if it is not an object, or not known.
+func (s *gateSet) reference(name string) *corev1.ObjectReference {
+	if ng, known := s.declared[name]; known && s.source == v1alpha1.SourceCRD {
+		return gateReference(ng)
+	}
+	return nil
+}
+
+// becauseMax bounds what is told of why one gate opened or closed.
+const becauseMax = 300
+
+// because says why a gate opened or closed: the reason and, where it lies with
+// signals or a person, the words of these. The gate may be nil, of one that is not
+// known.
+func because(g *gate.Gate, v *gate.Verdict) string {
+	why := ""
+	switch o := v.Overridden; {
+	case o != nil && o.State != "":
+		why = fmt.Sprintf("until %s: %s", o.Until.UTC().Format(time.RFC3339), o.Because)
+	case g == nil:
+	case v.Reason == v1alpha1.ReasonRegression, v.Reason == v1alpha1.ReasonSignalsCleared:
+		why = readings(g, v, gate.NotYet)
+	case v.Reason == v1alpha1.ReasonSignalsHold && g.CloseWhen:
+		why = readings(g, v, gate.Holds)
+	}
+	if why == "" {
+		return string(v.Reason)
+	}
+	return fmt.Sprintf("%s: %s", v.Reason, clip(why, becauseMax))
+}
+
+// readings says in words what those of a gate's signals say that are in a state.
+func readings(g *gate.Gate, v *gate.Verdict, in gate.State) string {
+	var all []string
+	for i := range v.Readings {
+		if r := &v.Readings[i]; r.State == in {
+			all = append(all, fmt.Sprintf("signal %s: %s", g.Signals[i].Name, r.Message()))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// conditionEvents says by which Events conditions are told: when they become what
+// wants attention, and when they are no more.
+var conditionEvents = []struct {
+	condition     string
+	amiss         metav1.ConditionStatus
+	event, over   string
+	words         string // that it is over, if the condition has none of its own
+	fromTheStart  bool   // it is told of a gate that has never been otherwise
+	whatHappensTo bool   // it is about what is done to nodes: never of a dry run
+}{
+	{v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.EventNotAccepted, v1alpha1.EventAccepted, "", true, false},
+	// A gate that has just been declared takes a moment to be ready.
+	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.EventNotReady, v1alpha1.EventReady, "", false, false},
+	{v1alpha1.ConditionOverdue, metav1.ConditionTrue, v1alpha1.EventOverdue, v1alpha1.EventNotOverdue, "no node is past the deadline any more", true, true},
+	{v1alpha1.ConditionThrottled, metav1.ConditionTrue, v1alpha1.EventThrottled, v1alpha1.EventNotThrottled, "closing does not wait for budget any more", true, true},
+	{v1alpha1.ConditionContended, metav1.ConditionTrue, v1alpha1.EventContended, v1alpha1.EventNotContended, "nobody undoes the taint any more", true, true},
+}
+
+// tellGate tells by Events which conditions of a gate have changed, after they were
+// written. Messages change with every count.
+func (r *reporter) tellGate(ng *v1alpha1.NodeGate, before, now []metav1.Condition) {
+	for _, e := range conditionEvents {
+		if e.whatHappensTo && modeOf(&ng.Spec) == v1alpha1.ModeDryRun {
+			continue
+		}
+		was, is := meta.FindStatusCondition(before, e.condition), meta.FindStatusCondition(now, e.condition)
+		wasAmiss, isAmiss := was != nil && was.Status == e.amiss, is != nil && is.Status == e.amiss
+		switch {
+		case isAmiss && !wasAmiss && (was != nil || e.fromTheStart):
+			r.events.tellOfGate(ng, corev1.EventTypeWarning, e.event, inWords(is, ""))
+		case !isAmiss && wasAmiss:
+			r.events.tellOfGate(ng, corev1.EventTypeNormal, e.over, inWords(is, e.words))
+		}
+	}
+}
+
+// inWords is a condition in words, or what is said where there is none any more.
+func inWords(c *metav1.Condition, otherwise string) string {
+	if c == nil {
+		return otherwise
+	}
+	if c.Reason == c.Type {
+		return c.Message
+	}
+	return fmt.Sprintf("%s: %s", c.Reason, cmp.Or(c.Message, otherwise))
+}

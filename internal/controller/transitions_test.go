@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// told are the Events about objects of a kind, in the order in which they happened,
+// each as "type reason name (gate): note".
+func (w *world) told(kind string) (lines []string) {
+	w.t.Helper()
+	events := w.events()
+	slices.SortStableFunc(events, func(a, b eventsv1.Event) int { return strings.Compare(a.Name[len(a.Regarding.Name):], b.Name[len(b.Regarding.Name):]) })
+	for _, e := range events {
+		if e.Regarding.Kind != kind {
+			continue
+		}
+		related := "-"
+		if e.Related != nil {
+			related = e.Related.Name
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s (%s): %s", e.Type, e.Reason, e.Regarding.Name, related, e.Note))
+	}
+	return lines
+}
+
+func (w *world) toldIs(t *testing.T, kind string, want ...string) {
+	t.Helper()
+	if got := w.told(kind); !slices.Equal(got, want) {
+		t.Errorf("told of %s:\n\t%s\nwant:\n\t%s", kind, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+// What one write does to a node is one Event for what opens and one for what
+// closes, with each gate's reason; a gate that is related is named.
+func TestTransitionsAreToldOfTheNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		second := testGate("second", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })
+		w := newWorld(t, testGate("gate"), second)
+		w.add(1, func(i int, n *gate.Node) {
+			unfit(i, n)
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+			isClosed(n, "second", v1alpha1.ReasonBirth)
+			n.Taints = []corev1.Taint{{Key: testKey, Effect: "NoSchedule"}, {Key: "test.nodegate.dev/b", Effect: "NoSchedule"}}
+		})
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(30 * time.Second)
+		w.toldIs(t, "Node")
+		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+		pass(30 * time.Second)
+		both := "Normal GateOpened n0000 (-): 2 gates opened: gate after 10m30s (SignalsHold), second after 10m30s (SignalsHold)"
+		w.toldIs(t, "Node", both)
+		w.setGates(true, testGate("gate")) // the other is deleted: its record goes, and there is nothing to tell
+		pass(30 * time.Second)
+		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+		pass(30 * time.Second)
+		w.toldIs(t, "Node", both, "Normal GateClosed n0000 (gate): gate closed: gate (Regression: signal fit: the node has no label fit)")
+		for _, e := range w.events() {
+			if e.Regarding.Kind == "Node" && (e.Regarding.UID != "uid-of-n0000" || e.Namespace != "default" || e.ReportingController != v1alpha1.EventReporter) {
+				t.Errorf("%+v", e)
+			}
+			if e.Reason == v1alpha1.EventGateClosed && (e.Action != v1alpha1.EventActionClose || e.Related.UID != "uid-of-gate" || e.Related.Kind != "NodeGate") {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
+// An opening by deadline is one transition, and told once.
+func TestOpeningByDeadlineIsToldOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
+		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(time.Hour)
+		w.toldIs(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node, past its deadline: signal fit: the node has no label fit")
+	})
+}
+
+// Of a gate as a whole it is told when a condition begins to want attention, and
+// when it no longer does; the fleet's size does not matter, and a gate that has
+// just been declared is not yet alarming.
+func TestConditionsAreToldOfTheGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate"), testGate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
+		w.add(10, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(10 * time.Second)
+		w.toldIs(t, "NodeGate",
+			"Warning NotAccepted refused (-): TaintConflict: the older gate gate has the taint test.nodegate.dev/a:NoSchedule, "+
+				"and a node cannot carry test.nodegate.dev/a=other:NoSchedule as well: use the same value, or another key")
+		for _, name := range w.NodeNames() {
+			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
+		}
+		pass(time.Minute)
+		for _, name := range w.NodeNames() {
+			w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+		}
+		pass(time.Minute)
+		told := w.told("NodeGate")
+		if len(told) != 3 || !strings.HasPrefix(told[1], "Warning Throttled gate (-): closing waits on ") ||
+			told[2] != "Normal NotThrottled gate (-): closing does not wait for budget any more" {
+			t.Errorf("told of gates:\n%s", strings.Join(told, "\n"))
+		}
+	})
+}
+
+// conditions is one condition, or none.
+func conditions(kind, status string) []metav1.Condition {
+	if status == "" {
+		return nil
+	}
+	return []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: "Reason", Message: "message"}}
+}
+
+// Each condition is told when it turns, and not while it stays as it is.
+func TestConditionEvents(t *testing.T) {
+	const yes, no, none = "True", "False", ""
+	for _, c := range []struct {
+		condition, before, now string
+		mode                   v1alpha1.Mode
+		want                   string
+	}{
+		{v1alpha1.ConditionAccepted, none, no, "", v1alpha1.EventNotAccepted},
+		{v1alpha1.ConditionAccepted, none, yes, "", ""},
+		{v1alpha1.ConditionAccepted, yes, no, "", v1alpha1.EventNotAccepted},
+		{v1alpha1.ConditionAccepted, no, no, "", ""},
+		{v1alpha1.ConditionAccepted, no, yes, "", v1alpha1.EventAccepted},
+		{v1alpha1.ConditionReady, none, no, "", ""},
+		{v1alpha1.ConditionReady, no, yes, "", v1alpha1.EventReady},
+		{v1alpha1.ConditionReady, yes, yes, "", ""},
+		{v1alpha1.ConditionReady, yes, no, "", v1alpha1.EventNotReady},
+		{v1alpha1.ConditionOverdue, none, yes, "", v1alpha1.EventOverdue},
+		{v1alpha1.ConditionOverdue, yes, none, "", v1alpha1.EventNotOverdue},
+		{v1alpha1.ConditionOverdue, none, yes, v1alpha1.ModeDryRun, ""},
+		{v1alpha1.ConditionThrottled, none, yes, "", v1alpha1.EventThrottled},
+		{v1alpha1.ConditionThrottled, yes, none, "", v1alpha1.EventNotThrottled},
+		{v1alpha1.ConditionThrottled, none, yes, v1alpha1.ModeDryRun, ""},
+		{v1alpha1.ConditionThrottled, none, yes, v1alpha1.ModePaused, v1alpha1.EventThrottled},
+		{v1alpha1.ConditionContended, none, yes, "", v1alpha1.EventContended},
+		{v1alpha1.ConditionContended, yes, yes, "", ""},
+		{v1alpha1.ConditionContended, yes, none, "", v1alpha1.EventNotContended},
+	} {
+		t.Run(fmt.Sprintf("%s from %q to %q %s", c.condition, c.before, c.now, c.mode), func(t *testing.T) {
+			w := newWorld(t)
+			w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), newTestMetrics())
+			defer w.c.queue.ShutDown()
+			ng := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
+			newReporter(w.c).tellGate(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
+			got := ""
+			if len(w.c.events.urgent) > 0 {
+				e := <-w.c.events.urgent
+				got = e.Reason
+				if (e.Type == corev1.EventTypeWarning) != (c.now != none && got != v1alpha1.EventReady && got != v1alpha1.EventAccepted) || e.Note == "" || e.Regarding.UID != ng.UID {
+					t.Errorf("the event is %+v", e)
+				}
+			}
+			if got != c.want || len(w.c.events.urgent) > 0 {
+				t.Errorf("told %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A thousand nodes open at once, and the API server takes no Event, or takes its
+// time: the openings do not wait, none is told of twice, and what was left out is
+// counted.
+func TestOpeningsDoNotWaitForEvents(t *testing.T) {
+	const fleet = 1500
+	for name, create := range map[string]func(context.Context) error{
+		"slow":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"failed": func(context.Context) error { return errors.New("no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, testGate("gate"))
+				w.add(fleet, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+				funcs := allowing(nil)
+				funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if _, is := o.(*eventsv1.Event); is {
+						return create(ctx)
+					}
+					return policyOf(ctx, c, o, options...)
+				}
+				defer w.start(logr.Discard(), funcs)()
+				pass(10 * time.Second)
+				before := w.written()
+				for _, name := range w.NodeNames() {
+					w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+				}
+				pass(time.Millisecond)
+				if n := w.written() - before; n != fleet || w.closed() != 0 {
+					t.Errorf("%d writes, %d nodes are closed still, after no time", n, w.closed())
+				}
+				pass(10 * time.Minute)
+				m := w.c.metrics.events
+				failed, dropped := testutil.ToFloat64(m.WithLabelValues(eventFailed)), testutil.ToFloat64(m.WithLabelValues(eventDropped))
+				waiting := float64(len(w.c.events.routine))
+				told := failed + dropped + waiting // and perhaps one in hand
+				if dropped < fleet-eventQueue-eventBurst-1 || dropped > fleet-eventQueue || failed < 100 || told > fleet || told < fleet-1 {
+					t.Errorf("%v failed, %v were dropped, %v wait, of %d", failed, dropped, waiting, fleet)
+				}
+			})
+		})
+	}
+}
+
+// What wants attention is told before what does not, and has a place however much
+// of that there is.
+func TestWarningsGoFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := newTestMetrics()
+		w := newWorld(t)
+		w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), m)
+		defer w.c.queue.ShutDown()
+		node := &gate.Node{Name: "n"}
+		for range 2 * eventQueue {
+			w.c.events.tell(node, nil, "Routine", "Action", "")
+		}
+		w.c.events.warn(node, nil, "Urgent", "Action", "")
+		if n := testutil.ToFloat64(m.events.WithLabelValues(eventDropped)); n != eventQueue {
+			t.Errorf("%v were dropped, want %d", n, eventQueue)
+		}
+		if e := w.c.events.next(t.Context()); e.Reason != "Urgent" {
+			t.Errorf("%s goes first", e.Reason)
+		}
+	})
+}
+
+// In the steady state nothing is told, and a gate of a file is no object that an
+// Event could be about.
+func TestNothingToTell(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }))
+		w.source = v1alpha1.SourceFiles
+		w.add(5, func(i int, n *gate.Node) {
+			isOpen(n, "gate")
+			unfit(i, n)
+		})
+		defer w.start(logr.Discard(), allowing(nil))()
+		pass(time.Hour)
+		if lines := slices.Concat(w.told("Node"), w.told("NodeGate")); len(lines) > 0 {
+			t.Errorf("told:\n%s", strings.Join(lines, "\n"))
+		}
+	})
+}
