@@ -31,10 +31,11 @@ help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Write what follows from other sources: code, CRD, reference, chart, manifests.
+generate: ## Write what follows from other sources: code, CRD, reference, dashboard, chart, manifests.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=internal/crd
 	go run ./hack/reference
+	go run ./hack/dashboard > charts/nodegate/files/dashboard.json
 	go run ./hack/chart
 	$(call render,policy,deploy/nodegate.yaml)
 	$(call render,webhook,deploy/before-1.36/nodegate.yaml)
@@ -74,6 +75,7 @@ test: ## Run all tests, against a real control plane; its first build takes minu
 	go run ./cluster/cmd/nodegate-cluster build
 	go run ./cluster/cmd/nodegate-cluster build --kubernetes-version $(OLDER) --components kube-apiserver
 	go test -race -timeout 30m ./...
+	cd hack/tools/prometheus && go test ./...
 
 .PHONY: test-ui
 test-ui: ## Open pages of 'kubectl gate report' in Chromium; screenshots are in bin/ui.

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prometheus
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+)
+
+const (
+	alertsFile = root + "charts/nodegate/files/alerts.yaml"
+	runbooks   = root + "docs/runbooks/"
+	pages      = "https://github.com/nodegate/nodegate/blob/main/docs/runbooks/"
+	root       = "../../../"
+)
+
+// alerts are the rules of the chart, as Prometheus reads them.
+func alerts(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	groups, errs := rulefmt.ParseFile(alertsFile, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if groups == nil || len(groups.Groups) != 1 || len(groups.Groups[0].Rules) < 10 {
+		t.Fatalf("read: %+v", groups)
+	}
+	return groups.Groups[0].Rules
+}
+
+// firing has Prometheus evaluate a rule every minute for a time, in which series are
+// as given, one a line, with a value for each minute. It returns what the alerts say
+// that fire then.
+func firing(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration) (summaries []string) {
+	t.Helper()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage := promqltest.LoadedStorage(t, "load 1m\n"+series)
+	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000)
+	alert := rules.NewAlertingRule(rule.Alert, expr, time.Duration(rule.For), time.Duration(rule.KeepFiringFor),
+		labels.FromMap(rule.Labels), labels.FromMap(rule.Annotations), labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
+	for at := time.Duration(0); at <= after; at += time.Minute {
+		if _, err := alert.Eval(t.Context(), 0, time.Unix(0, 0).Add(at), rules.EngineQueryFunc(engine, storage), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range alert.ActiveAlerts() {
+		if a.State != rules.StateFiring {
+			continue
+		}
+		text := a.Annotations.String()
+		if strings.Contains(text, "no value") || strings.Contains(text, "error expanding") {
+			t.Errorf("it says %s", text)
+		}
+		summaries = append(summaries, a.Annotations.Get("summary")+" "+a.Annotations.Get("description"))
+	}
+	return summaries
+}
+
+// A scenario is how things are, and for how long they have been so.
+type scenario struct {
+	after  time.Duration
+	series []string
+}
+
+// scenarios say of each alert when it fires, what it says then, and when it does
+// not although that is near.
+var scenarios = map[string]struct {
+	fires scenario
+	says  string
+	quiet []scenario
+}{
+	"NodegateDown": {
+		scenario{10 * time.Minute, []string{`up{job="nodegate"} 0x60`}}, "",
+		[]scenario{{10 * time.Minute, []string{`nodegate_build_info{version="v1"} 1x60`}}, {4 * time.Minute, nil}},
+	},
+	"NodegateNoLeader": {
+		scenario{5 * time.Minute, []string{`leader_election_master_status{name="nodegate",pod="a"} 0x60`, `leader_election_master_status{name="nodegate",pod="b"} 0x60`}}, "",
+		[]scenario{
+			{time.Hour, []string{`leader_election_master_status{name="nodegate",pod="a"} 0x60`, `leader_election_master_status{name="nodegate",pod="b"} 1x60`}},
+			{time.Hour, []string{`leader_election_master_status{name="another"} 0x60`}},
+			{time.Hour, []string{`nodegate_build_info 1x60`}}, // without leader election
+		},
+	},
+	"NodegateGatesUnreadable": {
+		scenario{10 * time.Minute, []string{`nodegate_gates_complete{pod="a"} 1x60`, `nodegate_gates_complete{pod="b"} 0x60`}}, "",
+		[]scenario{{time.Hour, []string{`nodegate_gates_complete 0x5 1x60`}}},
+	},
+	"NodegateUnknownGates": {
+		scenario{30 * time.Minute, []string{`nodegate_unknown_gates 2x60`}}, "(2)",
+		[]scenario{{time.Hour, []string{`nodegate_unknown_gates 0x60`}}, {25 * time.Minute, []string{`nodegate_unknown_gates 2x60`}}},
+	},
+	"NodegateGateNotReady": {
+		scenario{10 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 1x60`}}, "Gate cni",
+		[]scenario{
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`, `nodegate_gate_condition{gate="cni",condition="Overdue"} 0x60`}},
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}}, // NodegateBirthsOpen tells
+			{9 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`}},
+		},
+	},
+	"NodegateBirthsOpen": {
+		scenario{5 * time.Minute, []string{`nodegate_birth_closing_proved{gate="cni"} 0x60`, `nodegate_birth_closing_proved{gate="csi"} 1x60`}}, "gate cni",
+		[]scenario{
+			{time.Hour, []string{`nodegate_birth_closing_proved{gate="cni"} 1x60`, `nodegate_birth_closing_proved_timestamp_seconds{gate="cni"} 0+60x60`}},
+			{time.Hour, []string{`nodegate_birth_closing_proved{gate="cni"} 0 0 1x60`}},
+		},
+	},
+	"NodegateNodesBornOpen": {
+		scenario{10 * time.Minute, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 0 0 0 0 0 3x60`}}, "gate cni",
+		[]scenario{
+			{time.Hour, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 3x60`, `nodegate_closes_total{gate="cni",reason="Rebooted"} 0+1x60`}},
+			{time.Hour, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 0 3x60`}}, // long ago
+		},
+	},
+	"NodegateNodesOverdue": {
+		scenario{5 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="overdue"} 7x60`, `nodegate_gate_mode{gate="cni",mode="Enforce"} 1x60`}}, "7 nodes",
+		[]scenario{
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="overdue"} 0x60`, `nodegate_gate_nodes{gate="cni",state="closed"} 7x60`}},
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="overdue"} 7x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
+		},
+	},
+	"NodegateMostNodesClosed": {
+		scenario{15 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 6x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}}, "60% of its nodes",
+		[]scenario{
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 5x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}},
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 3x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 3x60`}}, // too few to tell
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 6x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
+		},
+	},
+	"NodegateClosingThrottled": {
+		scenario{10 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x60`}}, "4 nodes",
+		[]scenario{
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x5 0x60`}},
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
+		},
+	},
+	"NodegateTaintContended": {
+		scenario{5 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Contended"} 1x60`}}, "gate cni",
+		[]scenario{{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Contended"} 0x60`, `nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`}}},
+	},
+	"NodegateWritesDenied": {
+		scenario{15 * time.Minute, []string{`nodegate_patches_total{outcome="denied"} 0+1x60`}}, "",
+		[]scenario{{time.Hour, []string{`nodegate_patches_total{outcome="denied"} 5x60`, `nodegate_patches_total{outcome="error"} 0+1x60`}}},
+	},
+	"NodegateWritesFailing": {
+		scenario{20 * time.Minute, []string{`nodegate_patches_total{outcome="error"} 0+1x60`, `nodegate_patches_total{outcome="ok"} 0+3x60`}}, "25% of its patches",
+		[]scenario{
+			{time.Hour, []string{`nodegate_patches_total{outcome="error"} 0+1x60`, `nodegate_patches_total{outcome="ok"} 0+20x60`}},
+			{time.Hour, []string{`nodegate_patches_total{outcome="error"} 5x60`, `nodegate_patches_total{outcome="ok"} 9x60`}},        // nothing to do
+			{time.Hour, []string{`nodegate_patches_total{outcome="conflict"} 0+9x60`, `nodegate_patches_total{outcome="ok"} 0+1x60`}}, // is no failure
+		},
+	},
+	"NodegatePodsBypassed": {
+		scenario{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni"} 0 0 0 2x60`}}, "gate cni",
+		[]scenario{{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni"} 2x60`}}},
+	},
+	"NodegateCertificateExpiring": {
+		scenario{20 * time.Minute, []string{fmt.Sprintf(`nodegate_webhook_certificate_expiry_timestamp_seconds{pod="a"} %dx60`, 13*86400), `nodegate_webhook_certificate_expiry_timestamp_seconds{pod="b"} 9999999x60`}}, "It expires in 12d",
+		[]scenario{
+			{time.Hour, []string{fmt.Sprintf(`nodegate_webhook_certificate_expiry_timestamp_seconds %dx60`, 15*86400)}},
+			{20 * time.Minute, []string{`nodegate_webhook_certificate_expiry_timestamp_seconds 0x5 9999999x60`}}, // just started
+		},
+	},
+	"NodegateGatePaused": {
+		scenario{24 * time.Hour, []string{`nodegate_gate_mode{gate="cni",mode="Paused"} 1x1500`}}, "Gate cni",
+		[]scenario{
+			{23 * time.Hour, []string{`nodegate_gate_mode{gate="cni",mode="Paused"} 1x1500`}},
+			{25 * time.Hour, []string{`nodegate_gate_mode{gate="cni",mode="Enforce"} 1x1600`}},
+		},
+	},
+}
+
+func TestAlerts(t *testing.T) {
+	all := alerts(t)
+	for i := range all {
+		rule := &all[i]
+		t.Run(rule.Alert, func(t *testing.T) {
+			s, ok := scenarios[rule.Alert]
+			if !ok {
+				t.Fatal("no scenario tests it")
+			}
+			got := firing(t, rule, strings.Join(s.fires.series, "\n"), s.fires.after)
+			if len(got) != 1 || !strings.Contains(got[0], s.says) {
+				t.Errorf("in %q there fire %q, want one that says %q", s.fires.series, got, s.says)
+			}
+			for _, q := range s.quiet {
+				if got := firing(t, rule, strings.Join(q.series, "\n"), q.after); len(got) > 0 {
+					t.Errorf("in %q for %s it fires: %q", q.series, q.after, got)
+				}
+			}
+		})
+	}
+	if len(scenarios) != len(all) {
+		t.Errorf("%d scenarios of %d alerts", len(scenarios), len(all))
+	}
+}
+
+// An old proof is none.
+func TestBirthsOpenByAge(t *testing.T) {
+	for _, rule := range alerts(t) {
+		if rule.Alert != "NodegateBirthsOpen" {
+			continue
+		}
+		series := `nodegate_birth_closing_proved{gate="cni"} 1x60
+			nodegate_birth_closing_proved_timestamp_seconds{gate="cni"} 0+60x10 600x50`
+		if early, late := firing(t, &rule, series, 25*time.Minute), firing(t, &rule, series, 32*time.Minute); len(early) != 0 || len(late) != 1 {
+			t.Errorf("early: %q, late: %q", early, late)
+		}
+	}
+}
+
+var alertRow = regexp.MustCompile("(?m)^\\| \\[`?(Nodegate\\w+)`?\\]\\(runbooks/(Nodegate\\w+)\\.md\\) \\| (\\w+) \\|")
+
+// Every alert says how bad it is, and has a page, which has all that is wanted at
+// night; docs/metrics.md lists them all. No page is of an alert that is gone.
+func TestAlertsHaveTheirPages(t *testing.T) {
+	var want, told []string
+	for _, rule := range alerts(t) {
+		severity := rule.Labels["severity"]
+		if !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+			t.Errorf("%s has the severity %q", rule.Alert, severity)
+		}
+		if url := rule.Annotations["runbook_url"]; url != pages+rule.Alert+".md" {
+			t.Errorf("%s has the runbook %q", rule.Alert, url)
+		}
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("%s does not say what is wrong", rule.Alert)
+		}
+		want = append(want, rule.Alert+" "+severity)
+		page := read(t, runbooks+rule.Alert+".md")
+		for _, part := range []string{"# " + rule.Alert + "\n", "\n## Meanwhile\n", "\n## Find out\n", "\n## Do\n"} {
+			if !strings.Contains(page, part) {
+				t.Errorf("the page of %s has no %q", rule.Alert, part)
+			}
+		}
+		if n := strings.Count(page, "\n"); n > 60 {
+			t.Errorf("the page of %s has %d lines, which nobody reads at night", rule.Alert, n)
+		}
+	}
+	for _, row := range alertRow.FindAllStringSubmatch(read(t, root+"docs/metrics.md"), -1) {
+		if row[1] != row[2] {
+			t.Errorf("docs/metrics.md: %s leads to the page of %s", row[1], row[2])
+		}
+		told = append(told, row[1]+" "+row[3])
+	}
+	if !slices.Equal(want, told) {
+		t.Errorf("docs/metrics.md lists %s\nthere are %s", told, want)
+	}
+	files, err := os.ReadDir(runbooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name, isPage := strings.CutSuffix(f.Name(), ".md")
+		if isPage && strings.HasPrefix(name, "Nodegate") && !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(w, name+" ") }) {
+			t.Errorf("%s is of no alert", f.Name())
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
