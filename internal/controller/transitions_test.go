@@ -30,7 +30,9 @@ import (
 func (w *world) told(kind string) (lines []string) {
 	w.t.Helper()
 	events := w.events()
-	slices.SortStableFunc(events, func(a, b eventsv1.Event) int { return strings.Compare(a.Name[len(a.Regarding.Name):], b.Name[len(b.Regarding.Name):]) })
+	slices.SortStableFunc(events, func(a, b eventsv1.Event) int {
+		return strings.Compare(a.Name[len(a.Regarding.Name):], b.Name[len(b.Regarding.Name):])
+	})
 	for _, e := range events {
 		if e.Regarding.Kind != kind {
 			continue
