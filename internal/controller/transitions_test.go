@@ -95,6 +95,7 @@ func TestOpeningByDeadlineIsToldOnce(t *testing.T) {
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		defer w.start(logr.Discard(), allowing(nil))()
 		pass(time.Hour)
+		w.waitIs(t, "fit", 0, 0) // it never held
 		w.toldIs(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node, past its deadline: signal fit: the node has no label fit")
 	})
 }
@@ -238,6 +239,15 @@ func TestWarningsGoFirst(t *testing.T) {
 		node := &gate.Node{Name: "n"}
 		for range 2 * eventQueue {
 			w.c.events.tell(node, nil, "Routine", "Action", "")
+		}
+		names := make(map[string]bool)
+		for range eventQueue { // all of one moment
+			e := <-w.c.events.routine
+			names[e.Name] = true
+			w.c.events.routine <- e
+		}
+		if len(names) != eventQueue {
+			t.Errorf("%d names of %d Events", len(names), eventQueue)
 		}
 		w.c.events.warn(node, nil, "Urgent", "Action", "")
 		if n := testutil.ToFloat64(m.events.WithLabelValues(eventDropped)); n != eventQueue {

@@ -98,7 +98,7 @@ var scenarios = map[string]struct {
 	},
 	"NodegateGatesUnreadable": {
 		scenario{10 * time.Minute, []string{`nodegate_gates_complete{pod="a"} 1x60`, `nodegate_gates_complete{pod="b"} 0x60`}}, "",
-		[]scenario{{time.Hour, []string{`nodegate_gates_complete 0x5 1x60`}}},
+		[]scenario{{5 * time.Minute, []string{`nodegate_gates_complete 0x5 1x60`}}},
 	},
 	"NodegateUnknownGates": {
 		scenario{30 * time.Minute, []string{`nodegate_unknown_gates 2x60`}}, "(2)",
@@ -116,14 +116,14 @@ var scenarios = map[string]struct {
 		scenario{5 * time.Minute, []string{`nodegate_birth_closing_proved{gate="cni"} 0x60`, `nodegate_birth_closing_proved{gate="csi"} 1x60`}}, "gate cni",
 		[]scenario{
 			{time.Hour, []string{`nodegate_birth_closing_proved{gate="cni"} 1x60`, `nodegate_birth_closing_proved_timestamp_seconds{gate="cni"} 0+60x60`}},
-			{time.Hour, []string{`nodegate_birth_closing_proved{gate="cni"} 0 0 1x60`}},
+			{2 * time.Minute, []string{`nodegate_birth_closing_proved{gate="cni"} 0 0 0 1x60`}},
 		},
 	},
 	"NodegateNodesBornOpen": {
 		scenario{10 * time.Minute, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 0 0 0 0 0 3x60`}}, "gate cni",
 		[]scenario{
 			{time.Hour, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 3x60`, `nodegate_closes_total{gate="cni",reason="Rebooted"} 0+1x60`}},
-			{time.Hour, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 0 3x60`}}, // long ago
+			{time.Hour, []string{`nodegate_closes_total{gate="cni",reason="Birth"} 0x20 3x60`}}, // long ago
 		},
 	},
 	"NodegateNodesOverdue": {
@@ -144,7 +144,7 @@ var scenarios = map[string]struct {
 	"NodegateClosingThrottled": {
 		scenario{10 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x60`}}, "4 nodes",
 		[]scenario{
-			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x5 0x60`}},
+			{5 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x5 0x60`}},
 			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="throttled"} 4x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
 		},
 	},
@@ -172,7 +172,7 @@ var scenarios = map[string]struct {
 		scenario{20 * time.Minute, []string{fmt.Sprintf(`nodegate_webhook_certificate_expiry_timestamp_seconds{pod="a"} %dx60`, 13*86400), `nodegate_webhook_certificate_expiry_timestamp_seconds{pod="b"} 9999999x60`}}, "It expires in 12d",
 		[]scenario{
 			{time.Hour, []string{fmt.Sprintf(`nodegate_webhook_certificate_expiry_timestamp_seconds %dx60`, 15*86400)}},
-			{20 * time.Minute, []string{`nodegate_webhook_certificate_expiry_timestamp_seconds 0x5 9999999x60`}}, // just started
+			{5 * time.Minute, []string{`nodegate_webhook_certificate_expiry_timestamp_seconds 0x5 9999999x60`}}, // just started
 		},
 	},
 	"NodegateGatePaused": {
