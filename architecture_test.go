@@ -51,8 +51,11 @@ var mayImport = map[string][]string{
 	"internal/install":     {"api/v1alpha1", "internal/crd", "internal/gate", "internal/admission"},
 	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
 
+	// What leaves nothing of nodegate behind.
+	"internal/release": {"api/v1alpha1", "internal/gate", "internal/cluster"},
+
 	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report"},
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report", "internal/release"},
 
 	// What they have worked out. Pure.
 	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},

@@ -74,7 +74,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	config, err := f.restConfig()
+	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -132,16 +132,16 @@ func (f *controllerFlags) installation() install.Options {
 
 // restConfig finds the API server. Requests are not throttled on this side:
 // the API server's own priority and fairness does that, and knows better.
-func (f *controllerFlags) restConfig() (*rest.Config, error) {
+func restConfig(kubeconfig string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
-	if f.kubeconfig == "" {
+	if kubeconfig == "" {
 		config, err = rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, errors.New("not in a cluster: give --kubeconfig")
 		}
 	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)

@@ -106,6 +106,7 @@ func (c *connection) addVerbs(root *cobra.Command) {
 		{groupSteer, "Steer (takes the right to change nodes):", []*cobra.Command{
 			newClose(c),
 			newOpen(c),
+			newRelease(c),
 			newReset(c),
 		}},
 		{groupPlan, "Plan and check gates:", []*cobra.Command{

@@ -48,7 +48,8 @@ var _ Applier = (*Writer)(nil)
 
 // Writer writes decisions to the API server.
 type Writer struct {
-	nodes nodePatcher
+	nodes   nodePatcher
+	options metav1.PatchOptions
 }
 
 // nodePatcher is the one method that a Writer needs of a client.
@@ -59,11 +60,17 @@ type nodePatcher interface {
 // NewWriter returns a Writer. Unless the configuration sets a rate limit there
 // is none.
 func NewWriter(config *rest.Config) (*Writer, error) {
+	return NewWriterAs(config, metav1.PatchOptions{FieldManager: FieldManager})
+}
+
+// NewWriterAs is NewWriter for somebody else than the controller, whose patches
+// have options of their own.
+func NewWriterAs(config *rest.Config, options metav1.PatchOptions) (*Writer, error) {
 	client, err := kubernetes.NewForConfig(coreConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for nodes: %w", err)
 	}
-	return &Writer{nodes: client.CoreV1().Nodes()}, nil
+	return &Writer{nodes: client.CoreV1().Nodes(), options: options}, nil
 }
 
 // Apply implements Applier.
@@ -72,7 +79,7 @@ func (w *Writer) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 	if err != nil || patch == nil {
 		return nil, err
 	}
-	node, err := w.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	node, err := w.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, w.options)
 	if err != nil {
 		return nil, fmt.Errorf("patching node %s: %w", n.Name, classify(err))
 	}

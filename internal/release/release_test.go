@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+const closed = `{"state":"Closed","reason":"Birth","taint":"a/a:NoSchedule","source":"crd"}`
+
+var taintA = corev1.Taint{Key: "a/a", Effect: corev1.TaintEffectNoSchedule}
+
+// fleet is an API server, as far as a release sees it.
+type fleet struct {
+	mu    sync.Mutex
+	nodes map[string]*gate.Node
+	// before says what happens to the write of a node, by how often it was tried.
+	before func(name string, try int) error
+	tries  map[string]int
+	writes int
+}
+
+func newFleet(nodes ...*gate.Node) *fleet {
+	f := &fleet{nodes: make(map[string]*gate.Node), tries: make(map[string]int), before: func(string, int) error { return nil }}
+	for _, n := range nodes {
+		f.nodes[n.Name] = n
+	}
+	return f
+}
+
+func closedNode(name string) *gate.Node {
+	return &gate.Node{Name: name, Taints: []corev1.Taint{taintA}, Records: map[string]string{"g": closed}}
+}
+
+func (f *fleet) NodeFacts(_ context.Context, name string) (*gate.Node, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, ok := f.nodes[name]
+	if !ok {
+		return nil, fmt.Errorf("reading node: %w", apierrors.NewNotFound(corev1.Resource("nodes"), name))
+	}
+	return ptr.To(*n), nil
+}
+
+func (f *fleet) AllNodeFacts(_ context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {
+	var all []*gate.Node
+	for _, n := range f.nodes {
+		if wanted(n) {
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
+func (f *fleet) Apply(_ context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tries[n.Name]++
+	if err := f.before(n.Name, f.tries[n.Name]); err != nil {
+		return nil, fmt.Errorf("patching node %s: %w", n.Name, err)
+	}
+	now := f.nodes[n.Name]
+	if !maps.Equal(now.Records, n.Records) {
+		return nil, cluster.ErrConflict
+	}
+	f.writes++
+	after := *now
+	after.Taints, after.Records = d.Taints, nil
+	f.nodes[n.Name] = &after
+	return nil, nil
+}
+
+// run releases the fleet.
+func (f *fleet) run(t *testing.T, ctx context.Context, o Options) (*Report, error) {
+	t.Helper()
+	r := &releaser{Options: o, reader: f, writer: f, patience: wait.Backoff{Steps: 4, Duration: time.Nanosecond}}
+	nodes, err := r.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{DryRun: o.DryRun}
+	return report, r.release(ctx, nodes, report)
+}
+
+func released(name string) Node {
+	return Node{Node: name, Gates: []string{"g"}, Taints: []string{"a/a:NoSchedule"}}
+}
+
+func TestRelease(t *testing.T) {
+	garbled := &gate.Node{Name: "n2", Taints: []corev1.Taint{taintA}, Records: map[string]string{"g": "garbage"}}
+	busy := &apierrors.StatusError{ErrStatus: metav1.Status{Message: "busy", Reason: metav1.StatusReasonTooManyRequests}}
+	onN1 := func(tries int, err error) func(string, int) error {
+		return func(name string, try int) error {
+			if name == "n1" && try <= tries {
+				return err
+			}
+			return nil
+		}
+	}
+	tests := map[string]struct {
+		before  func(name string, try int) error
+		nodes   []*gate.Node
+		options Options
+		want    []Node
+		writes  int
+	}{
+		"all nodes":                    {nodes: []*gate.Node{closedNode("n2"), closedNode("n1"), {Name: "n3"}}, want: []Node{released("n1"), released("n2")}, writes: 2},
+		"a node that is named":         {nodes: []*gate.Node{closedNode("n2"), closedNode("n1")}, options: Options{Nodes: []string{"n1", "n1"}}, want: []Node{released("n1")}, writes: 1},
+		"a node with nothing":          {nodes: []*gate.Node{{Name: "n1"}}, options: Options{Nodes: []string{"n1"}}},
+		"another gate":                 {nodes: []*gate.Node{closedNode("n1")}, options: Options{Gates: []string{"other"}}},
+		"nothing is sent":              {nodes: []*gate.Node{closedNode("n1")}, options: Options{DryRun: DryRunClient}, want: []Node{released("n1")}},
+		"the node changes meanwhile":   {nodes: []*gate.Node{closedNode("n1")}, before: onN1(3, cluster.ErrConflict), want: []Node{released("n1")}, writes: 1},
+		"the API server is busy":       {nodes: []*gate.Node{closedNode("n1")}, before: onN1(2, busy), want: []Node{released("n1")}, writes: 1},
+		"the node goes meanwhile":      {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, apierrors.NewNotFound(corev1.Resource("nodes"), "n1")), want: []Node{released("n1"), released("n2")}, writes: 1},
+		"one may not be written":       {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, cluster.ErrDenied), want: []Node{{Node: "n1", Error: "patching node n1: the API server denied the write"}, released("n2")}, writes: 1},
+		"one changes again and again":  {nodes: []*gate.Node{closedNode("n1")}, before: onN1(9, cluster.ErrConflict), want: []Node{{Node: "n1", Error: "patching node n1: the node has changed meanwhile"}}},
+		"a record that cannot be read": {nodes: []*gate.Node{closedNode("n1"), garbled}, want: []Node{released("n1"), {Node: "n2", Kept: []string{"g"}}}, writes: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(test.nodes...)
+			if test.before != nil {
+				f.before = test.before
+			}
+			var told []int
+			test.options.Progress = func(done, _ int) { told = append(told, done) }
+			report, err := f.run(t, t.Context(), test.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, report.Nodes); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if f.writes != test.writes || !slices.IsSorted(told) || len(told) != len(test.want) {
+				t.Errorf("%d writes, want %d; progress %v", f.writes, test.writes, told)
+			}
+			if tries := f.tries["n1"]; strings.HasSuffix(name, "may not be written") && tries != 1 {
+				t.Errorf("what is denied was tried %d times", tries)
+			}
+		})
+	}
+}
+
+// What somebody else does to a node between look and write is heeded.
+func TestReleaseLooksAgain(t *testing.T) {
+	f := newFleet(closedNode("n1"))
+	f.before = func(_ string, try int) error {
+		if try == 1 {
+			f.nodes["n1"] = &gate.Node{Name: "n1", Taints: []corev1.Taint{taintA}, Records: map[string]string{"g": closed, "other": closed}}
+		}
+		return nil
+	}
+	report, err := f.run(t, t.Context(), Options{Gates: []string{"g"}})
+	if diff := cmp.Diff([]Node{{Node: "n1", Gates: []string{"g"}}}, report.Nodes); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]corev1.Taint{taintA}, f.nodes["n1"].Taints); diff != "" {
+		t.Errorf("another gate's taint (-want +got):\n%s", diff)
+	}
+}
+
+// What was interrupted is told, and the next run goes on from there.
+func TestReleaseGoesOn(t *testing.T) {
+	var nodes []*gate.Node
+	for i := range 100 {
+		nodes = append(nodes, closedNode(fmt.Sprintf("n%02d", i)))
+	}
+	f := newFleet(nodes...)
+	ctx, cancel := context.WithCancel(t.Context())
+	report, err := f.run(t, ctx, Options{Progress: func(done, _ int) {
+		if done == 30 {
+			cancel()
+		}
+	}})
+	if err == nil || len(report.Nodes) < 30 || len(report.Nodes) == len(nodes) || !strings.Contains(err.Error(), fmt.Sprintf("%d of 100", report.released())) {
+		t.Fatalf("%d nodes, %v", len(report.Nodes), err)
+	}
+	again, err := f.run(t, t.Context(), Options{})
+	if err != nil || len(again.Nodes) != len(nodes)-report.released() || !again.Complete() || f.writes != len(nodes) {
+		t.Errorf("%d nodes after %d, %d writes, %v", len(again.Nodes), report.released(), f.writes, err)
+	}
+}
+
+func TestReleaseNoSuchNode(t *testing.T) {
+	f := newFleet(closedNode("n1"))
+	_, err := f.run(t, t.Context(), Options{Nodes: []string{"n1", "n2"}})
+	var missing *NoSuchNodeError
+	if !errors.As(err, &missing) || missing.Node != "n2" || f.writes > 0 {
+		t.Errorf("%v, %d writes", err, f.writes)
+	}
+}
+
+// While nodegate runs and has gates, it would undo the work.
+func TestJudge(t *testing.T) {
+	denied := errors.New("denied")
+	exists := map[string]bool{"g": true}
+	fromFiles := &gate.Node{Records: map[string]string{"f": `{"state":"Open","source":"files"}`}}
+	tests := map[string]struct {
+		situation situation
+		options   Options
+		nodes     []*gate.Node
+		refusal   string
+		remark    string
+	}{
+		"nothing is left of nodegate":                {},
+		"the gates are deleted":                      {situation: situation{running: true}},
+		"a gate exists":                              {situation: situation{running: true, gates: exists}, refusal: "kubectl delete nodegates g)"},
+		"a gate exists, by force":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}},
+		"another gate exists":                        {situation: situation{running: true, gates: map[string]bool{"other": true}}},
+		"a gate exists that is not to be released":   {situation: situation{running: true, gates: exists}, options: Options{Gates: []string{"other"}}},
+		"a gate exists, and nobody looks after it":   {situation: situation{gates: exists}, remark: "nodegate does not run"},
+		"births go on being closed":                  {situation: situation{births: true}, remark: "delete mutatingadmissionpolicybinding nodegate-birth"},
+		"a gate from files":                          {situation: situation{running: true}, nodes: []*gate.Node{fromFiles}, refusal: "from files: f."},
+		"a gate from files, and nodegate is gone":    {nodes: []*gate.Node{fromFiles}},
+		"whether it runs is not known":               {situation: situation{runningUnknown: denied, gates: exists}, refusal: "not known: denied"},
+		"whether it runs does not matter":            {situation: situation{runningUnknown: denied}},
+		"which gates exist is not known":             {situation: situation{gatesUnknown: denied, running: true}, refusal: "not known: denied"},
+		"which gates exist does not matter":          {situation: situation{gatesUnknown: denied}},
+		"nothing is known":                           {situation: situation{gatesUnknown: denied, runningUnknown: denied}, refusal: "not known: denied"},
+		"nothing is known, and nobody wants to know": {situation: situation{gatesUnknown: denied, runningUnknown: denied}, options: Options{Force: true}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			nodes := test.nodes
+			if nodes == nil {
+				nodes = []*gate.Node{closedNode("n1")}
+			}
+			refusal, remarks := test.situation.judge(nodes, &test.options)
+			said := strings.Join(remarks, "\n")
+			if (refusal != nil) != (test.refusal != "") || refusal != nil && !strings.Contains(refusal.Error(), test.refusal) ||
+				!strings.Contains(said, test.remark) || (said != "") != (test.remark != "") {
+				t.Errorf("refused: %v; remarks: %s", refusal, said)
+			}
+		})
+	}
+}
+
+func TestHeld(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
+		at := metav1.NewMicroTime(renewed)
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: ptr.To[int32](15)}}
+	}
+	for name, test := range map[string]struct {
+		lease *coordinationv1.Lease
+		want  bool
+	}{
+		"empty":             {&coordinationv1.Lease{}, false},
+		"renewed":           {lease("x", now.Add(-10*time.Second)), true},
+		"by another clock":  {lease("x", now.Add(time.Hour)), true},
+		"not renewed":       {lease("x", now.Add(-31*time.Second)), false},
+		"given back":        {lease("", now), false},
+		"only just too old": {lease("x", now.Add(-29*time.Second)), true},
+	} {
+		if got := held(test.lease, now); got != test.want {
+			t.Errorf("%s: held is %t", name, got)
+		}
+	}
+}
+
+func TestReportText(t *testing.T) {
+	report := &Report{DryRun: DryRunServer, Nodes: []Node{
+		{Node: "a", Gates: []string{"g", "h"}, Taints: []string{"a/a:NoSchedule", "b/b=x:NoExecute"}},
+		{Node: "b", Gates: []string{"g"}},
+		{Node: "c", Kept: []string{"g"}},
+		{Node: "d", Error: "patching node d: it says no"},
+	}, Remarks: []string{"to be known"}}
+	const want = `node/a released from g, h: a/a:NoSchedule, b/b=x:NoExecute taken off (server dry run)
+node/b released from g (server dry run)
+node/c keeps what cannot be read and may tell of a taint that is there: see which is the gate's, take it off, and then the record: kubectl annotate node c gate.nodegate.dev/g-
+node/d not released: patching node d: it says no
+Note: to be known.
+`
+	if diff := cmp.Diff(want, report.Text()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if report.Complete() || report.Names() != "node/a\nnode/b\n" {
+		t.Errorf("complete: %t, names %q", report.Complete(), report.Names())
+	}
+	if got := (&Report{}).Text(); got != "No node has anything to be released from.\n" {
+		t.Error(got)
+	}
+}
