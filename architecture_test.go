@@ -52,10 +52,11 @@ var mayImport = map[string][]string{
 	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
 
 	// What leaves nothing of nodegate behind.
-	"internal/release": {"api/v1alpha1", "internal/gate", "internal/cluster"},
+	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/cluster"},
+	"internal/uninstall": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster", "internal/admission", "internal/install", "internal/release"},
 
 	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report", "internal/release"},
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report", "internal/release", "internal/uninstall", "internal/install"},
 
 	// What they have worked out. Pure.
 	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},

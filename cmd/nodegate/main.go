@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		DisableSuggestions: true,
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand(), newReleaseCommand())
+	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand(), newReleaseCommand(), newUninstallCommand())
 	return root
 }
 

@@ -26,6 +26,11 @@ const (
 	maxSelectorValues = 1024
 )
 
+// noBackup keeps parameters out of backups (Velero's label). In a cluster into which
+// one is restored without nodegate, they would close nodes that nobody opens; with
+// nodegate, they are made anew.
+const noBackup = "velero.io/exclude-from-backup"
+
 // Parameter returns the object that makes the birth policy close the gate, which
 // was declared at the source, on the nodes that it selects. The error says why the policy could not read it:
 // the policy itself would pass over such a parameter in silence.
@@ -44,6 +49,7 @@ func Parameter(namespace, source string, gate *v1alpha1.NodeGate) (*corev1.PodTe
 			Labels: map[string]string{
 				v1alpha1.ParameterLabel:        "true",
 				"app.kubernetes.io/managed-by": "nodegate",
+				noBackup:                       "true",
 			},
 			Annotations: map[string]string{
 				v1alpha1.ParameterKey:      gate.Spec.Taint.Key,

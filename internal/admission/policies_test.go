@@ -201,7 +201,7 @@ func TestParameter(t *testing.T) {
 	want := metav1.ObjectMeta{
 		Name:      "cilium",
 		Namespace: "ns",
-		Labels:    map[string]string{"nodegate.dev/birth": "true", "app.kubernetes.io/managed-by": "nodegate"},
+		Labels:    map[string]string{"nodegate.dev/birth": "true", "app.kubernetes.io/managed-by": "nodegate", "velero.io/exclude-from-backup": "true"},
 		Annotations: map[string]string{
 			"nodegate.dev/key":      "test.nodegate.dev/a",
 			"nodegate.dev/value":    "waits",

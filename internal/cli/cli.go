@@ -108,6 +108,7 @@ func (c *connection) addVerbs(root *cobra.Command) {
 			newOpen(c),
 			newRelease(c),
 			newReset(c),
+			newUninstall(c),
 		}},
 		{groupPlan, "Plan and check gates:", []*cobra.Command{
 			convert.NewCommand("kubectl gate"),

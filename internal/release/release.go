@@ -41,12 +41,23 @@ const (
 	DryRunServer DryRun = "server"
 )
 
-// server is the DryRun of the options of a request.
-func (d DryRun) server() []string {
+// Server is the DryRun of the options of a request.
+func (d DryRun) Server() []string {
 	if d == DryRunServer {
 		return []string{metav1.DryRunAll}
 	}
 	return nil
+}
+
+// Suffix is what kubectl puts behind a line that says what was done.
+func (d DryRun) Suffix() string {
+	switch d {
+	case DryRunClient:
+		return " (dry run)"
+	case DryRunServer:
+		return " (server dry run)"
+	}
+	return ""
 }
 
 // Options say what is to be released.
@@ -133,7 +144,7 @@ func newReleaser(config *rest.Config, o Options) (*releaser, error) {
 	if err != nil {
 		return nil, err
 	}
-	writer, err := cluster.NewWriterAs(config, metav1.PatchOptions{FieldManager: FieldManager, DryRun: o.DryRun.server()})
+	writer, err := cluster.NewWriterAs(config, metav1.PatchOptions{FieldManager: FieldManager, DryRun: o.DryRun.Server()})
 	if err != nil {
 		return nil, err
 	}

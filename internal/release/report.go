@@ -71,11 +71,10 @@ func (r *Report) Names() string {
 // Text is the report for people.
 func (r *Report) Text() string {
 	var b strings.Builder
-	suffix := map[DryRun]string{DryRunClient: " (dry run)", DryRunServer: " (server dry run)"}[r.DryRun]
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if len(n.Gates) > 0 {
-			fmt.Fprintf(&b, "node/%s released from %s%s%s\n", n.Node, strings.Join(n.Gates, ", "), off(n.Taints), suffix)
+			fmt.Fprintf(&b, "node/%s released from %s%s%s\n", n.Node, strings.Join(n.Gates, ", "), off(n.Taints), r.DryRun.Suffix())
 		}
 	}
 	for i := range r.Nodes {

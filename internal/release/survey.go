@@ -59,13 +59,7 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 	case !apierrors.IsNotFound(err): // an API server without them knows no such kind
 		s.gatesUnknown = fmt.Errorf("listing NodeGates: %w", err)
 	}
-	lease, err := core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		s.running = held(lease, time.Now())
-	case !apierrors.IsNotFound(err):
-		s.runningUnknown = fmt.Errorf("reading the Lease %s/%s: %w", namespace, v1alpha1.LeaseName, err)
-	}
+	s.running, s.runningUnknown = running(ctx, core, namespace)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, birthBinding, metav1.GetOptions{})
 	if err == nil { // who may not read it is told nothing of it
 		s.births = s.hasParameters(ctx, core, binding)
@@ -79,6 +73,26 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 // birthBinding is the MutatingAdmissionPolicyBinding by which the API server closes
 // gates on new nodes.
 const birthBinding = "nodegate-birth"
+
+// Running tells whether a controller works: whether somebody holds its lease.
+func Running(ctx context.Context, config *rest.Config, namespace string) (bool, error) {
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return false, fmt.Errorf("creating a client: %w", err)
+	}
+	return running(ctx, core, namespace)
+}
+
+func running(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
+	lease, err := core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading the Lease %s/%s: %w", namespace, v1alpha1.LeaseName, err)
+	}
+	return held(lease, time.Now()), nil
+}
 
 // held tells whether somebody holds a lease and renews it.
 func held(l *coordinationv1.Lease, now time.Time) bool {

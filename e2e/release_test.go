@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/release"
+)
+
+// With nodegate gone, what its gates left on nodes goes by hand: what they left,
+// and nothing else.
+func TestRelease(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	first, second := e.declare(newGate("first", keyA, byLabel("never"))), e.declare(newGate("second", keyA, byLabel("never")))
+	held, other := e.kubelet("held-1"), e.kubelet("held-2")
+	foreign := corev1.Taint{Key: "example.com/pool", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	held.register(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{foreign}; n.Annotations = map[string]string{"mine": "x"} })
+	other.register()
+	held.override("second", isClosed, time.Hour)
+	stop()
+	e.must(e.admin.Delete(t.Context(), first))
+	e.must(e.admin.Delete(t.Context(), second))
+	e.must(held.is("first", isClosed, keyA))
+	boss := e.cluster.Admin()
+
+	e.tells(e.ask(boss, "release", "held-1", "--all"), 2, "not both")
+	e.tells(e.ask(boss, "release"), 2, "name nodes")
+	e.tells(e.ask(boss, "release", "--all", "--dry-run=maybe"), 2, "there is no --dry-run=maybe")
+	e.tells(e.ask(boss, "release", "held-1", "hold-2"), 2, `there is no node "hold-2"`, "did you mean")
+	for _, mode := range []string{"client", "server"} {
+		e.tells(e.ask(boss, "release", "--all", "--dry-run="+mode), 0,
+			"node/held-1 released from first, second: "+keyA+":NoSchedule taken off", "node/held-2", "dry run)")
+	}
+	e.must(held.is("first", isClosed, keyA))
+
+	editor := e.may("editor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}})
+	e.tells(e.ask(editor, "release", "held-1"), 1, "node/held-1 not released", `ask for the verb "override"`)
+	e.must(held.is("first", isClosed, keyA))
+
+	e.tells(e.ask(boss, "release", "node/held-1", "--gate=second"), 0, "node/held-1 released from second\n")
+	e.must(held.is("first", isClosed, keyA)) // it holds the taint that they share
+	if records := held.node().Annotations; records[v1alpha1.RecordAnnotationPrefix+"second"]+records[v1alpha1.OverrideAnnotationPrefix+"second"] != "" {
+		t.Errorf("the node has not forgotten the second gate: %v", records)
+	}
+	a := e.ask(boss, "release", "held-1", "-o", "json")
+	e.tells(a, 0)
+	var report release.Report
+	e.must(json.Unmarshal([]byte(a.out), &report))
+	if len(report.Nodes) != 1 || report.Nodes[0].Node != "held-1" || len(report.Nodes[0].Gates) != 1 || report.Nodes[0].Gates[0] != "first" {
+		t.Errorf("it reports %+v", report)
+	}
+	node := held.node()
+	e.must(held.is("first", isNone, keyA))
+	if len(records(node)) > 0 || node.Annotations["mine"] != "x" || !hasTaint(node, foreign.Key) {
+		t.Errorf("annotations %v, taints %v", node.Annotations, keys(node))
+	}
+	e.must(other.is("first", isClosed, keyA))
+	if a := e.ask(boss, "release", "--all", "-o", "name"); a.out != "node/held-2\n" || a.status != 0 {
+		t.Errorf("%+v", a)
+	}
+	e.must(other.is("first", isNone, keyA))
+	e.tells(e.ask(boss, "release", "--all"), 0, "No node has anything to be released from")
+}
+
+// While nodegate runs, gates that exist are not released: it would undo that.
+func TestReleaseIsRefusedWhileNodegateRuns(t *testing.T) {
+	e := newEnv(t)
+	stop := e.runController(func(p *controller.Process) { p.LeaderElect = true })
+	e.declare(newGate("agent", keyA, byLabel("never")))
+	k := e.kubelet("n1")
+	k.register()
+	boss := e.cluster.Admin()
+	e.tells(e.ask(boss, "release", "--all"), 2, "nodegate is running", "kubectl delete nodegates agent")
+	e.tells(e.ask(boss, "release", "--all", "--dry-run=client"), 0, "Note: without --dry-run this would be refused")
+	e.must(k.is("agent", isClosed, keyA))
+	e.tells(e.ask(boss, "release", "n1", "--force"), 0, "node/n1 released from agent")
+	k.becomes("agent", isClosed, keyA) // as it said
+	stop()
+	e.tells(e.ask(boss, "release", "n1"), 0, "node/n1 released from agent", "Note: nodegate does not run", "delete mutatingadmissionpolicybinding nodegate-birth")
+	e.must(k.is("agent", isNone, keyA))
+}
+
+// A backup that is restored into a cluster where nodegate does not run holds no
+// node: neither the gates, whatever their status says, nor the policies.
+func TestRestoredBackupTaintsNothing(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ng := e.declare(newGate("agent", keyA, byLabel("never")))
+	e.kubelet("before").register()
+	stop()
+	e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
+	backup := ng.DeepCopy()
+	e.clean(t.Context())
+	restored := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: backup.Name}, Spec: backup.Spec}
+	e.must(e.admin.Create(t.Context(), restored))
+	restored.Status = backup.Status
+	e.must(e.admin.Status().Update(t.Context(), restored))
+
+	k := e.kubelet("after")
+	e.eventually("a node registers as if there was no gate", func() error {
+		node := k.newNode()
+		if err := k.api.Create(t.Context(), node); err != nil {
+			return err
+		}
+		if hasTaint(node, keyA) || len(records(node)) > 0 {
+			e.must(e.admin.Delete(t.Context(), node)) // the API server had not seen yet that the parameters are gone
+			return fmt.Errorf("it has taints %v", keys(node))
+		}
+		return nil
+	})
+}
