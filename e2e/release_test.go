@@ -26,7 +26,10 @@ func TestRelease(t *testing.T) {
 	first, second := e.declare(newGate("first", keyA, byLabel("never"))), e.declare(newGate("second", keyA, byLabel("never")))
 	held, other := e.kubelet("held-1"), e.kubelet("held-2")
 	foreign := corev1.Taint{Key: "example.com/pool", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
-	held.register(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{foreign}; n.Annotations = map[string]string{"mine": "x"} })
+	held.register(func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{foreign}
+		n.Annotations = map[string]string{"mine": "x"}
+	})
 	other.register()
 	held.override("second", isClosed, time.Hour)
 	stop()

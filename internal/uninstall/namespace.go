@@ -21,7 +21,12 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	if u.Namespace == metav1.NamespaceDefault || strings.HasPrefix(u.Namespace, "kube-") {
 		return nil
 	}
-	if _, err := u.objects.Resource(namespace.resource()).Get(ctx, u.Namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+	switch found, err := u.objects.Resource(namespace.resource()).Get(ctx, u.Namespace, metav1.GetOptions{}); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", &namespace, err)
+	case found.DeletionTimestamp != nil: // it is on its way
 		return nil
 	}
 	if u.DryRun != release.DryRunNone { // nodegate's own objects are still there

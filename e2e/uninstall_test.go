@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/install"
+)
+
+// deployment is a Deployment of one pod.
+func deployment(namespace, name string, tolerations []corev1.Toleration) *appsv1.Deployment {
+	labels := map[string]string{"app.kubernetes.io/name": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Tolerations: tolerations, Containers: []corev1.Container{{Name: "main", Image: "main"}}},
+			},
+		},
+	}
+}
+
+// deploy runs nodegate as clusters do: by a Deployment, with the controller running
+// while its pod is bound to a node.
+func (w *world) deploy() {
+	w.Helper()
+	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{}, client.InNamespace(installation.Namespace))
+	w.must(err)
+	w.must(w.admin.Create(w.Context(), deployment(installation.Namespace, "nodegate", install.Tolerations(installation.AllowedTaintKeys))))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		stops := map[string]func(){}
+		for event := range pods.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			stop, runs := stops[pod.Name]
+			switch ends := event.Type == watch.Deleted || pod.DeletionTimestamp != nil; {
+			case ends && runs:
+				stop()
+				delete(stops, pod.Name)
+			case !ends && !runs && pod.Spec.NodeName != "":
+				stops[pod.Name] = w.startController(0)
+			}
+		}
+	}()
+	w.Cleanup(sync.OnceFunc(func() { pods.Stop(); <-done }))
+}
+
+// bound waits until a pod of a Deployment is bound to a node, and says to which.
+func (w *world) bound(namespace, name string) (node string) {
+	w.Helper()
+	w.eventually(name+" has a node", func() error {
+		var pods corev1.PodList
+		w.must(w.admin.List(w.Context(), &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": name}))
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.DeletionTimestamp == nil && p.Spec.NodeName != "" {
+				node = p.Spec.NodeName
+				return nil
+			}
+		}
+		return errNotYet
+	})
+	return node
+}
+
+// Every node of a cluster is replaced at once, and with them nodegate: the new ones
+// are born closed while it does not run, it comes back on one of them, and opens
+// them. Then it is uninstalled, and again when hardly anything is left of it.
+func TestLifeOfAnInstallation(t *testing.T) {
+	w := newWorld(t)
+	w.machineWithRoom("first")
+	w.deploy()
+	w.bound(installation.Namespace, "nodegate")
+	w.declare(newGate("agent", keyA, byLabel("fit")))
+
+	w.must(w.admin.Create(t.Context(), deployment(daemonNamespace, "workload", nil)))
+	replaced := w.replaceNodes("second-1", "second-2")
+	at := w.bound(installation.Namespace, "nodegate")
+	for _, k := range replaced {
+		if k.name != at {
+			k.label("fit")
+			k.becomes("agent", isOpen, keyA)
+			w.eventually("the workload runs on the node that is fit", func() error {
+				node := w.bound(daemonNamespace, "workload")
+				return errUnless(node == k.name, "it is bound to "+node)
+			})
+		}
+	}
+
+	t.Log("uninstalling while nodegate runs")
+	boss := w.cluster.Admin()
+	held := w.kubelet("held")
+	held.register()
+	held.override("agent", isClosed, time.Hour)
+	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "nodegate.nodegate.dev/agent deleted (dry run)", "node/held released from agent",
+		"deployment.apps/nodegate deleted (dry run)", "mutatingadmissionpolicy.admissionregistration.k8s.io/nodegate-birth deleted (dry run)", "namespace/nodegate-system deleted, if")
+	w.must(held.is("agent", isClosed, keyA))
+	w.tells(w.ask(boss, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
+	w.must(held.is("agent", isClosed, keyA))
+	w.tells(w.ask(boss, "uninstall"), 0, "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted", "Nothing of nodegate is left")
+	w.isUninstalled()
+	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
+		t.Errorf("a node is born with taints %v and records %v", keys(born), records(born))
+	}
+	if again := w.ask(boss, "uninstall"); again.out != "Nothing of nodegate is left in the cluster.\n" {
+		t.Errorf("the second time it says %q", again.out)
+	}
+
+	t.Log("uninstalling what is left of an installation")
+	w.eventually("the namespace is gone", func() error {
+		err := w.admin.Get(t.Context(), client.ObjectKey{Name: installation.Namespace}, &corev1.Namespace{})
+		return errUnless(apierrors.IsNotFound(err), fmt.Sprint(err))
+	})
+	w.must(w.apply(t.Context()))
+	w.must(w.awaitPolicies(t.Context()))
+	stop := w.startController(0)
+	ng := newGate("agent", keyA, byLabel("fit"))
+	w.must(w.admin.Create(t.Context(), ng))
+	left := []*kubelet{w.kubelet("left-1"), w.kubelet("left-2")}
+	for _, k := range left {
+		k.register()
+		k.becomes("agent", isClosed, keyA) // by the controller, if not at birth
+	}
+	stop()
+	w.must(w.admin.DeleteAllOf(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{}))
+	for _, name := range []string{admission.RecordsPolicy, admission.ConfinementPolicy} { // nobody has cleared the third
+		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		w.must(w.admin.Delete(t.Context(), binding))
+	}
+	w.deleteCRD()
+	w.tells(w.ask(boss, "release", "left-1"), 0, "node/left-1 released from agent: "+keyA+":NoSchedule taken off")
+	w.must(left[0].is("agent", isNone, keyA))
+	w.must(w.admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}}))
+	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/agent deleted", "namespace/nodegate-system is kept: there is configmap/mine")
+	w.isUninstalled()
+}
+
+// replaceNodes takes all nodes away, and everything that ran on them, and has others
+// register instead.
+func (w *world) replaceNodes(names ...string) []*kubelet {
+	w.Helper()
+	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Node{}))
+	// What the garbage collector of pods does after a minute.
+	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Pod{}, client.InNamespace(installation.Namespace), client.GracePeriodSeconds(0)))
+	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Pod{}, client.InNamespace(daemonNamespace), client.GracePeriodSeconds(0)))
+	var all []*kubelet
+	for _, name := range names {
+		k := w.machineWithRoom(name)
+		w.must(k.is("agent", isClosed, keyA)) // while nodegate has no node to run on
+		all = append(all, k)
+	}
+	return all
+}
+
+// isUninstalled fails the test if anything of nodegate is left, but for the
+// namespace.
+func (w *world) isUninstalled() {
+	w.Helper()
+	var nodes corev1.NodeList
+	w.must(w.admin.List(w.Context(), &nodes))
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		if hasTaint(n, keyA) || len(records(n)) > 0 || strings.Contains(fmt.Sprint(n.Annotations), "nodegate.dev") {
+			w.Errorf("node %s has taints %v and annotations %v", n.Name, keys(n), n.Annotations)
+		}
+	}
+	options := installation
+	options.EvictPods = true
+	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
+		options.Birth = birth
+		objects, err := install.Objects(options)
+		w.must(err)
+		for _, o := range objects {
+			if _, isNamespace := o.(*corev1.Namespace); isNamespace {
+				continue
+			}
+			if err := w.admin.Get(w.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				w.Errorf("%s %s is left (%v)", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
+			}
+		}
+	}
+	for _, list := range []client.ObjectList{
+		&admissionregistrationv1.MutatingAdmissionPolicyList{}, &admissionregistrationv1.MutatingAdmissionPolicyBindingList{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{},
+		&flowcontrolv1.FlowSchemaList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
+		&corev1.PodTemplateList{}, &coordinationv1.LeaseList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &appsv1.DeploymentList{},
+	} {
+		w.must(w.admin.List(w.Context(), list))
+		w.must(meta.EachListItem(list, func(item runtime.Object) error {
+			o, ok := item.(client.Object)
+			if !ok || strings.HasPrefix(o.GetName(), "nodegate") || o.GetNamespace() == installation.Namespace {
+				w.Errorf("%T: %s/%s is left", list, o.GetNamespace(), o.GetName())
+			}
+			return nil
+		}))
+	}
+	if err := w.admin.List(w.Context(), &v1alpha1.NodeGateList{}); err == nil {
+		w.Error("NodeGates are still served")
+	}
+}
