@@ -70,10 +70,15 @@ build: ## Build bin/nodegate and bin/kubectl-gate.
 dist-plugin: ## Make what krew installs: kubectl-gate for each platform, and its manifest (VERSION=v0.1.0).
 	go run ./hack/dist -version '$(VERSION)' -out $(DIST)
 
+.PHONY: image
+image: ## Build the container image, without Docker, into bin/image.tar; IMAGE=registry/name:tag pushes it too.
+	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/image $(if $(IMAGE),-push $(IMAGE))
+
 .PHONY: test
 test: ## Run all tests, against a real control plane; its first build takes minutes.
 	go run ./cluster/cmd/nodegate-cluster build
 	go run ./cluster/cmd/nodegate-cluster build --kubernetes-version $(OLDER) --components kube-apiserver
+	go test -C hack/tools/image ./...
 	go test -race -timeout 30m ./...
 	cd hack/tools/prometheus && go test ./...
 

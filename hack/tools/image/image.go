@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// user is who the program runs as: a number, so that runAsNonRoot can be checked.
+const user = "65532:65532"
+
+// release is what an image is made of.
+type release struct {
+	version, revision, repository string
+	created                       time.Time
+}
+
+// labels are the annotations that the OCI image specification has.
+func (r *release) labels() map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":       "nodegate",
+		"org.opencontainers.image.description": "Keeps pods off Kubernetes nodes until the nodes are fit for them",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.source":      r.repository,
+		"org.opencontainers.image.url":         r.repository,
+		"org.opencontainers.image.version":     r.version,
+		"org.opencontainers.image.revision":    r.revision,
+		"org.opencontainers.image.created":     r.created.Format(time.RFC3339),
+	}
+}
+
+// compiled is a program that was built.
+type compiled struct {
+	platform   v1.Platform
+	path, name string
+}
+
+// check refuses a program that could not run on nothing.
+func (p *compiled) check() error {
+	file, err := elf.Open(p.path)
+	if err != nil {
+		return fmt.Errorf("looking at %s: %w", p.path, err)
+	}
+	defer file.Close()
+	for _, segment := range file.Progs {
+		if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
+			return fmt.Errorf("%s for %s is not static", p.name, &p.platform)
+		}
+	}
+	return nil
+}
+
+// layer is a file system with nothing in it but the program.
+func (p *compiled) layer(at time.Time) (v1.Layer, error) {
+	content, err := os.ReadFile(p.path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the program: %w", err)
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: p.name, Mode: 0o555, Size: int64(len(content)), ModTime: at}
+	if err := errors.Join(w.WriteHeader(header), writeAll(w, content), w.Close()); err != nil {
+		return nil, fmt.Errorf("writing the layer: %w", err)
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+}
+
+func writeAll(w io.Writer, content []byte) error {
+	_, err := w.Write(content)
+	return err
+}
+
+// image is the image of one platform.
+func (p *compiled) image(r *release) (v1.Image, error) {
+	layer, err := p.layer(r.created)
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{
+		Layer: layer, MediaType: types.OCILayer,
+		History: v1.History{Created: v1.Time{Time: r.created}, CreatedBy: "hack/tools/image"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("putting the layer into the image: %w", err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the image's configuration: %w", err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Variant = p.platform.OS, p.platform.Architecture, p.platform.Variant
+	config.Created = v1.Time{Time: r.created}
+	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + p.name}, WorkingDir: "/", Labels: r.labels()}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		return nil, fmt.Errorf("configuring the image: %w", err)
+	}
+	return image, nil
+}
+
+// newIndex puts the images of all platforms together.
+func newIndex(programs []compiled, r release) (v1.ImageIndex, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for i := range programs {
+		p := &programs[i]
+		image, err := p.image(&r)
+		if err != nil {
+			return nil, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p.platform}})
+	}
+	annotated, ok := mutate.Annotations(index, r.labels()).(v1.ImageIndex)
+	if !ok {
+		return nil, errors.New("annotating the index makes no index of it")
+	}
+	return annotated, nil
+}
+
+// write writes the index as an OCI layout, and the same as an archive that
+// 'docker load', 'ctr images import' and 'skopeo copy oci-archive:' take. What is
+// written is read again.
+func write(out string, index v1.ImageIndex, r release) error {
+	if err := os.RemoveAll(out); err != nil {
+		return fmt.Errorf("removing what was there: %w", err)
+	}
+	path, err := layout.Write(out, empty.Index)
+	if err != nil {
+		return fmt.Errorf("writing the layout: %w", err)
+	}
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version})); err != nil {
+		return fmt.Errorf("writing the layout: %w", err)
+	}
+	written, err := path.ImageIndex()
+	if err != nil {
+		return fmt.Errorf("reading the layout: %w", err)
+	}
+	if err := validate.Index(written); err != nil {
+		return fmt.Errorf("checking the layout: %w", err)
+	}
+	return archive(out, r.created)
+}
+
+// archive makes a tar of a directory.
+func archive(dir string, at time.Time) (err error) {
+	file, err := os.Create(dir + ".tar")
+	if err != nil {
+		return fmt.Errorf("creating the archive: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	w := tar.NewWriter(file)
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(content)), ModTime: at}
+		return errors.Join(w.WriteHeader(header), writeAll(w, content))
+	})
+	if err := errors.Join(err, w.Close()); err != nil {
+		return fmt.Errorf("writing the archive: %w", err)
+	}
+	return nil
+}
+
+// describe says what there is now.
+func describe(out io.Writer, index v1.ImageIndex, where string) error {
+	digest, err := index.Digest()
+	if err != nil {
+		return fmt.Errorf("naming the image: %w", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return fmt.Errorf("reading the index: %w", err)
+	}
+	fmt.Fprintf(out, "%s and %s.tar: %s\n", where, where, digest)
+	for _, m := range manifest.Manifests {
+		image, err := index.Image(m.Digest)
+		if err != nil {
+			return fmt.Errorf("reading the index: %w", err)
+		}
+		layers, err := image.Layers()
+		if err != nil {
+			return fmt.Errorf("reading the image: %w", err)
+		}
+		size, err := layers[0].Size()
+		if err != nil {
+			return fmt.Errorf("measuring the image: %w", err)
+		}
+		fmt.Fprintf(out, "  %s: %.1f MB compressed\n", m.Platform, float64(size)/1e6)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// built builds an image of a program that is no work to build, for all platforms.
+func built(t *testing.T, o options) (out string) {
+	t.Helper()
+	source := t.TempDir()
+	for file, text := range map[string]string{
+		"go.mod":            "module example.com/hello\n",
+		"cmd/hello/main.go": "package main\n\nfunc main() { println(\"hello\") }\n",
+	} {
+		path := filepath.Join(source, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_COMMITTER_DATE", "2026-11-20T12:00:00Z")
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "x", "--date", "2026-11-20T12:00:00Z"}} {
+		git := exec.Command("git", args...)
+		git.Dir = source
+		if output, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args[0], err, output)
+		}
+	}
+	o.source, o.pkg, o.platforms, o.out = source, "./cmd/hello", "linux/amd64,linux/arm64", filepath.Join(t.TempDir(), "image")
+	o.repository = "https://example.com/hello"
+	if err := o.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return o.out
+}
+
+// indexOf reads the index of a layout that has one.
+func indexOf(t *testing.T, dir string) v1.ImageIndex {
+	t.Helper()
+	path, err := layout.FromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := path.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := all.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "v1.2.3" {
+		t.Fatalf("%+v, %v", manifest, err)
+	}
+	index, err := all.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func TestImage(t *testing.T) {
+	index := indexOf(t, built(t, options{version: "v1.2.3"}))
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 2 {
+		t.Fatalf("%+v, %v", manifest, err)
+	}
+	for i, architecture := range []string{"amd64", "arm64"} {
+		image, err := index.Image(manifest.Manifests[i].Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := file.Config
+		if p := manifest.Manifests[i].Platform; p.String() != "linux/"+architecture || file.Architecture != architecture || file.OS != "linux" {
+			t.Errorf("image %d is for %s and says %s/%s", i, p, file.OS, file.Architecture)
+		}
+		if c.User != "65532:65532" || strings.Join(c.Entrypoint, " ") != "/hello" || len(c.Cmd) > 0 || len(c.Env) > 0 {
+			t.Errorf("it runs %v %v with %v as %s", c.Entrypoint, c.Cmd, c.Env, c.User)
+		}
+		for label, want := range map[string]string{
+			"version": "v1.2.3", "created": "2026-11-20T12:00:00Z", "source": "https://example.com/hello", "licenses": "Apache-2.0",
+		} {
+			if got := c.Labels["org.opencontainers.image."+label]; got != want {
+				t.Errorf("label %s is %q, want %q", label, got, want)
+			}
+		}
+		if len(c.Labels["org.opencontainers.image.revision"]) != 40 {
+			t.Errorf("labels %v", c.Labels)
+		}
+		program := only(t, image)
+		if architecture == runtime.GOARCH {
+			if output, err := exec.Command(program).CombinedOutput(); err != nil || string(output) != "hello\n" {
+				t.Errorf("it says %q, %v", output, err)
+			}
+		}
+	}
+}
+
+// only extracts the one file that an image has.
+func only(t *testing.T, image v1.Image) string {
+	t.Helper()
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	r := tar.NewReader(content)
+	header, err := r.Next()
+	if err != nil || header.Name != "hello" || header.Mode != 0o555 || header.Uid != 0 {
+		t.Fatalf("%+v, %v", header, err)
+	}
+	program, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "hello")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if p := (&compiled{path: path}); p.check() != nil {
+		t.Error(p.check())
+	}
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("there is more: %v", err)
+	}
+	return path
+}
+
+// The same source gives the same archive, wherever it is.
+func TestImageIsReproducible(t *testing.T) {
+	first, err := os.ReadFile(built(t, options{version: "v1.2.3"}) + ".tar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(built(t, options{version: "v1.2.3"}) + ".tar")
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("two builds differ (%v)", err)
+	}
+}
+
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New())
+	t.Cleanup(server.Close)
+	image := strings.TrimPrefix(server.URL, "http://") + "/nodegate:v1.2.3"
+	want, err := indexOf(t, built(t, options{version: "v1.2.3", push: image})).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := remote.Head(ref); err != nil || got.Digest != want {
+		t.Errorf("the registry has %v, want %s (%v)", got, want, err)
+	}
+}
+
+// What needs a dynamic linker could not start in an image of nothing.
+func TestDynamicProgramIsRefused(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := (&compiled{path: git, name: "git"}).check(); err == nil || !strings.Contains(err.Error(), "not static") {
+		t.Errorf("got %v", err)
+	}
+}

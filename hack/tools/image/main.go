@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command image builds nodegate's container image: one static program on nothing,
+// for several platforms, without a container runtime and without a registry. The
+// same source, built by the same Go, gives the same image to the byte.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// options are the flags.
+type options struct {
+	source, pkg, platforms, out, version, push, repository string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.source, "source", ".", "the directory of the module to build")
+	flag.StringVar(&o.pkg, "package", "./cmd/nodegate", "the program")
+	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "the platforms, separated by commas")
+	flag.StringVar(&o.out, "out", "bin/image", "where the OCI layout goes; beside it, the same as a .tar")
+	flag.StringVar(&o.version, "version", "", "the version to label the image with; default: what git says")
+	flag.StringVar(&o.push, "push", "", "an image name to push to, with the credentials of 'docker login'")
+	flag.StringVar(&o.repository, "repository", "https://github.com/nodegate/nodegate", "where the source is, for the labels")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := o.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func (o *options) run(ctx context.Context) error {
+	release, err := o.release(ctx)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "nodegate-image-")
+	if err != nil {
+		return fmt.Errorf("making room for programs: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	var programs []compiled
+	for platform := range strings.SplitSeq(o.platforms, ",") {
+		p, err := o.build(ctx, dir, platform)
+		if err != nil {
+			return err
+		}
+		programs = append(programs, p)
+	}
+	index, err := newIndex(programs, release)
+	if err != nil {
+		return err
+	}
+	if err := write(o.out, index, release); err != nil {
+		return err
+	}
+	if err := describe(os.Stdout, index, o.out); err != nil {
+		return err
+	}
+	if o.push == "" {
+		return nil
+	}
+	return push(ctx, o.push, index)
+}
+
+// build builds the program for a platform: static, and without a trace of where.
+func (o *options) build(ctx context.Context, dir, platform string) (compiled, error) {
+	p, err := v1.ParsePlatform(platform)
+	if err != nil {
+		return compiled{}, fmt.Errorf("reading platform %q: %w", platform, err)
+	}
+	out := compiled{platform: *p, path: filepath.Join(dir, p.OS+"-"+p.Architecture), name: filepath.Base(o.pkg)}
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.path, o.pkg)
+	command.Dir = o.source
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
+	command.Stdout, command.Stderr = os.Stderr, os.Stderr
+	if err := command.Run(); err != nil {
+		return compiled{}, fmt.Errorf("building %s for %s: %w", o.pkg, platform, err)
+	}
+	return out, out.check()
+}
+
+// release is what is built, as git has it.
+func (o *options) release(ctx context.Context) (release, error) {
+	r := release{version: o.version, repository: o.repository, created: time.Unix(0, 0).UTC()}
+	var err error
+	if r.revision, err = o.git(ctx, "rev-parse", "HEAD"); err != nil {
+		return r, err
+	}
+	if r.version == "" {
+		if r.version, err = o.git(ctx, "describe", "--tags", "--always", "--dirty"); err != nil {
+			return r, err
+		}
+	}
+	seconds := os.Getenv("SOURCE_DATE_EPOCH")
+	if seconds == "" {
+		if seconds, err = o.git(ctx, "log", "-1", "--format=%ct"); err != nil {
+			return r, err
+		}
+	}
+	at, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return r, fmt.Errorf("reading SOURCE_DATE_EPOCH: %w", err)
+	}
+	r.created = time.Unix(at, 0).UTC()
+	return r, nil
+}
+
+func (o *options) git(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "git", args...)
+	command.Dir = o.source
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("running git %s: %w", args[0], err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// push sends the image to a registry.
+func push(ctx context.Context, image string, index v1.ImageIndex) error {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return fmt.Errorf("reading the image's name: %w", err)
+	}
+	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("pushing %s: %w", ref, err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return fmt.Errorf("naming what was pushed: %w", err)
+	}
+	fmt.Printf("pushed %s@%s\n", ref.Context(), digest)
+	return nil
+}
