@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/internal/uninstall"
 )
 
 // deployment is a Deployment of one pod.
@@ -124,7 +127,21 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	w.must(held.is("agent", isClosed, keyA))
 	w.tells(w.ask(boss, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
 	w.must(held.is("agent", isClosed, keyA))
-	w.tells(w.ask(boss, "uninstall"), 0, "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted", "Nothing of nodegate is left")
+	ctx, interrupt := context.WithCancel(t.Context())
+	var said bytes.Buffer
+	err := uninstall.Run(ctx, boss, uninstall.Options{
+		Namespace: installation.Namespace, ServiceAccount: installation.ServiceAccount,
+		Out: listener(func(p []byte) (int, error) {
+			if bytes.Contains(p, []byte("nodegate.nodegate.dev/agent deleted")) {
+				interrupt()
+			}
+			return said.Write(p)
+		}),
+	})
+	if err == nil || !strings.Contains(err.Error(), "run it again") || !strings.Contains(said.String(), "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted") {
+		t.Errorf("interrupted, it ends with %v, after:\n%s", err, said.String())
+	}
+	w.tells(w.ask(boss, "uninstall"), 0, "deployment.apps/nodegate deleted", "Nothing of nodegate is left")
 	w.isUninstalled()
 	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
 		t.Errorf("a node is born with taints %v and records %v", keys(born), records(born))
@@ -161,6 +178,12 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/agent deleted", "namespace/nodegate-system is kept: there is configmap/mine")
 	w.isUninstalled()
 }
+
+// listener is a function that is written to.
+type listener func([]byte) (int, error)
+
+// Write implements io.Writer.
+func (l listener) Write(p []byte) (int, error) { return l(p) }
 
 // replaceNodes takes all nodes away, and everything that ran on them, and has others
 // register instead.

@@ -42,6 +42,10 @@ var ErrIncomplete = errors.New("not every node could be released: see above, and
 // Run uninstalls nodegate. What is not there any more is passed over, so that it
 // can be interrupted at any point, and run again.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
+	left, err := remaining(o.Namespace, o.ServiceAccount)
+	if err != nil {
+		return err
+	}
 	objects, err := metadata.NewForConfig(unhurried(config))
 	if err != nil {
 		return fmt.Errorf("creating a client for metadata: %w", err)
@@ -50,7 +54,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for discovery: %w", err)
 	}
-	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds}
+	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left}
 	// Until the very end, each step leaves a cluster that works, and in which the
 	// next one can be done.
 	for _, step := range []func(context.Context) error{
@@ -84,6 +88,8 @@ type uninstaller struct {
 	config  *rest.Config
 	objects metadata.Interface
 	kinds   discovery.DiscoveryInterface
+	// remaining are the objects that go when nothing is left for them to do.
+	remaining []object
 	// incomplete is true if a node was not released the last time.
 	incomplete bool
 }
@@ -247,11 +253,7 @@ func (u *uninstaller) deleteParameters(ctx context.Context) error {
 }
 
 func (u *uninstaller) deleteRemaining(ctx context.Context) error {
-	objects, err := remaining(u.Namespace, u.ServiceAccount)
-	if err != nil {
-		return err
-	}
-	return u.delete(ctx, objects...)
+	return u.delete(ctx, u.remaining...)
 }
 
 func (u *uninstaller) deleteDefinition(ctx context.Context) error {
