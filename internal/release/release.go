@@ -110,7 +110,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		refusal, remarks := s.judge(nodes, &o)
+		remarks, refusal := s.judge(nodes, &o)
 		switch {
 		case refusal != nil && o.DryRun == DryRunNone:
 			return nil, refusal

@@ -244,7 +244,7 @@ func TestJudge(t *testing.T) {
 			if nodes == nil {
 				nodes = []*gate.Node{closedNode("n1")}
 			}
-			refusal, remarks := test.situation.judge(nodes, &test.options)
+			remarks, refusal := test.situation.judge(nodes, &test.options)
 			said := strings.Join(remarks, "\n")
 			if (refusal != nil) != (test.refusal != "") || refusal != nil && !strings.Contains(refusal.Error(), test.refusal) ||
 				!strings.Contains(said, test.remark) || (said != "") != (test.remark != "") {

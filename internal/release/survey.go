@@ -119,19 +119,19 @@ func (s *situation) hasParameters(ctx context.Context, core kubernetes.Interface
 
 // judge says why these nodes should not be released, if so, and otherwise what is
 // to be known of it.
-func (s *situation) judge(nodes []*gate.Node, o *Options) (refusal error, remarks []string) {
+func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, refusal error) {
 	living, files := s.living(nodes, o)
 	switch {
 	case o.Force:
 	case s.gatesUnknown != nil && (s.running || s.runningUnknown != nil):
-		return unknown(s.gatesUnknown), nil
+		return nil, unknown(s.gatesUnknown)
 	case s.runningUnknown != nil && len(living)+len(files) > 0:
-		return unknown(s.runningUnknown), nil
+		return nil, unknown(s.runningUnknown)
 	case s.running && len(living) > 0:
-		return fmt.Errorf("nodegate is running and has not been told to let go: it would close nodes that are new once more, and leave the others to existingNodes. "+
-			"Delete the gates instead, which opens all that they hold (kubectl delete nodegates %s); --force releases the nodes all the same", strings.Join(living, " ")), nil
+		return nil, fmt.Errorf("nodegate is running and has not been told to let go: it would close nodes that are new once more, and leave the others to existingNodes. "+
+			"Delete the gates instead, which opens all that they hold (kubectl delete nodegates %s); --force releases the nodes all the same", strings.Join(living, " "))
 	case s.running && len(files) > 0:
-		return fmt.Errorf("nodegate is running, and may still read these gates from files: %s. Remove them there, which opens all that they hold; --force releases the nodes all the same", listed(files)), nil
+		return nil, fmt.Errorf("nodegate is running, and may still read these gates from files: %s. Remove them there, which opens all that they hold; --force releases the nodes all the same", listed(files))
 	}
 	if !s.running && len(living) > 0 {
 		remarks = append(remarks, fmt.Sprintf("nodegate does not run. When it does again, it takes these nodes for nodes that its gates (%s) have not seen: see existingNodes", listed(living)))
@@ -139,7 +139,7 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (refusal error, remark
 	if s.births {
 		remarks = append(remarks, "new nodes go on being closed: 'kubectl delete mutatingadmissionpolicybinding "+birthBinding+"' ends that")
 	}
-	return nil, remarks
+	return remarks, nil
 }
 
 func unknown(err error) error {
