@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/crd/crdtest"
+)
+
+// Whoever copies an object from a page can apply it: the API server is asked
+// about each, in a dry run, and takes no field for granted that it does not know.
+func TestPagesShowGoodObjects(t *testing.T) {
+	admin := rest.CopyConfig(clustertest.Shared(t).Admin())
+	crdtest.Install(t, admin)
+	client := dynamic.NewForConfigOrDie(admin)
+	resources, err := restmapper.GetAPIGroupResources(discovery.NewDiscoveryClientForConfigOrDie(admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(resources)
+	pages := 0
+	for page, objects := range objectsOnPages(t, "../..") {
+		pages++
+		for _, object := range objects {
+			kind := object.GroupVersionKind()
+			mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if err := createNamespace(t, client, object.GetNamespace()); err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(),
+				types.ApplyPatchType, asJSON(t, object), metav1.PatchOptions{
+					FieldManager: "pages", FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				t.Errorf("%s: %s %s: %v", page, kind.Kind, object.GetName(), err)
+			}
+		}
+	}
+	if pages < 10 {
+		t.Errorf("objects were found on %d pages only", pages)
+	}
+}
+
+// createNamespace sees to a namespace: without one, the API server does not look
+// at what is in it.
+func createNamespace(t *testing.T, client dynamic.Interface, name string) error {
+	t.Helper()
+	if name == "" {
+		return nil
+	}
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace.SetName(name)
+	_, err := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).
+		Apply(t.Context(), name, namespace, metav1.ApplyOptions{FieldManager: "pages"})
+	return err
+}
+
+// objectsOnPages returns the objects that are written out on pages in full, by
+// page. What a program prints (lists, and more than one in a block) is among them.
+func objectsOnPages(t *testing.T, root string) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	found := make(map[string][]*unstructured.Unstructured)
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, block := range yamlBlocks(string(text)) {
+			if !strings.Contains("\n"+block, "\napiVersion:") {
+				continue // a part of an object
+			}
+			found[path] = append(found[path], objectsIn(t, path, block)...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// objectsIn reads the documents of a block, and takes lists apart.
+func objectsIn(t *testing.T, path, block string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(block), 4096); ; {
+		object := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&object.Object); {
+		case errors.Is(err, io.EOF):
+			return objects
+		case err != nil:
+			t.Errorf("%s: %v\n%s", path, err, block)
+			return objects
+		case object.IsList():
+			if err := object.EachListItem(func(item runtime.Object) error {
+				objects = append(objects, item.(*unstructured.Unstructured))
+				return nil
+			}); err != nil {
+				t.Errorf("%s: %v\n%s", path, err, block)
+			}
+		case len(object.Object) > 0:
+			objects = append(objects, object)
+		}
+	}
+}
+
+// yamlBlocks returns the fenced blocks of a page that are YAML, without the
+// indentation of the list that they are in.
+func yamlBlocks(page string) []string {
+	var blocks []string
+	var block []string
+	indent := -1
+	for line := range strings.Lines(page) {
+		trimmed := strings.TrimLeft(line, " ")
+		switch {
+		case indent < 0 && strings.TrimSpace(line) == "```yaml":
+			indent = len(line) - len(trimmed)
+			block = nil
+		case indent >= 0 && strings.TrimSpace(line) == "```":
+			blocks = append(blocks, strings.Join(block, ""))
+			indent = -1
+		case indent >= 0:
+			block = append(block, line[min(indent, len(line)-len(trimmed)):])
+		}
+	}
+	return blocks
+}
