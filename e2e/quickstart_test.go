@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/cluster"
+)
+
+// A fresh reader follows the page word by word, with a cluster as 'make
+// cluster-up' starts it.
+func TestQuickStart(t *testing.T) {
+	for _, program := range []string{"bash", "kubectl", "make"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("the page asks for %s, which this machine does not have: %v", program, err)
+		}
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	said := follow(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig())
+	for _, want := range []string{
+		"nodegate.required-daemonsets condition met",
+		"startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
+		"DaemonDoesNotTolerateGate",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("whoever follows the page does not read %q:\n%s", want, said)
+		}
+	}
+}
+
+// follow runs the commands of a page in one shell that ends with the first that
+// fails, and returns what it said.
+func follow(t *testing.T, page string, environment ...string) string {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-exuo", "pipefail", "-c", commands(t, filepath.Join(root, page)))
+	shell.Dir = root
+	shell.Env = append(os.Environ(), environment...)
+	// What runs in the background ends with the shell.
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }
+	shell.Cancel = end
+	shell.WaitDelay = time.Minute
+	output, err := shell.CombinedOutput()
+	_ = end() // nothing is left of it, or it ends now
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return string(output)
+}
+
+// commands are the shell blocks of a page, in their order.
+func commands(t *testing.T, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var script strings.Builder
+	inside := false
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		switch line := lines.Text(); {
+		case line == "```sh":
+			inside = true
+		case line == "```":
+			inside = false
+		case inside:
+			script.WriteString(line + "\n")
+		}
+	}
+	if err := lines.Err(); err != nil || script.Len() == 0 {
+		t.Fatalf("%s has no commands (%v)", path, err)
+	}
+	return script.String()
+}
