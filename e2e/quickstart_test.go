@@ -35,7 +35,7 @@ func TestQuickStart(t *testing.T) {
 	})
 	said := follow(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig())
 	for _, want := range []string{
-		"nodegate.required-daemonsets condition met",
+		"nodegate.nodegate.dev/required-daemonsets condition met",
 		"startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
 		"DaemonDoesNotTolerateGate",
 	} {

@@ -126,8 +126,10 @@ func karpenterPermanentTaint(j *judge, s *subject) (hits []hit) {
 	return hits
 }
 
+// recloseWithStartupKey is about nodes in use. A node that reboots is starting
+// again, which is what a startup key says.
 func recloseWithStartupKey(j *judge, s *subject) (hits []hit) {
-	if s.waits() && s.Reclose == v1alpha1.RecloseNever && !closesExisting(s) {
+	if s.waits() && s.Reclose != v1alpha1.RecloseOnRegression && !closesExisting(s) {
 		return nil
 	}
 	taints := s.Taints()

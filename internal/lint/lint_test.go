@@ -43,6 +43,8 @@ const (
 		"  openWhen: [{name: all, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}]\n"
 	startup = "startup-taint.cluster-autoscaler.kubernetes.io/a"
 	status  = "status-taint.cluster-autoscaler.kubernetes.io/a"
+	// onRegression has a gate close nodes in use.
+	onRegression = "  reclosePolicy: OnRegression\n"
 )
 
 var everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -257,13 +259,14 @@ var cases = map[string]struct {
 	},
 	"reclose-with-startup-key": {
 		bad: map[string]*World{
-			"Cluster Autoscaler's": with([]string{keyed(startup, "")}),
-			"Karpenter's":          with([]string{agent("")}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
+			"Cluster Autoscaler's": with([]string{keyed(startup, onRegression)}),
+			"Karpenter's":          with([]string{agent(onRegression)}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
 			"existing nodes":       with([]string{keyed(startup, "  reclosePolicy: Never\n  existingNodes: Close\n")}),
-			"the second taint":     with([]string{agent("  recloseTaint: {key: " + startup + ", effect: NoSchedule}\n")}),
+			"the second taint":     with([]string{agent(onRegression + "  recloseTaint: {key: " + startup + ", effect: NoSchedule}\n")}),
 		},
 		good: map[string]*World{
-			"another key for it":    with([]string{keyed(startup, "  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
+			"another key for it":    with([]string{keyed(startup, onRegression+"  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
+			"only for a reboot":     with([]string{keyed(startup, "")}),
 			"it never closes again": with([]string{keyed(startup, "  reclosePolicy: Never\n")}),
 		},
 	},

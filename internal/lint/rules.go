@@ -84,7 +84,7 @@ var Rules = []Rule{
 	{
 		ID: "reclose-with-startup-key", Severity: Warning, Needs: []Kind{NodePools}, check: recloseWithStartupKey,
 		Why: "An autoscaler takes a node in use that is closed again for one that is still starting: Cluster Autoscaler counts it as not ready, and stops where that are more than 45 % of all; Karpenter expects the taint to go soon.",
-		Do:  "Set recloseTaint to a key that begins with status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or reclosePolicy to Never.",
+		Do:  "Set recloseTaint to a key that begins with status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or reclosePolicy to OnReboot: a node that reboots is starting again.",
 	},
 	{
 		ID: "autoscaler-does-not-know-key", Severity: Warning, Needs: []Kind{Deployments}, check: autoscalerDoesNotKnowKey,

@@ -219,7 +219,10 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		why = fmt.Sprintf("it has %d pods in namespace %s, and somebody holds its Lease: %t", len(pods), u.Namespace, running)
+		why = fmt.Sprintf("it has %d pods in namespace %s", len(pods), u.Namespace)
+		if running {
+			why = fmt.Sprintf("somebody holds the Lease %s/%s", u.Namespace, v1alpha1.LeaseName)
+		}
 		return len(pods) == 0 && !running, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
