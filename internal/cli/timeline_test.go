@@ -148,3 +148,14 @@ func TestReportText(t *testing.T) {
 	golden(t, "timeline/report.txt", reportText(fleet.report(&reporting{within: time.Hour, poolLabel: "team"}, facts, pods)))
 	golden(t, "timeline/report-of-nothing.txt", reportText(compile(nil).report(&reporting{within: time.Hour}, nil, nil)))
 }
+
+// What took a second, which is all that the API tells, has no finer scale.
+func TestShortAxis(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	for seconds, want := range map[int]string{1: "0s 1s", 2: "0s 1s 2s", 3: "0s 3s", 8: "0s 2s 4s 6s 8s"} {
+		c := chart{strokes: typed, width: pipeWidth, zero: begin, end: begin.Add(time.Duration(seconds) * time.Second)}
+		if got := strings.Join(strings.Fields(c.axis()), " "); got != want {
+			t.Errorf("the axis of %d s is %q, want %q", seconds, got, want)
+		}
+	}
+}

@@ -160,8 +160,13 @@ func (c *chart) indent() int { return 2 + 2 + c.label + 1 + whenWidth + 2 }
 func (c *chart) axis() string {
 	line := []rune(strings.Repeat(" ", c.columns()+whenWidth))
 	const ticks = 4
+	length := c.end.Sub(c.zero)
 	for i := range ticks + 1 {
-		text := []rune(duration.HumanDuration((c.end.Sub(c.zero) * time.Duration(i) / ticks).Round(time.Second)))
+		at := length * time.Duration(i) / ticks
+		if at != at.Round(time.Second) && length < 10*time.Second {
+			continue // nothing is known more finely
+		}
+		text := []rune(duration.HumanDuration(at.Round(time.Second)))
 		begin := (c.columns() - 1) * i / ticks
 		if i == ticks {
 			begin = max(begin-len(text)+1, 0)
