@@ -3,12 +3,9 @@
 package crd_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -243,44 +240,6 @@ func TestValidateLeavesTheGateAlone(t *testing.T) {
 	}
 	if gate.Spec.Mode != before.Spec.Mode || gate.Kind != before.Kind {
 		t.Errorf("the gate was changed to %+v", gate)
-	}
-}
-
-// TestExamplesAreGates keeps what the pages tell people to apply valid.
-func TestExamplesAreGates(t *testing.T) {
-	pages := []string{"../../README.md", "../../docs/convert.md"}
-	for _, pattern := range []string{"../../docs/from-*.md", "../../docs/guides/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: no pages, %v", pattern, err)
-		}
-		pages = append(pages, found...)
-	}
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		examples := 0
-		for _, block := range bytes.Split(text, []byte("```yaml\n"))[1:] {
-			block, _, _ = bytes.Cut(block, []byte("```"))
-			for document := range bytes.SplitSeq(block, []byte("---\n")) {
-				if !bytes.Contains(append([]byte("\n"), document...), []byte("\nkind: NodeGate\n")) {
-					continue
-				}
-				examples++
-				gate, err := crd.Decode(document)
-				if err == nil {
-					err = crd.Validate(gate)
-				}
-				if err != nil {
-					t.Errorf("%s, example %d: %v", page, examples, err)
-				}
-			}
-		}
-		if examples == 0 {
-			t.Errorf("%s has no example", page)
-		}
 	}
 }
 
