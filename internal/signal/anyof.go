@@ -65,11 +65,17 @@ func longest(readings []gate.Reading) gate.Reading {
 // ceased to, if that is known of all. It is excused while one is.
 func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
 	r := gate.Reading{State: state, Reason: v1alpha1.ReadingNoneHolds}
-	told := make([]string, len(readings))
+	var told strings.Builder
+	told.Grow(64 * len(readings)) // most texts are no longer
 	known := true
 	r.Lacks = true
 	for i := range readings {
-		told[i] = s[i].Name + ": " + readings[i].Message()
+		if i > 0 {
+			told.WriteString("; ")
+		}
+		told.WriteString(s[i].Name)
+		told.WriteString(": ")
+		told.WriteString(readings[i].Message())
 		r.Recheck = earliest(r.Recheck, readings[i].Recheck)
 		r.Rollout = r.Rollout || readings[i].Rollout
 		r.Lacks = r.Lacks && readings[i].LacksPod()
@@ -80,7 +86,7 @@ func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
 	if !known {
 		r.Since = time.Time{}
 	}
-	r.Subject = strings.Join(told, "; ")
+	r.Subject = told.String()
 	return r
 }
 
