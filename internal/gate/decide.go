@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
@@ -29,6 +31,8 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 
 func (d *decider) decide(gates []Gate) {
 	d.blocked = d.Node.blocked()
+	d.lasting = d.Transient.Lasting(d.Node.Taints)
+	d.findPlaces()
 	d.readRecords(gates)
 	d.readOverrides(gates)
 	d.settleOrphans()
@@ -53,6 +57,8 @@ type decider struct {
 	recheck time.Time
 	// blocked says why no signal can open a gate at present.
 	blocked v1alpha1.ReadingReason
+	// lasting are the node's taints that do not come and go by themselves.
+	lasting []corev1.Taint
 	// withdrawn and ignored are overrides, by gate, with what is to be said of them.
 	withdrawn, ignored map[string]string
 	// verdicts are the slots', in their order, and readings is memory for all gates
@@ -69,12 +75,14 @@ type decider struct {
 // would otherwise be garbage.
 type workspace struct {
 	slots slots
-	// holders are slots that want a taint on the node, by the taint, until it is
-	// there.
-	holders map[taintID]*slot
+	// places number taints: those on the node, in its order, and after them those
+	// that a slot wants there. holders are, by place, a slot that wants the taint;
+	// nil where none does.
+	places  map[taintID]int
+	holders []*slot
 }
 
-var workspaces = sync.Pool{New: func() any { return &workspace{holders: make(map[taintID]*slot)} }}
+var workspaces = sync.Pool{New: func() any { return &workspace{places: make(map[taintID]int)} }}
 
 func newDecider(f *Facts, now time.Time) decider {
 	return decider{Facts: f, now: now, workspace: workspaces.Get().(*workspace)}
@@ -83,8 +91,9 @@ func newDecider(f *Facts, now time.Time) decider {
 // done gives the workspace back, empty: it holds on to no gate and no node.
 func (d *decider) done() {
 	clear(d.slots)
+	clear(d.places)
 	clear(d.holders)
-	d.slots = d.slots[:0]
+	d.slots, d.holders = d.slots[:0], d.holders[:0]
 	workspaces.Put(d.workspace)
 }
 
@@ -176,7 +185,7 @@ func (d *decider) admit(s *slot) {
 // carriesUnclaimed tells whether the node carries the taint (with any value)
 // and no closed gate's record accounts for it.
 func (d *decider) carriesUnclaimed(t v1alpha1.Taint) bool {
-	return t.Key != "" && d.Node.carries(t) && !d.accounted(t)
+	return t.Key != "" && d.carries(t) && !d.accounted(t)
 }
 
 // carriesOwn tells the same of either of the gate's taints.

@@ -141,9 +141,6 @@ func (n *Node) taint(key string, effect corev1.TaintEffect) int {
 	return -1
 }
 
-// carries tells whether the node carries a taint, with any value.
-func (n *Node) carries(t v1alpha1.Taint) bool { return n.taint(t.Key, t.Effect) >= 0 }
-
 // Zone counts the nodes of one zone.
 type Zone struct {
 	// Nodes is how many nodes the zone has.

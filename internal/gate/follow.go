@@ -60,7 +60,7 @@ func (d *decider) followClosed(s *slot, all State) {
 // awaitHand decides about a closed gate that a person opens, by taking the taint
 // away. What the signals say then is for a person to know.
 func (d *decider) awaitHand(s *slot, all State) {
-	if s.isOpenByHand() || d.Node.taint(s.had.Key, s.had.Effect) >= 0 {
+	if s.isOpenByHand() || d.carries(s.had) {
 		s.renew()
 		return
 	}

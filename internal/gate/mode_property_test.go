@@ -252,7 +252,7 @@ func (c *chaos) checkPaused(t *rapid.T, before *sim, d Decision) {
 		taint, _ := parseTaint(r.Taint)
 		stale := !r.Since.IsZero() && r.Since.Before(before.facts.Node.Created)
 		had := before.facts.Node.taint(taint.Key, taint.Effect) >= 0
-		if err == nil && r.tainted() && !stale && had && !(&Node{Taints: d.Taints}).carries(taint) {
+		if err == nil && r.tainted() && !stale && had && (&Node{Taints: d.Taints}).taint(taint.Key, taint.Effect) < 0 {
 			t.Fatalf("paused gate %s has lost its taint %s: %s", g.Name, r.Taint, show(d))
 		}
 	}

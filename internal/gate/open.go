@@ -120,7 +120,10 @@ func (d *decider) evaluate(s *slot, r *Record) bool {
 // come to: all hold, one does not, or it is not known.
 func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
 	s.verdict.Readings = d.newReadings(len(s.gate.Signals))
-	in := Input{Facts: d.Facts, Taint: s.gate.taint(reclosed), OtherTaint: s.gate.taint(!reclosed), Trust: trust, Now: d.now}
+	in := Input{
+		Facts: d.Facts, Taint: s.gate.taint(reclosed), OtherTaint: s.gate.taint(!reclosed),
+		Lasting: d.lasting, Trust: trust, Now: d.now,
+	}
 	all := Holds
 	if len(s.gate.Signals) == 0 { // a gate that did not compile has none
 		all = Unknown
@@ -155,7 +158,7 @@ func (n *Node) blocked() v1alpha1.ReadingReason {
 // undone tells whether another writer has taken a closed gate's taint away, or
 // has given it a value that is no gate's.
 func (d *decider) undone(t v1alpha1.Taint) bool {
-	i := d.Node.taint(t.Key, t.Effect)
+	i := d.place(t.Key, t.Effect)
 	if i < 0 {
 		return true
 	}

@@ -72,7 +72,7 @@ func (d *decider) mustStartOver(s *slot, all State) bool {
 	if !s.gate.detaches() || s.mask == v1alpha1.StateOpen {
 		return false
 	}
-	return s.had.Key != s.gate.Taint.Key || all == Unknown && d.Node.taint(s.had.Key, s.had.Effect) < 0
+	return s.had.Key != s.gate.Taint.Key || all == Unknown && !d.carries(s.had)
 }
 
 // startOver decides about such a gate as if it were open.

@@ -318,7 +318,7 @@ func (d *decider) sayWhoHolds() {
 			continue
 		}
 		for _, t := range s.gate.Taints() {
-			if other := d.holders[taintID{t.Key, t.Effect}]; other != nil {
+			if other := d.holder(t.Key, t.Effect); other != nil {
 				s.verdict.Overridden.HeldBy = other.name
 			}
 		}

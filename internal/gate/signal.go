@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
@@ -140,6 +142,9 @@ type Input struct {
 	Taint v1alpha1.Taint
 	// OtherTaint is the gate's own in another state. The same if it has but one.
 	OtherTaint v1alpha1.Taint
+	// Lasting are the node's lasting taints (see Transient), found once for all
+	// signals.
+	Lasting []corev1.Taint
 	// Trust tells which pods' readiness may be believed.
 	Trust Trust
 	Now   time.Time

@@ -156,8 +156,8 @@ func (d *decider) rebuild(g *Gate) *Record {
 	case g == nil:
 	case g.CloseWhen:
 		return nil
-	case d.Node.carries(g.Taint), d.Node.carries(g.RecloseTaint):
-		r = d.closed(g, v1alpha1.ReasonAdopted, !d.Node.carries(g.Taint))
+	case d.carries(g.Taint), d.carries(g.RecloseTaint):
+		r = d.closed(g, v1alpha1.ReasonAdopted, !d.carries(g.Taint))
 		r.Digest, _ = g.takeDigest(d.Facts)
 	case g.isNew(&d.Node, d.now):
 		return nil

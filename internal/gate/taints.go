@@ -51,10 +51,10 @@ func (s *slot) record() (string, bool) {
 // from what is there. A taint belongs to the gates if a closed one claims it,
 // if the gate is open, or if the gate's record says that it put it there.
 func (d *decider) taints() ([]corev1.Taint, bool) {
-	taints := make([]corev1.Taint, 0, len(d.Node.Taints))
+	taints := make([]corev1.Taint, 0, len(d.holders))
 	changed := false
 	for _, t := range d.Node.Taints {
-		switch s := d.holders[taintID{t.Key, t.Effect}]; {
+		switch s := d.holder(t.Key, t.Effect); {
 		case s == nil && d.surplus(t):
 			changed = true
 			continue
@@ -63,26 +63,48 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 		}
 		taints = append(taints, t)
 	}
-	for _, t := range taints {
-		delete(d.holders, taintID{t.Key, t.Effect}) // those that are left want another
-	}
-	taints = slices.Grow(taints, len(d.holders))
-	for i := range d.slots {
-		s := &d.slots[i]
-		if !s.claims() || !s.gate.Accepted {
-			continue
-		}
-		if t := s.claimed(); d.holders[taintID{t.Key, t.Effect}] == s {
-			taints, changed = append(taints, d.newTaint(t)), true
+	for _, s := range d.holders[len(d.Node.Taints):] {
+		if s.gate.Accepted {
+			taints, changed = append(taints, d.newTaint(s.claimed())), true
 		}
 	}
 	return taints, changed
 }
 
-// taintID tells taints on a node apart.
+// taintID tells taints on a node apart: the API server refuses two of a key and
+// effect.
 type taintID struct {
 	key    string
 	effect corev1.TaintEffect
+}
+
+// findPlaces finds where the node's taints stand.
+func (d *decider) findPlaces() {
+	for i := range d.Node.Taints {
+		t := &d.Node.Taints[i]
+		d.places[taintID{t.Key, t.Effect}] = i
+	}
+	d.holders = slices.Grow(d.holders, len(d.Node.Taints))[:len(d.Node.Taints)]
+}
+
+// place returns the index of the node's taint with a key and effect, or -1.
+func (d *decider) place(key string, effect corev1.TaintEffect) int {
+	if i, known := d.places[taintID{key, effect}]; known && i < len(d.Node.Taints) {
+		return i
+	}
+	return -1
+}
+
+// carries tells whether the node carries a taint, with any value.
+func (d *decider) carries(t v1alpha1.Taint) bool { return d.place(t.Key, t.Effect) >= 0 }
+
+// holder returns a slot that wants a taint with a key and effect on the node, or
+// nil.
+func (d *decider) holder(key string, effect corev1.TaintEffect) *slot {
+	if i, known := d.places[taintID{key, effect}]; known {
+		return d.holders[i]
+	}
+	return nil
 }
 
 // findHolders finds, for each taint that is wanted on the node, a slot that wants
@@ -95,8 +117,13 @@ func (d *decider) findHolders() {
 		}
 		t := s.claimed()
 		id := taintID{t.Key, t.Effect}
-		if first := d.holders[id]; first == nil || !first.gate.Accepted {
-			d.holders[id] = s
+		i, known := d.places[id]
+		if !known {
+			i = len(d.holders)
+			d.places[id], d.holders = i, append(d.holders, nil)
+		}
+		if first := d.holders[i]; first == nil || !first.gate.Accepted {
+			d.holders[i] = s
 		}
 	}
 }

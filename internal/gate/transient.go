@@ -46,6 +46,17 @@ func (t Transient) Is(key string) bool {
 	return t.GateKeys[key] || t.foreign(key)
 }
 
+// Lasting returns the others of the taints: those that say who belongs on a node.
+func (t Transient) Lasting(taints []corev1.Taint) []corev1.Taint {
+	var lasting []corev1.Taint
+	for i := range taints {
+		if !t.Is(taints[i].Key) {
+			lasting = append(lasting, taints[i])
+		}
+	}
+	return lasting
+}
+
 // Foreign tells whether one of the taints is transient and not a gate's: the
 // node is still being set up, drained or repaired.
 func (t Transient) Foreign(taints []corev1.Taint) bool {

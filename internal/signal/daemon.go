@@ -58,9 +58,9 @@ func belongs(ds *gate.DaemonSet, node *corev1.Node, in gate.Input) bool {
 	if match, err := ds.Affinity.Match(node); err != nil || !match {
 		return false
 	}
-	for _, t := range in.Node.Taints {
+	for _, t := range in.Lasting {
 		own := t.Key == in.Taint.Key || t.Key == in.OtherTaint.Key
-		if !own && !in.Transient.Is(t.Key) && !tolerates(ds, t) {
+		if !own && !tolerates(ds, t) {
 			return false
 		}
 	}

@@ -149,7 +149,8 @@ func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
 func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
 	readings := v.Readings
 	if readings == nil {
-		in := gate.Input{Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Now: t.now}
+		lasting := t.facts.Transient.Lasting(t.facts.Node.Taints)
+		in := gate.Input{Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Lasting: lasting, Now: t.now}
 		for _, s := range g.Signals {
 			readings = append(readings, s.Read(in))
 		}

@@ -103,6 +103,10 @@ func TestTrace(t *testing.T) {
 		{"a signal that no longer holds", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened},
 		}, `ready 40; a Open: closed 0, opened 90, s held Lost; opened 90`},
+		{"daemons that a taint of the node's own keeps off it", world{
+			gates:   []string{one("daemonSets: {namespaces: [kube-system], selector: {}}", "")},
+			records: map[string]string{"a": opened}, taints: []string{"pool"},
+		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90`},
 		{"a signal that the gate did not wait for", world{
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "DeadlinePassed", 1)},
