@@ -35,8 +35,6 @@ func Of(w *World, c Change) *Preview {
 type fate struct {
 	*gate.Facts
 	before, after gate.Decision
-	// granted are the gates that may close or adopt the node at once.
-	granted map[string]bool
 }
 
 // teller tells of each gate what it does to all nodes.
@@ -44,42 +42,56 @@ type teller struct {
 	*World
 	before, after *gateSet
 	fates         []fate
-	budgets       map[place]*Zone
+	// budgets are those with the change.
+	budgets budgets
 }
 
 // place is what a budget is about.
 type place struct{ gate, zone string }
 
-// foretell decides about all nodes: without grants, so that it is known who asks
-// for budget, and again where there is some. In what order nodes come is up to the
-// controller; here it is that of their names.
+// budgets are what closing is bounded by.
+type budgets map[place]*Zone
+
+// foretell decides about all nodes, without the change and with it, in the same way:
+// what would be granted anyway is no part of the change.
 func (t *teller) foretell() {
 	t.fates = make([]fate, len(t.Nodes))
-	t.budgets = make(map[place]*Zone)
 	for i := range t.Nodes {
-		f := &t.fates[i]
-		f.Facts = &t.Nodes[i]
-		f.before = t.before.decide(t.World, *f.Facts, nil, t.Now)
-		f.after = t.after.decide(t.World, *f.Facts, nil, t.Now)
-		t.count(f)
+		t.fates[i].Facts = &t.Nodes[i]
 	}
-	for at, z := range t.budgets {
-		if ng := t.after.declared[at.gate]; ng != nil {
+	t.decide(t.before, func(f *fate) *gate.Decision { return &f.before })
+	t.budgets = t.decide(t.after, func(f *fate) *gate.Decision { return &f.after })
+}
+
+// decide decides about all nodes: without grants, so that it is known who asks for
+// budget, and again where there is some. In what order nodes come is up to the
+// controller; here it is that of their names.
+func (t *teller) decide(set *gateSet, of func(*fate) *gate.Decision) budgets {
+	all := make(budgets)
+	for i := range t.fates {
+		f := &t.fates[i]
+		*of(f) = set.decide(t.World, *f.Facts, nil, t.Now)
+		all.count(f, of(f))
+	}
+	for at, z := range all {
+		if ng := set.declared[at.gate]; ng != nil {
 			z.MaxReclosed = gate.MaxReclosed(ng.Spec.Budget.MaxReclosed, z.Nodes)
 		}
 	}
 	for i := range t.fates {
-		if f := &t.fates[i]; t.grant(f) {
-			f.after = t.after.decide(t.World, *f.Facts, f.granted, t.Now)
+		f := &t.fates[i]
+		if granted := all.grant(f, of(f)); len(granted) > 0 {
+			*of(f) = set.decide(t.World, *f.Facts, granted, t.Now)
 		}
 	}
+	return all
 }
 
 // count counts the node where budgets rest on it, as the controller's tally does.
-func (t *teller) count(f *fate) {
-	for i := range f.after.Verdicts {
-		v := &f.after.Verdicts[i]
-		z := t.zone(v.Gate, f)
+func (b budgets) count(f *fate, d *gate.Decision) {
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		z := b.zone(v.Gate, f)
 		if v.Selected {
 			z.Nodes++
 		}
@@ -93,22 +105,24 @@ func (t *teller) count(f *fate) {
 	}
 }
 
-func (t *teller) zone(gateName string, f *fate) *Zone {
+func (b budgets) zone(gateName string, f *fate) *Zone {
 	at := place{gateName, f.Node.Zone()}
-	if t.budgets[at] == nil {
-		t.budgets[at] = &Zone{Zone: at.zone}
+	if b[at] == nil {
+		b[at] = &Zone{Zone: at.zone}
 	}
-	return t.budgets[at]
+	return b[at]
 }
 
-// grant grants what there is room for, and tells whether it has granted anything.
-func (t *teller) grant(f *fate) bool {
-	for i := range f.after.Verdicts {
-		v := &f.after.Verdicts[i]
+// grant grants what there is room for. It returns the gates that may close or adopt
+// the node at once.
+func (b budgets) grant(f *fate, d *gate.Decision) map[string]bool {
+	granted := make(map[string]bool)
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
 		switch v.Wants {
 		case gate.WantPace: // all come to it, a few each second
 		case gate.WantBudget:
-			z := t.zone(v.Gate, f)
+			z := b.zone(v.Gate, f)
 			if z.Closed+z.Closes >= z.MaxReclosed {
 				z.Waits++
 				continue
@@ -117,12 +131,9 @@ func (t *teller) grant(f *fate) bool {
 		default:
 			continue
 		}
-		if f.granted == nil {
-			f.granted = make(map[string]bool, 1)
-		}
-		f.granted[v.Gate] = true
+		granted[v.Gate] = true
 	}
-	return len(f.granted) > 0
+	return granted
 }
 
 // affected names the gates that are no part of the change and would do something

@@ -268,6 +268,26 @@ func stateOf(what What) string {
 	return ""
 }
 
+// What happens to nodes without a change is no part of it: gates that are as they
+// are already change nothing, and a change affects no gate that it has nothing to do
+// with, also while the controller has yet to close nodes or take them in.
+func TestWhatHappensAnywayIsNoChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		declared := []v1alpha1.NodeGate{drawGate(t, "one"), drawGate(t, "two")}
+		declared[1].Spec.Taint.Key = "example.com/c"
+		w := drawWorld(t, nil) // with none of the gates, which are about to begin with it
+		w.Declared = declared
+		if p := Of(w, Change{Apply: declared}); p.Changes {
+			t.Errorf("the gates are as they are, and it is a change: %+v", p.Gates)
+		}
+		for _, g := range Of(w, Change{Delete: []string{"one"}}).Gates {
+			if g.Gate != "one" {
+				t.Errorf("gate %s is %s by the deletion of another: %+v", g.Gate, g.Action, g.Groups)
+			}
+		}
+	})
+}
+
 // A changed gate is as old as the one that it replaces, and a new one is of now:
 // whichever nodes are new to it rests on that.
 func TestHowOldGatesAre(t *testing.T) {
