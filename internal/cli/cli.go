@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -20,6 +20,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/convert"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Exit statuses. A verb that answers a question says by the first two what the
@@ -132,11 +133,17 @@ func (c *connection) addVerbs(root *cobra.Command) {
 // say: who asks is waiting.
 const answersWithin = 15 * time.Second
 
+// nowhere is where clients of Kubernetes look for an API server that nothing tells of.
+const nowhere = "http://localhost:8080"
+
 // config says how to reach the cluster that the flags name.
 func (c *connection) config() (*rest.Config, error) {
 	config, err := c.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); config.Host == nowhere && *c.APIServer == "" && err == nil && len(raw.Clusters) == 0 {
+		return nil, errors.New("which cluster is meant is not known: there is no kubeconfig; see --kubeconfig, and the environment variable KUBECONFIG")
 	}
 	if config.Timeout == 0 {
 		config.Timeout = answersWithin
@@ -158,14 +165,17 @@ func (c *connection) reader() (*cluster.Reader, error) {
 // not the kubeconfig, whose namespace is that of something else.
 func (c *connection) installedIn() string { return cmp.Or(*c.Namespace, v1alpha1.DefaultNamespace) }
 
-// unanswered says that the API server cannot be asked, where that is why a
-// request failed.
+// unanswered says that the API server cannot be asked, or need not be any more,
+// where that is why a request failed. Any other error is told as it is.
 func unanswered(err error) error {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return err
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: %w", err)
+	case errors.As(err, &network):
+		return fmt.Errorf("the API server does not answer: %w", err)
 	}
-	return fmt.Errorf("the API server does not answer: %w", err)
+	return err
 }
 
 // similar returns names like one that does not exist, by cobra's own measure.
@@ -187,7 +197,15 @@ func didYouMean(name string, names []string) string {
 }
 
 // oneLine says an error in one line, also if it is several that were joined.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return gate.Printable(strings.Join(lines, "; "))
+}
 
 // version is what the build knows of itself.
 func version() string {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -90,13 +89,12 @@ func tellFindings(out io.Writer, o *output, r *lint.Report) error {
 // all.
 func lookAround(ctx context.Context, reader *cluster.Reader, names []string, applied []v1alpha1.NodeGate) (*lint.World, error) {
 	w := &lint.World{Unread: make(map[lint.Kind]error)}
-	declared, err := reader.Gates(ctx)
+	declared, installed, err := declaredGates(ctx, reader)
 	switch {
-	case apierrors.IsNotFound(err) && len(applied) > 0: // as before nodegate is installed
-	case apierrors.IsNotFound(err):
-		return nil, errors.New("nodegate is not installed here: the API server knows no NodeGates")
 	case err != nil:
-		return nil, unanswered(err)
+		return nil, err
+	case !installed && len(applied) == 0: // gates are checked before nodegate is installed, too
+		return nil, errNotInstalled
 	}
 	w.Gates = declared
 	if len(names) > 0 {

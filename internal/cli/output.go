@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Formats that some verbs have beside json and yaml.
@@ -69,7 +71,7 @@ func (o *output) print(out io.Writer, value any, text func() string) error {
 	case "yaml":
 		raw, err = yaml.Marshal(value)
 	default:
-		raw = []byte(text())
+		raw = []byte(visible(text()))
 	}
 	if err == nil {
 		_, err = out.Write(raw)
@@ -78,6 +80,15 @@ func (o *output) print(out io.Writer, value any, text func() string) error {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil
+}
+
+// visible is a text of which nothing steers the terminal that it is printed on.
+func visible(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = gate.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // isTerminal tells whether somebody looks at what is printed.

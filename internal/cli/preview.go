@@ -4,14 +4,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -111,12 +109,14 @@ func foretell(ctx context.Context, reader *cluster.Reader, c preview.Change) (*p
 	w := &preview.World{Now: time.Now()}
 	var unread []string
 	gap := func(err error) { unread = append(unread, oneLine(err)) }
-	declared, err := reader.Gates(ctx)
+	declared, installed, err := declaredGates(ctx, reader)
 	switch {
-	case apierrors.IsNotFound(err):
-		gap(errors.New("nodegate is not installed here: the API server knows no NodeGates"))
 	case err != nil:
-		return nil, unanswered(err)
+		return nil, err
+	case !installed && len(c.Delete) > 0:
+		return nil, errNotInstalled
+	case !installed:
+		gap(errNotInstalled)
 	}
 	w.Declared = declared
 	if err := known(c.Delete, declared); err != nil {
@@ -143,10 +143,7 @@ func foretell(ctx context.Context, reader *cluster.Reader, c preview.Change) (*p
 
 // known refuses gates that there are not, and says what may have been meant.
 func known(names []string, declared []v1alpha1.NodeGate) error {
-	all := make([]string, 0, len(declared))
-	for i := range declared {
-		all = append(all, declared[i].Name)
-	}
+	all := namesOf(declared)
 	for _, name := range names {
 		if !slices.Contains(all, name) {
 			return noSuchGate(name, all)

@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -51,7 +50,10 @@ func newRelease(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what.Nodes, what.Namespace = nodeNames(args), c.installedIn()
+			if what.Nodes, err = nodesOf(args); err != nil {
+				return err
+			}
+			what.Namespace = c.installedIn()
 			what.DryRun, what.Progress = dry.kind(), release.Progress(c.streams.ErrOut)
 			report, err := release.Run(cmd.Context(), config, what)
 			if report != nil {
@@ -93,15 +95,6 @@ func released(ctx context.Context, config *rest.Config, report *release.Report, 
 		return errNo
 	}
 	return nil
-}
-
-// nodeNames are names of nodes as kubectl takes them.
-func nodeNames(args []string) []string {
-	var names []string
-	for _, name := range args {
-		names = append(names, strings.TrimPrefix(name, "node/"))
-	}
-	return names
 }
 
 // kind is the dry run as package release has it.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -91,12 +90,12 @@ func (r *reporting) check() error {
 
 // read reads all nodes, and says how they came to be as they are.
 func (r *reporting) read(ctx context.Context, reader *cluster.Reader) (*report.Report, error) {
-	declared, err := reader.Gates(ctx)
+	declared, installed, err := declaredGates(ctx, reader)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, errors.New("nodegate is not installed here: the API server knows no NodeGates")
 	case err != nil:
-		return nil, unanswered(err)
+		return nil, err
+	case !installed:
+		return nil, errNotInstalled
 	}
 	s := compile(declared)
 	s.now = time.Now()

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,6 +44,9 @@ func (s *sight) stand(n *gate.Node) gate.Decision {
 	facts.Transient.GateKeys = s.keys()
 	return gate.Decide(s.gates, &facts, s.now)
 }
+
+// errNotInstalled is what an API server tells that knows no NodeGates.
+var errNotInstalled = errors.New("nodegate is not installed here: the API server knows no NodeGates")
 
 // declaredGates reads the NodeGates. There are none where the kind is not known, as
 // where gates come from files; installed tells them apart.

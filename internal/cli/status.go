@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -135,7 +134,7 @@ func fleet(ctx context.Context, reader *cluster.Reader, namespace string, names 
 	}
 	answer.fill(declared, nodes, nodesErr == nil)
 	if !installed && len(answer.Gates) == 0 {
-		return nil, errors.New(notInstalled + ", and no node has a record of one")
+		return nil, fmt.Errorf("%w, and no node has a record of one", errNotInstalled)
 	}
 	if err := answer.choose(names); err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -168,8 +167,11 @@ func (s *steerer) read(ctx context.Context, namespace string, args []string) ([]
 		func() { nodes, nodesErr = s.readNodes(ctx, args) },
 		func() { s.leader = leader(ctx, s.reader, namespace) },
 	)
-	if err := errors.Join(nodesErr, gatesErr); err != nil {
-		return nil, err
+	switch { // one clear line, also where nobody answers
+	case nodesErr != nil:
+		return nil, nodesErr
+	case gatesErr != nil:
+		return nil, gatesErr
 	}
 	s.sight = compileBlind(declared)
 	if s.sight.gate(s.gate) != nil {
@@ -189,7 +191,7 @@ func (s *steerer) read(ctx context.Context, namespace string, args []string) ([]
 		}
 	}
 	if !installed && len(known) == 0 {
-		return nil, errors.New(notInstalled + ", and the nodes have no record of one")
+		return nil, fmt.Errorf("%w, and the nodes have no record of one", errNotInstalled)
 	}
 	slices.Sort(known)
 	return nil, noSuchGate(s.gate, slices.Compact(known))
@@ -206,16 +208,15 @@ func (s *steerer) readNodes(ctx context.Context, args []string) ([]corev1.Node, 
 		}
 		return nodes, nil
 	}
-	names := trimNode(args)
-	slices.Sort(names)
+	names, err := nodesOf(args)
+	if err != nil {
+		return nil, err
+	}
 	var nodes []corev1.Node
-	for _, name := range slices.Compact(names) {
-		node, err := s.reader.Node(ctx, name)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, noSuchNode(ctx, s.reader, name)
-		case err != nil:
-			return nil, unanswered(err)
+	for _, name := range names {
+		node, err := readNode(ctx, s.reader, name)
+		if err != nil {
+			return nil, err
 		}
 		nodes = append(nodes, *node)
 	}

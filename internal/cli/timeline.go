@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,7 @@ func newTimeline(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := trace(cmd.Context(), reader, strings.TrimPrefix(args[0], "node/"), pods)
+			answer, err := trace(cmd.Context(), reader, args[0], pods)
 			if err != nil {
 				return err
 			}
@@ -65,8 +64,8 @@ type Timeline struct {
 }
 
 // trace reads a node, and says how it came to be as it is.
-func trace(ctx context.Context, reader *cluster.Reader, name string, pods bool) (*Timeline, error) {
-	s, err := lookAt(ctx, reader, name)
+func trace(ctx context.Context, reader *cluster.Reader, arg string, pods bool) (*Timeline, error) {
+	s, err := lookAt(ctx, reader, arg)
 	if err != nil {
 		return nil, err
 	}

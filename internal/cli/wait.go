@@ -6,7 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,11 +94,16 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	if err != nil {
 		return err
 	}
-	declared, _, err := declaredGates(ctx, reader)
+	names, err := nodesOf(args)
 	if err != nil {
 		return err
 	}
-	w := newWaiting(f.want, f.gate, args, declared)
+	declared, installed, err := declaredGates(ctx, reader)
+	if err != nil {
+		return err
+	}
+	w := newWaiting(f.want, f.gate, names, declared)
+	w.installed = installed
 	if err := w.wait(ctx, c, reader, f); err != nil {
 		return err
 	}
@@ -126,7 +132,7 @@ func (w *waiting) wait(ctx context.Context, c *connection, reader *cluster.Reade
 			return unanswered(err)
 		}
 		w.begin(byName(nodes))
-		return w.checkGate()
+		return w.check()
 	}
 	config, err := c.config()
 	if err != nil {
@@ -149,18 +155,21 @@ func (w *waiting) wait(ctx context.Context, c *connection, reader *cluster.Reade
 // follow watches until the nodes are as wanted, or the bounded context ends.
 func (w *waiting) follow(ctx, bounded context.Context, reader *cluster.Reader, selection cluster.Selection, line *progressLine) error {
 	defer line.clear()
-	var gateErr error
+	var wrong error
 	tell := func(nodes map[string]*gate.Node, name string) bool {
-		if name == "" {
+		first := name == ""
+		if first {
 			w.begin(nodes)
-			if gateErr = w.checkGate(); gateErr != nil {
-				return true
-			}
 		} else {
 			w.note(name, nodes[name])
 		}
+		if met := w.met(); met || first {
+			if wrong = w.check(); met || wrong != nil {
+				return true
+			}
+		}
 		line.show(w.progress())
-		return w.met()
+		return false
 	}
 	var failure lastError
 	err := reader.Follow(bounded, selection, tell, func(err error) {
@@ -168,8 +177,8 @@ func (w *waiting) follow(ctx, bounded context.Context, reader *cluster.Reader, s
 		line.show("the API server does not answer, asking again: " + oneLine(err))
 	})
 	switch {
-	case gateErr != nil:
-		return gateErr
+	case wrong != nil:
+		return wrong
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case errors.Is(err, context.DeadlineExceeded) && !w.begun && failure.get() != nil:
@@ -182,22 +191,38 @@ func (w *waiting) follow(ctx, bounded context.Context, reader *cluster.Reader, s
 	return nil
 }
 
-// checkGate refuses a gate that neither is declared nor has left a record on any of
-// the nodes.
-func (w *waiting) checkGate() error {
+// check refuses a gate that neither is declared nor has left a record on any of the
+// nodes, and nodes without any record where there may be no gates at all.
+func (w *waiting) check() error {
+	if !w.installed && len(w.nodes) > 0 && !w.recorded() {
+		return fmt.Errorf("%w, and the nodes have no record of one", errNotInstalled)
+	}
 	if w.gate == "" || w.sight.gate(w.gate) != nil {
 		return nil
 	}
-	names := make([]string, 0, len(w.sight.gates))
+	known := make(map[string]bool)
 	for i := range w.sight.gates {
-		names = append(names, w.sight.gates[i].Name)
+		known[w.sight.gates[i].Name] = true
 	}
 	for _, n := range w.nodes {
-		if _, recorded := n.records[w.gate]; recorded {
-			return nil
+		for name := range n.records {
+			known[name] = true
 		}
 	}
-	return noSuchGate(w.gate, names)
+	if known[w.gate] {
+		return nil
+	}
+	return noSuchGate(w.gate, slices.Sorted(maps.Keys(known)))
+}
+
+// recorded tells whether a gate has left a record on any of the nodes.
+func (w *waiting) recorded() bool {
+	for _, n := range w.nodes {
+		if len(n.records) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func byName(nodes []*gate.Node) map[string]*gate.Node {
@@ -206,15 +231,6 @@ func byName(nodes []*gate.Node) map[string]*gate.Node {
 		all[n.Name] = n
 	}
 	return all
-}
-
-// trimNode lets nodes be named as kubectl prints them.
-func trimNode(names []string) []string {
-	trimmed := make([]string, 0, len(names))
-	for _, name := range names {
-		trimmed = append(trimmed, strings.TrimPrefix(name, "node/"))
-	}
-	return trimmed
 }
 
 // compileBlind compiles gates whose signals are not looked at.

@@ -82,7 +82,7 @@ func TestWaitFollowsNodes(t *testing.T) {
 		names []string
 		steps []step
 	}{
-		"named": {[]string{"node/n2", "n1", "n1"}, []step{
+		"named": {[]string{"n1", "n2"}, []step{
 			{node: "other", records: closed, progress: "0 of 2 nodes are open; waiting for n1 (does not exist) and n2 (does not exist)"},
 			{node: "n1", records: opened, progress: "1 of 2 nodes are open; waiting for n2 (does not exist)"},
 			{node: "n2", records: closed, progress: "1 of 2 nodes are open; waiting for n2 (agent)"},

@@ -42,7 +42,9 @@ type WaitedNode struct {
 type waiting struct {
 	sight      *sight
 	want, gate string
-	// names are the nodes that are waited for; empty for all that there are.
+	// installed tells whether the API server knows NodeGates.
+	installed bool
+	// names are the nodes that are waited for, in order; empty for all that there are.
 	names []string
 	nodes map[string]waited
 	// unmet are those of the nodes that are not as wanted.
@@ -57,9 +59,7 @@ type waited struct {
 }
 
 func newWaiting(want, gateName string, names []string, declared []v1alpha1.NodeGate) *waiting {
-	names = trimNode(names)
-	slices.Sort(names)
-	return &waiting{sight: compileBlind(declared), want: want, gate: gateName, names: slices.Compact(names)}
+	return &waiting{sight: compileBlind(declared), want: want, gate: gateName, names: names, installed: true}
 }
 
 // begin starts with all nodes that there are.

@@ -5,16 +5,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,7 +48,7 @@ func newWhy(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := lookAt(cmd.Context(), reader, strings.TrimPrefix(args[0], "node/"))
+			s, err := lookAt(cmd.Context(), reader, args[0])
 			if err != nil {
 				return err
 			}
@@ -81,23 +78,27 @@ type sight struct {
 	now      time.Time
 }
 
-// lookAt reads what a decision about a node rests on, and decides.
-func lookAt(ctx context.Context, reader *cluster.Reader, name string) (*sight, error) {
+// lookAt reads what a decision about the node of an argument rests on, and decides.
+func lookAt(ctx context.Context, reader *cluster.Reader, arg string) (*sight, error) {
+	names, err := nodesOf([]string{arg})
+	if err != nil {
+		return nil, err
+	}
 	var declared []v1alpha1.NodeGate
+	var installed bool
+	var node *corev1.Node
 	var gatesErr error
-	var asked sync.WaitGroup
-	asked.Go(func() { declared, gatesErr = reader.Gates(ctx) })
-	node, err := reader.Node(ctx, name)
-	asked.Wait()
+	together(
+		func() { declared, installed, gatesErr = declaredGates(ctx, reader) },
+		func() { node, err = readNode(ctx, reader, names[0]) },
+	)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, noSuchNode(ctx, reader, name)
 	case err != nil:
-		return nil, unanswered(err)
-	case apierrors.IsNotFound(gatesErr) && !isRecorded(node):
-		return nil, errors.New(notInstalled + ", and the node has no record of one")
-	case gatesErr != nil && !apierrors.IsNotFound(gatesErr):
-		return nil, unanswered(gatesErr)
+		return nil, err
+	case gatesErr != nil:
+		return nil, gatesErr
+	case !installed && !isRecorded(node):
+		return nil, fmt.Errorf("%w, and the node has no record of one", errNotInstalled)
 	}
 	s := compile(declared)
 	s.now = time.Now()
@@ -106,9 +107,6 @@ func lookAt(ctx context.Context, reader *cluster.Reader, name string) (*sight, e
 	s.decide(ctx, reader)
 	return s, nil
 }
-
-// notInstalled is what an API server tells that knows no NodeGates.
-const notInstalled = "nodegate is not installed here: the API server knows no NodeGates"
 
 // decide decides, and once more with all pods of the node if that is wanted.
 func (s *sight) decide(ctx context.Context, reader *cluster.Reader) {
@@ -202,10 +200,4 @@ func isRecorded(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// noSuchNode says that there is no such node, and what may have been meant.
-func noSuchNode(ctx context.Context, reader *cluster.Reader, name string) error {
-	names, _ := reader.NodeNames(ctx) // who may not list nodes is told as much as is known
-	return fmt.Errorf("there is no node %q%s", name, didYouMean(name, names))
 }

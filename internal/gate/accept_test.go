@@ -137,6 +137,10 @@ func TestMessages(t *testing.T) {
 			t.Errorf("%s: %q", reason, text)
 		}
 	}
+	hostile := Reading{Reason: v1alpha1.ReadingDiffers, Subject: "condition Bad=\x1b[2J\n\"x\""}
+	if text := hostile.Message(); text != `condition Bad=\x1b[2J\n"x" does not match` {
+		t.Errorf("what a node says of itself reads %q", text)
+	}
 	v := Verdict{Blocked: v1alpha1.ReadingNodeSilent}
 	if text := v.Obstacle().Message(); text != "the node has stopped reporting (Ready is Unknown)" {
 		t.Error(text)

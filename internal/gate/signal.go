@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -116,7 +117,18 @@ func message(reason v1alpha1.ReadingReason, subject string) string {
 	if !ok {
 		return string(reason)
 	}
-	return strings.ReplaceAll(format, "%s", subject)
+	return strings.ReplaceAll(format, "%s", Printable(subject))
+}
+
+// Printable is a text of one line in which what cannot be seen, such as the end of a
+// line or what steers a terminal, is written as Go writes it. Nodes say of themselves
+// what they like, and may not forge what people read.
+func Printable(text string) string {
+	if strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
 // Signal is one compiled signal. Implementations are immutable and safe for
