@@ -125,6 +125,8 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "nodegate.nodegate.dev/agent deleted (dry run)", "node/held released from agent",
 		"deployment.apps/nodegate deleted (dry run)", "mutatingadmissionpolicy.admissionregistration.k8s.io/nodegate-birth deleted (dry run)", "namespace/nodegate-system deleted, if")
 	w.must(held.is("agent", isClosed, keyA))
+	w.tellsOnce(w.ask(boss, "uninstall", "--dry-run=client"))
+	w.tells(w.ask(boss, "uninstall", "-n", "elsewhere"), 2, "nodegate is installed in namespace "+installation.Namespace+", and not in elsewhere")
 	w.tells(w.ask(boss, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
 	w.must(held.is("agent", isClosed, keyA))
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -149,6 +151,7 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	if again := w.ask(boss, "uninstall"); again.out != "Nothing of nodegate is left in the cluster.\n" {
 		t.Errorf("the second time it says %q", again.out)
 	}
+	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "Nothing of nodegate is left in the cluster.")
 
 	t.Log("uninstalling what is left of an installation")
 	w.eventually("the namespace is gone", func() error {
@@ -172,11 +175,24 @@ func TestLifeOfAnInstallation(t *testing.T) {
 		w.must(w.admin.Delete(t.Context(), binding))
 	}
 	w.deleteCRD()
+	w.tells(w.ask(boss, "release", "--gate", "agnet"), 0, "No node has anything to be released from", `warning: nothing of it is on a node: there is no gate "agnet"`)
 	w.tells(w.ask(boss, "release", "left-1"), 0, "node/left-1 released from agent: "+keyA+":NoSchedule taken off")
 	w.must(left[0].is("agent", isNone, keyA))
 	w.must(w.admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}}))
 	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/agent deleted", "namespace/nodegate-system is kept: there is configmap/mine")
 	w.isUninstalled()
+}
+
+// tellsOnce fails the test if a line is said twice.
+func (e *env) tellsOnce(a answer) {
+	e.Helper()
+	said := map[string]bool{}
+	for line := range strings.Lines(a.out) {
+		if said[line] {
+			e.Errorf("it is said twice: %s", line)
+		}
+		said[line] = true
+	}
 }
 
 // listener is a function that is written to.

@@ -22,18 +22,7 @@ func (f *connectionFlags) add(flags *pflag.FlagSet) {
 
 // dryRunFlag is kubectl's.
 func dryRunFlag(flags *pflag.FlagSet, mode *string) {
-	flags.StringVar(mode, "dry-run", "none", "none, client (say what would be changed, and send nothing) or server (have the API server check it, and keep nothing)")
-}
-
-// dryRunOf reads the flag's value.
-func dryRunOf(mode string) (release.DryRun, error) {
-	switch mode {
-	case "none":
-		return release.DryRunNone, nil
-	case "client", "server":
-		return release.DryRun(mode), nil
-	}
-	return "", fmt.Errorf("there is no --dry-run=%s: choose none, client or server", mode)
+	flags.StringVar(mode, "dry-run", "none", release.DryRunUsage)
 }
 
 var errIncomplete = errors.New("not everything could be taken off the nodes: see above, and run it again")
@@ -58,7 +47,7 @@ func newReleaseCommand() *cobra.Command {
 			if len(args) > 0 == all {
 				return errors.New("name nodes, or give --all")
 			}
-			if o.DryRun, err = dryRunOf(dryRun); err != nil {
+			if o.DryRun, err = release.ParseDryRun(dryRun); err != nil {
 				return err
 			}
 			config, err := restConfig(at.kubeconfig)

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/internal/release"
@@ -25,7 +28,7 @@ func newUninstallCommand() *cobra.Command {
 		Example: "  nodegate uninstall --kubeconfig admin.kubeconfig --dry-run=client",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.DryRun, err = dryRunOf(dryRun); err != nil {
+			if o.DryRun, err = release.ParseDryRun(dryRun); err != nil {
 				return err
 			}
 			config, err := restConfig(at.kubeconfig)
@@ -33,6 +36,7 @@ func newUninstallCommand() *cobra.Command {
 				return err
 			}
 			o.Namespace, o.Out, o.Progress = at.namespace, cmd.OutOrStdout(), release.Progress(cmd.ErrOrStderr())
+			signal.Ignore(syscall.SIGPIPE) // who does not read on to the end, as head, does not end it half-way
 			return uninstall.Run(cmd.Context(), config, o)
 		},
 	}

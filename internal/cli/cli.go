@@ -165,6 +165,11 @@ func (c *connection) reader() (*cluster.Reader, error) {
 // not the kubeconfig, whose namespace is that of something else.
 func (c *connection) installedIn() string { return cmp.Or(*c.Namespace, v1alpha1.DefaultNamespace) }
 
+// takesNone refuses arguments of a verb that has none.
+func takesNone(cmd *cobra.Command, args []string) error {
+	return fmt.Errorf("%s takes no arguments, and was given %d", cmd.CommandPath(), len(args))
+}
+
 // unanswered says that the API server cannot be asked, or need not be any more,
 // where that is why a request failed. Any other error is told as it is.
 func unanswered(err error) error {

@@ -3,17 +3,16 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/release"
 )
 
 // What --dry-run may be, in kubectl's words.
 const (
 	dryRunNone   = "none"
-	dryRunClient = "client"
-	dryRunServer = "server"
+	dryRunClient = string(release.DryRunClient)
+	dryRunServer = string(release.DryRunServer)
 )
 
 // dryRun is how much of a change a verb makes. Every verb that changes something
@@ -21,37 +20,20 @@ const (
 type dryRun struct{ mode string }
 
 func (d *dryRun) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&d.mode, "dry-run", dryRunNone,
-		"none, client (say what would be changed, and send nothing) or server (have the API server check it, and keep nothing)")
+	flags.StringVar(&d.mode, "dry-run", dryRunNone, release.DryRunUsage)
 }
 
 // check refuses a mode that there is not, before anything is asked.
 func (d *dryRun) check() error {
-	switch d.mode {
-	case "", dryRunNone, dryRunClient, dryRunServer:
-		return nil
-	}
-	return fmt.Errorf("there is no --dry-run=%s: choose %s, %s or %s", d.mode, dryRunNone, dryRunClient, dryRunServer)
+	_, err := release.ParseDryRun(d.mode)
+	return err
+}
+
+// kind is the dry run, once it is checked.
+func (d *dryRun) kind() release.DryRun {
+	kind, _ := release.ParseDryRun(d.mode)
+	return kind
 }
 
 // client tells whether nothing is to be sent.
-func (d *dryRun) client() bool { return d.mode == dryRunClient }
-
-// options are the DryRun of the options of a request that changes something.
-func (d *dryRun) options() []string {
-	if d.mode == dryRunServer {
-		return []string{metav1.DryRunAll}
-	}
-	return nil
-}
-
-// suffix is what kubectl puts behind a line that says what was done.
-func (d *dryRun) suffix() string {
-	switch d.mode {
-	case dryRunClient:
-		return " (dry run)"
-	case dryRunServer:
-		return " (server dry run)"
-	}
-	return ""
-}
+func (d *dryRun) client() bool { return d.kind() == release.DryRunClient }

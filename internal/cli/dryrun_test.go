@@ -38,8 +38,8 @@ func TestDryRun(t *testing.T) {
 			if refused != c.refused {
 				t.Fatalf("it was refused with %q, want %q", refused, c.refused)
 			}
-			if refused == "" && (d.client() != c.client || !slices.Equal(d.options(), c.options) || d.suffix() != c.suffix) {
-				t.Errorf("client %v, options %q, suffix %q", d.client(), d.options(), d.suffix())
+			if refused == "" && (d.client() != c.client || !slices.Equal(d.kind().Server(), c.options) || d.kind().Suffix() != c.suffix) {
+				t.Errorf("client %v, options %q, suffix %q", d.client(), d.kind().Server(), d.kind().Suffix())
 			}
 		})
 	}

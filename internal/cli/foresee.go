@@ -16,14 +16,15 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/release"
 )
 
 // SteerResult is what open, close and reset print with -o json and -o yaml. Fields
 // are added, and neither renamed nor given another meaning.
 type SteerResult struct {
 	// DryRun is client or server if nothing was kept.
-	DryRun string        `json:"dryRun,omitempty"`
-	Nodes  []SteeredNode `json:"nodes"`
+	DryRun release.DryRun `json:"dryRun,omitempty"`
+	Nodes  []SteeredNode  `json:"nodes"`
 }
 
 // SteeredNode is what was done to one node, and what comes of it.
@@ -45,7 +46,7 @@ type SteeredNode struct {
 }
 
 // text says it for people, or names the nodes that were changed.
-func (r *SteerResult) text(format, suffix string) string {
+func (r *SteerResult) text(format string) string {
 	var b strings.Builder
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
@@ -55,7 +56,7 @@ func (r *SteerResult) text(format, suffix string) string {
 			}
 			continue
 		}
-		fmt.Fprintf(&b, "node/%s: gate %s: %s%s\n", n.Node, n.Gate, n.Now, suffix)
+		fmt.Fprintf(&b, "node/%s: gate %s: %s%s\n", n.Node, n.Gate, n.Now, r.DryRun.Suffix())
 		if n.Then != "" {
 			fmt.Fprintf(&b, "  %s\n", n.Then)
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/release"
 )
 
 // Whether something is so, where that may not be known.
@@ -46,19 +47,17 @@ func leader(ctx context.Context, reader *cluster.Reader, namespace string) Contr
 	return judge(lease, time.Now())
 }
 
-// judge tells by a Lease whether its holder is at work. A lease that is late is
-// given its duration once more, since the clock here is not the holder's.
+// judge tells by a Lease whether its holder is at work.
 func judge(lease *coordinationv1.Lease, now time.Time) Controller {
 	c := Controller{Holder: ptr.Deref(lease.Spec.HolderIdentity, "")}
 	if lease.Spec.RenewTime != nil {
 		c.Renewed = lease.Spec.RenewTime.UTC()
 	}
-	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	age := duration.HumanDuration(max(now.Sub(c.Renewed), 0))
 	switch {
 	case c.Holder == "":
 		c.Running, c.Message = answerNo, fmt.Sprintf("no controller runs: the last one ended in order, %s ago", age)
-	case now.Sub(c.Renewed) > 2*lasts:
+	case !release.Held(lease, now):
 		c.Running, c.Message = answerNo, fmt.Sprintf("no controller runs: %s renewed its lease %s ago, by the clock of this machine", c.Holder, age)
 	default:
 		c.Running, c.Message = answerYes, fmt.Sprintf("the controller runs: %s renewed its lease %s ago", c.Holder, age)

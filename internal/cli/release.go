@@ -5,6 +5,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -36,8 +38,10 @@ func newRelease(c *connection) *cobra.Command {
 			"The exit status is 0 if nothing is left of what was to go, 1 if something is, and 2 if nothing was begun or it was\n" +
 			"interrupted.",
 		Example: "  kubectl gate release --all --dry-run=client\n  kubectl gate release ip-10-0-3-17\n  kubectl gate release --gate cilium",
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case cmd.Flags().Changed("gate") && (len(what.Gates) == 0 || slices.Contains(what.Gates, "")):
+				return errNoGate
 			case all && len(args) > 0:
 				return errors.New("name nodes or give --all, not both")
 			case !all && len(args)+len(what.Gates) == 0:
@@ -64,6 +68,7 @@ func newRelease(c *connection) *cobra.Command {
 				if printing := o.print(c.streams.Out, report, text); printing != nil {
 					return printing
 				}
+				c.warnOfStrangers(cmd.Context(), config, what.Gates, report)
 			}
 			return released(cmd.Context(), config, report, err)
 		},
@@ -75,6 +80,42 @@ func newRelease(c *connection) *cobra.Command {
 	o.addFlags(flags, formatName)
 	dry.addFlags(flags)
 	return command
+}
+
+// errNoGate is said of an empty name, as of a variable of a script that is not set:
+// it does not stand for all gates.
+var errNoGate = errors.New("--gate names no gate")
+
+// warnOfStrangers warns of gates that were named and that neither exist nor have left
+// anything on a node. It is no error: when a release is run again, they may be gone.
+func (c *connection) warnOfStrangers(ctx context.Context, config *rest.Config, names []string, report *release.Report) {
+	found := make(map[string]bool)
+	for i := range report.Nodes {
+		n := &report.Nodes[i]
+		if n.Error != "" {
+			return // what is on it is not known
+		}
+		for _, name := range slices.Concat(n.Gates, n.Kept) {
+			found[name] = true
+		}
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name] })
+	if len(names) == 0 {
+		return
+	}
+	reader, err := cluster.NewReader(config)
+	if err != nil {
+		return
+	}
+	declared, _, err := declaredGates(ctx, reader)
+	if err != nil {
+		return // who may not list gates is told as much as is known
+	}
+	for _, name := range names {
+		if err := known([]string{name}, declared); err != nil {
+			fmt.Fprintf(c.streams.ErrOut, "warning: nothing of it is on a node: %v\n", err)
+		}
+	}
 }
 
 // released says how a release ended.
@@ -95,12 +136,4 @@ func released(ctx context.Context, config *rest.Config, report *release.Report, 
 		return errNo
 	}
 	return nil
-}
-
-// kind is the dry run as package release has it.
-func (d *dryRun) kind() release.DryRun {
-	if d.mode == dryRunNone {
-		return release.DryRunNone
-	}
-	return release.DryRun(d.mode)
 }

@@ -43,7 +43,7 @@ func newReport(c *connection) *cobra.Command {
 		Example: "  kubectl gate report\n  kubectl gate report -o html --output-file report.html\n  kubectl gate report -o json | jq '.pools[] | {name, opened}'",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("%s takes no arguments, and was given %d", cmd.CommandPath(), len(args))
+				return takesNone(cmd, args)
 			}
 			return errors.Join(o.check(), r.check())
 		},

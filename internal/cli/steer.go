@@ -124,17 +124,14 @@ func (f *steering) run(ctx context.Context, c *connection, args []string) error 
 	if s.reader, err = cluster.NewReader(config); err != nil {
 		return err
 	}
-	if s.hand, err = cluster.NewHand(config, f.options()); err != nil {
+	if s.hand, err = cluster.NewHand(config, f.kind().Server()); err != nil {
 		return err
 	}
 	nodes, err := s.read(ctx, c.installedIn(), args)
 	if err != nil {
 		return err
 	}
-	answer := &SteerResult{DryRun: f.mode, Nodes: []SteeredNode{}}
-	if answer.DryRun == dryRunNone {
-		answer.DryRun = ""
-	}
+	answer := &SteerResult{DryRun: f.kind(), Nodes: []SteeredNode{}}
 	var failed error
 	for i := range nodes {
 		var n SteeredNode
@@ -150,7 +147,7 @@ func (f *steering) run(ctx context.Context, c *connection, args []string) error 
 		failed = fmt.Errorf("%d of %d nodes are done, and then: %w", len(answer.Nodes), len(nodes), failed)
 	}
 	if len(answer.Nodes) > 0 {
-		failed = errors.Join(failed, f.print(c.streams.Out, answer, func() string { return answer.text(f.format, f.suffix()) }))
+		failed = errors.Join(failed, f.print(c.streams.Out, answer, func() string { return answer.text(f.format) }))
 	}
 	return failed
 }

@@ -121,7 +121,7 @@ func TestForesee(t *testing.T) {
 			for _, w := range n.Warnings {
 				warned += "warning: " + w + "\n"
 			}
-			golden(t, "steer/"+c.name+".txt", r.text("", "")+warned)
+			golden(t, "steer/"+c.name+".txt", r.text("")+warned)
 			golden(t, "steer/"+c.name+".json", string(raw)+"\n")
 		})
 	}

@@ -4,6 +4,8 @@ package cli
 
 import (
 	"errors"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -28,19 +30,24 @@ func newUninstall(c *connection) *cobra.Command {
 			"refused.",
 		Example: "  kubectl gate uninstall --dry-run=client\n  kubectl gate uninstall",
 		Args: func(cmd *cobra.Command, args []string) error {
-			return errors.Join(cobra.NoArgs(cmd, args), dry.check())
+			if len(args) > 0 {
+				return takesNone(cmd, args)
+			}
+			return dry.check()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := c.config()
 			if err != nil {
 				return err
 			}
+			// Who does not read on to the end, as head, does not end it half-way.
+			signal.Ignore(syscall.SIGPIPE)
 			o.Namespace, o.DryRun, o.Out, o.Progress = c.installedIn(), dry.kind(), c.streams.Out, release.Progress(c.streams.ErrOut)
 			switch err := uninstall.Run(cmd.Context(), config, o); {
 			case errors.Is(err, uninstall.ErrIncomplete):
 				return errNo
 			case err != nil:
-				return err
+				return unanswered(err)
 			}
 			return nil
 		},

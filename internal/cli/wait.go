@@ -49,7 +49,12 @@ func newWait(c *connection) *cobra.Command {
 			"  kubectl gate wait -l pool=gpu --gate driver --for=open --timeout=10m\n" +
 			"  kubectl gate wait --all --timeout=0   # look once",
 		ValidArgsFunction: c.nodeNames,
-		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("gate") && f.gate == "" {
+				return errNoGate
+			}
+			return f.check(args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), c, args)
 		},

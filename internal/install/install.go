@@ -58,7 +58,9 @@ func (o Options) admission() admission.Options {
 }
 
 const (
-	clusterRoleName = "nodegate"
+	// ClusterRole is what the controller may do in the whole cluster, and the name of its
+	// binding to the ServiceAccount.
+	ClusterRole = "nodegate"
 	// evictRoleName is what lets nodegate evict pods.
 	evictRoleName = "nodegate-evict-pods"
 	// eventsRoleName is what lets nodegate write Events about nodes.

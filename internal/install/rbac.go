@@ -63,7 +63,7 @@ func (o renderer) rbac() []object {
 	own := metav1.ObjectMeta{Name: o.ServiceAccount, Namespace: o.Namespace}
 	events := metav1.ObjectMeta{Name: eventsRoleName, Namespace: metav1.NamespaceDefault}
 	objects := []object{&corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: own}}
-	objects = append(objects, o.clusterRole(clusterRoleName, ClusterRules(o.WithoutCRD))...)
+	objects = append(objects, o.clusterRole(ClusterRole, ClusterRules(o.WithoutCRD))...)
 	if o.EvictPods {
 		objects = append(objects, o.clusterRole(evictRoleName, evictRules())...)
 	}

@@ -41,6 +41,20 @@ const (
 	DryRunServer DryRun = "server"
 )
 
+// ParseDryRun reads the value of a flag --dry-run, in kubectl's words.
+func ParseDryRun(mode string) (DryRun, error) {
+	switch mode {
+	case "", "none":
+		return DryRunNone, nil
+	case string(DryRunClient), string(DryRunServer):
+		return DryRun(mode), nil
+	}
+	return "", fmt.Errorf("there is no --dry-run=%s: choose none, %s or %s", mode, DryRunClient, DryRunServer)
+}
+
+// DryRunUsage says what the values of a flag --dry-run mean.
+const DryRunUsage = "none, client (say what would be changed, and send nothing) or server (have the API server check it, and keep nothing)"
+
 // Server is the DryRun of the options of a request.
 func (d DryRun) Server() []string {
 	if d == DryRunServer {

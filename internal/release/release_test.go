@@ -271,7 +271,7 @@ func TestHeld(t *testing.T) {
 		"given back":        {lease("", now), false},
 		"only just too old": {lease("x", now.Add(-29*time.Second)), true},
 	} {
-		if got := held(test.lease, now); got != test.want {
+		if got := Held(test.lease, now); got != test.want {
 			t.Errorf("%s: held is %t", name, got)
 		}
 	}

@@ -91,11 +91,11 @@ func running(ctx context.Context, core kubernetes.Interface, namespace string) (
 	case err != nil:
 		return false, fmt.Errorf("reading the Lease %s/%s: %w", namespace, v1alpha1.LeaseName, err)
 	}
-	return held(lease, time.Now()), nil
+	return Held(lease, time.Now()), nil
 }
 
-// held tells whether somebody holds a lease and renews it.
-func held(l *coordinationv1.Lease, now time.Time) bool {
+// Held tells whether somebody holds a controller's lease and renews it.
+func Held(l *coordinationv1.Lease, now time.Time) bool {
 	spec := &l.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
 		return false

@@ -8,12 +8,37 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/internal/release"
 )
+
+// isHere refuses a namespace if nodegate is in another: what runs there would stay,
+// without rights, and be taken for gone.
+func (u *uninstaller) isHere(ctx context.Context) error {
+	core, err := kubernetes.NewForConfig(u.config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	binding, err := core.RbacV1().ClusterRoleBindings().Get(ctx, install.ClusterRole, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("finding out where nodegate is installed: %w", err)
+	}
+	for i := range binding.Subjects {
+		if s := &binding.Subjects[i]; s.Kind == rbacv1.ServiceAccountKind && s.Namespace != u.Namespace {
+			return fmt.Errorf("nodegate is installed in namespace %s, and not in %s: say so by --namespace", s.Namespace, u.Namespace)
+		}
+	}
+	return nil
+}
 
 // deleteNamespace deletes nodegate's namespace if it is nodegate's alone.
 func (u *uninstaller) deleteNamespace(ctx context.Context) error {

@@ -54,11 +54,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for discovery: %w", err)
 	}
-	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left}
+	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left, told: make(map[object]bool)}
 	// Until the very end, each step leaves a cluster that works, and in which the
 	// next one can be done.
 	for _, step := range []func(context.Context) error{
-		u.endBirths, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
+		u.isHere, u.endBirths, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -70,7 +70,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if u.incomplete {
 		return ErrIncomplete
 	}
-	if o.DryRun == release.DryRunNone {
+	if o.DryRun == release.DryRunNone || !u.said {
 		u.say("Nothing of nodegate is left in the cluster.")
 	}
 	return nil
@@ -90,11 +90,16 @@ type uninstaller struct {
 	kinds   discovery.DiscoveryInterface
 	// remaining are the objects that go when nothing is left for them to do.
 	remaining []object
+	// told are the objects that a dry run has told of, and said whether anything was
+	// told.
+	told map[object]bool
+	said bool
 	// incomplete is true if a node was not released the last time.
 	incomplete bool
 }
 
 func (u *uninstaller) say(format string, args ...any) {
+	u.said = true
 	_, _ = fmt.Fprintf(u.Out, format+"\n", args...) // what was done is done, told or not
 }
 
@@ -102,11 +107,15 @@ func (u *uninstaller) say(format string, args ...any) {
 func (u *uninstaller) delete(ctx context.Context, objects ...object) error {
 	for i := range objects {
 		o := &objects[i]
+		if u.told[*o] { // in a dry run it is still there
+			continue
+		}
 		switch err := u.deleteOne(ctx, o); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return fmt.Errorf("deleting %s: %w", o, err)
 		default:
+			u.told[*o] = u.DryRun != release.DryRunNone
 			u.say("%s deleted%s", o, u.DryRun.Suffix())
 		}
 	}
