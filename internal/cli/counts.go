@@ -27,6 +27,9 @@ func (f *FleetStatus) fill(declared []v1alpha1.NodeGate, nodes []*gate.Node, cou
 		ng := &declared[i]
 		g := f.declared(ng, gate.TaintText(s.gate(ng.Name).Taint))
 		if g.Stale != "" {
+			if why := s.refused[ng.Name]; why != "" { // which takes no controller to know
+				g.Ready, g.Reason, g.Message = string(metav1.ConditionFalse), v1alpha1.ReasonNotAccepted, why
+			}
 			g.Nodes, g.Waiting = nil, nil
 			if counted {
 				g.count(tallies[ng.Name])
@@ -56,6 +59,9 @@ func (f *FleetStatus) declared(ng *v1alpha1.NodeGate, taint string) GateStatus {
 	g := GateStatus{
 		Gate: ng.Name, Source: v1alpha1.SourceCRD, Mode: cmp.Or(ng.Spec.Mode, v1alpha1.ModeEnforce), Taint: taint,
 		Ready: string(metav1.ConditionUnknown), Stale: f.staleness(ng), Nodes: &ng.Status.Nodes, Waiting: ng.Status.Waiting,
+	}
+	if ng.ReadError != "" {
+		g.Mode = "" // nobody knows what it says
 	}
 	if ready := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady); ready != nil && g.Stale == "" {
 		g.Ready, g.Reason, g.Message = string(ready.Status), ready.Reason, ready.Message

@@ -134,6 +134,24 @@ spec:
   taint: {key: example.com/b, effect: NoSchedule}
   closeWhen: [{name: broken, label: {key: broken}}]`
 
+// A gate that cannot be read is told of, by what is found out here: the controller
+// cannot write the status of one, and may not run.
+func TestStatusOfABrokenGate(t *testing.T) {
+	declared := declare(t, byLabel("agent", ""), "metadata: {name: broken}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/b, effect: NoSchedule}")
+	declared[0].ReadError, declared[0].Spec.Mode = "json: cannot unmarshal", ""
+	f := &FleetStatus{Controller: Controller{Running: answerYes}}
+	f.fill(declared, nil, true)
+	for i, says := range []string{"cannot read: json: cannot unmarshal", "neither names a signal"} {
+		g := &f.Gates[i]
+		if g.isWell() || g.Reason != v1alpha1.ReasonNotAccepted || !strings.Contains(g.Message, says) || g.ready(signs) != "✗ NotAccepted" {
+			t.Errorf("gate %s is %s (%s): %s", g.Gate, g.Ready, g.Reason, g.Message)
+		}
+	}
+	if f.Gates[0].Mode != "" || f.Gates[1].Mode != v1alpha1.ModeEnforce {
+		t.Errorf("their modes are %q and %q", f.Gates[0].Mode, f.Gates[1].Mode)
+	}
+}
+
 // A gate that is mistyped is none that exists.
 func TestStatusOfNoSuchGate(t *testing.T) {
 	f := &FleetStatus{}
