@@ -78,17 +78,6 @@ func (s *steerer) plan(node *corev1.Node) (SteeredNode, func(context.Context) er
 	return n, change, nil
 }
 
-// verdict is what is decided about the gate on a node; nil if it has nothing to do
-// with it.
-func verdict(d *gate.Decision, name string) *gate.Verdict {
-	for i := range d.Verdicts {
-		if d.Verdicts[i].Gate == name {
-			return &d.Verdicts[i]
-		}
-	}
-	return nil
-}
-
 func (s *steerer) planOverride(node *corev1.Node) (SteeredNode, func(context.Context) error) {
 	o := gate.Override{State: s.state, Until: s.sight.now.Add(time.Duration(s.last)).UTC().Truncate(time.Second), Reason: s.reason, UID: node.UID}
 	n := SteeredNode{Node: node.Name, Gate: s.gate, Changed: true, State: o.State, Until: o.Until, Reason: o.Reason}
@@ -96,7 +85,7 @@ func (s *steerer) planOverride(node *corev1.Node) (SteeredNode, func(context.Con
 	before := s.sight.stand(facts)
 	facts.Overrides = map[string]string{s.gate: o.String()}
 	after := s.sight.stand(facts)
-	was, is := verdict(&before, s.gate), verdict(&after, s.gate)
+	was, is := before.Verdict(s.gate), after.Verdict(s.gate)
 	g := s.sight.gate(s.gate)
 	n.Warnings = s.warnings(g, node, &after, is)
 	n.Now = fmt.Sprintf("%s until %s%s", strings.ToLower(o.State), at(o.Until), s.effect(g, node, &after, was, is))
@@ -213,8 +202,7 @@ func (s *steerer) planTakeOff(node *corev1.Node) (SteeredNode, func(context.Cont
 	}
 	before := s.sight.stand(facts)
 	i := slices.IndexFunc(facts.Taints, func(t corev1.Taint) bool {
-		text := gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
-		return text == record.Taint
+		return gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) == record.Taint
 	})
 	if i < 0 {
 		n.Now = fmt.Sprintf("its taint %s has been taken off already", record.Taint)
@@ -226,7 +214,7 @@ func (s *steerer) planTakeOff(node *corev1.Node) (SteeredNode, func(context.Cont
 	taint := facts.Taints[i]
 	facts.Taints = slices.Delete(slices.Clone(facts.Taints), i, i+1)
 	after := s.sight.stand(facts)
-	if v := verdict(&after, s.gate); v == nil || v.After == v1alpha1.StateClosed {
+	if v := after.Verdict(s.gate); v == nil || v.After == v1alpha1.StateClosed {
 		return n, nil, fmt.Errorf("the gate would put its taint back: %s", modeOf(g))
 	}
 	n.Changed = true

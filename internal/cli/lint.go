@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/lint"
@@ -141,15 +140,12 @@ func readAround(ctx context.Context, reader *cluster.Reader, w *lint.World) {
 			w.Unread[kind] = errors.New(oneLine(err))
 		}
 	}
+	policy, allowedErr, managedErr := keyPolicy(ctx, reader)
+	w.Policy = policy
+	note(lint.TaintKeys, allowedErr)
+	note(lint.ReadinessRules, managedErr)
 	var err error
-	policy, err := reader.AdmissionPolicy(ctx, admission.ConfinementPolicy)
-	if err == nil {
-		w.Policy.Allowed, w.Policy.Stamps, err = admission.Allowed(policy)
-	}
-	note(lint.TaintKeys, err)
-	w.Policy.Managed, err = reader.ManagedKeys(ctx)
-	note(lint.ReadinessRules, err)
-	if w.Nodes, err = reader.AllNodes(ctx); err == nil {
+	if w.Nodes, err = reader.AllNodeFacts(ctx, nil); err == nil {
 		w.Samples, err = reader.SomeNodes(ctx, samplesMax)
 	}
 	note(lint.Nodes, err)

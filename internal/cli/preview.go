@@ -122,7 +122,14 @@ func foretell(ctx context.Context, reader *cluster.Reader, c preview.Change) (*p
 	if err := known(c.Delete, declared); err != nil {
 		return nil, err
 	}
-	w.Policy = keyPolicy(ctx, reader, gap)
+	policy, allowedErr, managedErr := keyPolicy(ctx, reader)
+	w.Policy = policy
+	if allowedErr != nil {
+		gap(fmt.Errorf("which taint keys are allowed: %w", allowedErr))
+	}
+	if managedErr != nil {
+		gap(fmt.Errorf("which taint keys NodeReadinessRules manage: %w", managedErr))
+	}
 	var gaps []cluster.Gap
 	w.Nodes, gaps, err = reader.LookAll(ctx, func(sets *gate.DaemonSets) gate.Needs { return w.Needs(c, sets) })
 	if err != nil {
@@ -152,18 +159,13 @@ func known(names []string, declared []v1alpha1.NodeGate) error {
 	return nil
 }
 
-// keyPolicy reads which keys gates may use. What it cannot read is nil.
-func keyPolicy(ctx context.Context, reader *cluster.Reader, gap func(error)) gate.KeyPolicy {
-	var p gate.KeyPolicy
-	policy, err := reader.AdmissionPolicy(ctx, admission.ConfinementPolicy)
-	if err == nil {
-		p.Allowed, p.Stamps, err = admission.Allowed(policy)
+// keyPolicy reads which keys gates may use, and why it is not known which keys are
+// allowed, or which are managed by NodeReadinessRules. What it cannot read is nil.
+func keyPolicy(ctx context.Context, reader *cluster.Reader) (p gate.KeyPolicy, allowedErr, managedErr error) {
+	policy, allowedErr := reader.AdmissionPolicy(ctx, admission.ConfinementPolicy)
+	if allowedErr == nil {
+		p.Allowed, p.Stamps, allowedErr = admission.Allowed(policy)
 	}
-	if err != nil {
-		gap(fmt.Errorf("which taint keys are allowed: %w", err))
-	}
-	if p.Managed, err = reader.ManagedKeys(ctx); err != nil {
-		gap(fmt.Errorf("which taint keys NodeReadinessRules manage: %w", err))
-	}
-	return p
+	p.Managed, managedErr = reader.ManagedKeys(ctx)
+	return p, allowedErr, managedErr
 }

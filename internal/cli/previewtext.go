@@ -5,7 +5,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/preview"
@@ -55,8 +54,8 @@ var previewMoves = map[preview.What]string{
 
 func writeGate(b *strings.Builder, g *preview.Gate) {
 	fmt.Fprintf(b, "\n%s (%s)\n", g.Gate, previewActions[g.Action])
-	rows := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(label, text string) { fmt.Fprintf(rows, "  %s\t%s\n", label, text) }
+	rows := newRows(b)
+	row := rows.row
 	if g.Action != preview.Delete {
 		row("in force", yesNo(g.InForce)+": "+g.Message)
 	}
@@ -81,7 +80,7 @@ func writeGate(b *strings.Builder, g *preview.Gate) {
 	for _, problem := range g.Problems {
 		row("problem", problem)
 	}
-	_ = rows.Flush() // a strings.Builder takes everything
+	rows.flush()
 }
 
 func groupText(g *preview.Group) (label, text string) {

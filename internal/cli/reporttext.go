@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/report"
@@ -111,17 +110,3 @@ func within(s report.Spread, seconds float64) string {
 	}
 	return report.Took(seconds)
 }
-
-// table is a table with headers.
-type table struct{ *tabwriter.Writer }
-
-func newTable(b *strings.Builder, headers ...string) table {
-	b.WriteByte('\n')
-	t := table{tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
-	t.add(headers...)
-	return t
-}
-
-func (t table) add(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
-
-func (t table) flush() { _ = t.Flush() } // a strings.Builder takes everything

@@ -3,10 +3,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +31,6 @@ func (f *FleetStatus) text(m marks, format string) string {
 	if len(f.Gates) == 0 {
 		b.WriteString("There are no gates.\n")
 	} else {
-		b.WriteByte('\n')
 		f.table(&b, m, format == formatWide)
 	}
 	if slices.ContainsFunc(f.Gates, func(g GateStatus) bool { return g.FromRecords }) {
@@ -47,22 +46,20 @@ func (f *FleetStatus) text(m marks, format string) string {
 }
 
 func (f *FleetStatus) table(b *strings.Builder, m marks, wide bool) {
-	rows := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(rows, strings.Join(cells, "\t")) }
 	head := []string{"GATE", "MODE", "READY", "SELECTED", "OPEN", "CLOSED", "OVERDUE", "THROTTLED", "OVERRIDDEN", "WAITS LONGEST"}
 	if wide {
 		head = append(head[:len(head)-1], "SOURCE", "TAINT", "WAITS LONGEST")
 	}
-	row(head...)
+	rows := newTable(b, head...)
 	for i := range f.Gates {
 		g := &f.Gates[i]
-		cells := append([]string{g.Gate, orDash(string(g.Mode)), g.ready(m)}, g.numbers()...)
+		cells := append([]string{g.Gate, cmp.Or(string(g.Mode), "-"), g.ready(m)}, g.numbers()...)
 		if wide {
-			cells = append(cells, orDash(g.Source), orDash(g.Taint))
+			cells = append(cells, cmp.Or(g.Source, "-"), cmp.Or(g.Taint, "-"))
 		}
-		row(append(cells, g.waits(f.Time))...)
+		rows.add(append(cells, g.waits(f.Time))...)
 	}
-	_ = rows.Flush() // a strings.Builder takes everything
+	rows.flush()
 }
 
 // ready says in a word whether all is well with the gate.
@@ -144,13 +141,6 @@ func (g *GateStatus) details(b *strings.Builder, now time.Time, wide bool) {
 	if len(lines) > 0 {
 		fmt.Fprintf(b, "\n%s:\n  %s\n", g.Gate, strings.Join(lines, "\n  "))
 	}
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // sentence begins a message as a sentence begins.

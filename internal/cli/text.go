@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -72,10 +71,10 @@ func (e *Explanation) text(m marks) string {
 // that there is to say.
 func (e *GateExplanation) write(b *strings.Builder, m marks, now time.Time) {
 	fmt.Fprintf(b, "\n%s: %s\n", e.Gate, e.stands(now))
-	rows := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	rows := newRows(b)
 	row := func(label, text string) {
 		if text != "" {
-			fmt.Fprintf(rows, "  %s\t%s\n", label, text)
+			rows.row(label, text)
 		}
 	}
 	row("taint", e.Taint)
@@ -98,7 +97,7 @@ func (e *GateExplanation) write(b *strings.Builder, m marks, now time.Time) {
 	}
 	row("not in force", e.NotInForce)
 	row("next", e.Next)
-	_ = rows.Flush() // a strings.Builder takes everything
+	rows.flush()
 }
 
 // stands says how the gate stands on the node.

@@ -164,7 +164,7 @@ func TestBlindfold(t *testing.T) {
 		s := c.compile(declare(t, follows))
 		s.now = now
 		d := s.stand(broken)
-		if v := verdict(&d, "follows"); v == nil || v.Wants != c.wants {
+		if v := d.Verdict("follows"); v == nil || v.Wants != c.wants {
 			t.Errorf("%s: the verdict is %+v", name, v)
 		}
 	}

@@ -189,7 +189,7 @@ func (r *Reader) lookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.
 	l := newLookAt(r, "", page)
 	var nodes []*gate.Node
 	var err error
-	together(ctx, append(l.steps(l.begin(ctx, needs)), func(ctx context.Context) { nodes, err = l.readNodes(ctx) }))
+	together(ctx, append(l.steps(l.begin(ctx, needs)), func(ctx context.Context) { nodes, err = l.readNodes(ctx, nil) }))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,12 +201,15 @@ func (r *Reader) lookAll(ctx context.Context, needs func(*gate.DaemonSets) gate.
 	return all, l.gaps, nil
 }
 
-func (l *look) readNodes(ctx context.Context) ([]*gate.Node, error) {
+// readNodes reads the Nodes, of all, that are wanted; nil wants all.
+func (l *look) readNodes(ctx context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {
 	var nodes []*gate.Node
 	err := eachOf(ctx, l.page, l.core.CoreV1().Nodes().List, metav1.ListOptions{}, func(o *corev1.Node) {
 		n := l.nodes.convert(o)
 		l.zones.move(nil, n)
-		nodes = append(nodes, n)
+		if wanted == nil || wanted(n) {
+			nodes = append(nodes, n)
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)

@@ -75,11 +75,6 @@ func (r *Reader) SomeNodes(ctx context.Context, most int64) ([]corev1.Node, erro
 	return list.Items, nil
 }
 
-// AllNodes returns what Nodes tell by themselves, of all of them.
-func (r *Reader) AllNodes(ctx context.Context) ([]*gate.Node, error) {
-	return newLookAt(r, "", pageSize).readNodes(ctx)
-}
-
 // DaemonSets returns the DaemonSets of these namespaces.
 func (r *Reader) DaemonSets(ctx context.Context, namespaces []string) (*gate.DaemonSets, []Gap) {
 	l := newLookAt(r, "", pageSize)

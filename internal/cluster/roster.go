@@ -35,10 +35,6 @@ func (s Selection) options(o metav1.ListOptions) metav1.ListOptions {
 	return o
 }
 
-// NodeFacts returns what a Node tells by itself, but for what only some signals
-// look at.
-func NodeFacts(node *corev1.Node) *gate.Node { return newNodeStore(nobody).convert(node) }
-
 // Roster returns the Nodes that are selected, as far as their metadata tell: name,
 // labels, records and overrides, in one small answer however large the fleet.
 // Taints, conditions and boot are missing.

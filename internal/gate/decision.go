@@ -52,6 +52,17 @@ const (
 	WantIdle Want = "Idle"
 )
 
+// Verdict returns what is decided about a gate; nil if it has nothing to do with the
+// node.
+func (d *Decision) Verdict(name string) *Verdict {
+	for i := range d.Verdicts {
+		if d.Verdicts[i].Gate == name {
+			return &d.Verdicts[i]
+		}
+	}
+	return nil
+}
+
 // Verdict is what was decided about one gate on the node.
 type Verdict struct {
 	// Gate is the gate's name.

@@ -187,7 +187,7 @@ func (t *teller) tell(name string, action Action) Gate {
 		if before := t.becomes(f, name, false); key.What.moves() && before.What == key.What && before.DryRun == key.DryRun && action != Delete {
 			key.Anyway = true
 		}
-		if v := find(&f.after, name); v != nil && v.Selected {
+		if v := f.after.Verdict(name); v != nil && v.Selected {
 			out.Selected++
 		}
 		if key.What != "" {
@@ -231,16 +231,6 @@ func (t *teller) budget(name string) []Zone {
 	}
 	slices.SortFunc(out, func(a, b Zone) int { return cmp.Compare(a.Zone, b.Zone) })
 	return out
-}
-
-// find returns what is decided about a gate; nil if it does not concern the node.
-func find(d *gate.Decision, name string) *gate.Verdict {
-	for i := range d.Verdicts {
-		if d.Verdicts[i].Gate == name {
-			return &d.Verdicts[i]
-		}
-	}
-	return nil
 }
 
 // because says why in words, with the reason that records and events have.

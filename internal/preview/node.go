@@ -20,7 +20,7 @@ func (t *teller) becomes(f *fate, name string, changed bool) groupKey {
 	if changed {
 		set, d = t.after, &f.after
 	}
-	v := find(d, name)
+	v := d.Verdict(name)
 	if v == nil {
 		return groupKey{}
 	}
@@ -155,7 +155,7 @@ func (t *teller) newNodes(g *gate.Gate) *NewNodes {
 			continue
 		}
 		d := only.decide(&free, asBorn(&born, t.Nodes[i]), nil, t.Now)
-		v := find(&d, g.Name)
+		v := d.Verdict(g.Name)
 		if v == nil {
 			continue
 		}

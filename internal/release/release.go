@@ -12,12 +12,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -172,12 +172,7 @@ func (r *releaser) find(ctx context.Context) ([]*gate.Node, error) {
 		return d.Changes || len(d.Kept) > 0
 	}
 	if len(r.Nodes) == 0 {
-		nodes, err := r.reader.AllNodeFacts(ctx, concerned)
-		if err != nil {
-			return nil, err
-		}
-		slices.SortFunc(nodes, func(a, b *gate.Node) int { return cmp.Compare(a.Name, b.Name) })
-		return nodes, nil
+		return r.reader.AllNodeFacts(ctx, concerned)
 	}
 	var nodes []*gate.Node
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(r.Nodes))) {
@@ -272,17 +267,9 @@ func newNode(name string, d *gate.Released) *Node {
 	}
 	out := &Node{Node: name, Gates: d.Gates, Kept: d.Kept}
 	for _, t := range d.Taken {
-		out.Taints = append(out.Taints, taintText(t))
+		out.Taints = append(out.Taints, gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}))
 	}
 	return out
-}
-
-// taintText is how kubectl writes a taint.
-func taintText(t corev1.Taint) string {
-	if t.Value == "" {
-		return t.Key + ":" + string(t.Effect)
-	}
-	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }
 
 // listed says names in a row, of many only the first.
