@@ -203,13 +203,19 @@ func didYouMean(name string, names []string) string {
 
 // oneLine says an error in one line, also if it is several that were joined.
 func oneLine(err error) string {
-	var lines []string
+	text := ""
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.Join(strings.Fields(line), " "); line != "" {
-			lines = append(lines, line)
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case text == "", line == "":
+		case strings.HasSuffix(text, ":"), strings.HasSuffix(text, "?"):
+			text += " "
+		default:
+			text += "; "
 		}
+		text += line
 	}
-	return gate.Printable(strings.Join(lines, "; "))
+	return gate.Printable(text)
 }
 
 // version is what the build knows of itself.

@@ -143,7 +143,7 @@ func TestUnanswered(t *testing.T) {
 // Several errors are told apart in their one line.
 func TestOneLine(t *testing.T) {
 	err := errors.Join(errors.New("one:\n  two"), errors.New("a \x1b[2J"))
-	if got, want := oneLine(err), `one:; two; a \x1b[2J`; got != want {
+	if got, want := oneLine(err), `one: two; a \x1b[2J`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -19,8 +19,8 @@ func reportText(r *report.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d nodes are held, %d of them past a deadline.\n", r.Fleet.Held, r.Fleet.Nodes, r.Overdue)
 	if s := r.Fleet.Opened; s.Count > 0 {
-		fmt.Fprintf(&b, "From creation to opening, %d nodes: half within %s, 90 %% within %s, 99 %% within %s, all within %s.\n",
-			s.Count, report.Took(s.P50), report.Took(s.P90), report.Took(s.P99), report.Took(s.Max))
+		fmt.Fprintf(&b, "From creation to opening, %s: half within %s, 90 %% within %s, 99 %% within %s, all within %s.\n",
+			count(s.Count, "node"), report.Took(s.P50), report.Took(s.P90), report.Took(s.P99), report.Took(s.Max))
 	}
 	writeGates(&b, r)
 	writeGroups(&b, "POOL", r.Pools)

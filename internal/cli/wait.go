@@ -109,6 +109,9 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	}
 	w := newWaiting(f.want, f.gate, names, declared)
 	w.installed = installed
+	if warning := w.warning(); warning != "" {
+		fmt.Fprintf(c.streams.ErrOut, "warning: gate %s %s\n", f.gate, gate.Printable(warning))
+	}
 	if err := w.wait(ctx, c, reader, f); err != nil {
 		return err
 	}

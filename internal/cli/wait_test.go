@@ -136,6 +136,19 @@ func TestWaitResult(t *testing.T) {
 	}
 }
 
+// Who waits for a gate that closes on no node is warned.
+func TestWaitWarns(t *testing.T) {
+	declared := declare(t, byLabel("agent", ""), byLabel("dry", "mode: DryRun"), "metadata: {name: broken}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/b, effect: NoSchedule}")
+	for name, want := range map[string]string{
+		"": "", "agent": "", "dry": "is in dry run, and holds no node",
+		"broken": "is not in force: compiling openWhen and closeWhen: neither names a signal",
+	} {
+		if got := newWaiting(waitClosed, name, []string{"n1"}, declared).warning(); got != want {
+			t.Errorf("gate %q %s, want %q", name, got, want)
+		}
+	}
+}
+
 // Progress is one line of a terminal, and is gone at the end; elsewhere it is nothing.
 func TestProgressLine(t *testing.T) {
 	var out bytes.Buffer

@@ -62,6 +62,20 @@ func newWaiting(want, gateName string, names []string, declared []v1alpha1.NodeG
 	return &waiting{sight: compileBlind(declared), want: want, gate: gateName, names: names, installed: true}
 }
 
+// warning says why the gate that is waited for closes on no node, if so.
+func (w *waiting) warning() string {
+	g := w.sight.gate(w.gate)
+	switch {
+	case g == nil:
+		return ""
+	case !g.Accepted:
+		return "is not in force: " + w.sight.refused[w.gate]
+	case g.Mode == v1alpha1.ModeDryRun:
+		return "is in dry run, and holds no node"
+	}
+	return ""
+}
+
 // begin starts with all nodes that there are.
 func (w *waiting) begin(nodes map[string]*gate.Node) {
 	w.begun, w.nodes, w.unmet = true, make(map[string]waited, len(nodes)), make(map[string]bool)
