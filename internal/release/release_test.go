@@ -224,7 +224,7 @@ func TestJudge(t *testing.T) {
 		"nothing is left of nodegate":                {},
 		"the gates are deleted":                      {situation: situation{running: true}},
 		"a gate exists":                              {situation: situation{running: true, gates: exists}, refusal: "kubectl delete nodegates g)"},
-		"a gate exists, by force":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}},
+		"a gate exists, by force":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}, remark: "nodegate runs. Its gates (g) close"},
 		"another gate exists":                        {situation: situation{running: true, gates: map[string]bool{"other": true}}},
 		"a gate exists that is not to be released":   {situation: situation{running: true, gates: exists}, options: Options{Gates: []string{"other"}}},
 		"a gate exists, and nobody looks after it":   {situation: situation{gates: exists}, remark: "nodegate does not run"},
@@ -236,6 +236,7 @@ func TestJudge(t *testing.T) {
 		"which gates exist is not known":             {situation: situation{gatesUnknown: denied, running: true}, refusal: "not known: denied"},
 		"which gates exist does not matter":          {situation: situation{gatesUnknown: denied}},
 		"nothing is known":                           {situation: situation{gatesUnknown: denied, runningUnknown: denied}, refusal: "not known: denied"},
+		"whether it runs is not known, by force":     {situation: situation{runningUnknown: denied, gates: exists}, options: Options{Force: true}, remark: "whether nodegate runs is not known (denied)"},
 		"nothing is known, and nobody wants to know": {situation: situation{gatesUnknown: denied, runningUnknown: denied}, options: Options{Force: true}},
 	}
 	for name, test := range tests {

@@ -133,7 +133,13 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, ref
 	case s.running && len(files) > 0:
 		return nil, fmt.Errorf("nodegate is running, and may still read these gates from files: %s. Remove them there, which opens all that they hold; --force releases the nodes all the same", listed(files))
 	}
-	if !s.running && len(living) > 0 {
+	switch {
+	case len(living) == 0:
+	case s.runningUnknown != nil:
+		remarks = append(remarks, fmt.Sprintf("whether nodegate runs is not known (%v). If it does, its gates (%s) may close these nodes again", s.runningUnknown, listed(living)))
+	case s.running: // by force
+		remarks = append(remarks, fmt.Sprintf("nodegate runs. Its gates (%s) close nodes that are new once more, and treat the others as existingNodes has it", listed(living)))
+	default:
 		remarks = append(remarks, fmt.Sprintf("nodegate does not run. When it does again, it takes these nodes for nodes that its gates (%s) have not seen: see existingNodes", listed(living)))
 	}
 	if s.births {
