@@ -158,10 +158,14 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 	}
 }
 
-// What a report cannot be made of is refused before anything is asked.
-func TestReportRefuses(t *testing.T) {
+// What cannot be meant is refused before anything is asked.
+func TestRefuses(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"report n1", "takes no arguments"},
+		{"uninstall n1", "takes no arguments"},
+		{"release n1 --gate=", "--gate names no gate"},
+		{"release n1 --gate=a,,b", "--gate names no gate"},
+		{"wait n1 --gate=", "--gate names no gate"},
 		{"report --within 0s", "give a time that is longer"},
 		{"report --within 3", "missing unit"},
 		{"report -o pdf", "choose json, yaml or html"},

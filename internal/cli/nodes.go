@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/nodegate/nodegate/internal/cluster"
 )
@@ -21,7 +21,7 @@ func nodesOf(args []string) ([]string, error) {
 	names := make([]string, 0, len(args))
 	for _, arg := range args {
 		name := strings.TrimPrefix(strings.TrimPrefix(arg, "node/"), "nodes/")
-		if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+		if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 			return nil, fmt.Errorf("%q is no name of a node", arg)
 		}
 		names = append(names, name)

@@ -39,8 +39,9 @@ func newRelease(c *connection) *cobra.Command {
 			"interrupted.",
 		Example: "  kubectl gate release --all --dry-run=client\n  kubectl gate release ip-10-0-3-17\n  kubectl gate release --gate cilium",
 		Args: func(cmd *cobra.Command, args []string) error {
+			empty := len(what.Gates) == 0 || slices.Contains(what.Gates, "")
 			switch {
-			case cmd.Flags().Changed("gate") && (len(what.Gates) == 0 || slices.Contains(what.Gates, "")):
+			case empty && cmd.Flags().Changed("gate"):
 				return errNoGate
 			case all && len(args) > 0:
 				return errors.New("name nodes or give --all, not both")
@@ -60,16 +61,10 @@ func newRelease(c *connection) *cobra.Command {
 			what.Namespace = c.installedIn()
 			what.DryRun, what.Progress = dry.kind(), release.Progress(c.streams.ErrOut)
 			report, err := release.Run(cmd.Context(), config, what)
-			if report != nil {
-				text := report.Text
-				if o.format == formatName {
-					text = report.Names
-				}
-				if printing := o.print(c.streams.Out, report, text); printing != nil {
-					return printing
-				}
-				c.warnOfStrangers(cmd.Context(), config, what.Gates, report)
+			if printing := c.tellRelease(&o, report); printing != nil {
+				return printing
 			}
+			c.warnOfStrangers(cmd.Context(), config, what.Gates, report)
 			return released(cmd.Context(), config, report, err)
 		},
 	}
@@ -82,6 +77,18 @@ func newRelease(c *connection) *cobra.Command {
 	return command
 }
 
+// tellRelease prints what became of a release that was begun.
+func (c *connection) tellRelease(o *output, report *release.Report) error {
+	if report == nil {
+		return nil
+	}
+	text := report.Text
+	if o.format == formatName {
+		text = report.Names
+	}
+	return o.print(c.streams.Out, report, text)
+}
+
 // errNoGate is said of an empty name, as of a variable of a script that is not set:
 // it does not stand for all gates.
 var errNoGate = errors.New("--gate names no gate")
@@ -89,6 +96,9 @@ var errNoGate = errors.New("--gate names no gate")
 // warnOfStrangers warns of gates that were named and that neither exist nor have left
 // anything on a node. It is no error: when a release is run again, they may be gone.
 func (c *connection) warnOfStrangers(ctx context.Context, config *rest.Config, names []string, report *release.Report) {
+	if report == nil {
+		return
+	}
 	found := make(map[string]bool)
 	for i := range report.Nodes {
 		n := &report.Nodes[i]
