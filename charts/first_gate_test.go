@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/testbed"
@@ -128,6 +130,9 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
+// parameterLabels are all that nodegate gives to the objects that it makes itself.
+var parameterLabels = []string{v1alpha1.ParameterLabel, "app.kubernetes.io/managed-by", "velero.io/exclude-from-backup"}
+
 // parametersAreUntracked: a tool that prunes what its source does not have must
 // not take the objects that nodegate makes itself for its own.
 func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
@@ -139,7 +144,7 @@ func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
 	}
 	for _, p := range parameters.Items {
 		for label := range p.Labels {
-			if label != "nodegate.dev/birth" && label != "app.kubernetes.io/managed-by" {
+			if !slices.Contains(parameterLabels, label) {
 				t.Errorf("parameter %s has the label %s", p.Name, label)
 			}
 		}
