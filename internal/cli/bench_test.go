@@ -5,6 +5,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -22,14 +25,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
 )
 
-// The fleet of the benchmark: three zones, two pods on each node, and Nodes of
-// the size that kubelets with their images make them.
+// The fleet of the benchmark: three zones, a daemon's pod and a workload's on each
+// node, three of ten nodes held, and Nodes of the size that kubelets with their
+// images make them.
 const (
 	fleetNodes  = 5000
 	fleetImages = 50
@@ -66,26 +72,91 @@ func BenchmarkFleet(b *testing.B) {
 	if err := cluster.WriteKubeconfig(kubeconfig, c.Admin()); err != nil {
 		b.Fatal(err)
 	}
-	for _, verb := range []struct {
-		name   string
-		args   []string
-		status int
-	}{
+	verbs := []benchVerb{
 		{"why", []string{"why", "n0000"}, exitNo},
 		{"why-silent", []string{"why", "n0001"}, exitNo},
-		{"status", []string{"status"}, exitNo}, // no controller runs: the records are counted
+		{"status-of-records", []string{"status"}, exitNo}, // no controller runs: the records are counted
 		{"wait", []string{"wait", "--all", "--timeout=0"}, exitNo},
 		{"open", []string{"open", "n0002", "--gate=agent", "--for=1h", "--reason=x", "--dry-run=server"}, exitYes},
+		{"report-html", []string{"report", "-o", "html"}, exitYes},
+		{"report-html-without-pods", []string{"report", "-o", "html", "--pods=false"}, exitYes},
+	}
+	for _, verb := range verbs {
+		verb.run(b, kubeconfig)
+	}
+	tell(b, c.Admin())
+	for _, verb := range []benchVerb{
+		{"status", []string{"status"}, exitYes},
+		{"status-wide", []string{"status", "-o", "wide"}, exitYes},
 	} {
-		b.Run(verb.name, func(b *testing.B) {
-			for b.Loop() {
-				var out, errOut bytes.Buffer
-				status := Execute(b.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut}, append(verb.args, "--kubeconfig", kubeconfig))
-				if status != verb.status {
-					b.Fatalf("it ended with %d:\n%s%s", status, out.String(), errOut.String())
-				}
+		verb.run(b, kubeconfig)
+	}
+}
+
+// A benchVerb is what is measured, and the exit status that it has to have.
+type benchVerb struct {
+	name   string
+	args   []string
+	status int
+}
+
+func (v benchVerb) run(b *testing.B, kubeconfig string) {
+	b.Run(v.name, func(b *testing.B) {
+		printed := 0
+		for b.Loop() {
+			var out, errOut bytes.Buffer
+			status := Execute(b.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut}, append(v.args, "--kubeconfig", kubeconfig))
+			if status != v.status {
+				b.Fatalf("it ended with %d:\n%.2000s%s", status, out.String(), errOut.String())
 			}
-		})
+			printed = out.Len()
+		}
+		b.ReportMetric(float64(printed), "B/print")
+	})
+}
+
+// tell tells of the gates as a controller does: the status of each as full as it
+// gets, and a Lease.
+func tell(b *testing.B, config *rest.Config) {
+	b.Helper()
+	core, gates := kubernetes.NewForConfigOrDie(config), dynamic.NewForConfigOrDie(config).Resource(v1alpha1.Resource)
+	for _, name := range []string{"agent", "label"} {
+		object, err := gates.Get(b.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		status := v1alpha1.NodeGateStatus{
+			ObservedGeneration: object.GetGeneration(),
+			Nodes:              v1alpha1.NodeCounts{Selected: fleetNodes, Open: fleetNodes * 7 / 10, Closed: fleetNodes * 3 / 10},
+			Conditions: []metav1.Condition{
+				{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, LastTransitionTime: metav1.Now()},
+				{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, LastTransitionTime: metav1.Now()},
+			},
+		}
+		for i := range 10 {
+			status.Waiting = append(status.Waiting, v1alpha1.WaitingNode{
+				Node: fmt.Sprintf("n%04d", i), Since: metav1.Now(), Signal: name, Reason: string(v1alpha1.ReadingPodNotReady), Message: "pod default/n0000-0 is not ready"})
+		}
+		patch, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := gates.Patch(b.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultNamespace}}
+	if _, err := core.CoreV1().Namespaces().Create(b.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LeaseName, Namespace: namespace.Name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("nodegate-0"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro()),
+		},
+	}
+	if _, err := core.CoordinationV1().Leases(namespace.Name).Create(b.Context(), lease, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
 	}
 }
 
@@ -132,14 +203,21 @@ func populate(b *testing.B, config *rest.Config) {
 	}
 }
 
-// add adds a node that the gates hold, and two pods on it.
+// add adds a node, a daemon's pod and a workload's, all as if it had taken a few
+// seconds. By the time that it is asked about, these have passed.
 func add(ctx context.Context, core kubernetes.Interface, ds *appsv1.DaemonSet, pod corev1.PodSpec, i int) error {
-	name := fmt.Sprintf("n%04d", i)
+	name, now := fmt.Sprintf("n%04d", i), time.Now()
+	after := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)) }
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z" + strconv.Itoa(i%3), corev1.LabelHostname: name},
+		Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z" + strconv.Itoa(i%3), corev1.LabelHostname: name, "karpenter.sh/nodepool": "pool-" + strconv.Itoa(i%5)},
 		Annotations: map[string]string{},
 	}}
+	held := i%10 < 3
 	for _, g := range []string{"agent", "label"} {
+		if !held {
+			node.Annotations[v1alpha1.RecordAnnotationPrefix+g] = fmt.Sprintf(`{"state":"Open","reason":"SignalsHold","since":%q,"taint":"example.com/%s:NoSchedule","source":"crd"}`, after(3+i%7).UTC().Format(time.RFC3339), g)
+			continue
+		}
 		node.Annotations[v1alpha1.RecordAnnotationPrefix+g] = fmt.Sprintf(`{"state":"Closed","reason":"Birth","taint":"example.com/%s:NoSchedule","source":"crd"}`, g)
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "example.com/" + g, Effect: corev1.TaintEffectNoSchedule})
 	}
@@ -149,22 +227,41 @@ func add(ctx context.Context, core kubernetes.Interface, ds *appsv1.DaemonSet, p
 		})
 	}
 	ready := corev1.ConditionTrue
-	if i%5000 == 1 {
+	if i == 1 {
 		ready = corev1.ConditionUnknown
 	}
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: ready, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))})
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: ready, LastHeartbeatTime: metav1.Now(), LastTransitionTime: after(1)})
 	}
 	if _, err := core.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating a node: %w", err)
 	}
-	for j := range 2 {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, j), Namespace: "default", Labels: ds.Spec.Selector.MatchLabels}, Spec: pod}
-		p.Spec.NodeName = name
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&ds.ObjectMeta, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-		if _, err := core.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
-		}
+	daemon := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-0", Namespace: "default", Labels: ds.Spec.Selector.MatchLabels}, Spec: pod}
+	daemon.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&ds.ObjectMeta, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	workload := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-1", Namespace: "default", Labels: map[string]string{"app": "shop"}}, Spec: pod}
+	return errors.Join(runs(ctx, core, daemon, name, after(1), after(3+i%7)), runs(ctx, core, workload, name, after(4+i%7), after(5+i%7)))
+}
+
+// runs adds a pod to a node as its kubelet tells of it.
+func runs(ctx context.Context, core kubernetes.Interface, p *corev1.Pod, node string, started, ready metav1.Time) error {
+	p.Spec.NodeName = node
+	created, err := core.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating a pod: %w", err)
+	}
+	created.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &started,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: started},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ready},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "c", Ready: true, ContainerID: "containerd://" + string(created.UID), Image: "i", ImageID: "i",
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
+		}},
+	}
+	if _, err := core.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("reporting a pod: %w", err)
 	}
 	return nil
 }
