@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// verbArgs are what each verb is asked, so that it finds something to do.
+var verbArgs = map[string]string{
+	"close":     "close n1 --gate=agent --for=1h --reason=x",
+	"convert":   "convert tainter FILE.toml",
+	"lint":      "lint",
+	"open":      "open n1 --gate=agent --for=1h --reason=x",
+	"preview":   "preview -f FILE.yaml",
+	"release":   "release --all",
+	"report":    "report",
+	"reset":     "reset n1 --gate=agent",
+	"status":    "status",
+	"timeline":  "timeline n1",
+	"uninstall": "uninstall",
+	"wait":      "wait n1 --timeout=0",
+	"why":       "why n1",
+}
+
+// verb returns what to ask a verb, with files that are there.
+func verb(t *testing.T, name string) []string {
+	t.Helper()
+	args, known := verbArgs[name]
+	if !known {
+		t.Fatalf("verbArgs does not say how to ask %q", name)
+	}
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"FILE.yaml": agentGate,
+		"FILE.toml": "[[reconciler.matchers]]\ntaint = { effect = \"NoSchedule\", key = \"example.com/disk\", value = \"bad\" }\nconditions = [{ type = \"DiskPressure\", status = \"True\" }]\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.Fields(strings.ReplaceAll(args, "FILE", filepath.Join(dir, "FILE")))
+}
+
+// verbs are all verbs, in alphabetical order.
+func verbs() []*cobra.Command {
+	return slices.DeleteFunc(Command().Commands(), func(c *cobra.Command) bool { return c.GroupID == "" })
+}
+
+// Every verb that changes something can be tried out: --dry-run=client sends nothing
+// that changes anything, and --dry-run=server nothing that the API server would keep.
+// No other verb changes anything at all.
+func TestEveryVerbThatChangesHasADryRun(t *testing.T) {
+	steering := 0
+	for _, v := range verbs() {
+		t.Run(v.Name(), func(t *testing.T) {
+			a := newAPIServer(t, smallCluster())
+			ask := func(args ...string) []write {
+				code, out, err := a.run(t, append(verb(t, v.Name()), args...)...)
+				if code == exitError {
+					t.Errorf("it ended with %d:\n%s%s", code, out, err)
+				}
+				return a.written()
+			}
+			flag := v.Flags().Lookup("dry-run")
+			if v.GroupID != groupSteer {
+				if writes := ask(); flag != nil || len(writes) > 0 {
+					t.Errorf("it is not listed among those that change something, and has --dry-run=%v, and writes %v", flag, writes)
+				}
+				return
+			}
+			steering++
+			if flag == nil || flag.DefValue != dryRunNone {
+				t.Fatal("it has no --dry-run, or not none by default")
+			}
+			if writes := ask("--dry-run=client"); len(writes) > 0 {
+				t.Errorf("--dry-run=client sends %v", writes)
+			}
+			writes := ask("--dry-run=server")
+			if len(writes) == 0 {
+				t.Error("--dry-run=server has the API server check nothing")
+			}
+			for _, w := range writes {
+				if !w.dry {
+					t.Errorf("--dry-run=server sends %v", w)
+				}
+			}
+		})
+	}
+	if steering < 5 {
+		t.Errorf("only %d verbs that change something were found", steering)
+	}
+}
+
+// A badCluster is what may be wrong with a cluster.
+type badCluster struct {
+	name string
+	// has changes what there is, and refuse answers for the API server.
+	has    func(map[string]string)
+	refuse func(http.ResponseWriter, *http.Request) bool
+	args   []string
+}
+
+var badClusters = []badCluster{
+	{name: "forbidden", refuse: func(w http.ResponseWriter, r *http.Request) bool {
+		refusal(w, http.StatusForbidden, "Forbidden", fmt.Sprintf("%s is forbidden: User \"eve\" cannot do that", r.URL.Path))
+		return true
+	}},
+	{name: "unauthorized", refuse: func(w http.ResponseWriter, _ *http.Request) bool {
+		refusal(w, http.StatusUnauthorized, "Unauthorized", "Unauthorized")
+		return true
+	}},
+	{name: "no-definition", has: func(objects map[string]string) {
+		delete(objects, gatesPath)
+		delete(objects, gatesPath+"/agent")
+		bare, _, _ := strings.Cut(heldNode, "  annotations:")
+		objects[nodesPath], objects[nodesPath+"/n1"] = list("v1", "NodeList", bare), bare
+	}},
+	{name: "no-such-node", has: func(objects map[string]string) {
+		objects[nodesPath] = list("v1", "NodeList", strings.ReplaceAll(heldNode, "n1", "n2"))
+		delete(objects, nodesPath+"/n1")
+	}},
+	{name: "no-such-gate", has: func(objects map[string]string) {
+		for path, text := range objects {
+			objects[path] = strings.NewReplacer("name: agent", "name: agents", "/agent:", "/agents:").Replace(text)
+		}
+	}},
+	{name: "proxy", refuse: func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(http.StatusBadGateway)
+		fmt.Fprint(w, "<html>\n<body>\n<h1>502 Bad Gateway</h1>\n</body>\n</html>\n")
+		return true
+	}},
+	{name: "silent", args: []string{"--request-timeout=100ms"}, refuse: func(_ http.ResponseWriter, r *http.Request) bool {
+		<-r.Context().Done() // who asks gives up
+		return true
+	}},
+	{name: "away"},
+}
+
+// timedOut is how a request tells that it did, in one of several ways.
+var timedOut = regexp.MustCompile(`": [^\n]*(?:deadline exceeded|Client\.Timeout|i/o timeout)[^\n]*`)
+
+// What each verb says where something is wrong with the cluster is in testdata. An
+// error is one line, and then nothing was changed.
+func TestBadClusters(t *testing.T) {
+	for _, c := range badClusters {
+		t.Run(c.name, func(t *testing.T) {
+			var said strings.Builder
+			for _, v := range verbs() {
+				if v.Name() != "convert" { // it asks no cluster
+					fmt.Fprintf(&said, "$ kubectl gate %s\n%s\n", verbArgs[v.Name()], c.ask(t, v.Name()))
+				}
+			}
+			golden(t, "bad/"+c.name+".txt", said.String())
+		})
+	}
+}
+
+// ask asks a verb, and returns what is said of what is wrong.
+func (c *badCluster) ask(t *testing.T, name string) string {
+	t.Helper()
+	objects := smallCluster()
+	if c.has != nil {
+		c.has(objects)
+	}
+	a := newAPIServer(t, objects)
+	if a.refuse = c.refuse; c.name == "away" {
+		a.Close()
+	}
+	code, out, err := a.run(t, append(verb(t, name), c.args...)...)
+	if code == exitError && (out != "" || strings.Count(err, "\n") != 1) {
+		t.Errorf("%s does not say in one line what is wrong:\n%s%s", name, out, err)
+	}
+	if writes := a.written(); code == exitError && len(writes) > 0 {
+		t.Errorf("%s ends with an error, and wrote %v", name, writes)
+	}
+	if code != exitError {
+		out = fmt.Sprintf("(it can do without, and prints %d lines)\n", strings.Count(out, "\n"))
+	}
+	return fmt.Sprintf("%s%sexit status %d\n", out, timedOut.ReplaceAllString(err, `": TIMED OUT`), code)
+}
+
+// Whoever mistypes a gate is told which there is, by every verb that takes one, and
+// nothing is changed.
+func TestMistypedGate(t *testing.T) {
+	for args, code := range map[string]int{
+		"close n1 --gate=agnet --for=1h --reason=x": exitError,
+		"lint agnet": exitError,
+		"open n1 --gate=agnet --for=1h --reason=x": exitError,
+		"preview agnet --delete":                   exitError,
+		"release --gate=agnet":                     exitYes, // there may have been one
+		"reset n1 --gate=agnet":                    exitError,
+		"status agnet":                             exitError,
+		"wait n1 --gate=agnet --timeout=0":         exitError,
+	} {
+		a := newAPIServer(t, smallCluster())
+		got, out, err := a.run(t, strings.Fields(args)...)
+		if got != code || !strings.Contains(err, `there is no gate "agnet"; did you mean agent?`) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%s ended with %d, and says:\n%s%s", args, got, out, err)
+		}
+		if writes := a.written(); len(writes) > 0 {
+			t.Errorf("%s wrote %v", args, writes)
+		}
+	}
+}
+
+// What those verbs print that act on the whole cluster is in testdata: they print
+// the same on terminals and into pipes.
+func TestReleaseAndUninstall(t *testing.T) {
+	for name, args := range map[string]string{
+		"release.txt":             "release --all",
+		"release.json":            "release --all -o json",
+		"release.name.txt":        "release --all -o name",
+		"release-client.txt":      "release --all --dry-run=client",
+		"release-server.json":     "release --gate agent --dry-run=server -o json",
+		"release-other.txt":       "release n1 --gate other",
+		"uninstall.txt":           "uninstall",
+		"uninstall-client.txt":    "uninstall --dry-run=client",
+		"uninstall-server.txt":    "uninstall --dry-run=server",
+		"uninstall-elsewhere.txt": "uninstall --dry-run=client --namespace elsewhere",
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, err := newAPIServer(t, smallCluster()).run(t, strings.Fields(args)...)
+			golden(t, "leave/"+name, fmt.Sprintf("%s%sexit status %d\n", out, err, code))
+		})
+	}
+}
