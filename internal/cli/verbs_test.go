@@ -214,6 +214,26 @@ func TestMistypedGate(t *testing.T) {
 	}
 }
 
+// Whoever calls a verb from a script finds its exit statuses, and whoever gives
+// rights those that it takes, on the page of kubectl gate.
+func TestThePageHasEveryVerb(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubectl-gate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, statuses, _ := strings.Cut(string(page), "\n## Exit statuses\n")
+	statuses, rights, both := strings.Cut(statuses, "\n## Rights\n")
+	for _, v := range verbs() {
+		row := regexp.MustCompile("(?m)^\\|[^|]*`" + v.Name() + "`[^|]*\\|")
+		if !both || !row.MatchString(statuses) {
+			t.Errorf("there are no exit statuses of %s", v.Name())
+		}
+		if v.Name() != "convert" && !row.MatchString(rights) { // it asks no cluster
+			t.Errorf("there are no rights of %s", v.Name())
+		}
+	}
+}
+
 // What those verbs print that act on the whole cluster is in testdata: they print
 // the same on terminals and into pipes.
 func TestReleaseAndUninstall(t *testing.T) {

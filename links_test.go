@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodegate_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(<?([^)\s>]+)>?\)`)
+	heading = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
+	target  = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
+	linked  = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+)
+
+// pages are the paths of all pages.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (path == "bin" || path == "dist" || path == ".git") {
+			return fs.SkipDir
+		}
+		if err == nil && filepath.Ext(path) == ".md" {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil || len(all) < 40 {
+		t.Fatalf("%d pages, %v", len(all), err)
+	}
+	return all
+}
+
+// proseOf is a page without its code, in which nothing is a link or a heading.
+func proseOf(page string) string {
+	var b strings.Builder
+	fence := ""
+	for line := range strings.Lines(page) {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case fence == "" && strings.HasPrefix(trimmed, "```"):
+			fence = "```"
+		case fence != "":
+			if trimmed == fence {
+				fence = ""
+			}
+		default:
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// anchors are those that GitHub gives to a page's headings, and those that it sets.
+func anchors(page string) map[string]bool {
+	found := make(map[string]bool)
+	for line := range strings.Lines(proseOf(page)) {
+		for _, match := range target.FindAllStringSubmatch(line, -1) {
+			found[match[1]] = true
+		}
+		match := heading.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if match == nil {
+			continue
+		}
+		name := slug(match[1])
+		for i, first := 1, name; found[name]; i++ {
+			name = fmt.Sprintf("%s-%d", first, i)
+		}
+		found[name] = true
+	}
+	return found
+}
+
+// slug is what GitHub makes of a heading.
+func slug(heading string) string {
+	heading = linked.ReplaceAllString(heading, "$1")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, heading)
+}
+
+// deadEnd says what is wrong with a link, if it is one within the repository.
+func deadEnd(page, to string) error {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" {
+		return err
+	}
+	path := page
+	if u.Path != "" {
+		path = filepath.Join(filepath.Dir(page), filepath.FromSlash(u.Path))
+	}
+	if strings.HasPrefix(path, "..") {
+		return errors.New("it leads out of the repository")
+	}
+	if _, err := os.Stat(path); err != nil || u.Fragment == "" || filepath.Ext(path) != ".md" {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err == nil && !anchors(string(text))[u.Fragment] {
+		err = fmt.Errorf("%s has no heading of that name", path)
+	}
+	return err
+}
+
+// Every link from a page to another one, or to a heading of one, leads there.
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, page := range pages(t) {
+		for _, match := range link.FindAllStringSubmatch(proseOf(read(t, page)), -1) {
+			links++
+			if err := deadEnd(page, match[1]); err != nil {
+				t.Errorf("%s links to %s: %v", page, match[1], err)
+			}
+		}
+	}
+	if links < 150 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+// Whoever is to find a page finds a way to it from the README.
+func TestEveryPageIsReached(t *testing.T) {
+	reached := map[string]bool{"README.md": true}
+	for todo := []string{"README.md"}; len(todo) > 0; todo = todo[1:] {
+		for _, match := range link.FindAllStringSubmatch(proseOf(read(t, todo[0])), -1) {
+			u, err := url.Parse(match[1])
+			if err != nil || u.Scheme != "" || u.Path == "" {
+				continue
+			}
+			path := filepath.Join(filepath.Dir(todo[0]), filepath.FromSlash(u.Path))
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				reached[path] = true // GitHub lists what is in it
+				path = filepath.Join(path, "README.md")
+			}
+			if _, err := os.Stat(path); err == nil && filepath.Ext(path) == ".md" && !reached[path] {
+				reached[path] = true
+				todo = append(todo, path)
+			}
+		}
+	}
+	for _, page := range pages(t) {
+		if !reached[page] && !reached[filepath.Dir(page)] {
+			t.Errorf("no way leads from the README to %s", page)
+		}
+	}
+}
+
+func TestSlug(t *testing.T) {
+	for heading, want := range map[string]string{
+		"What a taint cannot do":               "what-a-taint-cannot-do",
+		"A node is held. Why?":                 "a-node-is-held-why",
+		"`nodegate convert`, and [more](x.md)": "nodegate-convert-and-more",
+		"openWhen[] - a_b":                     "openwhen---a_b",
+		"Größe 2":                              "größe-2",
+	} {
+		if got := slug(heading); got != want {
+			t.Errorf("the anchor of %q is %q, want %q", heading, got, want)
+		}
+	}
+}
