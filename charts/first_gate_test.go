@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,13 +113,10 @@ func requiredDaemon() *appsv1.DaemonSet {
 	}
 }
 
-func tainted(node *corev1.Node) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == requiredKey {
-			return true
-		}
-	}
-	return false
+func tainted(node *corev1.Node) bool { return hasKey(node, requiredKey) }
+
+func hasKey(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
 }
 
 func podReady(pod *corev1.Pod) bool {
@@ -203,8 +201,9 @@ func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *app
 }
 
 // startAsDeployed starts nodegate with the arguments of the Deployment, as its
-// ServiceAccount, and waits until the readiness probe succeeds.
-func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects []*unstructured.Unstructured) {
+// ServiceAccount, and waits until the readiness probe succeeds. It runs until it is
+// told to stop, or the test ends.
+func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects []*unstructured.Unstructured) (stop func()) {
 	t.Helper()
 	container := deployment(t, objects).Spec.Template.Spec.Containers[0]
 	if len(container.Command) > 0 || len(container.Env)+len(container.EnvFrom) > 0 {
@@ -215,10 +214,13 @@ func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects [
 	must(t, err)
 	command.Stdout, command.Stderr = log, log
 	must(t, command.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		if err := errors.Join(command.Process.Signal(os.Interrupt), command.Wait(), log.Close()); err != nil {
 			t.Errorf("stopping nodegate: %v", err)
 		}
+	})
+	t.Cleanup(func() {
+		stop()
 		if text, err := os.ReadFile(log.Name()); t.Failed() {
 			t.Logf("nodegate's log (%v):\n%s", err, text)
 		}
@@ -229,10 +231,11 @@ func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects [
 			eventually(t, "nodegate to be ready", func(ctx context.Context) error {
 				return get(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", p.ContainerPort, probe.Path))
 			})
-			return
+			return stop
 		}
 	}
 	t.Fatalf("the readiness probe's port %s is not the container's", probe.Port.StrVal)
+	return nil
 }
 
 // inCluster is nodegate as it finds itself in a pod: the API server's address in

@@ -69,7 +69,10 @@ func helm(t tester, values map[string]any, args ...string) (string, error) {
 		command.Stdin = bytes.NewReader(text)
 	}
 	home := filepath.Join(os.TempDir(), "nodegate-helm") // nothing of whoever runs the test
-	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "HELM_DRIVER=secret")
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "HELM_DRIVER=secret",
+		// Which kinds a cluster has it finds out each time, as on a machine that has
+		// not asked before. It would remember the kinds of an address for hours.
+		"KUBECACHEDIR="+os.DevNull)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {

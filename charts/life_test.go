@@ -37,9 +37,12 @@ type world struct {
 	admin   client.Client
 }
 
-func newWorld(t *testing.T, version string) *world {
+func newWorld(t *testing.T, version string, apiServerArgs ...string) *world {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{KubernetesVersion: version, Components: []cluster.Component{cluster.APIServer}})
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		KubernetesVersion: version, Components: []cluster.Component{cluster.APIServer},
+		ExtraArgs: map[cluster.Component][]string{cluster.APIServer: apiServerArgs},
+	})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(c.Err(), c.Stop()); err != nil {

@@ -11,10 +11,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
@@ -180,16 +178,6 @@ func TestCopiesAreTrue(t *testing.T) {
 	}
 }
 
-// bootTaints are what nodegate tolerates besides the gates' own taints. It never
-// tolerates a cordon.
-var bootTaints = []corev1.Toleration{
-	{Key: "node.cloudprovider.kubernetes.io/uninitialized", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-	{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
-	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
-}
-
 func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
 	d := &appsv1.Deployment{}
@@ -220,12 +208,8 @@ func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, others[0]).Object, d); err != nil {
 			t.Fatal(err)
 		}
-		want := []corev1.Toleration{}
-		for _, key := range slices.Compact(slices.Sorted(slices.Values(allowed))) {
-			want = append(want, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
-		}
-		if got := d.Spec.Template.Spec.Tolerations; !reflect.DeepEqual(got, append(want, bootTaints...)) {
-			t.Fatalf("tolerations %v, want %v and the boot taints", got, want)
+		if got, want := d.Spec.Template.Spec.Tolerations, install.Tolerations(allowed); !reflect.DeepEqual(got, want) {
+			t.Fatalf("tolerations %v, want %v", got, want)
 		}
 		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--allowed-taint-keys="+strings.Join(allowed, ",")) || !slices.Contains(args, "--namespace="+where) {
 			t.Fatalf("arguments %q", args)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,50 @@ func TestBadValues(t *testing.T) {
 func TestValuesOfAnOuterChart(t *testing.T) {
 	rendered(t, object{"global": object{"imageRegistry": "example.com"}, "enabled": true})
 }
+
+// What docs/install.md shows as values is taken, and so is each that it names.
+func TestValuesOfThePage(t *testing.T) {
+	text, err := os.ReadFile("../docs/install.md")
+	must(t, err)
+	page, shown := string(text), 0
+	for _, block := range fenced.FindAllStringSubmatch(page, -1) {
+		values := object{}
+		must(t, yaml.Unmarshal([]byte(block[1]), &values))
+		if values["presets"] == nil {
+			continue // something else
+		}
+		shown++
+		if gates := gatesOf(t, rendered(t, values)); gates["cilium"] == nil || gates["storage"] == nil || gates[defaultGate] == nil {
+			t.Errorf("these values make the gates %v:\n%s", gates, block[1])
+		}
+	}
+	if shown != 1 {
+		t.Errorf("%d blocks are values", shown)
+	}
+	defaults := object{}
+	text, err = os.ReadFile(chart + "/values.yaml")
+	must(t, errors.Join(err, yaml.Unmarshal(text, &defaults)))
+	named := 0
+	for _, name := range quoted.FindAllStringSubmatch(page, -1) {
+		path := strings.Split(name[1], ".")
+		if _, top := defaults[path[0]]; !top {
+			continue // not a value
+		}
+		named++
+		if _, known, _ := unstructured.NestedFieldNoCopy(defaults, path...); !known {
+			t.Errorf("docs/install.md names the value %s, which there is not", name[1])
+		}
+	}
+	if named < 10 {
+		t.Errorf("the page names %d values", named)
+	}
+}
+
+// Of a page: blocks of YAML; and what stands between backticks, up to its value.
+var (
+	fenced = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	quoted = regexp.MustCompile("`([a-zA-Z]+(?:\\.[a-zA-Z]+)*)(?:[=:][^`]*)?`")
+)
 
 // gatesOf returns the rendered NodeGates, by name, each as the API server would
 // have it.
@@ -182,7 +227,7 @@ func TestNotes(t *testing.T) {
 	output, err := helm(t, object{"presets": object{"cilium": object{"enabled": true}}}, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
 	must(t, err)
 	_, notes, _ := strings.Cut(output, "NOTES:")
-	for _, want := range []string{"by the API server itself", "nodegate.dev/required=true", "# Toleration: the agent", "operator.removeNodeTaints=false"} {
+	for _, want := range []string{"by the API server itself", "nodegate.dev/required=true", "# Toleration: the agent", "operator.removeNodeTaints=false", "'helm uninstall nodegate -n nodegate-system'", "'kubectl gate uninstall -n nodegate-system'"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
 		}

@@ -23,7 +23,7 @@ func newUninstall(c *connection) *cobra.Command {
 		Long: "Take nodegate out of the cluster, however it was installed: closing at birth, gates, taints and records, controller,\n" +
 			"policies, rights, CRD and, if nothing else is in it, its namespace, in this order. It takes the rights of a cluster\n" +
 			"administrator. It does not ask back: see --dry-run. What is gone already is passed over: it may be interrupted, and\n" +
-			"run again. After it, 'helm uninstall' finds nothing but its own notes.\n\n" +
+			"run again. What Helm has installed, have 'helm uninstall' remove before: afterwards it fails.\n\n" +
 			"Save your gates first: kubectl get nodegates -o yaml. nodegate is looked for in the namespace of -n, or else in\n" +
 			v1alpha1.DefaultNamespace + ".\n\n" +
 			"The exit status is 0 if nothing is left, 1 if a node could not be released, and 2 if it was interrupted or is\n" +

@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/internal/admission"
@@ -93,6 +96,25 @@ func TestWriteIsTheSameEveryTime(t *testing.T) {
 	var first, second bytes.Buffer
 	if err := errors.Join(Write(&first, options), Write(&second, options)); err != nil || first.String() != second.String() {
 		t.Errorf("two outputs differ, or there is an error: %v", err)
+	}
+}
+
+// Nodegate's pods tolerate what gates put somewhere, each key once, and what a node
+// has while it is being set up; they leave a node that is silent before long, and
+// one that is drained.
+func TestTolerations(t *testing.T) {
+	seconds := ptr.To[int64](60)
+	want := []corev1.Toleration{
+		{Key: "a", Operator: "Exists"},
+		{Key: "b/c", Operator: "Exists"},
+		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Operator: "Exists", Effect: "NoSchedule"},
+		{Key: "node.kubernetes.io/network-unavailable", Operator: "Exists", Effect: "NoSchedule"},
+		{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoSchedule"},
+		{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds},
+		{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds},
+	}
+	if got := Tolerations([]string{"b/c", "a", "b/c"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

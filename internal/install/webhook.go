@@ -46,7 +46,9 @@ func (o renderer) webhook() []object {
 	own := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: o.Namespace} }
 	objects := append(o.clusterRole(webhookRoleName, WebhookClusterRules()), o.role(own(webhookRoleName), WebhookNamespaceRules())...)
 	return append(objects,
-		&corev1.Secret{TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: own(admission.WebhookSecret)},
+		// Of an object of which nobody says anything but its name, the API server does
+		// not keep who writes what: its next application would change it.
+		&corev1.Secret{TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: own(admission.WebhookSecret), Type: corev1.SecretTypeOpaque},
 		&corev1.Service{
 			TypeMeta: typeMeta("v1", "Service"), ObjectMeta: own(admission.WebhookService),
 			Spec: corev1.ServiceSpec{

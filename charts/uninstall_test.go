@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+const (
+	// heldGate holds every new node for good.
+	heldGate = "hold"
+	heldKey  = "startup.k8s.io/initializing"
+)
+
+// Whatever the values switch on, whoever applied it, and whoever took what away
+// first: after 'nodegate uninstall' the cluster has what it had before, and no node
+// is held. On the way, GitOps finds nothing to change in what runs. Each nodegate is
+// started with the arguments of the Deployment, the webhook is called through its
+// Service.
+func TestNothingIsLeft(t *testing.T) {
+	program, err := testbed.BuildProgram(t.Context(), t.TempDir())
+	must(t, err)
+	for _, version := range []string{"1.37", "1.35"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			i := newInstallation(t, version, program)
+			i.byGitOps()
+			i.fromFiles()
+			i.byHelm()
+			i.byHelmWhichGoesFirst()
+		})
+	}
+}
+
+// installation is one in a world of its own, again and again.
+type installation struct {
+	*world
+	program, version string
+	values           object
+	applier          *testbed.Applier
+	before           []string
+	nodes            int
+	// hook is where replicas serve the webhook, if they do.
+	hook *net.TCPAddr
+	stop func()
+}
+
+func newInstallation(t *testing.T, version, program string) *installation {
+	t.Helper()
+	// The API server then reads of endpoints where a Service is, instead of
+	// leaving that to the kernel.
+	w := newWorld(t, version, "--enable-aggregator-routing=true")
+	applier, err := testbed.NewApplier(w.cluster.Admin())
+	must(t, err)
+	i := &installation{world: w, program: program, version: version, applier: applier}
+	w.apply([]*unstructured.Unstructured{anyKind("servicemonitors", "ServiceMonitor"), anyKind("prometheusrules", "PrometheusRule")})
+	mine := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "mine", "namespace": namespace}}}
+	w.apply([]*unstructured.Unstructured{restrictedNamespace(), mine}) // which keeps the namespace
+	i.values = switchedOn(t)
+	i.values["metrics"].(object)["port"], i.values["healthPort"] = freePort(t), freePort(t)
+	i.values["gates"] = object{heldGate: object{
+		"nodeSelector": object{}, "taint": object{"key": heldKey, "effect": "NoSchedule"},
+		"openWhen": []object{{"name": "never", "label": object{"key": "example.com/never"}}},
+	}}
+	if version == "1.35" {
+		i.hook = &net.TCPAddr{IP: ownAddress(t), Port: freePort(t)}
+		i.values["extraArgs"] = []string{"--webhook-bind-address=" + i.hook.String()}
+	}
+	i.before = i.inventory()
+	return i
+}
+
+// switchedOn are the chart's values with everything on, but for the presets, which
+// are gates like any other, and gates in files.
+func switchedOn(t *testing.T) object {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	must(t, err)
+	values := object{}
+	must(t, yaml.Unmarshal(text, &values))
+	delete(values, "presets")
+	delete(values, "gatesFromFiles")
+	delete(values, "birth") // the cluster's version says
+	n := 0
+	var walk func(o object)
+	walk = func(o object) {
+		for name, value := range o {
+			if _, is := value.(bool); is {
+				o[name] = true
+				n++
+			}
+			if inner, is := value.(object); is {
+				walk(inner)
+			}
+		}
+	}
+	walk(values)
+	if n < 6 {
+		t.Errorf("only %d values can be switched on", n)
+	}
+	return values
+}
+
+// anyKind is a kind of Prometheus' operator, of which everything is valid.
+func anyKind(plural, kind string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": object{"name": plural + ".monitoring.coreos.com"},
+		"spec": object{
+			"group": "monitoring.coreos.com", "scope": "Namespaced", "names": object{"plural": plural, "kind": kind},
+			"versions": []any{object{"name": "v1", "served": true, "storage": true, "schema": object{
+				"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+		},
+	}}
+}
+
+// ownAddress is one at which the API server may call a Service: no loopback.
+func ownAddress(t *testing.T) net.IP {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	must(t, err)
+	for _, a := range addresses {
+		if network, is := a.(*net.IPNet); is && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
+			return network.IP
+		}
+	}
+	t.Skip("this machine has no address but its loopback")
+	return nil
+}
+
+// rendered is what the chart makes of the values, for the world's version.
+func (i *installation) rendered(values object) []*unstructured.Unstructured {
+	i.Helper()
+	return rendered(i.T, values, "--kube-version", i.version)
+}
+
+// sync applies what a Git repository has, as tools do that force nothing.
+func (i *installation) sync(objects []*unstructured.Unstructured) {
+	i.Helper()
+	for _, o := range objects {
+		if err := i.admin.Apply(i.Context(), client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner("gitops")); err != nil {
+			i.Fatalf("syncing %s: %v", key(o), err)
+		}
+	}
+}
+
+// start starts nodegate as its Deployment says.
+func (i *installation) start() {
+	i.Helper()
+	i.stop = startAsDeployed(i.T, i.cluster, i.program, i.rendered(i.values))
+	if i.hook == nil {
+		return
+	}
+	slice := &discoveryv1.EndpointSlice{ // as its controller would make it of the Service
+		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: admission.WebhookService, Labels: map[string]string{discoveryv1.LabelServiceName: admission.WebhookService}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{i.hook.IP.String()}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("webhook"), Port: ptr.To(int32(i.hook.Port))}}, //nolint:gosec // a port
+	}
+	must(i.T, i.admin.Create(i.Context(), slice))
+	stop := i.stop
+	i.stop = func() {
+		stop()
+		must(i.T, client.IgnoreNotFound(i.admin.Delete(context.WithoutCancel(i.Context()), slice)))
+	}
+}
+
+// register creates a Node, and waits until it is held. It tells whether it was born
+// so.
+func (i *installation) register() (bornHeld bool) {
+	i.Helper()
+	i.nodes++
+	node := cluster.KWOKNode(fmt.Sprintf("node-%d", i.nodes))
+	must(i.T, i.admin.Create(i.Context(), node))
+	bornHeld = held(node)
+	eventually(i.T, "the node to be held", func(context.Context) error {
+		if err := i.find(node.Name, node); err != nil {
+			return err
+		}
+		if !held(node) {
+			return fmt.Errorf("taints %v, annotations %v", node.Spec.Taints, node.Annotations)
+		}
+		return nil
+	})
+	return bornHeld
+}
+
+func held(node *corev1.Node) bool {
+	return node.Annotations["gate.nodegate.dev/"+heldGate] != "" && hasKey(node, heldKey)
+}
+
+// uninstall runs the command, and ends the processes when their Deployment goes, as
+// kubelets do.
+func (i *installation) uninstall() {
+	i.Helper()
+	output := i.nodegate("uninstall")
+	if !strings.HasSuffix(output, "Nothing of nodegate is left in the cluster.\n") {
+		i.Errorf("uninstalling says:\n%s", output)
+	}
+	i.forgotten()
+}
+
+// nodegate runs a command of the program.
+func (i *installation) nodegate(args ...string) string {
+	i.Helper()
+	command := exec.Command(i.program, append(args, "--kubeconfig", i.cluster.Kubeconfig())...)
+	var output bytes.Buffer
+	command.Stdout = listener(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("deployment.apps/nodegate deleted")) {
+			i.stop()
+		}
+		return output.Write(p)
+	})
+	command.Stderr = command.Stdout
+	if err := command.Run(); err != nil {
+		i.Fatalf("nodegate %q: %v\n%s", args, err, output.String())
+	}
+	return output.String()
+}
+
+type listener func([]byte) (int, error)
+
+// Write implements io.Writer.
+func (l listener) Write(p []byte) (int, error) { return l(p) }
+
+// forgotten fails the test if a node remembers nodegate, or the cluster has anything
+// that it had not before.
+func (i *installation) forgotten() {
+	i.Helper()
+	var nodes corev1.NodeList
+	must(i.T, i.admin.List(i.Context(), &nodes))
+	for j := range nodes.Items {
+		if n := &nodes.Items[j]; hasKey(n, requiredKey) || hasKey(n, heldKey) || strings.Contains(fmt.Sprint(n.Annotations), "nodegate.dev") {
+			i.Errorf("node %s has taints %v and annotations %v", n.Name, n.Spec.Taints, n.Annotations)
+		}
+		must(i.T, i.admin.Delete(i.Context(), &nodes.Items[j]))
+	}
+	for _, name := range i.inventory() {
+		if !slices.Contains(i.before, name) {
+			i.Errorf("%s is left", name)
+		}
+	}
+}
+
+// inventory are all objects in the cluster, but for those that the API server makes
+// for itself at any time.
+func (i *installation) inventory() []string {
+	i.Helper()
+	admin := rest.CopyConfig(i.cluster.Admin())
+	admin.QPS, admin.WarningHandler = -1, rest.NoWarnings{} // of kinds that are deprecated
+	api, err := discovery.NewDiscoveryClientForConfig(admin)
+	must(i.T, err)
+	objects, err := metadata.NewForConfig(admin)
+	must(i.T, err)
+	lists, err := api.ServerPreferredResources()
+	must(i.T, err)
+	all := map[string]bool{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		must(i.T, err)
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" {
+				continue
+			}
+			found, err := objects.Resource(gv.WithResource(r.Name)).List(i.Context(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue // a kind that has just gone
+			}
+			must(i.T, err)
+			for j := range found.Items {
+				if o := &found.Items[j]; o.Namespace != metav1.NamespaceSystem && o.Name != "kubernetes" {
+					all[fmt.Sprintf("%s %s/%s", r.Name, o.Namespace, o.Name)] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// states are what a sync could change of objects: for those that others write
+// the status of, the generation.
+func (i *installation) states(objects []*unstructured.Unstructured) map[string]string {
+	i.Helper()
+	all := map[string]string{}
+	for _, o := range objects {
+		live := o.DeepCopy()
+		must(i.T, i.admin.Get(i.Context(), client.ObjectKeyFromObject(o), live))
+		all[key(o)] = live.GetResourceVersion()
+		if o.GetKind() == "NodeGate" || o.GetKind() == "FlowSchema" {
+			all[key(o)] = fmt.Sprint(live.GetUID(), live.GetGeneration())
+		}
+	}
+	return all
+}
+
+func (i *installation) byGitOps() {
+	i.Log("applied by GitOps")
+	i.applyCRDs(chart)
+	objects := i.rendered(i.values)
+	i.sync(objects)
+	i.start()
+	must(i.T, testbed.AwaitGate(i.Context(), i.applier, heldGate))
+	if !i.register() {
+		i.Error("the first node was not born held")
+	}
+	before := i.states(objects)
+	for range 2 {
+		i.sync(objects)
+	}
+	after := i.states(objects)
+	for name, state := range before {
+		if after[name] != state {
+			i.Errorf("a second sync changes %s", name)
+		}
+	}
+	if !i.register() {
+		i.Error("after a sync, nodes are not born held")
+	}
+	i.uninstall()
+}
+
+// fromFiles: what only an installation with gates from files has goes, too.
+func (i *installation) fromFiles() {
+	i.Log("gates from files")
+	values := maps.Clone(i.values)
+	values["gatesFromFiles"] = object{"enabled": true}
+	objects := i.rendered(values)
+	find(i.T, objects, "ConfigMap nodegate-system/nodegate-gates")
+	i.sync(objects)
+	i.uninstall()
+}
+
+// byHelm: Helm cannot take away any more what was uninstalled before, because it
+// looks for the kind of the gates. What it remembers goes as the page says.
+func (i *installation) byHelm() {
+	i.Log("installed by Helm, which goes last")
+	must(i.T, i.helm(i.values, "install", "nodegate", chart))
+	i.start()
+	i.register()
+	output := i.nodegate("uninstall")
+	if !strings.Contains(output, "namespace/nodegate-system is kept: there is configmap/mine, secret/sh.helm.release.v1.nodegate.v1") {
+		i.Errorf("that Helm remembers it is not told:\n%s", output)
+	}
+	if err := i.helm(nil, "uninstall", "nodegate"); err == nil {
+		i.Error("'helm uninstall' works: docs/uninstall.md need not tell what to do instead")
+	}
+	must(i.T, i.admin.DeleteAllOf(i.Context(), &corev1.Secret{}, client.InNamespace(namespace), client.MatchingLabels{"owner": "helm", "name": "nodegate"}))
+	i.forgotten()
+}
+
+// byHelmWhichGoesFirst: who did not read on ends up with nodes that are held, and
+// nothing that could open them but the command.
+func (i *installation) byHelmWhichGoesFirst() {
+	i.Log("installed by Helm, which goes first")
+	must(i.T, i.helm(i.values, "install", "nodegate", chart))
+	i.start()
+	i.register()
+	i.stop()
+	must(i.T, i.helm(nil, "uninstall", "nodegate"))
+	node := i.get(fmt.Sprintf("node-%d", i.nodes), &corev1.Node{}).(*corev1.Node)
+	if !held(node) {
+		i.Fatal(errors.New("the node is not held any more: the test shows nothing"))
+	}
+	if output := i.nodegate("release", "--all"); !strings.Contains(output, node.Name+" released from "+heldGate) {
+		i.Errorf("release says %q", output)
+	}
+	if i.get(node.Name, node); hasKey(node, heldKey) || hasKey(node, requiredKey) {
+		i.Errorf("the released node has %v", node.Spec.Taints)
+	}
+	i.uninstall()
+}
