@@ -344,6 +344,7 @@ func (i *installation) byGitOps() {
 	if !i.register() {
 		i.Error("after a sync, nodes are not born held")
 	}
+	i.runbooks()
 	i.uninstall()
 }
 
