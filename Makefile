@@ -7,6 +7,8 @@ GOLANGCI_LINT  := go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
 HELM           := go tool -modfile=hack/tools/helm/go.mod helm
 
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
+# Those of them that are programs and tests of ours.
+OURS      := $(patsubst %/,%,$(sort $(dir $(wildcard hack/tools/*/*.go))))
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
              docs/reference/nodegate.md docs/reference/kubectl-gate.md charts/nodegate deploy
 
@@ -60,6 +62,8 @@ verify: generate lint ## Check that everything generated is up to date, tidy and
 lint: ## Check style and likely mistakes (go vet and gofmt included).
 	go vet ./...
 	$(GOLANGCI_LINT) run
+	@for module in $(OURS); do echo "$$module:" && (cd $$module && \
+		go tool -modfile=../golangci-lint/go.mod golangci-lint run) || exit 1; done
 
 .PHONY: build
 build: ## Build bin/nodegate and bin/kubectl-gate.

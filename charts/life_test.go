@@ -154,7 +154,7 @@ func (w *world) life(hasPolicies bool) {
 
 	values := object{"presets": object{"cilium": object{"enabled": true, "spec": object{"openedAtAnnotation": "example.com/opened"}}}, "allowedStampAnnotations": []string{"example.com/opened"}, "birth": "webhook"}
 	err := w.helm(values, "upgrade", "nodegate", chart)
-	want := "the cluster's CRD nodegates.nodegate.dev is not that of nodegate 0.1.0; apply that first, and repeat this: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
+	want := "the cluster's CRD nodegates.nodegate.dev is not that of nodegate v0.1.0; apply that first, and repeat this: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		w.Errorf("upgrading past the CRD: %v, want %q", err, want)
 	}
@@ -173,7 +173,7 @@ func (w *world) life(hasPolicies bool) {
 		if stamp := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec.OpenedAtAnnotation; stamp != "example.com/opened" {
 			w.Errorf("the new field is %q", stamp)
 		}
-		if image := w.image(); image != "ghcr.io/nodegate/nodegate:0.1.0" {
+		if image := w.image(); image != "ghcr.io/nodegate/nodegate:v0.1.0" {
 			w.Errorf("the upgrade has the image %s", image)
 		}
 		published()

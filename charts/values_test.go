@@ -106,6 +106,17 @@ var (
 	quoted = regexp.MustCompile("`([a-zA-Z]+(?:\\.[a-zA-Z]+)*)(?:[=:][^`]*)?`")
 )
 
+// The image is called as 'make image' and git have it, the chart as Helm wants it.
+func TestVersions(t *testing.T) {
+	text, err := os.ReadFile(chart + "/Chart.yaml")
+	must(t, err)
+	var c struct{ Version, AppVersion string }
+	must(t, yaml.Unmarshal(text, &c))
+	if image := deployment(t, rendered(t, nil)).Spec.Template.Spec.Containers[0].Image; c.AppVersion != "v"+c.Version || !strings.HasSuffix(image, ":v"+c.Version) {
+		t.Errorf("chart %s is of %s, and runs %s", c.Version, c.AppVersion, image)
+	}
+}
+
 // gatesOf returns the rendered NodeGates, by name, each as the API server would
 // have it.
 func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1alpha1.NodeGate {

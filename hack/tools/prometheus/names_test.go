@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -96,7 +97,7 @@ func uses(t *testing.T, all map[string]metric, where, expr string) (names []stri
 // series is the metric that selectors are about. Of a histogram they ask for parts.
 func series(all map[string]metric, selectors []*labels.Matcher) (string, metric) {
 	for _, s := range selectors {
-		if s.Name != labels.MetricName {
+		if s.Name != model.MetricNameLabel {
 			continue
 		}
 		if m, ok := all[s.Value]; ok && m.kind != "histogram" {
@@ -117,7 +118,7 @@ func series(all map[string]metric, selectors []*labels.Matcher) (string, metric)
 func checkMatcher(t *testing.T, where string, m *metric, s *labels.Matcher) {
 	t.Helper()
 	switch {
-	case s.Name == labels.MetricName, slices.Contains(given, s.Name):
+	case s.Name == model.MetricNameLabel, slices.Contains(given, s.Name):
 		return
 	case !slices.Contains(m.labels, s.Name):
 		t.Errorf("%s: it has no label %s", where, s.Name)
