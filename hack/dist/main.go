@@ -106,7 +106,7 @@ func compile(ctx context.Context, p platform) ([]byte, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, p.Bin)
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/kubectl-gate")
+	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/kubectl-gate")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 	if output, err := command.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, output)

@@ -28,7 +28,7 @@ func built(t *testing.T, o options) (out string) {
 	source := t.TempDir()
 	for file, text := range map[string]string{
 		"go.mod":            "module example.com/hello\n",
-		"cmd/hello/main.go": "package main\n\nfunc main() { println(\"hello\") }\n",
+		"cmd/hello/main.go": "package main\n\nimport \"runtime/debug\"\n\nfunc main() { i, _ := debug.ReadBuildInfo(); println(\"hello\", i.Main.Version) }\n",
 	} {
 		path := filepath.Join(source, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
@@ -37,7 +37,7 @@ func built(t *testing.T, o options) (out string) {
 	}
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("GIT_COMMITTER_DATE", "2026-11-20T12:00:00Z")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "x", "--date", "2026-11-20T12:00:00Z"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "x", "--date", "2026-11-20T12:00:00Z"}, {"tag", "v1.2.3"}} {
 		git := exec.Command("git", args...)
 		git.Dir = source
 		if output, err := git.CombinedOutput(); err != nil {
@@ -75,7 +75,7 @@ func indexOf(t *testing.T, dir string) v1.ImageIndex {
 }
 
 func TestImage(t *testing.T) {
-	index := indexOf(t, built(t, options{version: "v1.2.3"}))
+	index := indexOf(t, built(t, options{})) // of the version that git's tag says
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 2 {
 		t.Fatalf("%+v, %v", manifest, err)
@@ -108,7 +108,7 @@ func TestImage(t *testing.T) {
 		}
 		program := only(t, image)
 		if architecture == runtime.GOARCH {
-			if output, err := exec.Command(program).CombinedOutput(); err != nil || string(output) != "hello\n" {
+			if output, err := exec.Command(program).CombinedOutput(); err != nil || string(output) != "hello v1.2.3\n" {
 				t.Errorf("it says %q, %v", output, err)
 			}
 		}

@@ -87,7 +87,9 @@ func (o *options) build(ctx context.Context, dir, platform string) (compiled, er
 		return compiled{}, fmt.Errorf("reading platform %q: %w", platform, err)
 	}
 	out := compiled{platform: *p, path: filepath.Join(dir, p.OS+"-"+p.Architecture), name: filepath.Base(o.pkg)}
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.path, o.pkg)
+	// The program says which version it is by what git says, whatever the
+	// machine's GOFLAGS are.
+	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.path, o.pkg)
 	command.Dir = o.source
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
