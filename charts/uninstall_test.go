@@ -12,19 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -233,12 +227,7 @@ func (i *installation) nodegate(args ...string) string {
 	i.Helper()
 	command := exec.Command(i.program, append(args, "--kubeconfig", i.cluster.Kubeconfig())...)
 	var output bytes.Buffer
-	command.Stdout = listener(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("deployment.apps/nodegate deleted")) {
-			i.stop()
-		}
-		return output.Write(p)
-	})
+	command.Stdout = &listener{&output, i.stop}
 	command.Stderr = command.Stdout
 	if err := command.Run(); err != nil {
 		i.Fatalf("nodegate %q: %v\n%s", args, err, output.String())
@@ -246,79 +235,18 @@ func (i *installation) nodegate(args ...string) string {
 	return output.String()
 }
 
-type listener func([]byte) (int, error)
+// listener ends nodegate's processes when it is told that their Deployment went.
+type listener struct {
+	*bytes.Buffer
+	stop func()
+}
 
 // Write implements io.Writer.
-func (l listener) Write(p []byte) (int, error) { return l(p) }
-
-// forgotten fails the test if a node remembers nodegate, or the cluster has anything
-// that it had not before.
-func (i *installation) forgotten() {
-	i.Helper()
-	var nodes corev1.NodeList
-	must(i.T, i.admin.List(i.Context(), &nodes))
-	for j := range nodes.Items {
-		if n := &nodes.Items[j]; hasKey(n, requiredKey) || hasKey(n, heldKey) || strings.Contains(fmt.Sprint(n.Annotations), "nodegate.dev") {
-			i.Errorf("node %s has taints %v and annotations %v", n.Name, n.Spec.Taints, n.Annotations)
-		}
-		must(i.T, i.admin.Delete(i.Context(), &nodes.Items[j]))
+func (l *listener) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("deployment.apps/nodegate deleted")) {
+		l.stop()
 	}
-	for _, name := range i.inventory() {
-		if !slices.Contains(i.before, name) {
-			i.Errorf("%s is left", name)
-		}
-	}
-}
-
-// inventory are all objects in the cluster, but for those that the API server makes
-// for itself at any time.
-func (i *installation) inventory() []string {
-	i.Helper()
-	admin := rest.CopyConfig(i.cluster.Admin())
-	admin.QPS, admin.WarningHandler = -1, rest.NoWarnings{} // of kinds that are deprecated
-	api, err := discovery.NewDiscoveryClientForConfig(admin)
-	must(i.T, err)
-	objects, err := metadata.NewForConfig(admin)
-	must(i.T, err)
-	lists, err := api.ServerPreferredResources()
-	must(i.T, err)
-	all := map[string]bool{}
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		must(i.T, err)
-		for _, r := range list.APIResources {
-			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" {
-				continue
-			}
-			found, err := objects.Resource(gv.WithResource(r.Name)).List(i.Context(), metav1.ListOptions{})
-			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue // a kind that has just gone
-			}
-			must(i.T, err)
-			for j := range found.Items {
-				if o := &found.Items[j]; o.Namespace != metav1.NamespaceSystem && o.Name != "kubernetes" {
-					all[fmt.Sprintf("%s %s/%s", r.Name, o.Namespace, o.Name)] = true
-				}
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// states are what a sync could change of objects: for those that others write
-// the status of, the generation.
-func (i *installation) states(objects []*unstructured.Unstructured) map[string]string {
-	i.Helper()
-	all := map[string]string{}
-	for _, o := range objects {
-		live := o.DeepCopy()
-		must(i.T, i.admin.Get(i.Context(), client.ObjectKeyFromObject(o), live))
-		all[key(o)] = live.GetResourceVersion()
-		if o.GetKind() == "NodeGate" || o.GetKind() == "FlowSchema" {
-			all[key(o)] = fmt.Sprint(live.GetUID(), live.GetGeneration())
-		}
-	}
-	return all
+	return l.Buffer.Write(p)
 }
 
 func (i *installation) byGitOps() {
