@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,6 +93,19 @@ func (e *env) may(user string, rules ...rbacv1.PolicyRule) *rest.Config {
 		e.must(e.admin.Create(e.Context(), o))
 		e.Cleanup(func() { _ = e.admin.Delete(context.Background(), o) }) // the test's own context has ended
 	}
+	// The API server learns of rights by a watch of its own.
+	e.eventually("the rights of "+user, func() error {
+		for _, rule := range rules {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0],
+					Name: append(rule.ResourceNames, "")[0]}}}
+			if err := e.admin.Create(e.Context(), review); err != nil || !review.Status.Allowed {
+				return errUnless(false, fmt.Sprintf("%s %s: %v", rule.Verbs[0], rule.Resources[0], err))
+			}
+		}
+		return nil
+	})
 	return e.cluster.User(user)
 }
 
