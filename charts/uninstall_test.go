@@ -237,8 +237,8 @@ func (i *installation) nodegate(args ...string) string {
 
 // listener ends nodegate's processes when it is told that their Deployment went.
 type listener struct {
-	*bytes.Buffer
-	stop func()
+	output *bytes.Buffer
+	stop   func()
 }
 
 // Write implements io.Writer.
@@ -246,7 +246,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("deployment.apps/nodegate deleted")) {
 		l.stop()
 	}
-	return l.Buffer.Write(p)
+	return l.output.Write(p)
 }
 
 func (i *installation) byGitOps() {
