@@ -38,6 +38,9 @@ func (i *installation) forgotten() {
 	}
 }
 
+// ofAPIServer are kinds of which the API server makes objects when it comes to it.
+var ofAPIServer = []string{"Event", "IPAddress", "ServiceCIDR", "Namespace"}
+
 // inventory are all objects in the cluster, but for those that the API server makes
 // for itself at any time.
 func (i *installation) inventory() []string {
@@ -55,7 +58,7 @@ func (i *installation) inventory() []string {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		must(i.T, err)
 		for _, r := range list.APIResources {
-			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" {
+			if !slices.Contains(r.Verbs, "list") || slices.Contains(ofAPIServer, r.Kind) {
 				continue
 			}
 			found, err := objects.Resource(gv.WithResource(r.Name)).List(i.Context(), metav1.ListOptions{})
@@ -64,7 +67,7 @@ func (i *installation) inventory() []string {
 			}
 			must(i.T, err)
 			for j := range found.Items {
-				if o := &found.Items[j]; o.Namespace != metav1.NamespaceSystem && o.Name != "kubernetes" {
+				if o := &found.Items[j]; !strings.HasPrefix(o.Namespace, "kube-") && o.Name != "kubernetes" {
 					all[fmt.Sprintf("%s %s/%s", r.Name, o.Namespace, o.Name)] = true
 				}
 			}
