@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -76,6 +79,44 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 			if now := meta.FindStatusCondition(after.Status.Conditions, c.Type); now == nil || !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
 				t.Errorf("condition %s was %+v, and is %+v for the next leader", c.Type, c, now)
 			}
+		}
+	})
+}
+
+// Flux, Helm's --wait and others judge by kstatus, and by nothing that they would
+// have to know of gates.
+func TestStatusIsKstatus(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ng := testGate("gate")
+		ng.Generation = 1
+		w := newWorld(t, ng)
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(10 * time.Second)
+		stored := w.stored("gate")
+		judged := func(change func(*v1alpha1.NodeGate)) kstatus.Status {
+			t.Helper()
+			object := stored.DeepCopy()
+			change(object)
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := kstatus.Compute(&unstructured.Unstructured{Object: content})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return result.Status
+		}
+		if got := judged(func(*v1alpha1.NodeGate) {}); got != kstatus.CurrentStatus {
+			t.Errorf("a gate that is Ready is %s: %+v", got, stored.Status)
+		}
+		if got := judged(func(ng *v1alpha1.NodeGate) { ng.Generation++ }); got != kstatus.InProgressStatus {
+			t.Errorf("a gate that was changed is %s", got)
+		}
+		if got := judged(func(ng *v1alpha1.NodeGate) {
+			meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady).Status = metav1.ConditionFalse
+		}); got != kstatus.InProgressStatus {
+			t.Errorf("a gate that is not Ready is %s", got)
 		}
 	})
 }
