@@ -158,16 +158,16 @@ func (r *recorder) next(ctx context.Context) *eventsv1.Event {
 }
 
 // write tries once: an Event is not worth a second attempt, which might be a
-// second Event. It logs the first failure of a row.
+// second Event. It logs the first failure of a row, unless the process ends.
 func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
-	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	within, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	err := r.client.Create(ctx, e)
+	err := r.client.Create(within, e)
 	if err == nil {
 		r.metrics.event(eventWritten)
 	} else {
 		r.metrics.event(eventFailed)
-		if !r.failed {
+		if !r.failed && ctx.Err() == nil {
 			r.log.Error(err, "cannot write events")
 		}
 	}

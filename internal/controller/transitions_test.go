@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -275,4 +278,33 @@ func TestNothingToTell(t *testing.T) {
 			t.Errorf("told:\n%s", strings.Join(lines, "\n"))
 		}
 	})
+}
+
+// The end of the process cuts Events off, which is no failure.
+func TestEndIsNoFailureOfEvents(t *testing.T) {
+	for what, c := range map[string]struct {
+		ends bool
+		want int
+	}{"it fails": {false, 1}, "the process ends": {true, 0}} {
+		t.Run(what, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+					if c.ends {
+						cancel()
+					}
+					return errors.New("no answer")
+				}})
+			logged := 0
+			log := funcr.New(func(string, string) { logged++ }, funcr.Options{})
+			r := newRecorder(api, clock.RealClock{}, log, newTestMetrics())
+			for range 2 {
+				r.write(ctx, &eventsv1.Event{})
+			}
+			if logged != c.want {
+				t.Errorf("%d lines are logged, want %d", logged, c.want)
+			}
+		})
+	}
 }
