@@ -201,6 +201,16 @@ func didYouMean(name string, names []string) string {
 	return ""
 }
 
+// takesOneNode refuses all but the name of one node, and a format that there is not.
+func takesOneNode(o *output) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s takes the name of one node, and was given %d", cmd.CommandPath(), len(args))
+		}
+		return o.check()
+	}
+}
+
 // oneLine says an error in one line, also if it is several that were joined.
 func oneLine(err error) string {
 	text := ""

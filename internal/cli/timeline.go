@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,12 +29,7 @@ func newTimeline(c *connection) *cobra.Command {
 			"The exit status is 0, or 2 if the node could not be read.",
 		Example:           "  kubectl gate timeline ip-10-0-3-17\n  kubectl gate timeline ip-10-0-3-17 -o json",
 		ValidArgsFunction: c.oneNode,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%s takes the name of one node, and was given %d", cmd.CommandPath(), len(args))
-			}
-			return o.check()
-		},
+		Args:              takesOneNode(&o),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {

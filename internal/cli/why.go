@@ -37,12 +37,7 @@ func newWhy(c *connection) *cobra.Command {
 			"found out. A gate in DryRun holds nothing.",
 		Example:           "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json",
 		ValidArgsFunction: c.oneNode,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("%s takes the name of one node, and was given %d", cmd.CommandPath(), len(args))
-			}
-			return o.check()
-		},
+		Args:              takesOneNode(&o),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {
