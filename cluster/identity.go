@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -66,6 +67,18 @@ func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (*
 	config := c.clientConfig(pair{})
 	config.BearerToken = request.Status.Token
 	return config, nil
+}
+
+// Etcd returns where etcd serves its clients, as a URL, and the credentials that
+// the API server has there: they may do everything. What is written past the API
+// server, other API servers might have written: it is for the caller to write
+// nothing else.
+func (c *Cluster) Etcd() (endpoint string, credentials *tls.Config, err error) {
+	credentials, err = tlsConfig(c.credentials.etcd, c.credentials.etcdUser)
+	if err != nil {
+		return "", nil, fmt.Errorf("loading etcd's client certificate: %w", err)
+	}
+	return "https://" + address(c.port(Etcd)), credentials, nil
 }
 
 // Kubeconfig returns the path of the administrator's kubeconfig file.

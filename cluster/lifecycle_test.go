@@ -202,6 +202,10 @@ func TestEndOfParent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			input, err := command.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -209,6 +213,9 @@ func TestEndOfParent(t *testing.T) {
 				t.Fatalf("the process with the cluster says %q (%v), want ready", line, err)
 			}
 			group := groupOf(t, dir)
+			if err := input.Close(); err != nil {
+				t.Fatal(err)
+			}
 			if end == "SIGKILL" {
 				if err := command.Process.Kill(); err != nil {
 					t.Fatal(err)

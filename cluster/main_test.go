@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -39,6 +40,7 @@ func child(dir, end string) {
 		os.Exit(1)
 	}
 	fmt.Println("ready")
+	_, _ = io.ReadAll(os.Stdin) // until the test has looked at what runs
 	if end == "panic" {
 		panic("as the test wants it")
 	}

@@ -63,17 +63,26 @@ func (c *Cluster) probeClient(component Component) (*http.Client, error) {
 	if component == Etcd {
 		trusted, user = c.credentials.etcd, c.credentials.etcdUser
 	}
+	config, err := tlsConfig(trusted, user)
+	if err != nil {
+		return nil, fmt.Errorf("loading the probe's certificate: %w", err)
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+}
+
+// tlsConfig is that of a client which trusts one authority only, and is the user.
+func tlsConfig(trusted *authority, user pair) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(trusted.certificate)
 	certificate, err := tls.X509KeyPair(user.certificate, user.key)
 	if err != nil {
-		return nil, fmt.Errorf("loading the probe's certificate: %w", err)
+		return nil, err
 	}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+	return &tls.Config{
 		RootCAs:      roots,
 		Certificates: []tls.Certificate{certificate},
 		MinVersion:   tls.VersionTLS12,
-	}}}, nil
+	}, nil
 }
 
 // awaitReady waits until a process is ready. It fails as soon as the process,

@@ -35,8 +35,10 @@ type NodeGate struct {
 	Spec NodeGateSpec `json:"spec"`
 
 	// status is what nodegate last observed. Its size does not depend on the
-	// number of nodes.
+	// number of nodes. Until a gate has been looked at, observedGeneration is -1,
+	// so that whoever waits for it by kstatus goes on waiting.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeGateStatus `json:"status,omitzero"`
 
 	// ReadError is why spec and status are missing, but for what is known of the

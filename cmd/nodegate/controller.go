@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller"
@@ -54,6 +54,8 @@ func newControllerCommand() *cobra.Command {
 		"a directory, such as a mounted ConfigMap, to read NodeGates from (its *.yaml, *.yml and *.json), instead of from the API server, which then needs no CRD")
 	flags.StringVar(&f.process.MetricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0 for nowhere")
 	flags.StringVar(&f.process.HealthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 for nowhere")
+	flags.StringVar(&f.process.ProfileAddress, "pprof-bind-address", "0",
+		"where profiles of the process are served, in the way of net/http/pprof and to anybody who asks, so that it is best a loopback address; 0 for nowhere")
 	flags.BoolVar(&f.process.LeaderElect, "leader-elect", true, "let one replica at a time do the work")
 	flags.BoolVar(&f.development, "development", false, "write logs for a person to read, not as JSON")
 	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "the namespace of nodegate")
@@ -78,9 +80,10 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := zap.New(zap.UseDevMode(f.development))
-	ctrl.SetLogger(log)
-	klog.SetLogger(log.WithName("client"))
+	log, libraries := newLogs(os.Stderr, f.development)
+	ctrl.SetLogger(libraries)
+	klog.SetLogger(libraries.WithName("client"))
+	tuneMemory(log)
 	f.process.Config, f.process.Options.Log = config, log
 	if f.gates != "" {
 		f.process.Gates = gatefile.New(f.gates, log)
@@ -148,5 +151,6 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "nodegate"
+	config.Wrap(boundBuffers)
 	return config, nil
 }

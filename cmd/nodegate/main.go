@@ -48,7 +48,6 @@ func newRoot() *cobra.Command {
 		SilenceErrors:      true,
 		DisableSuggestions: true,
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand(), newReleaseCommand(), newUninstallCommand())
 	return root
 }

@@ -4,7 +4,6 @@ package admission
 
 import (
 	"bufio"
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,11 +41,6 @@ var (
 	birthYAML string
 	//go:embed guards.yaml
 	guardsYAML string
-
-	manifests = template.Must(template.New("policies").
-			Funcs(template.FuncMap{"quote": strconv.Quote}).
-			Option("missingkey=error").
-			Parse(`{{ if ne .Birth "webhook" }}` + birthYAML + "---\n{{ end }}" + guardsYAML))
 )
 
 // Options are what the policies need to know of an installation.
@@ -135,15 +128,36 @@ func Policies(o Options) ([]client.Object, error) {
 	o.AllowedTaintKeys = slices.Compact(slices.Sorted(slices.Values(o.AllowedTaintKeys)))
 	o.AllowedStampAnnotations = slices.Compact(slices.Sorted(slices.Values(o.AllowedStampAnnotations)))
 
-	var text bytes.Buffer
-	if err := manifests.Execute(&text, o); err != nil {
-		return nil, fmt.Errorf("rendering the admission policies: %w", err)
-	}
-	objects, err := decode(&text)
+	objects, err := decode(strings.NewReader(o.render()))
 	if err != nil {
 		return nil, fmt.Errorf("reading the rendered admission policies: %w", err)
 	}
 	return objects, nil
+}
+
+// render fills in what the policies need to know. It is no text/template, because
+// of which the linker keeps every exported method of every type that there is: the
+// program would be half as large again, in memory too.
+func (o Options) render() string {
+	text := guardsYAML
+	if o.Birth != ByWebhook {
+		text = birthYAML + "---\n" + guardsYAML
+	}
+	return strings.NewReplacer(
+		"{{ namespace }}", strconv.Quote(o.Namespace),
+		"{{ username }}", strconv.Quote(o.Username()),
+		"{{ allowedTaintKeys }}", quoteAll(o.AllowedTaintKeys),
+		"{{ allowedStampAnnotations }}", quoteAll(o.AllowedStampAnnotations),
+	).Replace(text)
+}
+
+// quoteAll writes a list as CEL has it, and JSON too.
+func quoteAll(texts []string) string {
+	quoted := make([]string, 0, len(texts))
+	for _, text := range texts {
+		quoted = append(quoted, strconv.Quote(text))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // decode reads YAML documents, each with all of its fields known.

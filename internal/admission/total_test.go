@@ -17,6 +17,10 @@ import (
 // readable is the size up to which the birth policy reads a parameter.
 const readable = 48 << 10
 
+// skimmed is the size up to which the birth policy looks into a selector before it
+// has made sure that it is one.
+const skimmed = 1 << 10
+
 // damages are all the ways in which a parameter can be wrong, by the annotation
 // and what is in it.
 var damages = map[string][]string{
@@ -38,6 +42,8 @@ var damages = map[string][]string{
 		"In key v\n", "\nIn key v", "In key v\r\nIn key v", "In\tkey\tv", "In key é", "In key -", "In key a, b", "In key " + strings.Repeat("a", 64),
 		"NotIn", "NotIn key", "NotIn key a b", "Exists", "Exists ", "Exists -", "Exists a/b/c", "Exists key v", "Exists key ", "Exists é",
 		"DoesNotExist", "DoesNotExist ", "DoesNotExist key v", "Exists " + strings.Repeat("a", 64), "{}", "null", "key=value", "\x00", "\u2028",
+		strings.Repeat("\n", skimmed), strings.Repeat(" ", skimmed), strings.Repeat(",", skimmed), strings.Repeat("x\n", skimmed/2),
+		"In a " + strings.Repeat(",", skimmed-6) + "-", strings.Repeat("NotIn a \n", skimmed/9) + "-", strings.Repeat(" \n", skimmed/2),
 		strings.Repeat("\n", readable), strings.Repeat(" ", readable), strings.Repeat(",", readable), "In a " + strings.Repeat(",", readable-6) + "-",
 		"Exists " + strings.Repeat("a", readable-8), strings.Repeat("DoesNotExist a\n", readable/15) + "-", strings.Repeat("x", 200<<10),
 	},

@@ -168,7 +168,7 @@ func (f *FleetStatus) choose(names []string) error {
 // staleness says why the status of a gate is not of now, or nothing.
 func (f *FleetStatus) staleness(ng *v1alpha1.NodeGate) string {
 	switch {
-	case ng.Status.ObservedGeneration == 0:
+	case ng.Status.ObservedGeneration <= 0:
 		return "the controller has not told of this gate yet"
 	case ng.Status.ObservedGeneration != ng.Generation:
 		return fmt.Sprintf("the controller has not told of the gate's present spec yet (generation %d, and its status is of %d)", ng.Generation, ng.Status.ObservedGeneration)

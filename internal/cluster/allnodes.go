@@ -12,7 +12,7 @@ import (
 
 // NodeFacts returns what a Node tells by itself: its taints, records and overrides
 // among it, but nothing that only some signals look at.
-func NodeFacts(node *corev1.Node) *gate.Node { return newNodeStore(nobody).convert(node) }
+func NodeFacts(node *corev1.Node) *gate.Node { return newNodeStore(unheard).convert(node) }
 
 // NodeFacts returns that of the Node of a name.
 func (r *Reader) NodeFacts(ctx context.Context, name string) (*gate.Node, error) {

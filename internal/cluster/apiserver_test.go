@@ -123,7 +123,7 @@ type counter struct {
 	nodes, gates atomic.Int64
 }
 
-func (c *counter) NodeChanged(string) { c.nodes.Add(1) }
+func (c *counter) NodeChanged(string, gate.Change) { c.nodes.Add(1) }
 
 func (c *counter) GatesChanged() { c.gates.Add(1) }
 

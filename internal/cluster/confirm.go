@@ -38,8 +38,8 @@ const (
 	definitionRetryMax = 15 * time.Second
 )
 
-// confirm looks at the definition whenever something is in doubt, until the
-// context ends.
+// confirm looks at the definition whenever something comes to be in doubt, and
+// again when it is time for as long as it is, until the context ends.
 func (s *gateStore) confirm(ctx context.Context) {
 	again := time.NewTimer(0)
 	defer again.Stop()

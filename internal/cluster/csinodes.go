@@ -32,7 +32,8 @@ func (f *Feed) adjustCSINodes(ctx context.Context, needed bool) {
 }
 
 func (f *Feed) startCSINodes(ctx context.Context) *csiNodeFeed {
-	feed := &csiNodeFeed{running: f.newRunning(csiNodesName), csiNodes: newCSINodeSet(f.handler.NodeChanged, f.nodes.intern)}
+	told := f.tellOf(gate.Aspect{Kind: gate.AspectCSINode})
+	feed := &csiNodeFeed{running: f.newRunning(csiNodesName), csiNodes: newCSINodeSet(told, f.nodes)}
 	feed.turned = f.handler.GatesChanged
 	in := &intake[*storagev1.CSINode, *csiNodeFact]{observer: feed.observer, sink: feed.csiNodes, convert: feed.csiNodes.convert}
 	f.start(ctx, feed.running, func(ctx context.Context) { in.run(ctx, f.sources.csiNodes, &storagev1.CSINode{}) })
@@ -51,7 +52,7 @@ type csiNodeFact struct {
 type csiNodeSet struct {
 	// changed is called, without locks, with a node whose CSINode has changed.
 	changed func(node string)
-	intern  *interner
+	nodes   *nodeStore
 
 	mu     sync.RWMutex
 	byName map[string]*csiNodeFact
@@ -59,8 +60,8 @@ type csiNodeSet struct {
 
 var _ sink[*csiNodeFact] = (*csiNodeSet)(nil)
 
-func newCSINodeSet(changed func(string), intern *interner) *csiNodeSet {
-	return &csiNodeSet{changed: changed, intern: intern, byName: make(map[string]*csiNodeFact)}
+func newCSINodeSet(changed func(string), nodes *nodeStore) *csiNodeSet {
+	return &csiNodeSet{changed: changed, nodes: nodes, byName: make(map[string]*csiNodeFact)}
 }
 
 // of returns what the node's CSINode says.
@@ -114,7 +115,7 @@ func (s *csiNodeSet) replace(all []*csiNodeFact) {
 // convert makes a CSINode into a fact. Its owner is the Node for which a
 // kubelet made it: one without such an owner is nobody's.
 func (s *csiNodeSet) convert(o *storagev1.CSINode) *csiNodeFact {
-	f := &csiNodeFact{node: s.intern.text(o.Name)}
+	f := &csiNodeFact{node: s.nodes.nameOf(o.Name)}
 	for _, owner := range o.OwnerReferences {
 		if owner.Kind == "Node" && owner.Name == o.Name {
 			f.owner = owner.UID
@@ -125,7 +126,7 @@ func (s *csiNodeSet) convert(o *storagev1.CSINode) *csiNodeFact {
 		if f.drivers == nil {
 			f.drivers = make(map[string]bool, len(o.Spec.Drivers))
 		}
-		f.drivers[s.intern.text(d.Name)] = d.Allocatable != nil && d.Allocatable.Count != nil
+		f.drivers[s.nodes.intern.text(d.Name)] = d.Allocatable != nil && d.Allocatable.Count != nil
 	}
 	return f
 }

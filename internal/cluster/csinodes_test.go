@@ -118,7 +118,7 @@ func TestCSINodesUnreadable(t *testing.T) {
 }
 
 func TestCSINodeFacts(t *testing.T) {
-	s := newCSINodeSet(func(string) {}, newInterner())
+	s := newCSINodeSet(func(string) {}, newNodeStore(unheard))
 	uncounted := driver("c")
 	uncounted.Allocatable = &storagev1.VolumeNodeResources{}
 	got := s.convert(testCSINode("n", "u", driver("a"), driver("b", 0), uncounted))

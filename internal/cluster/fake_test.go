@@ -39,6 +39,8 @@ type fakeAPI struct {
 	// definition and definitionErr are what reading the definition returns.
 	definition    *metav1.PartialObjectMetadata
 	definitionErr error
+	// definitionReads counts how often it was read.
+	definitionReads int
 	// onDefinition is called while the definition is being read, if not nil.
 	onDefinition func()
 }
@@ -117,6 +119,7 @@ func (a *fakeAPI) sources() sources {
 		},
 		definition: func(context.Context) (*metav1.PartialObjectMetadata, error) {
 			a.mu.Lock()
+			a.definitionReads++
 			definition, err, on := a.definition.DeepCopy(), a.definitionErr, a.onDefinition
 			a.mu.Unlock()
 			if on != nil {
@@ -311,7 +314,7 @@ type recorder struct {
 	gates int
 }
 
-func (r *recorder) NodeChanged(name string) {
+func (r *recorder) NodeChanged(name string, _ gate.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.nodes = append(r.nodes, name)

@@ -24,9 +24,9 @@ import (
 // Handler is told what has changed. Its methods are called from many
 // goroutines, must be cheap, must not block, and may call the Feed.
 type Handler interface {
-	// NodeChanged tells that a fact about a node may have changed, or that the
-	// node is gone.
-	NodeChanged(name string)
+	// NodeChanged tells which facts about a node may have changed, or that the node
+	// is gone.
+	NodeChanged(name string, change gate.Change)
 	// GatesChanged tells that something may have changed that concerns every
 	// node: the gates or their completeness, the DaemonSets (and with these what
 	// must be observed), or whether the Nodes and Pods are known. Its first call
@@ -183,6 +183,35 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 		facts.CSINode = feed.csiNodes.of(node)
 	}
 	facts.ResourceSlices = f.slicesOn(node)
+	return facts, true
+}
+
+// FactsOf is Facts for a decision that looks at no more than these needs: of pods,
+// CSINodes and ResourceSlices, no others are filled in.
+func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
+	if !f.NodesSynced() {
+		return gate.Facts{}, false
+	}
+	known, zone, ok := f.nodes.get(node)
+	if !ok {
+		return gate.Facts{}, false
+	}
+	facts := gate.Facts{Node: *known, Zone: zone, DaemonSets: f.DaemonSets()}
+	if len(n.Pods) > 0 {
+		facts.Pods = make(map[gate.PodQuery][]gate.Pod, len(n.Pods))
+	}
+	podFeeds := *f.podFeeds.Load()
+	for _, query := range n.Pods {
+		if feed := podFeeds[query]; feed != nil && feed.isLive() {
+			facts.Pods[query] = feed.pods.on(node)
+		}
+	}
+	if feed := f.csiNodeFeed.Load(); n.CSINodes && feed != nil && feed.isLive() {
+		facts.CSINode = feed.csiNodes.of(node)
+	}
+	if len(n.ResourceSlices) > 0 {
+		facts.ResourceSlices = f.slicesOn(node)
+	}
 	return facts, true
 }
 

@@ -297,28 +297,28 @@ func TestZones(t *testing.T) {
 // are silent look like a partition. A node that goes elsewhere changes both.
 func TestUnknownZones(t *testing.T) {
 	silent := gate.Condition{Type: "Ready", Status: corev1.ConditionUnknown}
-	node := func(name string, labels map[string]string) *gate.Node {
-		return &gate.Node{Name: name, Labels: labels, Conditions: []gate.Condition{silent}}
+	node := func(name string, labels map[string]string) *resident {
+		return observed(&gate.Node{Name: name, Labels: labels, Conditions: []gate.Condition{silent}})
 	}
 	named := func(zone string) map[string]string { return map[string]string{corev1.LabelTopologyZone: zone} }
 	z := make(zones)
 	none, empty, third := node("none", nil), node("empty", named("")), node("third", map[string]string{"other": "x"})
 	z.move(nil, none)
 	z.move(nil, empty)
-	if got := z.of(none); got != (gate.Zone{Nodes: 2, Silent: 2}) || got.Partitioned() {
+	if got := z.of(none.zone); got != (gate.Zone{Nodes: 2, Silent: 2}) || got.Partitioned() {
 		t.Errorf("two without a zone: %+v", got)
 	}
-	if changed := z.move(nil, third); len(changed) != 3 || !z.of(empty).Partitioned() {
-		t.Errorf("three: %+v, told of %v", z.of(empty), changed)
+	if changed := z.move(nil, third); len(changed) != 3 || !z.of(empty.zone).Partitioned() {
+		t.Errorf("three: %+v, told of %v", z.of(empty.zone), changed)
 	}
 	known := node("third", named("z"))
-	if changed := z.move(third, known); len(changed) != 2 || z.of(empty).Partitioned() || z.of(known) != (gate.Zone{Nodes: 1, Silent: 1}) {
-		t.Errorf("one has a zone: %+v and %+v, told of %v", z.of(empty), z.of(known), changed)
+	if changed := z.move(third, known); len(changed) != 2 || z.of(empty.zone).Partitioned() || z.of(known.zone) != (gate.Zone{Nodes: 1, Silent: 1}) {
+		t.Errorf("one has a zone: %+v and %+v, told of %v", z.of(empty.zone), z.of(known.zone), changed)
 	}
-	if got := z.of(node("x", named("nobody's"))); got != (gate.Zone{}) || got.Partitioned() {
+	if got := z.of("nobody's"); got != (gate.Zone{}) || got.Partitioned() {
 		t.Errorf("a zone of nobody: %+v", got)
 	}
-	for _, n := range []*gate.Node{none, empty, known} {
+	for _, n := range []*resident{none, empty, known} {
 		z.move(n, nil)
 	}
 	if len(z) != 0 {

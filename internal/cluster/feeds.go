@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodegate/nodegate/internal/cluster/packed"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -77,8 +78,8 @@ func (f *Feed) adjustNodes(ctx context.Context) {
 	feed := &nodeFeed{running: f.newRunning(nodesName), count: count}
 	feed.turned = f.handler.GatesChanged
 	f.nodeFeed.Store(feed)
-	in := &intake[*corev1.Node, *gate.Node]{
-		observer: feed.observer, sink: nodeSink{nodeStore: f.nodes, count: count}, convert: f.nodes.convert,
+	in := &intake[*corev1.Node, *packed.Node]{
+		observer: feed.observer, sink: nodeSink{nodeStore: f.nodes, count: count}, convert: f.nodes.pack,
 	}
 	f.start(ctx, feed.running, func(ctx context.Context) { in.run(ctx, f.sources.nodes, &corev1.Node{}) })
 }
@@ -149,9 +150,10 @@ func (f *Feed) adjustPods(ctx context.Context, needed map[gate.PodQuery]bool) {
 }
 
 func (f *Feed) startPods(ctx context.Context, query gate.PodQuery) *podFeed {
-	feed := &podFeed{running: f.newRunning(podsName(query)), pods: newPodSet(f.handler.NodeChanged, f.nodes.intern, query.Annotation)}
+	told := f.tellOf(gate.Aspect{Kind: gate.AspectPods, Pods: query})
+	feed := &podFeed{running: f.newRunning(podsName(query)), pods: newPodSet(told, f.nodes, query.Annotation)}
 	feed.turned = f.handler.GatesChanged
-	in := &intake[*corev1.Pod, *podFact]{observer: feed.observer, sink: feed.pods, convert: feed.pods.convert}
+	in := &intake[*corev1.Pod, podFact]{observer: feed.observer, sink: feed.pods, convert: feed.pods.convert}
 	f.start(ctx, feed.running, func(ctx context.Context) { in.run(ctx, f.sources.pods(query), &corev1.Pod{}) })
 	return feed
 }

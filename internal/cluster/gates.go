@@ -142,13 +142,20 @@ func (s *gateStore) turned() {
 	s.update(s.doubt)
 }
 
-// update changes what is known, publishes it, and has it confirmed.
+// update changes what is known, publishes it, and has it confirmed if the change
+// has put it in doubt. While it is not confirmed for other reasons, a change that
+// raises no doubt, as our own writes of status are, has nobody ask again before it
+// is time.
 func (s *gateStore) update(change func()) {
 	s.mu.Lock()
+	doubts := s.doubts
 	change()
+	doubted := s.doubts != doubts
 	news := s.publish()
 	s.mu.Unlock()
-	s.wake.send()
+	if doubted {
+		s.wake.send()
+	}
 	if news {
 		s.changed()
 	}

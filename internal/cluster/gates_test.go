@@ -246,3 +246,36 @@ func TestGatesAreToldOnceWhenComplete(t *testing.T) {
 		}
 	})
 }
+
+// The definition is read where it is in doubt that all gates are known, and then as
+// often as is laid down: not once more for each status that we write meanwhile.
+func TestGateStatusHasNobodyReadTheDefinition(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*fakeAPI)
+		// most is how often it is read, at most, in a minute in which a gate's status is
+		// written each second.
+		most int
+	}{
+		"confirmed":                    {func(*fakeAPI) {}, 0},
+		"the definition is young":      {func(api *fakeAPI) { api.definition.CreationTimestamp = metav1.Now() }, 0},
+		"young, by a clock that leads": {func(api *fakeAPI) { api.definition.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, 0},
+		"it may not be read":           {func(api *fakeAPI) { api.definitionErr = errForbidden }, 7}, // after 1, 2, 4, 8, 15 seconds, and so on
+		"it is being deleted":          {func(api *fakeAPI) { api.definition.DeletionTimestamp = new(metav1.Now()) }, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runFeed(t, func(api *fakeAPI) { twoGates(api); c.prepare(api) }, func(t *testing.T, f *testFeed) {
+				reads := func() (n int) { f.api.set(func() { n = f.api.definitionReads }); return n }
+				first := reads()
+				for i := range 60 {
+					g := testGate("g")
+					g.Status.ObservedGeneration = int64(i)
+					f.api.gates().put(g)
+					pass(time.Second)
+				}
+				if later := reads() - first; first == 0 || later > c.most || later == 0 && c.most > 0 {
+					t.Errorf("read %d times, and %d times while statuses were written; want at most %d", first, later, c.most)
+				}
+			})
+		})
+	}
+}

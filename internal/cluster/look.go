@@ -174,7 +174,7 @@ func (l *look) readZone(ctx context.Context, zone string) {
 		return
 	}
 	for i := range list.Items {
-		l.zones.move(nil, l.nodes.convert(&list.Items[i]))
+		l.zones.move(nil, observed(l.nodes.convert(&list.Items[i])))
 	}
 }
 
@@ -206,7 +206,7 @@ func (l *look) readNodes(ctx context.Context, wanted func(*gate.Node) bool) ([]*
 	var nodes []*gate.Node
 	err := eachOf(ctx, l.page, l.core.CoreV1().Nodes().List, metav1.ListOptions{}, func(o *corev1.Node) {
 		n := l.nodes.convert(o)
-		l.zones.move(nil, n)
+		l.zones.move(nil, observed(n))
 		if wanted == nil || wanted(n) {
 			nodes = append(nodes, n)
 		}

@@ -47,7 +47,7 @@ type look struct {
 func newLook(r *Reader, node string) *look { return newLookAt(r, node, 0) }
 
 func newLookAt(r *Reader, node string, page int64) *look {
-	return &look{Reader: r, node: node, page: page, nodes: newNodeStore(nobody), zones: make(zones)}
+	return &look{Reader: r, node: node, page: page, nodes: newNodeStore(unheard), zones: make(zones)}
 }
 
 // nobody is told of what changes.
@@ -78,7 +78,7 @@ func (l *look) steps(needed *needs) []func(context.Context) {
 
 // facts puts together what has been read of a node.
 func (l *look) facts(n *gate.Node) gate.Facts {
-	f := gate.Facts{Node: *n, Zone: l.zones.of(n), DaemonSets: l.daemonSets}
+	f := gate.Facts{Node: *n, Zone: l.zones.of(n.Zone()), DaemonSets: l.daemonSets}
 	if len(l.pods) > 0 {
 		f.Pods = make(map[gate.PodQuery][]gate.Pod, len(l.pods))
 		for query, set := range l.pods {
@@ -187,7 +187,7 @@ func (l *look) podSets(queries map[gate.PodQuery]bool) map[string]*sharedPods {
 			l.gap(fmt.Errorf("selecting %s: %w", podsName(query), err), func(n gate.Needs) bool { return slices.Contains(n.Pods, query) })
 			continue
 		}
-		l.pods[query] = newPodSet(nobody, l.nodes.intern, query.Annotation)
+		l.pods[query] = newPodSet(nobody, l.nodes, query.Annotation)
 		sets[query.Namespace] = append(sets[query.Namespace], sharedSet{selector, l.pods[query]})
 	}
 	out := make(map[string]*sharedPods, len(sets))
@@ -233,7 +233,7 @@ func (l *look) forgetPodsIn(namespace string) {
 }
 
 func (l *look) readCSINodes(ctx context.Context) {
-	set := newCSINodeSet(nobody, l.nodes.intern)
+	set := newCSINodeSet(nobody, l.nodes)
 	var err error
 	if l.node != "" {
 		var o *storagev1.CSINode
@@ -258,7 +258,7 @@ func (l *look) readSlices(ctx context.Context, drivers map[string]bool) {
 	sets := make(map[string]*sliceSet, len(drivers))
 	var selectors []string
 	for driver := range drivers {
-		sets[driver] = newSliceSet(nobody, l.nodes.intern)
+		sets[driver] = newSliceSet(nobody, l.nodes)
 		selectors = append(selectors, localSlicesOf(driver))
 	}
 	if l.node != "" {

@@ -4,14 +4,13 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodegate/nodegate/internal/cluster/packed"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -28,79 +27,91 @@ func held(make func() any) float64 {
 }
 
 // cloudNode is a Node as clouds make them.
-func cloudNode(i int) *corev1.Node {
-	name := fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i>>16, i>>8&255, i&255)
-	n := testNode(name, types.UID(uuid.NewString()))
-	for l := range 16 {
-		n.Labels[fmt.Sprintf("topology.example.com/label-%d", l)] = fmt.Sprintf("value-%d", (i+l)%7)
+func cloudNode(i int) *corev1.Node { return fleetNode(i) }
+
+// What is kept is bounded: so many bytes of the heap for each node, and for each pod.
+func TestMemory(t *testing.T) {
+	const objects = 5000
+	nodes := newNodeStore(unheard)
+	perNode := held(func() any {
+		var all []*packed.Node
+		for i := range objects {
+			all = append(all, nodes.pack(fleetNode(i)))
+		}
+		nodes.replace(all)
+		return nodes
+	}) / objects
+	perPod := held(func() any {
+		s := newPodSet(nobody, nodes, "")
+		for i := range objects {
+			s.put(s.convert(fleetPod("cilium", i)))
+		}
+		return s
+	}) / objects
+	t.Logf("%.0f bytes for a node of 40 labels, %.0f for a pod", perNode, perPod)
+	if perNode > 450 || perPod > 150 {
+		t.Errorf("%.0f bytes for a node, and %.0f for a pod", perNode, perPod)
 	}
-	n.Labels[corev1.LabelTopologyZone] = fmt.Sprintf("eu-west-1%c", 'a'+i%3)
-	n.Annotations = map[string]string{
-		"gate.nodegate.dev/cilium": `{"state":"Open","since":"2026-01-02T03:04:05.678Z","reason":"SignalsHold","boot":"` + uuid.NewString() + `"}`,
-		"csi.example.com/nodeid":   name,
-	}
-	n.Status.NodeInfo.BootID = uuid.NewString()
-	for _, c := range []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"} {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: c, Status: corev1.ConditionFalse})
-	}
-	return n
 }
 
-// BenchmarkNodeMemory reports what a node costs. Its labels, of which there
-// are 18, are most of it.
-func BenchmarkNodeMemory(b *testing.B) {
-	const nodes = 10_000
-	var bytes float64
-	for b.Loop() {
-		bytes = held(func() any {
-			s := newNodeStore(func(string) {})
-			for i := range nodes {
-				s.put(s.convert(cloudNode(i)))
-			}
-			return s
-		})
+// settle has a store know a fleet of which it has heard for a while.
+func settle(s *nodeStore) {
+	for i := range 200 {
+		s.put(s.pack(cloudNode(i % 100)))
 	}
-	b.ReportMetric(bytes/nodes, "heapB/node")
 }
 
-// BenchmarkPodMemory reports what a daemon's pod costs.
-func BenchmarkPodMemory(b *testing.B) {
-	const pods = 10_000
-	var bytes float64
-	for b.Loop() {
-		bytes = held(func() any {
-			s := newPodSet(func(string) {}, newInterner(), "")
-			for i := range pods {
-				p := testPod(fmt.Sprintf("cilium-%05d", i), types.UID(uuid.NewString()), cloudNode(i).Name, true)
-				p.OwnerReferences = []metav1.OwnerReference{{UID: "0d0a7d2c-6f0f-4b7e-a1d6-1f3a7a1f9a11", Controller: new(true)}}
-				s.put(s.convert(p))
-			}
-			return s
-		})
-	}
-	b.ReportMetric(bytes/pods, "heapB/pod")
-}
-
-// BenchmarkFacts is what gathering facts for one decision costs.
+// BenchmarkFacts is what gathering facts for one decision costs, with the pods of a
+// hundred queries, and for one that looks at those of one query.
 func BenchmarkFacts(b *testing.B) {
 	f := newFeed(newFakeAPI().sources(), Options{Handler: &recorder{}})
-	f.nodes.put(f.nodes.convert(cloudNode(1)))
+	settle(f.nodes)
 	f.nodes.read = 0
 	feed := &nodeFeed{running: f.newRunning(nodesName)}
 	feed.live = true
 	f.nodeFeed.Store(feed)
 	podFeeds := make(map[gate.PodQuery]*podFeed)
-	for i := range 10 {
-		p := &podFeed{running: f.newRunning("pods"), pods: newPodSet(func(string) {}, f.nodes.intern, "")}
+	for i := range 100 {
+		p := &podFeed{running: f.newRunning("pods"), pods: newPodSet(func(string) {}, f.nodes, "")}
 		p.live = true
 		podFeeds[gate.PodQuery{Namespace: "ns", Selector: fmt.Sprintf("app=%d", i)}] = p
 	}
 	f.podFeeds.Store(&podFeeds)
 	name := cloudNode(1).Name
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, ok := f.Facts(name); !ok {
-			b.Fatal("no facts")
-		}
+	one := gate.Needs{Pods: []gate.PodQuery{{Namespace: "ns", Selector: "app=7"}}}
+	for what, facts := range map[string]func() (gate.Facts, bool){
+		"of all": func() (gate.Facts, bool) { return f.Facts(name) },
+		"of one": func() (gate.Facts, bool) { return f.FactsOf(name, &one) },
+	} {
+		b.Run(what, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, ok := facts(); !ok {
+					b.Fatal("no facts")
+				}
+			}
+		})
+	}
+}
+
+// A heartbeat leaves the facts where they are in memory, and little behind.
+func TestHeartbeatsLeaveLittleBehind(t *testing.T) {
+	s := newNodeStore(unheard)
+	settle(s)
+	beat := cloudNode(1)
+	s.put(s.pack(beat))
+	least := math.Inf(1) // of several: with -race, a sync.Pool loses some of what it is given
+	for range 100 {
+		least = min(least, testing.AllocsPerRun(1, func() { s.put(s.pack(beat)) }))
+	}
+	if least > 12 {
+		t.Errorf("%.0f allocations a heartbeat", least)
+	}
+	before := s.byName[beat.Name]
+	beat.ResourceVersion = "9999999"
+	s.put(s.pack(beat))
+	after := s.byName[beat.Name]
+	if after == before || !packed.SameFacts(before, after) || after.ResourceVersion() != "9999999" {
+		t.Error("a heartbeat was not taken in, or has changed the facts")
 	}
 }

@@ -140,20 +140,3 @@ func TestHeartbeatsAreFree(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkHeartbeat is what a node's heartbeat costs the feed, all that can be
-// needed being needed. Nothing follows from it.
-func BenchmarkHeartbeat(b *testing.B) {
-	s := newNodeStore(func(string) { b.Error("a heartbeat was news") })
-	s.need(everything())
-	var beats []*corev1.Node
-	for i := range 2 {
-		beats = append(beats, busyNode("a", time.Unix(1700000000+int64(i), 0)))
-	}
-	s.byName["a"] = s.convert(beats[0])
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		n := s.convert(beats[i%2])
-		s.update(func() []string { return s.put(n) })
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster/packed"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -39,8 +40,25 @@ func announcesShutdown(c *corev1.NodeCondition) bool {
 	return false
 }
 
-// convert makes a Node into facts.
+// convert makes a Node into facts that stay in memory as they are.
 func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
+	n := s.describe(o)
+	n.Labels, n.Taints = s.intern.labels(n.Labels, n.Name), s.intern.taints(n.Taints)
+	return n
+}
+
+// pack makes a Node into facts to be kept.
+func (s *nodeStore) pack(o *corev1.Node) *packed.Node {
+	n := s.describe(o)
+	n.Name = s.nameOf(o.Name)
+	s.mu.RLock()
+	known := s.byName[o.Name]
+	s.mu.RUnlock()
+	return s.packer.Node(n, known)
+}
+
+// describe makes a Node into facts, which share its memory.
+func (s *nodeStore) describe(o *corev1.Node) *gate.Node {
 	s.mu.RLock()
 	needed, resources, infos := s.annotations, s.resources, s.infos
 	s.mu.RUnlock()
@@ -50,31 +68,31 @@ func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
 		ResourceVersion: o.ResourceVersion,
 		Created:         instant(o.CreationTimestamp),
 		BootID:          o.Status.NodeInfo.BootID,
-		Labels:          s.intern.labels(o.Labels, o.Name),
+		Labels:          o.Labels,
 		HasAnnotations:  len(o.Annotations) > 0,
-		Taints:          s.intern.taints(o.Spec.Taints),
+		Taints:          o.Spec.Taints,
 	}
 	for key, value := range o.Annotations {
 		if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok {
-			n.Records = with(n.Records, s.intern.text(name), value)
+			n.Records = with(n.Records, name, value)
 		}
 		if name, ok := strings.CutPrefix(key, v1alpha1.OverrideAnnotationPrefix); ok {
-			n.Overrides = with(n.Overrides, s.intern.text(name), value)
+			n.Overrides = with(n.Overrides, name, value)
 		}
 		if needed[key] {
-			n.Annotations = with(n.Annotations, s.intern.text(key), s.intern.text(value))
+			n.Annotations = with(n.Annotations, key, value)
 		}
 	}
-	n.Allocatable = s.allocatable(o.Status.Allocatable, resources)
-	n.Info = s.info(&o.Status.NodeInfo, infos)
+	n.Allocatable = allocatable(o.Status.Allocatable, resources)
+	n.Info = info(&o.Status.NodeInfo, infos)
 	if len(o.Status.Conditions) > 0 {
 		n.Conditions = make([]gate.Condition, 0, len(o.Status.Conditions))
 	}
 	for i := range o.Status.Conditions {
 		c := &o.Status.Conditions[i]
 		n.Conditions = append(n.Conditions, gate.Condition{
-			Type:       s.intern.text(string(c.Type)),
-			Status:     corev1.ConditionStatus(s.intern.text(string(c.Status))),
+			Type:       string(c.Type),
+			Status:     c.Status,
 			Heartbeat:  instant(c.LastHeartbeatTime),
 			Transition: instant(c.LastTransitionTime),
 		})
@@ -84,7 +102,7 @@ func (s *nodeStore) convert(o *corev1.Node) *gate.Node {
 }
 
 // allocatable keeps those resources that are needed.
-func (s *nodeStore) allocatable(all corev1.ResourceList, needed map[string]bool) map[string]resource.Quantity {
+func allocatable(all corev1.ResourceList, needed map[string]bool) map[string]resource.Quantity {
 	var kept map[string]resource.Quantity
 	for name, quantity := range all {
 		if !needed[string(name)] {
@@ -93,17 +111,17 @@ func (s *nodeStore) allocatable(all corev1.ResourceList, needed map[string]bool)
 		if kept == nil {
 			kept = make(map[string]resource.Quantity, 1)
 		}
-		kept[s.intern.text(string(name))] = quantity
+		kept[string(name)] = quantity
 	}
 	return kept
 }
 
 // info keeps those fields of nodeInfo that are needed.
-func (s *nodeStore) info(all *corev1.NodeSystemInfo, needed map[string]bool) map[string]string {
+func info(all *corev1.NodeSystemInfo, needed map[string]bool) map[string]string {
 	var kept map[string]string
 	for name := range needed {
 		if value := infoField(all, name); value != "" {
-			kept = with(kept, name, s.intern.text(value))
+			kept = with(kept, name, value)
 		}
 	}
 	return kept
@@ -145,20 +163,13 @@ func with(m map[string]string, key, value string) map[string]string {
 // sameFacts tells whether two states of a node differ in nothing that a
 // decision could rest on. Heartbeats are for sameHeartbeats.
 func sameFacts(a, b *gate.Node) bool {
-	return a.UID == b.UID &&
-		a.BootID == b.BootID &&
-		a.ShuttingDown == b.ShuttingDown &&
-		a.Created.Equal(b.Created) &&
-		maps.Equal(a.Labels, b.Labels) &&
+	return sameForAll(a, b) &&
 		maps.Equal(a.Annotations, b.Annotations) &&
 		maps.EqualFunc(a.Allocatable, b.Allocatable, resource.Quantity.Equal) &&
 		maps.Equal(a.Info, b.Info) &&
 		maps.Equal(a.Records, b.Records) &&
-		maps.Equal(a.Overrides, b.Overrides) &&
 		slices.EqualFunc(a.Taints, b.Taints, sameTaint) &&
-		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b gate.Condition) bool {
-			return a.Type == b.Type && a.Status == b.Status && a.Transition.Equal(b.Transition)
-		})
+		slices.EqualFunc(a.Conditions, b.Conditions, sameCondition)
 }
 
 // sameHeartbeats tells the same of the heartbeats of their conditions, which few
@@ -169,14 +180,6 @@ func sameHeartbeats(a, b *gate.Node) bool {
 
 func sameTaint(a, b corev1.Taint) bool {
 	return a.MatchTaint(&b) && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
-}
-
-// refreshed returns the facts of old as of a later state that has the same.
-// What they have in common stays where it is in memory.
-func refreshed(old, now *gate.Node) *gate.Node {
-	n := *old
-	n.ResourceVersion, n.HasAnnotations, n.Conditions = now.ResourceVersion, now.HasAnnotations, now.Conditions
-	return &n
 }
 
 // instant returns a time of the API. All are UTC, so that equal times are

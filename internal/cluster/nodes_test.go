@@ -10,21 +10,26 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodegate/nodegate/internal/cluster/packed"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // A node that was read anew is known before the watch tells of the end of the
 // one that had its name: that word is late.
 func TestLateWordOfAnEarlierNode(t *testing.T) {
-	s := newNodeStore(func(string) {})
-	s.replace([]*gate.Node{{Name: "n1", UID: "a", ResourceVersion: "1"}})
-	s.put(&gate.Node{Name: "n1", UID: "b", ResourceVersion: "9"})
-	s.drop(&gate.Node{Name: "n1", UID: "a", ResourceVersion: "5"})
+	s := newNodeStore(unheard)
+	n1 := func(uid types.UID, version string) *packed.Node {
+		return s.packer.Node(&gate.Node{Name: "n1", UID: uid, ResourceVersion: version}, nil)
+	}
+	s.replace([]*packed.Node{n1("a", "1")})
+	s.put(n1("b", "9"))
+	s.drop(n1("a", "5"))
 	if n, _, known := s.get("n1"); !known || n.UID != "b" {
 		t.Errorf("known: %v, %+v; want the later node", known, n)
 	}
-	s.drop(&gate.Node{Name: "n1", UID: "b", ResourceVersion: "10"})
+	s.drop(n1("b", "10"))
 	if _, _, known := s.get("n1"); known {
 		t.Error("a node that was deleted is still known")
 	}
@@ -97,11 +102,11 @@ func TestWhatAnnouncesAShutdown(t *testing.T) {
 // Who writes, changes or withdraws an override has the node looked at.
 func TestOverridesAreNews(t *testing.T) {
 	var told int
-	s := newNodeStore(func(string) { told++ })
+	s := newNodeStore(func(string, gate.Change) { told++ })
 	put := func(version string, annotations map[string]string) map[string]string {
 		n := testNode("a", "1", func(n *corev1.Node) { n.Annotations, n.ResourceVersion = annotations, version })
-		facts := s.convert(n)
-		s.update(func() []string { return s.put(facts) })
+		facts := s.pack(n)
+		s.update(func() []nodeNews { return s.put(facts) })
 		known, _, _ := s.get("a")
 		return known.Overrides
 	}

@@ -101,9 +101,12 @@ type intake[O runtime.Object, F any] struct {
 	*observer
 	convert func(O) F
 	sink    sink[F]
+	// stream is the watch whose initial events are on their way, if any. It is the
+	// reflector's goroutine's.
+	stream *stream[O, F]
 }
 
-var _ cache.TransformingStore = (*intake[runtime.Object, any])(nil)
+var _ cache.ReflectorStore = (*intake[runtime.Object, any])(nil)
 
 // fact is false for what is neither an object of the kind nor a fact.
 func (s *intake[O, F]) fact(obj any) (F, bool) {
@@ -140,6 +143,12 @@ func (s *intake[O, F]) Delete(obj any) error { return s.take(obj, s.sink.drop) }
 
 // Replace implements cache.ReflectorStore.
 func (s *intake[O, F]) Replace(objs []any, _ string) error {
+	if s.stream != nil {
+		s.stream.finish()
+		s.stream = nil
+		s.listed()
+		return nil
+	}
 	facts := make([]F, 0, len(objs))
 	for _, obj := range objs {
 		if err := s.take(obj, func(f F) { facts = append(facts, f) }); err != nil {
@@ -153,16 +162,6 @@ func (s *intake[O, F]) Replace(objs []any, _ string) error {
 
 // Resync implements cache.ReflectorStore.
 func (s *intake[O, F]) Resync() error { return nil }
-
-// Transformer implements cache.TransformingStore.
-func (s *intake[O, F]) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) {
-		if f, ok := s.fact(obj); ok {
-			return f, nil
-		}
-		return nil, fmt.Errorf("observing %s: unexpected %T", s.name, obj)
-	}
-}
 
 // page turns one page of a list into a page of facts.
 func (s *intake[O, F]) page(list runtime.Object) (runtime.Object, error) {
@@ -190,6 +189,7 @@ func (s *intake[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			s.listing()
+			s.stream = nil
 			if o.ResourceVersion == "0" {
 				// Any old state would do for "0": a gate or a pod that was deleted long
 				// ago could be there again, and a new one missing.
@@ -205,7 +205,11 @@ func (s *intake[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
 				s.listing()
 				w, err := inner.WatchWithContext(ctx, o)
-				return w, plain(err)
+				if err != nil {
+					return nil, plain(err)
+				}
+				s.stream = newStream[O](w, s.sink, s.fact)
+				return s.stream, nil
 			}
 			w, err := inner.WatchWithContext(ctx, o)
 			if err != nil {

@@ -399,7 +399,7 @@ func standing(n *gate.Node, d *gate.Decision) map[string]string {
 }
 
 func TestPatchDoesWhatWasDecided(t *testing.T) {
-	s := newNodeStore(func(string) {})
+	s := newNodeStore(unheard)
 	rapid.Check(t, func(t *rapid.T) {
 		before := drawNode(t)
 		n := s.convert(before)
@@ -432,7 +432,7 @@ func TestPatchDoesWhatWasDecided(t *testing.T) {
 }
 
 func TestPatchOfNodeThatChanged(t *testing.T) {
-	s := newNodeStore(func(string) {})
+	s := newNodeStore(unheard)
 	applied := 0
 	rapid.Check(t, func(t *rapid.T) {
 		decided := drawNode(t)

@@ -95,18 +95,18 @@ func TestPods(t *testing.T) {
 }
 
 func TestPodFacts(t *testing.T) {
-	s := newPodSet(func(string) {}, newInterner(), "")
+	s := newPodSet(func(string) {}, newNodeStore(unheard), "")
 	o := testPod("p", "p1", "a", true)
 	o.OwnerReferences = []metav1.OwnerReference{{UID: "no"}, {UID: "ds", Controller: new(true)}}
 	o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	o.Status.Phase = corev1.PodFailed
 	got := s.convert(o)
-	want := podFact{node: "a", Pod: gate.Pod{
+	want := gate.Pod{
 		UID: "p1", Name: "ns/p", Owner: "ds", Created: time.Unix(1700000000, 0).UTC(), Ready: true,
 		ReadySince: time.Unix(1700000100, 0).UTC(), Finished: true, Mirror: true,
 		Incarnation: gate.NewIncarnation("p1", []string{"1", "2"}),
-	}}
-	if *got != want {
-		t.Errorf("pod = %+v, want %+v", *got, want)
+	}
+	if got.node != "a" || got.Unpack() != want {
+		t.Errorf("pod = %+v on %s, want %+v on a", got.Unpack(), got.node, want)
 	}
 }

@@ -51,7 +51,8 @@ func (f *Feed) adjustSlices(ctx context.Context, needed map[string]bool) {
 }
 
 func (f *Feed) startSlices(ctx context.Context, driver string) *sliceFeed {
-	feed := &sliceFeed{running: f.newRunning(slicesName(driver)), slices: newSliceSet(f.handler.NodeChanged, f.nodes.intern)}
+	told := f.tellOf(gate.Aspect{Kind: gate.AspectResourceSlices, Name: driver})
+	feed := &sliceFeed{running: f.newRunning(slicesName(driver)), slices: newSliceSet(told, f.nodes)}
 	feed.turned = f.handler.GatesChanged
 	in := &intake[*resourcev1.ResourceSlice, *sliceFact]{observer: feed.observer, sink: feed.slices, convert: feed.slices.convert}
 	source := served(f.sources.resourceSlices(driver))
@@ -120,7 +121,7 @@ type sliceFact struct {
 type sliceSet struct {
 	// changed is called, without locks, with a node whose slices have changed.
 	changed func(node string)
-	intern  *interner
+	nodes   *nodeStore
 
 	mu sync.RWMutex
 	// byNode has the slices of each node, sorted by name. The lists are
@@ -130,8 +131,8 @@ type sliceSet struct {
 
 var _ sink[*sliceFact] = (*sliceSet)(nil)
 
-func newSliceSet(changed func(string), intern *interner) *sliceSet {
-	return &sliceSet{changed: changed, intern: intern, byNode: make(map[string][]gate.ResourceSlice)}
+func newSliceSet(changed func(string), nodes *nodeStore) *sliceSet {
+	return &sliceSet{changed: changed, nodes: nodes, byNode: make(map[string][]gate.ResourceSlice)}
 }
 
 // on returns the slices of a node.
@@ -202,15 +203,15 @@ func bySliceName(a, b gate.ResourceSlice) int { return cmp.Compare(a.Name, b.Nam
 // driver made it.
 func (s *sliceSet) convert(o *resourcev1.ResourceSlice) *sliceFact {
 	f := &sliceFact{
-		node: s.intern.text(ptr.Deref(o.Spec.NodeName, "")),
+		node: s.nodes.nameOf(ptr.Deref(o.Spec.NodeName, "")),
 		ResourceSlice: gate.ResourceSlice{
-			Name: o.Name, Pool: s.intern.text(o.Spec.Pool.Name),
+			Name: o.Name, Pool: s.nodes.intern.text(o.Spec.Pool.Name),
 			Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
 		},
 	}
 	for _, owner := range o.OwnerReferences {
 		if owner.Kind == "Node" && owner.Name == f.node {
-			f.Owner = internUID(s.intern, owner.UID)
+			f.Owner = internUID(s.nodes.intern, owner.UID)
 		}
 	}
 	return f

@@ -145,7 +145,7 @@ func TestResourceSlicesNotServed(t *testing.T) {
 }
 
 func TestResourceSliceFacts(t *testing.T) {
-	s := newSliceSet(func(string) {}, newInterner())
+	s := newSliceSet(func(string) {}, newNodeStore(unheard))
 	got := s.convert(testSlice("x", "n", "u", 3, 2))
 	want := &sliceFact{node: "n", ResourceSlice: gate.ResourceSlice{Name: "x", Owner: "u", Pool: "n", Generation: 3, Count: 2}}
 	if !reflect.DeepEqual(got, want) {

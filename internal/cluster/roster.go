@@ -43,7 +43,7 @@ func (r *Reader) Roster(ctx context.Context, s Selection) ([]*gate.Node, error) 
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	store, nodes := newNodeStore(nobody), make([]*gate.Node, 0, len(list.Items))
+	store, nodes := newNodeStore(unheard), make([]*gate.Node, 0, len(list.Items))
 	for i := range list.Items {
 		nodes = append(nodes, store.convert(&corev1.Node{ObjectMeta: list.Items[i].ObjectMeta}))
 	}
@@ -68,7 +68,7 @@ func (r *Reader) Follow(ctx context.Context, s Selection, tell func(nodes map[st
 		}
 		return err
 	}
-	store, nodes := newNodeStore(nobody), map[string]*gate.Node{}
+	store, nodes := newNodeStore(unheard), map[string]*gate.Node{}
 	keep := func(object any) string {
 		o, ok := object.(*metav1.PartialObjectMetadata)
 		if !ok {

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,15 +36,16 @@ type sharedSet struct {
 	pods     *podSet
 }
 
-// dealtPod is a pod, by the name that the sets know it by, and what it is to each set that it belongs to.
+// dealtPod is a pod, by its node and the name that the sets know it by, and what it is
+// to each set that it belongs to.
 type dealtPod struct {
-	name string
-	to   []dealt
+	node, name string
+	to         []dealt
 }
 
 type dealt struct {
 	set  *podSet
-	fact *podFact
+	fact podFact
 }
 
 var _ sink[*dealtPod] = (*sharedPods)(nil)
@@ -73,7 +75,7 @@ func required(selector labels.Selector) (labelPair, bool) {
 
 // convert makes a Pod into facts.
 func (s *sharedPods) convert(o *corev1.Pod) *dealtPod {
-	p := &dealtPod{name: podName(o)}
+	p := &dealtPod{node: o.Spec.NodeName, name: podName(o)}
 	deal := func(sets []*sharedSet) {
 		for _, set := range sets {
 			if set.selector.Matches(labels.Set(o.Labels)) {
@@ -93,10 +95,10 @@ func (s *sharedPods) convert(o *corev1.Pod) *dealtPod {
 func (s *sharedPods) put(p *dealtPod) {
 	for i := range s.sets {
 		pods := s.sets[i].pods
-		if fact := p.in(pods); fact != nil {
+		if fact, belongs := p.in(pods); belongs {
 			pods.put(fact)
 		} else {
-			pods.drop(&podFact{Pod: gate.Pod{Name: p.name}})
+			pods.dropName(p.node, p.name)
 		}
 	}
 }
@@ -104,13 +106,13 @@ func (s *sharedPods) put(p *dealtPod) {
 // drop implements sink.
 func (s *sharedPods) drop(p *dealtPod) {
 	for i := range s.sets {
-		s.sets[i].pods.drop(&podFact{Pod: gate.Pod{Name: p.name}})
+		s.sets[i].pods.dropName(p.node, p.name)
 	}
 }
 
 // replace implements sink.
 func (s *sharedPods) replace(all []*dealtPod) {
-	facts := make(map[*podSet][]*podFact, len(s.sets))
+	facts := make(map[*podSet][]podFact, len(s.sets))
 	for _, p := range all {
 		for _, d := range p.to {
 			facts[d.set] = append(facts[d.set], d.fact)
@@ -121,14 +123,14 @@ func (s *sharedPods) replace(all []*dealtPod) {
 	}
 }
 
-// in returns what the pod is to a set; nil if it does not belong to it.
-func (p *dealtPod) in(set *podSet) *podFact {
+// in returns what the pod is to a set; false if it does not belong to it.
+func (p *dealtPod) in(set *podSet) (podFact, bool) {
 	for _, d := range p.to {
 		if d.set == set {
-			return d.fact
+			return d.fact, true
 		}
 	}
-	return nil
+	return podFact{}, false
 }
 
 // shares tells, by namespace, whose queries are to share one watch from now on
@@ -162,19 +164,19 @@ func shares(before map[gate.PodQuery]*podFeed, needed map[gate.PodQuery]bool) ma
 func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map[gate.PodQuery]bool, into map[gate.PodQuery]*podFeed) {
 	r := f.newRunning(sharedPodsName(namespace))
 	r.turned = f.handler.GatesChanged
+	all := gate.PodQuery{Namespace: namespace}
 	var sets []sharedSet
 	for query := range needed {
 		selector, err := labels.Parse(query.Selector)
 		if query.Namespace != namespace || err != nil {
 			continue
 		}
-		pods := newPodSet(f.handler.NodeChanged, f.nodes.intern, query.Annotation)
+		pods := newPodSet(f.tellOf(gate.Aspect{Kind: gate.AspectPods, Pods: query}), f.nodes, query.Annotation)
 		sets = append(sets, sharedSet{selector, pods})
 		into[query] = &podFeed{running: r, pods: pods, shared: true}
+		all.Annotation = cmp.Or(query.Annotation, all.Annotation) // any has managed fields told
 	}
-	all := newSharedPods(sets)
-	in := &intake[*corev1.Pod, *dealtPod]{observer: r.observer, sink: all, convert: all.convert}
-	f.start(ctx, r, func(ctx context.Context) {
-		in.run(ctx, f.sources.pods(gate.PodQuery{Namespace: namespace}), &corev1.Pod{})
-	})
+	shared := newSharedPods(sets)
+	in := &intake[*corev1.Pod, *dealtPod]{observer: r.observer, sink: shared, convert: shared.convert}
+	f.start(ctx, r, func(ctx context.Context) { in.run(ctx, f.sources.pods(all), &corev1.Pod{}) })
 }

@@ -194,11 +194,12 @@ func TestDealing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := newPodSet(func(string) {}, newInterner(), "")
+		pods := newPodSet(func(string) {}, newNodeStore(unheard), "")
 		s := newSharedPods([]sharedSet{{selector, pods}})
 		for _, set := range []labels.Set{nil, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "x"}} {
 			got := s.convert(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: set}})
-			if dealt := len(got.to) == 1 && got.in(pods) != nil; dealt != selector.Matches(set) || len(got.to) > 1 {
+			_, belongs := got.in(pods)
+			if dealt := len(got.to) == 1 && belongs; dealt != selector.Matches(set) || len(got.to) > 1 {
 				t.Errorf("%q of %v: dealt %+v", text, set, got.to)
 			}
 		}
@@ -212,7 +213,7 @@ func BenchmarkDealing(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sets = append(sets, sharedSet{selector, newPodSet(func(string) {}, newInterner(), "")})
+		sets = append(sets, sharedSet{selector, newPodSet(func(string) {}, newNodeStore(unheard), "")})
 	}
 	s, pod := newSharedPods(sets), labelled("p", "a", "d7")
 	b.ReportAllocs()

@@ -32,7 +32,7 @@ func TestPatchOutOfService(t *testing.T) {
 		}
 	}
 	outOfService := taint(v1alpha1.TaintOutOfService, "", corev1.TaintEffectNoExecute)
-	n := newNodeStore(func(string) {}).convert(seen())
+	n := newNodeStore(unheard).convert(seen())
 	patch, err := Patch(n, &gate.Decision{Taints: append(n.Taints[:2:2], outOfService)})
 	if err != nil {
 		t.Fatal(err)

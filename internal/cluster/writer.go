@@ -14,9 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodegate/nodegate/internal/cluster/wire"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -39,7 +40,7 @@ var (
 // Applier writes decisions. It is what a Writer does.
 type Applier interface {
 	// Apply writes a decision about a node in one patch, and returns the Node as
-	// it is after it. If there is nothing to write, the Node is nil. Errors wrap
+	// it is after it, with no more in it than facts are made of. If there is nothing to write, the Node is nil. Errors wrap
 	// ErrConflict, ErrGone or ErrDenied where these apply.
 	Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error)
 }
@@ -66,11 +67,11 @@ func NewWriter(config *rest.Config) (*Writer, error) {
 // NewWriterAs is NewWriter for somebody else than the controller, whose patches
 // have options of their own.
 func NewWriterAs(config *rest.Config, options metav1.PatchOptions) (*Writer, error) {
-	client, err := kubernetes.NewForConfig(coreConfig(config))
+	client, err := thinClient(config, wire.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for nodes: %w", err)
+		return nil, err
 	}
-	return &Writer{nodes: client.CoreV1().Nodes(), options: options}, nil
+	return &Writer{nodes: corev1client.New(client).Nodes(), options: options}, nil
 }
 
 // Apply implements Applier.

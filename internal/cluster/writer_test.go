@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,7 @@ func TestWriterWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts := newNodeStore(func(string) {})
+	facts := newNodeStore(unheard)
 	bare := facts.convert(s.node(t, "writes"))
 	if len(bare.Taints) != 0 || bare.HasAnnotations {
 		t.Fatalf("node = %+v", bare)
@@ -44,8 +45,15 @@ func TestWriterWrites(t *testing.T) {
 	if len(node.Spec.Taints) != 1 || node.Annotations["gate.nodegate.dev/g"] == "" {
 		t.Errorf("node = %+v", node)
 	}
-	if !slices.ContainsFunc(node.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == FieldManager }) {
-		t.Errorf("managed fields = %+v", node.ManagedFields)
+	written, err := s.CoreV1().Nodes().Get(t.Context(), "writes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(written.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == FieldManager }) {
+		t.Errorf("managed fields = %+v", written.ManagedFields)
+	}
+	if diff := cmp.Diff(facts.convert(written), facts.convert(node)); diff != "" {
+		t.Errorf("the facts of what was returned are not those of what was written:\n%s", diff)
 	}
 	// The same again fits the Node no more.
 	if _, err := w.Apply(t.Context(), bare, closing()); !errors.Is(err, ErrConflict) {
@@ -125,7 +133,7 @@ func TestWriterConflicts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newNodeStore(func(string) {}).convert(s.node(t, tt.name, tt.before...))
+			n := newNodeStore(unheard).convert(s.node(t, tt.name, tt.before...))
 			if tt.meanwhile != nil {
 				tt.meanwhile(t)
 			}
@@ -139,7 +147,7 @@ func TestWriterConflicts(t *testing.T) {
 
 func TestWriterDenied(t *testing.T) {
 	s := startServer(t)
-	n := newNodeStore(func(string) {}).convert(s.node(t, "denied"))
+	n := newNodeStore(unheard).convert(s.node(t, "denied"))
 	nobody, err := NewWriter(s.User("nobody"))
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +183,7 @@ func TestWriterDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := newNodeStore(func(string) {})
+	store := newNodeStore(unheard)
 	eventually(t, "the policy is in force", func() bool {
 		node, err := w.Apply(t.Context(), n, closing())
 		if err != nil {

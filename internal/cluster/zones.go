@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nodegate/nodegate/internal/cluster/packed"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -20,9 +21,28 @@ type zone struct {
 
 func (z *zone) counts() gate.Zone { return gate.Zone{Nodes: z.nodes, Silent: len(z.silent)} }
 
-// of returns the counts of a node's zone.
-func (z zones) of(n *gate.Node) gate.Zone {
-	if zone, ok := z[n.Zone()]; ok {
+// resident is a node, as far as zones count it.
+type resident struct {
+	name, zone string
+	silent     bool
+}
+
+// residence makes a node that is kept into a resident; none remains none.
+func residence(n *packed.Node) *resident {
+	if n == nil {
+		return nil
+	}
+	return &resident{name: n.Name, zone: n.Zone(), silent: n.Silent()}
+}
+
+// observed makes a node that is not kept into a resident.
+func observed(n *gate.Node) *resident {
+	return &resident{name: n.Name, zone: n.Zone(), silent: n.Silent()}
+}
+
+// of returns the counts of a zone.
+func (z zones) of(name string) gate.Zone {
+	if zone, ok := z[name]; ok {
 		return zone.counts()
 	}
 	return gate.Zone{}
@@ -30,11 +50,11 @@ func (z zones) of(n *gate.Node) gate.Zone {
 
 // move counts a node that was old and is now; either may be nil. It returns
 // the silent nodes of zones that came to look partitioned, or ceased to.
-func (z zones) move(old, now *gate.Node) []string {
+func (z zones) move(old, now *resident) []string {
 	var affected []string
-	for _, n := range []*gate.Node{old, now} {
-		if n != nil && !slices.Contains(affected, n.Zone()) {
-			affected = append(affected, n.Zone())
+	for _, n := range []*resident{old, now} {
+		if n != nil && !slices.Contains(affected, n.zone) {
+			affected = append(affected, n.zone)
 		}
 	}
 	before := make([]bool, len(affected))
@@ -57,29 +77,27 @@ func (z zones) partitioned(name string) bool {
 	return ok && zone.counts().Partitioned()
 }
 
-func (z zones) leave(n *gate.Node) {
+func (z zones) leave(n *resident) {
 	if n == nil {
 		return
 	}
-	name := n.Zone()
-	zone := z[name]
+	zone := z[n.zone]
 	zone.nodes--
-	delete(zone.silent, n.Name)
+	delete(zone.silent, n.name)
 	if zone.nodes == 0 {
-		delete(z, name)
+		delete(z, n.zone)
 	}
 }
 
-func (z zones) enter(n *gate.Node) {
+func (z zones) enter(n *resident) {
 	if n == nil {
 		return
 	}
-	name := n.Zone()
-	if z[name] == nil {
-		z[name] = &zone{silent: make(map[string]bool)}
+	if z[n.zone] == nil {
+		z[n.zone] = &zone{silent: make(map[string]bool)}
 	}
-	z[name].nodes++
-	if n.Silent() {
-		z[name].silent[n.Name] = true
+	z[n.zone].nodes++
+	if n.silent {
+		z[n.zone].silent[n.name] = true
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -41,10 +39,9 @@ type answer struct {
 func (c *Controller) answers(node string) ([]answer, bool) {
 	standings, ok := c.tally.standings(node)
 	set, out := c.set.Load(), make([]answer, 0, len(standings))
-	for _, name := range slices.Sorted(maps.Keys(standings)) {
-		s := standings[name]
-		a := answer{Gate: name, State: s.state, Reason: s.reason, Throttled: s.throttled, Overdue: s.overdue, Overridden: s.override}
-		if g, ok := set.gate(name); ok {
+	for _, s := range standings {
+		a := answer{Gate: s.gate, State: s.state, Reason: s.reason, Throttled: s.throttled, Overdue: s.overdue, Overridden: s.override}
+		if g, ok := set.gate(s.gate); ok {
 			a.Mode = cmp.Or(g.Mode, v1alpha1.ModeEnforce)
 		}
 		if s.throttled || s.state == v1alpha1.StateClosed {
@@ -56,18 +53,19 @@ func (c *Controller) answers(node string) ([]answer, bool) {
 	return out, ok
 }
 
-// standings are how the gates stand on a node; false if nothing was decided about it.
-func (t *tally) standings(node string) (map[string]standing, bool) {
+// standings are how the gates stand on a node, by name; false if nothing was
+// decided about it.
+func (t *tally) standings(node string) (all []standing, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make(map[string]standing)
-	for name, g := range t.gates {
-		if s, ok := g.nodes[node]; ok {
-			out[name] = s
-		}
+	n, known := t.nodes[node]
+	if !known {
+		return nil, false
 	}
-	_, known := t.nodes[node]
-	return out, known
+	for i := range n.stands {
+		all = append(all, n.stands[i].standing())
+	}
+	return all, true
 }
 
 // serveAnswers has the manager serve what is told of single nodes.

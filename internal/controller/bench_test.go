@@ -53,7 +53,7 @@ func BenchmarkChangedGate(b *testing.B) {
 	defer w.c.queue.ShutDown()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	w.c.refreshGates(ctx)
+	w.c.refreshGates(nil)
 	w.c.leading.Store(true)
 	var running sync.WaitGroup
 	for range w.c.options.Workers {
@@ -63,7 +63,7 @@ func BenchmarkChangedGate(b *testing.B) {
 	for b.Loop() {
 		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++
-		w.c.refreshGates(ctx)
+		w.c.refreshGates(nil)
 		for ; !w.c.tally.isSettled(gates[0].Name); <-time.After(time.Millisecond) {
 			w.c.tally.settle(w.NodeNames(), w.c.set.Load().seq)
 		}

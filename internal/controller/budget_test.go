@@ -16,8 +16,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-func member(zone, state string, reason v1alpha1.Reason) map[string]standing {
-	return map[string]standing{"gate": {selected: true, zone: zone, state: state, reason: reason}}
+func member(zone, state string, reason v1alpha1.Reason) []standing {
+	return []standing{{gate: "gate", selected: true, zone: zone, state: state, reason: reason}}
 }
 
 // Sixteen workers close and open nodes of three zones as fast as they can, and

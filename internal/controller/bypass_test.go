@@ -206,7 +206,7 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 			w.change("n0000", func(n *gate.Node) { n.BootID = "next" })
 		},
 		"replaced": func(w *world) { w.change("n0000", func(n *gate.Node) { n.UID = "another" }) },
-		"deleted":  func(w *world) { w.remove("n0000"); w.c.NodeChanged("n0000") },
+		"deleted":  func(w *world) { w.remove("n0000"); w.c.NodeChanged("n0000", gate.Everything()) },
 		"edited": func(w *world) {
 			ng := testGate("gate", bypassing(v1alpha1.BypassedIgnore))
 			ng.Generation = 2
@@ -249,9 +249,9 @@ func TestNoRightToEvict(t *testing.T) {
 	})
 }
 
-// A burst of events is written at a rate of its own, keeps nobody waiting, and
+// A burst of warnings is written at a rate of its own, keeps nobody waiting, and
 // what is too much is counted.
-func TestEventsHaveABudget(t *testing.T) {
+func TestWarningsHaveABudget(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newTestMetrics()
 		w := newWorld(t)
@@ -260,7 +260,7 @@ func TestEventsHaveABudget(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		began := time.Now()
-		for i := range eventQueue + 200 {
+		for i := range urgentEvents.waiting + 200 {
 			w.c.events.warn(&gate.Node{Name: fmt.Sprint("n", i)}, nil, "Reason", "Action", strings.Repeat("x", 5000))
 		}
 		if !time.Now().Equal(began) {
@@ -269,7 +269,7 @@ func TestEventsHaveABudget(t *testing.T) {
 		running.Go(func() { w.c.events.run(ctx) })
 		pass(10 * time.Second)
 		written := testutil.ToFloat64(m.events.WithLabelValues("written"))
-		if want := float64(eventBurst + 10*eventRate); written < want-1 || written > want+1 {
+		if want := float64(urgentEvents.burst) + 10*float64(urgentEvents.rate); written < want-1 || written > want+1 {
 			t.Errorf("%v events were written in 10 seconds, want %v", written, want)
 		}
 		if n := testutil.ToFloat64(m.events.WithLabelValues("dropped")); n != 200 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func TestSlotsAfterFailures(t *testing.T) {
 				w.c.tally.agree(set.terms())
 				w.c.set.Store(set)
 				for name := range w.nodes {
-					w.c.tally.set(name, map[string]standing{"gate": {selected: true, state: v1alpha1.StateOpen}}, 1)
+					w.c.tally.set(name, []standing{{gate: "gate", selected: true, state: v1alpha1.StateOpen}}, 1)
 				}
 				_, _ = w.c.reconcile(t.Context(), "n0000")
 				if _, err := w.c.reconcile(t.Context(), "n0001"); err != nil {
@@ -192,7 +193,7 @@ func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
 		w.unsynced = true
 		w.mu.Unlock()
 		w.remove("n0000")
-		w.c.NodeChanged("n0000")
+		w.c.NodeChanged("n0000", gate.Everything())
 		pass(time.Second)
 		w.mu.Lock()
 		w.unsynced = false
@@ -241,9 +242,9 @@ func TestTransitionsAreCountedOnce(t *testing.T) {
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 			n.Records["gate"] = `{"state":"Closed","reason":"Birth","boot":"boot","taint":"` + testKey + `:NoSchedule","source":"crd"}`
 		})
-		failures := 5
+		var tries atomic.Int32
 		w.fail = func(string) error {
-			if failures--; failures >= 0 {
+			if tries.Add(1) <= 5 {
 				return cluster.ErrConflict
 			}
 			return nil
@@ -264,7 +265,7 @@ func TestTransitionsAreCountedOnce(t *testing.T) {
 func TestWaitsAreHandedOn(t *testing.T) {
 	m, at := newMemory(), time.Now()
 	n := gate.Node{Name: "n1", UID: "first"}
-	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false)
+	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false, nil)
 	facts := gate.Facts{Node: n}
 	if m.recall(&facts); facts.LostSince["a"] != at || facts.RolloutSince["b"] != at {
 		t.Errorf("handed on: %v and %v", facts.LostSince, facts.RolloutSince)
@@ -273,7 +274,7 @@ func TestWaitsAreHandedOn(t *testing.T) {
 	if m.recall(&facts); facts.LostSince != nil || facts.RolloutSince != nil {
 		t.Error("what was of a node is handed on to the next of its name")
 	}
-	if m.keep(&n, &gate.Decision{}, false); len(m.lost) != 0 {
+	if m.keep(&n, &gate.Decision{}, false, nil); len(m.lost) != 0 {
 		t.Error("something is kept of nothing")
 	}
 }

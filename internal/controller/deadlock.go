@@ -39,18 +39,29 @@ func (t *tally) lackingPods(a, b string) (nodes few) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one, other := t.gates[a], t.gates[b]
-	if one == nil || other == nil {
+	if one == nil || other == nil || !one.lacksPods() || !other.lacksPods() {
 		return nodes
 	}
-	for name, s := range one.nodes {
-		nodes.addIf(s.lacksPod() && other.lacksPodOn(name), name)
+	for name, n := range t.nodes {
+		nodes.addIf(n.lacksPod(one) && n.lacksPod(other), name)
 	}
 	return nodes
 }
 
-func (g *gateTally) lacksPodOn(node string) bool {
-	s, known := g.nodes[node]
-	return known && s.lacksPod()
+// lacksPods tells whether there is any node on which the gate misses a pod.
+func (g *gateTally) lacksPods() bool {
+	for _, s := range g.shapes {
+		if s.standing.lacksPod() {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksPod tells whether a gate misses a pod on the node.
+func (n *nodeTally) lacksPod(g *gateTally) bool {
+	s := n.under(g)
+	return s != nil && s.shape.standing.lacksPod()
 }
 
 // lacksPod tells whether the gate is closed for want of a pod.

@@ -115,15 +115,15 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 	n := gate.Node{Name: "n", UID: "u"}
 	m := newMemory()
 	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
-	m.keep(&n, &gate.Decision{Verdicts: both}, false)
-	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true)
+	m.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
+	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
 	if r := m.lost["n"]; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
 		t.Errorf("kept %+v", r)
 	}
-	if m.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true); m.lost["n"].uid != "v" {
+	if m.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); m.lost["n"].uid != "v" {
 		t.Errorf("kept of a former Node: %+v", m.lost["n"])
 	}
-	if m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false); len(m.lost) != 0 {
+	if m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); len(m.lost) != 0 {
 		t.Errorf("kept %+v", m.lost)
 	}
 }

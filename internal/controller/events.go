@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,14 +23,10 @@ import (
 )
 
 // Events tell people what has happened to a node or gate, after it has. They have
-// a budget of their own, and whoever records one does not wait for it: a burst of
+// budgets of their own, and whoever records one does not wait for it: a burst of
 // openings is not slowed by telling of it. What does not fit is dropped, and
-// counted; what wants attention goes first, and has a queue to itself. client-go's
-// recorder would neither keep to a rate nor say what it drops.
+// counted. client-go's recorder would neither keep to a rate nor say what it drops.
 const (
-	eventQueue   = 1000
-	eventRate    = 10 // a second
-	eventBurst   = 50
 	eventTimeout = 5 * time.Second
 
 	// eventNoteMax is what the API lets a note have.
@@ -38,18 +35,43 @@ const (
 	eventInstanceMax = 128
 )
 
+// What wants attention may be many at once, and waits for its turn. Of what goes as it
+// should, an Event is a second write for each, when the API server has the first ones
+// of others to do: of many that open at once few are told of, at once or never, and
+// where nodes come one by one each is.
+var (
+	urgentEvents  = eventBudget{rate: 10, burst: 50, waiting: 1000}
+	routineEvents = eventBudget{rate: 1, burst: 10}
+)
+
+// eventBudget is how many Events are written a second, how many at once after a while
+// without any, and how many more may wait for that.
+type eventBudget struct {
+	rate           rate.Limit
+	burst, waiting int
+}
+
+// outbox is where Events of one budget are until they are written.
+type outbox struct {
+	eventBudget
+	events  chan *eventsv1.Event
+	limiter *rate.Limiter
+}
+
+func newOutbox(b eventBudget) outbox {
+	return outbox{b, make(chan *eventsv1.Event, max(b.burst, b.waiting)), rate.NewLimiter(b.rate, b.burst)}
+}
+
 // recorder records Events about nodes and gates.
 type recorder struct {
 	client   client.Client
 	clock    clock.PassiveClock
 	log      logr.Logger
 	metrics  *Metrics
-	limiter  *rate.Limiter
 	instance string
-	failed   bool // the last one could not be written
+	failed   atomic.Bool // the last one could not be written
 
-	// urgent are those that come before the routine ones.
-	urgent, routine chan *eventsv1.Event
+	urgent, routine outbox
 
 	mu   sync.Mutex
 	last int64 // of which no two Events' names are made
@@ -62,7 +84,7 @@ func newRecorder(c client.Client, clk clock.PassiveClock, log logr.Logger, m *Me
 	}
 	return &recorder{
 		client: c, clock: clk, log: log, metrics: m, instance: clip("nodegate-"+host, eventInstanceMax),
-		limiter: rate.NewLimiter(eventRate, eventBurst), urgent: make(chan *eventsv1.Event, eventQueue), routine: make(chan *eventsv1.Event, eventQueue),
+		urgent: newOutbox(urgentEvents), routine: newOutbox(routineEvents),
 	}
 }
 
@@ -120,9 +142,13 @@ func (r *recorder) unique(now time.Time) int64 {
 	return r.last
 }
 
-func (r *recorder) record(queue chan<- *eventsv1.Event, e *eventsv1.Event) {
+func (r *recorder) record(o outbox, e *eventsv1.Event) {
+	if o.waiting == 0 && !o.limiter.AllowN(r.clock.Now(), 1) {
+		r.metrics.event(eventDropped)
+		return
+	}
 	select {
-	case queue <- e:
+	case o.events <- e:
 	default:
 		r.metrics.event(eventDropped)
 	}
@@ -130,30 +156,25 @@ func (r *recorder) record(queue chan<- *eventsv1.Event, e *eventsv1.Event) {
 
 // run writes what is recorded until the context ends. What waits then is lost.
 func (r *recorder) run(ctx context.Context) {
-	for {
-		e := r.next(ctx)
-		if e == nil || r.limiter.Wait(ctx) != nil {
-			return
-		}
-		r.write(ctx, e)
+	var running sync.WaitGroup
+	for _, o := range []outbox{r.urgent, r.routine} {
+		running.Go(func() { r.drain(ctx, o) })
 	}
+	running.Wait()
 }
 
-// next waits for an Event, and prefers urgent ones. It is nil when the context
-// ends.
-func (r *recorder) next(ctx context.Context) *eventsv1.Event {
-	select {
-	case e := <-r.urgent:
-		return e
-	default:
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case e := <-r.urgent:
-		return e
-	case e := <-r.routine:
-		return e
+// drain writes the Events of one budget.
+func (r *recorder) drain(ctx context.Context, o outbox) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-o.events:
+			if o.waiting > 0 && o.limiter.Wait(ctx) != nil {
+				return
+			}
+			r.write(ctx, e)
+		}
 	}
 }
 
@@ -167,9 +188,8 @@ func (r *recorder) write(ctx context.Context, e *eventsv1.Event) {
 		r.metrics.event(eventWritten)
 	} else {
 		r.metrics.event(eventFailed)
-		if !r.failed && ctx.Err() == nil {
-			r.log.Error(err, "cannot write events")
-		}
 	}
-	r.failed = err != nil
+	if before := r.failed.Swap(err != nil); err != nil && !before && ctx.Err() == nil {
+		r.log.Error(err, "cannot write events")
+	}
 }

@@ -51,6 +51,7 @@ type world struct {
 	agents     map[gate.PodQuery][]gate.Pod // of every node
 	writes     []string
 	looks      int // how many times facts were asked for
+	whole      int // and how many times all of them
 	// behind are nodes as they are told still, although they have changed since.
 	behind     map[string]gate.Node
 	unreadable error // what comes of reading a node anew
@@ -123,7 +124,7 @@ func (w *world) change(name string, change func(*gate.Node)) {
 	change(&node)
 	w.nodes[name] = node
 	w.mu.Unlock()
-	w.c.NodeChanged(name)
+	w.c.NodeChanged(name, gate.Everything())
 }
 
 func (w *world) remove(name string) {
@@ -161,8 +162,11 @@ func (w *world) writesFrom(n int) []string {
 
 // Apply implements cluster.Applier.
 func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
-	if w.fail != nil {
-		if err := w.fail(n.Name); err != nil {
+	w.mu.Lock()
+	fail := w.fail
+	w.mu.Unlock()
+	if fail != nil {
+		if err := fail(n.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -200,12 +204,27 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.whole++
+	return w.facts(node)
+}
+
+func (w *world) facts(node string) (gate.Facts, bool) {
 	w.looks++
 	n, ok := w.nodes[node]
 	if before, isBehind := w.behind[node]; isBehind {
 		n, ok = before, true
 	}
 	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, ok && !w.unsynced
+}
+
+// FactsOf implements Feed: with no more pods than are asked for.
+func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	facts, ok := w.facts(node)
+	facts.Pods = maps.Clone(facts.Pods)
+	maps.DeleteFunc(facts.Pods, func(q gate.PodQuery, _ []gate.Pod) bool { return !slices.Contains(n.Pods, q) })
+	return facts, ok
 }
 
 // NodesSynced implements Feed.

@@ -47,6 +47,14 @@ type gateSet struct {
 	since map[string]uint64
 	// broken says, by name, why gates cannot be compiled.
 	broken map[string]error
+	// sources are the sources of gates that are complete, as facts have it.
+	sources map[string]bool
+	// parts are the gates as they can be decided about apart. Nil where that has not
+	// been found out.
+	parts *gate.Parts
+	// part is what the gates are of the set that this one was made of (see only). Nil
+	// if they are all.
+	part *gate.Part
 }
 
 // untilCorrected says what becomes of a gate that cannot be compiled.
@@ -69,6 +77,7 @@ func newGateSet(before *gateSet, now known, policy gate.KeyPolicy) *gateSet {
 		complete: now.complete,
 		deleted:  now.deleted,
 		broken:   make(map[string]error),
+		sources:  map[string]bool{now.source: now.complete},
 	}
 	for _, ng := range now.gates {
 		set.add(ng, before)
@@ -143,6 +152,30 @@ func (s *gateSet) needs(sets *gate.DaemonSets) gate.Needs {
 	all.ResourceSlices = slices.Compact(all.ResourceSlices)
 	all.Pods = slices.Compact(all.Pods)
 	return all
+}
+
+// only returns the set with no other gates to decide about than a part of them.
+func (s *gateSet) only(part gate.Part) *gateSet {
+	some := *s
+	some.gates, some.part = part.Gates, &part
+	return &some
+}
+
+// scope tells which gates a decision about the set covers; nil for all.
+func (s *gateSet) scope() func(gate string) bool {
+	if s.part == nil {
+		return nil
+	}
+	return s.covers
+}
+
+// covers tells whether a gate, known or not, is among those to decide about.
+func (s *gateSet) covers(name string) bool {
+	if s.part == nil {
+		return true
+	}
+	_, is := s.gate(name)
+	return is
 }
 
 // accepted tells whether a gate is in force.

@@ -50,11 +50,17 @@ func (m *memory) recall(f *gate.Facts) {
 
 // keep takes over what a decision hands on. A part of a decision says nothing of
 // gates whose signals it did not read: what is kept of these, stays.
-func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool) {
+//
+// Nor does a decision about some gates say anything of those that it does not cover;
+// nil covers all.
+func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool, covers func(gate string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := remembered{uid: n.UID}
 	before := m.lost[n.Name]
+	if covers != nil && before.uid == n.UID {
+		r.retainOthers(&before, covers)
+	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if part && len(v.Readings) == 0 && before.uid == n.UID {
@@ -75,6 +81,22 @@ func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool) {
 		return
 	}
 	m.lost[n.Name] = r
+}
+
+// retainOthers takes over what was kept of gates that are not covered.
+func (r *remembered) retainOthers(before *remembered, covers func(gate string) bool) {
+	putOthers(&r.lost, before.lost, covers)
+	putOthers(&r.rollout, before.rollout, covers)
+	putOthers(&r.steady, before.steady, covers)
+	putOthers(&r.shadow, before.shadow, covers)
+}
+
+func putOthers[V any](m *map[string]V, from map[string]V, covers func(gate string) bool) {
+	for name, value := range from {
+		if !covers(name) {
+			put(m, name, value)
+		}
+	}
 }
 
 // retain takes over what was kept of a gate.

@@ -22,7 +22,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if err := c.resolve(ctx, name); err != nil {
 		return 0, err
 	}
-	set, now := c.set.Load(), c.clock.Now()
+	now := c.clock.Now()
+	set, until := c.begin(name, c.set.Load(), now)
+	if set.part != nil && len(set.gates) == 0 { // no gate looks at what has changed
+		c.looks.rest(name, set.seq, until)
+		return soonest(0, until, now), nil
+	}
 	facts, ok := c.gather(name, set)
 	switch {
 	case !ok && c.feed.NodesSynced():
@@ -46,7 +51,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, fmt.Errorf("applying decision: %w", err)
 	}
 	c.account(set, &facts, &decision, false)
-	return soonest(retry, decision.Recheck, now), nil
+	if until = sooner(until, decision.Recheck); decision.Settled {
+		c.looks.rest(name, set.seq, until)
+	}
+	return soonest(retry, until, now), nil
 }
 
 // resolve reads a node anew of which it is not known whether it was written:
@@ -64,7 +72,7 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 
 // gather collects the facts about a node.
 func (c *Controller) gather(name string, set *gateSet) (gate.Facts, bool) {
-	facts, ok := c.feed.Facts(name)
+	facts, ok := c.look(name, set)
 	if !ok {
 		return gate.Facts{}, false
 	}
@@ -74,9 +82,19 @@ func (c *Controller) gather(name string, set *gateSet) (gate.Facts, bool) {
 	facts.AllPods = c.inspector.take(name)
 	// The set, not the feed, is what was decided upon: a gate that the feed lost
 	// since then must not look deleted to a set that still has to hear of it.
-	facts.CompleteSources = map[string]bool{set.source: set.complete}
+	facts.CompleteSources = set.sources
 	facts.DeletedGates = set.deleted
 	return facts, true
+}
+
+// look asks the feed for what the gates look at.
+func (c *Controller) look(name string, set *gateSet) (gate.Facts, bool) {
+	if set.part == nil {
+		return c.feed.Facts(name)
+	}
+	facts, ok := c.feed.FactsOf(name, &set.part.Needs)
+	facts.Part = true
+	return facts, ok
 }
 
 // decide decides, asks for the permissions that the decision wants, and
@@ -177,8 +195,8 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 // account tells of a decision that was carried out, or of a part of one.
 func (c *Controller) account(set *gateSet, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
-	c.tally.set(n.Name, c.standings(set, facts, d, nil), set.seq)
-	c.memory.keep(n, d, part)
+	c.stand(set, n.Name, c.standings(set, facts, d, nil), true)
+	c.memory.keep(n, d, part, set.scope())
 	now := c.clock.Now()
 	waits := c.holding.look(set, n, d, now)
 	var told transitions
@@ -231,17 +249,17 @@ func (c *Controller) accountFailure(set *gateSet, facts *gate.Facts, d *gate.Dec
 	case !errors.Is(err, cluster.ErrConflict):
 		c.tally.doubt(n.Name)
 	}
-	c.tally.note(n.Name, c.standings(set, facts, d, err), set.seq)
+	c.stand(set, n.Name, c.standings(set, facts, d, err), false)
 }
 
 // standings turns a decision into what the tally keeps, given why it was not
 // carried out, or nil if it was.
-func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision, failure error) map[string]standing {
-	out := make(map[string]standing, len(d.Verdicts))
+func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision, failure error) []standing {
+	out := make([]standing, 0, len(d.Verdicts))
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		s := standing{
-			selected: v.Selected, state: v.After, reason: v.Reason, zone: facts.Node.Zone(), since: v.Since,
+			gate: v.Gate, selected: v.Selected, state: v.After, reason: v.Reason, zone: facts.Node.Zone(), since: v.Since,
 			blocked: v.Obstacle(), contended: v.Contended, overdue: v.Overdue,
 			throttled: c.throttled(&facts.Node, v), queued: set.queues(v), ignored: clip(d.Ignored[v.Gate], ignoredMax),
 		}
@@ -260,7 +278,7 @@ func (c *Controller) standings(set *gateSet, facts *gate.Facts, d *gate.Decision
 			s.unwritten(v, facts.Node.Records[v.Gate], denialOf(v.Gate, d, failure))
 		}
 		if s.selected || s.state != "" {
-			out[v.Gate] = s
+			out = append(out, s)
 		}
 	}
 	return out
@@ -290,7 +308,7 @@ func (s *standing) waitsFor(g *gate.Gate, v *gate.Verdict) {
 	if w >= 0 && (v.After == v1alpha1.StateClosed || s.throttled) {
 		s.signal, s.reading = g.Signals[w].Name, v.Readings[w]
 		// These change without anything to tell.
-		s.reading.Recheck, s.reading.Since = time.Time{}, time.Time{}
+		s.reading.Recheck, s.reading.Since, s.reading.Longer = time.Time{}, time.Time{}, false
 	}
 }
 
@@ -330,6 +348,15 @@ func (c *Controller) forget(name string) {
 	c.holding.forget(name)
 	c.budget.forget(name)
 	c.inspector.forget(name)
+	c.looks.forget(name)
+}
+
+// sooner is the earlier of two times, where zero means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func soonest(retry time.Duration, recheck time.Time, now time.Time) time.Duration {

@@ -41,7 +41,7 @@ func newReadinessRules(reader client.Reader, log logr.Logger) *readinessRules {
 	return &readinessRules{client: reader, log: log}
 }
 
-// managed returns the names of the rules, by the key that they manage.
+// managed lists the rules, and returns their names, by the key that they manage.
 func (r *readinessRules) managed(ctx context.Context) map[string]string {
 	stopping := ctx
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)

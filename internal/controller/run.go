@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +30,8 @@ type Process struct {
 	Config *rest.Config
 	// MetricsAddress and HealthAddress are where to listen; "0" for nowhere.
 	MetricsAddress, HealthAddress string
+	// ProfileAddress is where to serve net/http/pprof; "" or "0" for nowhere.
+	ProfileAddress string
 	// LeaderElect lets one replica at a time do the work.
 	LeaderElect bool
 	// Gates is where NodeGates come from. Default: the API server.
@@ -46,7 +49,7 @@ type Process struct {
 // Client returns a client for what the controller does besides watching and
 // patching nodes. It reads from the API server, not from a cache.
 func (p *Process) Client() (client.Client, error) {
-	scheme, err := newScheme()
+	scheme, err := sharedScheme()
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +59,10 @@ func (p *Process) Client() (client.Client, error) {
 	}
 	return c, nil
 }
+
+// sharedScheme is the one scheme of the process: each takes half a megabyte. It is
+// read only.
+var sharedScheme = sync.OnceValues(newScheme)
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
@@ -68,7 +75,7 @@ func newScheme() (*runtime.Scheme, error) {
 // Run runs a controller until the context ends; then it finishes what is in
 // hand and gives the lease back.
 func (p *Process) Run(ctx context.Context) error {
-	scheme, err := newScheme()
+	scheme, err := sharedScheme()
 	if err != nil {
 		return err
 	}
@@ -77,6 +84,7 @@ func (p *Process) Run(ctx context.Context) error {
 		Logger:                        p.Options.Log,
 		Metrics:                       metricsserver.Options{BindAddress: p.MetricsAddress},
 		HealthProbeBindAddress:        p.HealthAddress,
+		PprofBindAddress:              p.ProfileAddress,
 		LeaderElection:                p.LeaderElect,
 		LeaderElectionID:              v1alpha1.LeaseName,
 		LeaderElectionNamespace:       p.Options.Namespace,

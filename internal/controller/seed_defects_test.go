@@ -43,7 +43,7 @@ func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
 					return fmt.Errorf("patching: %w", failure)
 				}
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(40 * time.Minute) // the look at everything once a minute would take an hour
+				pass(time.Hour) // the look at everything once in ten minutes would take ten
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				want := fmt.Sprintf("[{foreign-%d  NoSchedule <nil>} {%s  NoSchedule <nil>}]", failures, testKey)

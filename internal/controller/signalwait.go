@@ -68,6 +68,7 @@ func (h *holding) look(set *gateSet, n *gate.Node, d *gate.Decision, now time.Ti
 			}
 		}
 	}
+	putOthers(&is.gates, before.gates, set.covers)
 	if delete(h.nodes, n.Name); is.gates != nil {
 		h.nodes[n.Name] = is
 	}

@@ -149,9 +149,26 @@ func (t *tally) settle(fleet []string, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, node := range fleet {
-		seq = min(seq, t.nodes[node])
+		seq = min(seq, t.seqOf(node))
 	}
 	t.settled = max(t.settled, seq)
+}
+
+// isSettledFor tells whether settle has nothing more to find out, which takes a list
+// of all nodes.
+func (t *tally) isSettledFor(seq uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.settled >= seq
+}
+
+// seqOf is the number of the set in the light of which a node was last accounted
+// for; zero if it never was.
+func (t *tally) seqOf(node string) uint64 {
+	if n, known := t.nodes[node]; known {
+		return n.seq
+	}
+	return 0
 }
 
 // pausedAfter is after how long without a beat a process may have been replaced
@@ -166,8 +183,8 @@ func (t *tally) beat(now time.Time) (paused bool) {
 	defer t.mu.Unlock()
 	if paused = t.wasPaused(now); paused {
 		t.settled = 0
-		for node := range t.nodes {
-			t.nodes[node] = 0
+		for _, n := range t.nodes {
+			n.seq = 0
 		}
 	}
 	t.beaten = now.Round(0)

@@ -109,9 +109,9 @@ func TestTallyAgainstALedger(t *testing.T) {
 			name := rapid.SampledFrom(names).Draw(t, "node")
 			return name, l.nodes[name]
 		}
-		stand := func(name, zone, state string, queued bool) map[string]standing {
+		stand := func(name, zone, state string, queued bool) []standing {
 			l.account(name, zone, state, queued)
-			return map[string]standing{"gate": {selected: true, zone: zone, state: state, reason: v1alpha1.ReasonRegression, queued: queued, throttled: queued}}
+			return []standing{{gate: "gate", selected: true, zone: zone, state: state, reason: v1alpha1.ReasonRegression, queued: queued, throttled: queued}}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) { agrees(t, tally, l, zones) },

@@ -172,7 +172,7 @@ func TestStatusIsReplacedAsAWhole(t *testing.T) {
 			t.Fatalf("status: %+v", w.stored("gate").Status)
 		}
 		w.remove("n0000")
-		w.c.NodeChanged("n0000")
+		w.c.NodeChanged("n0000", gate.Everything())
 		pass(5 * time.Second)
 		if status := w.stored("gate").Status; len(status.Waiting) != 0 || status.Nodes != (v1alpha1.NodeCounts{}) {
 			t.Errorf("without any node the status is %+v", status)
@@ -199,14 +199,14 @@ func TestContendedNamesTheOther(t *testing.T) {
 }
 
 func TestSummaryIsOfConstantSize(t *testing.T) {
-	nodes, now := map[string]standing{}, time.Now()
+	tally, now := newTally(), time.Now()
 	for i := range 1000 {
-		nodes[fmt.Sprintf("n%04d", i)] = standing{
-			selected: true, state: v1alpha1.StateClosed, since: now.Add(time.Duration((i*7919)%1000) * -time.Second),
+		tally.set(fmt.Sprintf("n%04d", i), []standing{{
+			gate: "gate", selected: true, state: v1alpha1.StateClosed, since: now.Add(time.Duration((i*7919)%1000) * -time.Second),
 			throttled: true, signal: "agent", denied: strings.Repeat("no ", 100), reading: gate.Reading{Reason: v1alpha1.ReadingPodNotReady, Subject: strings.Repeat("x", 1000)},
-		}
+		}}, 1)
 	}
-	s := summarize(nodes)
+	s := tally.summary("gate")
 	if len(s.waiting) != waitingMax || len(s.waiting[0].Message) != 512 {
 		t.Errorf("%d nodes wait, the first because of %d bytes", len(s.waiting), len(s.waiting[0].Message))
 	}
@@ -229,23 +229,20 @@ func TestSummaryIsOfConstantSize(t *testing.T) {
 func BenchmarkReport(b *testing.B) {
 	const gates, fleet = 200, 5000
 	tally := newTally()
-	all := make(map[string]standing, gates)
+	all := make([]standing, gates)
 	for i := range fleet {
-		for g := range gates {
-			all[fmt.Sprintf("gate-%03d", g)] = standing{selected: true, state: v1alpha1.StateOpen, since: time.Unix(int64(i), 0)}
+		for g := range all {
+			all[g] = standing{gate: fmt.Sprintf("gate-%03d", g), selected: true, state: v1alpha1.StateOpen, since: time.Unix(int64(i), 0)}
 		}
 		tally.set(fmt.Sprintf("n%04d", i), all, 1)
 	}
 	for i := 0; b.Loop(); i++ {
-		for g := range gates {
-			name := fmt.Sprintf("gate-%03d", g)
-			s := all[name]
-			s.since = time.Unix(int64(i), 1)
-			all[name] = s
+		for g := range all {
+			all[g].since = time.Unix(int64(i), 1000)
 		}
 		tally.set("n0000", all, 1)
-		for g := range gates {
-			tally.summary(fmt.Sprintf("gate-%03d", g))
+		for g := range all {
+			tally.summary(all[g].gate)
 		}
 	}
 }

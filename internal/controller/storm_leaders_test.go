@@ -154,7 +154,7 @@ func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
 		s.mu.Unlock()
 		c.ahead.Store(int64(time.Minute))
 		for _, name := range opened {
-			s.c.NodeChanged(name)
+			s.c.NodeChanged(name, gate.Everything())
 		}
 		pass(5 * time.Second)
 		s.isHeld()
@@ -201,7 +201,7 @@ func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
 		s.after = func() {
 			most = max(most, s.countClosed())
 			for name := range s.nodes {
-				s.c.NodeChanged(name)
+				s.c.NodeChanged(name, gate.Everything())
 			}
 		}
 		var stopping sync.WaitGroup

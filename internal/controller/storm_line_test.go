@@ -48,7 +48,7 @@ func TestWhoWaitsLongestIsNext(t *testing.T) {
 				herds++
 			}
 		}
-		if most := int(200*settleInterval/rulesInterval) + 1; herds > most { // all are looked at then
+		if most := int(200*settleInterval/refreshInterval) + 1; herds > most { // all are looked at then
 			t.Errorf("%d times more was looked at than who was called, want %d at most", herds, most)
 		}
 		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
@@ -199,7 +199,7 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 		for range 4 { // as many as it takes for b to have room for one
 			name := closedIn("b")[0]
 			s.remove(name)
-			s.c.NodeChanged(name)
+			s.c.NodeChanged(name, gate.Everything())
 			pass(2 * time.Second)
 		}
 		if n := len(closedIn("b")); n != 10 {
@@ -209,7 +209,7 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 		for i, name := range s.lost {
 			if n, there := s.nodes[name]; there && len(n.Taints) == 0 && i%2 == 0 {
 				s.remove(name)
-				s.c.NodeChanged(name)
+				s.c.NodeChanged(name, gate.Everything())
 			}
 		}
 		pass(2 * time.Second)

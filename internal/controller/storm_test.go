@@ -225,7 +225,7 @@ func TestStormIsTold(t *testing.T) {
 		pass(10 * time.Minute)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n, most := s.looks-before, int(10*time.Minute/rulesInterval+1)*len(s.nodes); n > most {
+		if n, most := s.looks-before, int(10*time.Minute/refreshInterval+1)*len(s.nodes); n > most {
 			t.Errorf("%d nodes were looked at %d times within 10 minutes in which nothing happened, want %d at most", len(s.nodes), n, most)
 		}
 	})

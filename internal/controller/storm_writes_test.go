@@ -43,7 +43,7 @@ func TestNodeThatGoesWithASlot(t *testing.T) {
 			t.Error("a node was closed although the slot may be taken")
 		}
 		w.remove("n0000")
-		w.c.NodeChanged("n0000")
+		w.c.NodeChanged("n0000", gate.Everything())
 		pass(2 * time.Second)
 		if w.closed() != 1 {
 			t.Error("the slot of a node that is gone was not given to another")
@@ -138,7 +138,7 @@ func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 		c := u.c
 		time.AfterFunc(20*slow, func() {
 			_ = u.Refresh(ctx, n.Name)
-			c.NodeChanged(n.Name)
+			c.NodeChanged(n.Name, gate.Everything())
 		})
 		return nil, context.DeadlineExceeded
 	}

@@ -38,8 +38,6 @@ type summary struct {
 	// ignored are those on which that is not followed, for the first as said.
 	overridden, ignored few
 	ignoredWhy          string
-	// strangers counts records of a gate that is not known.
-	strangers int
 	// overdue are closed nodes past the deadline, overdueFor is what the first of
 	// them waits for, and lapsed are nodes that the deadline opened.
 	overdue, lapsed few
@@ -48,63 +46,143 @@ type summary struct {
 	denial string
 }
 
-func summarize(nodes map[string]standing) *summary {
+// named tells whether a summary may name a node on which the gate stands so.
+func (s *standing) named() bool {
+	return s.state == v1alpha1.StateClosed || s.outside() || s.throttled || s.contended || s.doubt != "" ||
+		s.denied != "" || s.lapsed() || s.override != "" || s.ignored != ""
+}
+
+// outside tells whether the node is selected and no member.
+func (s *standing) outside() bool { return s.selected && s.state == "" }
+
+// summary sums a gate up. What it returns is shared and read only.
+func (t *tally) summary(gateName string) *summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, ok := t.gates[gateName]
+	if !ok {
+		return &summary{}
+	}
+	if g.summary == nil {
+		t.sumUp()
+	}
+	return g.summary
+}
+
+// sumUp sums up all gates of which something has changed. To count nodes takes no
+// look at any; to name some takes one at each, for all gates together.
+func (t *tally) sumUp() {
+	namers := make(map[*gateTally]*namer)
+	for _, g := range t.gates {
+		if g.summary != nil {
+			continue
+		}
+		g.summary = g.counted()
+		if g.namesNodes() {
+			namers[g] = &namer{summary: g.summary}
+		}
+	}
+	if len(namers) == 0 {
+		return
+	}
+	for node, n := range t.nodes {
+		for i := range n.stands {
+			if s := &n.stands[i]; s.shape.named {
+				if namer := namers[s.shape.gate]; namer != nil {
+					namer.add(node, s)
+				}
+			}
+		}
+	}
+	for g, namer := range namers {
+		namer.tell(func(node string) standing { return t.nodes[node].under(g).standing() })
+	}
+}
+
+// counted is a summary that names no node yet.
+func (g *gateTally) counted() *summary {
 	out := &summary{waitsFor: make(map[string]int)}
-	longest := make([]string, 0, waitingMax+1)
-	byWait := func(a, b string) int {
-		return cmp.Or(nodes[a].since.Compare(nodes[b].since), cmp.Compare(a, b))
-	}
-	for node, s := range nodes {
-		if s.selected {
-			out.counts.Selected++
+	for _, s := range g.shapes {
+		if s.standing.selected {
+			out.counts.Selected += int32(s.nodes)
 		}
-		switch s.state {
+		switch s.standing.state {
 		case v1alpha1.StateOpen:
-			out.counts.Open++
+			out.counts.Open += int32(s.nodes)
 		case v1alpha1.StateClosed:
-			out.counts.Closed++
-			out.waitsFor[s.signal]++
-			longest = insert(longest, node, waitingMax, byWait)
+			out.counts.Closed += int32(s.nodes)
+			out.waitsFor[s.standing.signal] += s.nodes
 		}
-		out.outside.addIf(s.selected && s.state == "", node)
-		if s.stranger {
-			out.strangers++
-		}
-		out.throttled.addIf(s.throttled, node)
-		out.contended.addIf(s.contended, node)
-		out.doubtful.addIf(s.doubt != "", node)
-		out.denied.addIf(s.denied != "", node)
-		out.overdue.addIf(s.overdue && s.state == v1alpha1.StateClosed, node)
-		out.lapsed.addIf(s.lapsed(), node)
-		out.overridden.addIf(s.override != "", node)
-		out.ignored.addIf(s.ignored != "", node)
-	}
-	out.counts.Overdue, out.counts.Overridden = int32(out.overdue.count), int32(out.overridden.count)
-	if out.overdue.count > 0 {
-		first := waiting(out.overdue.first[0], nodes[out.overdue.first[0]])
-		out.overdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
-	}
-	out.lost = lost(nodes, out.throttled.first)
-	for _, node := range longest {
-		out.waiting = append(out.waiting, waiting(node, nodes[node]))
-	}
-	if out.denied.count > 0 {
-		out.denial = nodes[out.denied.first[0]].denied
-	}
-	if out.ignored.count > 0 {
-		out.ignoredWhy = nodes[out.ignored.first[0]].ignored
-	}
-	if out.doubtful.count > 0 {
-		out.doubt = nodes[out.doubtful.first[0]].doubt
 	}
 	return out
 }
 
+func (g *gateTally) namesNodes() bool {
+	for _, s := range g.shapes {
+		if s.named {
+			return true
+		}
+	}
+	return false
+}
+
+// namer finds the nodes that a summary names.
+type namer struct {
+	*summary
+	longest []waiter
+}
+
+// waiter is a closed node.
+type waiter struct {
+	node  string
+	since int64
+}
+
+func (n *namer) add(node string, at *stand) {
+	s := &at.shape.standing
+	if s.state == v1alpha1.StateClosed {
+		n.longest = insert(n.longest, waiter{node, at.since}, waitingMax, func(a, b waiter) int {
+			return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.node, b.node))
+		})
+	}
+	n.outside.addIf(s.outside(), node)
+	n.throttled.addIf(s.throttled, node)
+	n.contended.addIf(s.contended, node)
+	n.doubtful.addIf(s.doubt != "", node)
+	n.denied.addIf(s.denied != "", node)
+	n.overdue.addIf(s.overdue && s.state == v1alpha1.StateClosed, node)
+	n.lapsed.addIf(s.lapsed(), node)
+	n.overridden.addIf(s.override != "", node)
+	n.ignored.addIf(s.ignored != "", node)
+}
+
+// tell says what there is to say of the nodes that were found.
+func (n *namer) tell(on func(node string) standing) {
+	n.counts.Overdue, n.counts.Overridden = int32(n.overdue.count), int32(n.overridden.count)
+	if n.overdue.count > 0 {
+		first := waiting(n.overdue.first[0], on(n.overdue.first[0]))
+		n.overdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
+	}
+	n.lost = lost(on, n.throttled.first)
+	for _, w := range n.longest {
+		n.waiting = append(n.waiting, waiting(w.node, on(w.node)))
+	}
+	if n.denied.count > 0 {
+		n.denial = on(n.denied.first[0]).denied
+	}
+	if n.ignored.count > 0 {
+		n.ignoredWhy = on(n.ignored.first[0]).ignored
+	}
+	if n.doubtful.count > 0 {
+		n.doubt = on(n.doubtful.first[0]).doubt
+	}
+}
+
 // lost tells because of which signals these nodes are to be closed.
-func lost(nodes map[string]standing, throttled []string) string {
+func lost(on func(node string) standing, throttled []string) string {
 	var all []string
 	for _, node := range throttled {
-		if s := nodes[node]; s.signal != "" {
+		if s := on(node); s.signal != "" {
 			all = append(all, fmt.Sprintf("%s: signal %s: %s", node, s.signal, clip(s.reading.Message(), 512)))
 		}
 	}
@@ -122,13 +200,13 @@ func waiting(node string, s standing) v1alpha1.WaitingNode {
 	}
 }
 
-// insert puts a name in its place in a sorted list of at most so many.
-func insert(sorted []string, name string, most int, compare func(a, b string) int) []string {
-	i, _ := slices.BinarySearchFunc(sorted, name, compare)
+// insert puts something in its place in a sorted list of at most so many.
+func insert[T any](sorted []T, one T, most int, compare func(a, b T) int) []T {
+	i, _ := slices.BinarySearchFunc(sorted, one, compare)
 	if i >= most {
 		return sorted
 	}
-	sorted = slices.Insert(sorted, i, name)
+	sorted = slices.Insert(sorted, i, one)
 	return sorted[:min(len(sorted), most)]
 }
 

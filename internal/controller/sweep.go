@@ -69,15 +69,17 @@ func (s *sweep) next() (string, bool) {
 	return "", false
 }
 
-// done makes room when a worker takes up a node that the sweep had queued. It
-// comes before the worker looks at anything.
-func (s *sweep) done(name string) {
+// done makes room when a worker takes up a node that the sweep had queued, and tells
+// whether it had. It comes before the worker looks at anything.
+func (s *sweep) done(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queued[name] {
-		delete(s.queued, name)
-		<-s.room
+	if !s.queued[name] {
+		return false
 	}
+	delete(s.queued, name)
+	<-s.room
+	return true
 }
 
 // run feeds the queue until the context ends.

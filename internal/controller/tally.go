@@ -14,6 +14,7 @@ import (
 
 // standing is how one gate stands on one node.
 type standing struct {
+	gate     string
 	selected bool
 	state    string
 	reason   v1alpha1.Reason
@@ -58,12 +59,8 @@ func (s *standing) budgeted() bool {
 type tally struct {
 	mu    sync.Mutex
 	gates map[string]*gateTally
-	// nodes are all that were accounted for, and the set of gates (by its number)
-	// in the light of which they were.
-	nodes map[string]uint64
-	// under names the gates under which each node stands, of which there may be
-	// many more.
-	under map[string][]string
+	// nodes are all that were accounted for.
+	nodes map[string]*nodeTally
 	// terms are the gates' budgets, by name, as last told by agree.
 	terms map[string]terms
 	// settled is the newest set in the light of which the whole fleet has been
@@ -79,8 +76,10 @@ type tally struct {
 
 // gateTally is the tally of one gate.
 type gateTally struct {
-	nodes map[string]standing
-	zones map[string]*zoneTally
+	name string
+	// shapes are how the gate stands on nodes, each once.
+	shapes map[standing]*shape
+	zones  map[string]*zoneTally
 	// summary is kept until something it tells of changes.
 	summary *summary
 }
@@ -99,36 +98,50 @@ func (z *zoneTally) isEmpty() bool {
 
 func newTally() *tally {
 	return &tally{
-		gates: make(map[string]*gateTally), nodes: make(map[string]uint64), under: make(map[string][]string),
+		gates: make(map[string]*gateTally), nodes: make(map[string]*nodeTally),
 		slots: make(map[string]map[slot]bool), doubtful: make(map[string]bool),
 	}
 }
 
 // set replaces what is known of a node, as decided in the light of a set of
-// gates, and gives back the slots that the node holds.
-func (t *tally) set(node string, standings map[string]standing, seq uint64) {
+// gates, and gives back the slots that the node holds. The standings are in the
+// order of their gates' names.
+func (t *tally) set(node string, standings []standing, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.replace(node, standings)
-	t.nodes[node] = seq
+	t.replace(node, standings, nil).seq = seq
 	t.free(node)
 }
 
 // note is like set for a node that could not be written, or of which that is not
 // known: what the node holds, it keeps.
-func (t *tally) note(node string, standings map[string]standing, seq uint64) {
+func (t *tally) note(node string, standings []standing, seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.replace(node, standings)
-	t.nodes[node] = seq
+	t.replace(node, standings, nil).seq = seq
+}
+
+// amend replaces what is known of a node for the gates that are covered, and gives back
+// the slots that the node holds if it was written. What is known for others stays, and so
+// does in the light of which gates that was decided.
+func (t *tally) amend(node string, standings []standing, covers func(gate string) bool, written bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.replace(node, standings, covers); written {
+		t.free(node)
+	}
 }
 
 // forget drops a node, and the slots that it holds.
 func (t *tally) forget(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.replace(node, nil)
-	delete(t.nodes, node)
+	if n, known := t.nodes[node]; known {
+		for i := range n.stands {
+			t.leave(node, &n.stands[i])
+		}
+		delete(t.nodes, node)
+	}
 	t.free(node)
 }
 
@@ -139,77 +152,78 @@ func (t *tally) names() []string {
 	return slices.Collect(maps.Keys(t.nodes))
 }
 
-// summary sums a gate up. What it returns is shared and read only.
-func (t *tally) summary(gateName string) *summary {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	g, ok := t.gates[gateName]
-	if !ok {
-		return &summary{}
+// replace makes these the standings of a node under the gates that are covered, or
+// all where covers is nil.
+func (t *tally) replace(node string, standings []standing, covers func(gate string) bool) *nodeTally {
+	n, known := t.nodes[node]
+	if !known {
+		n = &nodeTally{}
+		t.nodes[node] = n
 	}
-	if g.summary == nil {
-		g.summary = summarize(g.nodes)
+	if covers == nil && n.isAs(standings) {
+		return n
 	}
-	return g.summary
+	before, after := n.stands, make([]stand, 0, max(len(n.stands), len(standings)))
+	pass := func(old *stand) { // a gate under which the node is said to be no more, or not spoken of
+		if covers == nil || covers(old.shape.gate.name) {
+			t.leave(node, old)
+		} else {
+			after = append(after, *old)
+		}
+	}
+	for i := range standings {
+		s := &standings[i]
+		for len(before) > 0 && before[0].shape.gate.name < s.gate {
+			pass(&before[0])
+			before = before[1:]
+		}
+		var old *stand
+		if len(before) > 0 && before[0].shape.gate.name == s.gate {
+			old, before = &before[0], before[1:]
+		}
+		after = append(after, t.change(node, old, s))
+	}
+	for i := range before {
+		pass(&before[i])
+	}
+	n.stands = after
+	return n
 }
 
-// strangers names gates that are not among these, and of which records are
-// kept all the same, since it is not known that they were deleted.
-func (t *tally) strangers(known map[string]*v1alpha1.NodeGate) (names few) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name, g := range t.gates {
-		if known[name] == nil {
-			if g.summary == nil {
-				g.summary = summarize(g.nodes)
-			}
-			names.addIf(g.summary.strangers > 0, name)
-		}
+// change has a gate stand on a node as it does now. Old is how it stood; nil if
+// the node was not under it.
+func (t *tally) change(node string, old *stand, s *standing) stand {
+	if old != nil && old.is(s) {
+		return *old
 	}
-	return names
+	g := t.gate(s.gate)
+	g.summary = nil
+	now := g.keep(s)
+	t.count(s, +1)
+	t.line(slot{s.gate, s.zone}, node, s.queued)
+	if old != nil {
+		was := &old.shape.standing
+		if was.zone != s.zone {
+			t.line(slot{s.gate, was.zone}, node, false)
+		}
+		g.drop(old)
+		t.count(was, -1)
+	}
+	return now
 }
 
-func (t *tally) replace(node string, standings map[string]standing) {
-	under := slices.DeleteFunc(t.under[node], func(name string) bool {
-		if _, is := standings[name]; is {
-			return false
-		}
-		g := t.gates[name]
-		old := g.nodes[node]
-		delete(g.nodes, node)
-		g.summary = nil
-		t.line(slot{name, old.zone}, node, false)
-		t.count(name, &old, -1)
-		return true
-	})
-	for name, s := range standings {
-		g := t.gate(name)
-		old, was := g.nodes[node]
-		switch {
-		case !was:
-			under = append(under, name)
-		case old == s:
-			continue
-		}
-		g.nodes[node] = s
-		g.summary = nil
-		t.count(name, &s, +1)
-		t.line(slot{name, s.zone}, node, s.queued)
-		if was {
-			if old.zone != s.zone {
-				t.line(slot{name, old.zone}, node, false)
-			}
-			t.count(name, &old, -1)
-		}
-	}
-	if t.under[node] = under; len(under) == 0 {
-		delete(t.under, node)
-	}
+// leave takes a node from under a gate.
+func (t *tally) leave(node string, old *stand) {
+	g, was := old.shape.gate, &old.shape.standing
+	g.summary = nil
+	g.drop(old)
+	t.line(slot{g.name, was.zone}, node, false)
+	t.count(was, -1)
 }
 
 // count adds a standing to what budgets rest on, or takes it away.
-func (t *tally) count(gateName string, s *standing, by int) {
-	at := slot{gateName, s.zone}
+func (t *tally) count(s *standing, by int) {
+	at := slot{s.gate, s.zone}
 	z := t.zone(at)
 	if s.selected {
 		z.members += by
@@ -223,7 +237,7 @@ func (t *tally) count(gateName string, s *standing, by int) {
 func (t *tally) gate(name string) *gateTally {
 	g, ok := t.gates[name]
 	if !ok {
-		g = &gateTally{nodes: make(map[string]standing), zones: make(map[string]*zoneTally)}
+		g = &gateTally{name: name, shapes: make(map[standing]*shape), zones: make(map[string]*zoneTally)}
 		t.gates[name] = g
 	}
 	return g
@@ -245,7 +259,7 @@ func (t *tally) tidy(s slot) {
 	if z := g.zones[s.zone]; z != nil && z.isEmpty() {
 		delete(g.zones, s.zone)
 	}
-	if len(g.zones) == 0 && len(g.nodes) == 0 {
+	if len(g.zones) == 0 && len(g.shapes) == 0 {
 		delete(t.gates, s.gate)
 	}
 }

@@ -74,3 +74,25 @@ func (m *Metrics) gatesKnown(complete bool) {
 	}
 	m.complete.Set(value)
 }
+
+// strangers names gates that are not among these, and of which records are
+// kept all the same, since it is not known that they were deleted.
+func (t *tally) strangers(known map[string]*v1alpha1.NodeGate) (names few) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, g := range t.gates {
+		names.addIf(known[name] == nil && g.isKept(), name)
+	}
+	return names
+}
+
+// isKept tells whether there are records of the gate that are kept although it is
+// not known.
+func (g *gateTally) isKept() bool {
+	for _, s := range g.shapes {
+		if s.standing.stranger {
+			return true
+		}
+	}
+	return false
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,14 +175,14 @@ func TestConditionEvents(t *testing.T) {
 			ng := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
 			newReporter(w.c).tellGate(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
 			got := ""
-			if len(w.c.events.urgent) > 0 {
-				e := <-w.c.events.urgent
+			if len(w.c.events.urgent.events) > 0 {
+				e := <-w.c.events.urgent.events
 				got = e.Reason
 				if (e.Type == corev1.EventTypeWarning) != (c.now != none && got != v1alpha1.EventReady && got != v1alpha1.EventAccepted) || e.Note == "" || e.Regarding.UID != ng.UID {
 					t.Errorf("the event is %+v", e)
 				}
 			}
-			if got != c.want || len(w.c.events.urgent) > 0 {
+			if got != c.want || len(w.c.events.urgent.events) > 0 {
 				t.Errorf("told %q, want %q", got, c.want)
 			}
 		})
@@ -221,44 +222,50 @@ func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 				pass(10 * time.Minute)
 				m := w.c.metrics.events
 				failed, dropped := testutil.ToFloat64(m.WithLabelValues(eventFailed)), testutil.ToFloat64(m.WithLabelValues(eventDropped))
-				waiting := float64(len(w.c.events.routine))
-				told := failed + dropped + waiting // and perhaps one in hand
-				if dropped < fleet-eventQueue-eventBurst-1 || dropped > fleet-eventQueue || failed < 100 || told > fleet || told < fleet-1 {
-					t.Errorf("%v failed, %v were dropped, %v wait, of %d", failed, dropped, waiting, fleet)
+				if failed != float64(routineEvents.burst) || dropped != float64(fleet-routineEvents.burst) {
+					t.Errorf("%v failed, %v were dropped, of %d", failed, dropped, fleet)
 				}
 			})
 		})
 	}
 }
 
-// What wants attention is told before what does not, and has a place however much
-// of that there is.
-func TestWarningsGoFirst(t *testing.T) {
+// What wants attention is told at once, however much there was to tell that does not;
+// of that, what is not told at once is not told.
+func TestWarningsDoNotWaitForOpenings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newTestMetrics()
 		w := newWorld(t)
 		w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), m)
 		defer w.c.queue.ShutDown()
-		node := &gate.Node{Name: "n"}
-		for range 2 * eventQueue {
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.c.events.run(ctx) })
+		node, most := &gate.Node{Name: "n"}, routineEvents.burst
+		for range 3 * most {
 			w.c.events.tell(node, nil, "Routine", "Action", "")
 		}
-		names := make(map[string]bool)
-		for range eventQueue { // all of one moment
-			e := <-w.c.events.routine
-			names[e.Name] = true
-			w.c.events.routine <- e
-		}
-		if len(names) != eventQueue {
-			t.Errorf("%d names of %d Events", len(names), eventQueue)
-		}
 		w.c.events.warn(node, nil, "Urgent", "Action", "")
-		if n := testutil.ToFloat64(m.events.WithLabelValues(eventDropped)); n != eventQueue {
-			t.Errorf("%v were dropped, want %d", n, eventQueue)
+		pass(time.Millisecond)
+		if told, urgent := w.events(), w.warnings(); len(told) != most+1 || len(urgent) != 1 { // each under a name of its own
+			t.Errorf("told at once: %d Events and %d warnings, want %d and 1", len(told), len(urgent), most+1)
 		}
-		if e := w.c.events.next(t.Context()); e.Reason != "Urgent" {
-			t.Errorf("%s goes first", e.Reason)
+		if n := testutil.ToFloat64(m.events.WithLabelValues(eventDropped)); n != float64(2*most) {
+			t.Errorf("%v were dropped, want %d", n, 2*most)
 		}
+		pass(time.Hour)
+		if told := w.events(); len(told) != most+1 {
+			t.Errorf("%d Events were told later", len(told)-most-1)
+		}
+		for range 5 { // one by one
+			w.c.events.tell(node, nil, "Routine", "Action", "")
+			pass(time.Second)
+		}
+		if told := w.events(); len(told) != most+6 {
+			t.Errorf("%d of 5 that came one by one were told", len(told)-most-1)
+		}
+		stop()
+		running.Wait()
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Nodes that cannot be written are tried again after retryFirst, then ever
@@ -49,7 +50,9 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 	if name == pulseKey {
 		return
 	}
-	c.sweep.done(name)
+	if c.sweep.done(name) {
+		c.looks.tell(name, gate.Everything())
+	}
 	if ctx.Err() != nil {
 		return // a queue that was shut down goes on until it is empty
 	}

@@ -129,9 +129,9 @@ func TestStandby(t *testing.T) {
 		if w.c.Ready() == nil {
 			t.Error("ready before the gates were compiled")
 		}
-		w.c.refreshGates(t.Context())
+		w.c.refreshGates(nil)
 		for name := range w.nodes {
-			w.c.NodeChanged(name)
+			w.c.NodeChanged(name, gate.Everything())
 		}
 		if err := w.c.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)

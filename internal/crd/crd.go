@@ -71,8 +71,12 @@ func Decode(document []byte) (*v1alpha1.NodeGate, error) {
 	if err := rules.prune(object); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	_, told := object.Object["status"]
 	if err := rules.admit(object); err != nil {
 		return nil, err
+	}
+	if !told { // its default is for those who read a gate that nobody has looked at
+		delete(object.Object, "status")
 	}
 	return fromUnstructured(object)
 }

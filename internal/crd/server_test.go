@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -136,6 +138,25 @@ func TestShortNameAndCategory(t *testing.T) {
 	found := list.APIResources[i]
 	if found.Namespaced || !slices.Equal(found.ShortNames, []string{"ng"}) || !slices.Equal(found.Categories, []string{"nodegate"}) {
 		t.Errorf("got %+v, want a cluster-scoped resource with the short name ng", found)
+	}
+}
+
+// TestNobodyHasLookedYet has a gate that no controller knows of judged as Flux
+// and Helm's --wait do: as something to wait for.
+func TestNobodyHasLookedYet(t *testing.T) {
+	client := connect(t)
+	if _, err := create(t, client, document(t, named("unseen"))); err != nil {
+		t.Fatal(err)
+	}
+	defer remove(t, client, "unseen")
+	body, err := client.Get().Resource("nodegates").Name("unseen").Do(t.Context()).Raw()
+	stored := &unstructured.Unstructured{}
+	if err := errors.Join(err, stored.UnmarshalJSON(body)); err != nil {
+		t.Fatalf("getting the gate: %v", err)
+	}
+	result, err := kstatus.Compute(stored)
+	if err != nil || result.Status != kstatus.InProgressStatus {
+		t.Errorf("judged to be %+v, %v; its status is %v", result, err, stored.Object["status"])
 	}
 }
 

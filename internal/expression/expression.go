@@ -22,6 +22,8 @@ type Expression struct {
 	// these the expression might cost more than CostLimit.
 	uncounted cel.Program
 	names     names
+	// variables are those that it mentions.
+	variables map[string]bool
 }
 
 // errorsMax is how many errors of an expression are told.
@@ -45,6 +47,7 @@ func Compile(expression string) (*Expression, error) {
 	if e.names, err = namesIn(checked.NativeRep()); err != nil {
 		return nil, err
 	}
+	e.variables = variablesIn(checked.NativeRep())
 	if err := e.plan(env, checked); err != nil {
 		return nil, err
 	}
@@ -113,3 +116,9 @@ func (e *Expression) Resources() []string { return e.names.of(allocatableVariabl
 
 // NodeInfo are the fields of nodeInfo that the expression looks at.
 func (e *Expression) NodeInfo() []string { return e.names.of(nodeInfoVariable) }
+
+// LooksAtConditions tells whether the expression looks at the node's conditions.
+func (e *Expression) LooksAtConditions() bool { return e.variables[conditionsVariable] }
+
+// LooksAtTaints tells whether the expression looks at the node's taints.
+func (e *Expression) LooksAtTaints() bool { return e.variables[taintsVariable] }

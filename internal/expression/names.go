@@ -60,6 +60,18 @@ func namesIn(checked *ast.AST) (names, error) {
 	return found, err
 }
 
+// variablesIn returns the variables that an expression mentions, and perhaps others
+// that it declares itself.
+func variablesIn(checked *ast.AST) map[string]bool {
+	found := make(map[string]bool)
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.IdentKind {
+			found[e.AsIdent()] = true
+		}
+	}))
+	return found
+}
+
 // nameIn returns the variable that an expression looks into, and what it names
 // there: x.name, x[name], name in x, and the optional forms of these. The name
 // is empty if it is none of them.

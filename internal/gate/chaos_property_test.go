@@ -193,6 +193,7 @@ func TestChaos(t *testing.T) {
 		c.checkDetaching(t, &before, d)
 		c.checkOpenings(t, d)
 		c.checkOverrides(t, d)
+		c.checkParts(t, d)
 		c.checkCalm(t)
 	})
 }

@@ -25,6 +25,8 @@ func Decide(gates []Gate, f *Facts, now time.Time) Decision {
 	out := d.decision()
 	if anyInDryRun(gates) {
 		d.tryOut(gates, &out)
+	} else {
+		out.Settled = d.settled()
 	}
 	return out
 }

@@ -31,6 +31,10 @@ type Decision struct {
 	Changes bool
 	// Verdicts are about every gate that concerns the node, by name.
 	Verdicts []Verdict
+	// Settled tells whether the gates, once this is written, have nothing left to do
+	// with each other nor with anything but the node: then the next decision may be
+	// about some of them alone (see Parts), as long as it is not time to recheck.
+	Settled bool
 	// Recheck is when the decision may change by the passing of time alone, if it
 	// asks for no change now. Zero when it will not. It is now where a dry run has
 	// gone a step, which nothing but the next decision will follow.

@@ -191,6 +191,7 @@ func (w *everything) live(t *rapid.T) {
 		moves := d.Changes || w.steps(d)
 		w.checkStep(t, &before, beforeTaints, d)
 		w.apply(d)
+		w.checkParts(t, d)
 		if !moves {
 			w.checkRecheck(t, d)
 			return

@@ -31,6 +31,10 @@ type Facts struct {
 	// ResourceSlices are the ResourceSlices of this node, by the name of their
 	// DRA driver. A driver without a key has not been observed yet.
 	ResourceSlices map[string][]ResourceSlice
+	// Part is true where only some of the gates are decided about (see Parts). What
+	// concerns others is left alone: it is not taken for that of a gate which is not
+	// known.
+	Part bool
 	// Transient tells which taints come and go by themselves.
 	Transient Transient
 	// CompleteSources names the sources of gates that are present, readable and

@@ -135,6 +135,7 @@ func (d *decider) readOverrides(gates []Gate) {
 		o, err := ParseOverride(raw)
 		i := slices.IndexFunc(d.slots, func(s slot) bool { return s.name == name && s.selected })
 		switch {
+		case i < 0 && d.Part:
 		case err != nil:
 			note(&d.ignored, name, err.Error())
 		case o.UID != d.Node.UID:

@@ -45,6 +45,9 @@ type Reading struct {
 	// Since is when the signal came to say so, as the API tells. Zero when the
 	// API does not tell.
 	Since time.Time
+	// Longer is true when the signal may have said so for longer, because one of
+	// several things will do, and of one that does the API does not tell since when.
+	Longer bool
 	// Recheck is when the reading may change by the passing of time alone. Zero
 	// when it does not.
 	Recheck time.Time
@@ -143,7 +146,8 @@ type Signal interface {
 	// current boot from what is older.
 	ProvesBoot() bool
 	// Needs returns what must be observed for the signal, given the DaemonSets
-	// that are known so far.
+	// that are known so far. A gate is not decided about when something has changed
+	// that its signals do not need (see Parts).
 	Needs(sets *DaemonSets) Needs
 }
 
@@ -162,7 +166,8 @@ type Input struct {
 	Now   time.Time
 }
 
-// Needs is what must be observed for a signal.
+// Needs is what must be observed for a signal: what it looks at. Of a Node, labels,
+// boot and whether it reports are always observed, and every signal may look at them.
 type Needs struct {
 	// DaemonSetNamespaces are the namespaces whose DaemonSets are needed.
 	DaemonSetNamespaces []string
@@ -182,6 +187,11 @@ type Needs struct {
 	// Heartbeats tells whether the heartbeats of conditions are needed: each is
 	// news, then.
 	Heartbeats bool
+	// Conditions are the types of conditions that are looked at, and AllConditions and
+	// Taints tell whether all conditions or taints are. They are always observed. The
+	// taints that say which daemons belong on the node need not be named.
+	Conditions            []string
+	AllConditions, Taints bool
 }
 
 // Add adds what is needed for something else.
@@ -194,4 +204,7 @@ func (n *Needs) Add(other Needs) {
 	n.CSINodes = n.CSINodes || other.CSINodes
 	n.ResourceSlices = append(n.ResourceSlices, other.ResourceSlices...)
 	n.Heartbeats = n.Heartbeats || other.Heartbeats
+	n.Conditions = append(n.Conditions, other.Conditions...)
+	n.AllConditions = n.AllConditions || other.AllConditions
+	n.Taints = n.Taints || other.Taints
 }

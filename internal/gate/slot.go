@@ -70,7 +70,7 @@ func (d *decider) readRecords(gates []Gate) {
 		}
 		d.addSlot(g, g.Name, selected, raw, recorded)
 	}
-	if paired < len(d.Node.Records) {
+	if paired < len(d.Node.Records) && !d.Part {
 		for name, raw := range d.Node.Records {
 			if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
 				d.addSlot(nil, name, false, raw, true)

@@ -26,7 +26,8 @@ import (
 type Steady struct {
 	// Since is when they were first seen to.
 	Since time.Time
-	// Told is since when they did by what the API told then, as far as it did.
+	// Told is since when they did by what the API told then, as far as it did. If
+	// later it tells a later time, there was a break.
 	Told time.Time
 	// Begun is true if they were seen not to before.
 	Begun bool
@@ -49,14 +50,14 @@ func (d *decider) soaked(s *slot, r *Record, says State) time.Time {
 		v.Steady = &Steady{}
 		return time.Time{}
 	}
-	told, complete := toldSince(v.Readings, opens)
+	told, resumed, complete := toldSince(v.Readings, opens)
 	was, remembered := d.Steady[g.Name]
 	is := was
 	switch {
-	case !remembered, told.After(was.Told) && !was.Since.IsZero(): // or it was broken off unseen
-		is = Steady{Since: d.now, Told: told}
+	case !remembered, resumed.After(was.Told) && !was.Since.IsZero(): // or it was broken off unseen
+		is = Steady{Since: d.now, Told: resumed}
 	case was.Since.IsZero():
-		is = Steady{Since: d.now, Told: told, Begun: true}
+		is = Steady{Since: d.now, Told: resumed, Begun: true}
 	}
 	v.Steady = &is
 	if r.sameBootAsDigest(&d.Node) {
@@ -74,19 +75,25 @@ func (d *decider) soaked(s *slot, r *Record, says State) time.Time {
 
 // toldSince is since when the readings have come to what opens a gate, as the API
 // tells: since the last of them held or, for a closeWhen gate, since the first of
-// them did not. It is false where the API does not tell of all that matters.
-func toldSince(readings []Reading, opens State) (told time.Time, complete bool) {
+// them did not. It is false where the API does not tell of all that matters. The
+// second time is the same without those that may have said so for longer: they say
+// nothing of a break.
+func toldSince(readings []Reading, opens State) (told, resumed time.Time, complete bool) {
 	complete = opens == Holds
 	for i := range readings {
 		switch r := &readings[i]; {
 		case r.State != opens:
 		case opens == Holds:
 			told, complete = latest(told, r.Since), complete && !r.Since.IsZero()
+			if !r.Longer {
+				resumed = latest(resumed, r.Since)
+			}
 		case !r.Since.IsZero():
 			told, complete = earliest(told, r.Since), true
+			resumed = told
 		}
 	}
-	return told, complete
+	return told, resumed, complete
 }
 
 // latest returns the later of two times.

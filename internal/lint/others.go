@@ -204,7 +204,7 @@ func strayTaint(j *judge, s *subject) (hits []hit) {
 		}
 	}
 	for text, on := range nodes {
-		hits = append(hits, hit{"", fmt.Sprintf("%d nodes carry %s, which is no gate's: %s", len(on), text, some(on))})
+		hits = append(hits, hit{"", fmt.Sprintf("%s, which is no gate's, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), some(on))})
 	}
 	slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.what, b.what) })
 	return hits

@@ -28,37 +28,49 @@ func newAnyOf(specs []v1alpha1.NamedSource) (gate.Signal, error) {
 }
 
 // Read implements gate.Signal. Of several that hold, the one that has done so
-// for longest is told.
+// for longest is told: another that comes to hold changes nothing.
 func (s anyOf) Read(in gate.Input) gate.Reading {
 	var room [8]gate.Reading // as many as the schema allows
 	readings := room[:0]
-	best := gate.NotYet
+	holds, state := -1, gate.NotYet
 	for i := range s {
 		r := s[i].Read(in)
-		switch {
-		case r.State == gate.Holds:
-			best = gate.Holds
-		case r.State == gate.Unknown && best == gate.NotYet:
-			best = gate.Unknown
-		}
 		readings = append(readings, r)
+		switch r.State {
+		case gate.Holds:
+			holds = i
+		case gate.Unknown:
+			state = gate.Unknown
+		}
 	}
-	if best == gate.Holds {
-		return longest(readings)
+	if holds < 0 {
+		return s.none(state, readings)
 	}
-	return s.none(best, readings)
+	told := readings[holds]
+	for i := range readings {
+		if i != holds {
+			told = longest(told, readings[i])
+		}
+	}
+	return told
 }
 
-// longest returns the reading that has held for longest, as far as is known.
-func longest(readings []gate.Reading) gate.Reading {
-	var best *gate.Reading
-	for i := range readings {
-		r := &readings[i]
-		if r.State == gate.Holds && (best == nil || best.Since.IsZero() || !r.Since.IsZero() && r.Since.Before(best.Since)) {
-			best = r
-		}
+// longest combines two readings of which one holds and one will do: it is the one
+// that has for longer, as far as the API tells. When it has to be read again is when
+// time alone may change that: what does not hold yet and is waited for comes to hold
+// later than what does, but what is unknown may turn out to have held for long.
+func longest(a, b gate.Reading) gate.Reading {
+	earlier := !b.Since.IsZero() && (a.Since.IsZero() || b.Since.Before(a.Since))
+	if a.State != gate.Holds || b.State == gate.Holds && earlier {
+		a, b = b, a
 	}
-	return *best
+	switch {
+	case b.State == gate.Holds && (b.Since.IsZero() || b.Longer):
+		a.Longer, a.Recheck = true, earliest(a.Recheck, b.Recheck)
+	case b.State == gate.Unknown:
+		a.Recheck = earliest(a.Recheck, b.Recheck)
+	}
+	return a
 }
 
 // none is what anyOf reads while no alternative holds: since the last of them

@@ -88,6 +88,30 @@ func TestAnyOfSince(t *testing.T) {
 	}
 }
 
+// Of several that hold, it is told when it has to be read again that one has held for
+// longest, and whether one may have done so for longer.
+func TestTheLongestIsTold(t *testing.T) {
+	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+	holds := func(since, recheck time.Time) gate.Reading {
+		return gate.Reading{State: gate.Holds, Since: since, Recheck: recheck}
+	}
+	never, soon := time.Time{}, at(60)
+	for name, c := range map[string]struct{ a, b, want gate.Reading }{
+		"the earlier, whatever becomes of the later": {holds(at(1), never), holds(at(2), soon), holds(at(1), never)},
+		"the earlier, until it changes":              {holds(at(1), soon), holds(at(2), never), holds(at(1), soon)},
+		"one of which it is not known since when":    {holds(at(1), never), holds(never, never), gate.Reading{State: gate.Holds, Since: at(1), Longer: true}},
+		"the same, until that is not known any more": {holds(at(1), never), holds(never, soon), gate.Reading{State: gate.Holds, Since: at(1), Longer: true, Recheck: soon}},
+		"one that is still to come":                  {holds(at(1), never), gate.Reading{State: gate.NotYet, Recheck: soon}, holds(at(1), never)},
+		"one that may turn out to have been there":   {holds(at(1), never), gate.Reading{Recheck: soon}, holds(at(1), soon)},
+	} {
+		for _, r := range []gate.Reading{longest(c.a, c.b), longest(c.b, c.a)} {
+			if r != c.want {
+				t.Errorf("%s: %+v, want %+v", name, r, c.want)
+			}
+		}
+	}
+}
+
 func TestAnyOfThatCannotBeCompiled(t *testing.T) {
 	_, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{
 		{Name: "bad", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "(", Status: "True"}}},

@@ -75,9 +75,16 @@ func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
 func (s condition) ProvesBoot() bool { return s.maxAge > 0 && s.whenMissing != v1alpha1.MissingHolds }
 
 // Needs implements gate.Signal.
-func (s condition) Needs(*gate.DaemonSets) gate.Needs { return gate.Needs{Heartbeats: s.maxAge > 0} }
+func (s condition) Needs(*gate.DaemonSets) gate.Needs {
+	n := gate.Needs{Heartbeats: s.maxAge > 0, AllConditions: s.conditionType.pattern != nil}
+	if !n.AllConditions {
+		n.Conditions = []string{s.conditionType.text}
+	}
+	return n
+}
 
-// Read implements gate.Signal. With a pattern, one matching condition will do.
+// Read implements gate.Signal. With a pattern, one matching condition will do: of
+// several, the one that has matched for longest is told.
 func (s condition) Read(in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.subject}
 	if s.whenMissing == v1alpha1.MissingHolds {
@@ -90,15 +97,16 @@ func (s condition) Read(in gate.Input) gate.Reading {
 		}
 		one := s.readOne(c, in)
 		switch {
-		case one.State == gate.Holds:
-			return one
-		case found && r.State == gate.Unknown: // which wins over NotYet
+		case !found:
+			r, found = one, true
+		case r.State == gate.Holds || one.State == gate.Holds:
+			r = longest(r, one)
+		case r.State == gate.Unknown: // which wins over NotYet
 			r.Recheck = earliest(r.Recheck, one.Recheck)
 		default:
 			one.Recheck = earliest(r.Recheck, one.Recheck)
 			r = one
 		}
-		found = true
 	}
 	return r
 }

@@ -39,5 +39,8 @@ func (s celExpression) Read(in gate.Input) gate.Reading {
 
 // Needs implements gate.Signal.
 func (s celExpression) Needs(*gate.DaemonSets) gate.Needs {
-	return gate.Needs{Annotations: s.Annotations(), Resources: s.Resources(), NodeInfo: s.NodeInfo()}
+	return gate.Needs{
+		Annotations: s.Annotations(), Resources: s.Resources(), NodeInfo: s.NodeInfo(),
+		AllConditions: s.LooksAtConditions(), Taints: s.LooksAtTaints(),
+	}
 }

@@ -34,6 +34,26 @@ func TestConditionHoldsSince(t *testing.T) {
 	}
 }
 
+// Of several conditions that match a pattern, it is the one that has for longest that
+// tells since when, in whatever order the node lists them.
+func TestPatternHoldsSince(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Disk.*", Status: "True"}})
+	at := func(name string, ago time.Duration) gate.Condition {
+		c := cond(name, "True")
+		c.Transition = epoch.Add(-ago)
+		return c
+	}
+	for name, node := range map[string]*world{
+		"the later comes first": conditions(at("DiskB", time.Minute), at("DiskA", time.Hour)),
+		"the later comes last":  conditions(at("DiskA", time.Hour), at("DiskB", time.Minute)),
+		"one does not match":    conditions(cond("DiskC", "False"), at("DiskA", time.Hour), cond("DiskD", "Unknown")),
+	} {
+		if r, _ := read(t, s, node); r.State != gate.Holds || !r.Since.Equal(epoch.Add(-time.Hour)) || r.Longer {
+			t.Errorf("%s: %s since %s, longer %t", name, r.State, r.Since, r.Longer)
+		}
+	}
+}
+
 // Of two pods of which one will do, it is the one that has been ready for longer
 // that tells since when, in whatever order they come.
 func TestEitherHoldsSince(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -38,7 +39,9 @@ func (i *Installation) Username() string {
 // returns its path.
 func BuildProgram(ctx context.Context, dir string) (string, error) {
 	program := filepath.Join(dir, "nodegate")
-	output, err := exec.CommandContext(ctx, "go", "build", "-o", program, programPackage).CombinedOutput()
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, programPackage)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	output, err := build.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/nodegate/nodegate/cluster"
 )
 
@@ -28,6 +30,8 @@ type Controller struct {
 	LogFile string
 	// Metrics is the address where it serves them.
 	Metrics string
+	// Started is the moment just before its process was started.
+	Started time.Time
 
 	command *exec.Cmd
 	health  string
@@ -37,28 +41,35 @@ type Controller struct {
 
 // StartController starts the controller with the rights of nodegate's
 // ServiceAccount and nothing else. It runs until Stop is called, and ends with
-// this process in any case.
-func StartController(ctx context.Context, c *cluster.Cluster, i *Installation) (*Controller, error) {
+// this process in any case. Further arguments are added to its command line.
+func StartController(ctx context.Context, c *cluster.Cluster, i *Installation, arguments ...string) (*Controller, error) {
 	config, err := c.ServiceAccount(ctx, i.ServiceAccount.Namespace, i.ServiceAccount.Name)
 	if err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
+	return StartControllerAs(c, i, config, arguments...)
+}
+
+// StartControllerAs is StartController for whoever has a client's configuration
+// of that ServiceAccount, which may lead to the API server by a detour.
+func StartControllerAs(c *cluster.Cluster, i *Installation, config *rest.Config, arguments ...string) (*Controller, error) {
 	kubeconfig := filepath.Join(c.Dir(), "nodegate.kubeconfig")
 	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
 	p := &Controller{LogFile: filepath.Join(c.Dir(), "logs", "nodegate.log"), done: make(chan struct{})}
+	var err error
 	for _, address := range []*string{&p.Metrics, &p.health} {
-		if *address, err = freeAddress(); err != nil {
+		if *address, err = FreeAddress(); err != nil {
 			return nil, fmt.Errorf("starting the controller: %w", err)
 		}
 	}
-	p.command = exec.Command(i.Program, "controller",
+	p.command = exec.Command(i.Program, append([]string{"controller",
 		"--kubeconfig", kubeconfig,
 		"--namespace", i.ServiceAccount.Namespace,
 		"--allowed-taint-keys", strings.Join(i.AllowedKeys, ","),
 		"--metrics-bind-address", p.Metrics,
-		"--health-probe-bind-address", p.health)
+		"--health-probe-bind-address", p.health}, arguments...)...)
 	if err := p.start(c); err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
@@ -80,6 +91,7 @@ func (p *Controller) start(c *cluster.Cluster) error {
 	}
 	defer log.Close()
 	p.command.Stdout, p.command.Stderr = log, log
+	p.Started = time.Now()
 	if err := p.command.Start(); err != nil {
 		return err
 	}
@@ -142,8 +154,8 @@ func (p *Controller) Stop() error {
 	}
 }
 
-// freeAddress returns a loopback address on which nobody listens at present.
-func freeAddress() (string, error) {
+// FreeAddress returns a loopback address on which nobody listens at present.
+func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("finding a free port: %w", err)

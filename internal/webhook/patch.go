@@ -158,4 +158,7 @@ func taintOperations(before, after []corev1.Taint) []operation {
 }
 
 // escape writes a key as a part of a JSON pointer.
-func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func escape(key string) string { return pointerEscapes.Replace(key) }
+
+// pointerEscapes is built once: that takes longer than to use it.
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

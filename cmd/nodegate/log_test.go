@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+)
+
+// Five hundred gates that open at once are five hundred lines, whoever reads them.
+func TestLogLeavesNothingOut(t *testing.T) {
+	for name, development := range map[string]bool{"JSON": false, "text": true} {
+		var out bytes.Buffer
+		log, _ := newLogs(&out, development)
+		for range 500 {
+			log.Info("gate opened", "gate", "cni", "node", "n1")
+		}
+		if lines := strings.Count(out.String(), "gate opened"); lines != 500 {
+			t.Errorf("%s: %d lines, want 500", name, lines)
+		}
+	}
+}
+
+// What the libraries say cannot flood the log.
+func TestLibrariesAreSampled(t *testing.T) {
+	var out bytes.Buffer
+	_, log := newLogs(&out, false)
+	for range 500 {
+		log.Info("again")
+	}
+	if lines := strings.Count(out.String(), "again"); lines >= 500 || lines < 100 {
+		t.Errorf("%d lines, want some of 500", lines)
+	}
+}
+
+// Lines of nodegate and of the libraries look alike: whoever parses the one parses
+// the other.
+func TestLinesLookAlike(t *testing.T) {
+	anyTime := regexp.MustCompile(`"ts":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)"`)
+	stack := regexp.MustCompile(`"stacktrace":"[^"]+"`)
+	line := func(log logr.Logger, out *bytes.Buffer) string {
+		out.Reset()
+		log.V(1).Info("is not told")
+		log.WithName("part").Info("told", "node", "n1", "closedSeconds", 1.5)
+		log.Error(errors.New("bad"), "cannot", "node", "n1")
+		return stack.ReplaceAllString(anyTime.ReplaceAllString(out.String(), "TIME"), "STACK")
+	}
+	var out bytes.Buffer
+	own, libraries := newLogs(&out, false)
+	a, b := line(own, &out), line(libraries, &out)
+	if a != b || strings.Count(a, "TIME") != 2 || strings.Count(a, "STACK") != 1 {
+		t.Errorf("nodegate writes\n%sand the libraries\n%s", a, b)
+	}
+}
+
+// BenchmarkLine is what telling of one opening costs, the write to a file included.
+func BenchmarkLine(b *testing.B) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	for name, out := range map[string]io.Writer{"encoded": io.Discard, "written": null} {
+		log, _ := newLogs(out, false)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				log.Info("gate opened", "gate", "cni", "node", "ip-10-0-0-1", "reason", "SignalsHold", "closedSeconds", 31.5)
+			}
+		})
+	}
+}

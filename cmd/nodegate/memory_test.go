@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
+)
+
+func TestTuneMemory(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		gogc       string
+		gomemlimit string
+		percent    int
+	}{
+		{"by default", "", "1GiB", gcPercent},
+		{"as the environment says", "80", "2GiB", 80},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("GOGC", test.gogc)
+			t.Setenv("GOMEMLIMIT", test.gomemlimit)
+			defer debug.SetGCPercent(debug.SetGCPercent(80)) // what the runtime makes of GOGC
+			defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
+			tuneMemory(logr.Discard())
+			if got := debug.SetGCPercent(80); got != test.percent {
+				t.Errorf("GOGC is %d, want %d", got, test.percent)
+			}
+			if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
+				t.Errorf("the limit that the environment sets was changed to %d", got)
+			}
+		})
+	}
+}
+
+// Every client that is made of the configuration reads through small buffers.
+func TestBuffersAreBounded(t *testing.T) {
+	c := clustertest.Shared(t)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(path, c.Admin()); err != nil {
+		t.Fatal(err)
+	}
+	config, err := restConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // they share what the first one has set up
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := innermost(client.Transport)
+		if transport == nil || transport.HTTP2 == nil || transport.HTTP2.MaxReceiveBufferPerStream != receiveBuffer {
+			t.Fatalf("the transport is %+v", transport)
+		}
+		clientset, err := kubernetes.NewForConfigAndClient(config, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clientset.Discovery().ServerVersion(); err != nil {
+			t.Errorf("nothing can be read through it: %v", err)
+		}
+	}
+}

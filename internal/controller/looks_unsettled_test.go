@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// A node on which any gate has something left to do is looked at as a whole, whatever
+// little has changed elsewhere: one that is not settled is not at rest.
+func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
+	edit := func(change func(*gate.Node)) func(*world) {
+		return func(w *world) { w.edit("n0000", gate.Everything(), change) }
+	}
+	noBudget := func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }
+	for name, c := range map[string]struct {
+		// disk is what is particular of the gate at which nothing changes.
+		disk func(*v1alpha1.NodeGateSpec)
+		// before is what happened to the node some time ago.
+		before func(*world)
+		whole  bool
+	}{
+		"all is settled":           {func(*v1alpha1.NodeGateSpec) {}, func(*world) {}, false},
+		"a closed gate is settled": {func(*v1alpha1.NodeGateSpec) {}, edit(setCondition(1, "False")), false},
+		"a gate waits for budget":  {noBudget, edit(setCondition(1, "False")), true},
+		"a gate is overridden":     {func(*v1alpha1.NodeGateSpec) {}, edit(overrideFor(time.Hour, "disk", v1alpha1.StateClosed)), true},
+		"a gate is not known and may be there": {func(*v1alpha1.NodeGateSpec) {}, func(w *world) {
+			w.setGates(false, w.gates...)
+			pass(10 * time.Second)
+			edit(func(n *gate.Node) { isClosed(n, "nobody", v1alpha1.ReasonBirth) })(w)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, conditionGate("disk", "Disk", c.disk), conditionGate("memory", "Memory"))
+				w.writer = teller{w}
+				w.add(1, func(_ int, n *gate.Node) {
+					for _, name := range []string{"Disk", "Memory"} {
+						n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
+						isOpen(n, strings.ToLower(name))
+					}
+				})
+				defer w.start(logr.Discard(), interceptor.Funcs{})()
+				pass(10 * time.Second)
+				c.before(w)
+				pass(time.Minute)
+				whole, looks := w.whole, w.looks
+				w.edit("n0000", flipOf("Memory"), setCondition(2, "False"))
+				pass(time.Second)
+				if got := w.whole > whole; got != c.whole || w.looks == looks {
+					t.Errorf("looked %d times, %d of these at everything; want it so: %t", w.looks-looks, w.whole-whole, c.whole)
+				}
+			})
+		})
+	}
+}

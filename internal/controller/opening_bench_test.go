@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// BenchmarkOpening is what the controller does for one node on which two gates
+// open: facts in hand, decision, patch, what is told of it, and the decision that
+// follows the write. The API server is not in it, nor is what observes it.
+func BenchmarkOpening(b *testing.B) {
+	w := &world{nodes: map[string]gate.Node{}, gates: []*v1alpha1.NodeGate{testGate("a"), testGate("b", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })}, complete: true}
+	for _, ng := range w.gates {
+		ng.CreationTimestamp = metav1.NewTime(time.Now().Add(-48 * time.Hour))
+	}
+	w.add(5000, func(i int, n *gate.Node) {
+		for _, ng := range w.gates {
+			n.Records[ng.Name] = gate.Record{
+				State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "boot", Taint: gate.TaintText(ng.Spec.Taint), Source: v1alpha1.SourceCRD,
+			}.String()
+			n.Taints = append(n.Taints, corev1.Taint{Key: ng.Spec.Taint.Key, Effect: ng.Spec.Taint.Effect})
+		}
+	})
+	w.c = New(Options{Log: zap.New(zap.WriteTo(io.Discard))}, apiClient(b, interceptor.Funcs{}), newTestMetrics())
+	w.c.Attach(w, patched{w, b}, nil)
+	defer w.c.queue.ShutDown()
+	w.c.refreshGates(nil)
+	names := w.NodeNames()
+	closed := make(map[string]gate.Node, len(names))
+	for _, name := range names {
+		closed[name] = w.nodes[name]
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		name := names[i%len(names)]
+		w.nodes[name] = closed[name]
+		for range 2 {
+			w.c.workOn(b.Context(), name)
+		}
+		if len(w.nodes[name].Taints) > 0 {
+			b.Fatal("the gates are closed")
+		}
+	}
+}
+
+// patched writes nothing, but makes the patch.
+type patched struct {
+	*world
+	b *testing.B
+}
+
+// Apply implements cluster.Applier.
+func (p patched) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+	if body, err := cluster.Patch(n, d); err != nil || len(body) == 0 {
+		p.b.Fatalf("patch %s, error %v", body, err)
+	}
+	return p.world.Apply(ctx, n, d)
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// pass lets time pass, and looks when an observer has to.
+func (l *life) pass(t *rapid.T, by time.Duration) {
+	end := l.now.Add(by)
+	for range 200 {
+		next := end
+		for _, until := range []time.Time{l.all.until, l.some.until} {
+			if !until.IsZero() && until.Before(next) {
+				next = until
+			}
+		}
+		if l.now = latest(l.now, next); !next.Before(end) {
+			return
+		}
+		l.follow(t)
+	}
+	t.Fatal("asks again and again")
+}
+
+// follow has both observers look until nothing is left to write, as each write is
+// news again.
+func (l *life) follow(t *rapid.T) {
+	for range 20 {
+		heard := l.told
+		l.told = gate.Change{}
+		due := func(o *observer) bool { return !o.until.IsZero() && !l.now.Before(o.until) }
+		if heard.IsNothing() && !due(&l.all) && !due(&l.some) {
+			return
+		}
+		all := l.look(&l.all, l.gates, false)
+		some, part := all, l.gates
+		touched, narrow := l.parts.Touched(heard)
+		if narrow = narrow && l.some.rests && !due(&l.some) && !heard.IsNothing(); narrow {
+			l.narrow++
+			part = touched.Gates
+			until := l.some.until
+			some = l.look(&l.some, part, true)
+			l.some.until = earliest(until, l.some.until)
+		} else {
+			some = l.look(&l.some, l.gates, false)
+		}
+		l.compare(t, &all, &some, part)
+		l.write(&all)
+	}
+	t.Fatal("never settles")
+}
+
+// look decides about gates, and remembers what is to be remembered.
+func (l *life) look(o *observer, gates []gate.Gate, part bool) gate.Decision {
+	f := l.facts
+	f.Part, f.LostSince, f.RolloutSince, f.Steady = part, o.lost, o.rollout, o.steady
+	d := gate.Decide(gates, &f, l.now)
+	for i := range d.Verdicts {
+		if l.budget && d.Verdicts[i].Wants != "" {
+			if f.Granted == nil {
+				f.Granted = map[string]bool{}
+			}
+			f.Granted[d.Verdicts[i].Gate] = true
+		}
+	}
+	if f.Granted != nil {
+		d = gate.Decide(gates, &f, l.now)
+	}
+	now := observer{lost: map[string]time.Time{}, rollout: map[string]time.Time{}, steady: map[string]gate.Steady{}, rests: d.Settled, until: d.Recheck}
+	covered := func(name string) bool {
+		return !part || slices.ContainsFunc(gates, func(g gate.Gate) bool { return g.Name == name })
+	}
+	retain(now.lost, o.lost, covered)
+	retain(now.rollout, o.rollout, covered)
+	retain(now.steady, o.steady, covered)
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		if !v.LostSince.IsZero() {
+			now.lost[v.Gate] = v.LostSince
+		}
+		if !v.RolloutSince.IsZero() {
+			now.rollout[v.Gate] = v.RolloutSince
+		}
+		if v.Steady != nil {
+			now.steady[v.Gate] = *v.Steady
+		}
+	}
+	*o = now
+	return d
+}
+
+func retain[V any](now, was map[string]V, covered func(string) bool) {
+	for name, value := range was {
+		if !covered(name) {
+			now[name] = value
+		}
+	}
+}
+
+// compare: both want the same to be written and say the same of the gates that both
+// decided about, of the others nothing is left to do, and both remember the same.
+func (l *life) compare(t *rapid.T, all, some *gate.Decision, part []gate.Gate) {
+	if all.Changes != some.Changes || !reflect.DeepEqual(all.Taints, some.Taints) || !reflect.DeepEqual(all.Records, some.Records) ||
+		!reflect.DeepEqual(all.Stamps, some.Stamps) || !reflect.DeepEqual(all.Withdrawn, some.Withdrawn) {
+		t.Fatalf("of all gates: %v %v %v; of %d: %v %v %v", all.Changes, all.Taints, all.Records, len(part), some.Changes, some.Taints, some.Records)
+	}
+	for i := range all.Verdicts {
+		v := &all.Verdicts[i]
+		if !slices.ContainsFunc(part, func(g gate.Gate) bool { return g.Name == v.Gate }) && len(part) != len(l.gates) {
+			if v.Before != v.After || v.Wants != "" {
+				t.Fatalf("%s was at rest, and moves: %+v", v.Gate, v)
+			}
+			continue
+		}
+		if other := some.Verdict(v.Gate); !reflect.DeepEqual(v, other) {
+			t.Fatalf("of all gates:\n%+v\nof %d:\n%+v", v, len(part), other)
+		}
+	}
+	a, b := l.all, l.some
+	a.rests, a.until, b.rests, b.until = false, time.Time{}, false, time.Time{}
+	if !reflect.DeepEqual(a, b) {
+		t.Fatalf("one remembers %+v, the other %+v", a, b)
+	}
+	if l.some.rests && !l.all.until.IsZero() && (l.some.until.IsZero() || l.some.until.After(l.all.until)) {
+		t.Fatalf("to be looked at again at %s, and is not before %s", l.all.until, l.some.until)
+	}
+}
+
+// write carries a decision out, and tells of what that changes.
+func (l *life) write(d *gate.Decision) {
+	n := &l.facts.Node
+	if !d.Changes {
+		return
+	}
+	for _, taint := range slices.Concat(n.Taints, d.Taints) {
+		if !slices.Contains(n.Taints, taint) || !slices.Contains(d.Taints, taint) {
+			l.told = l.told.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectTaint, Name: taint.Key}))
+		}
+	}
+	n.Taints, n.Records = d.Taints, maps.Clone(n.Records)
+	for name, raw := range d.Records {
+		if n.Records[name] = raw; raw == "" {
+			delete(n.Records, name)
+		}
+		l.told = l.told.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectRecord, Name: name}))
+	}
+	if len(d.Withdrawn) > 0 {
+		n.Overrides, l.told = nil, gate.Everything()
+	}
+}
+
+// Who decides only about the gates that look at what has changed writes and remembers
+// what one does who decides about all gates each time.
+func TestPartsAreTheWhole(t *testing.T) {
+	narrow := 0
+	live := func(t *rapid.T) {
+		l := newLife(t)
+		actions := l.actions()
+		actions["a condition, late"] = func(t *rapid.T) {
+			l.now = l.now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
+			actions["condition"](t)
+		}
+		actions[""] = func(t *rapid.T) { l.follow(t) }
+		t.Repeat(actions)
+		narrow += l.narrow
+	}
+	for range 5 { // there are many kinds of signals
+		rapid.Check(t, live)
+	}
+	if narrow < 1000 {
+		t.Errorf("only %d decisions were about a part of the gates", narrow)
+	}
+}
