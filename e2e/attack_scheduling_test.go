@@ -200,9 +200,7 @@ func (w *world) boundTooEarly(node string) (early []string) {
 // rollOut gives the DaemonSet another pod template.
 func (w *world) rollOut(ds *appsv1.DaemonSet) {
 	w.Helper()
-	patch := client.MergeFrom(ds.DeepCopy())
-	ds.Spec.Template.Annotations = map[string]string{"version": "2"}
-	w.must(w.admin.Patch(w.Context(), ds, patch))
+	w.edit(ds, func() { ds.Spec.Template.Annotations = map[string]string{"version": "2"} })
 }
 
 // A node's life among real schedulers and daemons: pods wait for it to join, its

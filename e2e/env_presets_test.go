@@ -84,8 +84,10 @@ func (e *env) daemonIn(namespace, name string, labels map[string]string) *appsv1
 		},
 	}
 	e.must(e.admin.Create(e.Context(), ds))
+	created := ds.DeepCopy()
 	ds.Status.ObservedGeneration = ds.Generation // no rollout is under way
-	e.must(e.admin.Status().Update(e.Context(), ds))
+	// A patch: where a DaemonSet controller runs, it writes the status as well.
+	e.must(e.admin.Status().Patch(e.Context(), ds, client.MergeFrom(created)))
 	return ds
 }
 
