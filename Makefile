@@ -10,7 +10,7 @@ MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 # Those of them that are programs and tests of ours.
 OURS      := $(patsubst %/,%,$(sort $(dir $(wildcard hack/tools/*/*.go))))
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
-             docs/reference/nodegate.md docs/reference/kubectl-gate.md charts/nodegate deploy
+             docs/reference/nodegate.md docs/reference/kubectl-gate.md docs/performance.md charts/nodegate deploy
 
 # The version without MutatingAdmissionPolicy that e2e tests against (olderVersion there).
 OLDER := 1.35
@@ -30,15 +30,16 @@ endef
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Write what follows from other sources: code, CRD, reference, dashboard, chart, manifests.
+generate: ## Write what follows from other sources: code, CRD, reference, dashboard, chart, manifests, figures.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=internal/crd
 	go run ./hack/reference
 	go run ./hack/dashboard > charts/nodegate/files/dashboard.json
 	go run ./hack/chart
+	go run ./hack/performance
 	$(call render,policy,deploy/nodegate.yaml)
 	$(call render,webhook,deploy/before-1.36/nodegate.yaml)
 
@@ -82,6 +83,7 @@ image: ## Build the container image, without Docker, into bin/image.tar; IMAGE=r
 test: ## Run all tests, against a real control plane; its first build takes minutes.
 	go run ./cluster/cmd/nodegate-cluster build
 	go run ./cluster/cmd/nodegate-cluster build --kubernetes-version $(OLDER) --components kube-apiserver
+	go test -C hack/tools/benchcompare ./...
 	go test -C hack/tools/image ./...
 	go test -C hack/tools/prometheus ./...
 	go test -race -timeout 30m ./...
@@ -103,6 +105,18 @@ demo: ## Watch 60 nodes join, be held and open, and get a verdict.
 .PHONY: bench
 bench: ## Measure nodegate against the least that its work can cost; writes bench/RESULTS.md.
 	go run ./bench -out bench
+
+.PHONY: bench-quick
+bench-quick: ## The same in a few minutes: fewer rounds, smaller fleets; prints the table only.
+	go run ./bench -quick
+
+.PHONY: bench-compare
+bench-compare: ## Check that no event costs more allocations than bench/allocations.txt says.
+	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt
+
+.PHONY: bench-baseline
+bench-baseline: ## Write bench/allocations.txt anew.
+	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt -write
 
 .PHONY: clean
 clean: ## Remove what was built here.

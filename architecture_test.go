@@ -38,10 +38,13 @@ var mayImport = map[string][]string{
 	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd"},
 
 	// The shell observes and writes. It decides nothing.
-	"internal/cluster": {"api/v1alpha1", "internal/gate"},
+	"internal/cluster":               {"api/v1alpha1", "internal/gate", "internal/cluster/packed", "internal/cluster/wire"},
+	"internal/cluster/packed":        {"api/v1alpha1", "internal/gate"},
+	"internal/cluster/wire":          {},
+	"internal/cluster/wire/wiretest": {},
 
 	// Gates from files instead of from the API server.
-	"internal/gatefile": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster"},
+	"internal/gatefile": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire"},
 
 	// What the API server does for us, what an administrator applies, and what
 	// brings all of it together.
@@ -49,14 +52,14 @@ var mayImport = map[string][]string{
 	"internal/webhook":     {"api/v1alpha1", "internal/gate"},
 	"internal/certificate": {},
 	"internal/install":     {"api/v1alpha1", "internal/crd", "internal/gate", "internal/admission"},
-	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/admission", "internal/webhook", "internal/certificate"},
+	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire", "internal/admission", "internal/webhook", "internal/certificate"},
 
 	// What leaves nothing of nodegate behind.
-	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/cluster"},
-	"internal/uninstall": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster", "internal/admission", "internal/install", "internal/release"},
+	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire"},
+	"internal/uninstall": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire", "internal/admission", "internal/install", "internal/release"},
 
 	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report", "internal/release", "internal/uninstall", "internal/install"},
+	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report", "internal/release", "internal/uninstall", "internal/install"},
 
 	// What they have worked out. Pure.
 	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
@@ -76,6 +79,19 @@ var mayImport = map[string][]string{
 
 	// nodegate as its users run it, for the demo and the benchmarks.
 	"internal/testbed": {"api/v1alpha1", "cluster"},
+
+	// The benchmark: processes that watch and write, a driver, and figures that
+	// bring them together.
+	"bench/scene":    {"api/v1alpha1", "cluster", "internal/testbed"},
+	"bench/child":    {"cluster"},
+	"bench/driver":   {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene"},
+	"bench/observer": {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child"},
+	"bench/limit":    {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child"},
+	"bench/meter":    {"cluster"},
+	"bench/report":   {},
+	"bench/standin":  {},
+	"bench/figure":   {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate"},
+	"bench":          {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate", "bench/figure"},
 }
 
 // pure are the packages that compute, and do nothing else.
@@ -110,7 +126,7 @@ type goPackage struct {
 }
 
 func TestArrows(t *testing.T) {
-	for _, p := range packages(t, "./api/...", "./internal/...", "./presets/...", "./cluster/...") {
+	for _, p := range packages(t, "./api/...", "./internal/...", "./presets/...", "./cluster/...", "./bench/...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		allowed, known := mayImport[name]
 		if !known {
@@ -214,7 +230,7 @@ func packages(t *testing.T, patterns ...string) []goPackage {
 // has changed: it remembers which files a test has looked at.
 func dependOnSources(t *testing.T) {
 	t.Helper()
-	for _, root := range []string{"api", "cluster", "cmd", "internal", "presets"} {
+	for _, root := range []string{"api", "bench", "cluster", "cmd", "internal", "presets"} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err

@@ -8,7 +8,7 @@
 // machine and one moment.
 //
 // nodegate, the limit and the observer are processes of their own. The observer
-// has a watch that nobody else uses; it alone says when a taint came or went.
+// has watches that nobody else uses; it alone says when something happened.
 package main
 
 import (
@@ -19,24 +19,27 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/nodegate/nodegate/bench/figure"
+	"github.com/nodegate/nodegate/bench/limit"
+	"github.com/nodegate/nodegate/bench/meter"
+	"github.com/nodegate/nodegate/bench/observer"
+	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 // options are what the command line says.
 type options struct {
-	nodes  int
-	rate   int
+	quick  bool
+	only   string
 	rounds int
 	out    string
 }
-
-// The programs that bench starts are bench itself, called by one of these.
-const (
-	limitProgram    = "limit"
-	observerProgram = "observer"
-)
 
 func main() {
 	os.Exit(run(os.Args[1:]))
@@ -59,20 +62,23 @@ func run(args []string) int {
 	return 1
 }
 
+// dispatch also serves the programs that bench starts, which are bench itself.
 func dispatch(ctx context.Context, args []string) error {
-	if len(args) == 2 {
-		switch args[0] {
-		case limitProgram:
-			return runLimit(ctx, args[1])
-		case observerProgram:
-			return runObserver(ctx, args[1], os.Stdout)
-		}
+	switch {
+	case len(args) == 3 && args[0] == limit.Program:
+		return limit.Run(ctx, args[1], limit.Direction(args[2]))
+	case len(args) == 2 && args[0] == observer.Program:
+		return observer.Run(ctx, args[1], os.Stdout)
 	}
 	o, err := parse(args, os.Stdout)
 	if err != nil {
 		return err
 	}
-	return measure(ctx, o)
+	figures, err := choose(o.only)
+	if err != nil {
+		return err
+	}
+	return measure(ctx, o, figures)
 }
 
 // parse reads the command line. Asked for help, it writes it and returns
@@ -80,15 +86,134 @@ func dispatch(ctx context.Context, args []string) error {
 func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.IntVar(&o.nodes, "nodes", 200, "how many nodes the fleet has")
-	flags.IntVar(&o.rate, "rate", 40, "on how many nodes per second a daemon changes")
-	flags.IntVar(&o.rounds, "rounds", 5, "how many rounds of nodegate, limit, limit, nodegate")
+	flags.BoolVar(&o.quick, "quick", false, "measure with few rounds and small fleets, to see that it works")
+	flags.StringVar(&o.only, "only", "", "which figures to measure, such as P1,P5; default: all")
+	flags.IntVar(&o.rounds, "rounds", 0, "how many rounds to measure; default: 5, or 1 with -quick")
 	flags.StringVar(&o.out, "out", "", "the directory for RESULTS.md and results.json; nothing is written without it")
-	switch err := testbed.ParseFlags(flags, args, help); {
-	case err != nil:
+	if err := testbed.ParseFlags(flags, args, help); err != nil {
 		return nil, err
-	case o.nodes < 1 || o.rate < 1 || o.rounds < 1:
-		return nil, errors.New("--nodes, --rate and --rounds must be at least 1")
+	}
+	if o.rounds < 0 {
+		return nil, errors.New("--rounds must be at least 1")
 	}
 	return &o, nil
+}
+
+// choose returns the figures of a list such as "P1,P5", in the order in which they
+// are measured.
+func choose(only string) ([]figure.Figure, error) {
+	if only == "" {
+		return figure.All, nil
+	}
+	var chosen []figure.Figure
+	wanted := strings.Split(only, ",")
+	for _, f := range figure.All {
+		if i := slices.Index(wanted, f.ID); i >= 0 {
+			chosen, wanted = append(chosen, f), slices.Delete(wanted, i, i+1)
+		}
+	}
+	if len(wanted) > 0 {
+		return nil, fmt.Errorf("no such figure: %s", strings.Join(wanted, ", "))
+	}
+	return chosen, nil
+}
+
+func (o *options) sizes() figure.Sizes {
+	sizes := figure.Full
+	if o.quick {
+		sizes = figure.Quick
+	}
+	if o.rounds > 0 {
+		sizes.Rounds = o.rounds
+	}
+	return sizes
+}
+
+// command is what measures the same again.
+func (o *options) command() string {
+	command := "go run ./bench"
+	if o.quick {
+		command += " -quick"
+	}
+	if o.rounds > 0 {
+		command += fmt.Sprintf(" -rounds %d", o.rounds)
+	}
+	if o.only != "" {
+		command += " -only " + o.only
+	}
+	return command
+}
+
+// measure measures figures and ends all that it started.
+func measure(ctx context.Context, o *options, figures []figure.Figure) (err error) {
+	began := time.Now()
+	r := report.Report{
+		Command: o.command(), Quick: o.quick, Date: began.UTC().Format(time.DateOnly),
+		Machine: meter.Machine(), LoadBefore: meter.Load(),
+	}
+	env, err := figure.New(ctx, figure.Options{Sizes: o.sizes(), Progress: os.Stderr})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, env.Close()) }()
+	for _, f := range figures {
+		result, err := o.measureOne(ctx, env, f)
+		if err != nil {
+			env.Cluster.Keep()
+			r.Table(os.Stdout) // what has been measured is not lost
+			return fmt.Errorf("measuring %s: %w; logs are in %s", f.ID, err, env.Cluster.Dir())
+		}
+		r.Results = append(r.Results, result)
+	}
+	if r.Versions, err = meter.Versions(ctx, env.Cluster); err != nil {
+		return err
+	}
+	r.Cuts = env.Observer.Cuts()
+	r.LoadAfter, r.Took = meter.Load(), time.Since(began).Round(time.Second).String()
+	r.Table(os.Stdout)
+	env.Say("%s in all: %s", r.Took, r.Times())
+	if o.out == "" {
+		return nil
+	}
+	return r.Write(o.out)
+}
+
+// profilesDir is where profiles are, below the directory of the results.
+const profilesDir = "profiles"
+
+// measureOne measures a figure, and looks into nodegate where it has not reached
+// its goal.
+func (o *options) measureOne(ctx context.Context, env *figure.Env, f figure.Figure) (report.Result, error) {
+	env.Say("%s: %s", f.ID, f.Title)
+	began := time.Now()
+	result, err := f.Measure(ctx, env)
+	if err != nil {
+		return result, err
+	}
+	result.ID, result.Title = f.ID, f.Title
+	if o.profiles() && f.Profiled != nil && !result.Reached() {
+		err = o.lookInto(ctx, env, f, &result)
+	}
+	result.Took = time.Since(began).Round(time.Second).String()
+	return result, err
+}
+
+// profiles tells whether profiles are taken: there is where to put them, and the
+// figures are meant seriously.
+func (o *options) profiles() bool { return o.out != "" && !o.quick }
+
+// lookInto takes a profile of a turn of a figure, and notes where it is.
+func (o *options) lookInto(ctx context.Context, env *figure.Env, f figure.Figure, result *report.Result) error {
+	env.Say("  a goal was not reached: taking a profile")
+	profiled := f.Profiled(env)
+	file, err := env.Profile(ctx, profiled, filepath.Join(o.out, profilesDir))
+	if err != nil {
+		return err
+	}
+	whose := "nodegate's"
+	if profiled.Server {
+		whose = "the API server's"
+	}
+	result.Notes = append(result.Notes, fmt.Sprintf("Where %s processor time goes in such a turn: [%s/%s](%[2]s/%[3]s).", whose, profilesDir, file))
+	return nil
 }

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/nodegate/nodegate/bench/scene"
+)
+
+// What is stored is what the API server reads, which adds the version itself.
+func TestStoredNode(t *testing.T) {
+	node := scene.Node("n", time.Unix(1, 0))
+	node.ResourceVersion = "7"
+	stored, err := StoreNode(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.Key != "/registry/minions/n" {
+		t.Errorf("key %s", stored.Key)
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(stored.Value, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := node.DeepCopy()
+	want.ResourceVersion, want.Kind, want.APIVersion = "", "Node", "v1"
+	if !equality.Semantic.DeepEqual(want, object) {
+		t.Errorf("another node is read:\n%v", object)
+	}
+	if node.ResourceVersion != "7" || node.Kind != "" {
+		t.Error("the node itself was changed")
+	}
+	if size := len(stored.Value); size < 8<<10 || size > 16<<10 {
+		t.Errorf("a node of %d bytes is not like those of real clusters", size)
+	}
+	if len(node.Labels) != 40 || len(node.Status.Conditions) != 5 || len(node.Status.Images) != 50 {
+		t.Errorf("%d labels, %d conditions, %d images", len(node.Labels), len(node.Status.Conditions), len(node.Status.Images))
+	}
+}
+
+func TestSpeed(t *testing.T) {
+	if got := (Speed{Objects: 5000, Took: 620 * time.Millisecond}).String(); got != "5000 in 0.62 s" {
+		t.Error(got)
+	}
+}

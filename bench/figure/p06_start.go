@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package figure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nodegate/nodegate/bench/meter"
+	"github.com/nodegate/nodegate/bench/observer"
+	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+// fitMeanwhile is how many nodes become fit while nodegate is away.
+const fitMeanwhile = 20
+
+var coldStart = Figure{ID: "P6", Title: "Cold start: from the start of the process to the first opening, and to a fleet that is verified", Measure: measureColdStart}
+
+// A start is what was seen of one, in seconds from the start of the process.
+type start struct {
+	first, last, verified float64
+	needless              int
+}
+
+func measureColdStart(ctx context.Context, e *Env) (report.Result, error) {
+	var r report.Result
+	if err := e.openFleet(ctx, e.Large); err != nil {
+		return r, err
+	}
+	var first, last, verified, needless []float64
+	for range e.Rounds {
+		s, err := e.coldStart(ctx)
+		if err != nil {
+			return r, err
+		}
+		first, last = append(first, s.first), append(last, s.last)
+		verified, needless = append(verified, s.verified), append(needless, float64(s.needless))
+	}
+	r.Rows = []report.Row{
+		report.Alone("first correct decision", "s", first, report.AtMost(2)),
+		report.Alone(fmt.Sprintf("all %d nodes that are to be opened", fitMeanwhile), "s", last, nil),
+		report.Alone("all nodes verified", "s", verified, report.AtMost(2)),
+		report.Alone("needless writes", "", needless, report.AtMost(0)),
+	}
+	r.Notes = []string{
+		fmt.Sprintf("%d nodes, of which %d became fit while nodegate was away. From just before the process is started to when the observer sees a taint gone.", len(e.Fleet.Nodes()), fitMeanwhile),
+		"Verified: the gate's status, which was emptied before, counts every node as open, seen by a watch of the driver's. nodegate writes a status once a second at most.",
+		"The process before had released its lease. After a crash, another replica leads when that has expired.",
+		"Needless: PATCHes of nodes in the API server's audit log, whatever the answer, less those of the nodes that are to be opened.",
+	}
+	return r, nil
+}
+
+// coldStart measures one start, after which all nodes are open again.
+func (e *Env) coldStart(ctx context.Context) (s start, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := e.fitWhileAway(ctx); err != nil {
+		return s, err
+	}
+	counts, err := e.watchCounts(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer counts.Stop()
+	mark, err := e.Audit.Mark()
+	if err != nil {
+		return s, err
+	}
+	nodegate, err := testbed.StartController(ctx, e.Cluster, e.Installation)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, nodegate.Stop()) }()
+	var verified time.Time
+	var seeing errgroup.Group
+	seeing.Go(func() (err error) {
+		verified, err = awaitCount(ctx, counts, len(e.Fleet.Nodes()))
+		return err
+	})
+	seeing.Go(func() error { return e.Observer.AwaitSeen(ctx, observer.Open, fitMeanwhile) })
+	if err := seeing.Wait(); err != nil {
+		return s, err
+	}
+	if err := wait(ctx, afterwards); err != nil {
+		return s, err
+	}
+	asked, err := e.Audit.Since(mark)
+	if err != nil {
+		return s, err
+	}
+	var opened []time.Time
+	for _, at := range e.Observer.Seen(observer.Open) {
+		opened = append(opened, at)
+	}
+	slices.SortFunc(opened, time.Time.Compare)
+	since := func(t time.Time) float64 { return t.Sub(nodegate.Started).Seconds() }
+	return start{since(opened[0]), since(opened[len(opened)-1]), since(verified), meter.Count(asked, meter.NodePatch) - fitMeanwhile}, nil
+}
+
+// fitWhileAway has some nodes as they are born, and then fit, and empties the
+// gate's status, so that whatever it says is the word of the next process.
+func (e *Env) fitWhileAway(ctx context.Context) error {
+	if err := e.Reset(ctx, nil, fitMeanwhile); err != nil {
+		return err
+	}
+	if _, err := e.Fleet.Report(ctx, fitMeanwhile, true); err != nil {
+		return err
+	}
+	if err := e.emptyStatus(ctx); err != nil {
+		return err
+	}
+	if err := e.AwaitQuiet(ctx, nil); err != nil {
+		return err
+	}
+	e.Observer.Reset()
+	return nil
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package figure
+
+import (
+	"testing"
+
+	"github.com/nodegate/nodegate/bench/report"
+)
+
+func TestBusyRows(t *testing.T) {
+	const edits, reports = "the gate is edited", "nodes report"
+	round := func(edited, reported []float64) report.Round {
+		return report.Round{
+			Nodegate: report.Sample{inPeace: {4, 5}, whileEdited: edited, whileReported: reported},
+			Limit:    report.Sample{inPeace: {4}, whileReported: {8}},
+		}
+	}
+	calm := []float64{5}
+	for name, c := range map[string]struct {
+		busy           [][]float64 // one for each round
+		times, starved float64
+		quick, fed     bool
+	}{
+		"as fast as in peace": {[][]float64{{4, 5}}, 1, 0, true, true},
+		"twice as slow":       {[][]float64{{4, 10}}, 2, 0, true, true},
+		"slower":              {[][]float64{{4, 11}}, 2.2, 0, false, true},
+		"after a second":      {[][]float64{{4, 1000}}, 200, 0, false, true},
+		"later than that":     {[][]float64{{1001, 1002}}, 200.4, 2, false, false},
+		"one round of three":  {[][]float64{{5}, {10}, {1001}}, 2, 1, true, false},
+	} {
+		var whenEdited, whenReported []report.Round
+		for _, latencies := range c.busy {
+			whenEdited = append(whenEdited, round(latencies, calm))
+			whenReported = append(whenReported, round(calm, latencies))
+		}
+		for _, load := range []struct {
+			rounds      []report.Round
+			busy, other string
+		}{{whenEdited, edits, reports}, {whenReported, reports, edits}} {
+			rows := map[string]report.Row{}
+			for _, row := range busyRows(load.rounds) {
+				rows[row.What] = row
+			}
+			times, starved := rows["p99 while "+load.busy+" ÷ p99 in peace"], rows["starved nodes while "+load.busy]
+			if times.Nodegate.Median != c.times || starved.Nodegate.Median != c.starved {
+				t.Errorf("%s while %s: %v times as slow, %v starved, want %v and %v", name, load.busy, times.Nodegate.Median, starved.Nodegate.Median, c.times, c.starved)
+			}
+			if (times.Verdict == report.Reached) != c.quick || (starved.Verdict == report.Reached) != c.fed {
+				t.Errorf("%s while %s: the goals are %s and %s", name, load.busy, times.Verdict, starved.Verdict)
+			}
+			if r := rows["starved nodes while "+load.other]; r.Verdict != report.Reached {
+				t.Errorf("%s while %s: blamed on %s", name, load.busy, load.other)
+			}
+		}
+	}
+}

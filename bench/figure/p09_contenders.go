@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package figure
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+//go:embed p09_policies.yaml
+var idlePolicies []byte
+
+// contenderLabel says, on a Node, whose turn it is. All contenders are in the
+// cluster all the time, and each concerns its own Nodes, so that they can take
+// turns as often as one likes.
+const contenderLabel = "bench.nodegate.dev/contender"
+
+// A contender is one way in which a Node can come into being.
+type contender struct {
+	name string
+	// installed tells whether nodegate's guards are there.
+	installed bool
+	// gates is how many there are, and selecting how many of them select the Node.
+	gates, selecting int
+	// share of a turn's Nodes is enough of one that is slow.
+	share float64
+}
+
+// The contenders, by who closes the Node.
+const (
+	byNobody   = "nobody"
+	byIdle     = "idle"
+	byConstant = "constant"
+	byWebhook  = "webhook"
+	oneOfOne   = "1-of-1"
+)
+
+var contenders = []contender{
+	{name: byNobody, share: 1},
+	{name: byIdle, share: 1},
+	{name: byConstant, share: 1},
+	{name: byWebhook, installed: true, share: 1},
+	{name: oneOfOne, installed: true, gates: 1, selecting: 1, share: 1},
+	{name: "2-of-20", installed: true, gates: 20, selecting: 2, share: 0.5},
+	{name: "2-of-200", installed: true, gates: 200, selecting: 2, share: 0.25},
+	{name: "20-of-20", installed: true, gates: 20, selecting: 20, share: 0.25},
+	{name: "200-of-200", installed: true, gates: 200, selecting: 200, share: 0.01},
+}
+
+// namespace is where a contender's parameters are: what others have there, a
+// binding would have to look through.
+func (c *contender) namespace() string { return "bench-" + c.name }
+
+// contenderManifests are what 'nodegate manifests' prints, both for policy and for webhook,
+// changed in nothing but what Nodes they concern and where parameters are.
+func contenderManifests(webhookPort int64) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
+		objects, err := manifests(birth)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			narrowed, err := narrow(o, webhookPort)
+			if err != nil {
+				return nil, fmt.Errorf("narrowing %s %s: %w", o.GetKind(), o.GetName(), err)
+			}
+			all = append(all, narrowed...)
+		}
+	}
+	objects, err := testbed.ParseObjects(idlePolicies)
+	return append(all, objects...), err
+}
+
+// nodegateNamespace is where nodegate is installed.
+const nodegateNamespace = "nodegate-system"
+
+func manifests(birth admission.Birth) ([]*unstructured.Unstructured, error) {
+	var stream bytes.Buffer
+	err := install.Write(&stream, install.Options{
+		Namespace: nodegateNamespace, ServiceAccount: "nodegate", AllowedTaintKeys: []string{gateTaint(0)}, Birth: birth,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing nodegate's manifests: %w", err)
+	}
+	return testbed.ParseObjects(stream.Bytes())
+}
+
+// narrow has an object concern the Nodes of its contenders only.
+func narrow(o *unstructured.Unstructured, webhookPort int64) ([]*unstructured.Unstructured, error) {
+	switch o.GetKind() {
+	case "MutatingAdmissionPolicyBinding":
+		return perContender(o)
+	case "ValidatingAdmissionPolicyBinding":
+		if o.GetName() == admission.ParametersPolicy {
+			return []*unstructured.Unstructured{o}, nil // it concerns no Nodes
+		}
+		err := unstructured.SetNestedMap(o.Object, selectContenders(), "spec", "matchResources", "objectSelector")
+		return []*unstructured.Unstructured{o}, err
+	case "MutatingWebhookConfiguration":
+		return []*unstructured.Unstructured{o}, narrowWebhook(o, webhookPort)
+	case "Service":
+		// Nobody routes Services here, but the API server follows a name.
+		err := unstructured.SetNestedMap(o.Object, map[string]any{"type": "ExternalName", "externalName": "localhost"}, "spec")
+		return []*unstructured.Unstructured{o}, err
+	}
+	return []*unstructured.Unstructured{o}, nil
+}
+
+// perContender copies a binding of the birth policy for each of those that have
+// gates.
+func perContender(binding *unstructured.Unstructured) (all []*unstructured.Unstructured, err error) {
+	for i := range contenders {
+		c := &contenders[i]
+		if c.gates == 0 {
+			continue
+		}
+		o := binding.DeepCopy()
+		o.SetName(o.GetName() + "-" + c.name)
+		err := unstructured.SetNestedField(o.Object, c.namespace(), "spec", "paramRef", "namespace")
+		if err == nil {
+			err = unstructured.SetNestedStringMap(o.Object, map[string]string{contenderLabel: c.name},
+				"spec", "matchResources", "objectSelector", "matchLabels")
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// selectContenders selects the Nodes of all that come with the guards.
+func selectContenders() map[string]any {
+	var names []any
+	for _, c := range contenders {
+		if c.installed {
+			names = append(names, c.name)
+		}
+	}
+	return map[string]any{"matchExpressions": []any{
+		map[string]any{"key": contenderLabel, "operator": "In", "values": names},
+	}}
+}
+
+func narrowWebhook(o *unstructured.Unstructured, port int64) error {
+	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	for _, w := range webhooks {
+		webhook := w.(map[string]any)
+		selector := map[string]any{"matchLabels": map[string]any{contenderLabel: byWebhook}}
+		if err := unstructured.SetNestedField(webhook, selector, "objectSelector"); err != nil {
+			return err
+		}
+		if err := unstructured.SetNestedField(webhook, port, "clientConfig", "service", "port"); err != nil {
+			return err
+		}
+	}
+	return unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
+}
+
+// writeParameters writes what nodegate would write for so many gates into a new
+// namespace. They are there before the guard that keeps others from writing them.
+func (b *births) writeParameters(ctx context.Context, namespace string, gates, selecting int) error {
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := b.admin.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating a namespace for parameters: %w", err)
+	}
+	for i := range gates {
+		parameter, err := admission.Parameter(namespace, v1alpha1.SourceCRD, gateOf(i, i < selecting))
+		if err != nil {
+			return err
+		}
+		if _, err := b.admin.CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a parameter: %w", err)
+		}
+	}
+	return nil
+}
+
+func gateTaint(i int) string { return fmt.Sprintf("bench.nodegate.dev/gate-%03d", i) }
+
+// gateOf is one for all Linux nodes, or for a pool that is not the Node's.
+func gateOf(i int, selecting bool) *v1alpha1.NodeGate {
+	gate := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("gate-%03d", i)}}
+	gate.Spec.NodeSelector.MatchLabels = map[string]string{"kubernetes.io/os": "linux"}
+	if !selecting {
+		gate.Spec.NodeSelector.MatchLabels["example.com/pool"] = fmt.Sprintf("pool-%03d", i)
+	}
+	gate.Spec.Taint = v1alpha1.Taint{Key: gateTaint(i), Effect: corev1.TaintEffectNoSchedule}
+	return gate
+}

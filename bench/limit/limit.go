@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package limit is the least that nodegate's work can cost: a bare loop that
+// watches the daemon's pods and sends one precomputed PATCH for each that
+// changes, with nodegate's rights, client settings and concurrency. It decides
+// nothing, remembers nothing but who was ready, and checks nothing.
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	retry "k8s.io/client-go/tools/watch"
+
+	"github.com/nodegate/nodegate/bench/child"
+	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/cluster"
+)
+
+// Program is the argument that makes the benchmark's program the limit.
+const Program = "limit"
+
+// A Direction says which changes the limit follows.
+type Direction string
+
+// Opens follows daemons that become ready, as a gate does that never closes
+// again; Follows also those that cease to be.
+const (
+	Opens   Direction = "opens"
+	Follows Direction = "follows"
+)
+
+// Start starts the limit as a process of its own.
+func Start(ctx context.Context, c *cluster.Cluster, kubeconfig string, direction Direction) (*child.Process, error) {
+	return child.Start(ctx, c, Program, kubeconfig, string(direction))
+}
+
+// The whole bodies of the patches: the limit knows that nothing but the gate's
+// taint is ever on a node of the benchmark.
+var (
+	addTaint    = fmt.Appendf(nil, `[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":%q}]}]`, scene.Taint.Key, scene.Taint.Effect)
+	removeTaint = fmt.Appendf(nil, `[{"op":"test","path":"/spec/taints/0/key","value":%q},{"op":"remove","path":"/spec/taints/0"}]`, scene.Taint.Key)
+)
+
+// A change is what the limit has to write.
+type change struct {
+	node  string
+	ready bool
+}
+
+// Run is the limit's process. It ends with ctx.
+func Run(ctx context.Context, kubeconfig string, direction Direction) error {
+	client, err := child.Client(kubeconfig)
+	if err != nil {
+		return err
+	}
+	pods := client.CoreV1().Pods(scene.Namespace)
+	options := metav1.ListOptions{LabelSelector: "app=" + scene.Daemon}
+	list, err := pods.List(ctx, options)
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	was := map[string]bool{}
+	for i := range list.Items {
+		was[list.Items[i].Spec.NodeName] = isReady(&list.Items[i])
+	}
+	watching, err := retry.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = options.LabelSelector
+			return pods.Watch(ctx, o)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	defer watching.Stop()
+	changes := make(chan change, 1024)
+	var writers sync.WaitGroup
+	for range scene.Workers {
+		writers.Go(func() { write(ctx, client, changes) })
+	}
+	defer writers.Wait()
+	defer close(changes)
+	if err := child.SayReady(os.Stdout); err != nil {
+		return err
+	}
+	return follow(ctx, was, watching.ResultChan(), direction, changes)
+}
+
+// follow passes on which pods become ready, or cease to be, starting from who was.
+func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, direction Direction, changes chan<- change) error {
+	for event := range pods {
+		pod, ok := event.Object.(*corev1.Pod)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !ok:
+			return fmt.Errorf("watching pods: %v", event.Object)
+		}
+		node, now := pod.Spec.NodeName, isReady(pod)
+		if was[node] != now && (now || direction == Follows) {
+			changes <- change{node, now}
+		}
+		was[node] = now
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.New("watching pods: the watch ended")
+}
+
+func write(ctx context.Context, client kubernetes.Interface, changes <-chan change) {
+	for c := range changes {
+		body := addTaint
+		if c.ready {
+			body = removeTaint
+		}
+		_, err := client.CoreV1().Nodes().Patch(ctx, c.node, types.JSONPatchType, body, metav1.PatchOptions{})
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "limit: patching node %s: %v\n", c.node, err)
+		}
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

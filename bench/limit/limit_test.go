@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/nodegate/nodegate/bench/scene"
+)
+
+// The limit writes once for each change that it follows, and for nothing else.
+func TestFollow(t *testing.T) {
+	for name, test := range map[string]struct {
+		direction Direction
+		states    []bool // of the pod, which was not ready before
+		want      string
+	}{
+		"opens":                    {Opens, []bool{true}, "true"},
+		"says it once":             {Opens, []bool{true, true, true}, "true"},
+		"does not close":           {Opens, []bool{true, false}, "true"},
+		"opens again":              {Opens, []bool{true, false, true}, "true true"},
+		"follows both":             {Follows, []bool{true, false, false, true}, "true false true"},
+		"was not ready and is not": {Follows, []bool{false, false}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events, changes := make(chan watch.Event, len(test.states)), make(chan change, len(test.states))
+			for _, ready := range test.states {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+				pod.Status = scene.PodStatus(pod, ready, time.Unix(1, 0))
+				events <- watch.Event{Type: watch.Modified, Object: pod}
+			}
+			close(events)
+			if err := follow(t.Context(), map[string]bool{}, events, test.direction, changes); err == nil {
+				t.Error("a watch that ends by itself is no error")
+			}
+			close(changes)
+			var got []string
+			for c := range changes {
+				if c.node != "n" {
+					t.Errorf("node %q", c.node)
+				}
+				got = append(got, fmt.Sprint(c.ready))
+			}
+			if s := strings.Join(got, " "); s != test.want {
+				t.Errorf("%q, want %q", s, test.want)
+			}
+		})
+	}
+}

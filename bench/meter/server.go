@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/cluster"
+)
+
+// Metrics are all that a process serves at one moment, by name.
+type Metrics map[string]*dto.MetricFamily
+
+// OfAPIServer reads the API server's metrics.
+func OfAPIServer(ctx context.Context, c *cluster.Cluster) (Metrics, error) {
+	config := c.Admin()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
+	}
+	return scrape(ctx, client, config.Host+"/metrics")
+}
+
+// OfEtcd reads etcd's metrics.
+func OfEtcd(ctx context.Context, c *cluster.Cluster) (Metrics, error) {
+	endpoint, credentials, err := c.Etcd()
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{TLSClientConfig: credentials}
+	defer transport.CloseIdleConnections()
+	return scrape(ctx, &http.Client{Transport: transport}, endpoint+"/metrics")
+}
+
+// Of reads the metrics that somebody serves in plain HTTP, at an address.
+func Of(ctx context.Context, address string) (Metrics, error) {
+	return scrape(ctx, http.DefaultClient, "http://"+address+"/metrics")
+}
+
+func scrape(ctx context.Context, client *http.Client, url string) (Metrics, error) {
+	content, err := Get(ctx, client, url)
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", url, err)
+	}
+	return families, nil
+}
+
+// Get reads what is at a URL. An answer that is not OK is an error.
+func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", url, err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", url, err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", url, err)
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("reading %s: %s", url, response.Status)
+	}
+	return content, nil
+}
+
+// Versions tells those of who takes part, of the form "Kubernetes v1.37.1, etcd
+// 3.7.3, go1.26.8".
+func Versions(ctx context.Context, c *cluster.Cluster) (string, error) {
+	server, err := OfAPIServer(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	etcd, err := OfEtcd(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Kubernetes %s, etcd %s, %s", server.label("kubernetes_build_info", "git_version"),
+		etcd.label("etcd_server_version", "server_version"), runtime.Version()), nil
+}
+
+// label is the value of a label of a metric that there is once.
+func (m Metrics) label(name, label string) string {
+	for _, metric := range m[name].GetMetric() {
+		for _, pair := range metric.GetLabel() {
+			if pair.GetName() == label {
+				return pair.GetValue()
+			}
+		}
+	}
+	return "of unknown version"
+}
+
+// Sum adds up the counters and gauges of a name whose labels are these, and
+// perhaps more.
+func (m Metrics) Sum(name string, labels map[string]string) float64 {
+	var total float64
+	for _, metric := range m[name].GetMetric() {
+		matching := 0
+		for _, pair := range metric.GetLabel() {
+			if value, wanted := labels[pair.GetName()]; wanted && value == pair.GetValue() {
+				matching++
+			}
+		}
+		if matching == len(labels) {
+			total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	return total
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package observer is the witness: a process of its own, with watches that
+// nobody else uses, that stamps what it sees of nodes and of pods with one clock.
+// A latency is the difference of two of its sightings, so that neither the
+// driver's clock nor the word of who is measured is in it.
+package observer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/nodegate/nodegate/bench/child"
+	"github.com/nodegate/nodegate/cluster"
+)
+
+// Program is the argument that makes the benchmark's program the observer.
+const Program = "observer"
+
+// An Observer is that process as the measurement sees it.
+type Observer struct {
+	process *child.Process
+
+	mu    sync.Mutex
+	first [cut + 1]map[string]time.Time // since the last reset
+	now   [cut + 1]map[string]bool
+	cuts  int
+	more  chan struct{} // holds at most one word that there is more
+	ended chan struct{}
+	err   error // valid once ended is closed
+}
+
+// Start starts an observer. It first sees everything that there is.
+func Start(ctx context.Context, c *cluster.Cluster) (*Observer, error) {
+	process, err := child.Start(ctx, c, Program, c.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	o := &Observer{process: process, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	for what := range o.first {
+		o.first[what], o.now[what] = map[string]time.Time{}, map[string]bool{}
+	}
+	go o.read()
+	return o, nil
+}
+
+// PID is the process's.
+func (o *Observer) PID() int { return o.process.PID() }
+
+// Stop ends it.
+func (o *Observer) Stop() error {
+	return o.process.Stop(func() { <-o.ended })
+}
+
+func (o *Observer) read() {
+	defer close(o.ended)
+	defer o.process.Drain()
+	for o.process.Lines.Scan() {
+		s, err := parseSighting(o.process.Lines.Text())
+		if err != nil {
+			o.err = err
+			return
+		}
+		o.note(s)
+	}
+}
+
+// excludes says what an object is no more once it is something else.
+var excludes = map[Aspect][]Aspect{
+	Tainted: {Open, Gone}, Open: {Tainted, Gone}, Ready: {Unready, Gone}, Unready: {Ready, Gone},
+	Bound: {Gone}, Gone: {Tainted, Open, Ready, Unready, Bound},
+}
+
+func (o *Observer) note(s Sighting) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s.What == cut {
+		o.cuts++
+	}
+	for _, what := range excludes[s.What] {
+		delete(o.now[what], s.Name)
+	}
+	o.now[s.What][s.Name] = true
+	if _, seen := o.first[s.What][s.Name]; !seen {
+		o.first[s.What][s.Name] = s.At
+	}
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+// Cuts is how often the API server has cut off a watch of the observer's. What
+// happened meanwhile was seen, but late.
+func (o *Observer) Cuts() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.cuts
+}
+
+// Reset forgets when what was seen, but not what is so.
+func (o *Observer) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for what := range o.first {
+		clear(o.first[what])
+	}
+}
+
+// Seen returns when each object was first seen to become something since the
+// last reset.
+func (o *Observer) Seen(what Aspect) map[string]time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.first[what])
+}
+
+// Now returns the objects that are something at present.
+func (o *Observer) Now(what Aspect) map[string]bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.now[what])
+}
+
+// Await waits, for as long as ctx, until at least so many objects are
+// something, at present.
+func (o *Observer) Await(ctx context.Context, what Aspect, count int) error {
+	return o.await(ctx, what.String(), count, func() int { return len(o.now[what]) })
+}
+
+// AwaitSeen waits, for as long as ctx, until at least so many objects were seen
+// to become something since the last reset.
+func (o *Observer) AwaitSeen(ctx context.Context, what Aspect, count int) error {
+	return o.await(ctx, "becoming "+what.String(), count, func() int { return len(o.first[what]) })
+}
+
+func (o *Observer) await(ctx context.Context, what string, count int, counted func() int) error {
+	for {
+		o.mu.Lock()
+		n := counted()
+		o.mu.Unlock()
+		if n >= count {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %d objects to be seen %s: %d are: %w", count, what, n, context.Cause(ctx))
+		case <-o.ended:
+			return fmt.Errorf("waiting for objects to be seen %s: the observer ended: %w", what, o.err)
+		case <-o.more:
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import "fmt"
+
+// A Goal is what a quantity's median should be at most.
+type Goal struct {
+	// Of says what is held against it.
+	Of Column `json:"of"`
+	// AtMost is in the row's unit, or a ratio.
+	AtMost float64 `json:"atMost"`
+}
+
+// A Column is one of a row's three.
+type Column string
+
+// What a goal may be about: nodegate's own value, or its ratio to the limit's.
+const (
+	OfNodegate Column = "nodegate"
+	OfRatio    Column = "ratio"
+)
+
+// AtMost is the goal of an own value.
+func AtMost(value float64) *Goal { return &Goal{OfNodegate, value} }
+
+// TimesLimit is the goal of a ratio.
+func TimesLimit(ratio float64) *Goal { return &Goal{OfRatio, ratio} }
+
+// A Verdict says whether a goal was reached.
+type Verdict string
+
+// What may have become of a goal. Of what has none, it is empty.
+const (
+	Reached    Verdict = "reached"
+	NotReached Verdict = "not reached"
+)
+
+// A Row is one quantity that was measured.
+type Row struct {
+	What     string  `json:"what"`
+	Unit     string  `json:"unit"`
+	Nodegate *Spread `json:"nodegate,omitempty"`
+	Limit    *Spread `json:"limit,omitempty"`
+	Ratio    *Spread `json:"ratio,omitempty"`
+	Goal     *Goal   `json:"goal,omitempty"`
+	Verdict  Verdict `json:"verdict,omitempty"`
+}
+
+// Compare makes a row of a quantity that both were measured by. The ratio is
+// formed within each round, so that a machine that is slower for a while is so
+// for both. Rounds in which one of them has no observations are left out.
+func Compare(what, unit string, rounds []Round, quantity string, of Statistic, goal *Goal) Row {
+	var nodegate, limit, ratio []float64
+	for _, round := range rounds {
+		ours, theirs := round.Nodegate[quantity], round.Limit[quantity]
+		if len(ours) == 0 || len(theirs) == 0 {
+			continue
+		}
+		a, b := of(ours), of(theirs)
+		nodegate, limit = append(nodegate, a), append(limit, b)
+		if b != 0 {
+			ratio = append(ratio, a/b)
+		}
+	}
+	row := Row{What: what, Unit: unit, Goal: goal}
+	if len(nodegate) > 0 {
+		row.Nodegate, row.Limit = SpreadOf(nodegate), SpreadOf(limit)
+	}
+	if len(ratio) > 0 {
+		row.Ratio = SpreadOf(ratio)
+	}
+	return row.judged()
+}
+
+// Alone makes a row of a quantity of nodegate's own, one value for each round.
+func Alone(what, unit string, values []float64, goal *Goal) Row {
+	row := Row{What: what, Unit: unit, Goal: goal}
+	if len(values) > 0 {
+		row.Nodegate = SpreadOf(values)
+	}
+	return row.judged()
+}
+
+// judged holds the row against its goal. What was not measured has not reached
+// it.
+func (r Row) judged() Row {
+	if r.Goal == nil {
+		return r
+	}
+	measured := r.Nodegate
+	if r.Goal.Of == OfRatio {
+		measured = r.Ratio
+	}
+	r.Verdict = NotReached
+	if measured != nil && measured.Median <= r.Goal.AtMost {
+		r.Verdict = Reached
+	}
+	return r
+}
+
+// text is of the form "≤ 1.15 × the limit" or "≤ 0.6 ms".
+func (g *Goal) text(unit string) string {
+	switch {
+	case g == nil:
+		return ""
+	case g.Of == OfRatio:
+		return fmt.Sprintf("≤ %s × the limit", plain(g.AtMost))
+	case unit == "":
+		return "≤ " + plain(g.AtMost)
+	}
+	return fmt.Sprintf("≤ %s %s", plain(g.AtMost), unit)
+}
+
+// plain is a number as people write it.
+func plain(v float64) string { return fmt.Sprintf("%g", v) }
+
+// Growth makes a row of how a quantity of one node changes with the size of the
+// fleet: its value in large fleets by that in small ones, round by round.
+func Growth(what string, small, large []Round, quantity string, of Statistic, goal *Goal) Row {
+	var rounds []Round
+	for i := range min(len(small), len(large)) {
+		rounds = append(rounds, Round{
+			Nodegate: grown(small[i].Nodegate, large[i].Nodegate, quantity, of),
+			Limit:    grown(small[i].Limit, large[i].Limit, quantity, of),
+		})
+	}
+	return Compare(what, "", rounds, quantity, Mean, goal)
+}
+
+func grown(small, large Sample, quantity string, of Statistic) Sample {
+	if len(small[quantity]) == 0 || len(large[quantity]) == 0 {
+		return nil
+	}
+	before := of(small[quantity])
+	if before == 0 {
+		return nil
+	}
+	return Sample{quantity: {of(large[quantity]) / before}}
+}

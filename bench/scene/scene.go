@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scene is what everybody in the benchmark knows: the gate that is
+// measured, what it waits for, and what nodes and pods look like. It asks and
+// writes nothing.
+package scene
+
+import (
+	_ "embed"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+const (
+	// Namespace is where the daemon's pods are.
+	Namespace = "bench"
+
+	// Daemon is the name of the DaemonSet, its container, the value of its pods'
+	// label "app", and the gate that waits for it.
+	Daemon = "agent"
+
+	// Workers is how many PATCHes nodegate has under way at most, and so the limit.
+	Workers = 16
+)
+
+// Taint is the gate's.
+var Taint = corev1.Taint{Key: "bench.nodegate.dev/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}
+
+//go:embed objects.yaml
+var objectsYAML []byte
+
+// Objects returns what is applied once: the namespace, the DaemonSet, and last
+// the gate.
+func Objects() ([]*unstructured.Unstructured, error) {
+	objects, err := testbed.ParseObjects(objectsYAML)
+	if err != nil {
+		return nil, fmt.Errorf("reading the benchmark's objects: %w", err)
+	}
+	return objects, nil
+}
+
+// Gate returns the gate with these fields of its spec added or replaced.
+func Gate(spec map[string]any) (*unstructured.Unstructured, error) {
+	objects, err := Objects()
+	if err != nil {
+		return nil, err
+	}
+	gate := objects[len(objects)-1]
+	for field, value := range spec {
+		if err := unstructured.SetNestedField(gate.Object, value, "spec", field); err != nil {
+			return nil, fmt.Errorf("changing the gate: %w", err)
+		}
+	}
+	return gate, nil
+}
+
+// NodeName is the name of a fleet's node.
+func NodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
+
+// PodName is the name of the daemon's pod on a node.
+func PodName(node string) string { return Daemon + "-" + node }
+
+// Tainted tells whether a node carries the gate's taint.
+func Tainted(node *corev1.Node) bool {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].MatchTaint(&Taint) {
+			return true
+		}
+	}
+	return false
+}

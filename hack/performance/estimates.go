@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "github.com/nodegate/nodegate/bench/report"
+
+// A quantity is a row of a figure.
+type quantity struct{ figure, row string }
+
+// What the estimates rest on. Times were measured with measuredFleet nodes, memory
+// with two fleets.
+const (
+	measuredFleet = 5000.0
+	largestFleet  = 50000.0
+)
+
+var (
+	memorySmall = quantity{"P5", "peak, 5000 nodes, 15000 gate pods, 150000 other pods"}
+	memoryLarge = quantity{"P5", "peak, 50000 nodes, 150000 gate pods"}
+	burst       = quantity{"P2", "5000 nodes, per node"}
+	ownCPU      = quantity{"P7", "5000 nodes: CPU per opened node"}
+	idleSeldom  = quantity{"P7-idle", "idle, each node reporting every 5 minutes"}
+	idleOften   = quantity{"P7-idle", "idle, each node reporting every 10 seconds"}
+	verified    = quantity{"P6", "all nodes verified"}
+	writes      = quantity{"P3", "writes for each node"}
+)
+
+var quantities = []quantity{memorySmall, memoryLarge, burst, ownCPU, idleSeldom, idleOften, verified, writes}
+
+// How often each node was reported in the rows of P7-idle, in seconds; seldom is a
+// kubelet's default (nodeStatusReportFrequency).
+const (
+	seldom = 300
+	often  = 10
+)
+
+// estimates are what the page foretells. Each is a straight line: what nodegate
+// does for a node, it does without looking at the others.
+func estimates(r *report.Report) []estimate {
+	memory := line(measuredFleet, measured(r, memorySmall), largestFleet, measured(r, memoryLarge))
+	idle := line(measuredFleet/seldom, measured(r, idleSeldom), measuredFleet/often, measured(r, idleOften))
+	times := func(q quantity, unit float64) func(float64) float64 {
+		return func(nodes float64) float64 { return nodes * measured(r, q) * unit }
+	}
+	return []estimate{
+		{"memory at its peak, three watched pods on each node", "MiB", "P5: the straight line through 5,000 and 50,000 nodes", memory},
+		{"all nodes fit at once, until the last is open", "s", "P2: nodes × the time per node at 5,000", times(burst, 1e-3)},
+		{"nodegate's CPU time for that", "s", "P7: nodes × the CPU time per opened node at 5,000", times(ownCPU, 1e-3)},
+		{
+			"CPU while nothing happens but heartbeats, every five minutes", "% of a core",
+			"P7-idle: the straight line through both rates of reports", func(nodes float64) float64 { return idle(nodes / seldom) },
+		},
+		{
+			"cold start, until all nodes are verified", "s",
+			"P6: nodes × the time per node at 5,000, as if no part of it were fixed; not less than that time",
+			func(nodes float64) float64 { return measured(r, verified) * max(1, nodes/measuredFleet) },
+		},
+		{"writes for each opened node", "", "P3: the same for any fleet", func(float64) float64 { return measured(r, writes) }},
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/nodegate/nodegate/bench/report"
+)
+
+// fleets are the sizes for which the page says what is expected, in nodes.
+var fleets = []int{1000, 5000, 15000, 50000, 100000}
+
+// An estimate is a quantity as a function of the fleet's size. It is NaN where the
+// run has not measured what it rests on.
+type estimate struct {
+	what, unit, how string
+	at              func(nodes float64) float64
+}
+
+// expectedText tells what follows from the run for fleets of other sizes, and how.
+func expectedText(r *report.Report) string {
+	var out strings.Builder
+	out.WriteString("| ")
+	for _, n := range fleets {
+		fmt.Fprintf(&out, "| %s nodes ", thousands(n))
+	}
+	fmt.Fprintf(&out, "| calculation |\n| ---%s | --- |\n", strings.Repeat(" | ---", len(fleets)))
+	for _, e := range estimates(r) {
+		fmt.Fprintf(&out, "| %s ", e.what)
+		for _, n := range fleets {
+			fmt.Fprintf(&out, "| %s ", amount(e.at(float64(n)), e.unit))
+		}
+		fmt.Fprintf(&out, "| %s |\n", e.how)
+	}
+	return out.String()
+}
+
+// amount is of two significant digits: more would be pretence.
+func amount(value float64, unit string) string {
+	if math.IsNaN(value) {
+		return "not measured"
+	}
+	if value == 0 {
+		return strings.TrimSpace("0 " + unit)
+	}
+	digits := 1 - int(math.Floor(math.Log10(math.Abs(value))))
+	rounded := math.Round(value*math.Pow10(digits)) / math.Pow10(digits)
+	digits = 1 - int(math.Floor(math.Log10(math.Abs(rounded)))) // it may have become a power of ten
+	return strings.TrimSpace(fmt.Sprintf("%.*f %s", max(0, digits), rounded, unit))
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
+
+// measured returns nodegate's median of a quantity, or NaN.
+func measured(r *report.Report, q quantity) float64 {
+	for _, result := range r.Results {
+		i := slices.IndexFunc(result.Rows, func(row report.Row) bool { return row.What == q.row })
+		if result.ID == q.figure && i >= 0 && result.Rows[i].Nodegate != nil {
+			return result.Rows[i].Nodegate.Median
+		}
+	}
+	return math.NaN()
+}
+
+// line returns the straight line through two points.
+func line(x1, y1, x2, y2 float64) func(float64) float64 {
+	slope := (y2 - y1) / (x2 - x1)
+	return func(x float64) float64 { return y1 + (x-x1)*slope }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/nodegate/nodegate/bench/report"
+)
+
+// A place is where the page has what follows from the results: between a comment
+// that says what, and one that ends it.
+var place = regexp.MustCompile(`(?s)<!-- from the last run: ([^>]*?) -->\n.*?<!-- end -->`)
+
+var figureID = regexp.MustCompile(`^P\d+(-[a-z]+)?$`)
+
+// fill replaces what is in all places of a page.
+func fill(page string, r *report.Report) (string, error) {
+	var failed error
+	filled := place.ReplaceAllStringFunc(page, func(old string) string {
+		what := place.FindStringSubmatch(old)[1]
+		text, err := textOf(what, r)
+		if err != nil {
+			failed = err
+		}
+		return "<!-- from the last run: " + what + " -->\n" + text + "<!-- end -->"
+	})
+	if begun := strings.Count(page, "<!-- from the last run:"); begun != len(place.FindAllString(page, -1)) {
+		return "", fmt.Errorf("of %d places some have no end", begun)
+	}
+	return filled, failed
+}
+
+// textOf returns what comes into a place: the rows of figures, by their IDs, or
+// one of the tables that have a name.
+func textOf(what string, r *report.Report) (string, error) {
+	switch what {
+	case "where":
+		return whereText(r), nil
+	case "expected":
+		return expectedText(r), nil
+	}
+	part := *r
+	part.Results = nil
+	for _, id := range strings.Fields(what) {
+		if !figureID.MatchString(id) {
+			return "", fmt.Errorf("%q is neither a figure nor a table", id)
+		}
+		i := slices.IndexFunc(r.Results, func(result report.Result) bool { return result.ID == id })
+		if i >= 0 {
+			part.Results = append(part.Results, r.Results[i])
+		}
+	}
+	if len(part.Results) == 0 {
+		return "Not measured in the last run.\n", nil
+	}
+	var table strings.Builder
+	part.Table(&table)
+	return table.String(), nil
+}
+
+// whereText says when and where the run was.
+func whereText(r *report.Report) string {
+	if len(r.Results) == 0 {
+		return "No run has been kept yet.\n"
+	}
+	text := fmt.Sprintf("Measured by `%s` on %s: %s; %s.\nLoad average before %s, after %s.\n",
+		r.Command, r.Date, r.Machine, r.Versions, r.LoadBefore, r.LoadAfter)
+	if r.Quick {
+		text += "This was a quick run: its figures show that they can be measured, not what they are.\n"
+	}
+	return text
+}

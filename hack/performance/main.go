@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command performance puts the figures of the last run of 'make bench' where
+// docs/performance.md speaks of them, and what follows from them for fleets of
+// other sizes. Whatever the page says in numbers of that kind comes from
+// bench/results.json.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/nodegate/nodegate/bench/report"
+)
+
+const (
+	results = "bench/results.json"
+	page    = "docs/performance.md"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "performance:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	content, err := os.ReadFile(results)
+	if err != nil {
+		return fmt.Errorf("reading results: %w", err)
+	}
+	var r report.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		return fmt.Errorf("reading %s: %w", results, err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return fmt.Errorf("reading the page: %w", err)
+	}
+	filled, err := fill(string(text), &r)
+	if err != nil {
+		return fmt.Errorf("filling in %s: %w", page, err)
+	}
+	if err := os.WriteFile(page, []byte(filled), 0o644); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}

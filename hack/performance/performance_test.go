@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nodegate/nodegate/bench/report"
+)
+
+func row(what, unit string, median float64) report.Row {
+	return report.Row{What: what, Unit: unit, Nodegate: &report.Spread{Median: median, Min: median, Max: median}}
+}
+
+// aRun has measured everything that the page needs, in round numbers.
+func aRun() *report.Report {
+	values := map[quantity]float64{
+		memorySmall: 55, memoryLarge: 145, burst: 2, ownCPU: 0.5, idleSeldom: 0.3, idleOften: 5.1333, verified: 1.5, writes: 1,
+	}
+	r := &report.Report{Command: "make bench", Date: "2026-01-02", Machine: "a machine", Versions: "go1", LoadBefore: "0.1", LoadAfter: "0.2"}
+	for _, q := range quantities {
+		i := slices.IndexFunc(r.Results, func(result report.Result) bool { return result.ID == q.figure })
+		if i < 0 {
+			i, r.Results = len(r.Results), append(r.Results, report.Result{ID: q.figure})
+		}
+		r.Results[i].Rows = append(r.Results[i].Rows, row(q.row, "", values[q]))
+	}
+	return r
+}
+
+func TestEstimates(t *testing.T) {
+	all := estimates(aRun())
+	at := func(what string, nodes float64) float64 {
+		i := slices.IndexFunc(all, func(e estimate) bool { return strings.Contains(e.what, what) })
+		if i < 0 {
+			t.Fatalf("nothing is estimated of %q", what)
+		}
+		return all[i].at(nodes)
+	}
+	for _, c := range []struct {
+		what        string
+		nodes, want float64
+	}{
+		{"memory", 5000, 55},
+		{"memory", 50000, 145},
+		{"memory", 100000, 245},
+		{"until the last is open", 15000, 30},
+		{"CPU time for that", 15000, 7.5},
+		{"heartbeats", 5000, 0.3},
+		{"heartbeats", 150000, 5.1333}, // as many reports as 5,000 nodes send that report every ten seconds
+		{"cold start", 100000, 30},
+		{"cold start", 1000, 1.5}, // not less than what was measured
+		{"writes", 100000, 1},
+	} {
+		if got := at(c.what, c.nodes); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s of %.0f nodes: %v, want %v", c.what, c.nodes, got, c.want)
+		}
+	}
+}
+
+// Each quantity that was not measured is missed where it is needed, and nowhere
+// else.
+func TestWhatWasNotMeasured(t *testing.T) {
+	if text := expectedText(aRun()); strings.Contains(text, "not measured") {
+		t.Errorf("everything was measured:\n%s", text)
+	}
+	for _, q := range quantities {
+		r := aRun()
+		for i := range r.Results {
+			r.Results[i].Rows = slices.DeleteFunc(r.Results[i].Rows, func(row report.Row) bool {
+				return r.Results[i].ID == q.figure && row.What == q.row
+			})
+		}
+		missing := 0
+		for line := range strings.Lines(expectedText(r)) {
+			if strings.Contains(line, "not measured") {
+				missing++
+			}
+		}
+		if missing != 1 {
+			t.Errorf("without %v, %d lines miss something, want 1", q, missing)
+		}
+	}
+}
+
+func TestAmount(t *testing.T) {
+	for value, want := range map[float64]string{0: "0 s", 0.0123: "0.012 s", 0.5: "0.50 s", 1: "1.0 s", 9.96: "10 s", 12.3: "12 s", 245: "250 s", 1234: "1200 s"} {
+		if got := amount(value, "s"); got != want {
+			t.Errorf("%v: %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestFill(t *testing.T) {
+	place := func(what, text string) string {
+		return "before\n<!-- from the last run: " + what + " -->\n" + text + "<!-- end -->\nafter\n"
+	}
+	run := aRun()
+	for name, c := range map[string]struct {
+		what  string
+		tells []string
+	}{
+		"where the run was":          {"where", []string{"2026-01-02", "a machine", "0.1"}},
+		"rows of figures":            {"P3 P6", []string{"| P3 | writes for each node |", "| P6 | all nodes verified |"}},
+		"one figure that is missing": {"P3 P12", []string{"| P3 |"}},
+		"figures that are missing":   {"P12", []string{"Not measured"}},
+		"what is expected":           {"expected", []string{"| 100,000 nodes |", "| 250 MiB |"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := fill(place(c.what, "")+place(c.what, "something old\n"), run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range c.tells {
+				if strings.Count(got, text) != 2 {
+					t.Errorf("%q is not in both places:\n%s", text, got)
+				}
+			}
+			if strings.Contains(got, "something old") || strings.Count(got, "before\n") != 2 || strings.Count(got, "after\n") != 2 {
+				t.Errorf("not only what is in the places was replaced:\n%s", got)
+			}
+			if again, err := fill(got, run); err != nil || again != got {
+				t.Errorf("filled in again, it is another page: %v\n%s", err, again)
+			}
+		})
+	}
+}
+
+func TestFillRefuses(t *testing.T) {
+	for name, page := range map[string]string{
+		"what nobody knows":       "<!-- from the last run: speed -->\n<!-- end -->",
+		"a place that has no end": "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: where -->\n",
+	} {
+		if got, err := fill(page, aRun()); err == nil {
+			t.Errorf("%s was filled in:\n%s", name, got)
+		}
+	}
+}
+
+// A figure that was measured has the rows that the page's estimates rest on: they
+// go by the rows' names.
+func TestTheLastRunHasTheRows(t *testing.T) {
+	content, err := os.ReadFile("../../bench/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range quantities {
+		there := slices.ContainsFunc(r.Results, func(result report.Result) bool { return result.ID == q.figure })
+		if there && !r.Quick && math.IsNaN(measured(&r, q)) {
+			t.Errorf("%s was measured, and has no row %q", q.figure, q.row)
+		}
+	}
+}
