@@ -52,7 +52,7 @@ type Sizes struct {
 	// Large is the size of a fleet that has long been open, in which Newcomers are
 	// opened in a turn.
 	Large, Newcomers int
-	// Idle is for how long it is measured what nothing costs.
+	// Idle is for how long it is measured what next to nothing costs.
 	Idle time.Duration
 	// Creations is how many Nodes are created in a turn, and ConfigMaps how many
 	// there are.
@@ -69,7 +69,7 @@ type Sizes struct {
 var (
 	Full = Sizes{
 		Rounds: 5, Paced: 40, Flaps: 60, Fleets: []int{200, 1000, 5000},
-		Newborn: 200, Bound: 16, Large: 5000, Newcomers: 25, Idle: 20 * time.Second,
+		Newborn: 200, Bound: 16, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
 		Stored: Herd{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: Herd{Nodes: 50_000, AtMost: 150}, Starts: 2,
 		Creations: 100, ConfigMaps: 50_000, Gated: 5000,
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,7 +22,16 @@ import (
 // fitMeanwhile is how many nodes become fit while nodegate is away.
 const fitMeanwhile = 20
 
-var coldStart = Figure{ID: "P6", Title: "Cold start: from the start of the process to the first opening, and to a fleet that is verified", Measure: measureColdStart}
+// startProfile is for how long a start is looked into: about what it may take.
+const startProfile = 2 * time.Second
+
+var coldStart = Figure{
+	ID: "P6", Title: "Cold start: from the start of the process to the first opening, and to a fleet that is verified",
+	Measure: measureColdStart,
+	Profiled: func(*Env) Profiled {
+		return Profiled{Name: "start", Otherwise: profileStart}
+	},
+}
 
 // A start is what was seen of one, in seconds from the start of the process.
 type start struct {
@@ -102,6 +113,31 @@ func (e *Env) coldStart(ctx context.Context) (s start, err error) {
 	slices.SortFunc(opened, time.Time.Compare)
 	since := func(t time.Time) float64 { return t.Sub(nodegate.Started).Seconds() }
 	return start{since(opened[0]), since(opened[len(opened)-1]), since(verified), meter.Count(asked, meter.NodePatch) - fitMeanwhile}, nil
+}
+
+// profileStart profiles a start from when the process can be asked for that.
+func profileStart(ctx context.Context, e *Env) (raw rawProfiles, err error) {
+	if err := errors.Join(e.openFleet(ctx, e.Large), e.fitWhileAway(ctx)); err != nil {
+		return raw, err
+	}
+	address, err := testbed.FreeAddress()
+	if err != nil {
+		return raw, err
+	}
+	nodegate, err := testbed.StartController(ctx, e.Cluster, e.Installation, "--pprof-bind-address", address)
+	if err != nil {
+		return raw, err
+	}
+	defer func() { err = errors.Join(err, nodegate.Stop()) }()
+	for {
+		raw.own, err = fetchProfile(ctx, http.DefaultClient, "http://"+address, startProfile)
+		if !errors.Is(err, syscall.ECONNREFUSED) { // it listens
+			return raw, err
+		}
+		if err := wait(ctx, 5*time.Millisecond); err != nil {
+			return raw, err
+		}
+	}
 }
 
 // fitWhileAway has some nodes as they are born, and then fit, and empties the

@@ -30,14 +30,14 @@ var idle = Figure{
 // profiledIdle is the turn in which nodes report most. It begins with the one node
 // that is still closed, so that the fleet is as it was before.
 func profiledIdle(e *Env) Profiled {
-	return Profiled{Name: "idle", For: e.Idle, Nodes: 1, Turn: func(ctx context.Context, e *Env, s *Subject) error {
+	return Profiled{Name: "idle", For: e.eager(), Nodes: 1, Turn: func(ctx context.Context, e *Env, s *Subject) error {
 		if err := e.Fleet.ReportOne(ctx, e.Fleet.Nodes()[0], true); err != nil {
 			return err
 		}
 		if err := e.Observer.AwaitSeen(ctx, observer.Open, 1); err != nil {
 			return err
 		}
-		_, _, err := e.idle(ctx, s.PID, eagerReports)
+		_, _, err := e.idle(ctx, s.PID, eagerReports, e.eager())
 		return err
 	}}
 }
@@ -54,12 +54,13 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 	for _, c := range []struct {
 		what string
 		each time.Duration
+		long time.Duration
 		goal *report.Goal
 	}{
-		{"idle, each node reporting every 5 minutes", kubeletReports, report.AtMost(0.5)},
-		{"idle, each node reporting every 10 seconds", eagerReports, nil},
+		{"idle, each node reporting every 5 minutes", kubeletReports, e.Idle, report.AtMost(0.5)},
+		{"idle, each node reporting every 10 seconds", eagerReports, e.eager(), nil},
 	} {
-		share, note, err := e.idle(ctx, nodegate.PID(), c.each)
+		share, note, err := e.idle(ctx, nodegate.PID(), c.each, c.long)
 		if err != nil {
 			return r, err
 		}
@@ -70,9 +71,12 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 	return r, nil
 }
 
-// idle returns which share of a core, in percent, a process uses while each node
-// of the fleet is reported once in an interval, and a sentence about that.
-func (e *Env) idle(ctx context.Context, pid int, each time.Duration) (share float64, note string, err error) {
+// eager is for how long eager kubelets report: there is much to be measured.
+func (e *Env) eager() time.Duration { return e.Idle / 4 }
+
+// idle returns which share of a core, in percent, a process uses in some time in which
+// each node of the fleet is reported once in an interval, and a sentence about that.
+func (e *Env) idle(ctx context.Context, pid int, each, long time.Duration) (share float64, note string, err error) {
 	heart, err := e.heartOfOthers(ctx, 0)
 	if err != nil {
 		return 0, "", err
@@ -88,7 +92,7 @@ func (e *Env) idle(ctx context.Context, pid int, each time.Duration) (share floa
 	if err != nil {
 		return 0, "", err
 	}
-	beating, stop := context.WithTimeout(ctx, e.Idle)
+	beating, stop := context.WithTimeout(ctx, long)
 	defer stop()
 	nodes := len(e.Fleet.Nodes())
 	reports, err := heart.Beat(beating, float64(nodes)/each.Seconds())

@@ -14,7 +14,7 @@ var birth = Figure{
 	ID: "P9", Title: "What closing a Node at its birth adds to its CREATE",
 	Measure: measureBirth,
 	Profiled: func(*Env) Profiled {
-		return Profiled{Name: "birth", Server: true, Elsewhere: profileBirths}
+		return Profiled{Name: "birth", Server: true, Otherwise: profileBirths}
 	},
 }
 

@@ -217,20 +217,21 @@ func (b *births) turn(ctx context.Context, c *contender, nodes int, sample repor
 	return nil
 }
 
-// profileBirths profiles the API server while Nodes of one gate are created.
-func profileBirths(ctx context.Context, e *Env) (profile []byte, err error) {
+// profileBirths profiles the API server, one of this figure's own, while Nodes of one
+// gate are created. nodegate has no part in it.
+func profileBirths(ctx context.Context, e *Env) (raw rawProfiles, err error) {
 	b, err := newBirths(ctx)
 	if err != nil {
-		return nil, err
+		return raw, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.install(ctx, e.Installation.Program); err != nil {
-		return nil, err
+		return raw, err
 	}
 	config := b.cluster.Admin()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return raw, fmt.Errorf("creating a client: %w", err)
 	}
 	node := (&contender{name: oneOfOne}).node()
 	creating, stop := context.WithCancel(ctx)
@@ -243,9 +244,9 @@ func profileBirths(ctx context.Context, e *Env) (profile []byte, err error) {
 		}
 		return nil
 	})
-	profile, err = fetchProfile(ctx, client, config.Host, birthProfile)
+	raw.server, err = fetchProfile(ctx, client, config.Host, birthProfile)
 	stop()
-	return profile, errors.Join(err, all.Wait())
+	return raw, errors.Join(err, all.Wait())
 }
 
 func cpuOf(pids ...int) ([]time.Duration, error) {

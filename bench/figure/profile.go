@@ -36,9 +36,8 @@ type Profiled struct {
 	Gate map[string]any
 	// Turn does what the figure's turns do. Its figures are dropped.
 	Turn func(context.Context, *Env, *Subject) error
-	// Elsewhere takes a profile of the API server in a control plane of the figure's
-	// own, where nodegate has no part, instead of all that.
-	Elsewhere func(context.Context, *Env) ([]byte, error)
+	// Otherwise takes the profiles, instead of all that.
+	Otherwise func(context.Context, *Env) (rawProfiles, error)
 }
 
 // profiledLines is how many functions are told.
@@ -60,11 +59,13 @@ func (e *Env) Profile(ctx context.Context, p Profiled, dir string) (file string,
 	if err != nil {
 		return "", fmt.Errorf("taking a profile: %w", err)
 	}
-	if raw.own != nil {
-		err = writeProfile(ctx, raw.own, filepath.Join(dir, own))
-	}
-	if err = errors.Join(err, writeProfile(ctx, raw.server, filepath.Join(dir, server))); err != nil {
-		return "", fmt.Errorf("writing a profile: %w", err)
+	for name, content := range map[string][]byte{own: raw.own, server: raw.server} {
+		if content == nil {
+			continue
+		}
+		if err := writeProfile(ctx, content, filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("writing a profile: %w", err)
+		}
 	}
 	e.profiles = append(e.profiles, p.Name)
 	return file, nil
@@ -81,16 +82,14 @@ func writeProfile(ctx context.Context, raw []byte, path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// rawProfiles are as the processes serve them. Where nodegate has no part there is
-// none of its own.
+// rawProfiles are as the processes serve them; nil of one that has no part.
 type rawProfiles struct{ own, server []byte }
 
 func (e *Env) takeProfiles(ctx context.Context, p Profiled) (raw rawProfiles, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if p.Elsewhere != nil {
-		raw.server, err = p.Elsewhere(ctx, e)
-		return raw, err
+	if p.Otherwise != nil {
+		return p.Otherwise(ctx, e)
 	}
 	address, err := testbed.FreeAddress()
 	if err != nil {
