@@ -53,7 +53,8 @@ func follow(t *testing.T, page string, environment ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	// It builds nodegate, maybe beside a go command that builds all tests.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-exuo", "pipefail", "-c", commands(t, filepath.Join(root, page)))
 	shell.Dir = root

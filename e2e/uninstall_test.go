@@ -143,7 +143,7 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "run it again") || !strings.Contains(said.String(), "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted") {
 		t.Errorf("interrupted, it ends with %v, after:\n%s", err, said.String())
 	}
-	w.tells(w.ask(boss, "uninstall"), 0, "deployment.apps/nodegate deleted", "Nothing of nodegate is left")
+	w.tells(w.ask(boss, "uninstall"), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to end: ", "Nothing of nodegate is left")
 	w.isUninstalled()
 	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
 		t.Errorf("a node is born with taints %v and records %v", keys(born), records(born))

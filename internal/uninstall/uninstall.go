@@ -218,7 +218,7 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 	if err := u.deleteAll(ctx, schema.FromAPIVersionAndKind("apps/v1", "Deployment"), u.Namespace, workloads); err != nil {
 		return err
 	}
-	var why string
+	var why, said string
 	err := u.until(ctx, stopLimit, func(ctx context.Context) (bool, error) {
 		pods, err := u.list(ctx, corev1.SchemeGroupVersion.WithResource("pods"), u.Namespace, workloads)
 		if err != nil {
@@ -232,7 +232,12 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		if running {
 			why = fmt.Sprintf("somebody holds the Lease %s/%s", u.Namespace, v1alpha1.LeaseName)
 		}
-		return len(pods) == 0 && !running, nil
+		ended := len(pods) == 0 && !running
+		if !ended && why != said {
+			u.say("waiting for nodegate to end: %s", why)
+			said = why
+		}
+		return ended, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return fmt.Errorf("nodegate still runs (%s): end it, and run this again", why)
