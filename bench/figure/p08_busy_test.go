@@ -49,6 +49,9 @@ func TestBusyRows(t *testing.T) {
 			if (times.Verdict == report.Reached) != c.quick || (starved.Verdict == report.Reached) != c.fed {
 				t.Errorf("%s while %s: the goals are %s and %s", name, load.busy, times.Verdict, starved.Verdict)
 			}
+			if limit := rows["p99 while nodes report ÷ p99 in peace"].Limit; limit == nil || limit.Median != 2 {
+				t.Errorf("%s while %s: the limit is %v times as slow while nodes report, want 2", name, load.busy, limit)
+			}
 			if r := rows["starved nodes while "+load.other]; r.Verdict != report.Reached {
 				t.Errorf("%s while %s: blamed on %s", name, load.busy, load.other)
 			}

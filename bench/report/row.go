@@ -115,26 +115,27 @@ func (g *Goal) text(unit string) string {
 // plain is a number as people write it.
 func plain(v float64) string { return fmt.Sprintf("%g", v) }
 
-// Growth makes a row of how a quantity of one node changes with the size of the
-// fleet: its value in large fleets by that in small ones, round by round.
-func Growth(what string, small, large []Round, quantity string, of Statistic, goal *Goal) Row {
+// Growth makes a row of how a quantity changes with what differs between two series
+// of rounds, such as the size of the fleet: its value after by that before, round by
+// round.
+func Growth(what string, before, after []Round, quantity string, of Statistic, goal *Goal) Row {
 	var rounds []Round
-	for i := range min(len(small), len(large)) {
+	for i := range min(len(before), len(after)) {
 		rounds = append(rounds, Round{
-			Nodegate: grown(small[i].Nodegate, large[i].Nodegate, quantity, of),
-			Limit:    grown(small[i].Limit, large[i].Limit, quantity, of),
+			Nodegate: grown(before[i].Nodegate, after[i].Nodegate, quantity, of),
+			Limit:    grown(before[i].Limit, after[i].Limit, quantity, of),
 		})
 	}
 	return Compare(what, "", rounds, quantity, Mean, goal)
 }
 
-func grown(small, large Sample, quantity string, of Statistic) Sample {
-	if len(small[quantity]) == 0 || len(large[quantity]) == 0 {
+func grown(before, after Sample, quantity string, of Statistic) Sample {
+	if len(before[quantity]) == 0 || len(after[quantity]) == 0 {
 		return nil
 	}
-	before := of(small[quantity])
-	if before == 0 {
+	value := of(before[quantity])
+	if value == 0 {
 		return nil
 	}
-	return Sample{quantity: {of(large[quantity]) / before}}
+	return Sample{quantity: {of(after[quantity]) / value}}
 }
