@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/nodegate/nodegate/cluster"
 )
 
 // A write is a request that the API server answered and that was to change
@@ -35,32 +36,21 @@ type write struct {
 	boundToNode string       // where a pods/binding bound the pod
 }
 
-// readAudit returns all writes, in the order of the log. It reads no further than the last complete line: the API server
-// goes on writing.
+// readAudit returns all writes, in the order of the log, as far as it is complete.
 func readAudit(log io.Reader) ([]write, error) {
 	var writes []write
-	reader := bufio.NewReader(log)
-	for number := 1; ; number++ {
-		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return writes, nil
+	err := cluster.ReadAudit(log, func(event *auditv1.Event) error {
+		if event.ObjectRef == nil || !changes(event.Verb) {
+			return nil
 		}
+		w, err := newWrite(event)
 		if err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
-		}
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("parsing line %d of the audit log: %w", number, err)
-		}
-		if event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil || !changes(event.Verb) {
-			continue
-		}
-		w, err := newWrite(&event)
-		if err != nil {
-			return nil, fmt.Errorf("parsing line %d of the audit log: %w", number, err)
+			return err
 		}
 		writes = append(writes, w)
-	}
+		return nil
+	})
+	return writes, err
 }
 
 func changes(verb string) bool {

@@ -3,14 +3,15 @@
 package meter
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/nodegate/nodegate/cluster"
 )
 
 // AuditPolicy has the API server note every request of one user, nodegate's or
@@ -38,23 +39,6 @@ type Request struct {
 	DryRun      bool
 	// Received is when the API server got it.
 	Received time.Time
-}
-
-// auditEvent is what of an audit log's line is read.
-type auditEvent struct {
-	Stage      string `json:"stage"`
-	RequestURI string `json:"requestURI"`
-	Verb       string `json:"verb"`
-	UserAgent  string `json:"userAgent"`
-	ObjectRef  struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
 // An Audit is an API server's audit log.
@@ -89,31 +73,20 @@ func (a Audit) Since(mark Mark) ([]Request, error) {
 	return parseAudit(file)
 }
 
-const stageComplete = "ResponseComplete"
-
 func parseAudit(log io.Reader) ([]Request, error) {
 	var requests []Request
-	lines := bufio.NewReader(log)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return requests, nil // what is left has not been written to the end
+	err := cluster.ReadAudit(log, func(e *auditv1.Event) error {
+		r := Request{Verb: e.Verb, UserAgent: e.UserAgent, Received: e.RequestReceivedTimestamp.Time, DryRun: dryRun(e.RequestURI)}
+		if o := e.ObjectRef; o != nil {
+			r.Resource, r.Subresource, r.Name = o.Resource, o.Subresource, o.Name
 		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
+		if e.ResponseStatus != nil {
+			r.Code = int(e.ResponseStatus.Code)
 		}
-		var e auditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
-		}
-		if e.Stage != stageComplete {
-			continue
-		}
-		requests = append(requests, Request{
-			Verb: e.Verb, Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource, Name: e.ObjectRef.Name,
-			Code: e.ResponseStatus.Code, UserAgent: e.UserAgent, Received: e.Received, DryRun: dryRun(e.RequestURI),
-		})
-	}
+		requests = append(requests, r)
+		return nil
+	})
+	return requests, err
 }
 
 // dryRun tells whether a request asked for nothing to be stored.

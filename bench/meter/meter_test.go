@@ -50,7 +50,7 @@ func TestMemoryOfStatus(t *testing.T) {
 }
 
 const auditLog = `{"stage":"ResponseStarted","requestURI":"/api/v1/nodes?watch=true","verb":"watch","objectRef":{"resource":"nodes"},"responseStatus":{"code":200}}
-{"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1","verb":"patch","userAgent":"nodegate","objectRef":{"resource":"nodes","name":"n1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.6Z"}
+{"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1","verb":"patch","userAgent":"nodegate","objectRef":{"resource":"nodes","name":"n1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.600000Z"}
 {"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1?dryRun=All","verb":"patch","objectRef":{"resource":"nodes","name":"n1"},"responseStatus":{"code":200}}
 {"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1/status","verb":"patch","objectRef":{"resource":"nodes","subresource":"status","name":"n1"},"responseStatus":{"code":409}}
 {"stage":"ResponseComplete","verb":"pat`

@@ -255,6 +255,7 @@ func (s *intake[O, F]) run(ctx context.Context, inner *cache.ListWatch, example 
 	// has told already.
 	ctx = klog.NewContext(ctx, s.log.V(1))
 	delay := backoff.DelayWithReset(clock.RealClock{}, steadyFor)
+	// It ends with the context, and says nothing else.
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := r.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			s.log.V(1).Info("reading anew", "error", err.Error())

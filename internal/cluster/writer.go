@@ -40,8 +40,9 @@ var (
 // Applier writes decisions. It is what a Writer does.
 type Applier interface {
 	// Apply writes a decision about a node in one patch, and returns the Node as
-	// it is after it, with no more in it than facts are made of. If there is nothing to write, the Node is nil. Errors wrap
-	// ErrConflict, ErrGone or ErrDenied where these apply.
+	// it is after it, with no more in it than facts are made of. If there is
+	// nothing to write, the Node is nil. Errors wrap ErrConflict, ErrGone or
+	// ErrDenied where these apply.
 	Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error)
 }
 
