@@ -73,6 +73,8 @@ var mayImport = map[string][]string{
 	"internal/convert": {"api/v1alpha1", "internal/crd"},
 
 	// A control plane for anybody's tests. It knows nothing of nodegate.
+	"cluster/await":                {},
+	"cluster/await/awaittest":      {"cluster/await"},
 	"cluster":                      {},
 	"cluster/clustertest":          {"cluster"},
 	"cluster/cmd/nodegate-cluster": {"cluster"},
