@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nodegate/nodegate/cluster/processgroup"
+	"github.com/nodegate/nodegate/cluster/progress"
 )
 
 var errStopped = errors.New("the cluster was stopped")
@@ -21,8 +24,8 @@ type Cluster struct {
 	dir         *stateDir
 	binaries    map[Component]string
 	credentials *credentials
-	group       *processGroup
-	progress    *progress
+	group       *processgroup.Group
+	progress    *progress.Progress
 	choosePort  func() (int, error)
 
 	stopOnce sync.Once
@@ -75,7 +78,7 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 		options:    options,
 		dir:        dir,
 		binaries:   binaries,
-		progress:   newProgress(options.Progress),
+		progress:   progress.New(options.Progress),
 		choosePort: freePort,
 		done:       make(chan struct{}),
 		ports:      map[Component]int{},
@@ -86,7 +89,7 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 // start brings up all components.
 func (c *Cluster) start(ctx context.Context) error {
 	begin := time.Now()
-	defer c.progress.clear()
+	defer c.progress.Clear()
 	var err error
 	if c.credentials, err = loadCredentials(c.file("pki")); err != nil {
 		return fmt.Errorf("creating credentials: %w", err)
@@ -94,7 +97,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.writeConfiguration(); err != nil {
 		return err
 	}
-	if c.group, err = newProcessGroup(); err != nil {
+	if c.group, err = processgroup.New(); err != nil {
 		return err
 	}
 	for _, component := range []Component{Etcd, APIServer} {
@@ -108,7 +111,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startClients(ctx); err != nil {
 		return err
 	}
-	c.progress.line("cluster ready in %s", time.Since(begin).Round(100*time.Millisecond))
+	c.progress.Line("cluster ready in %s", time.Since(begin).Round(100*time.Millisecond))
 	return nil
 }
 
@@ -150,7 +153,7 @@ func (c *Cluster) Stop() error {
 		if c.group != nil {
 			c.stopProcesses(failed)
 			// Whatever it is that is still there.
-			c.group.kill()
+			c.group.Kill()
 		}
 		if err := c.dir.close(keep); err != nil {
 			c.stopErr = fmt.Errorf("closing the cluster's directory: %w", err)

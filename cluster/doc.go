@@ -10,11 +10,9 @@
 //	defer c.Stop()
 //	client, err := kubernetes.NewForConfig(c.Admin())
 //
-// The components are the upstream programs. They are built from their Go
-// modules, whose go.mod and go.sum are embedded (directory components), the
-// first time they are needed, and kept in the user's cache directory.
-// Programs found in $KUBEBUILDER_ASSETS are used instead of built ones, unless
-// an older version of Kubernetes is asked for.
+// The components are the upstream programs: those of the right version that are
+// in $KUBEBUILDER_ASSETS or on the PATH, and otherwise ones that are built from
+// their Go modules the first time they are needed (see package components).
 //
 // The security boundary is the real one: TLS everywhere, authorization mode
 // Node,RBAC, the NodeRestriction admission plugin, ServiceAccounts with signed

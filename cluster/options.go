@@ -6,24 +6,31 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/nodegate/nodegate/cluster/components"
 )
 
 // Component names one program of the control plane.
-type Component string
+type Component = components.Component
 
 // The components of a cluster, in the order in which they start.
 const (
-	Etcd              Component = "etcd"
-	APIServer         Component = "kube-apiserver"
-	Scheduler         Component = "kube-scheduler"
-	ControllerManager Component = "kube-controller-manager"
-	KWOK              Component = "kwok"
+	Etcd              = components.Etcd
+	APIServer         = components.APIServer
+	Scheduler         = components.Scheduler
+	ControllerManager = components.ControllerManager
+	KWOK              = components.KWOK
 )
 
-// Components returns all components in the order in which they start.
+// Components returns all components of a cluster in the order in which they
+// start.
 func Components() []Component {
 	return []Component{Etcd, APIServer, Scheduler, ControllerManager, KWOK}
 }
+
+// Versions returns the minor versions of Kubernetes that can be started, newest
+// first.
+func Versions() []string { return components.Versions() }
 
 // Options says what kind of cluster to start. The zero value is a complete
 // cluster of the newest known Kubernetes version in a temporary directory.
@@ -35,8 +42,7 @@ type Options struct {
 	Dir string
 
 	// KubernetesVersion is a minor version such as "1.37": one of Versions,
-	// empty for the newest. Kubernetes' programs in $KUBEBUILDER_ASSETS stand
-	// in for the newest, whatever they are; those of older versions are built.
+	// empty for the newest. Programs of that version that are installed are used.
 	KubernetesVersion string
 
 	// APIServerPort is the port of the API server on 127.0.0.1; 0 means a
@@ -76,16 +82,6 @@ type Options struct {
 func (o *Options) runs(component Component) bool {
 	return component == Etcd || component == APIServer ||
 		o.Components == nil || slices.Contains(o.Components, component)
-}
-
-// newest tells whether the cluster is of the version that is the default.
-func (o *Options) newest() bool {
-	return o.KubernetesVersion == "" || o.KubernetesVersion == Versions()[0]
-}
-
-// versioned tells whether the component is one of Kubernetes itself.
-func (c Component) versioned() bool {
-	return c == APIServer || c == Scheduler || c == ControllerManager
 }
 
 func (o *Options) validate() error {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/nodegate/nodegate/cluster/processgroup"
 )
 
 const (
@@ -66,7 +68,7 @@ type process struct {
 }
 
 // startProcess starts a program in the group, its output appended to logFile.
-func startProcess(group *processGroup, component Component, command *exec.Cmd, logFile string) (*process, error) {
+func startProcess(group *processgroup.Group, component Component, command *exec.Cmd, logFile string) (*process, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func startProcess(group *processGroup, component Component, command *exec.Cmd, l
 	}
 	command.Stdout, command.Stderr = log, log
 	command.Env = componentEnvironment(command.Dir)
-	if err := group.start(command); err != nil {
+	if err := group.Start(command); err != nil {
 		return nil, err
 	}
 	p := &process{

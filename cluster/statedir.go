@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/nodegate/nodegate/cluster/filelock"
 )
 
 const (
@@ -43,8 +45,8 @@ func openStateDir(path string) (*stateDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the cluster's directory: %w", err)
 	}
-	dir.lock, err = tryLockFile(filepath.Join(dir.path, "lock"))
-	if errors.Is(err, errLocked) {
+	dir.lock, err = filelock.TryLock(filepath.Join(dir.path, "lock"))
+	if errors.Is(err, filelock.ErrLocked) {
 		return nil, fmt.Errorf("directory %s is in use by another cluster", dir.path)
 	}
 	if err != nil {
@@ -85,7 +87,7 @@ func sweep(parent string) {
 		if !stale(dir) {
 			continue
 		}
-		lock, err := tryLockFile(filepath.Join(dir, "lock"))
+		lock, err := filelock.TryLock(filepath.Join(dir, "lock"))
 		if err != nil {
 			continue // its cluster is running
 		}

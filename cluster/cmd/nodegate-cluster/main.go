@@ -19,10 +19,9 @@ import (
 )
 
 const usage = `Usage:
-  nodegate-cluster up [flags]      start a cluster, print the path of its kubeconfig, run until Ctrl-C
-  nodegate-cluster build [flags]   build the cluster's programs, so that the next start takes seconds
+  nodegate-cluster up [flags]   start a cluster, print the path of its kubeconfig, run until Ctrl-C
 
-Run "nodegate-cluster <command> -h" for the flags of a command.
+Run "nodegate-cluster up -h" for the flags.
 `
 
 func main() {
@@ -50,13 +49,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch command, args := args[0], args[1:]; command {
 	case "up":
 		return up(ctx, args, stdout, stderr)
-	case "build":
-		return build(ctx, args, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
 	default:
-		return fmt.Errorf("unknown command %q: there are up and build", command)
+		return fmt.Errorf("unknown command %q: there is up", command)
 	}
 }
 
@@ -88,25 +85,6 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case <-c.Done():
 		return errors.Join(c.Err(), c.Stop())
 	}
-}
-
-// build builds what up with the same flags would build.
-func build(ctx context.Context, args []string, stderr io.Writer) error {
-	var options cluster.Options
-	if err := parse(newFlags("build", &options), args, stderr); err != nil {
-		return err
-	}
-	options.Progress = stderr
-	binaries, err := cluster.Build(ctx, options)
-	if err != nil {
-		return err
-	}
-	for _, component := range cluster.Components() {
-		if file, ok := binaries[component]; ok {
-			fmt.Fprintln(stderr, file)
-		}
-	}
-	return nil
 }
 
 // newFlags returns the flags that all commands have.

@@ -92,7 +92,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"up now", `unexpected argument "now"`},
 		{"up --port x", `invalid value "x"`},
 		{"up --components kubelet", `unknown component "kubelet"`},
-		{"build --kubernetes-version 1.1", `unknown Kubernetes version "1.1"`},
+		{"up --kubernetes-version 1.1", `unknown Kubernetes version "1.1"`},
 	} {
 		bad, stderr := command(strings.Fields(test.arguments)...)
 		err := bad.Run()

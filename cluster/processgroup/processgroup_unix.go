@@ -2,7 +2,8 @@
 
 //go:build unix
 
-package cluster
+// Package processgroup starts processes that do not outlive this one.
+package processgroup
 
 import (
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"syscall"
 )
 
-// A processGroup is a set of child processes that end when this process does,
+// A Group is a set of child processes that end when this process does,
 // whatever ends it.
 //
 // Its leader is a shell that waits for the end of its standard input: a pipe
@@ -25,7 +26,7 @@ import (
 //
 // The group is not the terminal's foreground group: Ctrl-C reaches this
 // process alone, which then decides in which order the children stop.
-type processGroup struct {
+type Group struct {
 	leader *exec.Cmd
 	pipe   *os.File
 	once   sync.Once
@@ -34,9 +35,9 @@ type processGroup struct {
 // The leader must outlive polite signals that someone sends to everything.
 const leaderScript = `trap '' HUP INT QUIT TERM; read -r _; kill -KILL 0`
 
-// newProcessGroup starts the leader of an empty group. The caller must kill
+// New starts the leader of an empty group. The caller must kill
 // the group in the end.
-func newProcessGroup() (*processGroup, error) {
+func New() (*Group, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting a process group: %w", err)
@@ -50,18 +51,18 @@ func newProcessGroup() (*processGroup, error) {
 		write.Close()
 		return nil, fmt.Errorf("starting a process group: %w", err)
 	}
-	return &processGroup{leader: leader, pipe: write}, nil
+	return &Group{leader: leader, pipe: write}, nil
 }
 
-// start starts a command in the group.
-func (g *processGroup) start(cmd *exec.Cmd) error {
+// Start starts a command in the group.
+func (g *Group) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.leader.Process.Pid}
 	return cmd.Start()
 }
 
-// kill kills every process of the group. The group cannot be used any more.
+// Kill kills every process of the group. The group cannot be used any more.
 // Waiting for the processes other than the leader is up to their starters.
-func (g *processGroup) kill() {
+func (g *Group) Kill() {
 	g.once.Do(func() {
 		// The leader has not been waited for: its number is still its own.
 		_ = syscall.Kill(-g.leader.Process.Pid, syscall.SIGKILL)

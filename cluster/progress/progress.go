@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+// Package progress shows how long-running work is coming along.
+package progress
 
 import (
 	"fmt"
@@ -14,10 +15,9 @@ import (
 // cannot be overwritten.
 const plainInterval = 10 * time.Second
 
-// progress tells a person what is going on: lines that stay, and updates of
-// which only the last one matters. All its methods may be called on nil, and
-// from several goroutines.
-type progress struct {
+// A Progress writes lines that stay, and updates of which only the last one
+// matters. All its methods may be called on nil, and from several goroutines.
+type Progress struct {
 	mu       sync.Mutex
 	writer   io.Writer
 	terminal bool      // updates overwrite each other
@@ -25,12 +25,13 @@ type progress struct {
 	last     time.Time // when something was last written
 }
 
-// newProgress returns nil, which says nothing, if writer is nil.
-func newProgress(writer io.Writer) *progress {
+// New returns a Progress that writes to writer. On a terminal, updates overwrite
+// each other. It returns nil, which writes nothing, if writer is nil.
+func New(writer io.Writer) *Progress {
 	if writer == nil {
 		return nil
 	}
-	p := &progress{writer: writer}
+	p := &Progress{writer: writer}
 	if file, ok := writer.(*os.File); ok && os.Getenv("TERM") != "dumb" {
 		info, err := file.Stat()
 		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -38,8 +39,8 @@ func newProgress(writer io.Writer) *progress {
 	return p
 }
 
-// line writes a line that stays.
-func (p *progress) line(format string, args ...any) {
+// Line writes a line that stays.
+func (p *Progress) Line(format string, args ...any) {
 	if p == nil {
 		return
 	}
@@ -49,8 +50,8 @@ func (p *progress) line(format string, args ...any) {
 	p.updated = false
 }
 
-// update writes what the next update or line may overwrite.
-func (p *progress) update(format string, args ...any) {
+// Update writes what the next update or line may overwrite.
+func (p *Progress) Update(format string, args ...any) {
 	if p == nil {
 		return
 	}
@@ -65,8 +66,8 @@ func (p *progress) update(format string, args ...any) {
 	}
 }
 
-// clear removes the last update from the terminal: what comes next is not ours.
-func (p *progress) clear() {
+// Clear removes the last update from the terminal: what comes next is not ours.
+func (p *Progress) Clear() {
 	if p == nil {
 		return
 	}
@@ -78,7 +79,7 @@ func (p *progress) clear() {
 	}
 }
 
-func (p *progress) write(text string) {
+func (p *Progress) write(text string) {
 	if p.updated {
 		text = "\r\x1b[K" + text
 	}

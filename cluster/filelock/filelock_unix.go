@@ -2,7 +2,7 @@
 
 //go:build unix
 
-package cluster
+package filelock
 
 import (
 	"errors"
@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// errLocked says that another process, or another open file of this one,
-// holds a lock.
-var errLocked = errors.New("locked")
+// ErrLocked is returned when another process, or another open file of this
+// one, holds a lock.
+var ErrLocked = errors.New("locked")
 
-// tryLockFile takes the exclusive lock on a file, which it creates if need
-// be, or fails with errLocked. Closing the file releases the lock.
-func tryLockFile(name string) (*os.File, error) {
+// TryLock takes the exclusive lock on a file, which it creates if necessary, or
+// fails with ErrLocked. Closing the file releases the lock.
+func TryLock(name string) (*os.File, error) {
 	// Go opens files close-on-exec: a child process cannot keep the lock.
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -28,7 +28,7 @@ func tryLockFile(name string) (*os.File, error) {
 	}
 	file.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errLocked
+		return nil, ErrLocked
 	}
 	return nil, &os.PathError{Op: "flock", Path: name, Err: err}
 }

@@ -103,14 +103,14 @@ func (c *Cluster) startFirst(ctx context.Context, component Component) error {
 		if err == nil || chosen || attempt == portAttempts || !lostPort(err) {
 			return err
 		}
-		c.progress.line("port %d was taken by somebody else; starting %s on another", port, component)
+		c.progress.Line("port %d was taken by somebody else; starting %s on another", port, component)
 	}
 }
 
 // startOnPort starts a component on the port set for it and waits until it is
 // ready. If that fails it is not running.
 func (c *Cluster) startOnPort(ctx context.Context, component Component) error {
-	c.progress.update("starting %s", component)
+	c.progress.Update("starting %s", component)
 	ctx, cancel := context.WithTimeoutCause(ctx, startPeriod, fmt.Errorf("not within %s", startPeriod))
 	defer cancel()
 	p, err := c.launch(component)

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command nodegate-build compiles everything that takes long before anything
+// else begins, with the progress shown: the programs of the control plane, and
+// packages of the module in the working directory. It needs nothing but Go's
+// standard library, so that it starts within seconds where nothing is compiled
+// yet.
+//
+//	go run ./cluster/cmd/nodegate-build [flags] [packages]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/nodegate/nodegate/cluster/components"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// After the first signal the next one ends the process at once, and with it
+	// the compilers.
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "nodegate-build: interrupted")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "nodegate-build:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	options, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	options.Progress = stderr
+	paths, err := components.Build(ctx, *options)
+	if err != nil {
+		return err
+	}
+	for _, c := range options.Components {
+		fmt.Fprintln(stdout, paths[c])
+	}
+	return nil
+}
+
+// parse reads the command line. Asked for help, it prints it and returns
+// flag.ErrHelp.
+func parse(args []string, help io.Writer) (*components.Options, error) {
+	options := &components.Options{Components: components.All()}
+	var source components.Source
+	flags := flag.NewFlagSet("nodegate-build", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are printed once, by main
+	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
+		"one of "+strings.Join(components.Versions(), ", ")+" (default the newest)")
+	flags.Func("components", "which programs of the control plane, such as etcd,kube-apiserver, or none (default all)",
+		func(value string) error {
+			options.Components = named(value)
+			return nil
+		})
+	flags.StringVar(&source.Output, "o", "", "where to write the programs among the packages (default nowhere)")
+	race := flags.Bool("race", false, "compile the packages with the race detector")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(help, "Usage: nodegate-build [flags] [packages]\n\n"+
+			"Builds programs of the control plane, prints their paths, and compiles the packages.\n\n")
+		flags.SetOutput(help)
+		flags.PrintDefaults()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if *race {
+		source.Flags = []string{"-race"}
+	}
+	if source.Packages = flags.Args(); len(source.Packages) > 0 {
+		source.Name = strings.Join(source.Packages, " ")
+		options.Sources = []components.Source{source}
+	}
+	return options, nil
+}
+
+// named returns the components of a list.
+func named(list string) []components.Component {
+	var named []components.Component
+	for name := range strings.SplitSeq(list, ",") {
+		named = append(named, components.Component(name))
+	}
+	return slices.DeleteFunc(named, func(c components.Component) bool { return c == "" || c == "none" })
+}
