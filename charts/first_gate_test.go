@@ -170,7 +170,7 @@ func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *app
 	eventually(t, "the daemon's pods to be held from now on", func(ctx context.Context) error {
 		daemon, err := daemons.Get(ctx, "agent", metav1.GetOptions{})
 		if err == nil && daemon.Status.ObservedGeneration < changed.Generation {
-			return testbed.ErrNotYet
+			return errors.New("the DaemonSet controller has not observed the change")
 		}
 		return err
 	})

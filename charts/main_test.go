@@ -6,18 +6,14 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/cluster/clustertest"
-	"github.com/nodegate/nodegate/internal/testbed"
 )
-
-// patience is how long a test waits for what takes seconds at most.
-const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
@@ -27,9 +23,7 @@ func TestMain(m *testing.M) {
 // eventually waits until a check finds nothing wrong.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	if err := testbed.Await(t.Context(), what, patience, check); err != nil {
-		t.Fatal(err)
-	}
+	awaittest.Until(t, what, check)
 }
 
 // must fails the test on an error.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -24,7 +25,6 @@ const (
 
 	viewEvery   = 200 * time.Millisecond
 	settleLimit = time.Minute
-	statusLimit = 15 * time.Second // how long the gates' counts may lag behind
 	// steadyFor is long enough for every node to report.
 	steadyFor = heartbeatEvery + 1500*time.Millisecond
 )
@@ -276,7 +276,7 @@ func (d *demo) settled(s *snapshot) bool {
 // awaitStatus waits until the gates' status counts what is there, after which
 // nodegate has nothing left to write.
 func (d *demo) awaitStatus(ctx context.Context) error {
-	return testbed.Await(ctx, "the gates' status", statusLimit, func(ctx context.Context) error {
+	return await.Until(ctx, "the gates' status", func(ctx context.Context) error {
 		closed := 0
 		for _, g := range d.gates {
 			ng, err := testbed.GetGate(ctx, d.applier, g.name)

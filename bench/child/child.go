@@ -20,14 +20,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // ready is what a child says first, on a line of its own, when it has begun to
 // do its work.
 const ready = "ready"
-
-// stopLimit is how long a child may take to stop.
-const stopLimit = 10 * time.Second
 
 // A Process is a child as its parent sees it.
 type Process struct {
@@ -74,7 +72,7 @@ func (p *Process) PID() int { return p.command.Process.Pid }
 // might wait for a reader, and returns when it has ended.
 func (p *Process) Stop(drain func()) error {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
-	kill := time.AfterFunc(stopLimit, func() { _ = p.command.Process.Kill() })
+	kill := time.AfterFunc(await.Silence, func() { _ = p.command.Process.Kill() })
 	defer kill.Stop()
 	drain()
 	if err := p.command.Wait(); err != nil {

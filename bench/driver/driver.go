@@ -9,7 +9,6 @@ package driver
 import (
 	"context"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -17,9 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
-
-const dialTimeout = 10 * time.Second
 
 // A Driver writes to one cluster.
 type Driver struct {
@@ -42,7 +40,7 @@ func New(ctx context.Context, c *cluster.Cluster) (*Driver, error) {
 		return nil, err
 	}
 	etcd, err := clientv3.New(clientv3.Config{
-		Context: ctx, Endpoints: []string{endpoint}, TLS: credentials, DialTimeout: dialTimeout, Logger: zap.NewNop(),
+		Context: ctx, Endpoints: []string{endpoint}, TLS: credentials, DialTimeout: await.Silence, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)

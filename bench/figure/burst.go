@@ -75,8 +75,6 @@ func (e *Env) measureBurst(ctx context.Context, nodes int) (*burst, error) {
 
 // burstAlone is a turn without a subject: what the servers do anyway.
 func (e *Env) burstAlone(ctx context.Context, nodes int) (expense, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := e.Reset(ctx, nil, nodes); err != nil {
 		return expense{}, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 func (e *Env) gates() (dynamic.ResourceInterface, error) {
@@ -54,9 +55,12 @@ func (e *Env) watchCounts(ctx context.Context) (watch.Interface, error) {
 }
 
 // awaitCount returns when the gate's status was first seen to count so many nodes
-// as open, and no others.
+// as open, and no others. It gives up when no more nodes than before have been
+// counted for await.Silence.
 func awaitCount(ctx context.Context, counts watch.Interface, nodes int) (time.Time, error) {
-	last := "none"
+	ctx, progress, stop := await.Watch(ctx, await.Silence)
+	defer stop()
+	last, most := "none", int64(-1)
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,6 +77,10 @@ func awaitCount(ctx context.Context, counts watch.Interface, nodes int) (time.Ti
 				return now, nil
 			}
 			last = fmt.Sprintf("%d of %d open", open, selected)
+			if counted := selected + open; counted > most {
+				most = counted
+				progress()
+			}
 		}
 	}
 }

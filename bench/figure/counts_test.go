@@ -3,7 +3,6 @@
 package figure
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,13 +31,11 @@ func TestAwaitCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
 				events, began := watch.NewFakeWithChanSize(len(c.states), false), time.Now()
 				for i, state := range c.states {
 					time.AfterFunc(time.Duration(i+1)*time.Second, func() { events.Modify(state) })
 				}
-				at, err := awaitCount(ctx, events, 50)
+				at, err := awaitCount(t.Context(), events, 50)
 				if (err == nil) != (c.want > 0) || err == nil && at.Sub(began) != c.want {
 					t.Errorf("after %s: %v, want %s", at.Sub(began), err, c.want)
 				}

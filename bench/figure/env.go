@@ -21,9 +21,6 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
-// patience is how long anything may take that a figure waits for.
-const patience = 5 * time.Minute
-
 // A Figure is something that is measured.
 type Figure struct {
 	// ID is of the form P1.

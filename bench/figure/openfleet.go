@@ -39,8 +39,6 @@ func (e *Env) openFleet(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, nodegate.Stop()) }()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := e.Observer.Await(ctx, observer.Open, all); err != nil {
 		return fmt.Errorf("opening the fleet: %w", err)
 	}

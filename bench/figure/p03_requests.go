@@ -72,8 +72,6 @@ func measureRequests(ctx context.Context, e *Env) (r report.Result, err error) {
 // daemons become ready. It returns when all are open, and how many reports there
 // were.
 func (e *Env) live(ctx context.Context, nodes int) (reports fmt.Stringer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	e.Observer.Reset()
 	if err := e.Fleet.Resize(ctx, nodes); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 	"github.com/nodegate/nodegate/bench/standin"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -269,7 +270,7 @@ func (p *pasture) start(ctx context.Context, size Herd, config *rest.Config, bea
 // awaitOpen waits until nodegate says that these gates are open on every node,
 // which it says of none that it has not looked at.
 func awaitOpen(ctx context.Context, controller *testbed.Controller, gates []string, nodes int) error {
-	return testbed.Await(ctx, "nodegate to look at every node", patience, func(ctx context.Context) error {
+	return await.Until(ctx, "nodegate to look at every node", func(ctx context.Context) error {
 		metrics, err := meter.Of(ctx, controller.Metrics)
 		if err != nil {
 			return err

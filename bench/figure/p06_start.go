@@ -16,6 +16,7 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -70,8 +71,6 @@ func measureColdStart(ctx context.Context, e *Env) (report.Result, error) {
 
 // coldStart measures one start, after which all nodes are open again.
 func (e *Env) coldStart(ctx context.Context) (s start, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := e.fitWhileAway(ctx); err != nil {
 		return s, err
 	}
@@ -129,6 +128,8 @@ func profileStart(ctx context.Context, e *Env) (raw rawProfiles, err error) {
 		return raw, err
 	}
 	defer func() { err = errors.Join(err, nodegate.Stop()) }()
+	ctx, _, stop := await.Watch(ctx, await.Silence)
+	defer stop()
 	for {
 		raw.own, err = fetchProfile(ctx, http.DefaultClient, "http://"+address, startProfile)
 		if !errors.Is(err, syscall.ECONNREFUSED) { // it listens

@@ -25,6 +25,7 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/bench/scene"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -169,7 +170,7 @@ func (b *births) await(ctx context.Context, c *contender) error {
 	if c.name == byConstant || c.name == byWebhook {
 		want = 1
 	}
-	return testbed.Await(ctx, "new nodes of "+c.name, patience, func(ctx context.Context) error {
+	return await.Until(ctx, "new nodes of "+c.name, func(ctx context.Context) error {
 		node := c.node()
 		created, err := b.create(ctx, node)
 		if err != nil {

@@ -69,8 +69,6 @@ type flaps struct {
 // flap has one node open, its daemon flap, and at last be not ready until the
 // node is closed.
 func (e *Env) flap(ctx context.Context) (f flaps, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := errors.Join(e.SetGate(ctx, onRegression(damping)), e.Reset(ctx, nil, 1)); err != nil {
 		return f, err
 	}

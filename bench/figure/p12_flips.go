@@ -210,8 +210,6 @@ func (f *flips) rounds(ctx context.Context, e *Env) (flipRounds, error) {
 // turn writes nodes from the first on with conditions flipped, of which one was not
 // before.
 func (f *flips) turn(ctx context.Context, first int, at map[corev1.NodeConditionType]time.Time) (report.Sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	stored := make([]driver.Stored, f.flips)
 	for i := range stored {
 		var err error

@@ -86,8 +86,6 @@ func writeProfile(ctx context.Context, raw []byte, path string) error {
 type rawProfiles struct{ own, server []byte }
 
 func (e *Env) takeProfiles(ctx context.Context, p Profiled) (raw rawProfiles, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if p.Otherwise != nil {
 		return p.Otherwise(ctx, e)
 	}

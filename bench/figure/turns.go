@@ -135,8 +135,6 @@ func (e *Env) start(ctx context.Context, name string, direction limit.Direction)
 // first node, so that no start is measured: connections, a lease, the first look
 // at a whole fleet.
 func (e *Env) warmUp(ctx context.Context, s *Subject) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := meter.AwaitQuiet(ctx, s.PID); err != nil {
 		return err
 	}
@@ -150,8 +148,6 @@ func (e *Env) warmUp(ctx context.Context, s *Subject) error {
 // take resets what has changed of the fleet, its first nodes, waits until everybody
 // is at rest, and measures.
 func (e *Env) take(ctx context.Context, s *Subject, changed int, measure turn) (report.Sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	if err := e.Reset(ctx, s, changed); err != nil {
 		return nil, err
 	}

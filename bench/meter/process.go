@@ -91,7 +91,8 @@ const (
 )
 
 // AwaitQuiet waits until processes have come to rest: what they had to do is
-// done, however slow the machine is.
+// done, however slow the machine is. It has no limit, because a process that is
+// busy does not show whether it makes progress.
 func AwaitQuiet(ctx context.Context, pids ...int) error {
 	last, err := sum(pids)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodegate/nodegate/bench/child"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // Program is the argument that makes the benchmark's program the observer.
@@ -125,25 +126,32 @@ func (o *Observer) Now(what Aspect) map[string]bool {
 	return maps.Clone(o.now[what])
 }
 
-// Await waits, for as long as ctx, until at least so many objects are
-// something, at present.
+// Await waits until at least so many objects are something, at present. It gives
+// up when the number has not risen for await.Silence.
 func (o *Observer) Await(ctx context.Context, what Aspect, count int) error {
 	return o.await(ctx, what.String(), count, func() int { return len(o.now[what]) })
 }
 
-// AwaitSeen waits, for as long as ctx, until at least so many objects were seen
-// to become something since the last reset.
+// AwaitSeen waits until at least so many objects were seen to become something
+// since the last reset. It gives up when the number has not risen for
+// await.Silence.
 func (o *Observer) AwaitSeen(ctx context.Context, what Aspect, count int) error {
 	return o.await(ctx, "becoming "+what.String(), count, func() int { return len(o.first[what]) })
 }
 
 func (o *Observer) await(ctx context.Context, what string, count int, counted func() int) error {
-	for {
+	ctx, progress, stop := await.Watch(ctx, await.Silence)
+	defer stop()
+	for most := -1; ; {
 		o.mu.Lock()
 		n := counted()
 		o.mu.Unlock()
 		if n >= count {
 			return nil
+		}
+		if n > most {
+			most = n
+			progress()
 		}
 		select {
 		case <-ctx.Done():

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // GetGate reads a NodeGate.
@@ -34,7 +35,7 @@ func GetGate(ctx context.Context, a *Applier, name string) (*v1alpha1.NodeGate, 
 // AwaitGate waits until nodegate says that a gate is ready, which includes that
 // nodes are closed at birth.
 func AwaitGate(ctx context.Context, a *Applier, name string) error {
-	return Await(ctx, "gate "+name, ReadyLimit, func(ctx context.Context) error {
+	return await.Until(ctx, "gate "+name, func(ctx context.Context) error {
 		ng, err := GetGate(ctx, a, name)
 		if err != nil {
 			return err
@@ -49,7 +50,7 @@ func gateReady(ng *v1alpha1.NodeGate) error {
 	case c == nil:
 		return errors.New("it has no Ready condition: nodegate has not looked at it")
 	case c.ObservedGeneration != 0 && c.ObservedGeneration != ng.Generation:
-		return ErrNotYet
+		return errors.New("nodegate has not observed its latest generation")
 	case c.Status != metav1.ConditionTrue:
 		return fmt.Errorf("%s: %s", c.Reason, c.Message)
 	}
@@ -65,7 +66,7 @@ func AwaitBirthClosed(ctx context.Context, c *cluster.Cluster, taints ...corev1.
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
-	return Await(ctx, "new nodes to be closed", ReadyLimit, func(ctx context.Context) error {
+	return await.Until(ctx, "new nodes to be closed", func(ctx context.Context) error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		node, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {

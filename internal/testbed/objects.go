@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // fieldManager is who installs, in managed fields.
@@ -91,7 +93,7 @@ func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 func (a *Applier) resource(ctx context.Context, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	var mapping *meta.RESTMapping
-	if err := Await(ctx, "kind "+kind.Kind, ReadyLimit, func(context.Context) (err error) {
+	if err := await.Until(ctx, "kind "+kind.Kind, func(context.Context) (err error) {
 		if mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 			a.mapper.Reset() // what it remembers may be older than the kind
 		}
@@ -107,7 +109,7 @@ func (a *Applier) resource(ctx context.Context, object *unstructured.Unstructure
 
 // awaitEstablished waits until the API server serves a new kind.
 func (a *Applier) awaitEstablished(ctx context.Context, crds dynamic.ResourceInterface, name string) error {
-	return Await(ctx, "CustomResourceDefinition "+name, ReadyLimit, func(ctx context.Context) error {
+	return await.Until(ctx, "CustomResourceDefinition "+name, func(ctx context.Context) error {
 		crd, err := crds.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("reading it: %w", err)
@@ -121,6 +123,6 @@ func (a *Applier) awaitEstablished(ctx context.Context, crds dynamic.ResourceInt
 				return nil
 			}
 		}
-		return ErrNotYet
+		return errors.New("it is not established")
 	})
 }

@@ -19,10 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
-
-// stopLimit is how long the controller may take to stop.
-const stopLimit = 10 * time.Second
 
 // A Controller is nodegate's controller as a child process.
 type Controller struct {
@@ -108,9 +106,19 @@ func (p *Controller) Done() <-chan struct{} { return p.done }
 // PID is the process's.
 func (p *Controller) PID() int { return p.command.Process.Pid }
 
-// AwaitReady waits until the controller says that it observes all it needs.
+// AwaitReady waits until the controller reports that it observes all it needs, and
+// no longer than it runs.
 func (p *Controller) AwaitReady(ctx context.Context) error {
-	return Await(ctx, "the controller", ReadyLimit, func(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.done:
+			cancel(p.ExitError())
+		case <-ctx.Done():
+		}
+	}()
+	return await.Until(ctx, "the controller", func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", nil)
 		if err != nil {
 			return err
@@ -147,7 +155,7 @@ func (p *Controller) Stop() error {
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(stopLimit):
+	case <-time.After(await.Silence):
 		_ = p.command.Process.Kill()
 		<-p.done
 		return errors.New("nodegate's controller did not stop when asked to, and was killed")
