@@ -86,20 +86,20 @@ var mayImport = map[string][]string{
 	"cluster/cmd/nodegate-build":   {"cluster/components", "cluster/filelock", "cluster/processgroup", "cluster/progress"},
 
 	// nodegate as its users run it, for the demo and the benchmarks.
-	"internal/testbed": {"api/v1alpha1", "cluster", "cluster/await"},
+	"internal/testbed": {"api/v1alpha1", "cluster"},
 
 	// The benchmark: processes that watch and write, a driver, and figures that
 	// bring them together.
-	"bench/scene":    {"api/v1alpha1", "cluster", "cluster/await", "internal/testbed"},
-	"bench/child":    {"cluster", "cluster/await"},
-	"bench/driver":   {"api/v1alpha1", "cluster", "cluster/await", "internal/testbed", "bench/scene"},
-	"bench/observer": {"api/v1alpha1", "cluster", "cluster/await", "internal/testbed", "bench/scene", "bench/child"},
-	"bench/limit":    {"api/v1alpha1", "cluster", "cluster/await", "internal/testbed", "bench/scene", "bench/child"},
+	"bench/scene":    {"api/v1alpha1", "cluster", "internal/testbed"},
+	"bench/child":    {"cluster"},
+	"bench/driver":   {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene"},
+	"bench/observer": {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child"},
+	"bench/limit":    {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child"},
 	"bench/meter":    {"cluster"},
 	"bench/report":   {},
 	"bench/standin":  {},
-	"bench/figure":   {"api/v1alpha1", "cluster", "cluster/await", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate"},
-	"bench":          {"api/v1alpha1", "cluster", "cluster/await", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate", "bench/figure"},
+	"bench/figure":   {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate"},
+	"bench":          {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate", "bench/figure"},
 }
 
 // pure are the packages that compute, and do nothing else.

@@ -23,9 +23,8 @@ import (
 const (
 	podsPerNode = 2 // as many web pods as fit on one node
 
-	viewEvery   = 200 * time.Millisecond
-	settleLimit = time.Minute
-	// steadyFor is long enough for every node to report.
+	viewEvery = 200 * time.Millisecond
+	// steadyFor is how long the steady state is watched at least.
 	steadyFor = heartbeatEvery + 1500*time.Millisecond
 )
 
@@ -37,6 +36,7 @@ type demo struct {
 	*options
 	gates      []gate
 	plans      []nodePlan
+	program    string // nodegate's
 	cluster    *cluster.Cluster
 	admin      kubernetes.Interface
 	applier    *testbed.Applier
@@ -57,7 +57,18 @@ func demonstrate(ctx context.Context, o *options) (err error) {
 		Components: slices.DeleteFunc(cluster.Components(), func(c cluster.Component) bool { return c == cluster.KWOK }),
 		Audit:      true, AuditPolicy: auditPolicy, Progress: os.Stderr,
 	}
+	// Everything is built before anything runs, so that nothing waits for a
+	// compiler.
 	if _, err := cluster.Build(ctx, clusterOptions); err != nil {
+		return ended(ctx, err)
+	}
+	dir, err := os.MkdirTemp("", "nodegate-demo-")
+	if err != nil {
+		return fmt.Errorf("creating a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	tell("building nodegate")
+	if d.program, err = testbed.BuildProgram(ctx, dir); err != nil {
 		return ended(ctx, err)
 	}
 	if d.cluster, err = cluster.Start(ctx, clusterOptions); err != nil {
@@ -86,14 +97,12 @@ func (d *demo) live(ctx context.Context) (err error) {
 			cancel(d.cluster.Err())
 		}
 	}()
-	limited, cancelLimited := context.WithTimeoutCause(ctx, d.timeout, fmt.Errorf("the demo was not done within %s (--timeout)", d.timeout))
-	defer cancelLimited()
-	if err := d.setUp(ctx, limited, cancel); err != nil {
-		return ended(limited, err)
+	if err := d.setUp(ctx, cancel); err != nil {
+		return ended(ctx, err)
 	}
-	verdict, err := d.perform(ctx, limited)
+	verdict, err := d.perform(ctx)
 	if err != nil {
-		return ended(limited, err)
+		return ended(ctx, err)
 	}
 	if d.keep {
 		d.invite()
@@ -121,9 +130,8 @@ func (d *demo) stop(cancel context.CancelCauseFunc) error {
 }
 
 // setUp installs nodegate, declares the gates and what they wait for, and
-// returns when new nodes are closed. What it starts lives as long as ctx; it
-// itself has until limited ends.
-func (d *demo) setUp(ctx, limited context.Context, cancel context.CancelCauseFunc) error {
+// returns when new nodes are closed. What it starts lives as long as ctx.
+func (d *demo) setUp(ctx context.Context, cancel context.CancelCauseFunc) error {
 	var err error
 	if d.admin, err = kubernetes.NewForConfig(d.cluster.Admin()); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
@@ -131,34 +139,29 @@ func (d *demo) setUp(ctx, limited context.Context, cancel context.CancelCauseFun
 	if d.applier, err = testbed.NewApplier(d.cluster.Admin()); err != nil {
 		return err
 	}
-	tell("building nodegate")
-	program, err := testbed.BuildProgram(limited, d.cluster.Dir())
-	if err != nil {
-		return err
-	}
 	tell("installing nodegate: CRD, ServiceAccount, RBAC, admission policies")
 	var allowed []string
 	for _, g := range d.gates {
 		allowed = append(allowed, g.taint.Key)
 	}
-	if d.nodegate, err = testbed.Install(limited, d.applier, program, allowed); err != nil {
+	if d.nodegate, err = testbed.Install(ctx, d.applier, d.program, allowed); err != nil {
 		return err
 	}
 	tell("starting nodegate's controller as %s", d.nodegate.Username())
-	if d.controller, err = testbed.StartController(limited, d.cluster, d.nodegate); err != nil {
+	if d.controller, err = testbed.StartController(ctx, d.cluster, d.nodegate); err != nil {
 		return err
 	}
 	go func() {
 		<-d.controller.Done()
 		cancel(d.controller.ExitError()) // without effect if the end is wanted
 	}()
-	if err := d.controller.AwaitReady(limited); err != nil {
+	if err := d.controller.AwaitReady(ctx); err != nil {
 		return err
 	}
-	if err := d.declare(limited); err != nil {
+	if err := d.declare(ctx); err != nil {
 		return err
 	}
-	if err := d.awaitGates(limited); err != nil {
+	if err := d.awaitGates(ctx); err != nil {
 		return err
 	}
 	tell("both gates are ready: the API server closes new nodes (seen in a dry run)")
@@ -204,19 +207,19 @@ func (d *demo) awaitGates(ctx context.Context) error {
 }
 
 // perform scales out, waits until all is as it will stay, and reads the verdict.
-func (d *demo) perform(ctx, limited context.Context) (*verdict, error) {
+func (d *demo) perform(ctx context.Context) (*verdict, error) {
 	tell("scaling out: %d nodes in %d waves\n", len(d.plans), waveCount)
-	if err := d.scaleOut(ctx, limited); err != nil {
+	if err := d.scaleOut(ctx); err != nil {
 		return nil, err
 	}
 	fmt.Println()
-	if err := d.awaitStatus(limited); err != nil {
-		if limited.Err() != nil {
+	if err := d.awaitStatus(ctx); err != nil {
+		if ctx.Err() != nil {
 			return nil, err
 		}
 		tell("note: %v", err)
 	}
-	steady, err := d.steady(limited)
+	steady, err := d.steady(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -226,26 +229,37 @@ func (d *demo) perform(ctx, limited context.Context) (*verdict, error) {
 	}
 	fmt.Println()
 	v.write(os.Stdout)
-	return v, explainHeld(limited, os.Stdout, d.admin, d.applier, v.held)
+	return v, explainHeld(ctx, os.Stdout, d.admin, d.applier, v.held)
 }
 
-// scaleOut shows the nodes coming up until all is as it will stay.
-func (d *demo) scaleOut(ctx, limited context.Context) error {
+// scaleOut shows the nodes coming up until all is as it will stay. If nothing
+// changes any more before that, the verdict says what is missing.
+func (d *demo) scaleOut(ctx context.Context) error {
 	scaled := make(chan error, 1)
 	d.fleet.running.Go(func() { scaled <- d.fleet.scaleOut(ctx) })
 	view := newView(os.Stdout, d.plain)
 	defer view.close()
+	changing, progress, stop := await.Watch(ctx, await.Silence)
+	defer stop()
 	ticker := time.NewTicker(viewEvery)
 	defer ticker.Stop()
+	var last snapshot
 	for began, wanted := time.Now(), podsPerNode*len(d.plans); ; {
 		s := d.fleet.snapshot(d.gates, wanted, began)
 		view.show(s)
-		if d.settled(&s) || s.elapsed > settleLimit {
-			return nil // if it is too late, the verdict says what is missing
+		if d.settled(&s) {
+			return nil
 		}
+		if !slices.Equal(s.waves, last.waves) {
+			progress()
+		}
+		last = s
 		select {
-		case <-limited.Done():
-			return errors.Join(context.Cause(limited), d.fleet.lastError())
+		case <-changing.Done():
+			if ctx.Err() != nil {
+				return errors.Join(context.Cause(ctx), d.fleet.lastError())
+			}
+			return nil
 		case err := <-scaled:
 			if err != nil {
 				return err
@@ -298,12 +312,13 @@ func (d *demo) awaitStatus(ctx context.Context) error {
 
 // steady lets time pass in which nothing changes and every node reports.
 func (d *demo) steady(ctx context.Context) (period, error) {
-	tell("watching %s of steady state, with heartbeats", steadyFor)
+	tell("watching at least %s of steady state, until every node has reported", steadyFor)
 	from := time.Now()
 	if !pause(ctx, steadyFor) {
 		return period{}, context.Cause(ctx)
 	}
-	return period{from: from, to: time.Now()}, nil
+	err := await.Until(ctx, "every node to report", func(context.Context) error { return d.fleet.reportedSince(from) })
+	return period{from: from, to: time.Now()}, err
 }
 
 func (d *demo) judge(steady period) (*verdict, error) {

@@ -148,6 +148,22 @@ func (f *fleet) podsOn(node string) []*corev1.Pod {
 
 func (f *fleet) noteError(err error) { f.lastErr.Store(&err) }
 
+// reportedSince returns an error that counts the nodes whose last report is older.
+func (f *fleet) reportedSince(from time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	missing := 0
+	for _, k := range f.kubelets {
+		if last := k.lastReport.Load(); last == nil || last.Before(from) {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d nodes have not reported", missing, len(f.kubelets))
+	}
+	return nil
+}
+
 // lastError is the last thing that went wrong for a simulated component, which
 // then tried again.
 func (f *fleet) lastError() error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,8 @@ type kubelet struct {
 
 	registered time.Time
 	ready      bool // the node was reported Ready
+	// lastReport is when the last report of the node that has been answered began.
+	lastReport atomic.Pointer[time.Time]
 	heartbeat  time.Time
 	reported   map[types.UID]*report
 	// daemonsReady is called once, when both daemons are ready.
@@ -136,6 +139,7 @@ func (k *kubelet) syncNode(ctx context.Context) time.Time {
 		return now.Add(retryAfter)
 	}
 	k.ready = true
+	k.lastReport.Store(&now)
 	for !now.Before(k.heartbeat) {
 		k.heartbeat = k.heartbeat.Add(heartbeatEvery)
 	}

@@ -23,17 +23,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 // options are what the command line says.
 type options struct {
-	nodes   int
-	keep    bool
-	plain   bool
-	timeout time.Duration
+	nodes int
+	keep  bool
+	plain bool
 }
 
 func main() {
@@ -73,7 +71,6 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.IntVar(&o.nodes, "nodes", 60, "how many nodes to simulate, 8 to 500")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running afterwards, until Ctrl-C")
 	flags.BoolVar(&o.plain, "plain", false, "write lines even to a terminal")
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long the demo may take once everything is built")
 	switch err := testbed.ParseFlags(flags, args, help); {
 	case err != nil:
 		return nil, err

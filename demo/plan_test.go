@@ -104,8 +104,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q parses as %+v, want an error", args, o)
 		}
 	}
-	o, err := parse([]string{"--nodes", "8", "--keep", "--plain", "--timeout=1m"}, io.Discard)
-	if err != nil || *o != (options{nodes: 8, keep: true, plain: true, timeout: time.Minute}) {
+	o, err := parse([]string{"--nodes", "8", "--keep", "--plain"}, io.Discard)
+	if err != nil || *o != (options{nodes: 8, keep: true, plain: true}) {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }
