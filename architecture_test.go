@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 
 	// The definition of the API, and the same rules without an API server.
 	"internal/crd":         {"api/v1alpha1"},
-	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd"},
+	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd", "cluster/await", "cluster/await/awaittest"},
 
 	// The shell observes and writes. It decides nothing.
 	"internal/cluster":               {"api/v1alpha1", "internal/gate", "internal/cluster/packed", "internal/cluster/wire"},

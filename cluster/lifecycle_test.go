@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // TestRestartKeepsData also restarts the whole cluster, in the same directory.
@@ -92,7 +93,7 @@ func TestDeathOfComponentIsReported(t *testing.T) {
 	}
 	select {
 	case <-c.Done():
-	case <-time.After(time.Minute):
+	case <-time.After(await.Silence):
 		t.Fatal("nobody noticed")
 	}
 	var exit *cluster.ExitError

@@ -4,19 +4,19 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
@@ -79,16 +79,13 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 // its reason for not holding yet.
 func eventually(t *testing.T, what string, condition func(ctx context.Context) (bool, error)) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
-		func(ctx context.Context) (bool, error) {
-			var ok bool
-			ok, last = condition(ctx)
-			return ok && last == nil, nil
-		})
-	if err != nil {
-		t.Fatalf("%s: %v; the last error was: %v", what, err, last)
-	}
+	awaittest.Until(t, what, func(ctx context.Context) error {
+		ok, err := condition(ctx)
+		if err == nil && !ok {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 }
 
 // running returns the IDs of the processes that are given the directory on

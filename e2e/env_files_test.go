@@ -3,16 +3,13 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -112,11 +109,10 @@ func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()
 }
 
 // startsBlind waits until a controller that knows no gates has given up waiting
-// for them, which takes longer than a test waits for other things, and has
-// looked at what they left on nodes.
+// for them, which takes half a minute, and has looked at what they left on nodes.
 func (e *env) startsBlind(metrics prometheus.Gatherer) {
 	e.Helper()
-	e.must(wait.PollUntilContextTimeout(e.Context(), 100*time.Millisecond, 4*patience, true, func(context.Context) (bool, error) {
-		return metric(metrics, "nodegate_unknown_gates") == 1, nil
-	}))
+	e.eventually("the controller starts without gates", func() error {
+		return unless(metric(metrics, "nodegate_unknown_gates") == 1)
+	})
 }

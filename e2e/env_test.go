@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -98,14 +100,7 @@ func (e *env) must(err error) {
 // eventually waits until a check finds nothing wrong.
 func (e *env) eventually(what string, check func() error) {
 	e.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(e.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		e.Fatalf("%s: not within %s: %v", what, patience, last)
-	}
+	awaittest.Until(e.T, what, func(context.Context) error { return check() })
 }
 
 // declare creates a gate and waits until it is in force.
@@ -122,11 +117,15 @@ func (e *env) inForce(name string) {
 	e.eventually("gate "+name+" is Ready", func() error { return e.condition(name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
 }
 
+// persistently is how an edit is repeated that met a conflict: whenever it does,
+// somebody else has made progress.
+var persistently = wait.Backoff{Duration: 2 * time.Millisecond, Jitter: 1, Steps: math.MaxInt}
+
 // edit changes an object that a controller writes meanwhile: a gate or, in a
 // world with a DaemonSet controller, a DaemonSet.
 func (e *env) edit(o client.Object, change func()) {
 	e.Helper()
-	e.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	e.must(retry.RetryOnConflict(persistently, func() error {
 		if err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}

@@ -45,8 +45,6 @@ const (
 	// unreachableAfter is how long a machine's lease must have expired for the node
 	// lifecycle controller to call it silent. By default it is 50 seconds.
 	unreachableAfter = 15 * time.Second
-	// longPatience is how long to wait for what takes a minute or two.
-	longPatience = 5 * time.Minute
 )
 
 func newDataCentre(t *testing.T) *dataCentre {
@@ -100,17 +98,10 @@ func (d *dataCentre) every(period time.Duration, work func(context.Context) erro
 	d.Cleanup(func() { cancel(); <-done })
 }
 
-// await is eventually for what takes longer.
+// await is eventually that returns when the check found nothing wrong.
 func (d *dataCentre) await(what string, check func() error) time.Time {
 	d.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, longPatience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		d.Fatalf("%s: not within %s: %v", what, longPatience, last)
-	}
+	d.eventually(what, check)
 	return time.Now()
 }
 

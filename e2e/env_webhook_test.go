@@ -76,7 +76,7 @@ func (o *olderEnv) sub(t *testing.T) *olderEnv {
 func (o *olderEnv) callWebhookAt(address string) {
 	o.Helper()
 	url := "https://" + address + admission.WebhookPath
-	o.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	o.must(retry.RetryOnConflict(persistently, func() error {
 		configuration := o.registration()
 		clientConfig := &configuration.Webhooks[0].ClientConfig
 		clientConfig.Service, clientConfig.URL = nil, &url

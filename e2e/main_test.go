@@ -12,7 +12,6 @@ import (
 	"io"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +26,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/presets"
@@ -49,9 +48,6 @@ var installation = install.Options{
 
 // daemonNamespace is where the tests' daemons live.
 const daemonNamespace = "daemons"
-
-// patience is how long a test waits for what takes a second at most.
-const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // each test gives its controller a logger of its own
@@ -131,8 +127,8 @@ func (e *env) applyAs(ctx context.Context, options install.Options) error {
 	if err := e.applyManifests(ctx, options); err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return e.admin.List(ctx, &v1alpha1.NodeGateList{}) == nil, nil
+	return await.Until(ctx, "NodeGates to be served", func(ctx context.Context) error {
+		return e.admin.List(ctx, &v1alpha1.NodeGateList{})
 	})
 }
 
@@ -167,13 +163,16 @@ func (e *env) awaitPolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	return await.Until(ctx, "the guards to be in force", func(ctx context.Context) error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "must-not-be"}}
 		err := confined.Create(ctx, node)
-		if err == nil {
-			return false, e.admin.Delete(ctx, node)
+		switch {
+		case err == nil:
+			return errors.Join(errors.New("the controller may create nodes"), e.admin.Delete(ctx, node))
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+			return nil
 		}
-		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err), nil
+		return err
 	})
 }
 

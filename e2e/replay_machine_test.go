@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // replayed is a machine that lives through a recording.
@@ -34,9 +37,11 @@ type replayed struct {
 	// cut is the row after which the replay waits for goOn to be closed.
 	cut  row
 	goOn chan struct{}
-	// ripe, unless it is nil, is waited for before the agent of the new boot is
-	// ready: on a busy machine, others may need more time than was recorded.
-	ripe func() bool
+	// until has conditions that rows wait for: on a busy machine, others may need
+	// more time than was recorded.
+	until map[row]func() bool
+	// steps counts what the replay has done so far.
+	steps atomic.Int64
 	// atCut is closed at the cut, and done with the last write.
 	atCut, done chan struct{}
 }
@@ -51,7 +56,7 @@ func (w *replayWorld) machine(name string, r *recording, gate string) *replayed 
 	core, err := client.New(w.cluster.User(nodeController), client.Options{Scheme: w.admin.Scheme()})
 	w.must(err)
 	m := &replayed{
-		kubelet: w.kubelet(name), recording: r, gate: gate, core: core, pods: make(map[string]client.ObjectKey), told: make(map[row]int64),
+		kubelet: w.kubelet(name), recording: r, gate: gate, core: core, pods: make(map[string]client.ObjectKey), told: make(map[row]int64), until: make(map[row]func() bool),
 		atCut: make(chan struct{}), done: make(chan struct{}), goOn: make(chan struct{}), start: time.Now(),
 	}
 	m.boot = r.oldBoot()
@@ -102,6 +107,10 @@ func (m *replayed) replay(ctx context.Context, start time.Time) {
 	defer close(m.done)
 	m.start = start
 	for _, row := range m.rows {
+		if err := m.standStill(ctx, row); err != nil {
+			m.Errorf("%s: %v", m.name, err)
+			return
+		}
 		send, err := m.prepare(ctx, row)
 		if err != nil {
 			m.Errorf("%s: preparing %s %s: %v", m.name, row.object, row.state, err)
@@ -111,10 +120,6 @@ func (m *replayed) replay(ctx context.Context, start time.Time) {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Until(m.due(row))):
-		}
-		if row == m.proof() && m.ripe != nil && !m.standStill(ctx, patience, m.ripe) {
-			m.Errorf("%s: the gate did not close, or the scheduler has not heard of it", m.name)
-			return
 		}
 		// What is late makes nothing after it come sooner.
 		late := time.Since(m.due(row))
@@ -126,37 +131,60 @@ func (m *replayed) replay(ctx context.Context, start time.Time) {
 			m.Errorf("%s: telling %s %s: %v", m.name, row.object, row.state, err)
 			return
 		}
+		m.steps.Add(1)
 		m.crowd.news <- struct{}{}
 		if row == m.cut {
 			close(m.atCut)
-			m.standStill(ctx, 10*patience, func() bool {
-				select {
-				case <-m.goOn:
-					return true
-				default:
-					return false
-				}
-			})
+			began := time.Now()
+			select {
+			case <-ctx.Done():
+				return
+			case <-m.goOn:
+			}
+			m.start = m.start.Add(time.Since(began))
 		}
 	}
 }
 
-// standStill stops the replay's time until something has come about. It is false
-// if that takes too long.
-func (m *replayed) standStill(ctx context.Context, limit time.Duration, until func() bool) bool {
-	began := time.Now()
-	for !until() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(100 * time.Millisecond):
-		}
-		if time.Since(began) > limit {
-			return false
-		}
+// standStill stops the replay's time when a row is due until its condition holds,
+// if it has one.
+func (m *replayed) standStill(ctx context.Context, row row) error {
+	until := m.until[row]
+	if until == nil {
+		return nil
 	}
-	m.start = m.start.Add(time.Since(began))
-	return true
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Until(m.due(row))):
+	}
+	m.steps.Add(1)
+	what := fmt.Sprintf("what has to come before %s %s", row.object, row.state)
+	err := await.Until(ctx, what, func(context.Context) error { return unless(until()) })
+	m.start = m.start.Add(time.Since(m.due(row)))
+	return err
+}
+
+// waitsForOthers has the replay of a gated machine stand still where nodegate or
+// the scheduler have more to do than the time that was recorded may be enough for.
+// The crowd has eaten before the reboot is told. The closing has taken hold before
+// the agent of the new boot is ready, and before a silent machine returns, unless
+// nodegate itself returns only after that.
+func (w *replayWorld) waitsForOthers(m *replayed) {
+	held := func() bool { return w.tookHold(m) < forever }
+	m.until[m.proof()] = held
+	switch {
+	case m.silence().at == 0:
+		m.until[m.firstWord()] = func() bool { return w.ate(m, 0) }
+	case m.cut != m.newBoot():
+		m.until[m.newBoot()] = held
+	}
+}
+
+// ate reports whether a pod of the crowd was bound after a version.
+func (w *replayWorld) ate(m *replayed, after int64) bool {
+	meals, _ := w.history.crowdOf(m.name, 0)
+	return slices.ContainsFunc(meals, func(one meal) bool { return one.at > after })
 }
 
 // due is when a row is to be told.
@@ -230,7 +258,7 @@ func coreTaints(node *corev1.Node) (taints []corev1.Taint) {
 // is guarded by the resource version, and again after a conflict.
 func (m *replayed) writeTaints(ctx context.Context, taints []corev1.Taint) (int64, error) {
 	var node corev1.Node
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.RetryOnConflict(persistently, func() error {
 		if err := m.core.Get(ctx, client.ObjectKey{Name: m.name}, &node); err != nil {
 			return err
 		}

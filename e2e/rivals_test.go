@@ -9,12 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,7 +21,6 @@ import (
 
 // editTaints is another writer of taints, of the careful kind.
 func (e *env) editTaints(ctx context.Context, node, manager string, edit func([]corev1.Taint) []corev1.Taint) error {
-	persistently := wait.Backoff{Duration: time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 30, Cap: 100 * time.Millisecond}
 	return retry.RetryOnConflict(persistently, func() error {
 		var n corev1.Node
 		if err := e.admin.Get(ctx, client.ObjectKey{Name: node}, &n); err != nil {

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,10 @@ func (w *replayWorld) rebootWatched() {
 	all := slices.Concat(gated, free, []*replayed{kubeletOnly})
 	w.open(slices.Concat(gated, []*replayed{kubeletOnly}))
 	for _, m := range gated {
-		m.ripe = func() bool { return w.tookHold(m) < forever }
+		w.waitsForOthers(m)
+	}
+	for _, m := range free {
+		m.until[m.proof()] = func() bool { return w.ate(m, m.told[m.newBoot()]) }
 	}
 	w.run(all)
 	w.fed(all)
@@ -84,7 +88,8 @@ func (w *replayWorld) rebootUnwatched() {
 	w.declareGates()
 	cut := func(name string, r *recording, after row) *replayed {
 		m := w.machine(name, r, "agent")
-		m.cut, m.ripe = after, func() bool { return w.tookHold(m) < forever }
+		m.cut = after
+		w.waitsForOthers(m)
 		return m
 	}
 	between := []*replayed{
@@ -217,11 +222,14 @@ func (w *replayWorld) run(machines []*replayed) {
 
 func (w *replayWorld) await(m *replayed, reached chan struct{}) {
 	w.Helper()
-	select {
-	case <-reached:
-	case <-time.After(m.when(m.rows[len(m.rows)-1].at) + 2*patience):
-		w.Fatalf("%s: the replay hangs; closed in the spans %v", m.name, w.history.closed(m.name, m.key()))
-	}
+	w.eventually("the replay of "+m.name, func() error {
+		select {
+		case <-reached:
+			return nil
+		default:
+			return fmt.Errorf("it is at step %d; closed in the spans %v", m.steps.Load(), w.history.closed(m.name, m.key()))
+		}
+	})
 	if w.Failed() {
 		w.FailNow()
 	}
@@ -344,7 +352,7 @@ func (w *replayWorld) tookHold(m *replayed) int64 {
 }
 
 // keptHungry checks that nothing was bound from when the closing took hold until
-// the opening; where it closed before the reboot, from the reboot on at least.
+// the opening; where it closed in a silence, from the return on at least.
 func (w *replayWorld) keptHungry(m *replayed) {
 	w.Helper()
 	shut := w.rebooted(m)
@@ -352,7 +360,7 @@ func (w *replayWorld) keptHungry(m *replayed) {
 	if held.from >= held.to {
 		w.Fatalf("%s: the scheduler refused nobody while the gate was closed: the crowd is not hungry", m.name)
 	}
-	if boot := m.told[m.newBoot()]; shut.from < boot {
+	if boot := m.told[m.newBoot()]; shut.from < boot && m.silence().at > 0 {
 		held.from = min(held.from, boot)
 	}
 	meals, _ := w.history.crowdOf(m.name, 0)

@@ -71,7 +71,10 @@ func (s *story) observe() error {
 	note(&s.bound, err == nil && pod.Spec.NodeName != "" && s.elsewhere(pod.Spec.NodeName))
 	err = s.runsOn(s.name, s.elsewhere)
 	note(&s.running, err == nil)
-	return err
+	if err != nil { // what has come to pass is progress, also while the pod is as it was
+		return fmt.Errorf("%w; out of service %t, bound elsewhere %t, detached %t", err, !s.tainted.IsZero(), !s.bound.IsZero(), !s.detached.IsZero())
+	}
+	return nil
 }
 
 func (s *story) tell() {
@@ -93,12 +96,15 @@ func (s *story) stuck() error {
 	return err
 }
 
+// forcedDetach is how long Kubernetes waits before it detaches the disk of a
+// deleted pod from a node that does not report that it was unmounted
+// (ReconcilerMaxWaitForUnmountDuration in pkg/controller/volume/attachdetach).
+const forcedDetach = 6 * time.Minute
+
 // The whole story on a real control plane, three times: once the cloud says that
 // the machine is off, once silence has to do, and once no gate looks after the
 // node and a person has deleted the pod by force. The first two run elsewhere
-// with their disks before the third's disk is detached, for which Kubernetes
-// waits six minutes (ReconcilerMaxWaitForUnmountDuration in
-// pkg/controller/volume/attachdetach).
+// with their disks before the third's disk is detached.
 func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 	d := newDataCentre(t)
 	d.startController(0)
@@ -144,10 +150,15 @@ func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 			t.Errorf("the attach-detach controller did not detach by force from %s", s.node.name)
 		}
 	}
-	if err := plain.stuck(); err != nil {
+	err = plain.stuck()
+	switch waited := time.Since(deleted).Round(time.Second); {
+	case waited >= forcedDetach:
+		t.Logf("the machine is too slow to compare: without a gate the disk may be detached after %s, and %s have passed", forcedDetach, waited)
+	case err != nil:
 		t.Errorf("without a gate: %v", err)
+	default:
+		t.Logf("without a gate the disk is still attached %s after its pod was deleted by force", waited)
 	}
-	t.Logf("without a gate the disk is still attached %s after its pod was deleted by force", time.Since(deleted).Round(time.Second))
 
 	off.comesBack(corev1.ConditionTrue)
 	silent.comesBack(corev1.ConditionFalse)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,7 +44,7 @@ func TestGatesFromADirectory(t *testing.T) {
 	r := startReplica(t, kubeconfig, "--gates", gates)
 	shows := func(sample string) {
 		t.Helper()
-		eventually(t, "the metrics tell "+sample, 30*time.Second, func() error {
+		eventually(t, "the metrics tell "+sample, func() error {
 			served, err := read("http://" + r.metrics + "/metrics")
 			if err == nil && !strings.Contains(served, sample+"\n") {
 				err = errors.New("they do not")
@@ -54,7 +53,7 @@ func TestGatesFromADirectory(t *testing.T) {
 		})
 	}
 	shows("nodegate_gates_complete 0")
-	eventually(t, "the log says what is wrong", 30*time.Second, func() error {
+	eventually(t, "the log says what is wrong", func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !strings.Contains(r.log.String(), "gates.yaml:1: the document is not a NodeGate") {
@@ -75,8 +74,6 @@ spec:
 `)
 	shows("nodegate_gates_complete 1")
 	shows(`nodegate_gate_condition{condition="Ready",gate="from-a-file"} 1`)
-	if err := r.healthy("/readyz"); err != nil {
-		t.Errorf("not ready: %v", err)
-	}
+	eventually(t, "the replica is ready", func() error { return r.healthy("/readyz") })
 	r.terminate()
 }

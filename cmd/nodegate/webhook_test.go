@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +47,7 @@ func TestWebhookServes(t *testing.T) {
 	}
 	address := unused(t)
 	r := startReplica(t, path, "--birth", "webhook", "--webhook-bind-address", address)
-	eventually(t, "the replica is ready", 30*time.Second, func() error { return r.healthy("/readyz") })
+	eventually(t, "the replica is ready", func() error { return r.healthy("/readyz") })
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(registration), registration); err != nil {
 		t.Fatal(err)
 	}

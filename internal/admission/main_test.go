@@ -15,13 +15,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
 )
@@ -35,9 +36,6 @@ var options = admission.Options{
 
 	AllowedStampAnnotations: []string{"example.com/opened-at"},
 }
-
-// patience is how long a test waits for something that takes a second at most.
-const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	// The controller manager deletes namespaces and collects garbage.
@@ -120,14 +118,17 @@ func (in *installation) awaitGuards(ctx context.Context) error {
 		return err
 	}
 	denied := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err = await.Until(ctx, "the guards", func(ctx context.Context) error {
 		_, confinement := in.nodegate.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"spec":{"unschedulable":true}}`), dryRunPatch)
 		_, records := somebody.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/x":"y"}}}`), dryRunPatch)
 		_, parameters := in.admin.CoreV1().PodTemplates(options.Namespace).Create(ctx, parameter("x"), metav1.CreateOptions{DryRun: dryRun})
-		return denied(confinement) && denied(records) && denied(parameters), nil
+		if !denied(confinement) || !denied(records) || !denied(parameters) {
+			return fmt.Errorf("not all writes are denied: %v, %v, %v", confinement, records, parameters)
+		}
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the guards: %w", err)
+		return err
 	}
 	return in.admin.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 }
@@ -188,14 +189,7 @@ func (in *installation) prove(ctx context.Context, gate *v1alpha1.NodeGate) erro
 // eventually waits until there is no error.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("after %s: %v", patience, last)
-	}
+	awaittest.Until(t, "a check of "+t.Name(), func(context.Context) error { return check() })
 }
 
 // newGate returns a gate with the taint test.nodegate.dev/<key>:NoSchedule.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // births counts what became of the Nodes that a test created.
@@ -90,7 +91,7 @@ func (b *births) register(ctx context.Context, in *installation, by *kubernetes.
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name(n), Labels: labels}}
 		node.Status.NodeInfo.BootID = "boot"
 		before := b.serving.Load()
-		request, cancel := context.WithTimeout(ctx, 10*time.Second)
+		request, _, cancel := await.Watch(ctx, await.Silence)
 		created, err := by.CoreV1().Nodes().Create(request, node, metav1.CreateOptions{})
 		cancel()
 		serving := before != 0 && before == b.serving.Load()

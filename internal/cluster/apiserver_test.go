@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	controlplane "github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -59,16 +61,12 @@ func startServer(t *testing.T) *server {
 // eventually waits until something is true.
 func eventually(t *testing.T, what string, true func() bool) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !true() {
-		select {
-		case <-deadline:
-			t.Fatalf("still not so after a minute: %s", what)
-		case <-tick.C:
+	awaittest.Until(t, what, func(context.Context) error {
+		if !true() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }
 
 // node creates a Node for one test. It carries the taints that are asked for
@@ -231,10 +229,11 @@ func TestFeedOfAPIServer(t *testing.T) {
 	eventually(t, "pod, DaemonSet and gate are seen", seen)
 
 	before := told.nodes.Load()
-	heartbeat(t, s, "fed", time.Now())
+	at := time.Now().Truncate(time.Second)
+	heartbeat(t, s, "fed", at)
 	eventually(t, "the heartbeat is seen", func() bool {
 		facts, _ := f.Facts("fed")
-		return time.Since(facts.Node.Conditions[0].Heartbeat) < time.Minute
+		return facts.Node.Conditions[0].Heartbeat.Equal(at)
 	})
 	if got := told.nodes.Load(); got != before {
 		t.Errorf("told %d times of a heartbeat", got-before)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -97,13 +98,12 @@ func startBenchFeed(b *testing.B, needed gate.Needs, node *corev1.Node, pod *cor
 
 func (f *benchFeed) awaitSynced(b *testing.B) {
 	b.Helper()
-	for deadline := time.After(10 * time.Second); len(f.Unsynced()) > 0; {
-		select {
-		case <-deadline:
-			b.Fatalf("not read: %v", f.Unsynced())
-		case <-time.After(time.Millisecond):
+	awaittest.Until(b, "the feed to read everything", func(context.Context) error {
+		if unsynced := f.Unsynced(); len(unsynced) > 0 {
+			return fmt.Errorf("not read: %v", unsynced)
 		}
-	}
+		return nil
+	})
 }
 
 // BenchmarkObserve is what an event costs from the watch to the facts. What

@@ -14,9 +14,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 )
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -196,15 +196,13 @@ func run(t *testing.T, path string) *Directory {
 // becomes waits until these gates are known.
 func becomes(t *testing.T, d *Directory, names string, complete bool) {
 	t.Helper()
-	var got string
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	awaittest.Until(t, "the gates of the directory", func(context.Context) error {
 		gates, all := d.Gates()
-		got = nameList(gates)
-		return got == names && all == complete, nil
+		if got := nameList(gates); got != names || all != complete {
+			return fmt.Errorf("gates %q, error %v; want %q, complete: %t", got, d.Err(), names, complete)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("gates %q, error %v; want %q, complete: %t", got, d.Err(), names, complete)
-	}
 }
 
 func nameList(gates []*v1alpha1.NodeGate) string {

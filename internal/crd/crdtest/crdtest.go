@@ -6,16 +6,15 @@ package crdtest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
@@ -32,14 +31,8 @@ func Install(t testing.TB, config *rest.Config) {
 		t.Fatalf("creating the CustomResourceDefinition: %v", err)
 	}
 	gates := dynamic.NewForConfigOrDie(config).Resource(v1alpha1.Resource)
-	served := func(ctx context.Context) (bool, error) {
+	awaittest.Until(t, "NodeGates to be served", func(ctx context.Context) error {
 		_, err := gates.List(ctx, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, served); err != nil {
-		t.Fatalf("waiting for NodeGates to be served: %v", err)
-	}
+		return err
+	})
 }
