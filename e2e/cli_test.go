@@ -103,7 +103,7 @@ func TestWaitForNodes(t *testing.T) {
 	answers := make(chan answer, 1)
 	wait := func(args ...string) { go func() { answers <- e.ask(operator, append([]string{"wait"}, args...)...) }() }
 
-	wait("n1", "node/n2", "--for=closed", "--timeout=1m")
+	wait("n1", "node/n2", "--for=closed", "--timeout=1h")
 	nodes := []*kubelet{e.kubelet("n1"), e.kubelet("n2")}
 	for _, k := range nodes {
 		k.register()
@@ -111,14 +111,14 @@ func TestWaitForNodes(t *testing.T) {
 	e.tells(<-answers, 0, "node/n1: held by agent\nnode/n2: held by agent\n")
 	e.tells(e.ask(operator, "wait", "--all", "--timeout=0"), 1, "0 of 2 nodes are open; waiting for n1 (agent) and n2 (agent)")
 	e.tells(e.ask(operator, "wait", "n3", "--timeout=0"), 1, "n3 (does not exist)")
-	wait("--all", "--gate=agent", "--timeout=1m")
+	wait("--all", "--gate=agent", "--timeout=1h")
 	for _, k := range nodes {
 		k.label("ready")
 	}
 	e.tells(<-answers, 0, "node/n1: gate agent is open\nnode/n2: gate agent is open\n")
 	e.tells(e.ask(operator, "wait", "-l", "ready", "-o", "name"), 0, "node/n1\nnode/n2\n")
 
-	wait("n1", "--for=closed", "--timeout=1m", "-o", "json")
+	wait("n1", "--for=closed", "--timeout=1h", "-o", "json")
 	e.must(e.admin.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 	e.kubelet("n1").register()
 	e.tells(<-answers, 0, `"met": true`)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,10 +115,6 @@ func (e *env) inForce(name string) {
 	e.eventually("gate "+name+" is Ready", func() error { return e.condition(name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
 }
 
-// persistently is how an edit is repeated that met a conflict: whenever it does,
-// somebody else has made progress.
-var persistently = wait.Backoff{Duration: 2 * time.Millisecond, Jitter: 1, Steps: math.MaxInt}
-
 // edit changes an object that a controller writes meanwhile: a gate or, in a
 // world with a DaemonSet controller, a DaemonSet.
 func (e *env) edit(o client.Object, change func()) {
@@ -142,9 +136,18 @@ func (e *env) condition(name, kind string, status metav1.ConditionStatus, reason
 	}
 	c := meta.FindStatusCondition(ng.Status.Conditions, kind)
 	if c == nil || c.Status != status || reason != "" && c.Reason != reason {
-		return fmt.Errorf("condition %s of gate %s is %+v, want %s %s", kind, name, c, status, reason)
+		return fmt.Errorf("condition %s of gate %s is %s, want %s %s", kind, name, conditionText(c), status, reason)
 	}
 	return nil
+}
+
+// conditionText describes a condition without times, so that one that changes back
+// and forth has the same texts again.
+func conditionText(c *metav1.Condition) string {
+	if c == nil {
+		return "absent"
+	}
+	return fmt.Sprintf("%s (%s: %s)", c.Status, c.Reason, c.Message)
 }
 
 // newGate returns a gate on all nodes that opens by one signal.

@@ -23,7 +23,7 @@ func (e *env) says(gateName, kind, text string) error {
 	}
 	c := meta.FindStatusCondition(ng.Status.Conditions, kind)
 	if c == nil || !strings.Contains(c.Message, text) {
-		return fmt.Errorf("condition %s of gate %s is %+v, and does not say %q", kind, gateName, c, text)
+		return fmt.Errorf("condition %s of gate %s is %s, and does not say %q", kind, gateName, conditionText(c), text)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (e *env) settledFleet() {
 		var ng v1alpha1.NodeGate
 		e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: "agent"}, &ng))
 		if ng.Status.Nodes.Selected < fleetSize || ng.Status.ObservedGeneration != ng.Generation {
-			return fmt.Errorf("status: %+v", ng.Status)
+			return fmt.Errorf("counts: %+v of generation %d", ng.Status.Nodes, ng.Status.ObservedGeneration)
 		}
 		return nil
 	})

@@ -54,7 +54,7 @@ func TestBirthAndOpening(t *testing.T) {
 		var ng v1alpha1.NodeGate
 		e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng))
 		if want := (v1alpha1.NodeCounts{Selected: 1, Open: 1}); ng.Status.Nodes != want || len(ng.Status.Waiting) != 0 {
-			return fmt.Errorf("status: %+v", ng.Status)
+			return fmt.Errorf("counts: %+v, waiting: %+v", ng.Status.Nodes, ng.Status.Waiting)
 		}
 		return nil
 	})

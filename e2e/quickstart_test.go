@@ -4,16 +4,15 @@ package e2e
 
 import (
 	"bufio"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 // A fresh reader follows the page word by word, with a cluster as 'make
@@ -53,17 +52,15 @@ func follow(t *testing.T, page string, environment ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It builds nodegate, maybe beside a go command that builds all tests.
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	shell := exec.CommandContext(ctx, "bash", "-exuo", "pipefail", "-c", commands(t, filepath.Join(root, page)))
+	// It has no limit: it builds nodegate, which says nothing meanwhile.
+	shell := exec.CommandContext(t.Context(), "bash", "-exuo", "pipefail", "-c", commands(t, filepath.Join(root, page)))
 	shell.Dir = root
 	shell.Env = append(os.Environ(), environment...)
 	// What runs in the background ends with the shell.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }
 	shell.Cancel = end
-	shell.WaitDelay = time.Minute
+	shell.WaitDelay = await.Silence
 	output, err := shell.CombinedOutput()
 	_ = end() // nothing is left of it, or it ends now
 	if err != nil {

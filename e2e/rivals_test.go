@@ -5,19 +5,26 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
+
+// persistently is how an edit is repeated that met a conflict: whenever it does,
+// somebody else has made progress.
+var persistently = wait.Backoff{Duration: 2 * time.Millisecond, Jitter: 1, Steps: math.MaxInt}
 
 // editTaints is another writer of taints, of the careful kind.
 func (e *env) editTaints(ctx context.Context, node, manager string, edit func([]corev1.Taint) []corev1.Taint) error {
@@ -97,7 +104,7 @@ func TestWriterThatFightsForTheKey(t *testing.T) {
 		e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng))
 		c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionContended)
 		if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "rival") {
-			return fmt.Errorf("condition: %+v", c)
+			return fmt.Errorf("condition: %s", conditionText(c))
 		}
 		return nil
 	})

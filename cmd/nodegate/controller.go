@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -69,9 +68,6 @@ func newControllerCommand() *cobra.Command {
 	return command
 }
 
-// startTimeout bounds everything that happens before the controller runs.
-const startTimeout = 15 * time.Second
-
 func (f *controllerFlags) run(ctx context.Context) error {
 	if err := f.validate(); err != nil {
 		return err
@@ -93,11 +89,9 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err = checkPermissions(startCtx, api, f.installation())
+	err = checkPermissions(ctx, api, f.installation())
 	if err == nil {
-		err = checkIdentity(startCtx, api, f.process.Options.Namespace)
+		err = checkIdentity(ctx, api, f.process.Options.Namespace)
 	}
 	switch {
 	case ctx.Err() != nil:

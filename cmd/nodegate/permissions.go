@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -27,16 +28,16 @@ func checkPermissions(ctx context.Context, c client.Client, o install.Options) e
 	var (
 		mu      sync.Mutex
 		missing []string
-		group   errgroup.Group
 	)
+	group, ctx := errgroup.WithContext(ctx) // the first failure spares the others
 	group.SetLimit(8)
-	ask := func(rules []rbacv1.PolicyRule, namespace string) {
+	askAll := func(rules []rbacv1.PolicyRule, namespace string) {
 		for _, attributes := range attributesOf(rules, namespace) {
 			group.Go(func() error {
 				review := &authorizationv1.SelfSubjectAccessReview{
 					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
 				}
-				if err := c.Create(ctx, review); err != nil {
+				if err := ask(ctx, c, review); err != nil {
 					return fmt.Errorf("asking for permissions: %w", err)
 				}
 				if !review.Status.Allowed {
@@ -48,12 +49,12 @@ func checkPermissions(ctx context.Context, c client.Client, o install.Options) e
 			})
 		}
 	}
-	ask(install.ClusterRules(o.WithoutCRD), "")
-	ask(install.NamespaceRules(), o.Namespace)
-	ask(install.EventRules(), metav1.NamespaceDefault)
+	askAll(install.ClusterRules(o.WithoutCRD), "")
+	askAll(install.NamespaceRules(), o.Namespace)
+	askAll(install.EventRules(), metav1.NamespaceDefault)
 	if o.Birth == admission.ByWebhook {
-		ask(install.WebhookClusterRules(), "")
-		ask(install.WebhookNamespaceRules(), o.Namespace)
+		askAll(install.WebhookClusterRules(), "")
+		askAll(install.WebhookNamespaceRules(), o.Namespace)
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -70,6 +71,18 @@ func checkPermissions(ctx context.Context, c client.Client, o install.Options) e
 	return nil
 }
 
+// answerTimeout is how long the API server may take to answer one question before
+// the controller runs. It does not limit all of them together: a server that
+// answers slowly answers.
+const answerTimeout = 15 * time.Second
+
+// ask creates a review, which the API server fills in.
+func ask(ctx context.Context, c client.Client, review client.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return c.Create(ctx, review)
+}
+
 // serviceAccountPrefix begins what the API server calls a ServiceAccount; its
 // namespace follows.
 const serviceAccountPrefix = "system:serviceaccount:"
@@ -79,7 +92,7 @@ const serviceAccountPrefix = "system:serviceaccount:"
 // refused where only nodegate writes.
 func checkIdentity(ctx context.Context, c client.Client, namespace string) error {
 	var review authenticationv1.SelfSubjectReview
-	if err := c.Create(ctx, &review); err != nil {
+	if err := ask(ctx, c, &review); err != nil {
 		return fmt.Errorf("asking who this is: %w", err)
 	}
 	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user, serviceAccountPrefix+namespace+":") {

@@ -34,6 +34,10 @@ var (
 	browser context.Context
 )
 
+// silence is how long the browser may take to answer; how long a test takes is
+// not limited.
+const silence = 2 * time.Minute
+
 // TestMain starts one browser for all tests.
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -59,7 +63,7 @@ func run(m *testing.M) int {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.WSURLReadTimeout(2*time.Minute))
+		chromedp.WSURLReadTimeout(silence))
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	defer stop()
 	var end context.CancelFunc
@@ -90,8 +94,10 @@ var screensOf = []screen{
 // a tab has one page open, and remembers what was wrong and what was asked for.
 type tab struct {
 	context.Context
-	t  *testing.T
-	mu sync.Mutex
+	t *testing.T
+	// watchdog closes the page when the browser does not answer.
+	watchdog *time.Timer
+	mu       sync.Mutex
 	// complaints are errors and warnings of the console.
 	complaints []string
 	requests   []string
@@ -102,9 +108,8 @@ func open(t *testing.T, page string, s screen, scripts bool) *tab {
 	t.Helper()
 	inTab, end := chromedp.NewContext(browser)
 	t.Cleanup(end)
-	inTab, stop := context.WithTimeout(inTab, 2*time.Minute)
-	t.Cleanup(stop)
-	b := &tab{Context: inTab, t: t}
+	b := &tab{Context: inTab, t: t, watchdog: time.AfterFunc(silence, end)}
+	t.Cleanup(func() { b.watchdog.Stop() })
 	chromedp.ListenTarget(inTab, b.note)
 	path, err := filepath.Abs(filepath.Join(*pages, page+".html"))
 	if err != nil {
@@ -143,6 +148,7 @@ func (b *tab) note(event any) {
 
 func (b *tab) do(actions ...chromedp.Action) {
 	b.t.Helper()
+	b.watchdog.Reset(silence)
 	if err := chromedp.Run(b, actions...); err != nil {
 		b.t.Fatal(err)
 	}
@@ -158,7 +164,8 @@ func ask[T any](b *tab, expression string) (answer T) {
 // until waits for an expression to be true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	if err := chromedp.Run(b, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+	b.watchdog.Reset(2 * silence) // which the poll is not to notice
+	if err := chromedp.Run(b, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(silence))); err != nil {
 		b.t.Fatalf("waiting for %s: %v; there is: %s", expression, err, ask[string](b, "document.body.innerText.slice(0, 600)"))
 	}
 }
