@@ -116,7 +116,7 @@ func TestSources(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(m.Output, "m")); err != nil {
 		t.Error(err)
 	}
-	if text := output.String(); !strings.Contains(text, "building m: 0 of ") || !strings.Contains(text, "built m: ") {
+	if text := output.String(); !strings.Contains(text, "building m: 0 of ") || !strings.Contains(text, "built m in ") {
 		t.Errorf("progress is %q", text)
 	}
 }
@@ -185,7 +185,7 @@ func TestEstimate(t *testing.T) {
 	before := e.left(0)
 	e.compiled("a")
 	e.compiled("other") // nobody knew of it
-	if e.done != 1_000_000 || e.packages != 2 || before <= 0 {
+	if e.done != 1_000_000 || len(e.packages) != 2 || before <= 0 {
 		t.Errorf("%+v, left before: %s", e, before)
 	}
 	// A machine that has got nothing else done in an hour is slow.
@@ -197,6 +197,13 @@ func TestEstimate(t *testing.T) {
 	e.finish("c")
 	if got := e.left(time.Minute); got != 0 {
 		t.Errorf("left in the end: %s", got)
+	}
+	if got, want := e.summary(time.Minute), "compiled 2 packages in 1m0s, none of them twice"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	e.compiled("a")
+	if got, want := e.summary(time.Minute), "compiled 2 packages in 1m0s, 1 of them more than once: a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

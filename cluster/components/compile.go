@@ -94,6 +94,9 @@ func compile(ctx context.Context, jobs []*job, p *progress.Progress) error {
 			return fmt.Errorf("building %s: %w", j.name, err)
 		}
 	}
+	if len(c.estimate.packages) > 0 {
+		p.Line("%s", c.estimate.summary(time.Since(c.begin)))
+	}
 	return nil
 }
 
@@ -178,7 +181,7 @@ func (c *compiler) build(ctx context.Context, j *job) error {
 		c.estimate.finish(pkg)
 	}
 	if log.packages > 0 {
-		c.progress.Line("built %s: %d packages compiled in %s", j.name, log.packages, time.Since(begin).Round(time.Second))
+		c.progress.Line("built %s in %s", j.name, time.Since(begin).Round(time.Second))
 	}
 	return nil
 }

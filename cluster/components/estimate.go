@@ -22,7 +22,8 @@ type estimate struct {
 	todo     map[string]int64 // by package
 	total    int64
 	done     int64
-	packages int // compiled
+	packages map[string]bool // that were compiled
+	twice    []string        // of which more than once
 }
 
 const (
@@ -52,7 +53,13 @@ func (e *estimate) add(todo map[string]int64) {
 
 // compiled records that a package has been compiled, or is about to be.
 func (e *estimate) compiled(pkg string) {
-	e.packages++
+	if e.packages == nil {
+		e.packages = map[string]bool{}
+	}
+	if e.packages[pkg] {
+		e.twice = append(e.twice, pkg)
+	}
+	e.packages[pkg] = true
 	e.finish(pkg)
 }
 
@@ -72,7 +79,7 @@ func (e *estimate) left(elapsed time.Duration) time.Duration {
 
 // text returns the state for people.
 func (e *estimate) text(elapsed time.Duration) string {
-	return fmt.Sprintf("%d of %d packages compiled, about %s left", e.packages, len(e.todo), round(e.left(elapsed)))
+	return fmt.Sprintf("%d of %d packages compiled, about %s left", len(e.packages), len(e.todo), round(e.left(elapsed)))
 }
 
 // round returns the duration with as many digits as an estimate deserves.
@@ -81,6 +88,16 @@ func round(d time.Duration) string {
 		return d.Round(10 * time.Second).String()
 	}
 	return fmt.Sprintf("%d minutes", int(d.Round(time.Minute).Minutes()))
+}
+
+// summary returns what was done, for people. A package that was compiled more
+// than once has different flags, or depends on different versions, in two jobs.
+func (e *estimate) summary(elapsed time.Duration) string {
+	times := "none of them twice"
+	if len(e.twice) > 0 {
+		times = fmt.Sprintf("%d of them more than once: %s", len(e.twice), strings.Join(e.twice[:min(len(e.twice), 3)], ", "))
+	}
+	return fmt.Sprintf("compiled %d packages in %s, %s", len(e.packages), elapsed.Round(time.Second), times)
 }
 
 // listFormat has the go command print a line for each package that has to be

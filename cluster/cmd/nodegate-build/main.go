@@ -47,14 +47,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	options.Progress = stderr
-	paths, err := components.Build(ctx, *options)
-	if err != nil {
-		return err
-	}
-	for _, c := range options.Components {
-		fmt.Fprintln(stdout, paths[c])
-	}
-	return nil
+	_, err = components.Build(ctx, *options)
+	return err
 }
 
 // parse reads the command line. Asked for help, it prints it and returns
@@ -76,7 +70,7 @@ func parse(args []string, help io.Writer) (*components.Options, error) {
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(help, "Usage: nodegate-build [flags] [packages]\n\n"+
-			"Builds programs of the control plane, prints their paths, and compiles the packages.\n\n")
+			"Builds programs of the control plane, and compiles the packages.\n\n")
 		flags.SetOutput(help)
 		flags.PrintDefaults()
 	}
