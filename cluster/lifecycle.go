@@ -7,18 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"time"
 )
 
-const (
-	// startPeriod is how long a component may take to become ready. It is
-	// that long for machines that are busy with other things.
-	startPeriod = 2 * time.Minute
-
-	// portAttempts is how often a component is started when others take the
-	// port chosen for it.
-	portAttempts = 5
-)
+// portAttempts is how often a component is started when others take the port
+// chosen for it.
+const portAttempts = 5
 
 // StartComponent starts a component that was stopped or killed, on the same
 // port and data, and returns when it is ready.
@@ -111,8 +104,6 @@ func (c *Cluster) startFirst(ctx context.Context, component Component) error {
 // ready. If that fails it is not running.
 func (c *Cluster) startOnPort(ctx context.Context, component Component) error {
 	c.progress.Update("starting %s", component)
-	ctx, cancel := context.WithTimeoutCause(ctx, startPeriod, fmt.Errorf("not within %s", startPeriod))
-	defer cancel()
 	p, err := c.launch(component)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", component, err)

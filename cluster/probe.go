@@ -14,6 +14,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/cluster/await"
 )
 
 const (
@@ -86,8 +88,13 @@ func tlsConfig(trusted *authority, user pair) (*tls.Config, error) {
 }
 
 // awaitReady waits until a process is ready. It fails as soon as the process,
-// or another component that ought to run, has ended.
+// or another component that ought to run, has ended, and when the process has
+// neither written to its log nor given a new answer for await.Silence.
 func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
+	ctx, progress, stop := await.Watch(ctx, await.Silence)
+	defer stop()
+	var written int64
+	answers := map[string]bool{}
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	// Somebody else on the port may never answer, but the process that did
@@ -105,6 +112,10 @@ func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
 		err := c.probe(probing, p.component)
 		if err == nil {
 			return nil
+		}
+		if size := p.logSize(); size != written || !answers[err.Error()] {
+			written, answers[err.Error()] = size, true
+			progress()
 		}
 		select {
 		case <-p.done:
@@ -126,19 +137,17 @@ func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ticker := time.NewTicker(probeInterval)
-	defer ticker.Stop()
-	for {
-		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-		if err == nil {
-			return nil
-		}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
 		select {
 		case <-c.done:
-			return c.endError()
+			cancel(c.endError())
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the default ServiceAccount: %w; the last answer: %w", context.Cause(ctx), err)
-		case <-ticker.C:
 		}
-	}
+	}()
+	return await.Until(ctx, "the default ServiceAccount", func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }

@@ -139,6 +139,15 @@ func (p *process) running() bool {
 	}
 }
 
+// logSize returns how much the log has in it, or 0 if that cannot be read.
+func (p *process) logSize() int64 {
+	info, err := os.Stat(p.logFile)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // exitError describes the end of a process that is done.
 func (p *process) exitError() *ExitError {
 	return &ExitError{
