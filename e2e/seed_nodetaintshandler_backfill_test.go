@@ -78,14 +78,14 @@ func TestSeedNodetaintshandlerBackfillPace(t *testing.T) {
 	}
 	e.each(nodes, func(k *kubelet) { k.register() })
 	e.startController(time.Hour)
-	declared := time.Now() // before the first closing, which may arrive late
+	declared := time.Now() // the first closing may arrive late, and others then soon after it
 	e.declare(backfill())
 	open := make(map[string]bool)
+	var last time.Time
 	for _, k := range nodes {
 		k.becomes("backfill", isClosed, keyA)
 		open[k.name] = true
 	}
-	var last time.Time
 	for _, event := range e.audit() {
 		if event.writesNode() && open[event.ObjectRef.Name] && bytes.Contains(event.RequestObject, []byte(keyA)) {
 			last = event.Received.Time

@@ -25,7 +25,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	controlplane "github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
+	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -61,12 +61,16 @@ func startServer(t *testing.T) *server {
 // eventually waits until something is true.
 func eventually(t *testing.T, what string, true func() bool) {
 	t.Helper()
-	awaittest.Until(t, what, func(context.Context) error {
+	// Cleanups wait, too, when the test's own context has ended.
+	err := await.Until(context.WithoutCancel(t.Context()), what, func(context.Context) error {
 		if !true() {
 			return errors.New("not yet")
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // node creates a Node for one test. It carries the taints that are asked for
