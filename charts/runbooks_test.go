@@ -9,18 +9,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
 // runbooks runs every command of docs/runbooks where nodegate runs as the chart has
 // it, with a gate and a node that is held; what would change something, as a dry run.
 func (i *installation) runbooks() {
 	i.Helper()
-	for _, program := range []string{"bash", "jq", "kubectl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			i.Logf("commands of runbooks are not run: %v", err)
-			return
-		}
-	}
+	_, missing := exec.LookPath("jq")
+	path := filepath.Dir(clustertest.Kubectl(i)) + string(os.PathListSeparator) + os.Getenv("PATH")
 	pages, err := filepath.Glob("../docs/runbooks/*.md")
 	must(i.T, err)
 	seen := map[string]bool{}
@@ -33,8 +31,12 @@ func (i *installation) runbooks() {
 				continue
 			}
 			seen[line] = true
+			if missing != nil && strings.Contains(line, "jq ") {
+				i.Run("command with jq", func(t *testing.T) { t.Skipf("%v: %s", missing, line) })
+				continue
+			}
 			command := exec.Command("bash", "-c", "set -o pipefail\n"+i.tame(line))
-			command.Env = append(os.Environ(), "KUBECONFIG="+i.cluster.Kubeconfig(), "KUBECACHEDIR="+os.DevNull)
+			command.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG="+i.cluster.Kubeconfig(), "KUBECACHEDIR="+os.DevNull)
 			if output, err := command.CombinedOutput(); err != nil {
 				i.Errorf("%s: %s: %v\n%s", page, line, err, output)
 			}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/components"
 )
 
 // shared is the cluster of the package under test.
@@ -75,6 +76,19 @@ func Shared(t testing.TB) *cluster.Cluster {
 		t.Fatalf("starting the shared cluster: %v", shared.err)
 	}
 	return shared.cluster
+}
+
+// Kubectl returns the path of a kubectl that fits the newest Kubernetes: the
+// machine's, or one that is built.
+func Kubectl(t testing.TB) string {
+	t.Helper()
+	paths, err := components.Build(t.Context(), components.Options{
+		Components: []components.Component{components.Kubectl}, Progress: os.Stderr,
+	})
+	if err != nil {
+		t.Fatalf("providing kubectl: %v", err)
+	}
+	return paths[components.Kubectl]
 }
 
 // Namespace creates a namespace for one test, and deletes it when the test
