@@ -25,6 +25,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/presets"
@@ -39,6 +40,7 @@ type world struct {
 
 func newWorld(t *testing.T, version string, apiServerArgs ...string) *world {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		KubernetesVersion: version, Components: []cluster.Component{cluster.APIServer},
 		ExtraArgs: map[cluster.Component][]string{cluster.APIServer: apiServerArgs},

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
@@ -40,6 +41,7 @@ const (
 // started with the arguments of the Deployment, the webhook is called through its
 // Service.
 func TestNothingIsLeft(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	program, err := testbed.BuildProgram(t.Context(), t.TempDir())
 	must(t, err)
 	for _, version := range []string{"1.37", "1.35"} {

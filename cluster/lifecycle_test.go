@@ -21,6 +21,7 @@ import (
 
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
 // TestRestartKeepsData also restarts the whole cluster, in the same directory.
@@ -111,6 +112,7 @@ func TestDeathOfComponentIsReported(t *testing.T) {
 }
 
 func TestTakenPort(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +132,7 @@ func TestTakenPort(t *testing.T) {
 }
 
 func TestFailedStart(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	t.Parallel()
 	options := smallest(t.TempDir())
 	options.ExtraArgs = map[cluster.Component][]string{cluster.APIServer: {"--no-such-flag"}}
@@ -149,6 +152,7 @@ func TestFailedStart(t *testing.T) {
 }
 
 func TestCancelledStart(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -193,6 +197,7 @@ func TestInvalidOptions(t *testing.T) {
 // TestEndOfParent ends a process that has a cluster in ways that leave it no
 // time to clean up.
 func TestEndOfParent(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	t.Parallel()
 	for _, end := range []string{"SIGKILL", "panic"} {
 		t.Run(end, func(t *testing.T) {

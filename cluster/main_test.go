@@ -54,6 +54,7 @@ func smallest(dir string) cluster.Options {
 
 func start(t *testing.T, options cluster.Options) *cluster.Cluster {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	c, err := cluster.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)

@@ -65,6 +65,9 @@ func TestSweep(t *testing.T) {
 // TestLostPort starts a cluster for which every first choice of a port is one
 // that somebody takes in the meantime.
 func TestLostPort(t *testing.T) {
+	if testing.Short() { // as clustertest.SkipIfShort, which this package cannot import
+		t.Skip("needs a control plane: run without -short")
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

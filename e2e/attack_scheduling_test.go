@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
 // world is a cluster with the real scheduler and the real DaemonSet controller.
@@ -33,6 +34,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Audit: true, Components: []cluster.Component{cluster.ControllerManager, cluster.Scheduler},

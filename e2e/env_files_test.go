@@ -14,6 +14,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gatefile"
 )
@@ -22,6 +23,7 @@ import (
 // NodeGate is, with all the rest of nodegate installed.
 func newEnvWithoutCRD(t *testing.T) *env {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{Components: []cluster.Component{cluster.APIServer}, Audit: true})
 	if err != nil {

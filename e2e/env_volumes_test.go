@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
 // dataCentre is a cluster with the real scheduler and all real controllers,
@@ -49,6 +50,7 @@ const (
 
 func newDataCentre(t *testing.T) *dataCentre {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
 	grace := unreachableAfter.String()
 	c, err := cluster.Start(t.Context(), cluster.Options{

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller"
 )
@@ -39,6 +40,7 @@ type olderEnv struct {
 // newOlderEnv starts a cluster of the test's own.
 func newOlderEnv(t *testing.T) *olderEnv {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		KubernetesVersion: olderVersion, Components: []cluster.Component{cluster.APIServer}, Audit: true,

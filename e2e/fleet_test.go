@@ -16,6 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
 )
 
@@ -96,6 +97,7 @@ func TestRunningFleetIsSafe(t *testing.T) {
 // (50 seconds, and a minute for nodes that are new).
 func newFleetEnv(t *testing.T) *env {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Audit: true, Components: []cluster.Component{cluster.ControllerManager},

@@ -19,6 +19,7 @@ import (
 // A fresh reader follows the page word by word, with a cluster as 'make
 // cluster-up' starts it.
 func TestQuickStart(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	// Of what the page asks for, make is what runs this test.
 	tools := filepath.Dir(clustertest.Kubectl(t))
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir()})

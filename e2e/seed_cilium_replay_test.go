@@ -16,6 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
 // replayWorld is a cluster with the real scheduler. Nobody else writes: kubelets
@@ -153,6 +154,7 @@ func (w *replayWorld) recording(name string) *recording {
 
 func startReplayCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
+	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Audit: true, Components: []cluster.Component{cluster.Scheduler},

@@ -64,10 +64,22 @@ func run(m *testing.M) (status int) {
 	return m.Run()
 }
 
-// Shared returns the package's cluster. The first call starts it, so that
-// tests that do not need it do not wait for it.
+// SkipIfShort skips the test under -short. Tests that start a cluster call it
+// first, so that 'go test -short' runs where there are no components to start.
+// Shared calls it itself.
+func SkipIfShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane: run without -short")
+	}
+}
+
+// Shared returns the package's cluster, and skips the test under -short. The
+// first call starts the cluster, so that tests that do not need it do not wait
+// for it.
 func Shared(t testing.TB) *cluster.Cluster {
 	t.Helper()
+	SkipIfShort(t)
 	shared.once.Do(func() {
 		// The cluster outlives the test that happens to be the first.
 		shared.cluster, shared.err = cluster.Start(context.Background(), shared.options)

@@ -44,6 +44,9 @@ func TestMissingGo(t *testing.T) {
 // Several processes that need the same program build it once. So do several
 // goroutines, which is what this test has.
 func TestSimultaneousBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles etcd: run without -short")
+	}
 	buildOnly(t)
 	var output lockedBuffer
 	var wait sync.WaitGroup

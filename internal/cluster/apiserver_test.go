@@ -44,9 +44,6 @@ type server struct {
 
 func startServer(t *testing.T) *server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs an API server")
-	}
 	s := &server{Cluster: clustertest.Shared(t)}
 	var err error
 	if s.Interface, err = kubernetes.NewForConfig(s.Admin()); err != nil {

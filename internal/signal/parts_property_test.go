@@ -177,7 +177,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	for range 5 { // there are many kinds of signals
 		rapid.Check(t, live)
 	}
-	if narrow < 1000 {
+	if narrow < 1000 && !testing.Short() { // under -short rapid checks a fifth
 		t.Errorf("only %d decisions were about a part of the gates", narrow)
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nodegate/nodegate/cluster/clustertest"
 )
 
 // mainVariable makes the test binary the command itself.
@@ -38,6 +40,7 @@ func command(arguments ...string) (*exec.Cmd, *bytes.Buffer) {
 }
 
 func TestUpUntilInterrupted(t *testing.T) {
+	clustertest.SkipIfShort(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	up, stderr := command("up", "--components", "kube-scheduler,kube-controller-manager", "--audit")
 	stdout, err := up.StdoutPipe()
