@@ -42,10 +42,12 @@ func html(t testing.TB, f *report.Facts) []byte {
 	return b.Bytes()
 }
 
-// It writes the pages that a browser is shown.
+// TestSamplePages writes the pages that 'make test-ui' opens in a browser, to
+// -pages if it is given.
 func TestSamplePages(t *testing.T) {
-	if *pages == "" {
-		t.Skip("no -pages: they are for 'make test-ui'")
+	dir := *pages
+	if dir == "" {
+		dir = t.TempDir()
 	}
 	for name, f := range map[string]*report.Facts{
 		"fleet":   newFleet(1).facts(5000, 250),
@@ -53,7 +55,7 @@ func TestSamplePages(t *testing.T) {
 		"empty":   {Time: now},
 		"hostile": hostileFleet(),
 	} {
-		if err := os.WriteFile(filepath.Join(*pages, name+".html"), html(t, f), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+".html"), html(t, f), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
