@@ -36,7 +36,7 @@ endef
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Write what follows from other sources: code, CRD, reference, dashboard, chart, manifests, figures.
@@ -85,20 +85,43 @@ dist-plugin: ## Make what krew installs: kubectl-gate for each platform, and its
 image: ## Build the container image, without Docker, into bin/image.tar; IMAGE=registry/name:tag pushes it too.
 	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/image $(if $(IMAGE),-push $(IMAGE))
 
-# Whatever waits in a test gives up when nothing changes any more; how long all of
-# them take depends on the machine, and is not limited.
-.PHONY: test
-test: components ## Run all tests, against a real control plane; its first build takes minutes.
-	go test -C hack/tools/benchcompare ./...
-	go test -C hack/tools/image ./...
-	go test -C hack/tools/prometheus ./...
-	go test -race -timeout 0 ./...
+# The program is built first, because 'go run' hides the exit status. Its last lines
+# are go test's own output. hack/test/parts.go has the parts and their times.
+# TESTFLAGS are its flags: make test-e2e TESTFLAGS='-run Seed -count 1'
+define run_tests
+@go build -o bin/run-tests ./hack/test
+@bin/run-tests $(TESTFLAGS) $(1)
+endef
+
+.PHONY: test test-quick test-unit test-cluster test-charts test-e2e test-tools
+test: components ## Run all tests, against a real control plane.
+	$(call run_tests,all)
+
+test-quick: ## Test what needs no control plane, without the race detector, to run between edits (TAKES-quick).
+	$(call run_tests,quick)
+
+test-unit: ## Test packages without tests that need a control plane (TAKES-unit).
+	$(call run_tests,unit)
+
+test-cluster: components ## Test packages with tests on a control plane, except charts and e2e (TAKES-cluster).
+	$(call run_tests,cluster)
+
+test-charts: components ## Test the Helm chart and deploy/, rendered and installed (TAKES-charts).
+	$(call run_tests,charts)
+
+test-e2e: components ## Test nodegate as a whole, on control planes of two versions (TAKES-e2e).
+	$(call run_tests,e2e)
+
+test-tools: ## Test programs in modules of their own, under hack/tools (TAKES-tools).
+	$(call run_tests,tools)
 
 .PHONY: test-ui
 test-ui: ## Open pages of 'kubectl gate report' in Chromium; screenshots are in bin/ui.
 	mkdir -p bin/ui
 	go test -count=1 ./internal/report -run '^TestSamplePages$$' -pages '$(CURDIR)/bin/ui'
-	cd hack/tools/ui && go test -count=1 -timeout 0 . -args -pages '$(CURDIR)/bin/ui' -screenshots '$(CURDIR)/bin/ui'
+	go build -o bin/run-tests ./hack/test
+	cd hack/tools/ui && '$(CURDIR)/bin/run-tests' -out '$(CURDIR)/bin/test' -count=1 . -- \
+		-args -pages '$(CURDIR)/bin/ui' -screenshots '$(CURDIR)/bin/ui'
 
 .PHONY: components
 components: ## Build the control plane's programs for the tests, once.

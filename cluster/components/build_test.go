@@ -69,15 +69,23 @@ func TestSimultaneousBuilds(t *testing.T) {
 	}
 }
 
+// lockedBuffer is a buffer for several goroutines. It does not embed a Buffer, whose
+// WriteString would be called without the lock.
 type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
 func (b *lockedBuffer) Write(data []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.Buffer.Write(data)
+	return b.text.Write(data)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 func TestCancelledBuild(t *testing.T) {

@@ -145,13 +145,22 @@ func (c *compiler) command(j *job, arguments ...string) *exec.Cmd {
 // same time may take.
 const memoryForCompilers = 8 << 30
 
-// tuning returns environment variables that have the compilers and linkers
-// collect their garbage only where it takes much memory: most end long before,
-// and collecting takes a fifth of their time. The user's own settings win over
-// them, because they come later in the environment.
+// fewProcessors is up to how many processors compilers of several threads are in
+// each other's way.
+const fewProcessors = 4
+
+// tuning returns environment variables that make compiling a third cheaper. The
+// compilers and linkers collect their garbage only where it takes much memory:
+// most end long before. Where there are few processors, which the packages that
+// are compiled at the same time keep busy, each compiler has one thread. The
+// user's own settings win, because they come later in the environment.
 func tuning(processors int) []string {
 	limit := min(1<<30, max(128<<20, memoryForCompilers/processors))
-	return []string{"GOGC=off", "GOMEMLIMIT=" + strconv.Itoa(limit)}
+	variables := []string{"GOGC=off", "GOMEMLIMIT=" + strconv.Itoa(limit)}
+	if processors <= fewProcessors {
+		variables = append(variables, "GOMAXPROCS=1")
+	}
+	return variables
 }
 
 // build runs go build for one job.
@@ -160,7 +169,7 @@ func (c *compiler) build(ctx context.Context, j *job) error {
 	if len(j.todo) > 0 {
 		c.progress.Line("building %s: %s", j.name, c.estimate.text(time.Since(c.begin)))
 	}
-	arguments := append([]string{"build", "-v"}, j.flags...)
+	arguments := append([]string{"build", "-v", "-p", strconv.Itoa(runtime.NumCPU())}, j.flags...)
 	if j.output != "" {
 		arguments = append(arguments, "-o", j.output)
 	}

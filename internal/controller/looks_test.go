@@ -290,7 +290,7 @@ func (w *world) stands() string {
 // A fleet about which little is decided at a time comes to stand as one does of which
 // everything is decided about each time, whatever happens to it.
 func TestChaosWithParts(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		stands, looks := [2]string{}, [2]int{}
 		for i, honest := range []bool{true, false} {
 			bubble(t, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (c *crowd) meddle() {
 // Whatever people do in a storm, and on a bad day of the API server, no gate closes
 // more than it may; and when all is calm, it closes as many, and holds no slot.
 func TestPeopleInAStorm(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				again := func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }
@@ -137,4 +137,12 @@ func (c *crowd) isCalm() {
 	if len(tally.slots)+len(tally.doubtful) > 0 {
 		c.t.Errorf("slots are held: %v, doubtful %v", tally.slots, tally.doubtful)
 	}
+}
+
+// seeds returns how many random sequences a test tries: n, but one under -short.
+func seeds(n uint64) uint64 {
+	if testing.Short() {
+		return 1
+	}
+	return n
 }

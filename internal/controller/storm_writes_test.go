@@ -155,7 +155,7 @@ func (w *world) startWith(writer cluster.Applier) (stop func()) {
 // replaced again and again, no more are closed than may be at any moment; and in
 // the end, as many as may be.
 func TestStormOnABadDay(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := newStorm(t, testGate("gate", budget("20%")))

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Test runs go test and prints its results for people and for tools: long work
+// shows progress, skipped tests are listed with their reasons, and the last lines
+// are go test's own output with the failing tests at the very end. It limits how
+// long a package may be without events, not how long tests may work.
+//
+//	go run ./hack/test                       list the parts of the tests
+//	go run ./hack/test quick                 run a part
+//	go run ./hack/test -run Seed ./e2e       run packages
+//	go run ./hack/test -race ./... -- -v     give go test more flags
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// config is what the command line says.
+type config struct {
+	silence, every time.Duration
+	out, skips     string
+	flags          []string // of go test
+	extra          []string // of go test, after the packages
+	args           []string // parts or packages
+}
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	notify(signals)
+	os.Exit(run(os.Args[1:], os.Stdout, mayBeSkipped, signals))
+}
+
+func notify(signals chan<- os.Signal) {
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+}
+
+// run returns the exit status: 1 when tests fail, 2 when the command line is wrong,
+// and as a shell does after a signal.
+func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal) int {
+	c, err := parseArgs(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hack/test:", err)
+		return 2
+	}
+	r := &runner{screen: newScreen(out), out: c.out, silence: c.silence, every: c.every, signals: signals}
+	if r.screen.terminal {
+		r.every = min(r.every, time.Second)
+	}
+	summary := &report{policy: policy{strict: c.skips == "fail", allowed: skips}}
+	if err := r.runAll(c, summary); err != nil {
+		fmt.Fprintln(os.Stderr, "hack/test:", err)
+		return 2
+	}
+	summary.interrupted = r.interrupted
+	fmt.Fprintln(out)
+	ok := summary.write(out)
+	if number, is := r.interrupted.(syscall.Signal); is {
+		return 128 + int(number)
+	}
+	if !ok {
+		return 1
+	}
+	return 0
+}
+
+// runAll compiles and runs what was asked for.
+func (r *runner) runAll(c *config, summary *report) error {
+	ctx := context.Background()
+	if len(c.args) == 0 {
+		writeParts(os.Stdout, names(parts))
+		return errors.New("name parts or packages; see -help")
+	}
+	root, err := findRoot()
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(c.args)
+	if err != nil {
+		return err
+	}
+	invocations, err := r.plan(ctx, root, c, chosen)
+	if err != nil {
+		return err
+	}
+	if r.out == "" {
+		r.out = filepath.Join(root, "bin", "test")
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return fmt.Errorf("creating the directory for files of events: %w", err)
+	}
+	var prepare [][]string
+	for _, p := range chosen {
+		prepare = append(prepare, p.prepare...)
+	}
+	r.compile(ctx, invocations, prepare, root)
+	return r.runEach(invocations, summary)
+}
+
+// runEach runs go test, until a signal comes.
+func (r *runner) runEach(invocations []*invocation, summary *report) error {
+	for _, i := range invocations {
+		if r.interrupted != nil {
+			break
+		}
+		r.screen.print(i.String() + "\n")
+		f, err := r.run(i)
+		if err != nil {
+			return err
+		}
+		summary.runs = append(summary.runs, f)
+	}
+	return nil
+}
+
+func (r *runner) plan(ctx context.Context, root string, c *config, chosen []part) ([]*invocation, error) {
+	if chosen == nil {
+		packages, err := list(ctx, ".", c.args)
+		return []*invocation{{name: "packages", module: ".", dir: ".", flags: c.flags, extra: c.extra, packages: packages, short: isOn(c.flags, "-short")}}, err
+	}
+	if len(chosen) > 1 {
+		writeParts(r.screen.out, names(chosen))
+	}
+	invocations, err := plan(ctx, root, chosen, c.flags)
+	for _, i := range invocations {
+		i.extra = c.extra
+	}
+	return invocations, err
+}
+
+// choose returns the named parts, or nil if the arguments are packages.
+func choose(args []string) ([]part, error) {
+	var chosen []part
+	for _, name := range args {
+		if name == "all" {
+			args = all
+		}
+	}
+	for _, name := range args {
+		p, ok := findPart(name)
+		switch {
+		case ok:
+			chosen = append(chosen, p)
+		case len(chosen) > 0 || !strings.ContainsAny(name, "./"):
+			return nil, fmt.Errorf("there is no part %q; name parts (%s), or packages as ./internal/gate", name, strings.Join(names(parts), ", "))
+		}
+	}
+	if len(chosen) > 0 && len(chosen) < len(args) {
+		return nil, errors.New("name parts or packages, not both")
+	}
+	return chosen, nil
+}
+
+func names(list []part) (names []string) {
+	for _, p := range list {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// isOn reports whether a flag is set; the last one counts.
+func isOn(flags []string, name string) (on bool) {
+	for _, flag := range flags {
+		if given, value, _ := strings.Cut(flag, "="); given == name {
+			on = value != "false"
+		}
+	}
+	return on
+}
+
+// parseArgs reads the command line. Flags that go test has too are given to it.
+func parseArgs(args []string) (*config, error) {
+	c := &config{}
+	set := flag.NewFlagSet("hack/test", flag.ContinueOnError)
+	set.Usage = func() { usage(set) }
+	set.DurationVar(&c.silence, "silence", 10*time.Minute, "how long a package may be without a test event before its tests are ended")
+	set.DurationVar(&c.every, "progress", 30*time.Second, "how often to say what runs, where the output is no terminal")
+	set.StringVar(&c.out, "out", "", "the directory for the complete output, as events of go test -json (default bin/test)")
+	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures, except those in hack/test/skips.go (default $NODEGATE_SKIPS)")
+	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
+		set.BoolFunc(name, what, func(value string) error {
+			if value == "true" {
+				c.flags = append(c.flags, "-"+name)
+			} else {
+				c.flags = append(c.flags, "-"+name+"="+value)
+			}
+			return nil
+		})
+	}
+	for name, what := range map[string]string{
+		"run": "run only tests that match", "skip": "do not run tests that match",
+		"count": "run tests several times; 1 runs them although their results are cached", "p": "how many packages run at once",
+	} {
+		set.Func(name, what, func(value string) error {
+			c.flags = append(c.flags, "-"+name+"="+value)
+			return nil
+		})
+	}
+	if before, after, found := cut(args, "--"); found {
+		args, c.extra = before, after
+	}
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	if c.silence <= 0 || c.every <= 0 {
+		return nil, errors.New("-silence and -progress must be positive")
+	}
+	if c.skips != "" && c.skips != "fail" {
+		return nil, fmt.Errorf("-skips (or NODEGATE_SKIPS) must be 'fail' or empty, not %q", c.skips)
+	}
+	c.args = set.Args()
+	return c, nil
+}
+
+// cut splits a list around the first separator.
+func cut(list []string, separator string) (before, after []string, found bool) {
+	for i, s := range list {
+		if s == separator {
+			return list[:i], list[i+1:], true
+		}
+	}
+	return list, nil, false
+}
+
+func usage(set *flag.FlagSet) {
+	w := set.Output()
+	io.WriteString(w, "usage: go run ./hack/test [flags] part... | package... [-- flags of go test]\n\n")
+	writeParts(w, names(parts))
+	fmt.Fprintln(w, "  all: what 'make test' runs")
+	fmt.Fprintln(w)
+	set.PrintDefaults()
+}

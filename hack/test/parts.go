@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// part is a part of the tests that can be run alone.
+type part struct {
+	name, what string
+	// takes is how long it took on the machine of measuredOn.
+	takes    string
+	dirs     []string // of modules
+	packages []string // patterns, or none: all packages that no other part has
+	except   []string // of the patterns
+	race     bool
+	short    bool
+	// cluster is whether it needs the control plane's components.
+	cluster bool
+	// prepare are go commands that compile what the tests run as programs.
+	prepare [][]string
+}
+
+// measuredOn is the machine on which parts took the time that they say.
+const measuredOn = "2 cores, everything compiled, nothing cached"
+
+const unit = "unit"
+
+var parts = []part{
+	{
+		name: "quick", what: "what needs no control plane, without the race detector, to run between edits", takes: "TAKES",
+		// Under -short little is left of e2e, which takes long to compile and link.
+		dirs: []string{"."}, packages: []string{"./..."}, except: []string{"./e2e"}, short: true,
+		prepare: [][]string{{"tool", "-modfile=hack/tools/helm/go.mod", "-n", "helm"}, compilePrograms},
+	},
+	{
+		name: unit, what: "packages without tests that need a control plane", takes: "TAKES",
+		dirs: []string{"."}, race: true,
+	},
+	{
+		name: "cluster", what: "packages with tests on a control plane, except charts and e2e", takes: "TAKES",
+		dirs: []string{"."}, race: true, cluster: true, prepare: [][]string{compilePrograms},
+		packages: []string{"./cluster", "./cluster/cmd/nodegate-cluster", "./cmd/nodegate", "./internal/admission", "./internal/cluster", "./internal/crd"},
+	},
+	{
+		name: "charts", what: "the Helm chart and deploy/, rendered and installed", takes: "TAKES",
+		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./charts"},
+		prepare: [][]string{{"tool", "-modfile=hack/tools/helm/go.mod", "-n", "helm"}, compilePrograms},
+	},
+	{
+		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "TAKES",
+		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./e2e"}, prepare: [][]string{compilePrograms},
+	},
+	{
+		name: "tools", what: "programs in modules of their own, under hack/tools", takes: "TAKES",
+		dirs: []string{"hack/tools/benchcompare", "hack/tools/image", "hack/tools/prometheus"}, packages: []string{"./..."},
+	},
+}
+
+// compilePrograms compiles the programs that tests build.
+var compilePrograms = []string{"list", "-v", "-export", "-deps", "./cmd/..."}
+
+// all are the parts of 'make test'. quick repeats some of their tests.
+var all = []string{unit, "cluster", "charts", "e2e", "tools"}
+
+func findPart(name string) (part, bool) {
+	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+	if i < 0 {
+		return part{}, false
+	}
+	return parts[i], true
+}
+
+// writeParts lists parts: what they are, how long they take and how to run one.
+func writeParts(w io.Writer, names []string) {
+	fmt.Fprintf(w, "How long parts take: %s.\n", measuredOn)
+	for _, p := range parts {
+		if slices.Contains(names, p.name) {
+			fmt.Fprintf(w, "  make test-%-8s %-7s %s\n", p.name, p.takes, p.what)
+		}
+	}
+}
+
+// plan makes of parts as few invocations of go test as possible: packages of one
+// module with the same flags run side by side.
+func plan(ctx context.Context, root string, chosen []part, flags []string) ([]*invocation, error) {
+	var list []*invocation
+	for _, p := range chosen {
+		flags := p.flags(flags)
+		for _, dir := range p.dirs {
+			packages, err := p.list(ctx, filepath.Join(root, dir))
+			if err != nil {
+				return nil, err
+			}
+			i := slices.IndexFunc(list, func(i *invocation) bool { return i.module == dir && slices.Equal(i.flags, flags) })
+			if i >= 0 {
+				list[i].name += "+" + p.name
+				list[i].packages = append(list[i].packages, packages...)
+				continue
+			}
+			name := p.name
+			if dir != "." {
+				name = filepath.Base(dir)
+			}
+			list = append(list, &invocation{
+				name: name, module: dir, dir: filepath.Join(root, dir), flags: flags, packages: packages, short: isOn(flags, "-short"),
+			})
+		}
+	}
+	return list, nil
+}
+
+func (p part) flags(given []string) []string {
+	var flags []string
+	if p.race {
+		flags = append(flags, "-race")
+	}
+	if p.short {
+		flags = append(flags, "-short")
+	}
+	return append(flags, given...)
+}
+
+// list asks go list for the packages of the part.
+func (p part) list(ctx context.Context, dir string) ([]goPackage, error) {
+	patterns, except := p.packages, p.except
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+		for _, name := range all {
+			if other, _ := findPart(name); slices.Equal(other.dirs, p.dirs) {
+				except = append(except, other.packages...)
+			}
+		}
+	}
+	packages, err := list(ctx, dir, patterns)
+	return slices.DeleteFunc(packages, func(q goPackage) bool {
+		relative, err := filepath.Rel(dir, q.dir)
+		return err == nil && slices.Contains(except, "./"+filepath.ToSlash(relative))
+	}), err
+}
+
+// list asks go list which packages match.
+func list(ctx context.Context, dir string, patterns []string) ([]goPackage, error) {
+	command := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-f", "{{.ImportPath}}\t{{.Dir}}", "--"}, patterns...)...)
+	command.Dir, command.Stderr = dir, os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing packages: %w", err)
+	}
+	var packages []goPackage
+	for line := range strings.Lines(string(output)) {
+		path, dir, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		packages = append(packages, goPackage{path: path, dir: dir})
+	}
+	return packages, nil
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// Each package of the main module is in one part of 'make test': those whose tests
+// use a control plane in parts that are given one.
+func TestPackagesAreInTheRightPart(t *testing.T) {
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := usesCluster(t, absolute)
+	seen := make(map[string]string)
+	for _, name := range all {
+		p, ok := findPart(name)
+		if !ok {
+			t.Fatalf("there is no part %s", name)
+		}
+		if !slices.Contains(p.dirs, ".") {
+			continue
+		}
+		packages, err := p.list(t.Context(), absolute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range packages {
+			if seen[q.path] != "" {
+				t.Errorf("%s is in %s and in %s", q.path, seen[q.path], name)
+			}
+			if seen[q.path] = name; needs[q.path] != p.cluster {
+				t.Errorf("%s is in %s; its tests use a control plane: %t", q.path, name, needs[q.path])
+			}
+		}
+	}
+	if everything, err := list(t.Context(), absolute, []string{"./..."}); err != nil || len(everything) != len(seen) {
+		t.Errorf("%d packages are in parts, of %d (%v)", len(seen), len(everything), err)
+	}
+}
+
+// usesCluster returns the packages whose tests import clustertest.
+func usesCluster(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...")
+	command.Dir = dir
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("listing imports: %v", err)
+	}
+	uses := make(map[string]bool)
+	for line := range strings.Lines(string(output)) {
+		fields := strings.Fields(line)
+		uses[fields[0]] = slices.Contains(fields[1:], module+"/cluster/clustertest")
+	}
+	return uses
+}
+
+// Each module of ours among the tools is in the part tools, but for ui, which needs
+// a browser and has a target of its own.
+func TestToolsAreComplete(t *testing.T) {
+	tools, _ := findPart("tools")
+	found, err := filepath.Glob(filepath.Join(root, "hack/tools/*/*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range found {
+		dir, _ := filepath.Rel(root, filepath.Dir(file))
+		if dir = filepath.ToSlash(dir); dir != "hack/tools/ui" && !slices.Contains(tools.dirs, dir) {
+			t.Errorf("the tests of %s are in no part", dir)
+		}
+	}
+}
+
+// The Makefile and the page say of parts what the table says.
+func TestPartsAreDocumented(t *testing.T) {
+	makefile, page := readFile(t, filepath.Join(root, "Makefile")), readFile(t, filepath.Join(root, "CONTRIBUTING.md"))
+	for _, p := range parts {
+		needs := ""
+		if p.cluster {
+			needs = " components"
+		}
+		capital := strings.ToUpper(p.what[:1]) + p.what[1:]
+		if rule := fmt.Sprintf("\ntest-%s:%s ## Test %s (%s).\n", p.name, needs, p.what, p.takes); !strings.Contains(makefile, rule) {
+			t.Errorf("the Makefile has no %q", rule)
+		}
+		if row := fmt.Sprintf("\n| `make test-%s` | %s | %s |\n", p.name, capital, p.takes); !strings.Contains(page, row) {
+			t.Errorf("CONTRIBUTING.md has no %q", row)
+		}
+	}
+	if !strings.Contains(page, measuredOn) {
+		t.Errorf("CONTRIBUTING.md does not say what times were measured on: %s", measuredOn)
+	}
+}
+
+// Each test that may be skipped exists, has a reason, and can be skipped.
+func TestSkipsExist(t *testing.T) {
+	for _, a := range mayBeSkipped {
+		if a.reason == "" {
+			t.Errorf("%s %s has no reason", a.pkg, a.test)
+		}
+		files, err := filepath.Glob(filepath.Join(root, a.pkg, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		top, _, _ := strings.Cut(a.test, "/")
+		i := slices.IndexFunc(files, func(file string) bool { return strings.Contains(readFile(t, file), "\nfunc "+top+"(") })
+		if i < 0 {
+			t.Errorf("there is no test %s in %s: remove it from skips.go", top, a.pkg)
+		} else if !strings.Contains(readFile(t, files[i]), ".Skip") {
+			t.Errorf("nothing skips %s in %s: remove it from skips.go", top, a.pkg)
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

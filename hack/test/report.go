@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is what is printed when all runs have ended.
+type report struct {
+	runs   []*finished
+	policy policy
+	// interrupted is the signal because of which some tests were not run.
+	interrupted os.Signal
+}
+
+// finished is a run of go test that has ended.
+type finished struct {
+	command string
+	short   bool
+	events  string // the file of raw events
+	results *results
+	err     error // of the go command
+}
+
+func (f *finished) failed() bool { return f.err != nil || f.results.failed() }
+
+// write prints the skipped tests, where the complete output is, and then go test's
+// own output: passing packages first, failing ones last.
+func (r *report) write(w io.Writer) (ok bool) {
+	unexpected := r.writeSkips(w)
+	for _, f := range r.runs {
+		fmt.Fprintf(w, "complete output of %s: %s\n", f.command, f.events)
+	}
+	fmt.Fprintln(w)
+	for _, f := range r.runs {
+		for _, p := range f.results.packages {
+			if !p.failed() && unexpected[p] == nil {
+				io.WriteString(w, p.verdict)
+			}
+		}
+	}
+	ok = len(unexpected) == 0
+	for _, f := range r.runs {
+		for _, p := range f.results.packages {
+			if p.failed() {
+				p.writeFailure(w, f.results)
+			}
+			if skips := unexpected[p]; skips != nil {
+				writeUnexpected(w, p, skips)
+			}
+		}
+		if f.failed() {
+			ok = false
+			f.writeError(w)
+		}
+	}
+	if r.interrupted != nil {
+		ok = false
+		fmt.Fprintf(w, "interrupted (%v): packages without a line above have not been tested\n", r.interrupted)
+	}
+	if !ok {
+		fmt.Fprintln(w, "FAIL")
+	}
+	return ok
+}
+
+// writeError prints why the go command failed if no package did.
+func (f *finished) writeError(w io.Writer) {
+	if f.results.failed() {
+		return
+	}
+	for _, build := range f.results.builds {
+		io.WriteString(w, build.String())
+	}
+	fmt.Fprintf(w, "%s%s: %v\n", f.results.stray.String(), f.command, f.err)
+}
+
+// writeFailure prints a failing package as go test does.
+func (p *pkg) writeFailure(w io.Writer, r *results) {
+	if build := r.builds[p.build]; build != nil {
+		io.WriteString(w, build.String())
+		delete(r.builds, p.build) // once is enough for all packages that it breaks
+	}
+	for _, t := range p.roots {
+		t.write(w, p)
+	}
+	io.WriteString(w, p.loose.String())
+	if p.silence != nil {
+		fmt.Fprintf(w, "no test event for %v; running: %s\n", p.silence.limit, strings.Join(p.silence.running, ", "))
+	}
+	output := p.output.String()
+	io.WriteString(w, output)
+	if !strings.HasSuffix(output, p.verdict) || p.verdict == "" {
+		fmt.Fprintf(w, "FAIL\t%s\n", p.path)
+	}
+}
+
+// write prints a test that has failed or has not ended, and its subtests of that
+// kind.
+func (t *test) write(w io.Writer, p *pkg) {
+	switch {
+	case t.action == actionFail:
+		verdict := t.verdict
+		if verdict == "" {
+			verdict = fmt.Sprintf("--- FAIL: %s\n", t.name)
+		}
+		io.WriteString(w, indent(verdict, t.depth))
+	case t.paused:
+		return
+	default:
+		// go test reports no verdict if the test binary ends first.
+		took := max(p.last.Sub(t.began), 0)
+		io.WriteString(w, indent(fmt.Sprintf("--- FAIL: %s (%.2fs)\n    did not end before the test binary did\n", t.name, took.Seconds()), t.depth))
+	}
+	io.WriteString(w, t.output.indented(t.depth))
+	for _, child := range t.children {
+		child.write(w, p)
+	}
+}
+
+// writeSkips lists skipped tests with their reasons, and returns those that must
+// not be skipped.
+func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
+	unexpected := make(map[*pkg][]skip)
+	short := 0
+	for _, f := range r.runs {
+		for _, p := range f.results.packages {
+			for _, s := range p.skips {
+				switch allowed := r.policy.find(p.path, s.name); {
+				case f.short && strings.HasSuffix(s.output, shortReason):
+					short++
+				case allowed != nil:
+					fmt.Fprintf(w, "skipped: %s %s: %s\n         allowed: %s\n", p.path, s.name, s.output, allowed.reason)
+				default:
+					fmt.Fprintf(w, "skipped: %s %s: %s\n", p.path, s.name, s.output)
+					if r.policy.strict {
+						unexpected[p] = append(unexpected[p], s)
+					}
+				}
+			}
+		}
+	}
+	if short > 0 {
+		fmt.Fprintf(w, "skipped: %d tests that need a control plane or take long (run without -short)\n", short)
+	}
+	for _, line := range r.stale() {
+		fmt.Fprintln(w, line)
+	}
+	return unexpected
+}
+
+// stale returns a line for each entry of the list of skips whose test passed.
+func (r *report) stale() (lines []string) {
+	for _, f := range r.runs {
+		for _, p := range f.results.packages {
+			for _, a := range r.policy.allowed {
+				wasSkipped := slices.ContainsFunc(p.skips, func(s skip) bool { return s.name == a.test })
+				if a.is(p.path) && p.passed[a.test] && !wasSkipped {
+					lines = append(lines, fmt.Sprintf("not skipped: %s %s; if it is never skipped, remove it from hack/test/skips.go", p.path, a.test))
+				}
+			}
+		}
+	}
+	return lines
+}
+
+func writeUnexpected(w io.Writer, p *pkg, skips []skip) {
+	for _, s := range skips {
+		fmt.Fprintf(w, "--- SKIP: %s\n    %s\n", s.name, s.output)
+	}
+	fmt.Fprintf(w, "FAIL\t%s [skipped tests that are not listed in hack/test/skips.go]\n", p.path)
+}
+
+// seconds formats a duration for people.
+func seconds(d time.Duration) string {
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// grace is how long a test binary has to print its goroutines, and the go command
+// to end after the test binary did.
+const grace = time.Minute
+
+// watch follows a run of go test. What it does about a package without events is
+// what go test does at its -timeout: it sends SIGQUIT, on which the test binary
+// prints its goroutines and exits.
+type watch struct {
+	*runner
+	run     *invocation
+	pid     int // of the go command, which leads a process group
+	results *results
+	began   time.Time
+	dirs    map[string]string
+	heard   map[*pkg]time.Time // when the latest event came
+	escaped map[*pkg]int       // how many steps were taken to end the package
+	done    int
+}
+
+func newWatch(r *runner, i *invocation, pid int, results *results) *watch {
+	w := &watch{
+		runner: r, run: i, pid: pid, results: results, began: time.Now(),
+		dirs: make(map[string]string), heard: make(map[*pkg]time.Time), escaped: make(map[*pkg]int),
+	}
+	for _, p := range i.packages {
+		w.dirs[p.path] = p.dir
+	}
+	return w
+}
+
+// follow takes events in until there are no more.
+func (w *watch) follow(lines <-chan line) error {
+	tick := time.NewTicker(min(w.every, w.silence/4, time.Second))
+	defer tick.Stop()
+	told := time.Now()
+	var failures []error
+	for {
+		select {
+		case l, more := <-lines:
+			if !more {
+				w.screen.progress("")
+				return errors.Join(failures...)
+			}
+			if l.err != nil {
+				failures = append(failures, l.err)
+				continue
+			}
+			w.take(l.text)
+		case s := <-w.signals:
+			w.pass(s)
+		case now := <-tick.C:
+			w.limitSilence(now)
+			if now.Sub(told) >= w.every {
+				told = now
+				w.screen.progress(w.progress(now))
+			}
+		}
+	}
+}
+
+// take takes a line in.
+func (w *watch) take(text []byte) {
+	e, err := parse(text)
+	if err != nil {
+		w.results.stray.add(string(text))
+		w.screen.print(string(text))
+		return
+	}
+	p := w.results.add(e)
+	if p == nil {
+		return
+	}
+	w.heard[p] = time.Now()
+	switch {
+	case e.Test == "" && p.ended():
+		w.done++
+		delete(w.heard, p)
+		if e.Action != actionSkip { // a package without tests
+			w.screen.print(fmt.Sprintf("[%d/%d] %s", w.done, len(w.run.packages), p.summary()))
+		}
+	case e.Action == actionFail && !strings.Contains(e.Test, "/"):
+		w.screen.print(fmt.Sprintf("%s: %s failed; its output follows at the end\n", short(p.path), e.Test))
+	}
+}
+
+// summary is a line about a package that has ended. It is not the one that go test
+// prints, so that tools that read the output find each package once, at the end.
+func (p *pkg) summary() string {
+	word, rest, _ := strings.Cut(strings.TrimSpace(p.verdict), "\t")
+	rest = strings.ReplaceAll(strings.TrimPrefix(rest, p.path), "\t", " ")
+	return fmt.Sprintf("%-4s %s%s\n", strings.TrimSpace(word), short(p.path), rest)
+}
+
+// short is a package without its module.
+func short(path string) string { return strings.TrimPrefix(path, module+"/") }
+
+// limitSilence ends test binaries that have been silent for too long.
+func (w *watch) limitSilence(now time.Time) {
+	for p, heard := range w.heard {
+		limit := w.silence
+		if w.escaped[p] > 0 {
+			limit = min(grace, w.silence)
+		}
+		if now.Sub(heard) < limit {
+			continue
+		}
+		w.heard[p] = now
+		w.escaped[p]++
+		w.end(p, now)
+	}
+}
+
+// end takes the next step to end a silent package.
+func (w *watch) end(p *pkg, now time.Time) {
+	if w.escaped[p] == 1 {
+		p.silence = &silence{limit: w.silence, running: p.describeRunning(now)}
+		w.screen.print(fmt.Sprintf("%s: no test event for %v; running: %s; sending SIGQUIT\n",
+			short(p.path), w.silence, strings.Join(p.silence.running, ", ")))
+	}
+	binaries := testBinaries(w.pid, p.path, w.dirs[p.path])
+	switch {
+	case w.escaped[p] > 2 || len(binaries) == 0:
+		send(-w.pid, syscall.SIGKILL)
+	case w.escaped[p] == 2:
+		send(binaries[0], syscall.SIGKILL)
+	default:
+		send(binaries[0], syscall.SIGQUIT)
+	}
+}
+
+// describeRunning returns the tests that run and for how long they do.
+func (p *pkg) describeRunning(now time.Time) (list []string) {
+	for _, t := range p.running() {
+		list = append(list, fmt.Sprintf("%s (%s)", t.name, seconds(now.Sub(t.began))))
+	}
+	if len(list) == 0 {
+		list = []string{"no test; TestMain or a package's init"}
+	}
+	return list
+}
+
+// pass gives a signal to the go command and all that it has started. A second one
+// kills them.
+func (w *watch) pass(s os.Signal) {
+	number, ok := s.(syscall.Signal)
+	if w.interrupted != nil || !ok {
+		number = syscall.SIGKILL
+	} else {
+		w.interrupted = s
+	}
+	send(-w.pid, number)
+}
+
+// progress says which tests run and for how long.
+func (w *watch) progress(now time.Time) string {
+	var parts []string
+	for _, p := range w.results.packages {
+		if p.ended() {
+			continue
+		}
+		running := p.running()
+		if len(running) == 0 {
+			parts = append(parts, short(p.path))
+			continue
+		}
+		part := fmt.Sprintf("%s %s %s", short(p.path), running[0].name, seconds(now.Sub(running[0].began)))
+		if len(running) > 1 {
+			part += fmt.Sprintf(" and %d more", len(running)-1)
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		parts = []string{"compiling and linking"}
+	}
+	return fmt.Sprintf("[%d/%d] %s: %s", w.done, len(w.run.packages), seconds(now.Sub(w.began)), strings.Join(parts, "; "))
+}
