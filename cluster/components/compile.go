@@ -189,7 +189,7 @@ func (c *compiler) build(ctx context.Context, j *job) error {
 	for pkg := range j.todo { // what another process has compiled meanwhile, too
 		c.estimate.finish(pkg)
 	}
-	if log.packages > 0 {
+	if log.packages > 0 || j.done != nil { // linking prints nothing
 		c.progress.Line("built %s in %s", j.name, time.Since(begin).Round(time.Second))
 	}
 	return nil
