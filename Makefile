@@ -97,7 +97,7 @@ endef
 test: components ## Run all tests, against a real control plane.
 	$(call run_tests,all)
 
-test-quick: ## Test what needs no control plane, without the race detector, to run between edits (TAKES-quick).
+test-quick: ## Test what needs no control plane, except e2e, bench and demo; no race detector (TAKES-quick).
 	$(call run_tests,quick)
 
 test-unit: ## Test packages without tests that need a control plane (TAKES-unit).
