@@ -97,22 +97,22 @@ endef
 test: components ## Run all tests, against a real control plane.
 	$(call run_tests,all)
 
-test-quick: ## Test what needs no control plane, except e2e, bench and demo; no race detector (TAKES-quick).
+test-quick: ## Test what needs no control plane, except e2e, bench and demo; no race detector (2 min).
 	$(call run_tests,quick)
 
-test-unit: ## Test packages without tests that need a control plane (TAKES-unit).
+test-unit: ## Test packages without tests that need a control plane (7 min).
 	$(call run_tests,unit)
 
-test-cluster: components ## Test packages with tests on a control plane, except charts and e2e (TAKES-cluster).
+test-cluster: components ## Test packages with tests on a control plane, except charts and e2e (5 min).
 	$(call run_tests,cluster)
 
-test-charts: components ## Test the Helm chart and deploy/, rendered and installed (TAKES-charts).
+test-charts: components ## Test the Helm chart and deploy/, rendered and installed (4 min).
 	$(call run_tests,charts)
 
-test-e2e: components ## Test nodegate as a whole, on control planes of two versions (TAKES-e2e).
+test-e2e: components ## Test nodegate as a whole, on control planes of two versions (15 min).
 	$(call run_tests,e2e)
 
-test-tools: ## Test programs in modules of their own, under hack/tools (TAKES-tools).
+test-tools: ## Test programs in modules of their own, under hack/tools (20 s).
 	$(call run_tests,tools)
 
 .PHONY: test-ui
