@@ -38,7 +38,7 @@ func (r *runner) compile(ctx context.Context, invocations []*invocation, command
 	}
 	r.screen.progress("")
 	if c.count > 0 {
-		r.screen.print(fmt.Sprintf("compiled %d packages in %s\n", c.count, seconds(time.Since(c.began))))
+		r.screen.write(fmt.Sprintf("compiled %d packages in %s\n", c.count, seconds(time.Since(c.began))))
 	}
 }
 

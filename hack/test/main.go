@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -115,7 +114,7 @@ func (r *runner) runEach(invocations []*invocation, summary *report) error {
 		if r.interrupted != nil {
 			break
 		}
-		r.screen.print(i.String() + "\n")
+		r.screen.write(i.String() + "\n")
 		f, err := r.run(i)
 		if err != nil {
 			return err
@@ -236,7 +235,7 @@ func cut(list []string, separator string) (before, after []string, found bool) {
 
 func usage(set *flag.FlagSet) {
 	w := set.Output()
-	io.WriteString(w, "usage: go run ./hack/test [flags] part... | package... [-- flags of go test]\n\n")
+	fmt.Fprint(w, "usage: go run ./hack/test [flags] part... | package... [-- flags of go test]\n\n")
 	writeParts(w, names(parts))
 	fmt.Fprintln(w, "  all: what 'make test' runs")
 	fmt.Fprintln(w)

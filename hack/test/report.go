@@ -41,7 +41,7 @@ func (r *report) write(w io.Writer) (ok bool) {
 	for _, f := range r.runs {
 		for _, p := range f.results.packages {
 			if !p.failed() && unexpected[p] == nil {
-				io.WriteString(w, p.verdict)
+				fmt.Fprint(w, p.verdict)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func (f *finished) writeError(w io.Writer) {
 		return
 	}
 	for _, build := range f.results.builds {
-		io.WriteString(w, build.String())
+		fmt.Fprint(w, build.String())
 	}
 	fmt.Fprintf(w, "%s%s: %v\n", f.results.stray.String(), f.command, f.err)
 }
@@ -84,18 +84,18 @@ func (f *finished) writeError(w io.Writer) {
 // writeFailure prints a failing package as go test does.
 func (p *pkg) writeFailure(w io.Writer, r *results) {
 	if build := r.builds[p.build]; build != nil {
-		io.WriteString(w, build.String())
+		fmt.Fprint(w, build.String())
 		delete(r.builds, p.build) // once is enough for all packages that it breaks
 	}
 	for _, t := range p.roots {
 		t.write(w, p)
 	}
-	io.WriteString(w, p.loose.String())
+	fmt.Fprint(w, p.loose.String())
 	if p.silence != nil {
 		fmt.Fprintf(w, "no test event for %v; running: %s\n", p.silence.limit, strings.Join(p.silence.running, ", "))
 	}
 	output := p.output.String()
-	io.WriteString(w, output)
+	fmt.Fprint(w, output)
 	if !strings.HasSuffix(output, p.verdict) || p.verdict == "" {
 		fmt.Fprintf(w, "FAIL\t%s\n", p.path)
 	}
@@ -110,15 +110,15 @@ func (t *test) write(w io.Writer, p *pkg) {
 		if verdict == "" {
 			verdict = fmt.Sprintf("--- FAIL: %s\n", t.name)
 		}
-		io.WriteString(w, indent(verdict, t.depth))
+		fmt.Fprint(w, indent(verdict, t.depth))
 	case t.paused:
 		return
 	default:
 		// go test reports no verdict if the test binary ends first.
 		took := max(p.last.Sub(t.began), 0)
-		io.WriteString(w, indent(fmt.Sprintf("--- FAIL: %s (%.2fs)\n    did not end before the test binary did\n", t.name, took.Seconds()), t.depth))
+		fmt.Fprint(w, indent(fmt.Sprintf("--- FAIL: %s (%.2fs)\n    did not end before the test binary did\n", t.name, took.Seconds()), t.depth))
 	}
-	io.WriteString(w, t.output.indented(t.depth))
+	fmt.Fprint(w, t.output.indented(t.depth))
 	for _, child := range t.children {
 		child.write(w, p)
 	}

@@ -132,6 +132,6 @@ type tee struct {
 
 func (t *tee) Write(b []byte) (int, error) {
 	t.text.add(string(b))
-	t.screen.print(string(b))
+	t.screen.write(string(b))
 	return len(b), nil
 }

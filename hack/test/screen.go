@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -40,11 +41,11 @@ func isTerminal(f *os.File) bool {
 	return err == nil && !os.SameFile(info, null) && term != "" && term != "dumb"
 }
 
-func (s *screen) print(text string) {
+func (s *screen) write(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
-	io.WriteString(s.out, text)
+	fmt.Fprint(s.out, text)
 }
 
 // progress shows a line until the next one is printed. Where lines cannot be
@@ -57,19 +58,19 @@ func (s *screen) progress(line string) {
 		return
 	}
 	if !s.terminal {
-		io.WriteString(s.out, line+"\n")
+		fmt.Fprint(s.out, line+"\n")
 		return
 	}
 	if runes := []rune(line); len(runes) >= s.width {
 		line = string(runes[:s.width-2]) + "…"
 	}
-	io.WriteString(s.out, line)
+	fmt.Fprint(s.out, line)
 	s.shown = true
 }
 
 func (s *screen) clear() {
 	if s.shown {
-		io.WriteString(s.out, "\r"+strings.Repeat(" ", s.width-1)+"\r")
+		fmt.Fprint(s.out, "\r"+strings.Repeat(" ", s.width-1)+"\r")
 		s.shown = false
 	}
 }

@@ -76,7 +76,7 @@ func (w *watch) take(text []byte) {
 	e, err := parse(text)
 	if err != nil {
 		w.results.stray.add(string(text))
-		w.screen.print(string(text))
+		w.screen.write(string(text))
 		return
 	}
 	p := w.results.add(e)
@@ -89,10 +89,10 @@ func (w *watch) take(text []byte) {
 		w.done++
 		delete(w.heard, p)
 		if e.Action != actionSkip { // a package without tests
-			w.screen.print(fmt.Sprintf("[%d/%d] %s", w.done, len(w.run.packages), p.summary()))
+			w.screen.write(fmt.Sprintf("[%d/%d] %s", w.done, len(w.run.packages), p.summary()))
 		}
 	case e.Action == actionFail && !strings.Contains(e.Test, "/"):
-		w.screen.print(fmt.Sprintf("%s: %s failed; its output follows at the end\n", short(p.path), e.Test))
+		w.screen.write(fmt.Sprintf("%s: %s failed; its output follows at the end\n", short(p.path), e.Test))
 	}
 }
 
@@ -127,7 +127,7 @@ func (w *watch) limitSilence(now time.Time) {
 func (w *watch) end(p *pkg, now time.Time) {
 	if w.escaped[p] == 1 {
 		p.silence = &silence{limit: w.silence, running: p.describeRunning(now)}
-		w.screen.print(fmt.Sprintf("%s: no test event for %v; running: %s; sending SIGQUIT\n",
+		w.screen.write(fmt.Sprintf("%s: no test event for %v; running: %s; sending SIGQUIT\n",
 			short(p.path), w.silence, strings.Join(p.silence.running, ", ")))
 	}
 	binaries := testBinaries(w.pid, p.path, w.dirs[p.path])
