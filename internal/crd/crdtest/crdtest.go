@@ -5,11 +5,13 @@ package crdtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -19,7 +21,8 @@ import (
 )
 
 // Install creates the definition, unless it is there, and returns when the API
-// server serves NodeGates.
+// server serves NodeGates, and lists them where clients look for what it serves:
+// that follows a moment later.
 func Install(t testing.TB, config *rest.Config) {
 	t.Helper()
 	definition, err := crd.Definition()
@@ -34,5 +37,18 @@ func Install(t testing.TB, config *rest.Config) {
 	awaittest.Until(t, "NodeGates to be served", func(ctx context.Context) error {
 		_, err := gates.List(ctx, metav1.ListOptions{})
 		return err
+	})
+	served := discovery.NewDiscoveryClientForConfigOrDie(config)
+	awaittest.Until(t, "NodeGates to be in discovery", func(context.Context) error {
+		_, resources, err := served.ServerGroupsAndResources()
+		if err != nil {
+			return err
+		}
+		for _, list := range resources {
+			if list.GroupVersion == v1alpha1.GroupVersion.String() {
+				return nil
+			}
+		}
+		return errors.New("they are not")
 	})
 }
