@@ -109,7 +109,7 @@ test-cluster: components ## Test packages with tests on a control plane, except 
 test-charts: components ## Test the Helm chart and deploy/, rendered and installed (4 min).
 	$(call run_tests,charts)
 
-test-e2e: components ## Test nodegate as a whole, on control planes of two versions (20 min).
+test-e2e: components ## Test nodegate as a whole, on control planes of two versions (17 min).
 	$(call run_tests,e2e)
 
 test-tools: ## Test programs in modules of their own, under hack/tools (20 s).

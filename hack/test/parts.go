@@ -57,7 +57,7 @@ var parts = []part{
 		prepare: [][]string{{"tool", "-modfile=hack/tools/helm/go.mod", "-n", "helm"}, compilePrograms},
 	},
 	{
-		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "20 min",
+		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "17 min",
 		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./e2e"}, prepare: [][]string{compilePrograms},
 	},
 	{
