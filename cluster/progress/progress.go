@@ -11,9 +11,15 @@ import (
 	"time"
 )
 
-// plainInterval is how often an update becomes a line of its own where lines
-// cannot be overwritten.
-const plainInterval = 10 * time.Second
+const (
+	// plainInterval is how often an update becomes a line of its own where lines
+	// cannot be overwritten.
+	plainInterval = 10 * time.Second
+
+	// columns is how much of an update a terminal shows. One that wraps could not
+	// be overwritten, and hardly any terminal is narrower.
+	columns = 79
+)
 
 // A Progress writes lines that stay, and updates of which only the last one
 // matters. All its methods may be called on nil, and from several goroutines.
@@ -34,7 +40,8 @@ func New(writer io.Writer) *Progress {
 	p := &Progress{writer: writer}
 	if file, ok := writer.(*os.File); ok && os.Getenv("TERM") != "dumb" {
 		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+		null, _ := os.Stat(os.DevNull) // a device, too
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && !os.SameFile(info, null)
 	}
 	return p
 }
@@ -59,7 +66,7 @@ func (p *Progress) Update(format string, args ...any) {
 	defer p.mu.Unlock()
 	switch {
 	case p.terminal:
-		p.write(fmt.Sprintf(format, args...))
+		p.write(fit(fmt.Sprintf(format, args...)))
 		p.updated = true
 	case time.Since(p.last) >= plainInterval:
 		p.write(fmt.Sprintf(format, args...) + "\n")
@@ -79,11 +86,20 @@ func (p *Progress) Clear() {
 	}
 }
 
+// fit shortens a text to what fits on one line of a terminal.
+func fit(text string) string {
+	runes := []rune(text)
+	if len(runes) <= columns {
+		return text
+	}
+	return string(runes[:columns-1]) + "…"
+}
+
 func (p *Progress) write(text string) {
 	if p.updated {
 		text = "\r\x1b[K" + text
 	}
-	// That nobody can be told is no reason to stop.
+	// An output that cannot be written to is no reason to stop.
 	_, _ = io.WriteString(p.writer, text)
 	p.last = time.Now()
 }

@@ -4,6 +4,7 @@ package progress
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 )
@@ -29,6 +30,12 @@ func TestProgress(t *testing.T) {
 	terminal.Clear()
 	if got := output.String(); got != "one\r\x1b[Ktwo\r\x1b[Kthree\nfour\nfive\r\x1b[K" {
 		t.Errorf("terminal: %q", got)
+	}
+	output.Reset()
+	terminal.Update("%s", strings.Repeat("ä", columns+1))
+	terminal.Update("%s", strings.Repeat("ä", columns))
+	if got, want := output.String(), strings.Repeat("ä", columns-1)+"…\r\x1b[K"+strings.Repeat("ä", columns); got != want {
+		t.Errorf("a long update: %q, want %q", got, want)
 	}
 	New(nil).Line("nobody listens")
 }
