@@ -96,7 +96,7 @@ func (c *Cluster) startFirst(ctx context.Context, component Component) error {
 		if err == nil || chosen || attempt == portAttempts || !lostPort(err) {
 			return err
 		}
-		c.progress.Line("port %d was taken by somebody else; starting %s on another", port, component)
+		c.progress.Line("port %d is in use by another process; starting %s on another port", port, component)
 	}
 }
 

@@ -39,6 +39,9 @@ type Source struct {
 	Flags    []string // of go build and go list, such as -race
 	Output   string   // where programs are written (go build's -o); empty: nowhere
 	Packages []string // patterns
+	// Tests compiles the packages' tests with them, and links nothing. What does
+	// not compile is no error: go test reports it.
+	Tests bool
 }
 
 // Build returns the paths of the components, and builds those that are neither

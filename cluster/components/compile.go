@@ -30,6 +30,8 @@ type job struct {
 	flags    []string // of go build and go list
 	output   string   // go build's -o, or empty
 	packages []string
+	tests    bool             // compile tests, too, and link nothing
+	variant  []string         // flags with which a package is another one
 	done     func() error     // what to do after it has succeeded; may be nil
 	todo     map[string]int64 // what has to be compiled, and how much work that is
 }
@@ -62,7 +64,7 @@ func (s *set) job(programs []Component) *job {
 
 // job returns the job that builds the source.
 func (s *Source) job() *job {
-	return &job{name: s.Name, dir: s.Dir, flags: s.Flags, output: s.Output, packages: s.Packages}
+	return &job{name: s.Name, dir: s.Dir, flags: s.Flags, output: s.Output, packages: s.Packages, tests: s.Tests, variant: s.Flags}
 }
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
@@ -163,31 +165,54 @@ func tuning(processors int) []string {
 	return variables
 }
 
-// build runs go build for one job.
+// arguments returns the command that compiles the job's packages. With -export, go
+// list compiles what it lists.
+func (j *job) arguments() []string {
+	arguments := []string{"build"}
+	if j.tests {
+		arguments = []string{"list", "-e", "-export", "-test", "-deps"}
+	}
+	arguments = append(arguments, "-v", "-p", strconv.Itoa(runtime.NumCPU()))
+	arguments = append(arguments, j.flags...)
+	if j.output != "" {
+		arguments = append(arguments, "-o", j.output)
+	}
+	return append(arguments, j.packages...)
+}
+
+// key returns the name under which the estimate counts a package of the job. With
+// other flags, it is another one.
+func (j *job) key(pkg string) string {
+	return strings.Join(append([]string{pkg}, j.variant...), " ")
+}
+
+// build compiles the packages of one job.
 func (c *compiler) build(ctx context.Context, j *job) error {
 	begin := time.Now()
 	if len(j.todo) > 0 {
 		c.progress.Line("building %s: %s", j.name, c.estimate.text(time.Since(c.begin)))
 	}
-	arguments := append([]string{"build", "-v", "-p", strconv.Itoa(runtime.NumCPU())}, j.flags...)
-	if j.output != "" {
-		arguments = append(arguments, "-o", j.output)
-	}
-	arguments = append(arguments, j.packages...)
-	log := buildLog{compiled: c.estimate.compiled}
+	log := buildLog{compiled: func(pkg string) {
+		key := j.key(pkg)
+		if j.tests && c.estimate.packages[key] {
+			return // a variant of the package for a test, which has the same name
+		}
+		c.estimate.compiled(key)
+	}}
+	arguments := j.arguments()
 	err := c.run(ctx, c.command(j, arguments...), log.add, func() {
-		c.progress.Update("building %s: %s", j.name, c.estimate.text(time.Since(c.begin)))
+		c.progress.Update("%s: %s", c.estimate.text(time.Since(c.begin)), j.name)
 	})
 	if err != nil {
-		return fmt.Errorf("go build: %w:\n%s", err, indent(log.messages))
+		return fmt.Errorf("go %s: %w:\n%s", arguments[0], err, indent(log.messages))
 	}
 	if j.done != nil {
 		if err := j.done(); err != nil {
 			return err
 		}
 	}
-	for pkg := range j.todo { // what another process has compiled meanwhile, too
-		c.estimate.finish(pkg)
+	for key := range j.todo { // what another process has compiled meanwhile, too
+		c.estimate.finish(key)
 	}
 	if log.packages > 0 || j.done != nil { // linking prints nothing
 		c.progress.Line("built %s in %s", j.name, time.Since(begin).Round(time.Second))

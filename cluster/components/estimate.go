@@ -19,7 +19,7 @@ import (
 // reads the declarations of what it imports, with the number of packages that it
 // depends on. It is measured in bytes of source.
 type estimate struct {
-	todo     map[string]int64 // by package
+	todo     map[string]int64 // by job.key
 	total    int64
 	done     int64
 	packages map[string]bool // that were compiled
@@ -109,7 +109,11 @@ const listFormat = `{{if .Stale}}{{.ImportPath}}{{"\t"}}{{.Name}}{{"\t"}}{{len .
 // the modules that it has to look at.
 func (c *compiler) list(ctx context.Context, j *job) (map[string]int64, error) {
 	var stdout bytes.Buffer
-	cmd := c.command(j, append(append([]string{"list", "-deps", "-f", listFormat}, j.flags...), j.packages...)...)
+	arguments := []string{"list", "-deps", "-f", listFormat}
+	if j.tests {
+		arguments = append(arguments, "-e", "-test")
+	}
+	cmd := c.command(j, append(append(arguments, j.flags...), j.packages...)...)
 	cmd.Stdout = &stdout
 	log := buildLog{}
 	if err := c.run(ctx, cmd, log.add, func() {}); err != nil {
@@ -117,9 +121,12 @@ func (c *compiler) list(ctx context.Context, j *job) (map[string]int64, error) {
 	}
 	todo := map[string]int64{}
 	for line := range strings.Lines(stdout.String()) {
-		if fields := strings.Split(strings.TrimSpace(line), "\t"); len(fields) == 5 {
-			todo[fields[0]] = work(fields)
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		if len(fields) != 5 || j.tests && fields[1] == "main" { // a program that is not linked counts as stale for ever
+			continue
 		}
+		name, _, _ := strings.Cut(fields[0], " ") // "p [q.test]" is p for the tests of q
+		todo[j.key(name)] += work(fields)
 	}
 	return todo, nil
 }

@@ -121,7 +121,7 @@ func versionOf(ctx context.Context, c Component, file string) (release, error) {
 	}
 	match := versionNumber.FindSubmatch(output)
 	if match == nil {
-		return release{}, errors.New("asking it for its version: there is none in its answer")
+		return release{}, errors.New("asking it for its version: its output has none")
 	}
 	// They consist of digits. A number that is too large fits no interval.
 	major, _ := strconv.Atoi(string(match[1]))

@@ -55,12 +55,12 @@ func TestInstalled(t *testing.T) {
 		version      string
 		assets, path programs
 		want         string // where the programs come from: component=where
-		told         string // part of what is told
+		progress     string // part of what is written
 	}{
 		"nothing": {},
 		"assets of the version": {
 			assets: programs{APIServer: newest, Etcd: "etcd Version: 3.6.1"},
-			want:   "etcd=assets kube-apiserver=assets", told: "using ",
+			want:   "etcd=assets kube-apiserver=assets", progress: "using ",
 		},
 		"the PATH": {
 			path: programs{APIServer: newest, Scheduler: newest, KWOK: "kwok version v0.8.0 go1.26.0 (linux/amd64)"},
@@ -72,7 +72,7 @@ func TestInstalled(t *testing.T) {
 		},
 		"assets of another version do not": {
 			assets: programs{APIServer: older}, path: programs{APIServer: newest},
-			want: "kube-apiserver=path", told: "wanted is " + Versions()[0],
+			want: "kube-apiserver=path", progress: "wanted is " + Versions()[0],
 		},
 		"an older version that is asked for": {
 			version: Versions()[len(Versions())-1],
@@ -80,38 +80,38 @@ func TestInstalled(t *testing.T) {
 			want: "kube-apiserver=path",
 		},
 		"an etcd that is too old": {
-			path: programs{Etcd: "etcd Version: 3.4.30"}, told: "it is 3.4, and wanted is 3.5 to 3.7",
+			path: programs{Etcd: "etcd Version: 3.4.30"}, progress: "it is 3.4, and wanted is 3.5 to 3.7",
 		},
 		"a kubectl within the version skew": {
 			path: programs{Kubectl: "Client Version: v1.36.0"}, want: "kubectl=path",
 		},
 		"a kubectl outside of it": {
-			path: programs{Kubectl: "Client Version: v1.32.4"}, told: "it is 1.32, and wanted is 1.36 to 1.38",
+			path: programs{Kubectl: "Client Version: v1.32.4"}, progress: "it is 1.32, and wanted is 1.36 to 1.38",
 		},
 		"a program that does not run": {
-			path: programs{Etcd: ""}, told: "asking it for its version: exit status 1",
+			path: programs{Etcd: ""}, progress: "asking it for its version: exit status 1",
 		},
-		"a program that says nothing": {
-			path: programs{Etcd: "hello"}, told: "there is none in its answer",
+		"a program without a version": {
+			path: programs{Etcd: "hello"}, progress: "its output has none",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dirs := map[string]string{"path": test.path.install(t), "assets": test.assets.install(t)}
 			t.Setenv("PATH", dirs["path"])
 			t.Setenv(assetsVariable, dirs["assets"])
-			var told bytes.Buffer
-			got := whereFrom(t, dirs, Options{KubernetesVersion: test.version, Components: All(), Progress: &told})
+			var written bytes.Buffer
+			got := whereFrom(t, dirs, Options{KubernetesVersion: test.version, Components: All(), Progress: &written})
 			if got != test.want {
 				t.Errorf("installed are %q, want %q", got, test.want)
 			}
-			if !strings.Contains(told.String(), test.told) {
-				t.Errorf("told is %q, want %q", told.String(), test.told)
+			if !strings.Contains(written.String(), test.progress) {
+				t.Errorf("progress is %q, want %q", written.String(), test.progress)
 			}
 		})
 	}
 }
 
-// whereFrom tells which components are installed in which directory.
+// whereFrom returns which components are installed in which directory.
 func whereFrom(t *testing.T, dirs map[string]string, opts Options) string {
 	t.Helper()
 	if opts.KubernetesVersion == "" {
