@@ -3,100 +3,51 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
+
+	"github.com/nodegate/nodegate/cluster/components"
 )
 
 // compile downloads and compiles what the invocations need before the first test
 // runs, so that no test shares the machine with a compiler, or waits for one.
-// 'go list -export' compiles test packages without linking them; linking
-// happens in go test, which keeps no linked test binaries.
+// Linking happens in go test, which keeps no linked test binaries.
 //
 // What does not compile is reported by go test, with the tests' results.
-func (r *runner) compile(ctx context.Context, invocations []*invocation, commands [][]string, root string) {
-	c := &compilation{runner: r, began: time.Now()}
-	for _, i := range invocations {
-		args := []string{"list", "-v", "-e", "-export", "-test", "-deps"}
-		if isOn(i.flags, "-race") {
-			args = append(args, "-race")
-		}
-		for _, p := range i.packages {
-			args = append(args, p.path)
-		}
-		c.run(ctx, i.dir, "the tests", args)
-	}
-	for _, command := range commands {
-		c.run(ctx, root, "what they run: go "+strings.Join(command, " "), command)
-	}
-	r.screen.progress("")
-	if c.count > 0 {
-		r.screen.write(fmt.Sprintf("compiled %d packages in %s\n", c.count, seconds(time.Since(c.began))))
-	}
-}
-
-type compilation struct {
-	*runner
-	began time.Time
-	count int
-	// latest is the package that was compiled last.
-	latest string
-}
-
-// run runs a go command that prints on stderr what it compiles.
-func (c *compilation) run(ctx context.Context, dir, what string, args []string) {
-	if c.interrupted != nil {
-		return
-	}
-	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = dir
-	inGroup(command)
-	stderr, err := command.StderrPipe()
-	if err != nil || command.Start() != nil {
-		return
-	}
-	lines := make(chan string)
+func (r *runner) compile(ctx context.Context, out io.Writer, sources []components.Source) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
 	go func() {
-		defer close(lines)
-		for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
-			lines <- scanner.Text()
-		}
-		_, _ = io.Copy(io.Discard, stderr)
+		_, err := components.Build(ctx, components.Options{Sources: sources, Progress: out})
+		done <- err
 	}()
-	c.latest = what
-	c.follow(command.Process.Pid, lines)
-	_ = command.Wait()
+	var err error
+	select {
+	case err = <-done:
+	case r.interrupted = <-r.signals:
+		cancel()
+		err = <-done
+	}
+	if err != nil && r.interrupted == nil {
+		r.progress.Line("compiling the tests: %v", err)
+	}
 }
 
-// follow shows progress until there are no more lines.
-func (c *compilation) follow(pid int, lines <-chan string) {
-	tick := time.NewTicker(c.every)
-	defer tick.Stop()
-	for {
-		select {
-		case line, more := <-lines:
-			if !more {
-				return
-			}
-			if strings.HasPrefix(line, "go: ") {
-				c.latest = line
-			} else if !strings.ContainsAny(line, " :#") {
-				c.latest, c.count = line, c.count+1
-			}
-		case s := <-c.signals:
-			c.interrupted = s
-			send(-pid, syscall.SIGKILL)
-		case <-tick.C:
-			c.screen.progress(fmt.Sprintf("compiling: %s, %d packages, %s", seconds(time.Since(c.began)), c.count, c.latest))
-		}
+// source is what has to be compiled for the invocation.
+func (i *invocation) source() components.Source {
+	s := components.Source{Name: "tests", Dir: i.dir, Tests: true}
+	if isOn(i.flags, "-race") {
+		s.Name, s.Flags = "tests with -race", []string{"-race"}
 	}
+	for _, p := range i.packages {
+		s.Packages = append(s.Packages, p.path)
+	}
+	return s
 }
 
 // findRoot returns the directory of this repository's main module if it is where

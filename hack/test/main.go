@@ -16,21 +16,25 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/nodegate/nodegate/cluster/components"
+	"github.com/nodegate/nodegate/cluster/progress"
 )
 
 // config is what the command line says.
 type config struct {
-	silence, every time.Duration
-	out, skips     string
-	flags          []string // of go test
-	extra          []string // of go test, after the packages
-	args           []string // parts or packages
+	silence    time.Duration
+	out, skips string
+	flags      []string // of go test
+	extra      []string // of go test, after the packages
+	args       []string // parts or packages
 }
 
 func main() {
@@ -54,12 +58,9 @@ func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal)
 		fmt.Fprintln(os.Stderr, "hack/test:", err)
 		return 2
 	}
-	r := &runner{screen: newScreen(out), out: c.out, silence: c.silence, every: c.every, signals: signals}
-	if r.screen.terminal {
-		r.every = min(r.every, time.Second)
-	}
+	r := &runner{progress: progress.New(out), out: c.out, silence: c.silence, signals: signals}
 	summary := &report{policy: policy{strict: c.skips == "fail", allowed: skips}}
-	if err := r.runAll(c, summary); err != nil {
+	if err := r.runAll(c, out, summary); err != nil {
 		fmt.Fprintln(os.Stderr, "hack/test:", err)
 		return 2
 	}
@@ -76,7 +77,7 @@ func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal)
 }
 
 // runAll compiles and runs what was asked for.
-func (r *runner) runAll(c *config, summary *report) error {
+func (r *runner) runAll(c *config, out io.Writer, summary *report) error {
 	ctx := context.Background()
 	if len(c.args) == 0 {
 		writeParts(os.Stdout, names(parts))
@@ -90,6 +91,9 @@ func (r *runner) runAll(c *config, summary *report) error {
 	if err != nil {
 		return err
 	}
+	if len(chosen) > 1 {
+		writeParts(out, names(chosen))
+	}
 	invocations, err := r.plan(ctx, root, c, chosen)
 	if err != nil {
 		return err
@@ -100,11 +104,17 @@ func (r *runner) runAll(c *config, summary *report) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return fmt.Errorf("creating the directory for files of events: %w", err)
 	}
-	var prepare [][]string
-	for _, p := range chosen {
-		prepare = append(prepare, p.prepare...)
+	var sources []components.Source
+	for _, i := range invocations {
+		sources = append(sources, i.source())
 	}
-	r.compile(ctx, invocations, prepare, root)
+	for _, p := range chosen {
+		for _, s := range p.starts {
+			s.Dir = root
+			sources = append(sources, s)
+		}
+	}
+	r.compile(ctx, out, sources)
 	return r.runEach(invocations, summary)
 }
 
@@ -114,7 +124,7 @@ func (r *runner) runEach(invocations []*invocation, summary *report) error {
 		if r.interrupted != nil {
 			break
 		}
-		r.screen.write(i.String() + "\n")
+		r.progress.Line("%s", i)
 		f, err := r.run(i)
 		if err != nil {
 			return err
@@ -128,9 +138,6 @@ func (r *runner) plan(ctx context.Context, root string, c *config, chosen []part
 	if chosen == nil {
 		packages, err := list(ctx, ".", c.args)
 		return []*invocation{{name: "packages", module: ".", dir: ".", flags: c.flags, extra: c.extra, packages: packages, short: isOn(c.flags, "-short")}}, err
-	}
-	if len(chosen) > 1 {
-		writeParts(r.screen.out, names(chosen))
 	}
 	invocations, err := plan(ctx, root, chosen, c.flags)
 	for _, i := range invocations {
@@ -185,7 +192,6 @@ func parseArgs(args []string) (*config, error) {
 	set := flag.NewFlagSet("hack/test", flag.ContinueOnError)
 	set.Usage = func() { usage(set) }
 	set.DurationVar(&c.silence, "silence", 10*time.Minute, "how long a package may be without a test event before its tests are ended")
-	set.DurationVar(&c.every, "progress", 30*time.Second, "how often to say what runs, where the output is no terminal")
 	set.StringVar(&c.out, "out", "", "the directory for the complete output, as events of go test -json (default bin/test)")
 	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures, except those in hack/test/skips.go (default $NODEGATE_SKIPS)")
 	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
@@ -213,8 +219,8 @@ func parseArgs(args []string) (*config, error) {
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
-	if c.silence <= 0 || c.every <= 0 {
-		return nil, errors.New("-silence and -progress must be positive")
+	if c.silence <= 0 {
+		return nil, errors.New("-silence must be positive")
 	}
 	if c.skips != "" && c.skips != "fail" {
 		return nil, fmt.Errorf("-skips (or NODEGATE_SKIPS) must be 'fail' or empty, not %q", c.skips)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/nodegate/nodegate/cluster/components"
 )
 
 // part is a part of the tests that can be run alone.
@@ -25,8 +27,8 @@ type part struct {
 	short    bool
 	// cluster is whether it needs the control plane's components.
 	cluster bool
-	// prepare are go commands that compile what the tests run as programs.
-	prepare [][]string
+	// starts are packages of programs that the tests build and start.
+	starts []components.Source
 }
 
 // measuredOn is the machine on which parts took the time that they say.
@@ -40,7 +42,7 @@ var parts = []part{
 		// Most of the time goes into linking. Under -short little is left of e2e, and
 		// what the others need nodegate does not.
 		dirs: []string{"."}, packages: []string{"./..."}, except: []string{"./e2e", "./bench/...", "./demo"}, short: true,
-		prepare: [][]string{{"tool", "-modfile=hack/tools/helm/go.mod", "-n", "helm"}, compilePrograms},
+		starts: []components.Source{helm, programs},
 	},
 	{
 		name: unit, what: "packages without tests that need a control plane", takes: "7 min",
@@ -48,17 +50,17 @@ var parts = []part{
 	},
 	{
 		name: "cluster", what: "packages with tests on a control plane, except charts and e2e", takes: "5 min",
-		dirs: []string{"."}, race: true, cluster: true, prepare: [][]string{compilePrograms},
+		dirs: []string{"."}, race: true, cluster: true, starts: []components.Source{programs},
 		packages: []string{"./cluster", "./cluster/cmd/nodegate-cluster", "./cmd/nodegate", "./internal/admission", "./internal/cluster", "./internal/crd"},
 	},
 	{
 		name: "charts", what: "the Helm chart and deploy/, rendered and installed", takes: "4 min",
 		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./charts"},
-		prepare: [][]string{{"tool", "-modfile=hack/tools/helm/go.mod", "-n", "helm"}, compilePrograms},
+		starts: []components.Source{helm, programs},
 	},
 	{
 		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "17 min",
-		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./e2e"}, prepare: [][]string{compilePrograms},
+		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./e2e"}, starts: []components.Source{programs},
 	},
 	{
 		name: "tools", what: "programs in modules of their own, under hack/tools", takes: "20 s",
@@ -66,8 +68,12 @@ var parts = []part{
 	},
 }
 
-// compilePrograms compiles the programs that tests build.
-var compilePrograms = []string{"list", "-v", "-export", "-deps", "./cmd/..."}
+var (
+	programs = components.Source{Name: "programs", Packages: []string{"./cmd/..."}, Tests: true}
+	helm     = components.Source{
+		Name: "helm", Flags: []string{"-modfile=hack/tools/helm/go.mod"}, Packages: []string{"helm.sh/helm/v4/cmd/helm"}, Tests: true,
+	}
+)
 
 // all are the parts of 'make test'. quick repeats some of their tests.
 var all = []string{unit, "cluster", "charts", "e2e", "tools"}

@@ -172,8 +172,7 @@ func (p *pkg) run(e event) {
 	parent.children = append(parent.children, t)
 }
 
-// parentOf returns the test of which the named one is a subtest. Names of subtests
-// may have slashes themselves.
+// parentOf returns the parent of a subtest. Names of subtests may contain slashes.
 func (p *pkg) parentOf(name string) *test {
 	for {
 		i := strings.LastIndexByte(name, '/')

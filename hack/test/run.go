@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/nodegate/nodegate/cluster/progress"
 )
 
 // invocation is one invocation of go test: packages of one module with the same
@@ -57,11 +59,10 @@ func (i *invocation) args() []string {
 
 // runner runs invocations of go test, one after the other.
 type runner struct {
-	screen  *screen
-	out     string        // the directory for files of raw events
-	silence time.Duration // how long a package may be without events
-	every   time.Duration // how often to print progress
-	signals <-chan os.Signal
+	progress *progress.Progress
+	out      string        // the directory for files of raw events
+	silence  time.Duration // how long a package may be without events
+	signals  <-chan os.Signal
 	// interrupted is the first signal that came.
 	interrupted os.Signal
 }
@@ -83,7 +84,7 @@ func (r *runner) run(i *invocation) (*finished, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a pipe: %w", err)
 	}
-	stderr := &tee{screen: r.screen}
+	stderr := &tee{progress: r.progress}
 	command.Stderr = stderr
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("starting go test: %w", err)
@@ -126,12 +127,12 @@ func read(from io.Reader, file io.Writer, to chan<- line) {
 
 // tee prints what the go command itself prints, and keeps it.
 type tee struct {
-	screen *screen
-	text   text
+	progress *progress.Progress
+	text     text
 }
 
 func (t *tee) Write(b []byte) (int, error) {
 	t.text.add(string(b))
-	t.screen.write(string(b))
+	t.progress.Line("%s", strings.TrimSuffix(string(b), "\n"))
 	return len(b), nil
 }

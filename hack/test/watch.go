@@ -43,15 +43,14 @@ func newWatch(r *runner, i *invocation, pid int, results *results) *watch {
 
 // follow takes events in until there are no more.
 func (w *watch) follow(lines <-chan line) error {
-	tick := time.NewTicker(min(w.every, w.silence/4, time.Second))
+	tick := time.NewTicker(min(w.silence/4, time.Second))
 	defer tick.Stop()
-	told := time.Now()
 	var failures []error
 	for {
 		select {
 		case l, more := <-lines:
 			if !more {
-				w.screen.progress("")
+				w.progress.Clear()
 				return errors.Join(failures...)
 			}
 			if l.err != nil {
@@ -63,10 +62,7 @@ func (w *watch) follow(lines <-chan line) error {
 			w.pass(s)
 		case now := <-tick.C:
 			w.limitSilence(now)
-			if now.Sub(told) >= w.every {
-				told = now
-				w.screen.progress(w.progress(now))
-			}
+			w.progress.Update("%s", w.state(now))
 		}
 	}
 }
@@ -76,7 +72,7 @@ func (w *watch) take(text []byte) {
 	e, err := parse(text)
 	if err != nil {
 		w.results.stray.add(string(text))
-		w.screen.write(string(text))
+		w.progress.Line("%s", strings.TrimSuffix(string(text), "\n"))
 		return
 	}
 	p := w.results.add(e)
@@ -89,10 +85,10 @@ func (w *watch) take(text []byte) {
 		w.done++
 		delete(w.heard, p)
 		if e.Action != actionSkip { // a package without tests
-			w.screen.write(fmt.Sprintf("[%d/%d] %s", w.done, len(w.run.packages), p.summary()))
+			w.progress.Line("[%d/%d] %s", w.done, len(w.run.packages), p.summary())
 		}
 	case e.Action == actionFail && !strings.Contains(e.Test, "/"):
-		w.screen.write(fmt.Sprintf("%s: %s failed; its output follows at the end\n", short(p.path), e.Test))
+		w.progress.Line("%s: %s failed; its output follows at the end", short(p.path), e.Test)
 	}
 }
 
@@ -101,7 +97,7 @@ func (w *watch) take(text []byte) {
 func (p *pkg) summary() string {
 	word, rest, _ := strings.Cut(strings.TrimSpace(p.verdict), "\t")
 	rest = strings.ReplaceAll(strings.TrimPrefix(rest, p.path), "\t", " ")
-	return fmt.Sprintf("%-4s %s%s\n", strings.TrimSpace(word), short(p.path), rest)
+	return fmt.Sprintf("%-4s %s%s", strings.TrimSpace(word), short(p.path), rest)
 }
 
 // short is a package without its module.
@@ -127,8 +123,8 @@ func (w *watch) limitSilence(now time.Time) {
 func (w *watch) end(p *pkg, now time.Time) {
 	if w.escaped[p] == 1 {
 		p.silence = &silence{limit: w.silence, running: p.describeRunning(now)}
-		w.screen.write(fmt.Sprintf("%s: no test event for %v; running: %s; sending SIGQUIT\n",
-			short(p.path), w.silence, strings.Join(p.silence.running, ", ")))
+		w.progress.Line("%s: no test event for %v; running: %s; sending SIGQUIT",
+			short(p.path), w.silence, strings.Join(p.silence.running, ", "))
 	}
 	binaries := testBinaries(w.pid, p.path, w.dirs[p.path])
 	switch {
@@ -164,8 +160,8 @@ func (w *watch) pass(s os.Signal) {
 	send(-w.pid, number)
 }
 
-// progress says which tests run and for how long.
-func (w *watch) progress(now time.Time) string {
+// state returns which tests run and for how long.
+func (w *watch) state(now time.Time) string {
 	var parts []string
 	for _, p := range w.results.packages {
 		if p.ended() {
