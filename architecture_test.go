@@ -77,13 +77,14 @@ var mayImport = map[string][]string{
 	"cluster":                      {},
 	"cluster/await":                {},
 	"cluster/await/awaittest":      {"cluster/await"},
+	"cluster/command":              {},
 	"cluster/components":           {"cluster/filelock", "cluster/processgroup", "cluster/progress"},
 	"cluster/filelock":             {},
 	"cluster/processgroup":         {},
 	"cluster/progress":             {},
 	"cluster/clustertest":          {"cluster"},
 	"cluster/cmd/nodegate-cluster": {"cluster"},
-	"cluster/cmd/nodegate-build":   {"cluster/components", "cluster/filelock", "cluster/processgroup", "cluster/progress"},
+	"cluster/cmd/nodegate-build":   {"cluster/command", "cluster/components", "cluster/filelock", "cluster/processgroup", "cluster/progress"},
 
 	// nodegate as its users run it, for the demo and the benchmarks.
 	"internal/testbed": {"api/v1alpha1", "cluster"},

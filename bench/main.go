@@ -18,11 +18,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nodegate/nodegate/bench/figure"
@@ -30,6 +28,7 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/cluster/command"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -42,24 +41,7 @@ type options struct {
 }
 
 func main() {
-	os.Exit(run(os.Args[1:]))
-}
-
-func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-
-	err := dispatch(ctx, args)
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "bench: interrupted")
-		return 130
-	}
-	fmt.Fprintln(os.Stderr, "bench:", err)
-	return 1
+	command.Main("bench", dispatch)
 }
 
 // dispatch also serves the programs that bench starts, which are bench itself.

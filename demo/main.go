@@ -16,14 +16,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/nodegate/nodegate/cluster/command"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -35,32 +33,13 @@ type options struct {
 }
 
 func main() {
-	os.Exit(run(os.Args[1:]))
-}
-
-func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	// After the first signal the next one ends this process at once, and with
-	// it all that it started.
-	context.AfterFunc(ctx, stop)
-
-	o, err := parse(args, os.Stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err == nil {
-		err = demonstrate(ctx, o)
-	}
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "demo: interrupted")
-		return 130
-	}
-	fmt.Fprintln(os.Stderr, "demo:", err)
-	return 1
+	command.Main("demo", func(ctx context.Context, args []string) error {
+		o, err := parse(args, os.Stdout)
+		if err != nil {
+			return err
+		}
+		return demonstrate(ctx, o)
+	})
 }
 
 // parse reads the command line. Asked for help, it writes it and returns

@@ -11,11 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/cluster/command"
 )
 
 const usage = `Usage:
@@ -25,20 +24,9 @@ Run "nodegate-cluster up -h" for the flags.
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// After the first signal the next one ends the process at once, and with
-	// it the cluster.
-	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "nodegate-cluster: interrupted")
-		os.Exit(130)
-	default:
-		fmt.Fprintln(os.Stderr, "nodegate-cluster:", err)
-		os.Exit(1)
-	}
+	command.Main("nodegate-cluster", func(ctx context.Context, args []string) error {
+		return run(ctx, args, os.Stdout, os.Stderr)
+	})
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {

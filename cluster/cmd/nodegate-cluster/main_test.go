@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command returns the command with arguments, and what it writes to stderr.
-func command(arguments ...string) (*exec.Cmd, *bytes.Buffer) {
+// program returns the command with arguments, and what it writes to stderr.
+func program(arguments ...string) (*exec.Cmd, *bytes.Buffer) {
 	var stderr bytes.Buffer
 	command := exec.Command(os.Args[0], arguments...)
 	command.Env = append(os.Environ(), mainVariable+"=1")
@@ -42,7 +42,7 @@ func command(arguments ...string) (*exec.Cmd, *bytes.Buffer) {
 func TestUpUntilInterrupted(t *testing.T) {
 	clustertest.SkipIfShort(t)
 	t.Setenv("TMPDIR", t.TempDir())
-	up, stderr := command("up", "--components", "kube-scheduler,kube-controller-manager", "--audit")
+	up, stderr := program("up", "--components", "kube-scheduler,kube-controller-manager", "--audit")
 	stdout, err := up.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"up --components kubelet", `unknown component "kubelet"`},
 		{"up --kubernetes-version 1.1", `unknown Kubernetes version "1.1"`},
 	} {
-		bad, stderr := command(strings.Fields(test.arguments)...)
+		bad, stderr := program(strings.Fields(test.arguments)...)
 		err := bad.Run()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 1 {
