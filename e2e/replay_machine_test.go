@@ -167,18 +167,19 @@ func (m *replayed) standStill(ctx context.Context, row row) error {
 	return err
 }
 
-// waitsForOthers has the replay of a gated machine stand still where nodegate or
-// the scheduler have more to do than the time that was recorded may be enough for.
-// The crowd has eaten before the reboot is told. The closing has taken hold before
-// the agent of the new boot is ready, and before a silent machine returns, unless
-// nodegate itself returns only after that.
+// waitsForOthers stops the replay of a gated machine where a busy machine needs
+// more time than was recorded. Before the first write of a quick reboot, the
+// scheduler has bound a pod. Before the agent of the new boot is ready, and before
+// the new boot of a machine that was closed earlier, the scheduler observes the
+// taint. If nodegate itself restarts only after the new boot, it cannot close
+// earlier.
 func (w *replayWorld) waitsForOthers(m *replayed) {
 	held := func() bool { return w.tookHold(m) < forever }
 	m.until[m.proof()] = held
-	switch {
-	case m.silence().at == 0:
+	if m.silence().at == 0 {
 		m.until[m.firstWord()] = func() bool { return w.ate(m, 0) }
-	case m.cut != m.newBoot():
+	}
+	if m.firstWord().at < m.newBoot().at && m.cut != m.newBoot() {
 		m.until[m.newBoot()] = held
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// persistently is how an edit is repeated that met a conflict: whenever it does,
-// somebody else has made progress.
+// persistently retries an edit for as long as it meets conflicts: each conflict
+// means that another writer has made progress.
 var persistently = wait.Backoff{Duration: 2 * time.Millisecond, Jitter: 1, Steps: math.MaxInt}
 
 // editTaints is another writer of taints, of the careful kind.

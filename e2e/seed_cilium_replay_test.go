@@ -354,7 +354,7 @@ func (w *replayWorld) tookHold(m *replayed) int64 {
 }
 
 // keptHungry checks that nothing was bound from when the closing took hold until
-// the opening; where it closed in a silence, from the return on at least.
+// the opening; where it closed before the reboot, from the reboot on at least.
 func (w *replayWorld) keptHungry(m *replayed) {
 	w.Helper()
 	shut := w.rebooted(m)
@@ -362,7 +362,7 @@ func (w *replayWorld) keptHungry(m *replayed) {
 	if held.from >= held.to {
 		w.Fatalf("%s: the scheduler refused nobody while the gate was closed: the crowd is not hungry", m.name)
 	}
-	if boot := m.told[m.newBoot()]; shut.from < boot && m.silence().at > 0 {
+	if boot := m.told[m.newBoot()]; shut.from < boot {
 		held.from = min(held.from, boot)
 	}
 	meals, _ := w.history.crowdOf(m.name, 0)
