@@ -117,7 +117,7 @@ func (o *olderEnv) replica() *replica {
 	r := &replica{address: listener.Addr().String(), metrics: prometheus.NewRegistry()}
 	r.stop = o.runController(func(p *controller.Process) {
 		p.Registerer, p.LeaderElect = r.metrics, o.elects
-		p.Webhook = &controller.Webhook{Address: r.address, Hosts: []string{"127.0.0.1"}, Period: 200 * time.Millisecond, Settle: time.Second}
+		p.Webhook = &controller.Webhook{Address: r.address, Hosts: []string{"127.0.0.1"}, Period: 200 * time.Millisecond, Settle: time.Second, IdleTimeout: 100 * time.Millisecond}
 	})
 	return r
 }

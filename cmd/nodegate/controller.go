@@ -110,7 +110,7 @@ func (f *controllerFlags) validate() error {
 	}
 	if f.birth == admission.ByWebhook {
 		f.process.Webhook = &f.webhook
-		if _, _, err := f.webhook.Listen(); err != nil {
+		if err := f.webhook.Validate(); err != nil {
 			return fmt.Errorf("--webhook-bind-address: %w", err)
 		}
 	}

@@ -3,16 +3,15 @@
 package controller
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/certificate"
@@ -30,25 +29,26 @@ type Webhook struct {
 	Hosts []string
 	// Period and Settle are those of the certificate. Zero for the defaults.
 	Period, Settle time.Duration
+	// IdleTimeout is that of webhook.Server. Zero for the default.
+	IdleTimeout time.Duration
 }
 
-// Listen returns where to listen; the error says what is wrong with the address.
-func (w *Webhook) Listen() (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(w.Address)
+// Validate says what is wrong with the address.
+func (w *Webhook) Validate() error {
+	_, text, err := net.SplitHostPort(w.Address)
 	if err != nil {
-		return "", 0, fmt.Errorf("reading the webhook's address: %w", err)
+		return fmt.Errorf("reading the webhook's address: %w", err)
 	}
-	if port, err = strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("reading the webhook's address: port %q is none between 1 and 65535", text)
+	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("reading the webhook's address: port %q is none between 1 and 65535", text)
 	}
-	return host, port, nil
+	return nil
 }
 
 // serveWebhook adds to the manager what the webhook needs.
 func (p *Process) serveWebhook(m manager.Manager, c *Controller, api client.Client) error {
 	c.birth.by = admission.ByWebhook
-	host, port, err := p.Webhook.Listen()
-	if err != nil {
+	if err := p.Webhook.Validate(); err != nil {
 		return err
 	}
 	options := certificate.Options{
@@ -64,11 +64,9 @@ func (p *Process) serveWebhook(m manager.Manager, c *Controller, api client.Clie
 	}
 	expiry := newCertificateExpiry(p.Registerer)
 	holder := certificate.NewHolder(options, func(until time.Time) { expiry.Set(float64(until.Unix())) })
-	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(t *tls.Config) {
-		t.MinVersion = tls.VersionTLS13
-		t.GetCertificate = holder.GetCertificate
-	}}})
-	server.Register(admission.WebhookPath, &webhook.Handler{Gates: c.birthGates, Log: p.Options.Log})
+	mux := http.NewServeMux()
+	mux.Handle(admission.WebhookPath, &webhook.Handler{Gates: c.birthGates, Log: p.Options.Log})
+	server := &webhook.Server{Address: p.Webhook.Address, Handler: mux, GetCertificate: holder.GetCertificate, IdleTimeout: p.Webhook.IdleTimeout}
 	return errors.Join(
 		m.Add(server),
 		m.Add(everywhere(holder.Follow)),

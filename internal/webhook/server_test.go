@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/internal/webhook"
+)
+
+// replica is a server that runs, and how to stop it.
+type replica struct {
+	address string
+	served  atomic.Int64
+	cancel  context.CancelFunc
+	stop    func()
+}
+
+func newReplica(t *testing.T, idleTimeout time.Duration) *replica {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{address: listener.Addr().String()}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	certificates := httptest.NewUnstartedServer(nil)
+	certificates.StartTLS()
+	t.Cleanup(certificates.Close)
+	s := &webhook.Server{
+		Address: r.address, IdleTimeout: idleTimeout,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificates.TLS.Certificates[0], nil },
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			r.served.Add(1)
+			_, _ = io.Copy(w, request.Body)
+		}),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	r.cancel = cancel
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+// TestDrain: while one replica after the other stops, and connections to it are
+// in use, or idle, no request fails. The client is one as the API server's: it
+// keeps connections, speaks HTTP/2, and connects to a replica that the Service
+// names at that moment.
+func TestDrain(t *testing.T) {
+	var service atomic.Pointer[replica]
+	service.Store(newReplica(t, 50*time.Millisecond))
+	newClient := func() *http.Client {
+		return clientOf(func() string { return service.Load().address })
+	}
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	for i := range 4 {
+		wait.Go(func() {
+			busy := newClient()
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := ask(busy); err != nil {
+					t.Errorf("request %d of client %d: %v", n, i, err)
+					return
+				}
+			}
+		})
+	}
+	idle := newClient()
+	for range 3 {
+		if err := ask(idle); err != nil {
+			t.Fatal(err)
+		}
+		before := service.Load()
+		service.Store(newReplica(t, 50*time.Millisecond))
+		before.stop()
+		if before.served.Load() == 0 {
+			t.Error("the replica that has stopped was of no use")
+		}
+	}
+	if err := ask(idle); err != nil {
+		t.Errorf("on a connection that was idle: %v", err)
+	}
+	close(done)
+	wait.Wait()
+}
+
+// clientOf returns a client that connects to the replica with the address.
+func clientOf(address func() string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // what is encrypted is not the point
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			for to := address(); ; { // it may not listen yet
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, to)
+				if err == nil || ctx.Err() != nil {
+					return conn, err
+				}
+			}
+		},
+	}}
+}
+
+// ask sends a request and checks the answer.
+func ask(c *http.Client) error {
+	response, err := c.Post("https://webhook.test/", "text/plain", bytes.NewReader([]byte("x")))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "x" || response.ProtoMajor != 2 {
+		return fmt.Errorf("the answer of %s is %q (%w)", response.Proto, text, err)
+	}
+	return nil
+}
+
+// TestConnectionsOutliveTheStop: a request that is sent on an idle connection just
+// when the replica is told to stop is served.
+func TestConnectionsOutliveTheStop(t *testing.T) {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	for range 10 {
+		r := newReplica(t, 0)
+		var connected atomic.Bool
+		c := clientOf(func() string {
+			if connected.Swap(true) {
+				t.Error("the connection was closed")
+			}
+			return r.address
+		})
+		wait.Go(func() { // each takes as long as a drain
+			if err := ask(c); err != nil {
+				t.Error(err)
+			}
+			r.cancel()
+			runtime.Gosched()
+			if err := ask(c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
