@@ -208,7 +208,7 @@ func (w *world) life(hasPolicies bool) {
 func (w *world) allows(keys []string) {
 	w.Helper()
 	policy := w.get(admission.ConfinementPolicy, &admissionregistrationv1.ValidatingAdmissionPolicy{}).(*admissionregistrationv1.ValidatingAdmissionPolicy)
-	if got, want := policy.Spec.Variables[0].Expression, `["`+strings.Join(keys, `", "`)+`"]`; got != want {
+	if got, want := policy.Spec.Variables[0].Expression, `["`+strings.Join(keys, `:NoSchedule", "`)+`:NoSchedule"]`; got != want {
 		w.Errorf("the guard allows %s, want %s", got, want)
 	}
 }

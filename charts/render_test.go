@@ -62,9 +62,9 @@ func TestSameAsManifests(t *testing.T) {
 		},
 		"policy asked for": {object{"birth": "policy"}, "1.35.0", func(*install.Options) {}, gateKeys},
 		"keys, stamps and evictions": {
-			object{"allowedTaintKeys": []string{"z.example.com/z", "a"}, "allowedStampAnnotations": []string{"example.com/Opened"}, "evictPods": true, "defaultGate": object{"enabled": false}},
+			object{"allowedTaintKeys": []string{"z.example.com/z", "a", "a:NoExecute"}, "allowedStampAnnotations": []string{"example.com/Opened"}, "evictPods": true, "defaultGate": object{"enabled": false}},
 			"1.37.0", func(o *install.Options) {
-				o.AllowedTaintKeys, o.AllowedStampAnnotations, o.EvictPods = []string{"z.example.com/z", "a"}, []string{"example.com/Opened"}, true
+				o.AllowedTaintKeys, o.AllowedStampAnnotations, o.EvictPods = []string{"z.example.com/z", "a", "a:NoExecute"}, []string{"example.com/Opened"}, true
 			}, nil,
 		},
 		"gates from files": {
@@ -187,12 +187,13 @@ func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployme
 	return d
 }
 
-// Whatever keys the administrator allows, these and the boot taints are what
-// nodegate tolerates, what it is told, and what the guard lets it change.
+// Whatever taints the administrator allows, their keys and the boot taints are
+// what nodegate tolerates, and they are what it is told and what the guards let it
+// change.
 func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
 	t.Parallel() // Helm is started a hundred times
 	label := `[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?`
-	keys := rapid.SliceOfN(rapid.StringMatching(`(`+label+`(\.`+label+`)?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,10}[A-Za-z0-9])?`), 1, 6)
+	keys := rapid.SliceOfN(rapid.StringMatching(`(`+label+`(\.`+label+`)?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,10}[A-Za-z0-9])?(:(NoSchedule|PreferNoSchedule|NoExecute))?`), 1, 6)
 	rapid.Check(t, func(t *rapid.T) {
 		allowed := keys.Draw(t, "keys")
 		where := rapid.StringMatching(label).Draw(t, "namespace")

@@ -29,26 +29,27 @@ func TestBadValues(t *testing.T) {
 	t.Parallel()
 	gate := object{"taint": object{"key": "x.example.com/y", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}
 	for want, values := range map[string]object{
-		"additional properties 'replicaCount' not allowed":                                                    {"replicaCount": 3},
-		"at '/replicas': minimum: got 0, want 1":                                                              {"replicas": 0},
-		"at '/birth': value must be one of 'auto', 'policy', 'webhook'":                                       {"birth": "magic"},
-		"at '/allowedTaintKeys/0': value must be 'node.kubernetes.io/out-of-service'":                         {"allowedTaintKeys": []string{"node.kubernetes.io/unschedulable"}},
-		"at '/allowedTaintKeys/0': 'a b' does not match pattern":                                              {"allowedTaintKeys": []string{"a b"}},
-		"at '/allowedTaintKeys': minItems: got 0, want 1":                                                     {"allowedTaintKeys": []string{}},
-		"at '/allowedTaintKeys': got string, want array":                                                      {"allowedTaintKeys": "a,b"},
-		"at '/allowedStampAnnotations/0': 'not' failed":                                                       {"allowedStampAnnotations": []string{"nodegate.dev/x"}},
-		"at '/presets': additional properties 'celium' not allowed":                                           {"presets": object{"celium": object{"enabled": true}}},
-		"at '/presets/cilium/enabled': got string, want boolean":                                              {"presets": object{"cilium": object{"enabled": "true"}}},
-		"at '/defaultGate/namespaces': minItems: got 0, want 1":                                               {"defaultGate": object{"namespaces": []string{}}},
-		"at '/extraTolerations/0': missing property 'key'":                                                    {"extraTolerations": []object{{"operator": "Exists"}}},
-		"at '/extraTolerations/0/key': 'not' failed":                                                          {"extraTolerations": []object{{"key": "node.kubernetes.io/unschedulable"}}},
-		"invalid propertyName 'app.kubernetes.io/name'":                                                       {"podLabels": object{"app.kubernetes.io/name": "other"}},
-		"at '/metrics/port': maximum: got 65,536, want 65,535":                                                {"metrics": object{"port": 65536}},
-		"at '/image/digest': 'sha256:12' does not match pattern":                                              {"image": object{"digest": "sha256:12"}},
-		"gate g has the taint key x.example.com/y, which is not in allowedTaintKeys: add it there":            {"gates": object{"g": gate}},
-		"gate out-of-service has the taint key node.kubernetes.io/out-of-service, which is not":               {"presets": object{"out-of-service": object{"enabled": true}}},
-		"gate required-daemonsets has the taint key startup-taint.cluster-autoscaler.kubernetes.io/required-": {"allowedTaintKeys": []string{"a"}},
-		"two gates have the name cilium: a preset or the default gate has it already":                         {"presets": object{"cilium": object{"enabled": true}}, "gates": object{"cilium": gate}, "allowedTaintKeys": append(presets.TaintKeys(), "x.example.com/y")},
+		"additional properties 'replicaCount' not allowed":                                                {"replicaCount": 3},
+		"at '/replicas': minimum: got 0, want 1":                                                          {"replicas": 0},
+		"at '/birth': value must be one of 'auto', 'policy', 'webhook'":                                   {"birth": "magic"},
+		"at '/allowedTaintKeys/0': value must be 'node.kubernetes.io/out-of-service:NoExecute'":           {"allowedTaintKeys": []string{"node.kubernetes.io/unschedulable"}},
+		"at '/allowedTaintKeys/0': 'a b' does not match pattern":                                          {"allowedTaintKeys": []string{"a b"}},
+		"at '/allowedTaintKeys/0': 'a:Evict' does not match pattern":                                      {"allowedTaintKeys": []string{"a:Evict"}},
+		"at '/allowedTaintKeys': minItems: got 0, want 1":                                                 {"allowedTaintKeys": []string{}},
+		"at '/allowedTaintKeys': got string, want array":                                                  {"allowedTaintKeys": "a,b"},
+		"at '/allowedStampAnnotations/0': 'not' failed":                                                   {"allowedStampAnnotations": []string{"nodegate.dev/x"}},
+		"at '/presets': additional properties 'celium' not allowed":                                       {"presets": object{"celium": object{"enabled": true}}},
+		"at '/presets/cilium/enabled': got string, want boolean":                                          {"presets": object{"cilium": object{"enabled": "true"}}},
+		"at '/defaultGate/namespaces': minItems: got 0, want 1":                                           {"defaultGate": object{"namespaces": []string{}}},
+		"at '/extraTolerations/0': missing property 'key'":                                                {"extraTolerations": []object{{"operator": "Exists"}}},
+		"at '/extraTolerations/0/key': 'not' failed":                                                      {"extraTolerations": []object{{"key": "node.kubernetes.io/unschedulable"}}},
+		"invalid propertyName 'app.kubernetes.io/name'":                                                   {"podLabels": object{"app.kubernetes.io/name": "other"}},
+		"at '/metrics/port': maximum: got 65,536, want 65,535":                                            {"metrics": object{"port": 65536}},
+		"at '/image/digest': 'sha256:12' does not match pattern":                                          {"image": object{"digest": "sha256:12"}},
+		"gate g has the taint x.example.com/y:NoSchedule, which is not in allowedTaintKeys: add it there": {"gates": object{"g": gate}},
+		"gate out-of-service has the taint node.kubernetes.io/out-of-service:NoExecute, which is not":     {"presets": object{"out-of-service": object{"enabled": true}}},
+		"gate required-daemonsets has the taint startup-taint.cluster-autoscaler.kubernetes.io/required-": {"allowedTaintKeys": []string{"a"}},
+		"two gates have the name cilium: a preset or the default gate has it already":                     {"presets": object{"cilium": object{"enabled": true}}, "gates": object{"cilium": gate}, "allowedTaintKeys": append(presets.TaintKeys(), "x.example.com/y")},
 	} {
 		output, err := helm(t, values, "template", "nodegate", chart)
 		if err == nil || !strings.Contains(err.Error(), want) || output != "" {
@@ -143,7 +144,7 @@ func TestPresetsOfTheValues(t *testing.T) {
 			all[name] = object{"enabled": true}
 		}
 	}
-	values := object{"presets": all, "allowedTaintKeys": append(presets.TaintKeys(), v1alpha1.TaintOutOfService)}
+	values := object{"presets": all, "allowedTaintKeys": append(presets.TaintKeys(), v1alpha1.TaintOutOfService+":NoExecute")}
 	asObjects := gatesOf(t, rendered(t, values))
 	values["gatesFromFiles"] = object{"enabled": true}
 	asFiles := gatesOf(t, rendered(t, values))

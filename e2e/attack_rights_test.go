@@ -24,18 +24,21 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	e.runController(func(p *controller.Process) {
 		p.Options.AllowedTaintKeys = append(slices.Clone(installation.AllowedTaintKeys), forgotten)
 	})
-	e.declare(newGate("forgotten", forgotten, byLabel("ready")))
-	e.declare(newGate("listed", keyA, byLabel("ready")))
+	e.must(e.admin.Create(t.Context(), newGate("forgotten", forgotten, byLabel("ready"))))
+	e.eventually("it is told that new nodes are not closed", func() error {
+		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "BirthNotProved")
+	})
+	e.declare(newGate("listed", keyA, byLabel("ready"))) // both are written at once
 	k := e.kubelet("n1")
 	k.register()
-	e.must(k.is("forgotten", isClosed, forgotten))
-
-	k.label("ready") // both could open at once, in one patch
-	k.becomes("listed", isOpen, keyA)
-	e.must(k.is("forgotten", isClosed, forgotten))
+	e.must(k.is("listed", isClosed, keyA))
 	e.eventually("the denial is told", func() error {
 		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "WriteDenied")
 	})
+
+	k.label("ready")
+	k.becomes("listed", isOpen, keyA)
+	k.becomes("forgotten", isOpen, forgotten) // it never was closed
 }
 
 // The same of the list of annotations: a gate opens without its stamp rather than

@@ -28,11 +28,9 @@ func TestManyGates(t *testing.T) {
 		ng.Spec.NodeSelector.MatchExpressions = demanding(i % pools)
 		e.must(e.admin.Create(t.Context(), ng))
 	}
-	e.eventually("all parameters are there", func() error {
-		var parameters corev1.PodTemplateList
-		e.must(e.admin.List(t.Context(), &parameters, client.InNamespace(installation.Namespace)))
-		if len(parameters.Items) < gates {
-			return fmt.Errorf("%d parameters", len(parameters.Items))
+	e.eventually("all gates are in the parameter", func() error {
+		if closed := len(e.closedAtBirth()); closed < gates {
+			return fmt.Errorf("%d gates are closed at birth", closed)
 		}
 		return nil
 	})

@@ -27,6 +27,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/await/awaittest"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -177,6 +178,15 @@ func (e *env) daemonSet(name string) *appsv1.DaemonSet {
 
 func (e *env) deleteDaemonSets(ctx context.Context) error {
 	return e.admin.DeleteAllOf(ctx, &appsv1.DaemonSet{}, client.InNamespace(daemonNamespace))
+}
+
+// closedAtBirth returns the gates that the API server closes on new nodes.
+func (e *env) closedAtBirth() map[string]admission.Entry {
+	e.Helper()
+	var parameter corev1.PodTemplate
+	err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: v1alpha1.BirthParameter}, &parameter)
+	e.must(client.IgnoreNotFound(err))
+	return admission.Entries(&parameter)
 }
 
 // deleteParameters does what the namespace's deletion would: the guard lets

@@ -27,11 +27,10 @@ func (e *env) settled() {
 	e.must(e.admin.Delete(e.Context(), fence.node()))
 	e.must(e.admin.Delete(e.Context(), fenceGate()))
 	e.eventually("the fence is gone", func() error {
-		err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: "fence"}, &corev1.PodTemplate{})
-		if client.IgnoreNotFound(err) == nil && err != nil {
-			return nil
+		if _, there := e.closedAtBirth()["fence"]; there {
+			return errNotYet
 		}
-		return errNotYet
+		return nil
 	})
 }
 

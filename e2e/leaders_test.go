@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,10 +50,8 @@ func TestTwoLeadersAtOnce(t *testing.T) {
 		}
 		return nil
 	})
-	var parameters corev1.PodTemplateList
-	e.must(e.admin.List(t.Context(), &parameters, client.InNamespace(installation.Namespace)))
-	if len(parameters.Items) != 1 {
-		t.Errorf("there are %d birth parameters for one gate", len(parameters.Items))
+	if closed := e.closedAtBirth(); len(closed) != 1 {
+		t.Errorf("new nodes are closed by %v", closed)
 	}
 }
 

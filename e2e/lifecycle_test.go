@@ -131,10 +131,8 @@ func TestDeletedGateOpensEverywhere(t *testing.T) {
 		t.Error("a foreign taint was lost")
 	}
 	e.eventually("new nodes are not closed any more", func() error {
-		var parameters corev1.PodTemplateList
-		e.must(e.admin.List(t.Context(), &parameters, client.InNamespace(installation.Namespace)))
-		if len(parameters.Items) > 0 {
-			return fmt.Errorf("%d parameters are left", len(parameters.Items))
+		if closed := e.closedAtBirth(); len(closed) > 0 {
+			return fmt.Errorf("they are closed by %v", closed)
 		}
 		return nil
 	})

@@ -39,9 +39,11 @@ const (
 )
 
 var installation = install.Options{
-	Namespace:        "nodegate-system",
-	ServiceAccount:   "nodegate",
-	AllowedTaintKeys: append([]string{keyA, keyB, v1alpha1.TaintOutOfService}, presets.TaintKeys()...),
+	Namespace:      "nodegate-system",
+	ServiceAccount: "nodegate",
+	AllowedTaintKeys: append([]string{
+		keyA, keyA + ":PreferNoSchedule", keyA + ":NoExecute", keyB, keyB + ":NoExecute", v1alpha1.TaintOutOfService + ":NoExecute",
+	}, presets.TaintKeys()...),
 
 	AllowedStampAnnotations: []string{stampKey},
 }

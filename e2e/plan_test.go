@@ -112,7 +112,7 @@ func TestPreviewForetells(t *testing.T) {
 	e.tells(e.ask(e.cluster.Admin(), "preview", "agnt", "--delete"), 2, `there is no gate "agnt"; did you mean agent?`)
 	e.tells(e.ask(e.cluster.Admin(), "preview", "agent"), 2, "names are for --delete")
 	other := newGate("other", "example.com/not-allowed", byLabel("ready"))
-	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", e.file(other)), 0, "in force   no: the administrator has not allowed the taint key example.com/not-allowed")
+	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", e.file(other)), 0, "in force   no: the administrator has not allowed the taint example.com/not-allowed:NoSchedule")
 	other.Spec.OpenWhen = nil
 	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", e.file(other)), 2, "set exactly one of openWhen")
 	few := e.may("fewer", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"))

@@ -179,7 +179,7 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	w.tells(w.ask(boss, "release", "left-1"), 0, "node/left-1 released from agent: "+keyA+":NoSchedule taken off")
 	w.must(left[0].is("agent", isNone, keyA))
 	w.must(w.admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}}))
-	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/agent deleted", "namespace/nodegate-system is kept: there is configmap/mine")
+	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/nodegate-birth deleted", "namespace/nodegate-system is kept: there is configmap/mine")
 	w.isUninstalled()
 }
 

@@ -45,9 +45,9 @@ func Read(name string) ([]byte, error) {
 	return text, nil
 }
 
-// TaintKeys returns the taint keys that gates may use where the administrator
-// does not say otherwise: those of all presets, sorted and each once, but for
-// out-of-service. That one has core detach the volumes of a node and delete its
+// TaintKeys returns the taint keys that gates may use, with the effect NoSchedule,
+// where the administrator does not say otherwise: those of all presets, sorted and
+// each once, but for out-of-service. That one has core detach the volumes of a node and delete its
 // pods without asking back, so that whoever lets nodegate set it says so.
 func TaintKeys() []string {
 	var keys []string

@@ -40,21 +40,14 @@ const (
 	CoreTaintPrefix = "node.kubernetes.io/"
 )
 
-// Names of the parameters that the birth policy reads: PodTemplates in
-// nodegate's own namespace, one for each gate that closes at birth, with the
-// data in annotations.
+// The parameter of the birth policy: what it reads to know the gates.
 const (
-	// ParameterLabel, with the value "true", marks a PodTemplate as a parameter.
+	// BirthParameter is the name of the PodTemplate in nodegate's own namespace.
+	BirthParameter = "nodegate-birth"
+	// ParameterLabel, with the value "true", is its label.
 	ParameterLabel = "nodegate.dev/birth"
-	// ParameterKey holds the taint's key.
-	ParameterKey = "nodegate.dev/key"
-	// ParameterValue holds the taint's value.
-	ParameterValue = "nodegate.dev/value"
-	// ParameterEffect holds the taint's effect.
-	ParameterEffect = "nodegate.dev/effect"
-	// ParameterSelector holds the node selector, one requirement a line.
-	ParameterSelector = "nodegate.dev/selector"
-	// ParameterSource holds where the gate was declared (see Source...).
+	// ParameterSource is its annotation that says where the gates were declared
+	// (see Source...).
 	ParameterSource = "nodegate.dev/source"
 )
 

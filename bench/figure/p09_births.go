@@ -77,7 +77,7 @@ func newBirths(ctx context.Context) (_ *births, err error) {
 func (b *births) install(ctx context.Context, program string) error {
 	for i := range contenders {
 		if c := &contenders[i]; c.gates > 0 {
-			if err := b.writeParameters(ctx, c.namespace(), c.gates, c.selecting); err != nil {
+			if err := b.writeParameter(ctx, c.namespace(), c.gates, c.selecting); err != nil {
 				return err
 			}
 		}

@@ -172,21 +172,24 @@ func narrowWebhook(o *unstructured.Unstructured, port int64) error {
 	return unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
 }
 
-// writeParameters writes what nodegate would write for so many gates into a new
-// namespace. They are there before the guard that keeps others from writing them.
-func (b *births) writeParameters(ctx context.Context, namespace string, gates, selecting int) error {
+// writeParameter writes what nodegate would write for so many gates into a new
+// namespace. It is there before the guard that keeps others from writing it.
+func (b *births) writeParameter(ctx context.Context, namespace string, gates, selecting int) error {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if _, err := b.admin.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating a namespace for parameters: %w", err)
 	}
+	var entries []admission.Entry
 	for i := range gates {
-		parameter, err := admission.Parameter(namespace, v1alpha1.SourceCRD, gateOf(i, i < selecting))
+		e, err := admission.NewEntry(gateOf(i, i < selecting))
 		if err != nil {
 			return err
 		}
-		if _, err := b.admin.CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a parameter: %w", err)
-		}
+		entries = append(entries, e)
+	}
+	parameter := admission.Parameter(namespace, v1alpha1.SourceCRD, entries)
+	if _, err := b.admin.CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the parameter: %w", err)
 	}
 	return nil
 }

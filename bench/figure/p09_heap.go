@@ -57,7 +57,7 @@ func measureHeaps(ctx context.Context, configMaps int) (h heaps, err error) {
 	if err != nil {
 		return h, err
 	}
-	err = errors.Join(b.fill(ctx, configMaps), b.writeParameters(ctx, nodegateNamespace, 1, 1), b.applier.Apply(ctx, installed...))
+	err = errors.Join(b.fill(ctx, configMaps), b.writeParameter(ctx, nodegateNamespace, 1, 1), b.applier.Apply(ctx, installed...))
 	if err != nil {
 		return h, err
 	}

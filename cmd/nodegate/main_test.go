@@ -127,7 +127,7 @@ func TestMistakes(t *testing.T) {
 		"uninstall: no place":     {[]string{"uninstall", "--namespace=No_Namespace", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{`"No_Namespace"`}},
 		"manifests: birth":        {[]string{"manifests", "--allowed-taint-keys=a.b/c", "--birth=magic"}, []string{`"magic"`}},
 		"manifests: bad key":      {[]string{"manifests", "--allowed-taint-keys=a b"}, []string{`"a b"`}},
-		"manifests: core's key":   {[]string{"manifests", "--allowed-taint-keys=node.kubernetes.io/unschedulable"}, []string{`"node.kubernetes.io/unschedulable"`, "belong to Kubernetes"}},
+		"manifests: core's key":   {[]string{"manifests", "--allowed-taint-keys=node.kubernetes.io/unschedulable"}, []string{`"node.kubernetes.io/unschedulable:NoSchedule"`, "belong to Kubernetes"}},
 		"convert: unknown tool":   {[]string{"convert", "cilium"}, []string{`"cilium"`, "istio, nidhogg"}},
 		"convert: no file":        {[]string{"convert", "tainter"}, []string{"FILE", "standard input"}},
 		"manifests: bad stamp":    {[]string{"manifests", "--allowed-taint-keys=a", "--allowed-stamp-annotations=gate.nodegate.dev/a"}, []string{`"gate.nodegate.dev/a"`}},

@@ -28,7 +28,7 @@ func birthFlag(flags *pflag.FlagSet, birth *admission.Birth) {
 // let the controller change, and what the controller lets gates ask for.
 func allowedTaintKeysFlag(flags *pflag.FlagSet, keys *[]string) {
 	flags.StringSliceVar(keys, "allowed-taint-keys", presets.TaintKeys(),
-		"the taint keys that gates may use, separated by commas, instead of those of the presets; give the same list to 'manifests' and 'controller'")
+		"the taints that gates may use, separated by commas, each as key:Effect or, for NoSchedule, as key, instead of those of the presets; give the same list to 'manifests' and 'controller'")
 }
 
 // allowedStampAnnotationsFlag must say the same to both commands, too.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/cluster/await/awaittest"
@@ -234,7 +235,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 		return err
 	})
 	eventually(t, "the second replica works", func() error {
-		return api.Get(t.Context(), client.ObjectKey{Namespace: defaultNamespace, Name: "agent"}, &corev1.PodTemplate{})
+		return api.Get(t.Context(), client.ObjectKey{Namespace: defaultNamespace, Name: v1alpha1.BirthParameter}, &corev1.PodTemplate{})
 	})
 	eventually(t, "the metrics tell that births are closed", func() error {
 		served, err := read("http://" + second.metrics + "/metrics")

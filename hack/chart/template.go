@@ -17,6 +17,7 @@ import (
 const (
 	namespace = "namespace-of-the-release"
 	taintKey  = "sentinel.invalid/allowed-taint-key"
+	taint     = taintKey + ":NoSchedule"
 	stamp     = "sentinel.invalid/allowed-stamp-annotation"
 )
 
@@ -142,7 +143,7 @@ func mark(text string) string {
 	text = aloneInLine.ReplaceAllString(text, `${1}{{ .Release.Namespace | quote }}`)
 	text = strings.NewReplacer(
 		namespace, "{{ .Release.Namespace }}",
-		`["`+taintKey+`"]`, `{{ include "nodegate.texts" .Values.allowedTaintKeys }}`,
+		`["`+taint+`"]`, `{{ include "nodegate.taints" .Values.allowedTaintKeys }}`,
 		`["`+stamp+`"]`, `{{ include "nodegate.texts" .Values.allowedStampAnnotations }}`,
 	).Replace(text)
 	return "---\n" + text

@@ -47,7 +47,7 @@ func TestBirth(t *testing.T) {
 	three := newGate("three", "b", mine)
 	three.Spec.Taint.Value, three.Spec.Taint.Effect = taintB.Value, taintB.Effect
 	elsewhere := newGate("elsewhere", "a", metav1.LabelSelector{MatchLabels: map[string]string{"test": "another"}})
-	in.put(t, rendered(t, newGate("one", "a", mine)), rendered(t, newGate("two", "a", mine)), rendered(t, three), rendered(t, elsewhere))
+	in.close(t, newGate("one", "a", mine), newGate("two", "a", mine), three, elsewhere)
 
 	records := map[string]string{prefix + "one": recordA, prefix + "two": recordA, prefix + "three": recordB}
 	tests := map[string]struct {
@@ -65,8 +65,8 @@ func TestBirth(t *testing.T) {
 		"annotations there":                      {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
 		"foreign taints there":                   {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
 		"taint there already":                    {taints: []corev1.Taint{taintB, foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
-		"taint there with a wrong value":         {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, taintA, foreign2, taintB}},
-		"taint there without its value":          {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
+		"taint there with a wrong value":         {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2, taintB}},
+		"taint there without its value":          {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{withValue(taintB, ""), foreign, taintA}},
 		"same key with another effect":           {taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, want: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute), taintA, taintB}},
 		"core's own taint there":                 {taints: []corev1.Taint{notReady}, want: []corev1.Taint{notReady, taintA, taintB}},
 		"records sent along are written over":    {annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "garbage"}, want: []corev1.Taint{taintA, taintB}},
@@ -115,7 +115,7 @@ func withEffect(taint corev1.Taint, effect corev1.TaintEffect) corev1.Taint {
 // TestBirthOfKubelet: a node that registers itself, with what kubelets send.
 func TestBirthOfKubelet(t *testing.T) {
 	in := install(t)
-	in.put(t, rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})))
+	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
 
 	const uuid = "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"
 	tests := map[string]struct{ bootID, want string }{
@@ -153,15 +153,13 @@ func TestBirthOfKubelet(t *testing.T) {
 	}
 }
 
-// TestBirthAfterGate: once the parameter is gone, births are left alone.
+// TestBirthAfterGate: once the gate is gone, births are left alone.
 func TestBirthAfterGate(t *testing.T) {
 	in := install(t)
 	gate := newGate("short-lived", "a", metav1.LabelSelector{MatchLabels: label(t)})
-	in.put(t, rendered(t, gate))
+	in.close(t, gate)
 	in.awaitProof(t, gate)
-	if err := in.nodegate.CoreV1().PodTemplates(options.Namespace).Delete(t.Context(), gate.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	in.close(t)
 	eventually(t, func() error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "later", Labels: label(t)}}
 		created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})

@@ -27,7 +27,7 @@ import (
 
 // What the guards say, in part.
 const (
-	onlyTaints      = "only taints with an allowed key (node.kubernetes.io/out-of-service, test.nodegate.dev/a, test.nodegate.dev/b)"
+	onlyTaints      = "only allowed taints (node.kubernetes.io/out-of-service:NoExecute, test.nodegate.dev/a:NoSchedule, test.nodegate.dev/b:NoExecute, test.nodegate.dev/b:NoSchedule, test.nodegate.dev/c:NoSchedule)"
 	onlyRecords     = "only annotations under gate.nodegate.dev/"
 	noOverrides     = "may only remove annotations under override.nodegate.dev/"
 	overrideForm    = "an override of a gate is of the form"
@@ -41,7 +41,9 @@ const (
 	tooMuch         = "more than 1024 annotations or taints"
 	recordsGuarded  = "are nodegate's records of this node"
 	tooMany         = "more than 1024 annotations, too many"
-	parametersOwned = "are written by nodegate, one for each gate"
+	parametersOwned = "PodTemplates in this namespace are written by nodegate"
+	onlyParameter   = "may write only the PodTemplate nodegate-birth"
+	onlyAllowed     = "may have new nodes created only with allowed taints"
 )
 
 // jsonPatch puts the operations of a JSON Patch in brackets.
@@ -124,6 +126,8 @@ func TestConfinement(t *testing.T) {
 		"tests only":                    {patch: op("test", "/metadata/name", `"`+node.Name+`"`)},
 		"adds a foreign taint":          {patch: op("add", "/spec/taints/-", `{"key":"example.com/x","effect":"NoSchedule"}`), want: onlyTaints},
 		"adds a similar key":            {patch: op("add", "/spec/taints/-", `{"key":"test.nodegate.dev/aa","effect":"NoSchedule"}`), want: onlyTaints},
+		"adds an effect not allowed":    {patch: op("add", "/spec/taints/-", `{"key":"test.nodegate.dev/a","effect":"NoExecute"}`), want: onlyTaints},
+		"makes its taint evict":         {patch: op("replace", "/spec/taints/1/effect", `"NoExecute"`), want: onlyTaints},
 		"adds core's key":               {patch: op("add", "/spec/taints/-", `{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}`), want: onlyTaints},
 		"removes a foreign taint":       {patch: op("remove", "/spec/taints/0", "null"), want: onlyTaints},
 		"removes all taints":            {patch: op("remove", "/spec/taints", "null"), want: onlyTaints},
@@ -328,7 +332,7 @@ func TestKubeletBringsAnOverride(t *testing.T) {
 	in := install(t)
 	mine := label(t)
 	ng := newGate("one", "a", metav1.LabelSelector{MatchLabels: mine})
-	in.put(t, rendered(t, ng))
+	in.close(t, ng)
 	kubelet := as(t, in.Node("liar")).CoreV1().Nodes()
 	const wish = "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"
 	until := time.Now().Add(time.Hour)
@@ -402,7 +406,7 @@ func person(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyR
 // somebody who may not override.
 func TestLifeOfANode(t *testing.T) {
 	in := install(t)
-	in.put(t, rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})))
+	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
 	kubelet := as(t, in.Node("alive"))
 	nodes := kubelet.CoreV1().Nodes()
 	created, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -500,42 +504,49 @@ func TestOverridesOnAFullNode(t *testing.T) {
 	write(in.nodegate, ended)
 }
 
-// TestParameters: who may write parameters.
+// TestParameters: who may write the parameter, and what. Nobody may have another
+// PodTemplate beside it, whatever its name and labels.
 func TestParameters(t *testing.T) {
 	in := install(t)
-	in.put(t, parameter("guarded"))
-	unmarked := parameter("unmarked")
-	unmarked.Labels = nil
-	theirs := in.admin.CoreV1().PodTemplates(options.Namespace)
-	if _, err := theirs.Create(t.Context(), unmarked, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("a PodTemplate without the label is nobody's business: %v", err)
+	in.put(t, parameter())
+	theirs, ours := in.admin.CoreV1().PodTemplates(options.Namespace), in.nodegate.CoreV1().PodTemplates(options.Namespace)
+	for _, name := range []string{"another", "nodegate-birth-anchor", "one"} {
+		another := parameter()
+		another.Name, another.Labels = name, map[string]string{"nodegate.dev/birth": "never"}
+		_, err := theirs.Create(t.Context(), another, metav1.CreateOptions{DryRun: dryRun})
+		checkDenied(t, err, parametersOwned)
+		_, err = ours.Create(t.Context(), another, metav1.CreateOptions{DryRun: dryRun})
+		checkDenied(t, err, onlyParameter)
 	}
-	t.Cleanup(func() { _ = theirs.Delete(context.Background(), "unmarked", metav1.DeleteOptions{}) })
+	generated := parameter()
+	generated.Name, generated.GenerateName = "", "nodegate-birth"
+	_, err := ours.Create(t.Context(), generated, metav1.CreateOptions{DryRun: dryRun})
+	checkDenied(t, err, onlyParameter)
 
-	_, err := theirs.Create(t.Context(), parameter("another"), metav1.CreateOptions{})
-	checkDenied(t, err, parametersOwned)
-	const (
-		change = `{"metadata":{"annotations":{"nodegate.dev/key":"example.com/x"}}}`
-		mark   = `{"metadata":{"labels":{"nodegate.dev/birth":"true"}}}`
-		unmark = `{"metadata":{"labels":{"nodegate.dev/birth":null}}}`
-	)
-	for name, test := range map[string]struct{ name, patch, want string }{
-		"changed":           {"guarded", change, parametersOwned},
-		"label taken off":   {"guarded", unmark, parametersOwned},
-		"label put on":      {"unmarked", mark, parametersOwned},
-		"another's changed": {"unmarked", change, ""},
+	taint := func(key, effect string) string {
+		return fmt.Sprintf(`{"template":{"spec":{"tolerations":[{"key":%q,"operator":"Equal","effect":%q}]}}}`, key, effect)
+	}
+	for name, test := range map[string]struct{ patch, want string }{
+		"annotated":                  {`{"metadata":{"annotations":{"nodegate.dev/source":"files"}}}`, ""},
+		"labelled":                   {`{"metadata":{"labels":{"nodegate.dev/birth":"true"}}}`, ""},
+		"another allowed taint":      {taint("test.nodegate.dev/b", "NoExecute"), ""},
+		"an effect that is not":      {taint("test.nodegate.dev/a", "NoExecute"), onlyAllowed},
+		"every effect":               {taint("test.nodegate.dev/a", ""), onlyAllowed},
+		"a key that is not":          {taint("example.com/x", "NoSchedule"), onlyAllowed},
+		"out of service, not at all": {taint(v1alpha1.TaintOutOfService, "NoSchedule"), onlyAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := theirs.Patch(t.Context(), test.name, mergePatch, []byte(test.patch), dryRunPatch)
+			_, err := theirs.Patch(t.Context(), v1alpha1.BirthParameter, mergePatch, []byte(test.patch), dryRunPatch)
+			checkDenied(t, err, parametersOwned)
+			_, err = ours.Patch(t.Context(), v1alpha1.BirthParameter, mergePatch, []byte(test.patch), dryRunPatch)
 			checkDenied(t, err, test.want)
-			_, err = in.nodegate.CoreV1().PodTemplates(options.Namespace).Patch(t.Context(), test.name, mergePatch, []byte(test.patch), dryRunPatch)
-			checkDenied(t, err, "")
 		})
 	}
-	checkDenied(t, theirs.Delete(t.Context(), "guarded", metav1.DeleteOptions{}), parametersOwned)
-	checkDenied(t, theirs.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: v1alpha1.ParameterLabel}), parametersOwned)
+	checkDenied(t, theirs.Delete(t.Context(), v1alpha1.BirthParameter, metav1.DeleteOptions{}), parametersOwned)
+	checkDenied(t, theirs.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}), parametersOwned)
+	checkDenied(t, ours.Delete(t.Context(), v1alpha1.BirthParameter, metav1.DeleteOptions{}), onlyParameter)
 
-	elsewhere := parameter("elsewhere")
+	elsewhere := parameter()
 	elsewhere.Namespace = metav1.NamespaceDefault
 	_, err = in.admin.CoreV1().PodTemplates(metav1.NamespaceDefault).Create(t.Context(), elsewhere, metav1.CreateOptions{DryRun: dryRun})
 	checkDenied(t, err, "")
@@ -556,7 +567,7 @@ func TestNamespaceDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Before the guard is in force, anybody can write a parameter; after, nobody.
-	p := parameter("one")
+	p := parameter()
 	p.Namespace = leaving.Namespace
 	eventually(t, func() error {
 		_, err := in.admin.CoreV1().PodTemplates(leaving.Namespace).Create(t.Context(), p, metav1.CreateOptions{})

@@ -5,6 +5,7 @@ package admission_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,9 +31,11 @@ import (
 // options are the installation that all tests of this package share. The
 // NodeGate CRD is not part of it: closing at birth does not need it.
 var options = admission.Options{
-	Namespace:        "nodegate-system",
-	ServiceAccount:   "nodegate",
-	AllowedTaintKeys: []string{"test.nodegate.dev/a", "test.nodegate.dev/b", v1alpha1.TaintOutOfService},
+	Namespace:      "nodegate-system",
+	ServiceAccount: "nodegate",
+	AllowedTaintKeys: []string{
+		"test.nodegate.dev/a", "test.nodegate.dev/b", "test.nodegate.dev/b:NoExecute", "test.nodegate.dev/c", v1alpha1.TaintOutOfService + ":NoExecute",
+	},
 
 	AllowedStampAnnotations: []string{"example.com/opened-at"},
 }
@@ -41,6 +44,10 @@ func TestMain(m *testing.M) {
 	// The controller manager deletes namespaces and collects garbage.
 	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.ControllerManager}})
 }
+
+// unguarded is a namespace with a birth policy of its own, and no guard, so that
+// its parameter can be anything.
+const unguarded = "unguarded"
 
 // installation is a cluster with the policies in force.
 type installation struct {
@@ -74,6 +81,7 @@ func newInstallation(ctx context.Context, c *cluster.Cluster) (*installation, er
 	in := &installation{Cluster: c}
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unguarded}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: options.Namespace, Name: options.ServiceAccount}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "nodegate-everything"},
@@ -85,6 +93,11 @@ func newInstallation(ctx context.Context, c *cluster.Cluster) (*installation, er
 	if err != nil {
 		return nil, err
 	}
+	second, err := birthPolicy(unguarded)
+	if err != nil {
+		return nil, err
+	}
+	policies = append(policies, second...)
 	writer, err := client.New(c.Admin(), client.Options{})
 	if err != nil {
 		return nil, err
@@ -121,7 +134,7 @@ func (in *installation) awaitGuards(ctx context.Context) error {
 	err = await.Until(ctx, "the guards", func(ctx context.Context) error {
 		_, confinement := in.nodegate.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"spec":{"unschedulable":true}}`), dryRunPatch)
 		_, records := somebody.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/x":"y"}}}`), dryRunPatch)
-		_, parameters := in.admin.CoreV1().PodTemplates(options.Namespace).Create(ctx, parameter("x"), metav1.CreateOptions{DryRun: dryRun})
+		_, parameters := in.admin.CoreV1().PodTemplates(options.Namespace).Create(ctx, parameter(), metav1.CreateOptions{DryRun: dryRun})
 		if !denied(confinement) || !denied(records) || !denied(parameters) {
 			return fmt.Errorf("not all writes are denied: %v, %v, %v", confinement, records, parameters)
 		}
@@ -143,28 +156,57 @@ func as(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	return clientset
 }
 
-// put writes parameters as nodegate does, removes them at the end of the test,
-// and returns when the API server acts on them: it hears of PodTemplates in the
-// order in which they were written, and the last one is a parameter that shows.
-func (in *installation) put(t testing.TB, parameters ...*corev1.PodTemplate) {
+// birthPolicy returns the birth policy for the parameter of another namespace,
+// which has the namespace in its name.
+func birthPolicy(namespace string) ([]client.Object, error) {
+	other := options
+	other.Namespace = namespace
+	policies, err := admission.Policies(other)
+	policies = slices.DeleteFunc(policies, func(o client.Object) bool { return !strings.HasPrefix(o.GetName(), admission.BirthPolicy) })
+	return suffixed(policies, "-"+namespace), err
+}
+
+// close has the API server close the gates on new nodes until the test ends.
+func (in *installation) close(t testing.TB, gates ...*v1alpha1.NodeGate) {
 	t.Helper()
-	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "a", metav1.LabelSelector{
-		MatchLabels: map[string]string{"fence": "true"},
-	})
-	parameters = append(parameters, rendered(t, fence))
-	templates := in.nodegate.CoreV1().PodTemplates(options.Namespace)
-	for _, p := range parameters {
-		if _, err := templates.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-			t.Fatalf("creating parameter %s: %v", p.Name, err)
-		}
-		t.Cleanup(func() {
-			err := templates.Delete(context.Background(), p.Name, metav1.DeleteOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				t.Errorf("deleting parameter %s: %v", p.Name, err)
-			}
-		})
+	in.put(t, rendered(t, gates...))
+}
+
+// put writes a parameter as nodegate does, empties it at the end of the test, and
+// returns when the API server acts on it: it hears of PodTemplates in the order in
+// which they were written, and the next one is a parameter that shows.
+func (in *installation) put(t testing.TB, p *corev1.PodTemplate) {
+	t.Helper()
+	in.write(t, p)
+	t.Cleanup(func() { in.write(t, in.parameter(p.Namespace)) })
+
+	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "a", metav1.LabelSelector{})
+	fence.Spec.NodeSelector.MatchLabels = map[string]string{"fence": fence.Name}
+	second := rendered(t, fence)
+	if second.Namespace = unguarded; p.Namespace == unguarded {
+		second.Namespace = options.Namespace
 	}
+	in.write(t, second)
 	in.awaitProof(t, fence)
+	in.write(t, in.parameter(second.Namespace))
+}
+
+// parameter returns the parameter of a namespace, without any gate.
+func (in *installation) parameter(namespace string) *corev1.PodTemplate {
+	return admission.Parameter(namespace, v1alpha1.SourceCRD, nil)
+}
+
+// write creates or replaces a parameter.
+func (in *installation) write(t testing.TB, p *corev1.PodTemplate) {
+	t.Helper()
+	templates := in.nodegate.CoreV1().PodTemplates(p.Namespace)
+	_, err := templates.Update(context.Background(), p, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = templates.Create(context.Background(), p, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatalf("writing the parameter: %v", err)
+	}
 }
 
 // awaitProof waits until a gate is closed at birth.
@@ -203,23 +245,27 @@ func newGate(name, key string, selector metav1.LabelSelector) *v1alpha1.NodeGate
 	return gate
 }
 
-// rendered is a gate's parameter.
-func rendered(t testing.TB, gate *v1alpha1.NodeGate) *corev1.PodTemplate {
+// rendered is the parameter of some gates.
+func rendered(t testing.TB, gates ...*v1alpha1.NodeGate) *corev1.PodTemplate {
 	t.Helper()
-	p, err := admission.Parameter(options.Namespace, v1alpha1.SourceCRD, gate)
-	if err != nil {
-		t.Fatal(err)
+	var entries []admission.Entry
+	for _, g := range gates {
+		e, err := admission.NewEntry(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
 	}
-	return p
+	return admission.Parameter(options.Namespace, v1alpha1.SourceCRD, entries)
 }
 
-// parameter is a sound parameter that selects every node.
-func parameter(name string) *corev1.PodTemplate {
-	p, err := admission.Parameter(options.Namespace, v1alpha1.SourceCRD, newGate(name, "a", metav1.LabelSelector{}))
+// parameter is a sound parameter of a gate "one" that selects every node.
+func parameter() *corev1.PodTemplate {
+	e, err := admission.NewEntry(newGate("one", "a", metav1.LabelSelector{}))
 	if err != nil {
 		panic(err)
 	}
-	return p
+	return admission.Parameter(options.Namespace, v1alpha1.SourceCRD, []admission.Entry{e})
 }
 
 // label returns the label that a test selects its own nodes by.
@@ -243,14 +289,7 @@ func renamed(t *testing.T, in *installation, policies []client.Object, suffix st
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range policies {
-		object.SetName(object.GetName() + suffix)
-		switch binding := object.(type) {
-		case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
-			binding.Spec.PolicyName += suffix
-		case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
-			binding.Spec.PolicyName += suffix
-		}
+	for _, object := range suffixed(policies, suffix) {
 		if err := writer.Create(t.Context(), object); err != nil {
 			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
 		}
@@ -260,4 +299,18 @@ func renamed(t *testing.T, in *installation, policies []client.Object, suffix st
 			}
 		})
 	}
+}
+
+// suffixed appends a suffix to the names of policies and bindings.
+func suffixed(policies []client.Object, suffix string) []client.Object {
+	for _, object := range policies {
+		object.SetName(object.GetName() + suffix)
+		switch binding := object.(type) {
+		case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+			binding.Spec.PolicyName += suffix
+		case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+			binding.Spec.PolicyName += suffix
+		}
+	}
+	return policies
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Names of the policies. Each has a binding of the same name; BirthPolicy has a
@@ -32,7 +33,8 @@ const (
 	ConfinementPolicy = "nodegate-confinement"
 	// RecordsPolicy keeps everybody else from writing nodegate's records.
 	RecordsPolicy = "nodegate-records"
-	// ParametersPolicy keeps everybody else from writing BirthPolicy's parameters.
+	// ParametersPolicy guards BirthPolicy's parameter, and every other PodTemplate
+	// of nodegate's namespace.
 	ParametersPolicy = "nodegate-parameters"
 )
 
@@ -49,8 +51,8 @@ type Options struct {
 	Namespace string
 	// ServiceAccount is the name, in Namespace, of the one that nodegate runs as.
 	ServiceAccount string
-	// AllowedTaintKeys are the taint keys that the administrator lets nodegate
-	// use. Their order does not matter.
+	// AllowedTaintKeys are the taints that the administrator lets nodegate use, each
+	// as key:Effect, or as key for key:NoSchedule. Their order does not matter.
 	AllowedTaintKeys []string
 	// AllowedStampAnnotations are the keys of annotations on Nodes that the
 	// administrator lets nodegate stamp with a time. Their order does not matter.
@@ -84,12 +86,12 @@ func (o Options) validate() error {
 	if msgs := validation.IsDNS1123Subdomain(o.ServiceAccount); msgs != nil {
 		errs = append(errs, fmt.Errorf("service account %q: %s", o.ServiceAccount, strings.Join(msgs, "; ")))
 	}
-	for _, key := range o.AllowedTaintKeys {
-		if msgs := validation.IsQualifiedName(key); msgs != nil {
-			errs = append(errs, fmt.Errorf("allowed taint key %q: %s", key, strings.Join(msgs, "; ")))
-		} else if strings.HasPrefix(key, v1alpha1.CoreTaintPrefix) && key != v1alpha1.TaintOutOfService {
-			errs = append(errs, fmt.Errorf("allowed taint key %q: keys under %s belong to Kubernetes, and no gate may have one but %s",
-				key, v1alpha1.CoreTaintPrefix, v1alpha1.TaintOutOfService))
+	allowed, err := gate.ParseAllowedTaints(o.AllowedTaintKeys)
+	errs = append(errs, err)
+	for id := range allowed {
+		if strings.HasPrefix(id.Key, v1alpha1.CoreTaintPrefix) && id.Key != v1alpha1.TaintOutOfService {
+			errs = append(errs, fmt.Errorf("allowed taint %q: keys under %s belong to Kubernetes, and no gate may have one but %s",
+				id, v1alpha1.CoreTaintPrefix, v1alpha1.TaintOutOfService))
 		}
 	}
 	for _, key := range o.AllowedStampAnnotations {
@@ -125,7 +127,6 @@ func Policies(o Options) ([]client.Object, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("rendering the admission policies: %w", err)
 	}
-	o.AllowedTaintKeys = slices.Compact(slices.Sorted(slices.Values(o.AllowedTaintKeys)))
 	o.AllowedStampAnnotations = slices.Compact(slices.Sorted(slices.Values(o.AllowedStampAnnotations)))
 
 	objects, err := decode(strings.NewReader(o.render()))
@@ -139,6 +140,12 @@ func Policies(o Options) ([]client.Object, error) {
 // of which the linker keeps every exported method of every type that there is: the
 // program would be half as large again, in memory too.
 func (o Options) render() string {
+	var allowed []string
+	taints, _ := gate.ParseAllowedTaints(o.AllowedTaintKeys) // they are valid
+	for id := range taints {
+		allowed = append(allowed, id.String())
+	}
+	slices.Sort(allowed)
 	text := guardsYAML
 	if o.Birth != ByWebhook {
 		text = birthYAML + "---\n" + guardsYAML
@@ -146,7 +153,7 @@ func (o Options) render() string {
 	return strings.NewReplacer(
 		"{{ namespace }}", strconv.Quote(o.Namespace),
 		"{{ username }}", strconv.Quote(o.Username()),
-		"{{ allowedTaintKeys }}", quoteAll(o.AllowedTaintKeys),
+		"{{ allowedTaints }}", quoteAll(allowed),
 		"{{ allowedStampAnnotations }}", quoteAll(o.AllowedStampAnnotations),
 	).Replace(text)
 }
@@ -202,27 +209,30 @@ func newObject(kind string) (client.Object, error) {
 	}
 }
 
-// Allowed reads back what the installed ConfinementPolicy allows: the taint keys
-// and the stamp annotations. It fails if the policy is not one of ours, as Policies
+// Allowed reads back what the installed ConfinementPolicy allows: the taints and
+// the stamp annotations. It fails if the policy is not one of ours, as Policies
 // makes them.
-func Allowed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) (keys, stamps map[string]bool, err error) {
-	lists := map[string]*map[string]bool{"allowed": &keys, "stamps": &stamps}
+func Allowed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) (taints gate.AllowedTaints, stamps map[string]bool, err error) {
+	lists := map[string][]string{}
 	for _, v := range policy.Spec.Variables {
-		set := lists[v.Name]
-		if set == nil {
+		if v.Name != "allowed" && v.Name != "stamps" {
 			continue
 		}
-		var texts []string // what is quoted for CEL is quoted for JSON
+		texts := []string{} // what is quoted for CEL is quoted for JSON
 		if err := json.Unmarshal([]byte(v.Expression), &texts); err != nil {
 			return nil, nil, fmt.Errorf("reading variable %s of policy %s: %w", v.Name, policy.Name, err)
 		}
-		*set = make(map[string]bool, len(texts))
-		for _, text := range texts {
-			(*set)[text] = true
-		}
+		lists[v.Name] = texts
 	}
-	if keys == nil || stamps == nil {
+	if lists["allowed"] == nil || lists["stamps"] == nil {
 		return nil, nil, fmt.Errorf("policy %s does not say what it allows", policy.Name)
 	}
-	return keys, stamps, nil
+	if taints, err = gate.ParseAllowedTaints(lists["allowed"]); err != nil {
+		return nil, nil, fmt.Errorf("reading policy %s: %w", policy.Name, err)
+	}
+	stamps = make(map[string]bool, len(lists["stamps"]))
+	for _, text := range lists["stamps"] {
+		stamps[text] = true
+	}
+	return taints, stamps, nil
 }

@@ -66,10 +66,10 @@ func TestAllowed(t *testing.T) {
 		if !is {
 			continue
 		}
-		keys, stamps, err := admission.Allowed(policy)
+		taints, stamps, err := admission.Allowed(policy)
 		if policy.Name != admission.ConfinementPolicy {
 			if err == nil {
-				t.Errorf("%s says what is allowed: %v", policy.Name, keys)
+				t.Errorf("%s says what is allowed: %v", policy.Name, taints)
 			}
 			continue
 		}
@@ -81,8 +81,10 @@ func TestAllowed(t *testing.T) {
 			}
 			return out
 		}
-		if diff := cmp.Diff(set(options.AllowedTaintKeys), keys); err != nil || diff != "" {
-			t.Errorf("%v; keys (-want +got):\n%s", err, diff)
+		want := "node.kubernetes.io/out-of-service:NoExecute, test.nodegate.dev/a:NoSchedule, " +
+			"test.nodegate.dev/b:NoExecute, test.nodegate.dev/b:NoSchedule, test.nodegate.dev/c:NoSchedule"
+		if err != nil || taints.String() != want {
+			t.Errorf("%v; taints %s, want %s", err, taints, want)
 		}
 		if diff := cmp.Diff(set(options.AllowedStampAnnotations), stamps); diff != "" {
 			t.Errorf("stamps (-want +got):\n%s", diff)
@@ -98,10 +100,11 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 		options admission.Options
 		want    []string
 	}{
-		"nothing":   {admission.Options{}, []string{`namespace ""`, `service account ""`}},
-		"a bad key": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{`x"]) || true`}}, []string{`allowed taint key "x\"]) || true"`}},
+		"nothing":      {admission.Options{}, []string{`namespace ""`, `service account ""`}},
+		"a bad key":    {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{`x"]) || true`}}, []string{`allowed taint "x\"]) || true"`}},
+		"a bad effect": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"x:NoWay"}}, []string{`allowed taint "x:NoWay": effect "NoWay": choose one of`}},
 		"core's keys": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"node.kubernetes.io/not-ready"}},
-			[]string{`"node.kubernetes.io/not-ready": keys under node.kubernetes.io/ belong to Kubernetes`}},
+			[]string{`"node.kubernetes.io/not-ready:NoSchedule": keys under node.kubernetes.io/ belong to Kubernetes`}},
 		"a bad stamp": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{`x"]) || true`}}, []string{`allowed stamp annotation "x\"]) || true"`}},
 		"stamps of others": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{
 			"gate.nodegate.dev/cilium", "nodegate.dev/a", "node.alpha.kubernetes.io/ttl", "kubernetes.io/a", "x.com/ok", "startup.k8s.io/completedAt"}},
@@ -192,26 +195,82 @@ func TestOnlyNodes(t *testing.T) {
 }
 
 func TestParameter(t *testing.T) {
-	gate := newGate("cilium", "a", metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "linux"}})
-	gate.Spec.Taint.Value = "waits"
-	got, err := admission.Parameter("ns", v1alpha1.SourceCRD, gate)
-	if err != nil {
-		t.Fatal(err)
+	nodes := func(key, value string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 	}
-	want := metav1.ObjectMeta{
-		Name:      "cilium",
-		Namespace: "ns",
-		Labels:    map[string]string{"nodegate.dev/birth": "true", "app.kubernetes.io/managed-by": "nodegate", "velero.io/exclude-from-backup": "true"},
-		Annotations: map[string]string{
-			"nodegate.dev/key":      "test.nodegate.dev/a",
-			"nodegate.dev/value":    "waits",
-			"nodegate.dev/effect":   "NoSchedule",
-			"nodegate.dev/selector": "In kubernetes.io/os linux",
-			"nodegate.dev/source":   "crd",
-		},
+	cilium, everywhere := newGate("cilium", "b", nodes("kubernetes.io/os", "linux")), newGate("everywhere", "a", metav1.LabelSelector{})
+	cilium.Spec.Taint.Value = "waits"
+	got := rendered(t, cilium, newGate("second", "b", nodes("pool", "gpu")), everywhere)
+
+	meta := metav1.ObjectMeta{
+		Name:        "nodegate-birth",
+		Namespace:   options.Namespace,
+		Labels:      map[string]string{"nodegate.dev/birth": "true", "app.kubernetes.io/managed-by": "nodegate", "velero.io/exclude-from-backup": "true"},
+		Annotations: map[string]string{"nodegate.dev/source": "crd"},
 	}
-	if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
+	if diff := cmp.Diff(meta, got.ObjectMeta); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+	var lines []string
+	for i, g := range got.Template.Spec.SchedulingGates {
+		toleration := got.Template.Spec.Tolerations[i]
+		term := got.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
+		lines = append(lines, fmt.Sprintf("%s %s=%s:%s %v", g.Name, toleration.Key, toleration.Value, toleration.Effect, term.MatchExpressions))
+	}
+	want := []string{
+		"everywhere test.nodegate.dev/a=:NoSchedule []",
+		"cilium test.nodegate.dev/b=waits:NoSchedule [{kubernetes.io/os In [linux]}]",
+		"second test.nodegate.dev/b=:NoSchedule [{pool In [gpu]}]",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("gates (-want +got):\n%s", diff)
+	}
+	if again := rendered(t, everywhere, newGate("second", "b", nodes("pool", "gpu")), cilium); cmp.Diff(got, again) != "" {
+		t.Error("the order of the gates matters")
+	}
+	if read := admission.Entries(got); len(read) != 3 || read["cilium"].Taint != cilium.Spec.Taint || read["second"].Nodes[0].Key != "pool" {
+		t.Errorf("read back: %v", read)
+	}
+}
+
+// TestFit: older gates come first, and what is left of the room is used.
+func TestFit(t *testing.T) {
+	entry := func(name string, requirements, values, length int) admission.Entry {
+		e := admission.Entry{Name: name}
+		for range requirements {
+			r := corev1.NodeSelectorRequirement{Key: "k", Operator: corev1.NodeSelectorOpIn}
+			for range values {
+				r.Values = append(r.Values, strings.Repeat("v", length))
+			}
+			e.Nodes = append(e.Nodes, r)
+		}
+		return e
+	}
+	many := make([]admission.Entry, 300)
+	for i := range many {
+		many[i] = entry(fmt.Sprint(i), 1, 1, 1)
+	}
+	for name, test := range map[string]struct {
+		entries []admission.Entry
+		want    int
+		without string
+	}{
+		"few":                   {many[:3], 3, ""},
+		"as many as there may":  {many[:256], 256, ""},
+		"too many":              {many, 256, "256"},
+		"too many requirements": {[]admission.Entry{entry("a", 2000, 0, 0), entry("b", 49, 0, 0), entry("c", 48, 0, 0)}, 2, "b"},
+		"too many values":       {[]admission.Entry{entry("a", 1, 8000, 0), entry("b", 1, 193, 0), entry("c", 1, 192, 0)}, 2, "b"},
+		"too many bytes":        {[]admission.Entry{entry("a", 1, 8000, 63), entry("b", 1, 190, 200), entry("c", 1, 1, 63)}, 2, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fitting, tooMany := admission.Fit(test.entries)
+			if len(fitting) != test.want || len(fitting)+len(tooMany) != len(test.entries) {
+				t.Errorf("%d fit, %d do not; want %d that fit", len(fitting), len(tooMany), test.want)
+			}
+			if err := tooMany[test.without]; test.without != "" && (err == nil || !strings.Contains(err.Error(), "at most 256 gates")) {
+				t.Errorf("gate %s: %v", test.without, err)
+			}
+		})
 	}
 }
 
@@ -231,7 +290,7 @@ func TestParameterOfBadGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate("one", "a", metav1.LabelSelector{})
 			test.spoil(gate)
-			_, err := admission.Parameter("ns", v1alpha1.SourceCRD, gate)
+			_, err := admission.NewEntry(gate)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
@@ -253,7 +312,7 @@ func TestParameterIsQuiet(t *testing.T) {
 	config := in.Admin()
 	var warnings warningRecorder
 	config.WarningHandler = &warnings
-	p := parameter("one")
+	p := parameter()
 	p.Namespace = namespace.Name
 	if _, err := as(t, config).CoreV1().PodTemplates(namespace.Name).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
@@ -270,39 +329,51 @@ type warningRecorder []string
 
 func (w *warningRecorder) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
-func TestPlan(t *testing.T) {
-	current := func(name string) corev1.PodTemplate { return *parameter(name) }
-	edited := current("edited")
-	edited.ResourceVersion = "7"
-	edited.Annotations[v1alpha1.ParameterKey] = "example.com/x"
-	edited.Annotations["theirs"] = "stays"
-	bare := current("bare")
-	bare.Annotations = nil
-	annotated := current("annotated")
-	annotated.Annotations["theirs"] = "stays"
+// TestCorrected: what the policy reads is put right, and nothing else.
+func TestCorrected(t *testing.T) {
+	selecting := func(pool string) *corev1.PodTemplate {
+		return rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}), newGate("two", "b", metav1.LabelSelector{}))
+	}
+	for name, test := range map[string]struct {
+		edit    func(*corev1.PodTemplate)
+		changed bool
+	}{
+		"as it should be":        {func(*corev1.PodTemplate) {}, false},
+		"others' annotation":     {func(p *corev1.PodTemplate) { p.Annotations["theirs"] = "stays" }, false},
+		"others' label":          {func(p *corev1.PodTemplate) { p.Labels["theirs"] = "stays" }, false},
+		"others' image":          {func(p *corev1.PodTemplate) { p.Template.Spec.Containers[0].Image = "stays" }, false},
+		"without annotations":    {func(p *corev1.PodTemplate) { p.Annotations = nil }, true},
+		"another source":         {func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = "files" }, true},
+		"in backups":             {func(p *corev1.PodTemplate) { p.Labels = nil }, true},
+		"without gates":          {func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil }, true},
+		"another order":          {func(p *corev1.PodTemplate) { reverse(p) }, true},
+		"another taint":          {func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations[0].Value = "x" }, true},
+		"without node selectors": {func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = nil }, true},
+		"another node selector":  {func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = selecting("gpu").Template.Spec.Affinity }, true},
+		"no gates at all":        {func(p *corev1.PodTemplate) { p.Template = admission.Parameter("", "", nil).Template }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			existing, want := selecting("cpu"), selecting("cpu")
+			existing.ResourceVersion = "7"
+			test.edit(existing)
+			before := existing.DeepCopy()
+			got, changed := admission.Corrected(existing, want)
+			if changed != test.changed {
+				t.Errorf("changed: %t", changed)
+			}
+			if got.ResourceVersion != "7" || cmp.Diff(admission.Entries(want), admission.Entries(got)) != "" || got.Annotations[v1alpha1.ParameterSource] != "crd" {
+				t.Errorf("corrected to %+v", got)
+			}
+			if !changed && cmp.Diff(before, got) != "" || cmp.Diff(before, existing) != "" {
+				t.Error("more was changed than the gates, or what was given")
+			}
+		})
+	}
+}
 
-	want := []*corev1.PodTemplate{parameter("new"), parameter("edited"), parameter("same"), parameter("bare"), parameter("annotated"), parameter("fresh")}
-	have := []corev1.PodTemplate{current("old"), edited, current("same"), bare, annotated, current("gone")}
-	plan := admission.Plan(want, have)
-
-	names := func(parameters []*corev1.PodTemplate) (out []string) {
-		for _, p := range parameters {
-			out = append(out, p.Name)
-		}
-		return out
-	}
-	got := [][]string{names(plan.Create), names(plan.Update), names(plan.Delete)}
-	if diff := cmp.Diff([][]string{{"fresh", "new"}, {"bare", "edited"}, {"gone", "old"}}, got); diff != "" {
-		t.Fatalf("creates, updates and deletes (-want +got):\n%s", diff)
-	}
-	corrected := plan.Update[1]
-	if corrected.ResourceVersion != "7" || corrected.Annotations["theirs"] != "stays" || corrected.Annotations[v1alpha1.ParameterKey] != "test.nodegate.dev/a" {
-		t.Errorf("the corrected parameter is %v", corrected.ObjectMeta)
-	}
-	if edited.Annotations[v1alpha1.ParameterKey] != "example.com/x" {
-		t.Error("planning changed what it was given")
-	}
-	if plan.Empty() || !admission.Plan(nil, nil).Empty() || !admission.Plan(want[2:3], have[2:3]).Empty() {
-		t.Error("Empty is wrong")
-	}
+// reverse turns the parameter's lists round, which still say the same.
+func reverse(p *corev1.PodTemplate) {
+	slices.Reverse(p.Template.Spec.SchedulingGates)
+	slices.Reverse(p.Template.Spec.Tolerations)
+	slices.Reverse(p.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
 }

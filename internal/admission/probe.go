@@ -89,8 +89,8 @@ func (b Birth) hint(g *v1alpha1.NodeGate) string {
 	}
 	return fmt.Sprintf("check that MutatingAdmissionPolicy and MutatingAdmissionPolicyBinding %s exist "+
 		"(they take Kubernetes 1.36; before that, close births by webhook), "+
-		"and that PodTemplate %s is in the binding's namespace with the label %s=true; "+staleHint,
-		BirthPolicy, g.Name, v1alpha1.ParameterLabel)
+		"and that PodTemplate %s in the binding's namespace names the gate; "+staleHint,
+		BirthPolicy, v1alpha1.BirthParameter)
 }
 
 // Proved tells whether a Node that the API server just created from Probe, in
@@ -111,7 +111,7 @@ func Proved(by Birth, g *v1alpha1.NodeGate, created *corev1.Node) error {
 	if record.State != v1alpha1.StateClosed || record.Reason != v1alpha1.ReasonBirth || record.Taint != taint {
 		return fmt.Errorf("new nodes are closed by an older form of gate %q: the API server created a probe node with the record %s "+
 			"instead of one for taint %s; PodTemplate %s is not up to date, or the API server, or a replica that serves the webhook, has not heard of it yet; "+staleHint,
-			g.Name, raw, taint, g.Name)
+			g.Name, raw, taint, v1alpha1.BirthParameter)
 	}
 	if !slices.ContainsFunc(created.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == g.Spec.Taint.Key && t.Value == g.Spec.Taint.Value && t.Effect == g.Spec.Taint.Effect

@@ -25,7 +25,7 @@ func TestProof(t *testing.T) {
 		{Key: "pool", Operator: metav1.LabelSelectorOpExists},
 		{Key: "pool", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"gpu", "probe-0"}},
 	}})
-	in.put(t, rendered(t, gate))
+	in.close(t, gate)
 	in.awaitProof(t, gate)
 
 	bindings := in.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
@@ -58,7 +58,7 @@ func TestProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.awaitProof(t, gate)
-	in.put(t, rendered(t, newGate("new", "a", metav1.LabelSelector{}))) // one that is not remembered from before
+	in.close(t, newGate("new", "a", metav1.LabelSelector{})) // one that is not remembered from before
 }
 
 func TestProved(t *testing.T) {

@@ -34,13 +34,8 @@ func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
 	in := install(t)
 	tests := map[string]func(*testing.T, *v1alpha1.NodeGate, metav1.LabelSelector) (edit func(after *v1alpha1.NodeGate)){
 		"closed by policy": func(t *testing.T, before *v1alpha1.NodeGate, _ metav1.LabelSelector) func(*v1alpha1.NodeGate) {
-			in.put(t, rendered(t, before))
-			return func(after *v1alpha1.NodeGate) {
-				if _, err := in.nodegate.CoreV1().PodTemplates(options.Namespace).Update(t.Context(), rendered(t, after), metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				in.put(t) // returns when the API server has heard of it
-			}
+			in.close(t, before)
+			return func(after *v1alpha1.NodeGate) { in.close(t, after) }
 		},
 		"closed by webhook": func(t *testing.T, before *v1alpha1.NodeGate, nodes metav1.LabelSelector) func(*v1alpha1.NodeGate) {
 			var gates atomic.Pointer[[]gate.Gate]

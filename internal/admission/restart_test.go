@@ -43,7 +43,7 @@ type births struct {
 func TestBirthThroughRestarts(t *testing.T) {
 	in := install(t)
 	gate := newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})
-	in.put(t, rendered(t, gate))
+	in.close(t, gate)
 	in.awaitProof(t, gate)
 
 	b := &births{early: map[string]int{}}

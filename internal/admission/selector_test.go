@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
@@ -31,7 +32,7 @@ func TestSelectorEquivalence(t *testing.T) {
 	random := seeded(t)
 
 	selectors := map[string]labels.Selector{}
-	var parameters []*corev1.PodTemplate
+	var all []*v1alpha1.NodeGate
 	for i := range gates {
 		gate := newGate(fmt.Sprintf("gate-%d", i), "a", randomSelector(random))
 		selector, err := gate.Spec.NodeSelector.AsSelector()
@@ -39,9 +40,9 @@ func TestSelectorEquivalence(t *testing.T) {
 			t.Fatal(err)
 		}
 		selectors[gate.Name] = selector
-		parameters = append(parameters, rendered(t, gate))
+		all = append(all, gate)
 	}
-	in.put(t, parameters...)
+	in.close(t, all...)
 
 	selected := 0
 	for range nodes {
@@ -121,43 +122,46 @@ func randomSelector(random *rand.Rand) metav1.LabelSelector {
 	return out
 }
 
-func TestSelectorLines(t *testing.T) {
+func TestEntrySelectsNodes(t *testing.T) {
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) metav1.LabelSelector {
 		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
-	}
-	many := make([]string, 1025)
-	for i := range many {
-		many[i] = strconv.Itoa(i)
 	}
 	tests := map[string]struct {
 		selector metav1.LabelSelector
 		want     string
 		wantErr  string
 	}{
-		"everything":      {want: ""},
-		"labels, sorted":  {selector: metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}}, want: "In a 1\nIn b 2"},
-		"values, sorted":  {selector: expression("pool", "In", "tpu", "gpu", "tpu"), want: "In pool gpu,tpu"},
-		"empty value":     {selector: expression("pool", "NotIn", ""), want: "NotIn pool "},
-		"exists":          {selector: expression("example.com/pool", "Exists"), want: "Exists example.com/pool"},
-		"does not exist":  {selector: expression("pool", "DoesNotExist"), want: "DoesNotExist pool"},
-		"said twice":      {selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}, MatchExpressions: expression("a", "In", "1").MatchExpressions}, want: "In a 1"},
-		"unknown":         {selector: expression("pool", "Equals", "x"), wantErr: `"Equals" is not a valid label selector operator`},
-		"no values":       {selector: expression("pool", "In"), wantErr: "values"},
-		"too many values": {selector: expression("pool", "In", many...), wantErr: "label the nodes and select that one label instead"},
-		"a bad key":       {selector: expression("po ol", "Exists"), wantErr: "name part must consist of"},
-		"a bad value":     {selector: expression("pool", "In", "a,b"), wantErr: "a valid label must be"},
-		"values of none":  {selector: expression("pool", "Exists", "a"), wantErr: "values set must be empty"},
+		"everything":     {want: ""},
+		"labels, sorted": {selector: metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"}}, want: "a In [1]; b In [2]"},
+		"values, sorted": {selector: expression("pool", "In", "tpu", "gpu", "tpu"), want: "pool In [gpu tpu]"},
+		"empty value":    {selector: expression("pool", "NotIn", ""), want: "pool NotIn []"},
+		"exists":         {selector: expression("example.com/pool", "Exists"), want: "example.com/pool Exists"},
+		"does not exist": {selector: expression("pool", "DoesNotExist"), want: "pool DoesNotExist"},
+		"said twice":     {selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}, MatchExpressions: expression("a", "In", "1").MatchExpressions}, want: "a In [1]"},
+		"unknown":        {selector: expression("pool", "Equals", "x"), wantErr: `"Equals" is not a valid label selector operator`},
+		"no values":      {selector: expression("pool", "In"), wantErr: "values"},
+		"a bad key":      {selector: expression("po ol", "Exists"), wantErr: "name part must consist of"},
+		"a bad value":    {selector: expression("pool", "In", "a,b"), wantErr: "a valid label must be"},
+		"values of none": {selector: expression("pool", "Exists", "a"), wantErr: "values set must be empty"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := admission.SelectorLines(test.selector)
+			entry, err := admission.NewEntry(newGate("one", "a", test.selector))
 			if test.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
 					t.Errorf("error %v, want one with %q", err, test.wantErr)
 				}
 				return
 			}
-			if err != nil || got != test.want {
+			var got []string
+			for _, r := range entry.Nodes {
+				text := r.Key + " " + string(r.Operator)
+				if r.Values != nil {
+					text += fmt.Sprint(" ", r.Values)
+				}
+				got = append(got, text)
+			}
+			if err != nil || strings.Join(got, "; ") != test.want {
 				t.Errorf("got %q and error %v, want %q", got, err, test.want)
 			}
 		})

@@ -5,152 +5,166 @@ package admission_test
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// readable is the size up to which the birth policy reads a parameter.
-const readable = 48 << 10
-
-// skimmed is the size up to which the birth policy looks into a selector before it
-// has made sure that it is one.
-const skimmed = 1 << 10
-
-// damages are all the ways in which a parameter can be wrong, by the annotation
-// and what is in it.
-var damages = map[string][]string{
-	v1alpha1.ParameterKey: {
-		"", " ", "-a", "a-", "a b", "a/b/c", "/a", "a/", "A.example/x", "é", "a\n", `a"b`, "a=b", "a:b",
-		strings.Repeat("a", 64), strings.Repeat("a", 254) + "/a", strings.Repeat("a", readable), strings.Repeat("a", 200<<10),
+// damages are the ways in which a parameter can be wrong that the API server
+// itself lets pass.
+var damages = map[string]func(*corev1.PodTemplate){
+	"no gates":                func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil },
+	"a gate more than taints": func(p *corev1.PodTemplate) { addGate(p, "x") },
+	"no taints":               func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations = nil },
+	"a taint more than gates": func(p *corev1.PodTemplate) { addToleration(p, corev1.Toleration{Key: "z", Operator: "Exists"}) },
+	"no affinity":             func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = nil },
+	"no node affinity":        func(p *corev1.PodTemplate) { p.Template.Spec.Affinity.NodeAffinity = nil },
+	"preferred nodes": func(p *corev1.PodTemplate) {
+		terms(p).NodeSelectorTerms = append(terms(p).NodeSelectorTerms, corev1.NodeSelectorTerm{})
 	},
-	v1alpha1.ParameterValue: {
-		" ", "a b", "-", "a-", "é", "a\n", `"`, `\`, strings.Repeat("a", 64), strings.Repeat("a", readable), strings.Repeat("a", 200<<10),
+	"not sorted":            reverse,
+	"a name with a dot":     func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates[0].Name = "a.b" },
+	"a name with a domain":  func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates[0].Name = "a.b/c" },
+	"a name with a capital": func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates[0].Name = "A" },
+	"a name of 64 letters": func(p *corev1.PodTemplate) {
+		p.Template.Spec.SchedulingGates[0].Name = "a.b/" + strings.Repeat("a", 63)
 	},
-	v1alpha1.ParameterEffect: {
-		"", "noschedule", "NoSchedule ", "NoSchedule\n", "PreferNoExecute", strings.Repeat("a", 200<<10),
-	},
-	v1alpha1.ParameterSource: {
-		"", " ", `crd","state":"Open`, "crd\n", "é", `\`, strings.Repeat("a", 254), strings.Repeat("a", readable), strings.Repeat("a", 200<<10),
-	},
-	v1alpha1.ParameterSelector: {
-		" ", "\n", "what", "In", "In ", "In  ", "In key", "in key v", "Is key v", "Equals key v", "In  v", "In key v v", "In key v ", " In key v",
-		"In key v\n", "\nIn key v", "In key v\r\nIn key v", "In\tkey\tv", "In key é", "In key -", "In key a, b", "In key " + strings.Repeat("a", 64),
-		"NotIn", "NotIn key", "NotIn key a b", "Exists", "Exists ", "Exists -", "Exists a/b/c", "Exists key v", "Exists key ", "Exists é",
-		"DoesNotExist", "DoesNotExist ", "DoesNotExist key v", "Exists " + strings.Repeat("a", 64), "{}", "null", "key=value", "\x00", "\u2028",
-		strings.Repeat("\n", skimmed), strings.Repeat(" ", skimmed), strings.Repeat(",", skimmed), strings.Repeat("x\n", skimmed/2),
-		"In a " + strings.Repeat(",", skimmed-6) + "-", strings.Repeat("NotIn a \n", skimmed/9) + "-", strings.Repeat(" \n", skimmed/2),
-		strings.Repeat("\n", readable), strings.Repeat(" ", readable), strings.Repeat(",", readable), "In a " + strings.Repeat(",", readable-6) + "-",
-		"Exists " + strings.Repeat("a", readable-8), strings.Repeat("DoesNotExist a\n", readable/15) + "-", strings.Repeat("x", 200<<10),
-	},
+	"no annotations":             func(p *corev1.PodTemplate) { p.Annotations = nil },
+	"an empty source":            func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = "" },
+	"a source that is JSON":      func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = `crd","state":"Open` },
+	"a source with a line end":   func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = "crd\n" },
+	"a source with a backslash":  func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = `\` },
+	"a source of 254 letters":    func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = strings.Repeat("a", 254) },
+	"a source of 200 KiB":        func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = strings.Repeat("a", 200<<10) },
+	"257 gates":                  func(p *corev1.PodTemplate) { fill(p, 257, 1, 1) },
+	"as many as etcd takes":      func(p *corev1.PodTemplate) { fill(p, 6000, 1, 1) },
+	"2049 requirements":          func(p *corev1.PodTemplate) { fill(p, 1, 2049, 1) },
+	"20,000 requirements":        func(p *corev1.PodTemplate) { fill(p, 1, 20_000, 1) },
+	"8193 values":                func(p *corev1.PodTemplate) { fill(p, 3, 1, 2731) },
+	"200,000 values":             func(p *corev1.PodTemplate) { fill(p, 1, 1, 200_000) },
+	"20,000 requirements, apart": func(p *corev1.PodTemplate) { fill(p, 200, 100, 1) },
 }
 
-// damaged returns sound parameters that select every node, each with one thing
-// wrong.
-func damaged() (out []*corev1.PodTemplate, what map[string]string) {
-	what = map[string]string{}
-	add := func(description string, damage func(*corev1.PodTemplate)) {
-		p := parameter(fmt.Sprintf("damaged-%d", len(out)))
-		damage(p)
-		what[p.Name] = description
-		out = append(out, p)
-	}
-	for annotation, values := range damages {
-		add("without "+annotation, func(p *corev1.PodTemplate) { delete(p.Annotations, annotation) })
-		for _, value := range values {
-			add(fmt.Sprintf("%s: %.40q", annotation, value), func(p *corev1.PodTemplate) { p.Annotations[annotation] = value })
+func addGate(p *corev1.PodTemplate, name string) {
+	p.Template.Spec.SchedulingGates = append(p.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
+}
+
+func addToleration(p *corev1.PodTemplate, t corev1.Toleration) {
+	p.Template.Spec.Tolerations = append(p.Template.Spec.Tolerations, t)
+}
+
+func terms(p *corev1.PodTemplate) *corev1.NodeSelector {
+	return p.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+// fill makes a parameter of n gates, all of which select every node that does not
+// have one of the labels.
+func fill(p *corev1.PodTemplate, n, requirements, values int) {
+	p.Template.Spec.SchedulingGates, p.Template.Spec.Tolerations, terms(p).NodeSelectorTerms = nil, nil, nil
+	for i := range n {
+		addGate(p, fmt.Sprintf("gate-%d", i))
+		addToleration(p, corev1.Toleration{Key: taintA.Key, Operator: corev1.TolerationOpEqual, Effect: taintA.Effect})
+		var term corev1.NodeSelectorTerm
+		for range requirements {
+			r := corev1.NodeSelectorRequirement{Key: "a", Operator: corev1.NodeSelectorOpNotIn}
+			for v := range values {
+				r.Values = append(r.Values, strconv.Itoa(v))
+			}
+			term.MatchExpressions = append(term.MatchExpressions, r)
 		}
+		terms(p).NodeSelectorTerms = append(terms(p).NodeSelectorTerms, term)
 	}
-	add("without annotations", func(p *corev1.PodTemplate) { p.Annotations = nil })
-	for _, name := range []string{"dot.ted", strings.Repeat("a", 64), strings.Repeat("a", 253)} {
-		add("name "+name, func(p *corev1.PodTemplate) { p.Name = name })
-	}
-	return out, what
 }
 
-// TestDamagedParameters: none of them refuses a Node or changes it, and a sound
-// one next to them works.
+// TestDamagedParameters: none of them refuses a Node or changes it.
 func TestDamagedParameters(t *testing.T) {
 	in := install(t)
-	parameters, what := damaged()
-	sound := newGate("sound", "b", metav1.LabelSelector{MatchLabels: label(t)})
-	in.put(t, append(parameters, rendered(t, sound))...)
-	t.Logf("%d damaged parameters", len(parameters))
-
-	for name, node := range map[string]*corev1.Node{
-		"a bare node":     {},
-		"a node with all": {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b", "key": "v"}, Annotations: map[string]string{"c": "d"}}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign}}},
-		"a selected node": {ObjectMeta: metav1.ObjectMeta{Labels: label(t)}},
-	} {
+	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
-			node.Name = "any"
-			created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := 0
-			if node.Labels["test"] != "" {
-				want = 1
-			}
-			for annotation, record := range created.Annotations {
-				if gate, ok := strings.CutPrefix(annotation, prefix); ok && gate != "sound" {
-					t.Errorf("the parameter with %s wrote %s", what[gate], record)
+			p := rendered(t, newGate("one", "a", metav1.LabelSelector{}), newGate("two", "b", metav1.LabelSelector{}))
+			p.Namespace = unguarded
+			damage(p)
+			in.put(t, p)
+			for _, node := range []*corev1.Node{
+				{},
+				{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d", prefix + "one": "stays"}},
+					Spec:       corev1.NodeSpec{Taints: []corev1.Taint{foreign}},
+				},
+			} {
+				node.Name = "any"
+				created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
+				if err != nil {
+					t.Fatalf("%.400v", err)
 				}
-			}
-			if got := len(created.Annotations) - len(node.Annotations); got != want {
-				t.Errorf("%d records were written, want %d: %v", got, want, created.Annotations)
-			}
-			if got := len(created.Spec.Taints) - len(node.Spec.Taints) - 1; got != want { // 1: core's own
-				t.Errorf("%d taints were added, want %d: %v", got, want, created.Spec.Taints)
+				if diff := cmp.Diff(node.Annotations, created.Annotations); diff != "" {
+					t.Errorf("annotations (-sent +created):\n%s", diff)
+				}
+				if diff := cmp.Diff(append(slices.Clone(node.Spec.Taints), notReady), created.Spec.Taints); diff != "" {
+					t.Errorf("taints (-want +created):\n%s", diff)
+				}
 			}
 		})
 	}
 }
 
-// TestCostlyParameters: the largest parameters that the policy reads refuse no
-// Node. All of these are valid, and select it.
-func TestCostlyParameters(t *testing.T) {
+// TestTaintsThatAreNotAllowed: the policy itself passes over them, whoever wrote
+// them into the parameter, and closes the other gates.
+func TestTaintsThatAreNotAllowed(t *testing.T) {
 	in := install(t)
-	values := func(n int) string {
-		out := make([]string, n)
-		for i := range out {
-			out[i] = fmt.Sprintf("v%d", i)
-		}
-		return strings.Join(out, ",")
-	}
-	lines := func(line string) string { return strings.TrimSuffix(strings.Repeat(line+"\n", 64), "\n") }
-	longKey := strings.Repeat("a.", 126) + "a/" + strings.Repeat("b", 63)
-	selectors := map[string]string{
-		"short-lines":  lines("Exists a"),
-		"short-not-in": lines("NotIn b "),
-		"long-keys":    lines("DoesNotExist " + longKey),
-		"many-values":  "NotIn a " + values(1024),
-		"empty-values": "NotIn a " + strings.Repeat(",", 1023),
-		"long-values":  lines("NotIn " + longKey + " " + strings.TrimSuffix(strings.Repeat(strings.Repeat("v", 63)+",", 6), ",")),
-	}
-	var parameters []*corev1.PodTemplate
-	for name, selector := range selectors {
-		if len(selector) > readable {
-			t.Fatalf("the selector %s has %d bytes and is not read", name, len(selector))
-		}
-		p := parameter(name)
-		p.Annotations[v1alpha1.ParameterSelector] = selector
-		parameters = append(parameters, p)
-	}
-	in.put(t, parameters...)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "any", Labels: map[string]string{"a": "b"}}}
-	created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
+	detaching := newGate("detaching", "a", metav1.LabelSelector{})
+	detaching.Spec.Taint = v1alpha1.Taint{Key: v1alpha1.TaintOutOfService, Effect: corev1.TaintEffectNoSchedule}
+	evicting := newGate("evicting", "a", metav1.LabelSelector{})
+	evicting.Spec.Taint.Effect = corev1.TaintEffectNoExecute
+	p := rendered(t, detaching, evicting, newGate("foreign", "x", metav1.LabelSelector{}), newGate("sound", "a", metav1.LabelSelector{}))
+	p.Namespace = unguarded
+	in.put(t, p)
+	created, err := in.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "any"}}, metav1.CreateOptions{DryRun: dryRun})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range selectors {
-		if _, ok := created.Annotations[prefix+name]; !ok {
-			t.Errorf("the gate with the selector %s did not close", name)
-		}
+	if diff := cmp.Diff([]corev1.Taint{taintA}, settled(created.Spec.Taints, 0)); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{prefix + "sound": recordA}, created.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// TestLargestParameters: the largest that nodegate writes refuse no Node, close
+// all of their gates, and stay within the cost limits.
+func TestLargestParameters(t *testing.T) {
+	in := install(t)
+	for name, size := range map[string]struct{ gates, requirements, values int }{
+		"256 gates":         {256, 8, 4},
+		"2048 requirements": {1, 2048, 4},
+		"8192 values":       {1, 1, 8192},
+		"all in two gates":  {2, 1024, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := parameter()
+			p.Namespace = unguarded
+			fill(p, size.gates, size.requirements, size.values)
+			in.put(t, p)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "any", Labels: map[string]string{"a": "b"}, Annotations: numbered(700)}}
+			created, err := in.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{DryRun: dryRun})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(created.Annotations) - 700; got != size.gates {
+				t.Errorf("%d gates are closed, want %d", got, size.gates)
+			}
+			if diff := cmp.Diff([]corev1.Taint{taintA}, settled(created.Spec.Taints, 0)); diff != "" {
+				t.Errorf("taints (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -158,7 +172,7 @@ func TestCostlyParameters(t *testing.T) {
 // refused, and do not smuggle in a record.
 func TestCostlyNodes(t *testing.T) {
 	in := install(t)
-	in.put(t, rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})))
+	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
 
 	taints := func(n int) []corev1.Taint {
 		out := make([]corev1.Taint, n)
@@ -185,8 +199,8 @@ func TestCostlyNodes(t *testing.T) {
 	}{
 		"1,000 taints":                    {taints: taints(1000)},
 		"20,000 taints":                   {taints: taints(20_000), noTaint: true, noRecord: true},
-		"1,024 annotations":               {annotations: numbered(1024, "")},
-		"1,025 annotations":               {annotations: numbered(1025, ""), noRecord: true},
+		"1,023 annotations":               {annotations: numbered(1023, "")},
+		"1,024 annotations":               {annotations: numbered(1024, ""), noRecord: true},
 		"40,000 annotations":              {annotations: numbered(40_000, ""), noRecord: true},
 		"annotations with room":           {annotations: full(120)},
 		"annotations without room":        {annotations: full(110), noRecord: true},

@@ -31,7 +31,7 @@ var previews = []struct {
 	{name: "new-adopts", apply: []string{gateText("agent", "existingNodes: Adopt")}},
 	{name: "new-closes", apply: []string{gateText("agent", "existingNodes: Close\n  budget: {maxReclosed: 1}")}},
 	{name: "new-dry-run", apply: []string{gateText("agent", "existingNodes: Close\n  mode: DryRun")}},
-	{name: "not-allowed", apply: []string{gateText("agent", "")}, policy: gate.KeyPolicy{Allowed: map[string]bool{"example.com/z": true}}},
+	{name: "not-allowed", apply: []string{gateText("agent", "")}, policy: gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: "example.com/z", Effect: "NoSchedule"}: true}}},
 	{name: "evicts", apply: []string{evicting}, pods: twoPods},
 	{name: "evicts-unread", apply: []string{evicting}},
 	{name: "deleted", before: []string{gateText("agent", "")}, delete: []string{"agent"}},

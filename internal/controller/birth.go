@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -25,8 +27,8 @@ import (
 // How often it is looked whether a gate is closed at birth: at once when it
 // changes, soon again until that is proved (policies take up to a second to
 // take effect), and every minute ever after, for it can be switched off at any
-// time. A probe costs the API server two milliseconds, and one more for every
-// gate that there is.
+// time. A probe costs the API server two milliseconds, and a tenth more for every
+// gate that selects it.
 const (
 	birthFirst   = 100 * time.Millisecond
 	birthSoon    = time.Second
@@ -34,13 +36,15 @@ const (
 	birthProved  = time.Minute
 	birthHasty   = 12 // how many times soon before later
 	birthTimeout = 5 * time.Second
-	// Where many are due, so many probes are made at a time, then comes a pause.
+	// Where many are due, so many probes are made at a time, then comes a pause. It
+	// is longer after slow ones: an API server that is busy has better things to do.
 	birthAtOnce = 10
 	birthPause  = 500 * time.Millisecond
+	birthSlower = 9 // pause for so many times as long as the probes took
 )
 
-// birth keeps the birth policy's parameters in line with the gates, and finds
-// out whether the API server really closes gates at birth.
+// birth keeps the birth policy's parameter in line with the gates, and finds out
+// whether the API server really closes gates at birth.
 type birth struct {
 	client    client.Client
 	namespace string
@@ -49,8 +53,8 @@ type birth struct {
 	// by is who is meant to close gates at birth.
 	by admission.Birth
 
-	// stuck names parameters that could not be deleted.
-	stuck string
+	// failing is whether the parameter could not be written at the last attempt.
+	failing bool
 	// pause is until when nothing is probed, whatever has changed.
 	pause time.Time
 
@@ -104,14 +108,15 @@ func (b *birth) run(ctx context.Context, clk clock.WithTicker, current *atomic.P
 	}
 }
 
-// look brings the parameters in line, and probes gates for which that is due.
+// look brings the parameter in line, and probes gates for which that is due.
 // It returns after how long to look again.
 func (b *birth) look(ctx context.Context, set *gateSet, clk clock.PassiveClock) time.Duration {
-	failed := b.syncParameters(ctx, set)
+	failed := b.syncParameter(ctx, set)
 	due := probes(set, b.due(set, clk.Now(), failed))
 	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
 		return rest
 	}
+	began := clk.Now()
 	for _, p := range due[:min(len(due), birthAtOnce)] {
 		proved := p.look(ctx, b.client, b.by)
 		if ctx.Err() != nil {
@@ -125,11 +130,13 @@ func (b *birth) look(ctx context.Context, set *gateSet, clk clock.PassiveClock) 
 			b.note(ng, err, clk.Now())
 		}
 	}
+	pause := clk.Since(began) * birthSlower
+	defer func() { b.pause = clk.Now().Add(pause) }()
 	if len(due) > birthAtOnce {
-		b.pause = clk.Now().Add(birthPause)
-		return birthPause
+		pause = max(pause, birthPause)
+		return pause
 	}
-	return b.wait(clk.Now())
+	return max(pause, b.wait(clk.Now()))
 }
 
 // due forgets gates that do not close at birth, or no longer, and returns those that are
@@ -222,61 +229,115 @@ func (b *birth) lastProved(ng *v1alpha1.NodeGate) time.Time {
 	return time.Time{}
 }
 
-// syncParameters makes the parameters what the gates ask for that close at birth, and
-// returns, by gate, what could not be done.
-func (b *birth) syncParameters(ctx context.Context, set *gateSet) map[string]error {
+// syncParameter makes the parameter what the gates ask for that close at birth,
+// and returns, by gate, what could not be done.
+func (b *birth) syncParameter(ctx context.Context, set *gateSet) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
 	defer cancel()
 	failed := make(map[string]error)
-	var want []*corev1.PodTemplate
-	for _, name := range set.names() {
+	var have corev1.PodTemplate
+	err := b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		for _, name := range set.names() {
+			failed[name] = fmt.Errorf("reading the birth parameter: %w", err)
+		}
+		return failed
+	}
+	before := admission.Entries(&have)
+	wanted := b.entries(set, before, failed)
+	if len(wanted) == 0 && apierrors.IsNotFound(err) {
+		return failed
+	}
+	err = b.write(ctx, &have, set.source, wanted)
+	if denied := err; apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		err = b.writeEach(ctx, &have, set.source, before, wanted, failed)
+		err = cmp.Or(err, denied)
+	} else if err != nil {
+		for _, e := range wanted {
+			failed[e.Name] = err
+		}
+	}
+	if err != nil && !b.failing && ctx.Err() == nil {
+		b.log.Error(err, "cannot write the birth parameter, retrying")
+	}
+	b.failing = err != nil
+	return failed
+}
+
+// entries returns what the parameter should hold: the gates that close at birth,
+// and what it holds of those of which it is not known whether they do. Older gates
+// come first, and younger ones that do not fit are left out.
+func (b *birth) entries(set *gateSet, before map[string]admission.Entry, failed map[string]error) []admission.Entry {
+	var all []admission.Entry
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !set.closesAtBirth(name) && !set.unneeded(name) {
+			all = append(all, before[name])
+		}
+	}
+	byAge := slices.SortedFunc(slices.Values(set.names()), func(a, z string) int {
+		return cmp.Or(set.declared[a].CreationTimestamp.Compare(set.declared[z].CreationTimestamp.Time), cmp.Compare(a, z))
+	})
+	for _, name := range byAge {
 		if !set.closesAtBirth(name) {
 			continue
 		}
-		p, err := admission.Parameter(b.namespace, set.source, set.declared[name])
+		e, err := admission.NewEntry(set.declared[name])
 		if err != nil {
 			failed[name] = err
 			continue
 		}
-		want = append(want, p)
+		all = append(all, e)
 	}
-	var have corev1.PodTemplateList
-	err := b.client.List(ctx, &have, client.InNamespace(b.namespace), client.HasLabels{v1alpha1.ParameterLabel})
-	if err != nil {
-		for _, name := range set.names() {
-			failed[name] = cmp.Or(failed[name], fmt.Errorf("listing birth parameters: %w", err))
-		}
-		return failed
-	}
-	b.carryOut(ctx, set, admission.Plan(want, have.Items), failed)
-	return failed
+	fitting, tooMany := admission.Fit(all)
+	maps.Copy(failed, tooMany)
+	return fitting
 }
 
-func (b *birth) carryOut(ctx context.Context, set *gateSet, changes admission.Changes, failed map[string]error) {
-	do := func(doing string, p *corev1.PodTemplate, write func() error) {
-		if err := write(); err != nil {
-			failed[p.Name] = fmt.Errorf("%s birth parameter %s/%s: %w", doing, p.Namespace, p.Name, err)
+// write makes the parameter hold the entries; have is what it was read as, and
+// becomes what it was written as.
+func (b *birth) write(ctx context.Context, have *corev1.PodTemplate, source string, entries []admission.Entry) error {
+	want := admission.Parameter(b.namespace, source, entries)
+	if have.ResourceVersion == "" {
+		if err := b.client.Create(ctx, want); err != nil {
+			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
+		}
+		*have = *want
+		return nil
+	}
+	corrected, changed := admission.Corrected(have, want)
+	if !changed {
+		return nil
+	}
+	if err := b.client.Update(ctx, corrected); err != nil {
+		return fmt.Errorf("updating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	*have = *corrected
+	return nil
+}
+
+// writeEach writes the entries one by one, so that one which the API server does
+// not accept keeps no other out. It returns what had nothing to do with an entry.
+func (b *birth) writeEach(ctx context.Context, have *corev1.PodTemplate, source string, before map[string]admission.Entry, wanted []admission.Entry, failed map[string]error) error {
+	var accepted, changed []admission.Entry
+	for _, e := range wanted {
+		if was, there := before[e.Name]; there && was.Equal(e) {
+			accepted = append(accepted, e)
+		} else {
+			changed = append(changed, e)
 		}
 	}
-	for _, p := range changes.Create {
-		do("creating", p, func() error { return b.client.Create(ctx, p) })
+	if err := b.write(ctx, have, source, accepted); err != nil { // what has gone, at least
+		for _, e := range wanted {
+			failed[e.Name] = err
+		}
+		return err
 	}
-	for _, p := range changes.Update {
-		do("updating", p, func() error { return b.client.Update(ctx, p) })
-	}
-	var stuck few
-	var failure error
-	for _, p := range changes.Delete {
-		if !set.unneeded(p.Name) {
+	for _, e := range changed {
+		if err := b.write(ctx, have, source, append(slices.Clone(accepted), e)); err != nil {
+			failed[e.Name] = err
 			continue
 		}
-		if err := client.IgnoreNotFound(b.client.Delete(ctx, p)); err != nil {
-			stuck.addIf(true, p.Name)
-			failure = err
-		}
+		accepted = append(accepted, e)
 	}
-	if b.stuck != stuck.String() && failure != nil && ctx.Err() == nil {
-		b.log.Error(failure, "cannot delete birth parameters, retrying", "gates", stuck.String())
-	}
-	b.stuck = stuck.String()
+	return nil
 }

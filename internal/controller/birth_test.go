@@ -13,23 +13,30 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// parameters returns the keys of the parameters that there are, by gate.
+// parameters returns the taint keys in the parameter, by gate.
 func (w *world) parameters() map[string]string {
 	w.t.Helper()
 	var list corev1.PodTemplateList
 	if err := w.c.client.List(context.Background(), &list); err != nil {
 		w.t.Fatal(err)
 	}
+	if len(list.Items) > 1 {
+		w.t.Errorf("%d parameters", len(list.Items))
+	}
 	out := make(map[string]string)
-	for _, p := range list.Items {
-		out[p.Name] = p.Annotations[v1alpha1.ParameterKey]
+	for i := range list.Items {
+		for name, e := range admission.Entries(&list.Items[i]) {
+			out[name] = e.Taint.Key
+		}
 	}
 	return out
 }
@@ -107,16 +114,30 @@ func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
 func TestParameterThatCannotBeWritten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, testGate("bad"), testGate("good"))
-		defer w.start(logr.Discard(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
-			if _, parameter := obj.(*corev1.PodTemplate); parameter && obj.GetName() == "bad" {
-				return errors.New(`namespaces "nodegate-system" not found`)
+		denied := func(obj client.Object) error {
+			if p, is := obj.(*corev1.PodTemplate); is && admission.Entries(p)["bad"].Name != "" {
+				return apierrors.NewForbidden(corev1.Resource("podtemplates"), p.Name, errors.New("not this taint"))
 			}
-			return policyOf(ctx, c, obj, o...)
-		}})()
+			return nil
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+				if err := denied(obj); err != nil {
+					return err
+				}
+				return policyOf(ctx, c, obj, o...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+				if err := denied(obj); err != nil {
+					return err
+				}
+				return c.Update(ctx, obj, o...)
+			},
+		})()
 		pass(20 * time.Second)
 		bad := meta.FindStatusCondition(w.stored("bad").Status.Conditions, v1alpha1.ConditionReady)
-		if bad == nil || bad.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(bad.Message, "not found") {
-			t.Errorf("the gate without a parameter says %+v", bad)
+		if bad == nil || bad.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(bad.Message, "not this taint") {
+			t.Errorf("the gate without an entry says %+v", bad)
 		}
 		if !meta.IsStatusConditionTrue(w.stored("good").Status.Conditions, v1alpha1.ConditionReady) {
 			t.Errorf("the other gate is not ready: %+v", w.stored("good").Status.Conditions)

@@ -61,8 +61,9 @@ type Feed interface {
 type Options struct {
 	// Namespace is nodegate's own namespace. Required.
 	Namespace string
-	// AllowedTaintKeys are the keys that the administrator allows; nil allows
-	// all, which the confinement policy may then refuse.
+	// AllowedTaintKeys are the taints that the administrator allows, each as
+	// key:Effect, or key for NoSchedule; nil allows all, which the confinement
+	// policy may then refuse.
 	AllowedTaintKeys []string
 	// AllowedStampAnnotations are the keys of annotations that the administrator
 	// lets gates stamp.
@@ -80,7 +81,7 @@ type Options struct {
 // Controller decides about nodes and carries the decisions out.
 type Controller struct {
 	options Options
-	allowed map[string]bool
+	allowed gate.AllowedTaints
 	stamps  map[string]bool
 	clock   clock.WithTicker
 	log     logr.Logger
@@ -131,7 +132,7 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 	}
 	c.queue = newNodeQueue(&o, c.lanes)
 	if o.AllowedTaintKeys != nil {
-		c.allowed = setOf(o.AllowedTaintKeys)
+		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; what cannot be read allows nothing
 	}
 	c.stamps = setOf(o.AllowedStampAnnotations)
 	c.sweep = newSweep(c.queue, o.Workers)

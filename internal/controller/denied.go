@@ -7,7 +7,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nodegate/nodegate/internal/cluster"
@@ -19,17 +18,17 @@ import (
 // that may not be taken off, keep its own.
 
 // applyLess carries out something of a decision that was denied: what concerns
-// the taint keys of one gate alone, or else the whole without what goes along (see
+// the taints of one gate alone, or else the whole without what goes along (see
 // applyBare). Nil means that something was written. An attempt that failed, but was
 // not denied, is the last: nobody knows what has become of the node.
 func (c *Controller) applyLess(ctx context.Context, set *gateSet, facts *gate.Facts, d *gate.Decision, denial error, now time.Time) error {
-	parts := c.keysApart(set, facts, d)
+	parts := c.taintsApart(set, facts, d)
 	if len(parts) < 2 {
 		return c.applyBare(ctx, set, facts, *d, denial, false)
 	}
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
 		part := *facts
-		part.AllowedKeys = parts[id]
+		part.Allowed = parts[id]
 		if err := c.applyPart(ctx, set, &part, now); !errors.Is(err, cluster.ErrDenied) {
 			return err
 		}
@@ -37,7 +36,7 @@ func (c *Controller) applyLess(ctx context.Context, set *gateSet, facts *gate.Fa
 	return c.applyBare(ctx, set, facts, *d, denial, false)
 }
 
-// applyPart carries out what is decided when no other keys are allowed. It is
+// applyPart carries out what is decided when no other taints are allowed. It is
 // denied where that is nothing.
 func (c *Controller) applyPart(ctx context.Context, set *gateSet, part *gate.Facts, now time.Time) error {
 	d := gate.Decide(set.gates, part, now)
@@ -54,25 +53,25 @@ func (c *Controller) applyPart(ctx context.Context, set *gateSet, part *gate.Fac
 	return err
 }
 
-// keysApart are the sets of keys that must be allowed for each of a decision's
-// gates to be decided about: all of its own, and that of its record.
-func (c *Controller) keysApart(set *gateSet, facts *gate.Facts, d *gate.Decision) map[string]map[string]bool {
-	parts := make(map[string]map[string]bool)
+// taintsApart returns, for each of a decision's gates, the taints that must be
+// allowed to decide about it: its own, and the one of its record.
+func (c *Controller) taintsApart(set *gateSet, facts *gate.Facts, d *gate.Decision) map[string]gate.AllowedTaints {
+	parts := make(map[string]gate.AllowedTaints)
 	for name := range d.Records {
-		keys := make(map[string]bool)
-		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.Key() != "" {
-			keys[r.Key()] = true
+		taints := make(gate.AllowedTaints)
+		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.Put().Key != "" {
+			taints[gate.IDOf(r.Put())] = true
 		}
 		if g, ok := set.gate(name); ok {
 			for _, t := range g.Taints() {
-				keys[t.Key] = true
+				taints[gate.IDOf(t)] = true
 			}
 		}
 		if c.allowed != nil {
-			maps.DeleteFunc(keys, func(key string, _ bool) bool { return !c.allowed[key] })
+			maps.DeleteFunc(taints, func(id gate.TaintID, _ bool) bool { return !c.allowed[id] })
 		}
-		if len(keys) > 0 {
-			parts[strings.Join(slices.Sorted(maps.Keys(keys)), " ")] = keys
+		if len(taints) > 0 {
+			parts[taints.String()] = taints
 		}
 	}
 	return parts

@@ -111,11 +111,11 @@ func TestExpressionWithoutAnswerIsTold(t *testing.T) {
 
 // A gate that is what it was is not compiled again, and is judged again.
 func TestGatesAreCompiledOnce(t *testing.T) {
-	policy := gate.KeyPolicy{Allowed: map[string]bool{testKey: true}}
+	policy := gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: testKey, Effect: "NoSchedule"}: true}}
 	fine, broken := testGate("fine", going("true")), testGate("broken", going("1"))
 	now := known{source: v1alpha1.SourceCRD, gates: []*v1alpha1.NodeGate{fine, broken}, complete: true}
 	first := newGateSet(&gateSet{}, now, policy)
-	second := newGateSet(first, now, gate.KeyPolicy{Allowed: map[string]bool{}})
+	second := newGateSet(first, now, gate.KeyPolicy{Allowed: gate.AllowedTaints{}})
 	a, _ := first.gate("fine")
 	b, _ := second.gate("fine")
 	if &a.Signals[0] != &b.Signals[0] {

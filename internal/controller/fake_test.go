@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -306,8 +307,10 @@ func policyOf(ctx context.Context, c client.WithWatch, obj client.Object, o ...c
 	if err := c.List(ctx, &parameters, client.HasLabels{v1alpha1.ParameterLabel}); err != nil {
 		return err
 	}
-	for _, p := range parameters.Items {
-		closeAtBirth(node, p.Name, p.Annotations[v1alpha1.ParameterKey], corev1.TaintEffect(p.Annotations[v1alpha1.ParameterEffect]))
+	for i := range parameters.Items {
+		for name, e := range admission.Entries(&parameters.Items[i]) {
+			closeAtBirth(node, name, e.Taint.Key, e.Taint.Effect)
+		}
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (c *Controller) gather(name string, set *gateSet) (gate.Facts, bool) {
 		return gate.Facts{}, false
 	}
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.keys}
-	facts.AllowedKeys = c.allowed
+	facts.Allowed = c.allowed
 	c.memory.recall(&facts)
 	facts.AllPods = c.inspector.take(name)
 	// The set, not the feed, is what was decided upon: a gate that the feed lost

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -26,7 +27,7 @@ const width = 100
 func (r *Result) WriteYAML(w io.Writer) error {
 	var b bytes.Buffer
 	comment(&b, fmt.Sprintf("Converted by 'nodegate convert' from %s (%s).", r.name, r.tool))
-	comment(&b, "Taint keys that nodegate must be allowed to use (--allowed-taint-keys): "+strings.Join(r.keys(), ","))
+	comment(&b, "Taints that nodegate must be allowed to use (--allowed-taint-keys): "+strings.Join(r.taints(), ","))
 	for _, note := range r.notes {
 		comment(&b, "- "+note)
 	}
@@ -47,14 +48,19 @@ func (r *Result) WriteYAML(w io.Writer) error {
 	return nil
 }
 
-// keys are the taint keys of all gates.
-func (r *Result) keys() []string {
-	var keys []string
+// taints are those of all gates, as --allowed-taint-keys has them.
+func (r *Result) taints() []string {
+	var taints []string
 	for i := range r.Gates {
-		keys = append(keys, r.Gates[i].NodeGate.Spec.Taint.Key)
+		t := r.Gates[i].NodeGate.Spec.Taint
+		if t.Effect == corev1.TaintEffectNoSchedule {
+			taints = append(taints, t.Key)
+		} else {
+			taints = append(taints, t.Key+":"+string(t.Effect))
+		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	slices.Sort(taints)
+	return slices.Compact(taints)
 }
 
 // comment writes a text as a comment, in lines. Whatever the text holds, it

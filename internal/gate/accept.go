@@ -15,8 +15,8 @@ import (
 
 // KeyPolicy says which taint keys and annotations gates may use.
 type KeyPolicy struct {
-	// Allowed are the keys that the administrator allows; nil allows all.
-	Allowed map[string]bool
+	// Allowed are the taints that the administrator allows.
+	Allowed AllowedTaints
 	// Stamps are the annotations that gates may stamp; nil allows all.
 	Stamps map[string]bool
 	// Managed names, by key, the NodeReadinessRule that manages the key.
@@ -163,10 +163,10 @@ func (g *Gate) inForce() Acceptance {
 // refuse says why a gate may not act on the keys of its taints, or nothing.
 func (p KeyPolicy) refuse(g *Gate) Acceptance {
 	for _, t := range g.Taints() {
-		if p.Allowed != nil && !p.Allowed[t.Key] {
+		if !p.Allowed.Allows(t) {
 			return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
-				"the administrator has not allowed the taint key %s: add it to --allowed-taint-keys (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
-				t.Key, listKeys(p.Allowed))}
+				"the administrator has not allowed the taint %s: add it to --allowed-taint-keys (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
+				IDOf(t), p.Allowed)}
 		}
 		if rule, ok := p.Managed[t.Key]; ok {
 			return Acceptance{Reason: v1alpha1.ReasonOwnedByNodeReadinessRule, Message: fmt.Sprintf(

@@ -18,8 +18,8 @@ import (
 //
 // A record that came along with the Node is not to be believed: it is written
 // over, or erased where its gate does not select the Node. Records of other gates
-// stay. Taints begins with the Node's own, in their order, of which only values
-// may differ.
+// stay. Taints begins with the Node's own, as they are, also where the value is
+// not the gate's: the controller corrects it.
 func Birth(gates []Gate, n Node) Decision {
 	sent := n.Records
 	n.Records, n.Created = nil, time.Time{}
@@ -37,6 +37,7 @@ func Birth(gates []Gate, n Node) Decision {
 	}
 	d := Decide(unborn, &Facts{Node: n}, n.Created)
 	d.Recheck = time.Time{}
+	copy(d.Taints, n.Taints)
 	d.forgetTime(len(n.Taints))
 	for i := range gates {
 		name := gates[i].Name

@@ -42,12 +42,14 @@ func drawChaosTaint(t *rapid.T, keys []string) v1alpha1.Taint {
 func drawChaos(t *rapid.T) *chaos {
 	c := &chaos{sim: aNode()}
 	if rapid.Bool().Draw(t, "some keys are not allowed") {
-		c.policy.Allowed = map[string]bool{}
+		c.policy.Allowed = AllowedTaints{}
 		for _, key := range chaosKeys {
-			c.policy.Allowed[key] = rapid.Bool().Draw(t, key)
+			for _, effect := range effects {
+				c.policy.Allowed[TaintID{key, effect}] = rapid.Bool().Draw(t, key)
+			}
 		}
 	}
-	c.facts.AllowedKeys = c.policy.Allowed
+	c.facts.Allowed = c.policy.Allowed
 	c.drawGates(t)
 	c.drawNode(t)
 	for _, name := range chaosNames {
@@ -227,7 +229,7 @@ func (c *chaos) checkCalm(t *rapid.T) {
 func (c *chaos) checkForbidden(t *rapid.T, before []corev1.Taint, d Decision) {
 	others := func(taints []corev1.Taint) (all []corev1.Taint) {
 		for _, taint := range taints {
-			if !slices.Contains(chaosKeys, taint.Key) || c.policy.Allowed != nil && !c.policy.Allowed[taint.Key] {
+			if !slices.Contains(chaosKeys, taint.Key) || c.policy.Allowed != nil && !c.policy.Allowed[TaintID{taint.Key, taint.Effect}] {
 				all = append(all, taint)
 			}
 		}
@@ -282,7 +284,7 @@ func (c *chaos) checkOrphans(t *rapid.T, before map[v1alpha1.Taint]bool, d Decis
 // checkDetaching: a node is taken out of service only while it is silent, and no
 // gate keeps one there that speaks.
 func (c *chaos) checkDetaching(t *rapid.T, before *sim, d Decision) {
-	if c.facts.Node.Silent() || c.policy.Allowed != nil && !c.policy.Allowed[v1alpha1.TaintOutOfService] {
+	if c.facts.Node.Silent() || c.policy.Allowed != nil && !c.policy.Allowed[TaintID{v1alpha1.TaintOutOfService, corev1.TaintEffectNoExecute}] {
 		return
 	}
 	for _, taint := range d.Taints {

@@ -80,11 +80,11 @@ type workspace struct {
 	// places number taints: those on the node, in its order, and after them those
 	// that a slot wants there. holders are, by place, a slot that wants the taint;
 	// nil where none does.
-	places  map[taintID]int
+	places  map[TaintID]int
 	holders []*slot
 }
 
-var workspaces = sync.Pool{New: func() any { return &workspace{places: make(map[taintID]int)} }}
+var workspaces = sync.Pool{New: func() any { return &workspace{places: make(map[TaintID]int)} }}
 
 func newDecider(f *Facts, now time.Time) decider {
 	return decider{Facts: f, now: now, workspace: workspaces.Get().(*workspace)}
@@ -114,17 +114,17 @@ func (d *decider) since() time.Time {
 // have the whole patch refused.
 func (d *decider) frozen(s *slot) bool {
 	switch g := s.gate; {
-	case d.AllowedKeys == nil:
+	case d.Allowed == nil:
 		return false
 	case g == nil:
 	case g.Mode == v1alpha1.ModeDryRun: // which touches nothing but what it had
 		if d.acts(g) {
 			return false
 		}
-	case !d.AllowedKeys[g.Taint.Key], !d.AllowedKeys[g.taint(true).Key] && g.Accepted:
+	case !d.Allowed.Allows(g.Taint), !d.Allowed.Allows(g.taint(true)) && g.Accepted:
 		return true // one that is not accepted does not put its other taint there
 	}
-	return s.had.Key != "" && !d.AllowedKeys[s.had.Key]
+	return s.had.Key != "" && !d.Allowed.Allows(s.had)
 }
 
 // decideGate decides about one known gate.

@@ -326,9 +326,9 @@ func TestClockBehindTheAPIServer(t *testing.T) {
 	}
 }
 
-// allowing lets nodegate change taints of this key only.
-func allowing(s *sim, key string) *sim {
-	s.facts.AllowedKeys = map[string]bool{key: true}
+// allowing lets nodegate change this taint only.
+func allowing(s *sim, taint string) *sim {
+	s.facts.Allowed = allowed(taint)
 	return s
 }
 
@@ -337,10 +337,11 @@ func TestFrozenKeys(t *testing.T) {
 	cni := aGate("cni")
 	edited := func() *sim {
 		s := aNode(aGate("cni", tainting("new.example/key:NoSchedule"))).closed("cni").flag("cni", "holds")
-		s.facts.AllowedKeys = map[string]bool{"new.example/key": true}
+		s.facts.Allowed = allowed("new.example/key")
 		return s
 	}
 	check(t, map[string]spec{
+		"another effect is allowed":      {allowing(aNode(cni).age(time.Second), "cni.example/not-ready:NoExecute"), "[] cni:->-"},
 		"a new node is not closed":       {frozen(aNode(cni).age(time.Second)), "[] cni:->-"},
 		"a closed node is not opened":    {frozen(aNode(cni).closed("cni").flag("cni", "holds")), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
 		"a deleted gate's taint stays":   {frozen(aNode().closed("cni")), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},

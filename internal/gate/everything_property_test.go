@@ -100,14 +100,16 @@ func (w *everything) actions() map[string]func(*rapid.T) {
 	actions["keys are allowed"] = func(t *rapid.T) {
 		w.policy.Allowed = nil
 		if rapid.Bool().Draw(t, "only some") {
-			w.policy.Allowed = map[string]bool{}
+			w.policy.Allowed = AllowedTaints{}
 			for _, name := range allNames {
 				for _, key := range keysOf(name) {
-					w.policy.Allowed[key] = rapid.IntRange(0, 3).Draw(t, key) > 0
+					for _, effect := range effects {
+						w.policy.Allowed[TaintID{key, effect}] = rapid.IntRange(0, 3).Draw(t, key) > 0
+					}
 				}
 			}
 		}
-		w.facts.AllowedKeys = w.policy.Allowed
+		w.facts.Allowed = w.policy.Allowed
 	}
 	actions["somebody puts a taint on"] = func(t *rapid.T) {
 		taint := w.drawTaint(t, rapid.SampledFrom(allNames).Draw(t, "gate"))
@@ -230,7 +232,7 @@ func (w *everything) checkForeign(t *rapid.T, before []corev1.Taint, d Decision)
 	foreign := func(taints []corev1.Taint) []corev1.Taint {
 		return slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool {
 			return strings.Contains(taint.Key, ".example/") && !strings.HasPrefix(taint.Key, "x.") &&
-				(w.policy.Allowed == nil || w.policy.Allowed[taint.Key])
+				(w.policy.Allowed == nil || w.policy.Allowed[TaintID{taint.Key, taint.Effect}])
 		})
 	}
 	if a, b := taintTexts(foreign(before)), taintTexts(foreign(d.Taints)); a != b {
@@ -276,7 +278,7 @@ func (w *everything) checkEvidence(t *rapid.T, before *sim, v *Verdict) {
 
 // end: when all gates have been deleted, nothing of theirs is left.
 func (w *everything) end(t *rapid.T) {
-	w.gates, w.facts.AllowedKeys = nil, nil
+	w.gates, w.facts.Allowed = nil, nil
 	w.facts.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
 	w.facts.Node.Taints = slices.DeleteFunc(slices.Clone(w.facts.Node.Taints), func(taint corev1.Taint) bool { return w.theirs[coreText(taint)] })
 	d := w.decide()

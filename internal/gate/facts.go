@@ -43,9 +43,9 @@ type Facts struct {
 	// DeletedGates names gates that are known to have been deleted although
 	// their source is not complete.
 	DeletedGates map[string]bool
-	// AllowedKeys are the taint keys that the administrator lets nodegate change;
-	// nil allows all. Whatever concerns another key stays as it is.
-	AllowedKeys map[string]bool
+	// Allowed are the taints that the administrator lets nodegate change. Whatever
+	// concerns another one stays as it is.
+	Allowed AllowedTaints
 	// Granted names the gates that may close or adopt this node now although
 	// that is paced or budgeted (see Verdict.Wants).
 	Granted map[string]bool

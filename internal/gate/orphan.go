@@ -39,7 +39,7 @@ func (d *decider) settleOrphans() {
 // record is kept beside it, and goes when somebody has taken the taint off: it is
 // all that tells of where the taint may be from.
 func (d *decider) isNobodys(t corev1.Taint) bool {
-	if d.AllowedKeys != nil && !d.AllowedKeys[t.Key] || strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) {
+	if d.Allowed != nil && !d.Allowed[TaintID{t.Key, t.Effect}] || strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) {
 		return false
 	}
 	return !slices.ContainsFunc(d.slots, func(s slot) bool {

@@ -96,7 +96,7 @@ func (d *decider) release(s *slot) {
 	if s.after == nil || !s.after.tainted() || d.Node.Silent() {
 		return
 	}
-	if s.after.Key() != v1alpha1.TaintOutOfService || d.AllowedKeys != nil && !d.AllowedKeys[v1alpha1.TaintOutOfService] {
+	if put := s.after.Put(); put.Key != v1alpha1.TaintOutOfService || !d.Allowed.Allows(put) {
 		return
 	}
 	v := s.verdict

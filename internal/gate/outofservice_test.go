@@ -95,7 +95,7 @@ func TestOutOfServiceOpens(t *testing.T) {
 		"which stays on a silent node":   {aNode().outOfService().invisible().silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth) held"},
 		"the gate is deleted":            {aNode().outOfService().silent(time.Hour), "write [] spot:Closed>-(GateDeleted)"},
 		"the gate has another taint now": {node(tainting(cniTaint)), "write [" + cniTaint + "] spot:Closed>Closed(Birth)"},
-		"its key may not be touched now": {aNode(spot(tainting(cniTaint), refused)).armed().outOfService().allowing(v1alpha1.TaintOutOfService),
+		"its key may not be touched now": {aNode(spot(tainting(cniTaint), refused)).armed().outOfService().allowing(v1alpha1.TaintOutOfService + ":NoExecute"),
 			"write [] spot:Closed>-(NodeReturned)"},
 		"its key may not be touched": {aNode(spot()).armed().outOfService().allowing("x"),
 			"[" + gone + "] spot:Closed>Closed(Birth) held"},
@@ -103,10 +103,7 @@ func TestOutOfServiceOpens(t *testing.T) {
 }
 
 func (s *sim) allowing(keys ...string) *sim {
-	s.facts.AllowedKeys = map[string]bool{}
-	for _, key := range keys {
-		s.facts.AllowedKeys[key] = true
-	}
+	s.facts.Allowed = allowed(keys...)
 	return s
 }
 
@@ -210,13 +207,13 @@ func TestOutOfServiceIsAccepted(t *testing.T) {
 		"not acknowledged":     {follower("spot", tainting(gone)), "add VolumeDetach to acknowledge"},
 		"waiting for a person": {spot(byHand), "remove reopen"},
 	} {
-		a := Accept([]Gate{c.gate}, KeyPolicy{Allowed: map[string]bool{v1alpha1.TaintOutOfService: true}})["spot"]
+		a := Accept([]Gate{c.gate}, KeyPolicy{Allowed: allowed(v1alpha1.TaintOutOfService + ":NoExecute")})["spot"]
 		if a.Accepted != (name == "in force") || !strings.Contains(a.Message, c.says) {
 			t.Errorf("%s: %+v, want %q", name, a, c.says)
 		}
 	}
-	a := Accept([]Gate{spot()}, KeyPolicy{Allowed: map[string]bool{}})["spot"]
-	if a.Reason != v1alpha1.ReasonTaintKeyNotAllowed || !slices.Contains(strings.Fields(a.Message), v1alpha1.TaintOutOfService+":") {
+	a := Accept([]Gate{spot()}, KeyPolicy{Allowed: allowed()})["spot"]
+	if a.Reason != v1alpha1.ReasonTaintKeyNotAllowed || !slices.Contains(strings.Fields(a.Message), v1alpha1.TaintOutOfService+":NoExecute:") {
 		t.Errorf("not allowed: %+v", a)
 	}
 }

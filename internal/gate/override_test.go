@@ -114,10 +114,7 @@ func spotTaint(r *Record) { r.Taint = gone }
 
 // keys are those that nodegate may change.
 func (s *sim) keys(keys ...string) *sim {
-	s.facts.AllowedKeys = map[string]bool{}
-	for _, key := range keys {
-		s.facts.AllowedKeys[key] = true
-	}
+	s.facts.Allowed = allowed(keys...)
 	return s
 }
 

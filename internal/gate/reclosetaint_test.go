@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -148,8 +149,8 @@ func TestBothTaintsAreTheGates(t *testing.T) {
 }
 
 func forbidding(s *sim, key string) *sim {
-	s.facts.AllowedKeys = map[string]bool{"cni.example/again": true, "cni.example/not-ready": true}
-	s.facts.AllowedKeys[key] = false
+	s.facts.Allowed = allowed("cni.example/again", "cni.example/again:NoExecute", "cni.example/not-ready", "cni.example/not-ready:NoExecute")
+	maps.DeleteFunc(s.facts.Allowed, func(id TaintID, _ bool) bool { return id.Key == key })
 	return s
 }
 

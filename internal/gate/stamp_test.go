@@ -40,7 +40,7 @@ func TestStamp(t *testing.T) {
 		"is deleted":                       {aNode().closed("g"), nil},
 		"may not be touched": {func() *sim {
 			s := aNode(stamped).closed("g").flag("g", "holds")
-			s.facts.AllowedKeys = map[string]bool{}
+			s.facts.Allowed = allowed()
 			return s
 		}(), nil},
 		"opens, and another does not":       {aNode(stamped, other).closed("g", "h").flag("g", "holds"), now},

@@ -71,25 +71,18 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 	return taints, changed
 }
 
-// taintID tells taints on a node apart: the API server refuses two of a key and
-// effect.
-type taintID struct {
-	key    string
-	effect corev1.TaintEffect
-}
-
 // findPlaces finds where the node's taints stand.
 func (d *decider) findPlaces() {
 	for i := range d.Node.Taints {
 		t := &d.Node.Taints[i]
-		d.places[taintID{t.Key, t.Effect}] = i
+		d.places[TaintID{t.Key, t.Effect}] = i
 	}
 	d.holders = slices.Grow(d.holders, len(d.Node.Taints))[:len(d.Node.Taints)]
 }
 
 // place returns the index of the node's taint with a key and effect, or -1.
 func (d *decider) place(key string, effect corev1.TaintEffect) int {
-	if i, known := d.places[taintID{key, effect}]; known && i < len(d.Node.Taints) {
+	if i, known := d.places[TaintID{key, effect}]; known && i < len(d.Node.Taints) {
 		return i
 	}
 	return -1
@@ -101,7 +94,7 @@ func (d *decider) carries(t v1alpha1.Taint) bool { return d.place(t.Key, t.Effec
 // holder returns a slot that wants a taint with a key and effect on the node, or
 // nil.
 func (d *decider) holder(key string, effect corev1.TaintEffect) *slot {
-	if i, known := d.places[taintID{key, effect}]; known {
+	if i, known := d.places[TaintID{key, effect}]; known {
 		return d.holders[i]
 	}
 	return nil
@@ -116,7 +109,7 @@ func (d *decider) findHolders() {
 			continue
 		}
 		t := s.claimed()
-		id := taintID{t.Key, t.Effect}
+		id := TaintID{t.Key, t.Effect}
 		i, known := d.places[id]
 		if !known {
 			i = len(d.holders)

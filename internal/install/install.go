@@ -27,7 +27,8 @@ type Options struct {
 	Namespace string
 	// ServiceAccount is the name of the one that it runs as.
 	ServiceAccount string
-	// AllowedTaintKeys are the taint keys that gates may use.
+	// AllowedTaintKeys are the taints that gates may use, each as key:Effect, or
+	// as key for key:NoSchedule.
 	AllowedTaintKeys []string
 	// AllowedStampAnnotations are the annotations that gates may stamp.
 	AllowedStampAnnotations []string

@@ -113,7 +113,7 @@ func TestTolerations(t *testing.T) {
 		{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds},
 		{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds},
 	}
-	if got := Tolerations([]string{"b/c", "a", "b/c"}); !reflect.DeepEqual(got, want) {
+	if got := Tolerations([]string{"b/c", "a", "b/c:NoExecute"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

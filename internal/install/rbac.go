@@ -40,8 +40,9 @@ func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 // NamespaceRules are what the controller may do in its own namespace.
 func NamespaceRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		// The parameters of the birth policy.
-		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"list", "create", "update", "delete"}},
+		// The parameter of the birth policy. Creating cannot be limited to one name.
+		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, ResourceNames: []string{v1alpha1.BirthParameter}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}

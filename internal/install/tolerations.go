@@ -4,6 +4,7 @@ package install
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -19,7 +20,12 @@ const diesAfter = 60
 // drains a node has nodegate leave it.
 func Tolerations(allowedTaintKeys []string) []corev1.Toleration {
 	var all []corev1.Toleration
-	for _, key := range slices.Compact(slices.Sorted(slices.Values(allowedTaintKeys))) {
+	var keys []string
+	for _, text := range allowedTaintKeys {
+		key, _, _ := strings.Cut(text, ":") // whatever the effect
+		keys = append(keys, key)
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 	}
 	for _, key := range []string{taintUninitialized, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeNotReady} {

@@ -155,13 +155,17 @@ var cases = map[string]struct {
 }{
 	"not-accepted": {
 		bad: map[string]*World{
-			"key not allowed":            with([]string{agent("")}, func(w *World) { w.Policy.Allowed = map[string]bool{"example.com/b": true} }),
+			"key not allowed": with([]string{agent("")}, func(w *World) {
+				w.Policy.Allowed = gate.AllowedTaints{{Key: "example.com/b", Effect: "NoSchedule"}: true}
+			}),
 			"a rule manages the key":     with([]string{agent("")}, func(w *World) { w.Policy.Managed = map[string]string{"example.com/a": "rule"} }),
 			"core's key":                 with([]string{keyed("node.kubernetes.io/a", "")}),
 			"conflict":                   with([]string{strings.Replace(agent(""), "name: agent}\nspec", "name: a}\nspec", 1), strings.Replace(agent(""), "effect:", "value: b, effect:", 1)}),
 			"an expression that is none": with([]string{strings.Replace(labelled, "label: {key: l}", "expression: '1 +'", 1)}),
 		},
-		good: map[string]*World{"allowed": with([]string{agent("")}, func(w *World) { w.Policy.Allowed = map[string]bool{"example.com/a": true} })},
+		good: map[string]*World{"allowed": with([]string{agent("")}, func(w *World) {
+			w.Policy.Allowed = gate.AllowedTaints{{Key: "example.com/a", Effect: "NoSchedule"}: true}
+		})},
 	},
 	"contended": {
 		bad:  map[string]*World{"told by its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', message: by kubectl}]}")})},

@@ -127,7 +127,7 @@ func (s *gateSet) gate(name string) *gate.Gate {
 func (s *gateSet) decide(w *World, f gate.Facts, granted map[string]bool, now time.Time) gate.Decision {
 	f.Transient.GateKeys = s.keys
 	f.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
-	f.AllowedKeys = w.Policy.Allowed
+	f.Allowed = w.Policy.Allowed
 	f.Granted = granted
 	f.AllPods = w.podsOn(f.Node.Name)
 	return gate.Decide(s.gates, &f, now)

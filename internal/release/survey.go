@@ -62,7 +62,7 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 	s.running, s.runningUnknown = running(ctx, core, namespace)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, birthBinding, metav1.GetOptions{})
 	if err == nil { // who may not read it is told nothing of it
-		s.births = s.hasParameters(ctx, core, binding)
+		s.births = s.hasGates(ctx, core, binding)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -107,14 +107,17 @@ func Held(l *coordinationv1.Lease, now time.Time) bool {
 	return now.Before(spec.RenewTime.Add(good + leaseGrace))
 }
 
-// hasParameters tells whether the birth policy has anything to go by.
-func (s *situation) hasParameters(ctx context.Context, core kubernetes.Interface, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) bool {
+// hasGates reports whether the birth policy has anything to go by.
+func (s *situation) hasGates(ctx context.Context, core kubernetes.Interface, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) bool {
 	namespace := s.namespace
 	if p := b.Spec.ParamRef; p != nil && p.Namespace != "" {
 		namespace = p.Namespace
 	}
-	list, err := core.CoreV1().PodTemplates(namespace).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.ParameterLabel + "=true", Limit: 1})
-	return err != nil || len(list.Items) > 0
+	parameter, err := core.CoreV1().PodTemplates(namespace).Get(ctx, v1alpha1.BirthParameter, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	return err != nil || len(parameter.Template.Spec.SchedulingGates) > 0
 }
 
 // judge says why these nodes should not be released, if so, and otherwise what is

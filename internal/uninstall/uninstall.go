@@ -58,7 +58,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	// Until the very end, each step leaves a cluster that works, and in which the
 	// next one can be done.
 	for _, step := range []func(context.Context) error{
-		u.isHere, u.endBirths, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
+		u.isHere, u.endBirths, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameter, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -170,7 +170,7 @@ func (u *uninstaller) until(ctx context.Context, limit time.Duration, so func(co
 }
 
 // endBirths has no more gates close on new nodes. The policy itself and its second
-// binding stay until the parameters are gone (see birth.yaml).
+// binding stay until the parameter is gone (see birth.yaml).
 func (u *uninstaller) endBirths(ctx context.Context) error { return u.delete(ctx, birthBindings...) }
 
 // deleteGates deletes the gates. A controller that runs opens what they hold.
@@ -245,23 +245,23 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 	return err
 }
 
-// deleteParameters deletes the parameters of the birth policy, of which the
-// controller has deleted its own if it ran. While its guard is in force, nobody else
-// can.
-func (u *uninstaller) deleteParameters(ctx context.Context) error {
+// deleteParameter deletes the parameter of the birth policy. While its guard is in
+// force, nobody can.
+func (u *uninstaller) deleteParameter(ctx context.Context) error {
 	if err := u.delete(ctx, parametersGuard...); err != nil {
 		return err
 	}
-	template, selector := corev1.SchemeGroupVersion.WithKind("PodTemplate"), v1alpha1.ParameterLabel+"=true"
 	if u.DryRun == release.DryRunServer { // the guard is still there, and would refuse
 		return nil
 	}
+	parameter := named("v1", "PodTemplate", v1alpha1.BirthParameter)
+	parameter.namespace = u.Namespace
 	if u.DryRun == release.DryRunClient {
-		return u.deleteAll(ctx, template, u.Namespace, selector)
+		return u.delete(ctx, parameter)
 	}
 	var last error
 	if err := u.until(ctx, settleLimit, func(ctx context.Context) (bool, error) {
-		last = u.deleteAll(ctx, template, u.Namespace, selector)
+		last = u.delete(ctx, parameter)
 		return last == nil || !apierrors.IsForbidden(last), nil
 	}); err != nil && last == nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,10 +18,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Bounds of what is written, the same as those of the birth policy. Beyond the
-// sizes of a Node's annotations and taints that the API server allows, or that
-// the confinement policy lets the controller work with, less is written, so that
-// no Node is refused for what we add.
+// Bounds of a Node, the same as those of the birth policy. Where the records do not
+// fit, the taints go alone, and a Node with more taints is left as it is: the API
+// server would refuse the Node, or the confinement policy the controller's writes.
 const (
 	maxAnnotations      = 1024
 	maxAnnotationsBytes = 256 << 10
@@ -106,53 +104,53 @@ func selectingNothing(gates []gate.Gate) []gate.Gate {
 	return gates
 }
 
-// recordOperations write the records, each as far as it fits beside the other
-// annotations: where it does not, the taint goes alone.
+// recordOperations write the records, all of them or, where they do not fit beside
+// the other annotations, none. A record that came along and is not written over is
+// erased.
 func recordOperations(there, records map[string]string) []operation {
 	var operations []operation
-	annotations := maps.Clone(there)
+	fit, empty := fits(there, records), len(there) == 0
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		key, raw := v1alpha1.RecordAnnotationPrefix+name, records[name]
 		path := "/metadata/annotations/" + escape(key)
-		if raw != "" && fits(annotations, key, raw) {
-			if len(annotations) == 0 {
-				annotations = make(map[string]string)
+		if raw != "" && fit {
+			if empty {
+				empty = false
 				operations = append(operations, operation{"add", "/metadata/annotations", map[string]any{}})
 			}
-			annotations[key] = raw
 			operations = append(operations, operation{"add", path, raw})
-		} else if _, came := annotations[key]; came {
-			delete(annotations, key)
+		} else if _, came := there[key]; came {
 			operations = append(operations, operation{Op: "remove", Path: path})
 		}
 	}
 	return operations
 }
 
-func fits(annotations map[string]string, key, value string) bool {
-	others, size := 0, len(key)+len(value)
-	for k, v := range annotations {
-		if k != key {
-			others++
-			size += len(k) + len(v)
+func fits(annotations, records map[string]string) bool {
+	count, size := 0, 0
+	add := func(key, value string) { count, size = count+1, size+len(key)+len(value) }
+	for key, value := range annotations {
+		name, is := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix)
+		if _, replaced := records[name]; !is || !replaced {
+			add(key, value)
 		}
 	}
-	return others <= maxAnnotations && size <= maxAnnotationsBytes
+	for name, raw := range records {
+		if raw != "" {
+			add(v1alpha1.RecordAnnotationPrefix+name, raw)
+		}
+	}
+	return count <= maxAnnotations && size <= maxAnnotationsBytes
 }
 
-// taintOperations change values of the first taints, and append the others.
+// taintOperations append the taints that are not among those before.
 func taintOperations(before, after []corev1.Taint) []operation {
 	var operations []operation
-	for i, t := range after {
-		switch {
-		case i >= len(before):
-			if i == 0 {
-				operations = append(operations, operation{"add", "/spec/taints", []any{}})
-			}
-			operations = append(operations, operation{"add", "/spec/taints/-", t})
-		case t.Value != before[i].Value:
-			operations = append(operations, operation{"add", "/spec/taints/" + strconv.Itoa(i) + "/value", t.Value})
+	for i, t := range after[len(before):] {
+		if i == 0 && len(before) == 0 {
+			operations = append(operations, operation{"add", "/spec/taints", []any{}})
 		}
+		operations = append(operations, operation{"add", "/spec/taints/-", t})
 	}
 	return operations
 }

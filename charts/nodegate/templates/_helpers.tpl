@@ -31,6 +31,13 @@ Who closes gates on new nodes. A cluster, and whoever renders for one in its nam
 [{{ join ", " $quoted }}]
 {{- end }}
 
+{{/* A list of allowed taints as CEL has it, each as key:Effect. */}}
+{{- define "nodegate.taints" -}}
+{{- $taints := list }}
+{{- range . }}{{ $taints = append $taints (ternary . (printf "%s:NoSchedule" .) (contains ":" .)) }}{{ end -}}
+{{ include "nodegate.texts" $taints }}
+{{- end }}
+
 {{- define "nodegate.image" -}}
 {{ .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
@@ -59,9 +66,10 @@ Who closes gates on new nodes. A cluster, and whoever renders for one in its nam
   {{- $name := $gate.metadata.name }}
   {{- if has $name $names }}{{ fail (printf "two gates have the name %s: a preset or the default gate has it already; name the one under gates otherwise" $name) }}{{ end }}
   {{- $names = append $names $name }}
-  {{- range $field := list "taint" "recloseTaint" }}{{ with dig $field "key" "" $gate.spec }}
-    {{- if not (has . $root.Values.allowedTaintKeys) }}
-      {{- fail (printf "gate %s has the taint key %s, which is not in allowedTaintKeys: add it there" $name .) }}
+  {{- range $field := list "taint" "recloseTaint" }}{{ with get $gate.spec $field }}
+    {{- $taint := printf "%s:%s" .key .effect }}
+    {{- if not (has $taint (include "nodegate.taints" $root.Values.allowedTaintKeys | fromJsonArray)) }}
+      {{- fail (printf "gate %s has the taint %s, which is not in allowedTaintKeys: add it there" $name $taint) }}
     {{- end }}
   {{- end }}{{ end }}
 {{- end }}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// A TaintID identifies a taint on a node: the API server refuses a second one
+// with the same key and effect.
+type TaintID struct {
+	Key    string
+	Effect corev1.TaintEffect
+}
+
+// IDOf returns what identifies a gate's taint on a node.
+func IDOf(t v1alpha1.Taint) TaintID { return TaintID{t.Key, t.Effect} }
+
+// String returns the form key:Effect.
+func (id TaintID) String() string { return id.Key + ":" + string(id.Effect) }
+
+// ParseTaintID reads the form key:Effect. The effect of a key alone is
+// NoSchedule, which evicts no pod.
+func ParseTaintID(text string) (TaintID, error) {
+	key, effect, found := strings.Cut(text, ":")
+	id := TaintID{Key: key, Effect: corev1.TaintEffectNoSchedule}
+	if found {
+		id.Effect = corev1.TaintEffect(effect)
+	}
+	if msgs := validation.IsQualifiedName(key); msgs != nil {
+		return TaintID{}, fmt.Errorf("key %q: %s", key, strings.Join(msgs, "; "))
+	}
+	if !slices.Contains(effects, id.Effect) {
+		return TaintID{}, fmt.Errorf("effect %q: choose one of %v", effect, effects)
+	}
+	return id, nil
+}
+
+var effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+
+// AllowedTaints are the taints that the administrator lets nodegate add to nodes,
+// change and remove. Nil allows all.
+type AllowedTaints map[TaintID]bool
+
+// Allows reports whether a gate may have the taint, with any value.
+func (a AllowedTaints) Allows(t v1alpha1.Taint) bool { return a == nil || a[IDOf(t)] }
+
+// String lists the taints in order.
+func (a AllowedTaints) String() string {
+	var list []string
+	for id, allowed := range a {
+		if allowed {
+			list = append(list, id.String())
+		}
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// ParseAllowedTaints reads taints in the form of ParseTaintID. The error names
+// all that have another form, which the result does not allow.
+func ParseAllowedTaints(texts []string) (AllowedTaints, error) {
+	a := make(AllowedTaints, len(texts))
+	var errs []error
+	for _, text := range texts {
+		id, err := ParseTaintID(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("allowed taint %q: %w", text, err))
+			continue
+		}
+		a[id] = true
+	}
+	return a, errors.Join(errs...)
+}
