@@ -55,7 +55,7 @@ var contenders = []contender{
 	{name: "2-of-20", installed: true, gates: 20, selecting: 2, share: 0.5},
 	{name: "2-of-200", installed: true, gates: 200, selecting: 2, share: 0.25},
 	{name: "20-of-20", installed: true, gates: 20, selecting: 20, share: 0.25},
-	{name: "200-of-200", installed: true, gates: 200, selecting: 200, share: 0.01},
+	{name: "200-of-200", installed: true, gates: 200, selecting: 200, share: 0.1},
 }
 
 // namespace is where a contender's parameters are: what others have there, a
@@ -89,7 +89,7 @@ const nodegateNamespace = "nodegate-system"
 func manifests(birth admission.Birth) ([]*unstructured.Unstructured, error) {
 	var stream bytes.Buffer
 	err := install.Write(&stream, install.Options{
-		Namespace: nodegateNamespace, ServiceAccount: "nodegate", AllowedTaintKeys: []string{gateTaint(0)}, Birth: birth,
+		Namespace: nodegateNamespace, ServiceAccount: "nodegate", AllowedTaintKeys: gateTaints(), Birth: birth,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing nodegate's manifests: %w", err)
@@ -192,6 +192,16 @@ func (b *births) writeParameter(ctx context.Context, namespace string, gates, se
 		return fmt.Errorf("creating the parameter: %w", err)
 	}
 	return nil
+}
+
+// gateTaints are those of all gates that any contender has.
+func gateTaints() (all []string) {
+	for i := range contenders {
+		for len(all) < contenders[i].gates {
+			all = append(all, gateTaint(len(all)))
+		}
+	}
+	return all
 }
 
 func gateTaint(i int) string { return fmt.Sprintf("bench.nodegate.dev/gate-%03d", i) }
