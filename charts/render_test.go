@@ -187,9 +187,9 @@ func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployme
 	return d
 }
 
-// Whatever taints the administrator allows, their keys and the boot taints are
-// what nodegate tolerates, and they are what it is told and what the guards let it
-// change.
+// Whatever taints the administrator allows, nodegate tolerates their keys and the
+// taints of a booting node, its command line lists them, and the guards let it change
+// them.
 func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
 	t.Parallel() // Helm is started a hundred times
 	label := `[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?`

@@ -25,14 +25,14 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 		p.Options.AllowedTaintKeys = append(slices.Clone(installation.AllowedTaintKeys), forgotten)
 	})
 	e.must(e.admin.Create(t.Context(), newGate("forgotten", forgotten, byLabel("ready"))))
-	e.eventually("it is told that new nodes are not closed", func() error {
+	e.eventually("the gate says that new nodes are not closed", func() error {
 		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "BirthNotProved")
 	})
 	e.declare(newGate("listed", keyA, byLabel("ready"))) // both are written at once
 	k := e.kubelet("n1")
 	k.register()
 	e.must(k.is("listed", isClosed, keyA))
-	e.eventually("the denial is told", func() error {
+	e.eventually("the gate reports the denial", func() error {
 		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "WriteDenied")
 	})
 

@@ -39,8 +39,8 @@ type Source struct {
 	Flags    []string // of go build and go list, such as -race
 	Output   string   // where programs are written (go build's -o); empty: nowhere
 	Packages []string // patterns
-	// Tests compiles the packages' tests with them, and links nothing. What does
-	// not compile is no error: go test reports it.
+	// Tests compiles the packages' tests with them, and links nothing. Build does
+	// not fail if they do not compile, because go test reports that.
 	Tests bool
 }
 

@@ -115,8 +115,8 @@ func TestDamagedParameters(t *testing.T) {
 	}
 }
 
-// TestTaintsThatAreNotAllowed: the policy itself passes over them, whoever wrote
-// them into the parameter, and closes the other gates.
+// TestTaintsThatAreNotAllowed: the policy ignores them, even where somebody got them
+// into the parameter, and closes the other gates.
 func TestTaintsThatAreNotAllowed(t *testing.T) {
 	in := install(t)
 	detaching := newGate("detaching", "a", metav1.LabelSelector{})

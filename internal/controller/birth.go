@@ -130,10 +130,12 @@ func (b *birth) look(ctx context.Context, set *gateSet, clk clock.PassiveClock) 
 			b.note(ng, err, clk.Now())
 		}
 	}
-	pause := clk.Since(began) * birthSlower
-	defer func() { b.pause = clk.Now().Add(pause) }()
-	if len(due) > birthAtOnce {
+	pause, more := clk.Since(began)*birthSlower, len(due) > birthAtOnce
+	if more {
 		pause = max(pause, birthPause)
+	}
+	b.pause = clk.Now().Add(pause)
+	if more {
 		return pause
 	}
 	return max(pause, b.wait(clk.Now()))
@@ -265,8 +267,8 @@ func (b *birth) syncParameter(ctx context.Context, set *gateSet) map[string]erro
 }
 
 // entries returns what the parameter should hold: the gates that close at birth,
-// and what it holds of those of which it is not known whether they do. Older gates
-// come first, and younger ones that do not fit are left out.
+// and the existing entries of gates that cannot be read at present. Older gates come
+// first, and younger ones that do not fit are left out.
 func (b *birth) entries(set *gateSet, before map[string]admission.Entry, failed map[string]error) []admission.Entry {
 	var all []admission.Entry
 	for _, name := range slices.Sorted(maps.Keys(before)) {

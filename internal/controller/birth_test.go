@@ -144,3 +144,26 @@ func TestParameterThatCannotBeWritten(t *testing.T) {
 		}
 	})
 }
+
+// More gates than the parameter holds: the youngest is left out, and says why.
+func TestMoreGatesThanFit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var gates []*v1alpha1.NodeGate
+		for i := range 257 { // of the same age, so that names decide
+			gates = append(gates, testGate(fmt.Sprintf("gate-%03d", i)))
+		}
+		w := newWorld(t, gates...)
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		pass(2 * time.Minute)
+		if got := len(w.parameters()); got != 256 {
+			t.Errorf("the parameter holds %d gates, want 256", got)
+		}
+		if !meta.IsStatusConditionTrue(w.stored("gate-255").Status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("the last one that fits: %+v", w.stored("gate-255").Status.Conditions)
+		}
+		left := meta.FindStatusCondition(w.stored("gate-256").Status.Conditions, v1alpha1.ConditionReady)
+		if left == nil || left.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(left.Message, "at most 256 gates") {
+			t.Errorf("the one left out says %+v", left)
+		}
+	})
+}

@@ -26,20 +26,20 @@ const (
 
 // A Server serves the webhook over TLS 1.3.
 //
-// Told to stop, it drains first. An API server keeps its connection to one replica
+// Before it stops, it drains. An API server keeps its connection to one replica
 // for as long as that is open, and sends a request on it at any moment. If the
 // connection ends at this moment the request fails, and the Node is created without
-// its taints. So the server goes on serving, ends each connection as HTTP/2 has it,
-// by telling the client that no further request will be served, and closes them
-// when they are not used any more.
+// its taints. So the server goes on serving, sends GOAWAY on each connection, after
+// which clients send new requests elsewhere, and closes connections that nobody uses
+// any more.
 type Server struct {
 	// Address is where to listen, such as ":9443".
 	Address string
 	Handler http.Handler
 	// GetCertificate returns what to serve with.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// IdleTimeout is how long a connection may be idle before the client is told to
-	// use another one. A drain takes two seconds longer. Default: 5 s.
+	// IdleTimeout is how long a connection may be idle before the server asks the
+	// client to use another one. A drain takes two seconds longer. Default: 5 s.
 	IdleTimeout time.Duration
 }
 
@@ -56,7 +56,7 @@ func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if draining.Load() {
-				w.Header().Set("Connection", "close") // in HTTP/2, this has the client told
+				w.Header().Set("Connection", "close") // in HTTP/2, this sends GOAWAY
 			}
 			s.Handler.ServeHTTP(w, r)
 		}),

@@ -138,8 +138,8 @@ func ask(c *http.Client) error {
 	return nil
 }
 
-// TestConnectionsOutliveTheStop: a request that is sent on an idle connection just
-// when the replica is told to stop is served.
+// TestConnectionsOutliveTheStop: a request that is sent on an idle connection at
+// the moment when the replica begins to stop is served.
 func TestConnectionsOutliveTheStop(t *testing.T) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
