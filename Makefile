@@ -4,6 +4,7 @@
 # needs. Go builds them when they are used.
 CONTROLLER_GEN := go tool -modfile=hack/tools/controller-gen/go.mod controller-gen
 GOLANGCI_LINT  := go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
+ACTIONLINT     := go tool -modfile=hack/tools/actionlint/go.mod actionlint
 HELM           := go tool -modfile=hack/tools/helm/go.mod helm
 
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
@@ -15,7 +16,7 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nod
 # Compiles programs of the control plane, and packages of ours, before anything
 # with a clock begins, and shows how far it is. The flags are the go command's own,
 # everywhere: other ones would have all packages compiled again.
-COMPILE := go run ./cluster/cmd/nodegate-build
+COMPILE := go run ./testcluster/cmd/nodegate-build
 RUNNING := etcd,kube-apiserver,kube-scheduler,kube-controller-manager
 
 # The version without MutatingAdmissionPolicy that e2e tests against (olderVersion there).
@@ -27,7 +28,8 @@ DIST := dist
 # The chart as manifests that nobody has Helm for; gates are applied by themselves,
 # once their kind is there.
 define render
-$(HELM) template nodegate charts/nodegate --namespace nodegate-system --set defaultGate.enabled=false --set birth=$(1) > $(2).tmp
+$(HELM) template nodegate charts/nodegate --namespace nodegate-system --set defaultGate.enabled=false --set birth=$(1) \
+	--set webhook.certificate=existing > $(2).tmp
 sed -e '/^ *helm.sh\/chart:/d' -e '/^ *app.kubernetes.io\/managed-by: Helm$$/d' $(2).tmp > $(2)
 @rm $(2).tmp
 endef
@@ -46,15 +48,23 @@ generate: ## Write what follows from other sources: code, CRD, reference, dashbo
 	go run ./hack/dashboard > charts/nodegate/files/dashboard.json
 	go run ./hack/chart
 	go run ./hack/performance
+	go run ./hack/pictures -command 'kubectl gate why n1' internal/cli/testdata/why/held.txt > docs/images/why.svg
 	$(call render,policy,deploy/nodegate.yaml)
 	$(call render,webhook,deploy/before-1.36/nodegate.yaml)
+
+# A packaged chart keeps the times of its files: they are the commit's, so that the
+# same commit gives the same package wherever it is checked out.
+COMMITTED := $(or $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null),2000-01-01T00:00:00Z)
 
 .PHONY: dist
 dist: ## Make what is applied or installed from a release: manifests and the chart.
 	mkdir -p $(DIST)
 	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/nodegate.yaml > $(DIST)/install.yaml
 	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/before-1.36/nodegate.yaml > $(DIST)/install-before-1.36.yaml
-	$(HELM) package charts/nodegate --destination $(DIST)
+	@rm -rf $(DIST)/.chart && mkdir $(DIST)/.chart && cp -R charts/nodegate $(DIST)/.chart
+	@find $(DIST)/.chart -exec touch -d $(COMMITTED) {} +
+	$(HELM) package $(DIST)/.chart/nodegate --destination $(DIST)
+	@rm -rf $(DIST)/.chart
 
 .PHONY: verify
 verify: generate lint ## Check that everything generated is up to date, tidy and without lint.
@@ -69,6 +79,7 @@ verify: generate lint ## Check that everything generated is up to date, tidy and
 lint: ## Check style and likely mistakes (go vet and gofmt included).
 	go vet ./...
 	$(GOLANGCI_LINT) run
+	$(ACTIONLINT)
 	@for module in $(OURS); do echo "$$module:" && (cd $$module && \
 		go tool -modfile=../golangci-lint/go.mod golangci-lint run) || exit 1; done
 
@@ -112,8 +123,43 @@ test-charts: components ## Test the Helm chart and deploy/, rendered and install
 test-e2e: components ## Test nodegate as a whole, on control planes of two versions (17 min).
 	$(call run_tests,e2e)
 
-test-tools: ## Test programs in modules of their own, under hack/tools (20 s).
+test-tools: ## Test programs in modules of their own, under hack/tools (1 min).
 	$(call run_tests,tools)
+
+# What 'make test-versions' tests, and on which versions of Kubernetes: all that can
+# be built, and the packages whose tests depend on it. Those of the chart choose their
+# versions themselves, and those of the commands install the newest one's policies.
+VERSIONS := $(patsubst testcluster/components/kubernetes-%.mod,%,$(sort $(wildcard testcluster/components/kubernetes-*.mod)))
+TESTS    := ./testcluster ./testcluster/cmd/nodegate-cluster ./internal/admission ./internal/crd ./internal/kube/... ./e2e
+
+.PHONY: test-versions
+test-versions: ## Test policies and nodegate as a whole on VERSIONS="1.34 1.35 1.36 1.37" (20 min each).
+	@hack/test-versions.sh '$(VERSIONS)' -race $(TESTFLAGS) $(TESTS)
+
+# How long each target of 'make fuzz' runs.
+FUZZTIME ?= 60s
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME; BASE=origin/main only those of what changed, FUZZ=FuzzNode by name.
+	go run ./hack/fuzz -fuzztime $(FUZZTIME) $(if $(BASE),-base $(BASE)) '$(FUZZ)'
+
+.PHONY: mutants
+mutants: ## Build nodegate with one guard broken at a time: the judge has to catch each; MUTANT=name for one (25 min).
+	@$(COMPILE) -components kube-apiserver,etcd -o bin/ ./e2e/judge/cmd/nodegate-mutants
+	@bin/nodegate-mutants $(if $(MUTANT),"$(MUTANT)")
+
+# What 'make torture' runs, and for how long.
+SEED    := 0
+MINUTES := 30
+
+.PHONY: torture
+torture: ## Run nodegate while faults are injected: SEED=1 MINUTES=30, PHASES="R1 R3" some of them, OLDER_REVISION=v0.1.0 upgrades from there.
+	@$(COMPILE) -components $(RUNNING) -o bin/ ./e2e/torture/cmd/nodegate-torture
+	@bin/nodegate-torture -seed $(SEED) -minutes $(MINUTES) $(if $(OLDER_REVISION),-older $(OLDER_REVISION)) $(PHASES)
+
+.PHONY: picture
+picture: test-ui ## Take the picture of a report in README and docs anew.
+	cp bin/ui/fleet-light.png docs/images/report.png
 
 .PHONY: test-ui
 test-ui: ## Open pages of 'kubectl gate report' in Chromium; screenshots are in bin/ui.
@@ -130,7 +176,7 @@ components: ## Build the control plane's programs for the tests, once.
 
 .PHONY: cluster-up
 cluster-up: ## Start a control plane with simulated nodes and keep it up until Ctrl-C.
-	@$(COMPILE) -components $(RUNNING),kwok -o bin/ ./cluster/cmd/nodegate-cluster
+	@$(COMPILE) -components $(RUNNING),kwok -o bin/ ./testcluster/cmd/nodegate-cluster
 	@bin/nodegate-cluster up
 
 .PHONY: demo
@@ -155,6 +201,25 @@ bench-compare: ## Check that no event costs more allocations than bench/allocati
 .PHONY: bench-baseline
 bench-baseline: ## Write bench/allocations.txt anew.
 	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt -write
+
+.PHONY: release
+release: ## Build a release into dist/, with SBOMs and checksums (VERSION=v0.1.0).
+	@grep -qx 'appVersion: $(VERSION)' charts/nodegate/Chart.yaml || \
+		{ echo "VERSION=$(VERSION) is not the chart's: set version and appVersion in charts/nodegate/Chart.yaml" >&2; exit 1; }
+	@git diff --quiet HEAD || { echo "The files are not those of the commit: commit or stash what has changed." >&2; exit 1; }
+	rm -rf $(DIST)
+	$(MAKE) dist dist-plugin
+	go run -C hack/tools/image . -source $(CURDIR) -version $(VERSION) -out $(abspath $(DIST))/image
+	go run -C hack/tools/release . -dist $(abspath $(DIST)) -version $(VERSION)
+
+.PHONY: publish
+publish: ## Sign what 'make release' built with SIGNING_KEY=file, and push the image to IMAGE=registry/name:tag.
+	go run -C hack/tools/release . -dist $(abspath $(DIST)) -key $(abspath $(SIGNING_KEY)) $(if $(IMAGE),-image $(IMAGE))
+
+.PHONY: vulncheck
+vulncheck: ## Check nodegate's programs for known vulnerabilities; RELEASE=1 fails if the database is out of reach.
+	@go build -C hack/tools/vulncheck -o $(CURDIR)/bin/vulncheck .
+	@bin/vulncheck $(if $(RELEASE),-release)
 
 .PHONY: clean
 clean: ## Remove what was built here.

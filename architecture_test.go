@@ -20,164 +20,197 @@ import (
 
 const module = "github.com/nodegate/nodegate/"
 
-// mayImport says which of our packages a package may use, directly or not.
-// Tests may use what they like. See "The rooms" in docs/architecture.md.
+// mayImport lists the packages of this module that a package may import. Tests may
+// import any. See "The rooms" in docs/architecture.md.
 var mayImport = map[string][]string{
 	"api/v1alpha1": {},
 
-	// The core decides. It knows no client.
+	// The core makes decisions. It does not depend on a client.
 	"internal/gate":       {"api/v1alpha1"},
-	"internal/expression": {"api/v1alpha1", "internal/gate"},
-	"internal/signal":     {"api/v1alpha1", "internal/gate", "internal/expression"},
+	"internal/expression": {"internal/gate"},
+	"internal/signal":     {"api/v1alpha1", "internal/expression", "internal/gate"},
 
 	// Ready-made gates, and the taint keys that are allowed because of them.
 	"presets": {"api/v1alpha1"},
 
-	// The definition of the API, and the same rules without an API server.
-	"internal/crd":         {"api/v1alpha1"},
-	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd", "cluster/await", "cluster/await/awaittest"},
+	// The model explores all interleavings of events with real decisions and
+	// patches. It contains only tests.
+	"internal/model": {},
 
-	// The shell observes and writes. It decides nothing.
-	"internal/cluster":               {"api/v1alpha1", "internal/gate", "internal/cluster/packed", "internal/cluster/wire"},
-	"internal/cluster/packed":        {"api/v1alpha1", "internal/gate"},
-	"internal/cluster/wire":          {},
-	"internal/cluster/wire/wiretest": {},
+	// The CRD, and its rules without an API server.
+	"internal/crd":         {"api/v1alpha1"},
+	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd", "testcluster/await/awaittest"},
+
+	// The shell watches, reads and writes the API. It makes no decisions.
+	"internal/kube/clients":       {"api/v1alpha1", "internal/gate", "internal/kube/wire"},
+	"internal/kube/reflector":     {},
+	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/clients", "internal/kube/reflector"},
+	"internal/kube/feed":          {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/gates", "internal/kube/packed", "internal/kube/reflector"},
+	"internal/kube/boundpods":     {"internal/gate", "internal/kube/clients"},
+	"internal/kube/read":          {"api/v1alpha1", "internal/gate", "internal/kube/boundpods", "internal/kube/clients", "internal/kube/feed"},
+	"internal/kube/write":         {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/wire"},
+	"internal/kube/kubetest":      {"api/v1alpha1", "internal/crd/crdtest", "testcluster"},
+	"internal/kube/packed":        {"internal/gate"},
+	"internal/kube/wire":          {},
+	"internal/kube/wire/wiretest": {},
 
 	// Gates from files instead of from the API server.
-	"internal/gatefile": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire"},
+	"internal/gatefile": {"api/v1alpha1", "internal/crd", "internal/kube/gates", "internal/kube/reflector"},
 
-	// What the API server does for us, what an administrator applies, and what
-	// brings all of it together.
-	"internal/admission":   {"api/v1alpha1", "internal/gate"},
-	"internal/webhook":     {"api/v1alpha1", "internal/gate"},
-	"internal/certificate": {},
-	"internal/install":     {"api/v1alpha1", "internal/crd", "internal/gate", "internal/admission"},
-	"internal/controller":  {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire", "internal/admission", "internal/webhook", "internal/certificate"},
+	// Admission by the API server, the manifests, and the controller with its
+	// parts.
+	"internal/admission":                 {"api/v1alpha1", "internal/gate"},
+	"internal/webhook":                   {"api/v1alpha1", "internal/gate"},
+	"internal/access":                    {},
+	"internal/certificate":               {"internal/admission"},
+	"internal/install":                   {"api/v1alpha1", "internal/admission", "internal/crd"},
+	"internal/election":                  {},
+	"internal/gateset":                   {"api/v1alpha1", "internal/expression", "internal/gate", "internal/signal"},
+	"internal/fleet":                     {"api/v1alpha1", "internal/gate"},
+	"internal/telemetry":                 {"api/v1alpha1", "internal/fleet", "internal/gate", "internal/kube/boundpods", "internal/kube/reflector", "internal/kube/write"},
+	"internal/birth":                     {"api/v1alpha1", "internal/admission", "internal/gateset", "internal/telemetry"},
+	"internal/bypass":                    {"api/v1alpha1", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/telemetry"},
+	"internal/controller/controllertest": {"api/v1alpha1", "internal/admission", "internal/gate"},
+	"internal/controller":                {"api/v1alpha1", "internal/access", "internal/admission", "internal/birth", "internal/bypass", "internal/election", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/kube/feed", "internal/kube/gates", "internal/kube/reflector", "internal/kube/write", "internal/signal", "internal/telemetry", "internal/webhook"},
 
-	// What leaves nothing of nodegate behind.
-	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire"},
-	"internal/uninstall": {"api/v1alpha1", "internal/crd", "internal/gate", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire", "internal/admission", "internal/install", "internal/release"},
+	// Removal of nodegate from a cluster.
+	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/kube/read", "internal/kube/write"},
+	"internal/uninstall": {"api/v1alpha1", "internal/admission", "internal/install", "internal/release"},
 
-	// The verbs of kubectl gate. They ask a cluster once, and decide as nodegate does.
-	"internal/cli": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal", "internal/cluster", "internal/cluster/packed", "internal/cluster/wire", "internal/convert", "internal/crd", "internal/gatefile", "internal/admission", "internal/preview", "internal/lint", "internal/timeline", "internal/report", "internal/release", "internal/uninstall", "internal/install"},
+	// The verbs of kubectl gate. They read a cluster once, and decide like the
+	// controller.
+	"internal/cli": {"api/v1alpha1", "internal/admission", "internal/convert", "internal/gate", "internal/gatefile", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/preview", "internal/release", "internal/report", "internal/signal", "internal/timeline", "internal/uninstall"},
 
-	// What they have worked out. Pure.
-	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
-	"internal/lint":    {"api/v1alpha1", "internal/gate", "internal/expression", "internal/signal"},
+	// Computations for these verbs. Pure.
+	"internal/preview": {"api/v1alpha1", "internal/gate", "internal/signal"},
+	"internal/lint":    {"api/v1alpha1", "internal/gate", "internal/signal"},
 
-	// How nodes came to be fit, told and drawn.
+	// Timelines of nodes, as text and as a page.
 	"internal/timeline": {"api/v1alpha1", "internal/gate"},
 	"internal/report":   {"api/v1alpha1", "internal/gate", "internal/timeline"},
 
-	// Other tools' configuration. It asks no cluster.
+	// Conversion of other tools' configuration. It needs no cluster.
 	"internal/convert": {"api/v1alpha1", "internal/crd"},
 
-	// A control plane for anybody's tests. It knows nothing of nodegate.
-	// Who may use it may use what it is made of.
-	"cluster":                      {},
-	"cluster/await":                {},
-	"cluster/await/awaittest":      {"cluster/await"},
-	"cluster/command":              {},
-	"cluster/components":           {"cluster/filelock", "cluster/processgroup", "cluster/progress"},
-	"cluster/filelock":             {},
-	"cluster/processgroup":         {},
-	"cluster/progress":             {},
-	"cluster/clustertest":          {"cluster"},
-	"cluster/cmd/nodegate-cluster": {"cluster"},
-	"cluster/cmd/nodegate-build":   {"cluster/command", "cluster/components", "cluster/filelock", "cluster/processgroup", "cluster/progress"},
+	// A control plane for tests, independent of nodegate. A package that may
+	// import it may import its parts.
+	"testcluster":                      {"testcluster/await", "testcluster/components", "testcluster/filelock", "testcluster/processgroup", "testcluster/progress"},
+	"testcluster/await":                {},
+	"testcluster/await/awaittest":      {"testcluster/await"},
+	"testcluster/command":              {},
+	"testcluster/components":           {"testcluster/filelock", "testcluster/processgroup", "testcluster/progress"},
+	"testcluster/filelock":             {},
+	"testcluster/processgroup":         {},
+	"testcluster/progress":             {},
+	"testcluster/clustertest":          {"testcluster", "testcluster/components"},
+	"testcluster/cmd/nodegate-cluster": {"testcluster", "testcluster/command"},
+	"testcluster/cmd/nodegate-build":   {"testcluster/command", "testcluster/components"},
 
-	// nodegate as its users run it, for the demo and the benchmarks.
-	"internal/testbed": {"api/v1alpha1", "cluster"},
+	// nodegate as users run it, for the demo and the benchmarks.
+	"internal/testbed": {"api/v1alpha1", "testcluster"},
+
+	// The judge of a run shares no code with what it judges.
+	"e2e/judge":                      {"api/v1alpha1", "presets", "testcluster"},
+	"e2e/judge/cmd/nodegate-judge":   {"e2e/judge"},
+	"e2e/judge/cmd/nodegate-mutants": {"e2e/judge/mutants", "e2e/judge/scenario", "internal/testbed", "testcluster"},
+	"e2e/judge/mutants":              {"e2e/judge", "e2e/judge/scenario", "testcluster"},
+	"e2e/judge/scenario":             {"api/v1alpha1", "e2e/judge", "internal/testbed", "testcluster"},
+
+	// nodegate with injected faults.
+	"e2e/torture/faultproxy":           {},
+	"e2e/torture/clocks":               {},
+	"e2e/torture":                      {"api/v1alpha1", "e2e/judge", "e2e/torture/clocks", "e2e/torture/faultproxy", "internal/testbed", "testcluster"},
+	"e2e/torture/cmd/nodegate-torture": {"e2e/torture", "e2e/torture/clocks", "internal/testbed"},
 
 	// The benchmark: processes that watch and write, a driver, and figures that
 	// bring them together.
-	"bench/scene":    {"api/v1alpha1", "cluster", "internal/testbed"},
-	"bench/child":    {"cluster"},
-	"bench/driver":   {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene"},
-	"bench/observer": {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child"},
-	"bench/limit":    {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child"},
-	"bench/meter":    {"cluster"},
+	"bench/scene":    {"internal/testbed"},
+	"bench/child":    {"testcluster"},
+	"bench/driver":   {"bench/scene", "testcluster"},
+	"bench/observer": {"bench/child", "bench/scene", "testcluster"},
+	"bench/limit":    {"bench/child", "bench/scene", "testcluster"},
+	"bench/meter":    {"testcluster"},
 	"bench/report":   {},
 	"bench/standin":  {},
-	"bench/figure":   {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate"},
-	"bench":          {"api/v1alpha1", "cluster", "internal/testbed", "bench/scene", "bench/child", "bench/driver", "bench/observer", "bench/limit", "bench/meter", "bench/report", "bench/standin", "internal/install", "internal/admission", "internal/crd", "internal/gate", "bench/figure"},
+	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/limit", "bench/meter", "bench/observer", "bench/report", "bench/scene", "bench/standin", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
+	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/report", "internal/testbed", "testcluster"},
 }
 
-// pure are the packages that compute, and do nothing else.
-var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/preview", "internal/lint", "internal/timeline"}
+// pure lists the packages that only compute.
+var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/preview", "internal/lint", "internal/timeline"}
 
-// clients are what these must not have, even indirectly.
+// clients lists what pure packages must not depend on, even indirectly.
 var clients = []string{
 	"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "sigs.k8s.io/controller-runtime",
 }
 
-// language is Kubernetes' dialect of CEL, which lives in the API server's module
-// and brings only types along: expressions may depend on exactly these packages
-// of it.
+// language lists the packages of Kubernetes' dialect of CEL. They are in the API
+// server's module, but contain only types. Expressions may depend on exactly
+// these packages.
 var language = []string{
 	"k8s.io/apiserver/pkg/apis/cel", "k8s.io/apiserver/pkg/cel", "k8s.io/apiserver/pkg/cel/library",
 	"k8s.io/apiserver/pkg/authentication/serviceaccount", "k8s.io/apiserver/pkg/authentication/user",
 	"k8s.io/apiserver/pkg/authorization/authorizer",
 }
 
-// effects are what these must not import: input, output, logs, randomness, and
-// clocks other than the time that they are given.
+// effects lists what pure packages must not import: input, output, logs,
+// randomness, and clocks. They get the time as an argument.
 var effects = []string{
 	"os", "io", "net", "log", "math/rand", "crypto/rand",
 	"k8s.io/klog/v2", "k8s.io/utils/clock",
 }
 
-// A goPackage is what go list tells about a package.
+// A goPackage is the output of go list for a package.
 type goPackage struct {
 	ImportPath string
 	Imports    []string
 	Deps       []string
 }
 
-func TestArrows(t *testing.T) {
-	for _, p := range packages(t, "./api/...", "./internal/...", "./presets/...", "./cluster/...", "./bench/...") {
+func TestImportsAreAllowed(t *testing.T) {
+	for _, p := range packages(t, "./api/...", "./internal/...", "./presets/...", "./testcluster/...", "./bench/...", "./e2e/judge/...", "./e2e/torture/...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		allowed, known := mayImport[name]
 		if !known {
-			t.Errorf("%s has no row in mayImport: say what it may use", name)
+			t.Errorf("%s has no row in mayImport: list what it may import", name)
 			continue
 		}
-		for _, dep := range p.Deps {
+		for _, dep := range p.Imports {
 			ours, ok := strings.CutPrefix(dep, module)
-			if ok && strings.HasPrefix(ours, "cluster/") && (name == "cluster" || slices.Contains(allowed, "cluster")) {
-				continue
+			if ok && strings.HasPrefix(ours, "testcluster/") && slices.Contains(allowed, "testcluster") {
+				continue // a package that may import it may import its parts
 			}
 			if ok && !slices.Contains(allowed, ours) {
-				t.Errorf("%s may not use %s", name, ours)
+				t.Errorf("%s may not import %s", name, ours)
 			}
 		}
 	}
 }
 
-// room is a row of the page's table of rooms: its name, and who may be entered.
+// room matches a row of the page's table of rooms: its name, and what it may
+// import.
 var room = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .* \\|([^|]*)\\|$")
 
-// The page's table of rooms says the same as mayImport.
-func TestTheRoomsAreOnThePage(t *testing.T) {
+// The page's table of rooms must equal mayImport.
+func TestArchitecturePageListsImports(t *testing.T) {
 	page := read(t, "docs/architecture.md")
-	told := make(map[string][]string)
+	listed := make(map[string][]string)
 	for _, row := range room.FindAllStringSubmatch(page, -1) {
 		rooms := strings.FieldsFunc(row[2], func(r rune) bool { return r == ',' || r == ' ' })
-		if strings.TrimSpace(row[2]) == "none of the above" {
-			rooms = nil
-		}
 		slices.Sort(rooms)
-		told[row[1]] = rooms
+		listed[row[1]] = rooms
 	}
 	for name, allowed := range mayImport {
 		var rooms []string
 		for _, other := range allowed {
-			rooms = append(rooms, strings.TrimPrefix(strings.TrimSuffix(other, "/v1alpha1"), "internal/"))
+			if !strings.HasPrefix(other, name+"/") {
+				rooms = append(rooms, strings.TrimPrefix(strings.TrimSuffix(other, "/v1alpha1"), "internal/"))
+			}
 		}
 		slices.Sort(rooms)
 		inner := slices.ContainsFunc(slices.Collect(maps.Keys(mayImport)), func(outer string) bool { return strings.HasPrefix(name, outer+"/") })
-		if !inner && !slices.Equal(told[name], rooms) { // inner ones are told with their outer one
-			t.Errorf("docs/architecture.md: %s may enter %v; it may use %v", name, told[name], rooms)
+		if !inner && !slices.Equal(listed[name], rooms) { // inner ones are in the row of the outer one
+			t.Errorf("docs/architecture.md: the row of %s lists %v, and mayImport %v", name, listed[name], rooms)
 		}
 	}
 }
@@ -201,7 +234,7 @@ func TestCoreIsPure(t *testing.T) {
 // TestControlPlaneStaysOutside keeps the programs that nodegate ships free of
 // the control plane that only tests and the demo need.
 func TestControlPlaneStaysOutside(t *testing.T) {
-	outside := []string{module + "cluster", module + "demo", module + "e2e", module + "bench", module + "internal/testbed"}
+	outside := []string{module + "testcluster", module + "demo", module + "e2e", module + "bench", module + "internal/testbed"}
 	for _, p := range packages(t, "./cmd/...") {
 		for _, dep := range within(p.Deps, outside) {
 			t.Errorf("%s may not depend on %s", p.ImportPath, dep)
@@ -209,9 +242,9 @@ func TestControlPlaneStaysOutside(t *testing.T) {
 	}
 }
 
-// What runs first on a fresh machine has to be compiled in seconds.
+// The first program that runs on a fresh machine must be compiled within seconds.
 func TestTheBuilderNeedsOnlyTheStandardLibrary(t *testing.T) {
-	for _, p := range packages(t, "./cluster/cmd/nodegate-build") {
+	for _, p := range packages(t, "./testcluster/cmd/nodegate-build") {
 		for _, dep := range p.Deps {
 			domain, _, _ := strings.Cut(dep, "/")
 			if strings.Contains(domain, ".") && !strings.HasPrefix(dep, module) {
@@ -228,7 +261,7 @@ func within(packages, roots []string) []string {
 	})
 }
 
-// packages asks go list.
+// packages returns the output of go list.
 func packages(t *testing.T, patterns ...string) []goPackage {
 	t.Helper()
 	dependOnSources(t)
@@ -251,11 +284,11 @@ func packages(t *testing.T, patterns ...string) []goPackage {
 	}
 }
 
-// dependOnSources makes the go command run these tests again when any source
-// has changed: it remembers which files a test has looked at.
+// dependOnSources makes the go command run these tests again when any source has
+// changed, because its cache records which files a test has accessed.
 func dependOnSources(t *testing.T) {
 	t.Helper()
-	for _, root := range []string{"api", "bench", "cluster", "cmd", "internal", "presets"} {
+	for _, root := range []string{"api", "bench", "testcluster", "cmd", "e2e", "internal", "presets"} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -264,7 +297,7 @@ func dependOnSources(t *testing.T) {
 			return err
 		})
 		if err != nil {
-			t.Fatalf("looking at the sources: %v", err)
+			t.Fatalf("walking the sources: %v", err)
 		}
 	}
 }

@@ -15,18 +15,19 @@ import (
 	"testing"
 )
 
-// Pages say by which test each of their claims is shown, and what each word
-// means that nodegate uses. Both rot silently.
+// Pages name the test that proves each claim, and explain nodegate's reasons and
+// Events. These tests detect outdated pages.
 
 var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
 	namedTest    = regexp.MustCompile("`(Test[A-Z]\\w*)`")
-	// testColumn heads a table's last column whose names begin with its own.
+	// testColumn matches the header of a last column whose entries omit a common
+	// prefix, which the header contains.
 	testColumn = regexp.MustCompile("`(Test\\w+)…` \\|$")
 	codeWord   = regexp.MustCompile("`([A-Z]\\w*)`")
 )
 
-// testNames are the names of all tests of this module.
+// testNames returns the names of all tests of this module.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -46,8 +47,8 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// testsNamedBy returns the tests that a page names, in full or in a column of
-// tests.
+// testsNamedBy returns the tests that a page names, by full name or in a column
+// of tests.
 func testsNamedBy(page string) []string {
 	var names []string
 	prefix := ""
@@ -91,7 +92,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		}
 		for _, name := range testsNamedBy(read(t, path)) {
 			if !exists[name] {
-				t.Errorf("%s names the test %s, and there is none", path, name)
+				t.Errorf("%s names the test %s, which does not exist", path, name)
 			}
 		}
 		return nil
@@ -101,8 +102,8 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// seedPages are the pages for users of the systems whose features are shown by
-// tests with their names. What is converted has a page of its own.
+// seedPages maps prefixes of test names to the pages for users of other systems.
+// The tests prove these systems' features. Conversion has a separate page.
 var seedPages = map[string]string{
 	"TestSeedCilium":            "docs/from-cilium.md",
 	"TestSeedIstio":             "docs/from-istio.md",
@@ -125,7 +126,7 @@ func TestEverySeedTestIsOnItsPage(t *testing.T) {
 	}
 }
 
-// reasons are the values of all constants of the API that say why.
+// reasons returns the values of the API's constants for reasons.
 func reasons(t *testing.T) map[string]string {
 	t.Helper()
 	values := make(map[string]string)
@@ -155,8 +156,8 @@ func reasons(t *testing.T) map[string]string {
 	return values
 }
 
-// Whoever meets an Event finds on its page what it means. Its reason, or action, is
-// what the constant is called.
+// docs/events.md must explain every Event. An Event's reason or action equals the
+// name of its constant.
 func TestEveryEventIsOnItsPage(t *testing.T) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), "api/v1alpha1/contract.go", nil, 0)
 	if err != nil {
@@ -183,12 +184,49 @@ func TestEveryEventIsOnItsPage(t *testing.T) {
 	}
 }
 
-// Whoever meets a reason finds it in the runbooks.
+// The runbooks must explain every reason.
 func TestEveryReasonIsInTheRunbooks(t *testing.T) {
 	page := read(t, "docs/runbooks/README.md")
 	for name, value := range reasons(t) {
 		if !strings.Contains(page, "`"+value+"`") {
 			t.Errorf("docs/runbooks does not explain %s (%s)", value, name)
+		}
+	}
+}
+
+var decisionTitle = regexp.MustCompile(`\A# (\d+)\. (.+)\n\n\*\*Status\.\*\* (.+), (\d{4}-\d\d-\d\d)\.\n\n`)
+
+// TestDecisions compares the decision records with their index: number, title, status
+// and date.
+func TestDecisions(t *testing.T) {
+	index, err := os.ReadFile("docs/decisions/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(index)) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| number") && !strings.HasPrefix(line, "| ---") {
+			rows++
+		}
+	}
+	files, err := filepath.Glob("docs/decisions/0*.md")
+	if err != nil || len(files) != rows {
+		t.Errorf("%d records, and %d rows in the index (%v)", len(files), rows, err)
+	}
+	for _, file := range files {
+		record, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := decisionTitle.FindStringSubmatch(string(record))
+		if head == nil {
+			t.Errorf("%s does not begin with a title and a status", file)
+			continue
+		}
+		status := strings.ToLower(head[3][:1]) + head[3][1:]
+		row := "| " + head[1] + " | [" + head[2] + "](" + filepath.Base(file) + ") | " + status + " | " + head[4] + " |\n"
+		if !strings.HasPrefix(filepath.Base(file), strings.Repeat("0", 4-len(head[1]))+head[1]+"-") || !strings.Contains(string(index), row) {
+			t.Errorf("the index has no row for %s, want\n%s", file, row)
 		}
 	}
 }

@@ -22,7 +22,7 @@ var (
 	linked  = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 )
 
-// pages are the paths of all pages.
+// pages returns the paths of all pages.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -41,7 +41,7 @@ func pages(t *testing.T) []string {
 	return all
 }
 
-// proseOf is a page without its code, in which nothing is a link or a heading.
+// proseOf returns a page without its code, which contains no links or headings.
 func proseOf(page string) string {
 	var b strings.Builder
 	fence := ""
@@ -61,7 +61,8 @@ func proseOf(page string) string {
 	return b.String()
 }
 
-// anchors are those that GitHub gives to a page's headings, and those that it sets.
+// anchors returns the anchors that GitHub generates for a page's headings, and
+// those that the page sets.
 func anchors(page string) map[string]bool {
 	found := make(map[string]bool)
 	for line := range strings.Lines(proseOf(page)) {
@@ -81,7 +82,7 @@ func anchors(page string) map[string]bool {
 	return found
 }
 
-// slug is what GitHub makes of a heading.
+// slug returns the anchor that GitHub generates for a heading.
 func slug(heading string) string {
 	heading = linked.ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {
@@ -95,7 +96,7 @@ func slug(heading string) string {
 	}, heading)
 }
 
-// deadEnd says what is wrong with a link, if it is one within the repository.
+// deadEnd returns an error if a link within the repository is broken.
 func deadEnd(page, to string) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" {
@@ -113,13 +114,13 @@ func deadEnd(page, to string) error {
 	}
 	text, err := os.ReadFile(path)
 	if err == nil && !anchors(string(text))[u.Fragment] {
-		err = fmt.Errorf("%s has no heading of that name", path)
+		err = fmt.Errorf("%s has no such heading", path)
 	}
 	return err
 }
 
-// Every link from a page to another one, or to a heading of one, leads there.
-func TestLinksLeadSomewhere(t *testing.T) {
+// Every link to a page or to a heading must have an existing target.
+func TestLinksHaveTargets(t *testing.T) {
 	links := 0
 	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(proseOf(read(t, page)), -1) {
@@ -134,8 +135,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Whoever is to find a page finds a way to it from the README.
-func TestEveryPageIsReached(t *testing.T) {
+// Every page must be reachable from the README by links.
+func TestEveryPageIsReachable(t *testing.T) {
 	reached := map[string]bool{"README.md": true}
 	for todo := []string{"README.md"}; len(todo) > 0; todo = todo[1:] {
 		for _, match := range link.FindAllStringSubmatch(proseOf(read(t, todo[0])), -1) {
@@ -156,7 +157,7 @@ func TestEveryPageIsReached(t *testing.T) {
 	}
 	for _, page := range pages(t) {
 		if !reached[page] && !reached[filepath.Dir(page)] {
-			t.Errorf("no way leads from the README to %s", page)
+			t.Errorf("%s is not reachable from the README", page)
 		}
 	}
 }

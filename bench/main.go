@@ -3,12 +3,12 @@
 // Command bench measures nodegate against the least that its work can cost: a
 // bare loop that watches the same pods and sends one precomputed PATCH for each
 // change, with the same rights, client settings and concurrency, on the same API
-// server, in turns (A B B A) within one run. What comes out are ratios, with
-// their spread and the machine's load, because absolute figures belong to one
-// machine and one moment.
+// server, in turns (A B B A) within one run. The results are ratios, with their
+// spread and the machine's load, because absolute figures depend on the machine
+// and the moment.
 //
-// nodegate, the limit and the observer are processes of their own. The observer
-// has watches that nobody else uses; it alone says when something happened.
+// nodegate, the limit and the observer are separate processes. The observer has
+// its own watches, and is the only source of times.
 package main
 
 import (
@@ -28,11 +28,11 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/cluster/command"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster/command"
 )
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	quick  bool
 	only   string
@@ -63,8 +63,8 @@ func dispatch(ctx context.Context, args []string) error {
 	return measure(ctx, o, figures)
 }
 
-// parse reads the command line. Asked for help, it writes it and returns
-// flag.ErrHelp.
+// parse parses the command line. If help is requested, it prints the help and
+// returns flag.ErrHelp.
 func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -111,7 +111,7 @@ func (o *options) sizes() figure.Sizes {
 	return sizes
 }
 
-// command is what measures the same again.
+// command returns the command line that repeats the measurement.
 func (o *options) command() string {
 	command := "go run ./bench"
 	if o.quick {
@@ -126,7 +126,7 @@ func (o *options) command() string {
 	return command
 }
 
-// measure measures figures and ends all that it started.
+// measure measures figures and stops everything that it started.
 func measure(ctx context.Context, o *options, figures []figure.Figure) (err error) {
 	began := time.Now()
 	r := report.Report{
@@ -160,7 +160,7 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 	return r.Write(o.out)
 }
 
-// profilesDir is where profiles are, below the directory of the results.
+// profilesDir is the directory of profiles, below the directory of the results.
 const profilesDir = "profiles"
 
 // measureOne measures a figure, and looks into nodegate where it has not reached
@@ -180,8 +180,8 @@ func (o *options) measureOne(ctx context.Context, env *figure.Env, f figure.Figu
 	return result, err
 }
 
-// profiles tells whether profiles are taken: there is where to put them, and the
-// figures are meant seriously.
+// profiles reports whether profiles are taken, which requires an output directory
+// and a full run.
 func (o *options) profiles() bool { return o.out != "" && !o.quick }
 
 // lookInto takes a profile of a turn of a figure, and notes where it is.

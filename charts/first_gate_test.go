@@ -28,17 +28,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// requiredKey is the default gate's.
+// requiredKey is the taint key of the default gate.
 const requiredKey = "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets"
 
-// From 'helm template' to the first gated node, with nothing written by hand but
-// a label. No kubelet runs containers here: the test starts nodegate as the
-// Deployment says, and finds out that its pods would be let in.
+// The steps from 'helm template' to the first gated node require no manual change except
+// one label. No kubelet runs containers here: the test starts nodegate with the arguments
+// of the Deployment, and verifies separately that its pods are admitted.
 func TestFirstGate(t *testing.T) {
 	c := clustertest.Shared(t)
 	program, err := testbed.BuildProgram(t.Context(), t.TempDir()) // the image, which is there before
@@ -66,7 +66,7 @@ func TestFirstGate(t *testing.T) {
 	must(t, testbed.AwaitGate(t.Context(), applier, defaultGate))
 	ready := time.Since(began)
 
-	node, err := api.CoreV1().Nodes().Create(t.Context(), cluster.KWOKNode("first"), metav1.CreateOptions{})
+	node, err := api.CoreV1().Nodes().Create(t.Context(), testcluster.KWOKNode("first"), metav1.CreateOptions{})
 	must(t, err)
 	if !tainted(node) {
 		t.Fatalf("the node was created with %v", node.Spec.Taints)
@@ -88,6 +88,7 @@ func TestFirstGate(t *testing.T) {
 	}
 	parametersAreUntracked(t, api)
 	deployedPodsRunOnAClosedNode(t, api, deployment(t, objects))
+	deployedPodsPreferTheControlPlane(t, api, deployment(t, objects))
 }
 
 func restrictedNamespace() *unstructured.Unstructured {
@@ -96,7 +97,8 @@ func restrictedNamespace() *unstructured.Unstructured {
 	}}}
 }
 
-// requiredDaemon tolerates what it has to, and the default gate waits for it.
+// requiredDaemon returns a DaemonSet with the required tolerations, for which the default
+// gate waits.
 func requiredDaemon() *appsv1.DaemonSet {
 	labels := map[string]string{"app": "agent"}
 	return &appsv1.DaemonSet{
@@ -129,11 +131,11 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// parameterLabels are all that nodegate gives to the objects that it makes itself.
+// parameterLabels are the labels of the objects that nodegate creates.
 var parameterLabels = []string{v1alpha1.ParameterLabel, "app.kubernetes.io/managed-by", "velero.io/exclude-from-backup"}
 
-// parametersAreUntracked: a tool that prunes what its source does not have must
-// not take the objects that nodegate makes itself for its own.
+// parametersAreUntracked verifies that tools that prune objects do not consider objects
+// that nodegate creates as their own.
 func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
 	t.Helper()
 	parameters, err := api.CoreV1().PodTemplates(namespace).List(t.Context(), metav1.ListOptions{})
@@ -158,12 +160,12 @@ func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
 	}
 }
 
-// deployedPodsRunOnAClosedNode: the pods that the Deployment's controller makes
-// pass Pod Security at its strictest, and go to a node that a gate keeps closed.
+// deployedPodsRunOnAClosedNode verifies that the pods of the Deployment pass the strictest
+// Pod Security Standard and are scheduled to a node on which a gate is closed.
 func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *appsv1.Deployment) {
 	t.Helper()
 	must(t, api.CoreV1().Nodes().Delete(t.Context(), "first", metav1.DeleteOptions{}))
-	hold := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:"true"}}}}}`, cluster.HoldAnnotation)
+	hold := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:"true"}}}}}`, testcluster.HoldAnnotation)
 	daemons := api.AppsV1().DaemonSets("kube-system")
 	changed, err := daemons.Patch(t.Context(), "agent", types.MergePatchType, []byte(hold), metav1.PatchOptions{})
 	must(t, err)
@@ -174,7 +176,7 @@ func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *app
 		}
 		return err
 	})
-	if _, err := api.CoreV1().Nodes().Create(t.Context(), cluster.KWOKNode("closed"), metav1.CreateOptions{}); err != nil {
+	if _, err := api.CoreV1().Nodes().Create(t.Context(), testcluster.KWOKNode("closed"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
@@ -207,16 +209,64 @@ func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *app
 	}
 }
 
-// startAsDeployed starts nodegate with the arguments of the Deployment, as its
-// ServiceAccount, and waits until the readiness probe succeeds. It runs until it is
-// told to stop, or the test ends.
-func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects []*unstructured.Unstructured) (stop func()) {
+// deployedPodsPreferTheControlPlane verifies that nodegate's pods are scheduled to control
+// plane nodes as created by kubeadm, if there are any.
+func deployedPodsPreferTheControlPlane(t *testing.T, api kubernetes.Interface, d *appsv1.Deployment) {
+	t.Helper()
+	const role = "node-role.kubernetes.io/control-plane"
+	for _, name := range []string{"control-plane-1", "control-plane-2", "worker"} {
+		node := testcluster.KWOKNode(name)
+		if name != "worker" {
+			node.Labels[role] = ""
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: role, Effect: corev1.TaintEffectNoSchedule})
+		}
+		_, err := api.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+		must(t, err)
+	}
+	on := func(ctx context.Context, namespace, selector string) (nodes []string, err error) {
+		pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err == nil {
+			for i := range pods.Items {
+				if pods.Items[i].DeletionTimestamp == nil {
+					nodes = append(nodes, pods.Items[i].Spec.NodeName)
+				}
+			}
+		}
+		return nodes, err
+	}
+	// The scheduler observes nodes in the order of their creation.
+	eventually(t, "the scheduler to know the nodes", func(ctx context.Context) error {
+		nodes, err := on(ctx, "kube-system", "app=agent")
+		if err == nil && !slices.Contains(nodes, "worker") {
+			return fmt.Errorf("the daemon is on %q", nodes)
+		}
+		return err
+	})
+	selector := metav1.FormatLabelSelector(d.Spec.Selector)
+	must(t, api.CoreV1().Pods(namespace).DeleteCollection(t.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{LabelSelector: selector}))
+	var nodes []string
+	eventually(t, "nodegate's pods to be scheduled anew", func(ctx context.Context) (err error) {
+		nodes, err = on(ctx, namespace, selector)
+		if err == nil && (len(nodes) != int(*d.Spec.Replicas) || slices.Contains(nodes, "")) {
+			return fmt.Errorf("they are on %q", nodes)
+		}
+		return err
+	})
+	if slices.Sort(nodes); !slices.Equal(nodes, []string{"control-plane-1", "control-plane-2"}) {
+		t.Errorf("nodegate's pods are on %q, want them on the control plane", nodes)
+	}
+}
+
+// startAsDeployed starts nodegate with the arguments and the ServiceAccount of the
+// Deployment, and waits until the readiness probe succeeds. It runs until it is stopped or
+// the test ends.
+func startAsDeployed(t *testing.T, c *testcluster.Cluster, program string, objects []*unstructured.Unstructured) (stop func()) {
 	t.Helper()
 	container := deployment(t, objects).Spec.Template.Spec.Containers[0]
-	if len(container.Command) > 0 || len(container.Env)+len(container.EnvFrom) > 0 {
+	if len(container.Command) > 0 || len(container.EnvFrom) > 0 {
 		t.Fatal("the container has a command or an environment, which this test does not give nodegate")
 	}
-	command := inCluster(t, c, program, container.Args)
+	command := inCluster(t, c, program, expanded(t, &container))
 	log, err := os.Create(filepath.Join(t.TempDir(), "nodegate.log"))
 	must(t, err)
 	command.Stdout, command.Stderr = log, log
@@ -245,10 +295,32 @@ func startAsDeployed(t *testing.T, c *cluster.Cluster, program string, objects [
 	return nil
 }
 
-// inCluster is nodegate as it finds itself in a pod: the API server's address in
-// the environment, and a token where kubelets mount it, in a mount namespace of
-// its own. That takes root; who is not gives it a kubeconfig.
-func inCluster(t *testing.T, c *cluster.Cluster, program string, args []string) *exec.Cmd {
+// expanded returns the container's arguments with its variables expanded, as by the
+// kubelet.
+func expanded(t *testing.T, container *corev1.Container) []string {
+	t.Helper()
+	var pairs []string
+	for _, v := range container.Env {
+		value := v.Value
+		if v.ValueFrom != nil {
+			if field := v.ValueFrom.FieldRef; field == nil || field.FieldPath != "metadata.name" {
+				t.Fatalf("the test has no value for variable %s", v.Name)
+			}
+			value = "nodegate-0"
+		}
+		pairs = append(pairs, "$("+v.Name+")", value)
+	}
+	args := make([]string, len(container.Args))
+	for i, arg := range container.Args {
+		args[i] = strings.NewReplacer(pairs...).Replace(arg)
+	}
+	return args
+}
+
+// inCluster returns a command with the environment of a pod: the API server's address in
+// variables, and a token at the path where kubelets mount it, in a separate mount
+// namespace. This requires root; other users need a kubeconfig.
+func inCluster(t *testing.T, c *testcluster.Cluster, program string, args []string) *exec.Cmd {
 	t.Helper()
 	config, err := c.ServiceAccount(t.Context(), namespace, "nodegate")
 	must(t, err)
@@ -256,7 +328,7 @@ func inCluster(t *testing.T, c *cluster.Cluster, program string, args []string) 
 	if os.Geteuid() != 0 {
 		t.Log("not root: nodegate is given a kubeconfig, for nothing can be mounted where a pod has its token")
 		kubeconfig := filepath.Join(dir, "kubeconfig")
-		must(t, cluster.WriteKubeconfig(kubeconfig, config))
+		must(t, testcluster.WriteKubeconfig(kubeconfig, config))
 		return exec.Command(program, append(args, "--kubeconfig", kubeconfig)...)
 	}
 	write(t, filepath.Join(dir, "token"), []byte(config.BearerToken))
@@ -291,7 +363,7 @@ func get(ctx context.Context, address string) error {
 	return nil
 }
 
-// freePort is one that nobody listens on at present.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", ":0")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package charts_test has Helm itself render, install and upgrade the chart.
+// Package charts_test renders, installs and upgrades the chart with Helm.
 package charts_test
 
 import (
@@ -24,7 +24,7 @@ const (
 	namespace = "nodegate-system"
 )
 
-// program is Helm, built from its module.
+// program is the path of Helm, which is built from its module.
 var program = sync.OnceValues(func() (string, error) {
 	output, err := exec.Command("go", "tool", "-modfile=../hack/tools/helm/go.mod", "-n", "helm").CombinedOutput()
 	if err != nil {
@@ -33,8 +33,8 @@ var program = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(output)), nil
 })
 
-// dependOnChart makes the go command run a test again when the chart has changed:
-// it remembers which files a test has looked at.
+// dependOnChart opens the files of the chart, so that the go command runs a cached test
+// again when the chart changes.
 var dependOnChart = sync.OnceValue(func() error {
 	return filepath.WalkDir(chart, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -45,14 +45,13 @@ var dependOnChart = sync.OnceValue(func() error {
 	})
 })
 
-// tester is a test, or one run of a property.
+// tester is a test or one run of a property test.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// helm runs Helm with values, as JSON. The error is what it writes, without the
-// noise before it.
+// helm runs Helm with values, as JSON. The error is Helm's message, without its prefix.
 func helm(t tester, values map[string]any, args ...string) (string, error) {
 	t.Helper()
 	path, err := program()
@@ -70,8 +69,8 @@ func helm(t tester, values map[string]any, args ...string) (string, error) {
 	}
 	home := filepath.Join(os.TempDir(), "nodegate-helm") // nothing of whoever runs the test
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "HELM_DRIVER=secret",
-		// Which kinds a cluster has it finds out each time, as on a machine that has
-		// not asked before. It would remember the kinds of an address for hours.
+		// An empty cache makes Helm discover the kinds each time. Otherwise, it caches the
+		// kinds of an address for hours.
 		"KUBECACHEDIR="+os.DevNull)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -81,7 +80,7 @@ func helm(t tester, values map[string]any, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// rendered is what 'helm template' makes of the chart.
+// rendered is the output of 'helm template' for the chart.
 func rendered(t tester, values map[string]any, args ...string) []*unstructured.Unstructured {
 	t.Helper()
 	if values == nil {
@@ -99,7 +98,7 @@ func rendered(t tester, values map[string]any, args ...string) []*unstructured.U
 	return objects
 }
 
-// key names an object.
+// key identifies an object.
 func key(object *unstructured.Unstructured) string {
 	return object.GetKind() + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
 }

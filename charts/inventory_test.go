@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// forgotten fails the test if a node remembers nodegate, or the cluster has anything
-// that it had not before.
+// forgotten fails the test if a node has anything left of nodegate, or the cluster has an
+// object that it did not have before.
 func (i *installation) forgotten() {
 	i.Helper()
 	var nodes corev1.NodeList
@@ -38,10 +38,10 @@ func (i *installation) forgotten() {
 	}
 }
 
-// ofAPIServer are kinds of which the API server makes objects when it comes to it.
+// ofAPIServer are the kinds of objects that the API server creates at any time.
 var ofAPIServer = []string{"Event", "IPAddress", "ServiceCIDR", "Namespace"}
 
-// inventory are all objects in the cluster, but for those that the API server makes
+// inventory returns all objects in the cluster, except those that the API server creates
 // for itself at any time.
 func (i *installation) inventory() []string {
 	i.Helper()
@@ -76,8 +76,8 @@ func (i *installation) inventory() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// states are what a sync could change of objects: for those that others write
-// the status of, the generation.
+// states returns the parts of objects that a sync could change. For objects whose status
+// others write, this is the generation.
 func (i *installation) states(objects []*unstructured.Unstructured) map[string]string {
 	i.Helper()
 	all := map[string]string{}

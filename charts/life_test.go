@@ -4,12 +4,17 @@ package charts_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,26 +29,27 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/certificate"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/presets"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// world is an API server of one version, to which Helm talks.
+// world is an API server of one version that Helm uses.
 type world struct {
 	*testing.T
-	cluster *cluster.Cluster
+	cluster *testcluster.Cluster
 	admin   client.Client
 }
 
 func newWorld(t *testing.T, version string, apiServerArgs ...string) *world {
 	t.Helper()
 	clustertest.SkipIfShort(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		KubernetesVersion: version, Components: []cluster.Component{cluster.APIServer},
-		ExtraArgs: map[cluster.Component][]string{cluster.APIServer: apiServerArgs},
+	c, err := testcluster.Start(t.Context(), testcluster.Options{
+		KubernetesVersion: version, Components: []testcluster.Component{testcluster.APIServer},
+		ExtraArgs: map[testcluster.Component][]string{testcluster.APIServer: apiServerArgs},
 	})
 	must(t, err)
 	t.Cleanup(func() {
@@ -58,14 +64,14 @@ func newWorld(t *testing.T, version string, apiServerArgs ...string) *world {
 	return &world{T: t, cluster: c, admin: admin}
 }
 
-// helm runs a command of Helm's against the cluster.
+// helm runs a Helm command against the cluster.
 func (w *world) helm(values map[string]any, args ...string) error {
 	w.Helper()
 	_, err := helm(w.T, values, append(args, "--kubeconfig", w.cluster.Kubeconfig(), "--namespace", namespace)...)
 	return err
 }
 
-// get reads an object, by its name or namespace/name.
+// get returns an object by its name or namespace/name.
 func (w *world) get(name string, o client.Object) client.Object {
 	w.Helper()
 	must(w.T, w.find(name, o))
@@ -80,7 +86,7 @@ func (w *world) find(name string, o client.Object) error {
 	return w.admin.Get(w.Context(), client.ObjectKey{Namespace: where, Name: name}, o)
 }
 
-// apply applies objects on the server's side, as 'kubectl apply' would.
+// apply applies objects by server-side apply.
 func (w *world) apply(objects []*unstructured.Unstructured, options ...client.ApplyOption) {
 	w.Helper()
 	for _, o := range objects {
@@ -91,7 +97,8 @@ func (w *world) apply(objects []*unstructured.Unstructured, options ...client.Ap
 	}
 }
 
-// applyCRDs does what the chart's message says, and waits until they are served.
+// applyCRDs follows the instructions of the chart's message, and waits until the CRDs are
+// served.
 func (w *world) applyCRDs(chart string) {
 	w.Helper()
 	crds, err := helm(w.T, nil, "show", "crds", chart)
@@ -104,11 +111,11 @@ func (w *world) applyCRDs(chart string) {
 	})
 }
 
-// formerKeys are those that a former version allowed.
+// formerKeys are the keys that an earlier version allowed.
 var formerKeys = slices.DeleteFunc(presets.TaintKeys(), func(key string) bool { return strings.HasPrefix(key, "efs.csi") })
 
-// formerChart is the chart as a former version may have been: with a field less
-// in its CRD, and another default.
+// formerChart is a simulated earlier version of the chart: it lacks a field in its CRD and
+// has another default.
 func formerChart(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "nodegate")
@@ -135,9 +142,8 @@ func formerChart(t *testing.T) string {
 	return dir
 }
 
-// Helm installs the chart in one go, refuses to upgrade it past its CRD, upgrades
-// it with nothing lost, and takes it away; of versions with and without closing
-// at birth by policy.
+// Helm installs the chart in one step, refuses an upgrade without the new CRD, upgrades
+// without loss, and uninstalls it, on API servers with and without the birth policy.
 func TestLifeWithHelm(t *testing.T) {
 	for _, version := range []string{"1.37", "1.35"} {
 		t.Run(version, func(t *testing.T) {
@@ -152,11 +158,11 @@ func (w *world) life(hasPolicies bool) {
 	must(w.T, w.helm(object{"birth": "webhook"}, "install", "nodegate", former, "--create-namespace"))
 	uid := w.get(defaultGate, &v1alpha1.NodeGate{}).GetUID()
 	w.allows(formerKeys)
-	published := w.publishCertificate()
+	published := w.certificate()
 
 	values := object{"presets": object{"cilium": object{"enabled": true, "spec": object{"openedAtAnnotation": "example.com/opened"}}}, "allowedStampAnnotations": []string{"example.com/opened"}, "birth": "webhook"}
 	err := w.helm(values, "upgrade", "nodegate", chart)
-	want := "the cluster's CRD nodegates.nodegate.dev is not that of nodegate v0.1.0; apply that first, and repeat this: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
+	want := "CRD nodegates.nodegate.dev in the cluster is not that of nodegate v0.1.0; apply the new one, then repeat this command: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		w.Errorf("upgrading past the CRD: %v, want %q", err, want)
 	}
@@ -204,7 +210,7 @@ func (w *world) life(hasPolicies bool) {
 	}
 }
 
-// allows checks the keys that the guard lets nodegate change.
+// allows verifies the keys that the guard allows nodegate to change.
 func (w *world) allows(keys []string) {
 	w.Helper()
 	policy := w.get(admission.ConfinementPolicy, &admissionregistrationv1.ValidatingAdmissionPolicy{}).(*admissionregistrationv1.ValidatingAdmissionPolicy)
@@ -218,31 +224,42 @@ func (w *world) image() string {
 	return w.get(namespace+"/nodegate", &appsv1.Deployment{}).(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image
 }
 
-// publishCertificate writes what nodegate writes where it serves the webhook, and
-// returns what checks that it is still there: Helm does not own it.
-func (w *world) publishCertificate() (published func()) {
+// certificate verifies that the API server trusts the certificate of the webhook, and
+// renews it by 'nodegate webhook-certificate'. It returns a function that verifies that
+// nothing has changed since.
+func (w *world) certificate() (published func()) {
 	w.Helper()
-	registration := w.get(admission.BirthWebhook, &admissionregistrationv1.MutatingWebhookConfiguration{}).(*admissionregistrationv1.MutatingWebhookConfiguration)
-	bundle := []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
-	registration.Webhooks[0].ClientConfig.CABundle = w.anyCA()
-	must(w.T, w.admin.Update(w.Context(), registration, client.FieldOwner("nodegate")))
-	secret := w.get(namespace+"/"+admission.WebhookSecret, &corev1.Secret{}).(*corev1.Secret)
-	secret.Data = map[string][]byte{"ca.crt": bundle}
-	must(w.T, w.admin.Update(w.Context(), secret, client.FieldOwner("nodegate")))
+	state := func() string {
+		w.Helper()
+		trusted := w.get(admission.BirthWebhook, &admissionregistrationv1.MutatingWebhookConfiguration{}).(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[0].ClientConfig.CABundle
+		data := w.get(namespace+"/"+admission.WebhookSecret, &corev1.Secret{}).(*corev1.Secret).Data
+		pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
+		must(w.T, err)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(trusted)
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: admission.WebhookHost(namespace)}); err != nil {
+			w.Errorf("the API server would not trust the webhook: %v", err)
+		}
+		return fmt.Sprintf("%s%s", trusted, data)
+	}
+	made := state()
+	must(w.T, certificate.Ensure(w.Context(), certificate.Options{
+		Client: w.admin, Namespace: namespace, Renew: true, Settle: time.Millisecond, Out: io.Discard, Progress: io.Discard,
+	}))
+	renewed := state()
+	if renewed == made {
+		w.Error("it was not renewed")
+	}
 	return func() {
 		w.Helper()
-		w.get(admission.BirthWebhook, registration)
-		w.get(namespace+"/"+admission.WebhookSecret, secret)
-		if string(registration.Webhooks[0].ClientConfig.CABundle) != string(w.anyCA()) || string(secret.Data["ca.crt"]) != string(bundle) {
-			w.Error("an upgrade has taken away whom the API server trusts")
+		if state() != renewed {
+			w.Error("an upgrade has changed the webhook's certificate, or whom the API server trusts")
 		}
 	}
 }
 
-func (w *world) anyCA() []byte { return w.cluster.Admin().CAData }
-
-// What is rendered for a version is applied to a server of it, or of the nearest
-// that there is, also over what a former version left.
+// The manifests for a version are applied to a server of this or the nearest available
+// version, also over the objects of an earlier version.
 func TestApplyRendered(t *testing.T) {
 	for server, versions := range map[string][]string{"1.37": {"1.36", "1.37"}, "1.35": {"1.33", "1.35"}} {
 		t.Run(server, func(t *testing.T) {
@@ -271,8 +288,8 @@ func TestApplyRendered(t *testing.T) {
 	}
 }
 
-// podIsLetIn: a pod of the Deployment passes Pod Security at its strictest, and
-// has the priority of what a cluster cannot do without.
+// podIsLetIn verifies that a pod of the Deployment passes the strictest Pod Security
+// Standard and has a critical priority.
 func (w *world) podIsLetIn(objects []*unstructured.Unstructured) {
 	w.Helper()
 	template := deployment(w.T, objects).Spec.Template

@@ -10,17 +10,17 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	clustertest.Main(m, cluster.Options{}) // all controllers: Deployments and DaemonSets have pods
+	clustertest.Main(m, testcluster.Options{}) // all controllers: Deployments and DaemonSets have pods
 }
 
-// eventually waits until a check finds nothing wrong.
+// eventually waits until a check succeeds.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	awaittest.Until(t, what, check)
@@ -34,7 +34,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// write makes a file of a test's own.
+// write writes a temporary file of the test.
 func write(t *testing.T, path string, content []byte) {
 	t.Helper()
 	must(t, os.WriteFile(path, content, 0o600))

@@ -14,7 +14,7 @@ import (
 
 var yamlOnPage = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// Whoever copies values from a page can install with them.
+// The values on the pages are valid.
 func TestValuesOnPages(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -47,7 +47,7 @@ func TestValuesOnPages(t *testing.T) {
 	}
 }
 
-// anyOf tells whether the values of a chart are among these.
+// anyOf reports whether one of these keys is a value of the chart.
 func anyOf(values, known object) bool {
 	for name := range values {
 		if _, is := known[name]; is {

@@ -25,7 +25,7 @@ import (
 
 type object = map[string]any
 
-// defaultGate is the preset that the chart's default gate is.
+// defaultGate is the preset of the chart's default gate.
 const defaultGate = "required-daemonsets"
 
 func TestLint(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// always and choice are what the chart has beyond the manifests.
+// always and choice are the objects that only the chart contains.
 var (
 	always = []string{
 		"Deployment nodegate-system/nodegate", "PodDisruptionBudget nodegate-system/nodegate", "Service nodegate-system/nodegate-metrics",
@@ -44,8 +44,8 @@ var (
 	gateKeys = []string{"NodeGate " + defaultGate}
 )
 
-// For the same choices, the chart has what 'nodegate manifests' prints, and what
-// runs nodegate.
+// With the same options, the chart contains the output of 'nodegate manifests', and the
+// objects that run nodegate.
 func TestSameAsManifests(t *testing.T) {
 	t.Parallel()
 	options := install.Options{Namespace: namespace, ServiceAccount: "nodegate", AllowedTaintKeys: presets.TaintKeys()}
@@ -56,9 +56,9 @@ func TestSameAsManifests(t *testing.T) {
 		also    []string
 	}{
 		"defaults": {object{}, "1.36.0", func(*install.Options) {}, gateKeys},
-		"older":    {object{}, "1.35.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys},
+		"older":    {object{"webhook": object{"certificate": "existing"}}, "1.35.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys},
 		"webhook asked for": {
-			object{"birth": "webhook"}, "1.37.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys,
+			object{"birth": "webhook", "webhook": object{"certificate": "existing"}}, "1.37.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys,
 		},
 		"policy asked for": {object{"birth": "policy"}, "1.35.0", func(*install.Options) {}, gateKeys},
 		"keys, stamps and evictions": {
@@ -67,10 +67,23 @@ func TestSameAsManifests(t *testing.T) {
 				o.AllowedTaintKeys, o.AllowedStampAnnotations, o.EvictPods = []string{"z.example.com/z", "a", "a:NoExecute"}, []string{"example.com/Opened"}, true
 			}, nil,
 		},
+		"daemons' pods guarded": {
+			object{"daemonPods": object{"guarded": true, "creators": []string{"system:serviceaccount:velero:velero", "b@example.com"}}}, "1.37.0", func(o *install.Options) {
+				o.GuardDaemonPods, o.DaemonPodCreators = true, []string{"system:serviceaccount:velero:velero", "b@example.com"}
+			}, gateKeys,
+		},
 		"gates from files": {
-			object{"gatesFromFiles": object{"enabled": true}, "evictPods": true, "birth": "webhook"}, "1.37.0", func(o *install.Options) {
+			object{"gatesFromFiles": object{"enabled": true}, "evictPods": true, "birth": "webhook", "webhook": object{"certificate": "existing"}}, "1.37.0", func(o *install.Options) {
 				o.WithoutCRD, o.EvictPods, o.Birth = true, true, admission.ByWebhook
 			}, []string{"ConfigMap nodegate-system/nodegate-gates"},
+		},
+		"metrics for everyone": {
+			object{"metrics": object{"secure": false, "readers": []object{{"namespace": "monitoring", "name": "prometheus"}}}}, "1.37.0",
+			func(o *install.Options) { o.OpenMetrics = true }, gateKeys,
+		},
+		"metrics for some": {
+			object{"metrics": object{"readers": []object{{"namespace": "monitoring", "name": "prometheus"}}}}, "1.37.0",
+			func(*install.Options) {}, append([]string{"ClusterRoleBinding nodegate-metrics-readers"}, gateKeys...),
 		},
 		"everything to be watched": {
 			object{"metrics": object{"serviceMonitor": object{"enabled": true}, "prometheusRule": object{"enabled": true}, "dashboard": object{"enabled": true}}, "priorityClassQuota": object{"enabled": true}},
@@ -89,8 +102,8 @@ func TestSameAsManifests(t *testing.T) {
 	}
 }
 
-// manifests are what 'nodegate manifests' prints but for the namespace, which
-// Helm makes, and the CRD, which the chart has in crds/.
+// manifests returns the output of 'nodegate manifests' without the namespace, which Helm
+// creates, and the CRD, which is in the crds/ directory of the chart.
 func manifests(t tester, o install.Options) []*unstructured.Unstructured {
 	t.Helper()
 	all, err := install.Objects(o)
@@ -114,8 +127,7 @@ func manifests(t tester, o install.Options) []*unstructured.Unstructured {
 	return objects
 }
 
-// differ tells in what the objects are not those that are wanted, and others
-// besides.
+// differ returns the differences between two sets of objects.
 func differ(t tester, got, want []*unstructured.Unstructured, others []string) {
 	t.Helper()
 	have := map[string]*unstructured.Unstructured{}
@@ -140,7 +152,7 @@ func differ(t tester, got, want []*unstructured.Unstructured, others []string) {
 	}
 }
 
-// The CRD, the presets and the default keys are nodegate's.
+// The chart's CRD, presets and default keys equal nodegate's.
 func TestCopiesAreTrue(t *testing.T) {
 	same := func(path string, want []byte) {
 		t.Helper()
@@ -187,9 +199,8 @@ func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployme
 	return d
 }
 
-// Whatever taints the administrator allows, nodegate tolerates their keys and the
-// taints of a booting node, its command line lists them, and the guards let it change
-// them.
+// For any allowed taints, nodegate tolerates their keys and the taints of a booting node,
+// its command line lists them, and the guards allow it to change them.
 func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
 	t.Parallel() // Helm is started a hundred times
 	label := `[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?`
@@ -218,7 +229,37 @@ func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
 	})
 }
 
-// Who knows the cluster's kinds goes by them; who does not, by its version.
+// Nodegate's pods prefer nodes of the control plane, and run without them. Values can
+// add to the affinity, and remove the preference.
+func TestControlPlaneIsPreferred(t *testing.T) {
+	t.Parallel()
+	const role = "node-role.kubernetes.io/control-plane"
+	required := object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []object{{"matchExpressions": []object{{"key": role, "operator": "Exists"}}}}}}
+	for name, test := range map[string]struct {
+		affinity            any
+		preferred, required bool
+	}{
+		"default":     {object{}, true, false},
+		"required":    {object{"nodeAffinity": required}, true, true},
+		"no matter":   {object{"nodeAffinity": nil}, false, false},
+		"other kinds": {object{"podAffinity": object{}}, true, false},
+	} {
+		spec := deployment(t, rendered(t, object{"affinity": test.affinity})).Spec.Template.Spec
+		preferred, needed := false, false
+		if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+			for _, term := range spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+				preferred = term.Weight == 100 && term.Preference.MatchExpressions[0].Key == role && term.Preference.MatchExpressions[0].Operator == "Exists"
+			}
+			needed = spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+		}
+		if preferred != test.preferred || needed != test.required {
+			t.Errorf("%s: preferred %t, required %t, of %v", name, preferred, needed, spec.Affinity)
+		}
+	}
+}
+
+// The chart depends on the kinds of the cluster if they are known, and on its version
+// otherwise.
 func TestBirthFollowsTheCluster(t *testing.T) {
 	const kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	for _, test := range []struct {

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// runbooks runs every command of docs/runbooks where nodegate runs as the chart has
-// it, with a gate and a node that is held; what would change something, as a dry run.
+// runbooks runs every command of docs/runbooks on an installation of the chart with a gate
+// that is closed on a node. Commands that would change something run as a dry run.
 func (i *installation) runbooks() {
 	i.Helper()
 	_, missing := exec.LookPath("jq")
@@ -47,7 +48,8 @@ func (i *installation) runbooks() {
 	}
 }
 
-// elsewhere tells whether a command is for other API servers, or not kubectl's own.
+// elsewhere reports whether a command is for other API servers, or requires a kubectl
+// plugin.
 func (i *installation) elsewhere(line string) bool {
 	if strings.HasPrefix(line, "kubectl gate ") {
 		return true
@@ -58,20 +60,21 @@ func (i *installation) elsewhere(line string) bool {
 	return strings.Contains(line, "mutatingadmissionpolic")
 }
 
-// changes are kubectl's commands that change something.
+// changes are the kubectl commands that change objects.
 var changes = regexp.MustCompile(`kubectl (delete|scale|taint|annotate|patch) [^#]*`)
 
-// tame makes a command of a page one that can be run, changes nothing, and succeeds
-// if it is right: whether grep finds something is not the question.
+// tame rewrites a command of a page so that it changes nothing and succeeds if it is
+// valid, even if grep finds nothing.
 func (i *installation) tame(line string) string {
-	line = strings.NewReplacer("<gate>", heldGate, "<node>", "node-1", "<key>", heldKey).Replace(line)
+	line = strings.NewReplacer("<gate>", heldGate, "<node>", "node-1", "<key>", heldKey, "<guard>", admission.RecordsPolicy).Replace(line)
 	line, _, _ = strings.Cut(line, " | grep")
 	return changes.ReplaceAllString(line, "$0 --dry-run=server ")
 }
 
 var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// commands are those in the blocks of a page. What is indented goes on.
+// commands returns the commands in the code blocks of a page. An indented line continues
+// the command.
 func commands(t *testing.T, page string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -88,7 +91,7 @@ func commands(t *testing.T, page string) (all []string) {
 	return all
 }
 
-// What runbooks look for in nodegate's log are words of it.
+// The texts that runbooks search in nodegate's log exist.
 func TestRunbooksGrepForWordsOfTheLog(t *testing.T) {
 	pages, err := filepath.Glob("../docs/runbooks/*.md")
 	must(t, err)

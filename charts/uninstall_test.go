@@ -23,23 +23,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 const (
-	// heldGate holds every new node for good.
+	// heldGate is a gate that stays closed on every new node.
 	heldGate = "hold"
 	heldKey  = "startup.k8s.io/initializing"
 )
 
-// Whatever the values switch on, whoever applied it, and whoever took what away
-// first: after 'nodegate uninstall' the cluster has what it had before, and no node
-// is held. On the way, GitOps finds nothing to change in what runs. Each nodegate is
-// started with the arguments of the Deployment, the webhook is called through its
-// Service.
+// With any values, applied by any tool and partly removed in any order, 'nodegate
+// uninstall' restores the previous state of the cluster, and no gate stays closed on a
+// node. Before that, a GitOps tool finds nothing to change in the installation. Each
+// nodegate is started with the arguments of the Deployment, and the webhook is called
+// through its Service.
 func TestNothingIsLeft(t *testing.T) {
 	clustertest.SkipIfShort(t)
 	program, err := testbed.BuildProgram(t.Context(), t.TempDir())
@@ -56,7 +56,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// installation is one in a world of its own, again and again.
+// installation is an installation in its own world, which is reused.
 type installation struct {
 	*world
 	program, version string
@@ -64,9 +64,11 @@ type installation struct {
 	applier          *testbed.Applier
 	before           []string
 	nodes            int
-	// hook is where replicas serve the webhook, if they do.
+	// hook is the address at which replicas serve the webhook, if they do.
 	hook *net.TCPAddr
-	stop func()
+	// certificates is the directory with the webhook's certificate.
+	certificates string
+	stop         func()
 }
 
 func newInstallation(t *testing.T, version, program string) *installation {
@@ -88,14 +90,15 @@ func newInstallation(t *testing.T, version, program string) *installation {
 	}}
 	if version == "1.35" {
 		i.hook = &net.TCPAddr{IP: ownAddress(t), Port: freePort(t)}
-		i.values["extraArgs"] = []string{"--webhook-bind-address=" + i.hook.String()}
+		i.certificates = t.TempDir()
+		i.values["extraArgs"] = []string{"--webhook-bind-address=" + i.hook.String(), "--webhook-certificate-dir=" + i.certificates}
 	}
 	i.before = i.inventory()
 	return i
 }
 
-// switchedOn are the chart's values with everything on, but for the presets, which
-// are gates like any other, and gates in files.
+// switchedOn are the chart's values with everything enabled, except presets and gates in
+// files.
 func switchedOn(t *testing.T) object {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -119,13 +122,14 @@ func switchedOn(t *testing.T) object {
 		}
 	}
 	walk(values)
+	values["metrics"].(object)["readers"] = []object{{"namespace": "monitoring", "name": "prometheus"}}
 	if n < 6 {
 		t.Errorf("only %d values can be switched on", n)
 	}
 	return values
 }
 
-// anyKind is a kind of Prometheus' operator, of which everything is valid.
+// anyKind is a CRD of the Prometheus operator without validation.
 func anyKind(plural, kind string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -138,7 +142,7 @@ func anyKind(plural, kind string) *unstructured.Unstructured {
 	}}
 }
 
-// ownAddress is one at which the API server may call a Service: no loopback.
+// ownAddress returns a non-loopback address at which the API server can call a Service.
 func ownAddress(t *testing.T) net.IP {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -152,13 +156,16 @@ func ownAddress(t *testing.T) net.IP {
 	return nil
 }
 
-// rendered is what the chart makes of the values, for the world's version.
+// rendered returns the manifests for the values and the world's version. As described in
+// docs/before-1.36.md, a tool without access to the cluster does not render a certificate.
 func (i *installation) rendered(values object) []*unstructured.Unstructured {
 	i.Helper()
+	values = maps.Clone(values)
+	values["webhook"] = object{"certificate": "existing"}
 	return rendered(i.T, values, "--kube-version", i.version)
 }
 
-// sync applies what a Git repository has, as tools do that force nothing.
+// sync applies the manifests like a GitOps tool that does not force conflicts.
 func (i *installation) sync(objects []*unstructured.Unstructured) {
 	i.Helper()
 	for _, o := range objects {
@@ -168,9 +175,12 @@ func (i *installation) sync(objects []*unstructured.Unstructured) {
 	}
 }
 
-// start starts nodegate as its Deployment says.
+// start starts nodegate with the arguments of the Deployment.
 func (i *installation) start() {
 	i.Helper()
+	if i.hook != nil {
+		i.mount()
+	}
 	i.stop = startAsDeployed(i.T, i.cluster, i.program, i.rendered(i.values))
 	if i.hook == nil {
 		return
@@ -189,12 +199,26 @@ func (i *installation) start() {
 	}
 }
 
-// register creates a Node, and waits until it is held. It tells whether it was born
-// so.
+// mount writes the webhook's certificate to the replicas' directory, like a kubelet. It
+// creates the certificate if there is none.
+func (i *installation) mount() {
+	i.Helper()
+	secret, name := &corev1.Secret{}, namespace+"/"+admission.WebhookSecret
+	if i.find(name, secret) != nil {
+		i.nodegate("webhook-certificate")
+		i.get(name, secret)
+	}
+	for file, content := range secret.Data {
+		must(i.T, os.WriteFile(filepath.Join(i.certificates, file), content, 0o600))
+	}
+}
+
+// register creates a Node, and waits until the gate is closed on it. It reports whether
+// the gate was closed at creation.
 func (i *installation) register() (bornHeld bool) {
 	i.Helper()
 	i.nodes++
-	node := cluster.KWOKNode(fmt.Sprintf("node-%d", i.nodes))
+	node := testcluster.KWOKNode(fmt.Sprintf("node-%d", i.nodes))
 	must(i.T, i.admin.Create(i.Context(), node))
 	bornHeld = held(node)
 	eventually(i.T, "the node to be held", func(context.Context) error {
@@ -213,18 +237,18 @@ func held(node *corev1.Node) bool {
 	return node.Annotations["gate.nodegate.dev/"+heldGate] != "" && hasKey(node, heldKey)
 }
 
-// uninstall runs the command, and ends the processes when their Deployment goes, as
-// kubelets do.
+// uninstall runs the command, and ends the processes when the Deployment is deleted, like
+// kubelets.
 func (i *installation) uninstall() {
 	i.Helper()
 	output := i.nodegate("uninstall")
-	if !strings.HasSuffix(output, "Nothing of nodegate is left in the cluster.\n") {
+	if !strings.HasSuffix(output, "nodegate is no longer in the cluster.\n") {
 		i.Errorf("uninstalling says:\n%s", output)
 	}
 	i.forgotten()
 }
 
-// nodegate runs a command of the program.
+// nodegate runs a subcommand of the program.
 func (i *installation) nodegate(args ...string) string {
 	i.Helper()
 	command := exec.Command(i.program, append(args, "--kubeconfig", i.cluster.Kubeconfig())...)
@@ -237,7 +261,8 @@ func (i *installation) nodegate(args ...string) string {
 	return output.String()
 }
 
-// listener ends nodegate's processes when it is told that their Deployment went.
+// listener ends nodegate's processes when the output reports that the Deployment was
+// deleted.
 type listener struct {
 	output *bytes.Buffer
 	stop   func()
@@ -278,7 +303,8 @@ func (i *installation) byGitOps() {
 	i.uninstall()
 }
 
-// fromFiles: what only an installation with gates from files has goes, too.
+// fromFiles verifies that the objects of an installation with gates from files are
+// removed, too.
 func (i *installation) fromFiles() {
 	i.Log("gates from files")
 	values := maps.Clone(i.values)
@@ -289,15 +315,15 @@ func (i *installation) fromFiles() {
 	i.uninstall()
 }
 
-// byHelm: Helm cannot take away any more what was uninstalled before, because it
-// looks for the kind of the gates. What it remembers goes as the page says.
+// byHelm verifies that Helm cannot uninstall after 'nodegate uninstall', because the kind
+// of the gates is missing. The release is removed as described on the page.
 func (i *installation) byHelm() {
 	i.Log("installed by Helm, which goes last")
 	must(i.T, i.helm(i.values, "install", "nodegate", chart))
 	i.start()
 	i.register()
 	output := i.nodegate("uninstall")
-	if !strings.Contains(output, "namespace/nodegate-system is kept: there is configmap/mine, secret/sh.helm.release.v1.nodegate.v1") {
+	if !strings.Contains(output, "namespace/nodegate-system kept, because it contains configmap/mine, secret/sh.helm.release.v1.nodegate.v1") {
 		i.Errorf("that Helm remembers it is not told:\n%s", output)
 	}
 	if err := i.helm(nil, "uninstall", "nodegate"); err == nil {
@@ -307,8 +333,8 @@ func (i *installation) byHelm() {
 	i.forgotten()
 }
 
-// byHelmWhichGoesFirst: who did not read on ends up with nodes that are held, and
-// nothing that could open them but the command.
+// byHelmWhichGoesFirst verifies that, if Helm uninstalls first, gates stay closed on nodes
+// until the command runs.
 func (i *installation) byHelmWhichGoesFirst() {
 	i.Log("installed by Helm, which goes first")
 	must(i.T, i.helm(i.values, "install", "nodegate", chart))

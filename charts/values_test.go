@@ -24,7 +24,7 @@ import (
 	"github.com/nodegate/nodegate/presets"
 )
 
-// What cannot be meant is refused, in a line that says where it is.
+// Invalid values are rejected with a one-line message that contains their path.
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	gate := object{"taint": object{"key": "x.example.com/y", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}
@@ -45,11 +45,15 @@ func TestBadValues(t *testing.T) {
 		"at '/extraTolerations/0/key': 'not' failed":                                                      {"extraTolerations": []object{{"key": "node.kubernetes.io/unschedulable"}}},
 		"invalid propertyName 'app.kubernetes.io/name'":                                                   {"podLabels": object{"app.kubernetes.io/name": "other"}},
 		"at '/metrics/port': maximum: got 65,536, want 65,535":                                            {"metrics": object{"port": 65536}},
+		"webhook.clientCA has both configMap and secret: use one of them":                                 {"webhook": object{"clientCA": object{"configMap": "a", "secret": "b"}}},
+		"webhook.clientCA.names requires configMap or secret":                                             {"webhook": object{"clientCA": object{"names": []string{"kube-apiserver"}}}},
+		"at '/networkPolicy/webhookFrom/0/ipBlock/cidr': '10.0.0.1' does not match pattern":               {"networkPolicy": object{"webhookFrom": []object{{"ipBlock": object{"cidr": "10.0.0.1"}}}}},
+		"at '/metrics/readers/0': missing property 'namespace'":                                           {"metrics": object{"readers": []object{{"name": "prometheus"}}}},
 		"at '/image/digest': 'sha256:12' does not match pattern":                                          {"image": object{"digest": "sha256:12"}},
 		"gate g has the taint x.example.com/y:NoSchedule, which is not in allowedTaintKeys: add it there": {"gates": object{"g": gate}},
 		"gate out-of-service has the taint node.kubernetes.io/out-of-service:NoExecute, which is not":     {"presets": object{"out-of-service": object{"enabled": true}}},
 		"gate required-daemonsets has the taint startup-taint.cluster-autoscaler.kubernetes.io/required-": {"allowedTaintKeys": []string{"a"}},
-		"two gates have the name cilium: a preset or the default gate has it already":                     {"presets": object{"cilium": object{"enabled": true}}, "gates": object{"cilium": gate}, "allowedTaintKeys": append(presets.TaintKeys(), "x.example.com/y")},
+		"two gates have the name cilium, which is that of a preset or of the default gate":                {"presets": object{"cilium": object{"enabled": true}}, "gates": object{"cilium": gate}, "allowedTaintKeys": append(presets.TaintKeys(), "x.example.com/y")},
 	} {
 		output, err := helm(t, values, "template", "nodegate", chart)
 		if err == nil || !strings.Contains(err.Error(), want) || output != "" {
@@ -58,12 +62,12 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// A chart that has this one as a part gives it values of its own.
+// A parent chart can set the values of this chart.
 func TestValuesOfAnOuterChart(t *testing.T) {
 	rendered(t, object{"global": object{"imageRegistry": "example.com"}, "enabled": true})
 }
 
-// The values that docs/install.md names are values.
+// The values in docs/install.md exist.
 func TestValuesThatThePageNames(t *testing.T) {
 	text, err := os.ReadFile("../docs/install.md")
 	must(t, err)
@@ -87,10 +91,11 @@ func TestValuesThatThePageNames(t *testing.T) {
 	}
 }
 
-// quoted is what stands between backticks, up to its value.
+// quoted matches a key in backticks, with an optional value.
 var quoted = regexp.MustCompile("`([a-zA-Z]+(?:\\.[a-zA-Z]+)*)(?:[=:][^`]*)?`")
 
-// The image is called as 'make image' and git have it, the chart as Helm wants it.
+// The image has the name of 'make image' and the version of git; the chart has a version
+// that Helm accepts.
 func TestVersions(t *testing.T) {
 	text, err := os.ReadFile(chart + "/Chart.yaml")
 	must(t, err)
@@ -101,8 +106,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// gatesOf returns the rendered NodeGates, by name, each as the API server would
-// have it.
+// gatesOf returns the rendered NodeGates by name, with the API server's defaults.
 func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1alpha1.NodeGate {
 	t.Helper()
 	gates := map[string]*v1alpha1.NodeGate{}
@@ -136,7 +140,7 @@ func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1a
 	return gates
 }
 
-// A preset of the values is the preset.
+// A preset in the values renders the gate of the preset.
 func TestPresetsOfTheValues(t *testing.T) {
 	all := object{}
 	for _, name := range presets.Names() {
@@ -166,7 +170,7 @@ func TestPresetsOfTheValues(t *testing.T) {
 	}
 }
 
-// What the administrator writes is merged over the preset, or is a gate.
+// Values of a gate are merged over its preset, or specify a gate without a preset.
 func TestGatesOfTheValues(t *testing.T) {
 	gates := gatesOf(t, rendered(t, object{
 		"defaultGate": object{"namespaces": []string{"kube-system", "storage"}},
@@ -190,7 +194,7 @@ func TestGatesOfTheValues(t *testing.T) {
 	}
 }
 
-// What nodegate reads from the mounted ConfigMap are all the gates of the values.
+// The mounted ConfigMap contains all gates of the values.
 func TestNodegateReadsTheConfigMap(t *testing.T) {
 	objects := rendered(t, object{"gatesFromFiles": object{"enabled": true}, "presets": object{"cilium": object{"enabled": true}}})
 	mount := deployment(t, objects).Spec.Template.Spec.Containers[0]
@@ -217,7 +221,7 @@ func TestNodegateReadsTheConfigMap(t *testing.T) {
 	<-done
 }
 
-// Who installs is told what a preset asks for.
+// The chart's notes contain the requirements of a preset.
 func TestNotes(t *testing.T) {
 	output, err := helm(t, object{"presets": object{"cilium": object{"enabled": true}}}, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
 	must(t, err)
@@ -232,8 +236,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Alerts and dashboard come through as they are, with what looks like templates in
-// them.
+// Alerts and dashboard are rendered unchanged, including parts that look like templates.
 func TestMonitoring(t *testing.T) {
 	on := object{"enabled": true, "labels": object{"release": "prometheus"}}
 	objects := rendered(t, object{"metrics": object{"serviceMonitor": on, "prometheusRule": on, "dashboard": on}})

@@ -10,16 +10,14 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/nodegate/nodegate/testcluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/nodegate/nodegate/cluster"
 )
 
-// A write is a request that the API server answered and that was to change
-// something, as the audit log has it.
+// A write is a completed mutating request in the audit log.
 type write struct {
 	user        string
 	verb        string
@@ -36,10 +34,11 @@ type write struct {
 	boundToNode string       // where a pods/binding bound the pod
 }
 
-// readAudit returns all writes, in the order of the log, as far as it is complete.
+// readAudit returns all writes in the order of the log, up to its last complete
+// line.
 func readAudit(log io.Reader) ([]write, error) {
 	var writes []write
-	err := cluster.ReadAudit(log, func(event *auditv1.Event) error {
+	err := testcluster.ReadAudit(log, func(event *auditv1.Event) error {
 		if event.ObjectRef == nil || !changes(event.Verb) {
 			return nil
 		}

@@ -50,7 +50,7 @@ func (l *logWriter) body(object any) *runtime.Unknown {
 	return &runtime.Unknown{Raw: raw}
 }
 
-// node writes a node; the answer has these taints.
+// node adds a write of a node whose response has these taints.
 func (l *logWriter) node(user, verb, resource, name string, taints ...corev1.Taint) *auditv1.Event {
 	e := l.add(user, verb, resource, "", name)
 	e.ResponseObject = l.body(&corev1.Node{

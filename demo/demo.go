@@ -15,29 +15,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 const (
 	podsPerNode = 2 // as many web pods as fit on one node
 
 	viewEvery = 200 * time.Millisecond
-	// steadyFor is how long the steady state is watched at least.
+	// steadyFor is the minimum duration for which the steady state is observed.
 	steadyFor = heartbeatEvery + 1500*time.Millisecond
 )
 
-// errVerdict means that the demo ran to its end and the verdict is FAIL.
+// errVerdict is returned when the demo has completed and the verdict is FAIL.
 var errVerdict = errors.New("the verdict is FAIL")
 
 // A demo is one run.
 type demo struct {
 	*options
+	examination
 	gates      []gate
 	plans      []nodePlan
 	program    string // nodegate's
-	cluster    *cluster.Cluster
+	cluster    *testcluster.Cluster
 	admin      kubernetes.Interface
 	applier    *testbed.Applier
 	nodegate   *testbed.Installation
@@ -45,21 +46,31 @@ type demo struct {
 	fleet      *fleet
 }
 
-// demonstrate runs the demo and ends all that it started. Only --keep keeps it
-// until ctx ends.
-func demonstrate(ctx context.Context, o *options) (err error) {
-	d := &demo{options: o, plans: planNodes(o.nodes)}
+// An examination inspects a completed demo while its cluster is still running. The
+// zero value does nothing.
+type examination struct {
+	// apiServer are further arguments of the API server.
+	apiServer []string
+	examine   func(context.Context, *demo) error
+}
+
+// demonstrate runs the demo and stops everything that it started; with --keep,
+// not until ctx ends.
+func demonstrate(ctx context.Context, o *options, e examination) (err error) {
+	d := &demo{options: o, examination: e, plans: planNodes(o.nodes)}
 	if d.gates, err = demoGates(); err != nil {
 		return err
 	}
-	clusterOptions := cluster.Options{
-		// No KWOK: the demo plays the kubelets itself, to the millisecond.
-		Components: slices.DeleteFunc(cluster.Components(), func(c cluster.Component) bool { return c == cluster.KWOK }),
+	clusterOptions := testcluster.Options{
+		// No KWOK: the demo simulates the kubelets itself, with a precision of
+		// milliseconds.
+		Components: slices.DeleteFunc(testcluster.Components(), func(c testcluster.Component) bool { return c == testcluster.KWOK }),
+		ExtraArgs:  map[testcluster.Component][]string{testcluster.APIServer: e.apiServer},
 		Audit:      true, AuditPolicy: auditPolicy, Progress: os.Stderr,
 	}
 	// Everything is built before anything runs, so that nothing waits for a
 	// compiler.
-	if _, err := cluster.Build(ctx, clusterOptions); err != nil {
+	if _, err := testcluster.Build(ctx, clusterOptions); err != nil {
 		return ended(ctx, err)
 	}
 	dir, err := os.MkdirTemp("", "nodegate-demo-")
@@ -71,14 +82,15 @@ func demonstrate(ctx context.Context, o *options) (err error) {
 	if d.program, err = testbed.BuildProgram(ctx, dir); err != nil {
 		return ended(ctx, err)
 	}
-	if d.cluster, err = cluster.Start(ctx, clusterOptions); err != nil {
+	if d.cluster, err = testcluster.Start(ctx, clusterOptions); err != nil {
 		return ended(ctx, err)
 	}
 	defer func() { err = errors.Join(err, d.cluster.Stop()) }()
 	return d.live(ctx)
 }
 
-// ended puts the reason why ctx ended, if it did, before what that made fail.
+// ended returns the cause of ctx's end, if it has ended, followed by the error
+// that resulted from it.
 func ended(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -86,7 +98,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// live is the demo's life in the running cluster.
+// live is the part of the demo in the running cluster.
 func (d *demo) live(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() { err = errors.Join(err, d.stop(cancel)) }()
@@ -104,6 +116,11 @@ func (d *demo) live(ctx context.Context) (err error) {
 	if err != nil {
 		return ended(ctx, err)
 	}
+	if d.examine != nil {
+		if err := d.examine(ctx, d); err != nil {
+			return ended(ctx, err)
+		}
+	}
 	if d.keep {
 		d.invite()
 		<-ctx.Done()
@@ -117,7 +134,7 @@ func (d *demo) live(ctx context.Context) (err error) {
 	return nil
 }
 
-// stop ends what runs in the cluster, in order.
+// stop ends everything that runs in the cluster, in order.
 func (d *demo) stop(cancel context.CancelCauseFunc) error {
 	cancel(nil)
 	if d.fleet != nil {
@@ -129,8 +146,8 @@ func (d *demo) stop(cancel context.CancelCauseFunc) error {
 	return nil
 }
 
-// setUp installs nodegate, declares the gates and what they wait for, and
-// returns when new nodes are closed. What it starts lives as long as ctx.
+// setUp installs nodegate, creates the gates and their daemons, and returns when
+// new nodes are closed at birth. Everything that it starts runs until ctx ends.
 func (d *demo) setUp(ctx context.Context, cancel context.CancelCauseFunc) error {
 	var err error
 	if d.admin, err = kubernetes.NewForConfig(d.cluster.Admin()); err != nil {
@@ -169,7 +186,7 @@ func (d *demo) setUp(ctx context.Context, cancel context.CancelCauseFunc) error 
 	return err
 }
 
-// declare applies the daemons, the gates that wait for them, and the workload.
+// declare applies the daemons, the gates for them, and the workload.
 func (d *demo) declare(ctx context.Context) error {
 	for _, stream := range [][]byte{daemonsYAML, gatesYAML, webYAML} {
 		objects, err := testbed.ParseObjects(stream)
@@ -193,8 +210,8 @@ func (d *demo) declare(ctx context.Context) error {
 	return nil
 }
 
-// awaitGates waits until nodegate says that its gates are ready, and then sees
-// for itself that nodes are closed at birth.
+// awaitGates waits until the gates' condition Ready is True, and then verifies
+// that new nodes are closed at birth.
 func (d *demo) awaitGates(ctx context.Context) error {
 	var taints []corev1.Taint
 	for _, g := range d.gates {
@@ -206,7 +223,7 @@ func (d *demo) awaitGates(ctx context.Context) error {
 	return testbed.AwaitBirthClosed(ctx, d.cluster, taints...)
 }
 
-// perform scales out, waits until all is as it will stay, and reads the verdict.
+// perform scales out, waits for the final state, and computes the verdict.
 func (d *demo) perform(ctx context.Context) (*verdict, error) {
 	tell("scaling out: %d nodes in %d waves\n", len(d.plans), waveCount)
 	if err := d.scaleOut(ctx); err != nil {
@@ -232,8 +249,9 @@ func (d *demo) perform(ctx context.Context) (*verdict, error) {
 	return v, explainHeld(ctx, os.Stdout, d.admin, d.applier, v.held)
 }
 
-// scaleOut shows the nodes coming up until all is as it will stay. If nothing
-// changes any more before that, the verdict says what is missing.
+// scaleOut shows the new nodes until they have reached their final state, or
+// until nothing changes any more. In the latter case, the verdict reports what is
+// missing.
 func (d *demo) scaleOut(ctx context.Context) error {
 	scaled := make(chan error, 1)
 	d.fleet.running.Go(func() { scaled <- d.fleet.scaleOut(ctx) })
@@ -287,7 +305,7 @@ func (d *demo) settled(s *snapshot) bool {
 	return t.states[open] == toOpen && t.nodes() == len(d.plans) && t.pods == podsPerNode*toOpen
 }
 
-// awaitStatus waits until the gates' status counts what is there, after which
+// awaitStatus waits until the gates' status has the final counts, after which
 // nodegate has nothing left to write.
 func (d *demo) awaitStatus(ctx context.Context) error {
 	return await.Until(ctx, "the gates' status", func(ctx context.Context) error {
@@ -310,7 +328,7 @@ func (d *demo) awaitStatus(ctx context.Context) error {
 	})
 }
 
-// steady lets time pass in which nothing changes and every node reports.
+// steady waits while nothing changes and every node reports.
 func (d *demo) steady(ctx context.Context) (period, error) {
 	tell("watching at least %s of steady state, until every node has reported", steadyFor)
 	from := time.Now()
@@ -342,7 +360,7 @@ func (d *demo) judge(steady period) (*verdict, error) {
 	return &v, nil
 }
 
-// invite says what can be done with a cluster that is kept.
+// invite prints what to do with a cluster that is kept.
 func (d *demo) invite() {
 	stuck := d.plans[slices.IndexFunc(d.plans, func(p nodePlan) bool { return p.stuck })].name
 	fmt.Printf(`
@@ -352,7 +370,10 @@ All is still running. In another terminal:
   kubectl get nodegates
   kubectl describe nodegate cni
   kubectl get node %[2]s -o yaml          # its taint, and nodegate's record
-  curl -s http://%[3]s/metrics | grep ^nodegate
+
+  kubectl -n %[7]s create serviceaccount reader
+  kubectl create clusterrolebinding reader --clusterrole=nodegate-metrics-reader --serviceaccount=%[7]s:reader
+  curl -sk -H "Authorization: Bearer $(kubectl -n %[7]s create token reader)" https://%[3]s/metrics | grep ^nodegate
 
 Let the stuck daemon become ready, and watch its node open:
 
@@ -363,7 +384,7 @@ nodegate's log:  %[5]s
 Audit log:       %[6]s
 Press Ctrl-C to end everything.
 `, d.cluster.Kubeconfig(), stuck, d.controller.Metrics, healAnnotation,
-		filepath.Clean(d.controller.LogFile), d.cluster.AuditLog())
+		filepath.Clean(d.controller.LogFile), d.cluster.AuditLog(), d.nodegate.ServiceAccount.Namespace)
 }
 
 func tell(format string, args ...any) { fmt.Printf(format+"\n", args...) }

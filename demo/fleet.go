@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nodegate/nodegate/testcluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,17 +19,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/nodegate/nodegate/cluster"
 )
 
 const byNode = "node"
 
-// A fleet is all simulated nodes. It sees what happens through one watch of
-// nodes and one of pods, shared by the kubelets and the live view; it writes
-// with the identity of each node.
+// A fleet consists of all simulated nodes. It has one watch of nodes and one of
+// pods, which the kubelets and the live view share. It writes with the identity
+// of each node.
 type fleet struct {
-	cluster *cluster.Cluster
+	cluster *testcluster.Cluster
 	cloud   kubernetes.Interface // the cloud's controller
 	plans   []nodePlan
 
@@ -42,8 +41,8 @@ type fleet struct {
 	running  sync.WaitGroup
 }
 
-// newFleet returns when it sees the cluster; it does so until ctx ends.
-func newFleet(ctx context.Context, c *cluster.Cluster, plans []nodePlan) (*fleet, error) {
+// newFleet returns when its caches are synced. They are updated until ctx ends.
+func newFleet(ctx context.Context, c *testcluster.Cluster, plans []nodePlan) (*fleet, error) {
 	admin, err := kubernetes.NewForConfig(c.Admin())
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
@@ -164,8 +163,8 @@ func (f *fleet) reportedSince(from time.Time) error {
 	return nil
 }
 
-// lastError is the last thing that went wrong for a simulated component, which
-// then tried again.
+// lastError is the most recent error of a simulated component. The component
+// retries after an error.
 func (f *fleet) lastError() error {
 	if err := f.lastErr.Load(); err != nil {
 		return *err
@@ -173,7 +172,8 @@ func (f *fleet) lastError() error {
 	return nil
 }
 
-// setUp does what a cloud's controller does in the end: it lifts its taint.
+// setUp removes the cloud's taint, like a cloud controller after it has set up a
+// node.
 func (f *fleet) setUp(ctx context.Context, name string) {
 	for pause(ctx, retryAfter) {
 		err := f.liftSetUpTaint(ctx, name)
@@ -205,7 +205,7 @@ func (f *fleet) liftSetUpTaint(ctx context.Context, name string) error {
 	return err
 }
 
-// snapshot counts what can be seen now.
+// snapshot counts the current states of nodes and pods.
 func (f *fleet) snapshot(gates []gate, podsWanted int, began time.Time) snapshot {
 	s := snapshot{
 		elapsed: time.Since(began), nodes: len(f.plans), podsWanted: podsWanted,

@@ -14,7 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
-// What the demo declares, as a person would write it.
+// The demo's objects, as a user would write them.
 var (
 	//go:embed config/audit-policy.yaml
 	auditPolicy string
@@ -26,7 +26,7 @@ var (
 	webYAML []byte
 )
 
-// demoGates returns what the verdict has to know of the gates declared.
+// demoGates returns the properties of the demo's gates that the verdict needs.
 func demoGates() ([]gate, error) {
 	objects, err := testbed.ParseObjects(gatesYAML)
 	if err != nil {

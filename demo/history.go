@@ -15,14 +15,15 @@ import (
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// A gate is what the verdict has to know of a NodeGate that selects all nodes.
+// A gate contains the properties of a NodeGate that the verdict needs. The gate
+// selects all nodes.
 type gate struct {
 	name      string
 	taint     corev1.Taint
 	daemonSet types.NamespacedName
 }
 
-// A nodeHistory is what the audit log tells of one node.
+// A nodeHistory is the history of one node, according to the audit log.
 type nodeHistory struct {
 	name     string
 	writes   []*write // of the node, in the order in which they took effect
@@ -33,7 +34,7 @@ type nodeHistory struct {
 	gates    []gateHistory
 }
 
-// A gateHistory is what the audit log tells of a gate on a node.
+// A gateHistory is the history of a gate on a node, according to the audit log.
 type gateHistory struct {
 	*gate
 	bare   *write // an answer that showed the node without the taint before the gate was opened
@@ -41,16 +42,15 @@ type gateHistory struct {
 	ready  *write // the first pod status that said that the daemon is ready
 }
 
-// closedAt tells whether the gate was closed when a request was received at t.
-// A request received before the opening patch was can only rest on a node that
-// was still closed; what is received later may rest on the patch's effect.
+// closedAt reports whether the gate was closed when a request was received at t.
+// A request that was received before the opening patch can only be based on the
+// closed node. A later request may be based on the patch's effect.
 func (g *gateHistory) closedAt(t time.Time) bool {
 	return g.opened == nil || t.Before(g.opened.received)
 }
 
-// moment returns the write by which the last thing became true that the gate
-// waited for: its daemon is ready, and the node is set up. It is nil as long as
-// that is not so.
+// moment returns the write that satisfied the gate's last requirement: its daemon
+// is ready, and the node is set up. It returns nil until then.
 func (h *nodeHistory) moment(g *gateHistory) *write {
 	if g.ready == nil || h.setUp && h.setUpEnd == nil {
 		return nil
@@ -72,7 +72,7 @@ func (h *nodeHistory) moments() []*write {
 	return out
 }
 
-// readNodes tells what happened to each node that was registered, by name.
+// readNodes returns the history of each registered node, by name.
 func readNodes(e *expectation, log []write) map[string]*nodeHistory {
 	nodes := map[string]*nodeHistory{}
 	of := func(name string) *nodeHistory {
@@ -105,7 +105,7 @@ func readNodes(e *expectation, log []write) map[string]*nodeHistory {
 	return nodes
 }
 
-// daemonReady notes that a pod was said to be ready.
+// daemonReady records that a pod was reported ready.
 func (h *nodeHistory) daemonReady(w *write) {
 	owner := metav1.GetControllerOf(w.pod)
 	if owner == nil || owner.Kind != "DaemonSet" {
@@ -119,8 +119,8 @@ func (h *nodeHistory) daemonReady(w *write) {
 	}
 }
 
-// replay goes through the answers to the writes of the node in the order of
-// their resource versions, which is the order in which everybody saw them.
+// replay processes the responses to the writes of the node in the order of their
+// resource versions, which is the order in which all watchers saw them.
 func (h *nodeHistory) replay(e *expectation) {
 	slices.SortStableFunc(h.writes, func(a, b *write) int {
 		return cmp.Or(cmp.Compare(revision(a.node), revision(b.node)), a.done.Compare(b.done))
@@ -142,7 +142,7 @@ func (h *nodeHistory) replay(e *expectation) {
 	}
 }
 
-// see looks at one answer that shows the node, after the one before.
+// see processes one response with the node, after the previous one.
 func (g *gateHistory) see(w *write, before *corev1.Node, nodegate string) {
 	if g.opened != nil || hasTaint(w.node, g.taint) {
 		return
@@ -156,14 +156,14 @@ func (g *gateHistory) see(w *write, before *corev1.Node, nodegate string) {
 	}
 }
 
-// opens tells whether the patch removed the taint of a gate of the node.
+// opens reports whether the patch removed a gate's taint from the node.
 func (h *nodeHistory) opens(patch *write) bool {
 	return slices.ContainsFunc(h.gates, func(g gateHistory) bool { return g.opened == patch })
 }
 
 func revision(n *corev1.Node) uint64 {
-	// The API server writes decimal numbers. Anything else sorts first, and
-	// then shows up as a node without its taint rather than as nothing.
+	// The API server uses decimal numbers. Anything else sorts first, so that it
+	// is reported as a node without its taint instead of being ignored.
 	number, _ := strconv.ParseUint(n.ResourceVersion, 10, 64)
 	return number
 }

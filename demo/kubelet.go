@@ -22,17 +22,17 @@ const (
 	// nodeReadyAfter is how long after its registration a node is Ready.
 	nodeReadyAfter = 300 * time.Millisecond
 
-	// heartbeatEvery is often: kubelets of today report once in five minutes
-	// and renew a Lease in between. Here every heartbeat is a write of the Node,
-	// which a controller has to leave unanswered.
+	// heartbeatEvery is shorter than in reality: kubelets report every five
+	// minutes and renew a Lease in between. Here, every heartbeat is a write of
+	// the Node, to which a controller must not react.
 	heartbeatEvery = 4 * time.Second
 
 	// retryAfter is how long to wait after a write that failed.
 	retryAfter = 500 * time.Millisecond
 )
 
-// A kubelet is a simulated one: it has a real one's identity, and writes what
-// a real one writes, but runs nothing.
+// A kubelet is a simulated kubelet. It has the identity of a real one and makes
+// the same writes, but runs no containers.
 type kubelet struct {
 	plan   nodePlan
 	client kubernetes.Interface // as system:node:<name>
@@ -41,7 +41,7 @@ type kubelet struct {
 
 	registered time.Time
 	ready      bool // the node was reported Ready
-	// lastReport is when the last report of the node that has been answered began.
+	// lastReport is the start time of the latest node report that was answered.
 	lastReport atomic.Pointer[time.Time]
 	heartbeat  time.Time
 	reported   map[types.UID]*report
@@ -50,20 +50,20 @@ type kubelet struct {
 	onError      func(error)
 }
 
-// A report is what was last told of a pod.
+// A report is the state of a pod that was last reported.
 type report struct {
 	started time.Time
 	ready   bool
 }
 
-// run plays the kubelet until ctx ends.
+// run simulates the kubelet until ctx ends.
 func (k *kubelet) run(ctx context.Context) {
 	for !k.register(ctx) {
 		if !pause(ctx, retryAfter) {
 			return
 		}
 	}
-	// Heartbeats of different nodes fall on different moments.
+	// Distribute the heartbeats of different nodes over time.
 	hash := fnv.New32a()
 	hash.Write([]byte(k.plan.name))
 	k.heartbeat = k.registered.Add(time.Duration(hash.Sum32()) % heartbeatEvery)
@@ -80,7 +80,7 @@ func (k *kubelet) run(ctx context.Context) {
 	}
 }
 
-// pause waits and reports whether to go on.
+// pause waits, and reports whether to continue.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -90,7 +90,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// failed reports whether there is an error, and passes it on.
+// failed reports whether err is not nil, and records it.
 func (k *kubelet) failed(ctx context.Context, what string, err error) bool {
 	if err != nil && ctx.Err() == nil {
 		k.onError(fmt.Errorf("kubelet of %s: %s: %w", k.plan.name, what, err))
@@ -155,8 +155,8 @@ func (k *kubelet) patchStatus(ctx context.Context, status any) error {
 	return err
 }
 
-// syncPod runs the pod at once and makes it ready when its time has come. A pod
-// that is to go is gone at once.
+// syncPod runs the pod immediately and makes it ready at its planned time. It
+// removes a deleted pod immediately.
 func (k *kubelet) syncPod(ctx context.Context, pod *corev1.Pod) time.Time {
 	now := time.Now()
 	never := now.Add(time.Hour)
@@ -189,7 +189,8 @@ func (k *kubelet) syncPod(ctx context.Context, pod *corev1.Pod) time.Time {
 	return readyAt
 }
 
-// readyAt tells when a pod that started then is ready, and whether it ever is.
+// readyAt returns when a pod with this start time becomes ready, and whether it
+// ever does.
 func (k *kubelet) readyAt(pod *corev1.Pod, started time.Time) (time.Time, bool) {
 	delay := k.plan.cni
 	switch owner := metav1.GetControllerOf(pod); {
@@ -212,7 +213,8 @@ func (k *kubelet) readyAt(pod *corev1.Pod, started time.Time) (time.Time, bool) 
 }
 
 func (k *kubelet) reportPod(ctx context.Context, pod *corev1.Pod, started time.Time, ready bool) error {
-	// With the UID, as a kubelet does: the pod may be another by now.
+	// Specify the UID, as a kubelet does, because the name may now belong to
+	// another pod.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   podStatus(pod, started, time.Now(), ready),

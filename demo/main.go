@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows nodegate at work: it starts a real Kubernetes control
-// plane on this machine, installs nodegate in it, scales out simulated nodes in
-// waves, shows how they are held and opened, and ends with a verdict from the
-// API server's audit log. Its exit status is the verdict.
+// Command demo shows nodegate at work: it starts a real Kubernetes control plane
+// on this machine, installs nodegate in it, scales out simulated nodes in waves,
+// shows how gates close and open on them, and ends with a verdict that is
+// computed from the API server's audit log. The exit status is the verdict.
 //
-// Everything but the nodes is real: etcd, the API server, the scheduler, the
-// controller manager, and nodegate under its own ServiceAccount. The nodes'
-// kubelets are played by this program (kubelet.go), each with its own identity.
-// On every node two daemons become ready after times drawn from a fixed seed
+// Everything except the nodes is real: etcd, the API server, the scheduler, the
+// controller manager, and nodegate with its own ServiceAccount. This program
+// simulates the nodes' kubelets (kubelet.go), each with its own identity. On
+// every node two daemons become ready after times drawn from a fixed seed
 // (plan.go): at different moments on most nodes, at the same one on others, and
 // on one node never. The nodes of the last wave come from a cloud that sets them
 // up only after their daemons are ready, so that both gates open at one moment.
@@ -21,11 +21,11 @@ import (
 	"io"
 	"os"
 
-	"github.com/nodegate/nodegate/cluster/command"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster/command"
 )
 
-// options are what the command line says.
+// options are the parsed command line.
 type options struct {
 	nodes int
 	keep  bool
@@ -38,12 +38,12 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return demonstrate(ctx, o)
+		return demonstrate(ctx, o, examination{})
 	})
 }
 
-// parse reads the command line. Asked for help, it writes it and returns
-// flag.ErrHelp.
+// parse parses the command line. If help is requested, it prints the help and
+// returns flag.ErrHelp.
 func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)

@@ -12,7 +12,7 @@ const (
 	waveCount = 4
 	waveEvery = 4 * time.Second
 
-	// seed makes every run of the demo the same: the same nodes are slow.
+	// seed makes every run of the demo identical: the same nodes are slow.
 	seed = 2026
 )
 
@@ -20,13 +20,13 @@ const (
 type nodePlan struct {
 	name string
 	wave int // from 0
-	// cni and init are how long after its registration the node's daemons are
-	// ready. On a third of the nodes both are ready at the same time.
+	// cni and init are the times from the node's registration until its daemons
+	// are ready. On a third of the nodes both are ready at the same time.
 	cni, init time.Duration
 	// stuck means that the CNI daemon never becomes ready.
 	stuck bool
-	// cloud means that the node registers with the set-up taint of a cloud,
-	// which is lifted only after both daemons are ready: both gates can open at
+	// cloud means that the node registers with a cloud's initialization taint,
+	// which is removed only after both daemons are ready. Both gates can open at
 	// that moment, and not before.
 	cloud bool
 }

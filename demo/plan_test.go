@@ -61,8 +61,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The daemons tolerate the taints of both gates, or nothing would ever open,
-// and each gate waits for one of them.
+// The daemons must tolerate the taints of both gates; otherwise no gate would
+// ever open. Each gate waits for one of the daemons.
 func TestDeclaredObjectsFitTogether(t *testing.T) {
 	gates, err := demoGates()
 	if err != nil {

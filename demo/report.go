@@ -18,7 +18,7 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
-// faultsShown bounds how many faults of one check are shown.
+// faultsShown is the maximum number of faults that are shown for a check.
 const faultsShown = 5
 
 // write writes the verdict as a table.
@@ -67,8 +67,8 @@ func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// explainHeld says of every gate that is still closed why that is so, and
-// where the words come from.
+// explainHeld prints, for every gate that is still closed, the reason and its
+// source.
 func explainHeld(ctx context.Context, out io.Writer, admin kubernetes.Interface, a *testbed.Applier, held []heldGate) error {
 	if len(held) == 0 {
 		fmt.Fprintln(out, "No node is held any more.")

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// waveLabel tells in which wave a node came.
+	// waveLabel contains the number of the node's wave.
 	waveLabel = "demo.nodegate.dev/wave"
 
 	// healAnnotation on a daemon's pod makes it ready, also on the stuck node.
 	healAnnotation = "demo.nodegate.dev/heal"
 )
 
-// setUpTaint is what a kubelet registers with when a cloud's controller is to
-// set the node up. No gate opens before the node is set up.
+// setUpTaint is the taint with which a kubelet registers if a cloud controller
+// must initialize the node. No gate opens before it is removed.
 var setUpTaint = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 
-// newNode is what a kubelet registers: not Ready yet.
+// newNode returns the Node that a kubelet registers, which is not Ready yet.
 func newNode(plan *nodePlan, bootID string, now time.Time) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("4"),
@@ -56,7 +56,8 @@ func newNode(plan *nodePlan, bootID string, now time.Time) *corev1.Node {
 	return node
 }
 
-// nodeConditions are what a kubelet reports at every heartbeat.
+// nodeConditions returns the conditions that a kubelet reports at every
+// heartbeat.
 func nodeConditions(ready bool, since, now time.Time) []corev1.NodeCondition {
 	condition := func(name corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{
@@ -75,7 +76,8 @@ func nodeConditions(ready bool, since, now time.Time) []corev1.NodeCondition {
 	return append(conditions, condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
 }
 
-// podStatus is what a kubelet reports of a pod whose containers run.
+// podStatus returns the status that a kubelet reports for a pod with running
+// containers.
 func podStatus(pod *corev1.Pod, started, now time.Time, ready bool) corev1.PodStatus {
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: started},
@@ -111,7 +113,8 @@ func podConditions(started, now time.Time, ready bool) []corev1.PodCondition {
 	return conditions
 }
 
-// containerID looks like a runtime's, and is another for every pod.
+// containerID returns a unique ID for each pod, in the format of a container
+// runtime.
 func containerID(uid types.UID, container string) string {
 	return fmt.Sprintf("containerd://%x", sha256.Sum256([]byte(string(uid)+"/"+container)))
 }

@@ -4,7 +4,7 @@ package main
 
 import "time"
 
-// A state is where a node stands on its way to receiving pods.
+// A state is a node's progress towards receiving pods.
 type state int
 
 const (
@@ -16,7 +16,7 @@ const (
 	states
 )
 
-// A snapshot is what the live view shows at one moment.
+// A snapshot contains the data that the live view shows at one moment.
 type snapshot struct {
 	elapsed    time.Duration
 	nodes      int // planned
@@ -39,7 +39,7 @@ func (w *waveCounts) nodes() int {
 	return sum
 }
 
-// total adds the waves up.
+// total returns the sum of all waves.
 func (s *snapshot) total() waveCounts {
 	var t waveCounts
 	for i := range s.waves {

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An expectation is what the verdict has to know besides the audit log.
+// An expectation contains the verdict's input besides the audit log.
 type expectation struct {
 	nodegate   string // the user that nodegate is to the API server
 	gates      []gate
@@ -22,7 +22,7 @@ type expectation struct {
 	steady     period       // when nothing changed
 }
 
-// A period is a stretch of time.
+// A period is a time interval.
 type period struct{ from, to time.Time }
 
 func (p period) contains(t time.Time) bool { return !t.Before(p.from) && !t.After(p.to) }
@@ -35,7 +35,7 @@ type check struct {
 	faults []string // what speaks against it
 }
 
-// A verdict is what the audit log says about a run of the demo.
+// A verdict is the result of checking a run's audit log.
 type verdict struct {
 	writes    int
 	checks    []check
@@ -43,15 +43,15 @@ type verdict struct {
 	held      []heldGate
 }
 
-// A heldGate is a gate that is closed on a node in the end.
+// A heldGate is a gate that is still closed on a node at the end.
 type heldGate struct{ node, gate string }
 
 func (v *verdict) pass() bool {
 	return !slices.ContainsFunc(v.checks, func(c check) bool { return !c.pass })
 }
 
-// judge reads the verdict from the audit log. It knows nothing else: neither
-// nodegate's own words nor what the demo believes to have seen.
+// judge computes the verdict from the audit log alone. It uses neither nodegate's
+// own reports nor the demo's observations.
 func judge(e expectation, log []write) verdict {
 	j := judgement{expectation: &e, log: log, byName: readNodes(&e, log)}
 	for _, name := range slices.Sorted(maps.Keys(j.byName)) {
@@ -68,7 +68,7 @@ func judge(e expectation, log []write) verdict {
 	}
 }
 
-// judgement is what the checks share.
+// judgement contains the data that the checks share.
 type judgement struct {
 	*expectation
 	log    []write
@@ -76,12 +76,12 @@ type judgement struct {
 	nodes  []*nodeHistory // by name
 }
 
-// counted makes a check that passes if there is nothing against it.
+// counted returns a check that passes if it has no faults.
 func counted(name string, faults []string) check {
 	return check{name: name, pass: len(faults) == 0, value: fmt.Sprint(len(faults)), faults: faults}
 }
 
-// registered guards the other checks against passing for want of nodes.
+// registered prevents the other checks from passing because there are no nodes.
 func (j *judgement) registered() check {
 	var faults []string
 	count := 0
@@ -102,8 +102,8 @@ func (j *judgement) registered() check {
 	}
 }
 
-// neverBare: no answer of the API server ever shows a node without the taint
-// of a gate that had not been opened there.
+// neverBare checks that no response of the API server shows a node without the
+// taint of a gate that had not been opened there.
 func (j *judgement) neverBare() check {
 	var faults []string
 	for _, h := range j.nodes {
@@ -118,7 +118,8 @@ func (j *judgement) neverBare() check {
 	return counted("nodes ever visible without the taint of a closed gate", faults)
 }
 
-// noneBoundWhileClosed: no pod was bound to a node that had a gate closed to it.
+// noneBoundWhileClosed checks that no pod was bound to a node while a gate was
+// closed whose taint the pod does not tolerate.
 func (j *judgement) noneBoundWhileClosed() check {
 	pods := j.pods()
 	var faults []string
@@ -130,7 +131,8 @@ func (j *judgement) noneBoundWhileClosed() check {
 		}
 		pod := pods[w.namespace+"/"+w.name]
 		for k := range h.gates {
-			// What nobody has seen being created tolerates nothing.
+			// A pod without a create request in the log is assumed to tolerate
+			// nothing.
 			if g := &h.gates[k]; g.closedAt(w.received) && (pod == nil || !tolerates(pod, g.taint)) {
 				faults = append(faults, fmt.Sprintf("%s/%s to %s, closed by gate %s, by %s", w.namespace, w.name, h.name, g.name, w.user))
 				break
@@ -140,7 +142,7 @@ func (j *judgement) noneBoundWhileClosed() check {
 	return counted("pods bound to a node while it was closed to them", faults)
 }
 
-// bound guards the check before against passing for want of pods.
+// bound prevents the previous check from passing because there are no pods.
 func (j *judgement) bound() check {
 	pods := j.pods()
 	count := 0
@@ -162,7 +164,7 @@ func (j *judgement) bound() check {
 	return c
 }
 
-// pods are all that were created, by namespace and name.
+// pods returns all pods that were created, by namespace and name.
 func (j *judgement) pods() map[string]*corev1.Pod {
 	out := map[string]*corev1.Pod{}
 	for i := range j.log {
@@ -173,11 +175,12 @@ func (j *judgement) pods() map[string]*corev1.Pod {
 	return out
 }
 
-// noneEarly: no gate was opened before its daemon was ready and the node set up.
+// noneEarly checks that no gate was opened before its daemon was ready and the
+// node was set up.
 func (j *judgement) noneEarly() check {
 	var faults []string
 	j.eachGate(func(h *nodeHistory, g *gateHistory) {
-		// The patch can follow a write before that write's own answer is out, but
+		// The patch can follow a write before that write has been answered, but
 		// not before the write itself.
 		if m := h.moment(g); g.opened != nil && (m == nil || g.opened.received.Before(m.received)) {
 			faults = append(faults, fmt.Sprintf("gate %s on %s", g.name, h.name))
@@ -186,7 +189,7 @@ func (j *judgement) noneEarly() check {
 	return counted("gates opened before their daemon was ready", faults)
 }
 
-// noneForgotten: every gate whose daemon became ready was opened.
+// noneForgotten checks that every gate whose daemon became ready was opened.
 func (j *judgement) noneForgotten() check {
 	var faults []string
 	j.eachGate(func(h *nodeHistory, g *gateHistory) {
@@ -197,9 +200,9 @@ func (j *judgement) noneForgotten() check {
 	return counted("gates closed in the end although their daemon is ready", faults)
 }
 
-// patchesMatchMoments: each node was patched as often as there were distinct
-// moments at which a gate of it could open. Two moments that are close together
-// may be answered by one patch; one moment never by two.
+// patchesMatchMoments checks that each node was patched as often as there were
+// distinct moments at which a gate could open on it. Two moments that are close
+// together may be answered by one patch; one moment never by two.
 func (j *judgement) patchesMatchMoments() check {
 	var faults []string
 	patches, moments := 0, 0
@@ -226,7 +229,7 @@ func (j *judgement) patchesMatchMoments() check {
 	}
 }
 
-// patchesPerNode says how many nodes were patched how often.
+// patchesPerNode describes how many nodes were patched how often.
 func patchesPerNode(nodes map[int]int) string {
 	var words []string
 	for _, patches := range slices.Sorted(maps.Keys(nodes)) {
@@ -235,7 +238,7 @@ func patchesPerNode(nodes map[int]int) string {
 	return strings.Join(words, ", ")
 }
 
-// refused counts the writes of nodes that nodegate tried in vain.
+// refused counts nodegate's writes of nodes that the API server rejected.
 func (j *judgement) refused() int {
 	count := 0
 	for i := range j.log {
@@ -246,7 +249,7 @@ func (j *judgement) refused() int {
 	return count
 }
 
-// noneNeedless: every write of a node by nodegate opened a gate.
+// noneNeedless checks that every write of a node by nodegate opened a gate.
 func (j *judgement) noneNeedless() check {
 	var faults []string
 	for _, h := range j.nodes {
@@ -259,9 +262,8 @@ func (j *judgement) noneNeedless() check {
 	return counted("writes of nodes by nodegate that opened nothing", faults)
 }
 
-// quiet: nodegate wrote nothing while nothing changed and every node went on
-// reporting. The renewal of its Lease says that it is alive and is not counted,
-// nor is a dry run, which writes nothing.
+// quiet checks that nodegate wrote nothing while nothing changed and every node
+// reported. Renewals of its Lease and dry runs are not counted.
 func (j *judgement) quiet() check {
 	var faults []string
 	reporting := map[string]bool{}

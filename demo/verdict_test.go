@@ -35,8 +35,8 @@ type step struct {
 	write func(*logWriter)
 }
 
-// goodRun is a run without fault on two nodes, of which one stays held by its
-// init daemon, and with two workload pods of which one is bound.
+// goodRun is a run without faults. It has two nodes, one of which stays closed
+// because of its init daemon, and two workload pods, one of which is bound.
 func goodRun() []step {
 	return []step{
 		{"dry run", func(l *logWriter) {
@@ -66,7 +66,7 @@ func goodRun() []step {
 	}
 }
 
-// play writes the good run with one step replaced.
+// play writes the audit log of the good run with one step replaced.
 func play(t *testing.T, name string, replacement func(*logWriter)) verdict {
 	t.Helper()
 	l := &logWriter{t: t}
@@ -223,8 +223,8 @@ func TestVerdictOfEmptyLogFails(t *testing.T) {
 	}
 }
 
-// Two gates can open at the same moment, when a cloud has set up its node, and
-// then one patch must do.
+// If two gates can open at the same moment, because a cloud has set up its node,
+// one patch must open both.
 func TestVerdictOfOneMoment(t *testing.T) {
 	bornInCloud := func(l *logWriter) { l.register("a", setUpTaint, cniTaint, initTaint) }
 	for _, test := range []struct {

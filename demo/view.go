@@ -12,16 +12,16 @@ import (
 	"golang.org/x/term"
 )
 
-// A view shows how the nodes come up. It is told everything and shows what
-// its medium allows.
+// A view shows the progress of the nodes. It gets every snapshot, and shows as
+// much as its output allows.
 type view interface {
 	show(snapshot)
-	// close shows the last snapshot for good and gives the medium back.
+	// close shows the last snapshot permanently and restores the output.
 	close()
 }
 
-// newView returns a view that redraws itself if out is a terminal, and one that
-// writes lines otherwise or if asked to.
+// newView returns a view that redraws itself if out is a terminal, unless plain
+// output is requested. Otherwise, it returns a view that writes lines.
 func newView(out *os.File, plain bool) view {
 	if plain || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(out.Fd())) {
 		return &lines{out: out}
@@ -35,7 +35,7 @@ func newView(out *os.File, plain bool) view {
 	})
 }
 
-// lines is a view of one line for each change, at most one a second.
+// lines is a view that writes a line for each change, at most one a second.
 type lines struct {
 	out     io.Writer
 	printed string        // the last line, without its time
@@ -74,7 +74,7 @@ func line(s *snapshot) string {
 		t.states[open], t.pods, s.podsWanted)
 }
 
-// Control sequences that every terminal of the last decades knows.
+// Control sequences that every terminal supports.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l" // a screen of its own, without a cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -83,9 +83,9 @@ const (
 	clearBelow  = "\x1b[J"
 )
 
-// screen is a view that is redrawn in place. It draws on the terminal's second
-// screen from the top, with no line longer than the terminal is wide, and so
-// nothing is torn when the terminal is resized.
+// screen is a view that is redrawn in place. It uses the terminal's alternate
+// screen and starts at the top. No line is wider than the terminal, so that
+// resizing does not break the picture.
 type screen struct {
 	out  io.Writer
 	size func() (width, height int)
@@ -114,7 +114,7 @@ func (s *screen) close() {
 	fmt.Fprintln(s.out, strings.Join(frame(&s.last, width), "\n"))
 }
 
-// frame draws a table by wave and a bar, no wider than width.
+// frame returns a table of the waves and a bar, no wider than width.
 func frame(s *snapshot, width int) []string {
 	t := s.total()
 	rows := table(s, width)
@@ -159,8 +159,8 @@ var (
 
 const nameWidth = len("wave 1")
 
-// table draws the table that fits, if one does: a number that is cut short
-// would be a wrong number.
+// table returns a table that fits, or nothing, because a truncated number would
+// be wrong.
 func table(s *snapshot, width int) []string {
 	for _, columns := range [][]column{wideTable, narrowTable} {
 		needed := nameWidth
@@ -193,7 +193,7 @@ func drawTable(s *snapshot, columns []column) []string {
 	return append(rows, row("all", func(c column) string { return count(c.value(&t)) }), "")
 }
 
-// count shows nothing as a dot, so that what there is catches the eye.
+// count formats zero as a dot, so that other numbers stand out.
 func count(n int) string {
 	if n == 0 {
 		return "."

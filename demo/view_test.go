@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// midway is what can be seen in the middle of a run.
+// midway is a snapshot in the middle of a run.
 func midway() snapshot {
 	return snapshot{
 		elapsed: 9400 * time.Millisecond, nodes: 60, podsWanted: 120,

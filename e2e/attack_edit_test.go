@@ -12,7 +12,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// A selector that somebody's automation flips to and fro.
+// Automation changes a gate's selector back and forth.
 func TestSelectorFlips(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -102,8 +102,8 @@ func TestTaintEditedWhileNodesOpen(t *testing.T) {
 	done()
 }
 
-// A gate is deleted and created again under its name, with another key, faster
-// than anybody can follow.
+// A gate is deleted and re-created with another key, faster than the controller can
+// reconcile.
 func TestGateReplacedOverAndOver(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

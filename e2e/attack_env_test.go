@@ -16,9 +16,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// agrees checks what must hold of every state in which a Node is ever seen:
-// a taint of a gate is there if, and only if, a record says that it is closed,
-// and no taint is there twice. Foreign taints begin with another prefix.
+// agrees verifies the invariants of every state of a Node: a gate's taint is present if
+// and only if a record shows that the gate is closed, and there are no duplicate taints.
+// Foreign taints have another prefix.
 func agrees(n *corev1.Node) error {
 	claimed := make(map[string]bool)
 	for _, name := range records(n) {
@@ -49,11 +49,11 @@ func agrees(n *corev1.Node) error {
 	return nil
 }
 
-// ownPrefix begins the keys of all taints of gates in these tests.
+// ownPrefix is the prefix of all gates' taint keys in these tests.
 const ownPrefix = "test.nodegate.dev/"
 
-// watchAll checks every state in which a node is seen, until the returned
-// function is called, which fails the test if one was found wanting.
+// watchAll verifies every observed state of a node until the returned function is called,
+// which fails the test if a state was invalid.
 func (e *env) watchAll(check func(*corev1.Node) error) (stop func()) {
 	e.Helper()
 	var mu sync.Mutex
@@ -81,10 +81,18 @@ func (k *kubelet) label(key string) {
 	k.patch(fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, key))
 }
 
-// wrote checks how often the controller has written the node.
+// wrote verifies the number of the controller's writes of the node.
 func (k *kubelet) wrote(want int) {
 	k.Helper()
-	if writes := k.nodeWrites(k.name); len(writes) != want {
+	var writes []string
+	k.eventually("the audit log tells of the last write of node "+k.name, func() error {
+		var complete bool
+		if writes, complete = k.loggedWrites(k.name); !complete {
+			return errNotYet
+		}
+		return nil
+	})
+	if len(writes) != want {
 		k.Errorf("nodegate wrote node %s %d times, want %d:\n%s", k.name, len(writes), want, strings.Join(writes, "\n"))
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// A node with its own credentials tries to let itself in.
+// A node tries to open its gates with its own credentials.
 func TestNodeThatLies(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -89,8 +89,8 @@ func (k *kubelet) mirrorPod(labels map[string]string, owner metav1.OwnerReferenc
 	}
 }
 
-// Whatever a node registers with, it heartbeats, and what it has no business
-// with stays as it was.
+// A node with any content can send heartbeats, and cannot change anything that it does not
+// own.
 func TestHeavyNodesHeartbeat(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -137,8 +137,8 @@ func weigh(n, size int) map[string]string {
 	return all
 }
 
-// A node that is deleted and registers again and again under its name, with the
-// old daemon's pod still there.
+// A node is repeatedly deleted and re-created under its name, while the old daemon pod
+// remains.
 func TestNodeThatRegistersAgainAndAgain(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
 // Thirty nodes join and their daemons come up while the API server is killed
-// three times, and etcd once. Every node is born closed, and opens once.
+// three times, and etcd once. Every node is closed at creation, and opens once.
 func TestNodesJoinThroughOutages(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -42,7 +42,7 @@ func TestNodesJoinThroughOutages(t *testing.T) {
 			joined.Add(1)
 		})
 	})
-	for i, component := range []cluster.Component{cluster.APIServer, cluster.Etcd, cluster.APIServer, cluster.APIServer} {
+	for i, component := range []testcluster.Component{testcluster.APIServer, testcluster.Etcd, testcluster.APIServer, testcluster.APIServer} {
 		e.eventually("some nodes have joined", func() error {
 			if joined.Load() < int32(6*i+3) {
 				return errNotYet
@@ -63,7 +63,7 @@ func TestNodesJoinThroughOutages(t *testing.T) {
 	}
 }
 
-// join does all that it takes for a node to join, as often as it takes.
+// join performs all steps by which a node joins, and retries each until it succeeds.
 func (k *kubelet) join(ds *appsv1.DaemonSet) {
 	var node corev1.Node
 	k.eventually("node "+k.name+" registers", func() error {
@@ -94,8 +94,8 @@ func (k *kubelet) join(ds *appsv1.DaemonSet) {
 	})
 }
 
-// A controller that is killed, as the kernel does it, over and over while nodes
-// open one by one: each opens once, whoever opens it.
+// A controller is repeatedly killed by SIGKILL while nodes open one by one. Each node opens
+// exactly once.
 func TestControllerProcessIsKilledOverAndOver(t *testing.T) {
 	e := newEnv(t)
 	p := e.newControllerProcess()
@@ -133,7 +133,7 @@ func TestControllerProcessIsKilledOverAndOver(t *testing.T) {
 	done()
 }
 
-// controllerProcess is nodegate as it is run in earnest: a process.
+// controllerProcess is nodegate as a separate process.
 type controllerProcess struct {
 	*env
 	program, kubeconfig string
@@ -151,7 +151,7 @@ func (e *env) newControllerProcess() *controllerProcess {
 	}
 	config, err := e.cluster.ServiceAccount(e.Context(), installation.Namespace, installation.ServiceAccount)
 	e.must(err)
-	e.must(cluster.WriteKubeconfig(p.kubeconfig, config))
+	e.must(testcluster.WriteKubeconfig(p.kubeconfig, config))
 	e.Cleanup(func() {
 		p.kill()
 		if e.Failed() {
@@ -169,7 +169,7 @@ func (p *controllerProcess) start() {
 	p.must(p.command.Start())
 }
 
-// kill ends the process without giving it time for anything.
+// kill ends the process by SIGKILL.
 func (p *controllerProcess) kill() {
 	if p.command == nil {
 		return

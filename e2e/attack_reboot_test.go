@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// machine is a node with its agent, as it goes from boot to boot.
+// machine is a node with its agent, across boots.
 type machine struct {
 	*kubelet
 	agent *corev1.Pod
@@ -29,9 +29,9 @@ type step struct {
 	do   func(*machine)
 }
 
-// The steps of the two reboots that were measured. The quick one changes no
-// more of the node than its boot ID. In the slow one the node falls silent, and
-// the first status of the new boot says that it is ready.
+// The steps of the two measured reboots. The quick one changes only the node's boot ID. In
+// the slow one, the node becomes unreachable, and the first status of the new boot is
+// Ready.
 var (
 	newBoot     = step{"the node tells its new boot", func(m *machine) { m.boot = string(uuid.NewUUID()); m.status("True") }}
 	agentGone   = step{"the agent is known to have ended", func(m *machine) { m.setReady(m.agent, false, m.container) }}
@@ -51,7 +51,7 @@ var (
 	slowUnmarked   = []step{silent, unreachable, returns, reachable, agentGone, agentStarts, agentReady}
 )
 
-// status writes the node's status as the kubelet, or core in its place, does.
+// status writes the node's status, as the kubelet or the node lifecycle controller.
 func (m *machine) status(ready corev1.ConditionStatus) {
 	m.Helper()
 	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q},"conditions":[{"type":"Ready","status":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
@@ -105,7 +105,7 @@ func (e *env) newMachine(name, container string) *machine {
 	return m
 }
 
-// reboots replays the steps, with the controller away from the cut to the last.
+// reboots replays the steps. The controller is down from the cut to the last step.
 func (m *machine) reboots(steps []step, cut int, stop *func()) {
 	m.Helper()
 	last := len(steps) - 1

@@ -15,9 +15,9 @@ import (
 	"github.com/nodegate/nodegate/internal/controller"
 )
 
-// The administrator's list stands in two places, the policies and the
-// controller's flag, and somebody forgot one. The gate that rests on the
-// forgotten key cannot work; the others on the same node must.
+// The administrator's list of keys exists in the policies and in the controller's flag, and
+// one key is missing in the policies. The gate with this key cannot work; the others on the
+// same node must.
 func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	const forgotten = ownPrefix + "forgotten"
 	e := newEnv(t)
@@ -41,8 +41,7 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	k.becomes("forgotten", isOpen, forgotten) // it never was closed
 }
 
-// The same of the list of annotations: a gate opens without its stamp rather than
-// not at all.
+// The same for the list of annotations: a gate opens without writing its annotation.
 func TestStampThatOnlyTheControllerKnows(t *testing.T) {
 	const forgotten = "example.com/forgotten-at"
 	e := newEnv(t)
@@ -62,7 +61,7 @@ func TestStampThatOnlyTheControllerKnows(t *testing.T) {
 	}
 }
 
-// The controller's rights are taken away, and given back later.
+// The controller's permissions are revoked, and granted again later.
 func TestRightsAreTakenAwayForAWhile(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -81,7 +80,7 @@ func TestRightsAreTakenAwayForAWhile(t *testing.T) {
 	k.wrote(1)
 }
 
-// refused is nil when the controller has been refused to write a node.
+// refused returns nil after a node write of the controller was rejected.
 func (e *env) refused(node string) error {
 	for _, event := range e.audit() {
 		if ref := event.ObjectRef; ref.Resource == "nodes" && ref.Name == node && event.Verb == "patch" &&
@@ -92,8 +91,8 @@ func (e *env) refused(node string) error {
 	return errNotYet
 }
 
-// Closing at birth is switched off, as the runbook says, and on again. Nodes
-// that come meanwhile are closed by the controller.
+// Closing at creation is disabled as described in the runbook, and enabled again. The
+// controller closes the nodes that are created in between.
 func TestBirthIsSwitchedOffAndOn(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

@@ -18,15 +18,15 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// history is every list of foreign taints that one careful writer writes to a
-// node, in order, and which of them was seen last.
+// history contains every list of foreign taints that a writer with optimistic locking
+// writes to a node, in order, and the index of the last observed one.
 type history struct {
 	lists [][]corev1.Taint
 	seen  int
 }
 
-// plan says what a writer of foreign taints will do: taints come at either end,
-// go, and change places.
+// plan returns the lists of a writer of foreign taints, which adds taints at either end,
+// removes them, and reorders them.
 func plan(rounds int) *history {
 	var taints []corev1.Taint
 	h := &history{lists: [][]corev1.Taint{nil}}
@@ -47,7 +47,7 @@ func plan(rounds int) *history {
 	return h
 }
 
-// carryOut writes one list after the other, around the taints that are others'.
+// carryOut writes one list after the other, and keeps the taints of others.
 func (h *history) carryOut(k *kubelet) {
 	k.Helper()
 	for _, list := range h.lists[1:] {
@@ -64,9 +64,8 @@ func (h *history) carryOut(k *kubelet) {
 
 func isForeign(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "foreign-") }
 
-// follows checks that the foreign taints of a node are as the writer left them,
-// now or later than when the node was last seen: nothing lost, moved or risen
-// from the dead.
+// follows verifies that the foreign taints of a node equal a list of the writer that is not
+// older than the last observed one: none is lost, moved or restored.
 func (h *history) follows(n *corev1.Node) error {
 	now := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return !isForeign(t) })
 	for i := h.seen; i < len(h.lists); i++ {
@@ -78,9 +77,9 @@ func (h *history) follows(n *corev1.Node) error {
 	return fmt.Errorf("foreign taints are %v, and were %v", now, h.lists[h.seen])
 }
 
-// Two controllers that both think they lead, daemons that flap, and a writer of
-// foreign taints on every node, all at once. Whatever state a node is seen in,
-// its gates' taints and records agree and foreign taints are as they were left.
+// Two controllers act as leader, daemons flap, and a writer changes foreign taints on every
+// node, all at the same time. In every observed state of a node, the gates' taints and
+// records agree, and foreign taints are unchanged.
 func TestTwoLeadersAmongForeignWriters(t *testing.T) {
 	const rounds = 40
 	e := newEnv(t)
@@ -132,7 +131,7 @@ func TestTwoLeadersAmongForeignWriters(t *testing.T) {
 	t.Logf("%d states of nodes were seen", seen)
 }
 
-// flap gives the node a daemon that is ready every other moment, and at last.
+// flap creates a daemon on the node whose readiness alternates, and is finally ready.
 func (k *kubelet) flap(ds *appsv1.DaemonSet, rounds int) {
 	k.Helper()
 	pod := k.daemonPod(ds)

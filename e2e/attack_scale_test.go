@@ -14,10 +14,10 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Two hundred gates with names as long as names can be, selectors of eight
-// expressions, and nodes that twenty of them select: they are born with two
-// taints and twenty records, and a moment at which gates open costs one write,
-// whether half of them open or all. The gates of other pools are not written to.
+// Two hundred gates have names of maximum length and selectors of eight expressions. Twenty
+// of them select each node, which is created with two taints and twenty records. Gates that
+// open at the same time cost one write, whether half of them open or all. The status of
+// gates of other pools is not written.
 func TestManyGates(t *testing.T) {
 	const gates, pools = 200, 10
 	e := newEnv(t)

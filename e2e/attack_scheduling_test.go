@@ -19,12 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // world is a cluster with the real scheduler and the real DaemonSet controller.
-// The test plays the machines: it says when a daemon's pod becomes ready.
+// The test simulates the machines, and determines when a daemon's pod becomes ready.
 type world struct {
 	*env
 	mu sync.Mutex
@@ -35,9 +35,10 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
 	t.Parallel() // it has a cluster of its own
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Audit: true, Components: []cluster.Component{cluster.ControllerManager, cluster.Scheduler},
+	c, err := testcluster.Start(t.Context(), testcluster.Options{
+		Audit: true, Components: []testcluster.Component{testcluster.ControllerManager, testcluster.Scheduler},
 	})
 	if err != nil {
 		t.Fatalf("starting a cluster: %v", err)
@@ -55,8 +56,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// startMachines runs every pod that is bound to a node, and lets go of every
-// pod that is deleted, until the test ends.
+// startMachines runs every pod that is bound to a node, and removes every deleted pod,
+// until the test ends.
 func (w *world) startMachines() {
 	w.Helper()
 	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{})
@@ -73,7 +74,7 @@ func (w *world) startMachines() {
 	w.Cleanup(func() { pods.Stop(); <-done })
 }
 
-// machine does for one pod what its node would do now.
+// machine performs the next action of the node for one pod.
 func (w *world) machine(pod *corev1.Pod) {
 	ctx := context.Background() // also while the test ends
 	var err error
@@ -97,7 +98,7 @@ func (w *world) start(ctx context.Context, pod *corev1.Pod, ready bool) error {
 	return w.admin.Status().Patch(ctx, pod, client.MergeFrom(before))
 }
 
-// setReady says whether pods are, and will be, ready.
+// setReady sets whether existing and future pods are ready.
 func (w *world) setReady(ready bool) {
 	w.Helper()
 	w.mu.Lock()
@@ -112,14 +113,14 @@ func (w *world) setReady(ready bool) {
 	}
 }
 
-// newPods says whether pods that start from now on become ready.
+// newPods sets whether future pods become ready.
 func (w *world) newPods(ready bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ready = ready
 }
 
-// machineWithRoom registers a node that has room for pods.
+// machineWithRoom registers a node with capacity for pods.
 func (w *world) machineWithRoom(name string) *kubelet {
 	w.Helper()
 	k := w.kubelet(name)
@@ -132,7 +133,7 @@ func (w *world) machineWithRoom(name string) *kubelet {
 	return k
 }
 
-// hungry creates pods that want to run anywhere.
+// hungry creates pods that may run on any node.
 func (w *world) hungry(n int) {
 	w.Helper()
 	for range n {
@@ -205,8 +206,8 @@ func (w *world) rollOut(ds *appsv1.DaemonSet) {
 	w.edit(ds, func() { ds.Spec.Template.Annotations = map[string]string{"version": "2"} })
 }
 
-// A node's life among real schedulers and daemons: pods wait for it to join, its
-// daemon is rolled out, dies, and is installed anew.
+// The life of a node with a real scheduler and DaemonSet controller: pods wait for it to
+// join, and its daemon is rolled out, fails, and is reinstalled.
 func TestLifeAmongRealControllers(t *testing.T) {
 	w := newWorld(t)
 	w.startController(0)
@@ -260,8 +261,8 @@ func TestLifeAmongRealControllers(t *testing.T) {
 	}
 }
 
-// A gate that closes at once when its daemon fails still lets a rollout pass:
-// also its last step, when the last new pod is there and not ready yet.
+// A gate that closes immediately when its daemon fails stays open during a rollout,
+// including the last step, when the last new pod exists but is not ready yet.
 func TestRolloutIsNoRegression(t *testing.T) {
 	w := newWorld(t)
 	w.startController(0)

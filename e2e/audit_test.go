@@ -4,23 +4,29 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// auditEvent is what tests read of the API server's audit log.
+// auditEvent contains the fields of an audit event that tests use.
 type auditEvent struct {
 	Stage     string           `json:"stage"`
 	Verb      string           `json:"verb"`
+	URI       string           `json:"requestURI"`
 	RequestID types.UID        `json:"auditID"`
 	Received  metav1.MicroTime `json:"requestReceivedTimestamp"`
 	User      struct {
@@ -43,35 +49,45 @@ type auditEvent struct {
 	RequestObject json.RawMessage `json:"requestObject"`
 }
 
-// bindsTo tells whether the event is that of a pod being bound to a node.
+// bindsTo reports whether the event binds a pod to a node.
 func (a *auditEvent) bindsTo(node string) bool {
 	var binding corev1.Binding
 	return a.ObjectRef.Subresource == "binding" && a.ResponseStatus.Code == 201 &&
 		json.Unmarshal(a.RequestObject, &binding) == nil && binding.Target.Name == node
 }
 
-// writesNode tells whether the event is a successful write of a node by the
-// controller.
+// writesNode reports whether the event is a successful write of a node by the controller.
 func (a *auditEvent) writesNode() bool {
 	return a.ObjectRef.Resource == "nodes" && a.Verb == "patch" && a.ResponseStatus.Code == 200 && a.User.Username == installationUser
 }
 
-// nodeWrites returns the bodies of the controller's successful writes of the
-// node that has this name now, as the API server's audit log has them.
+// nodeWrites returns the bodies of the controller's successful writes of the current node
+// with this name, according to the audit log.
 func (e *env) nodeWrites(name string) []string {
 	e.Helper()
-	var node corev1.Node
-	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &node))
-	var writes []string
-	for _, event := range e.audit() {
-		if event.writesNode() && event.ObjectRef.Name == name && event.ResponseObject.Metadata.UID == node.UID {
-			writes = append(writes, string(event.RequestObject))
-		}
-	}
+	writes, _ := e.loggedWrites(name)
 	return writes
 }
 
-// installationUser is the controller, as the API server calls it.
+// loggedWrites returns nodeWrites, and whether the log contains the node's last write. The
+// API server responds before it logs, and logs nothing if it is killed.
+func (e *env) loggedWrites(name string) (writes []string, complete bool) {
+	e.Helper()
+	var node corev1.Node
+	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &node))
+	for _, event := range e.audit() {
+		if event.ObjectRef.Resource != "nodes" || event.ResponseObject.Metadata.UID != node.UID {
+			continue
+		}
+		complete = complete || event.ResponseObject.Metadata.ResourceVersion == node.ResourceVersion
+		if event.writesNode() && event.ObjectRef.Name == name {
+			writes = append(writes, string(event.RequestObject))
+		}
+	}
+	return writes, complete
+}
+
+// installationUser is the name of the controller's user.
 var installationUser = installation.Username()
 
 // auditLogs are the audit logs as far as they have been read, by file: they grow
@@ -86,7 +102,7 @@ type auditLog struct {
 	events []auditEvent
 }
 
-// audit reads the audit log: what the API server says was asked of it.
+// audit returns the requests in the audit log.
 func (e *env) audit() []auditEvent {
 	e.Helper()
 	auditLogs.Lock()
@@ -124,30 +140,50 @@ func (l *auditLog) readOn(file string) error {
 		if err := json.Unmarshal(line, &event); err != nil {
 			return err
 		}
-		if event.Stage == "ResponseComplete" {
+		// A probe of the guards is no write, and comes at any time to any node.
+		probe := event.Verb == "patch" && strings.Contains(event.URI, "dryRun=All") && event.User.Username == installationUser
+		if event.Stage == "ResponseComplete" && !probe {
 			l.events = append(l.events, event)
 		}
 	}
 }
 
-// watchFor counts the states of nodes that are seen to fit, until the returned
-// function is called.
+// watchFor counts the states of nodes that match, until the returned function is called.
+// It observes all states: if the API server ends the watch, because this process is too
+// busy to read, the watch is resumed.
 func (e *env) watchFor(fits func(*corev1.Node) bool) (stop func() int) {
 	e.Helper()
-	w, err := e.admin.Watch(e.Context(), &corev1.NodeList{})
+	var nodes corev1.NodeList
+	e.must(e.admin.List(e.Context(), &nodes))
+	w, err := watchtools.NewRetryWatcherWithContext(e.Context(), nodes.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return e.admin.Watch(ctx, &corev1.NodeList{}, &client.ListOptions{Raw: &o})
+		},
+	})
 	e.must(err)
 	const last = "last-to-be-watched"
 	count := make(chan int, 1)
 	go func() {
 		n := 0
-		for event := range w.ResultChan() {
-			node, ok := event.Object.(*corev1.Node)
-			if ok && node.Name == last {
-				break
-			}
-			if ok && fits(node) {
+		for i := range nodes.Items {
+			if fits(&nodes.Items[i]) {
 				n++
 			}
+		}
+		for event := range w.ResultChan() {
+			node, ok := event.Object.(*corev1.Node)
+			switch {
+			case !ok:
+				e.Errorf("the watch of nodes broke: %+v", event.Object)
+			case node.Name == last:
+				count <- n
+				return
+			case fits(node):
+				n++
+			}
+		}
+		if e.Context().Err() == nil {
+			e.Error("the watch of nodes ended before all was seen")
 		}
 		count <- n
 	}()

@@ -17,13 +17,13 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What no server can tell of an expression, nodegate does: where it is wrong, why,
-// and what to do. The first four the API server refuses itself.
+// nodegate reports errors of expressions that the API server does not detect, with
+// position, cause and remedy. The API server itself rejects the first five.
 func TestBadExpressions(t *testing.T) {
 	e := newEnv(t)
 	for name, text := range map[string]string{
 		"empty": "", "too long": "true" + strings.Repeat(" ", 4096), "64 KiB": "true" + strings.Repeat(" && true", 8<<10),
-		"a mebibyte": strings.Repeat("1", 1<<20),
+		"a mebibyte": strings.Repeat("1", 1<<20), "many brackets": strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300),
 	} {
 		err := e.admin.Create(e.Context(), newGate("bad", keyA, byExpression(text)))
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.openWhen[0]") {
@@ -31,14 +31,13 @@ func TestBadExpressions(t *testing.T) {
 		}
 	}
 	e.startController(0)
-	deep := strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300)
 	for name, c := range map[string]struct{ text, says string }{
 		"syntax":        {"labels.a ==", "line 1, column 12: Syntax error"},
-		"type":          {`labels["a"]`, "it must return bool, and returns string"},
+		"type":          {`labels["a"]`, "it must return bool, but returns string"},
 		"unknown-field": {"true &&\n nodeInfo.kernel == ''", "line 2, column 10: undefined field 'kernel'"},
 		"no-function":   {`labels["größe"] == "" || now() > created`, "line 1, column 29: undeclared reference to 'now'"},
 		"cost":          {"labels.all(a, labels.all(b, labels.all(c, a != b)))", "it may cost too much: "},
-		"depth":         {deep, "recursion"},
+		"depth":         {strings.Repeat("1+", 50) + "1 == 1", "it nests more than 40 levels deep"},
 		"unnamed":       {`annotations[labels.a] == ""`, "line 1, column 1: the keys of annotations must be named literally"},
 	} {
 		e.must(e.admin.Create(e.Context(), newGate(name, keyA, byExpression(c.text))))
@@ -60,12 +59,12 @@ func TestBadExpressions(t *testing.T) {
 	k.wrote(0)
 }
 
-// An evaluation that costs more than it looked like has no answer: the gate stays
-// as it is, and says so.
+// An evaluation that exceeds its cost limit has no result: the gate does not change, and
+// reports it.
 func TestExpressionThatCostsTooMuchWhenItRuns(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	doubles := `["x"]` + strings.Repeat(".map(a, a + a)", 24) + ".size() == 1"
+	doubles := `["x"]` + strings.Repeat(".map(a, a"+strings.Repeat(" + a", 31)+")", 4) + ".size() == 1" // of 2^20 letters
 	e.declare(newGate("doubles", keyA, byExpression(doubles)))
 	e.declare(newGate("digits", keyB, byExpression(`quantity("1e2000000000").isGreaterThan(quantity("1"))`)))
 	k := e.registered("n1")[0]
@@ -79,7 +78,7 @@ func TestExpressionThatCostsTooMuchWhenItRuns(t *testing.T) {
 	}
 }
 
-// A gate that was fine is edited to what cannot be compiled, and back.
+// A gate is edited to an expression that cannot be compiled, and back.
 func TestGateThatIsBrokenByAnEdit(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -138,7 +137,7 @@ func TestGateThatIsBrokenByAnEdit(t *testing.T) {
 	born.becomes("cel", "", keyA)
 }
 
-// The same of a gate from a file, which is told of by the log and a metric.
+// The same for a gate from a file, whose errors are in the log and in a metric.
 func TestFileGateThatIsBrokenByAnEdit(t *testing.T) {
 	e := newEnvWithoutCRD(t)
 	files := e.gateFiles()
@@ -171,8 +170,8 @@ func TestFileGateThatIsBrokenByAnEdit(t *testing.T) {
 	born.becomes("cel", isOpen, keyA)
 }
 
-// A number that no Go type could hold is refused: stored, it would hide all gates
-// from every client that reads them.
+// A number outside the range of the Go type is rejected. If it were stored, no client could
+// decode the list of gates.
 func TestNumbersThatNobodyCouldRead(t *testing.T) {
 	e := newEnv(t)
 	for at, body := range map[string]string{
@@ -191,8 +190,8 @@ func TestNumbersThatNobodyCouldRead(t *testing.T) {
 	e.must(e.admin.List(e.Context(), &v1alpha1.NodeGateList{}))
 }
 
-// A daemonSets signal that selects hundreds: the API server serves one watch of
-// their pods, and the node opens with the last of them.
+// A daemonSets signal selects hundreds of DaemonSets. The API server serves one watch of
+// their pods, and the gate opens when the last pod is ready.
 func TestHundredsOfDaemonSets(t *testing.T) {
 	e := newEnv(t)
 	const many = 200

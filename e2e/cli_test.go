@@ -23,12 +23,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/cli"
 	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// startLeader starts a controller that holds the lease.
+// startLeader starts a controller that holds the Lease.
 func (e *env) startLeader() (stop func()) {
 	e.Helper()
 	stop = e.runController(func(p *controller.Process) { p.LeaderElect = true })
@@ -43,10 +43,10 @@ func (e *env) startLeader() (stop func()) {
 	return stop
 }
 
-// roleOnPage is the ClusterRole that a page gives.
+// roleOnPage returns the ClusterRole in a page.
 var roleOnPage = regexp.MustCompile("(?s)```yaml\n(.*?kind: ClusterRole\n.*?)```")
 
-// operator is a user with the rights that docs/kubectl-gate.md gives to operators.
+// operator returns a user with the operator permissions of docs/kubectl-gate.md.
 func (e *env) operator(user string) *rest.Config {
 	e.Helper()
 	page, err := os.ReadFile("../docs/kubectl-gate.md")
@@ -58,8 +58,8 @@ func (e *env) operator(user string) *rest.Config {
 	return e.may(user, role.Rules...)
 }
 
-// The fleet is told as the controller tells it while it runs, and as the nodes tell
-// it when nobody runs.
+// The status of the fleet comes from the gates' status while a controller runs, and from
+// the nodes otherwise.
 func TestStatusOfTheFleet(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startLeader()
@@ -74,10 +74,10 @@ func TestStatusOfTheFleet(t *testing.T) {
 	})
 	e.inForce("agent")
 	a := e.ask(operator, "status", "agent")
-	e.tells(a, 0, "The controller runs: ", "GATE", "+  ", "signal, PodMissing")
+	e.tells(a, 0, "The controller is running: ", "GATE", "+  ", "signal, PodMissing")
 	e.tells(e.ask(operator, "status", "agent", "-o", "wide"), 0, keyA+":NoSchedule", "has no pod on this node")
 	e.tells(e.ask(operator, "status", "-o", "name"), 0, "nodegate.nodegate.dev/agent\n")
-	e.tells(e.ask(operator, "status", "agnet"), 2, `there is no gate "agnet"; did you mean agent?`)
+	e.tells(e.ask(operator, "status", "agnet"), 2, `gate "agnet" not found; did you mean agent?`)
 	stop()
 	a = e.ask(operator, "status", "-o", "json")
 	e.tells(a, 1)
@@ -88,13 +88,13 @@ func TestStatusOfTheFleet(t *testing.T) {
 	}
 
 	gates := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"list"}}
-	e.tells(e.ask(e.may("nodeless", gates), "status"), 0, "Not known: listing nodes", "Whether the controller runs is not known", `cannot get resource "leases"`)
+	e.tells(e.ask(e.may("nodeless", gates), "status"), 0, "Incomplete: listing nodes", "It is unknown whether a controller is running", `cannot get resource "leases"`)
 	e.tells(e.ask(e.may("nothing"), "status"), 2, `cannot list resource "nodegates"`)
-	e.tells(e.ask(operator, "status", "--namespace", "elsewhere"), 1, "No controller has ever worked in namespace elsewhere")
+	e.tells(e.ask(operator, "status", "--namespace", "elsewhere"), 1, "No controller has ever run in namespace elsewhere")
 }
 
-// Whoever waits is told when it is so: of nodes that come later, that go and come
-// again, and of all that there are.
+// The wait command waits for nodes that are created later, for re-created nodes, and for
+// all nodes.
 func TestWaitForNodes(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -123,15 +123,15 @@ func TestWaitForNodes(t *testing.T) {
 	e.kubelet("n1").register()
 	e.tells(<-answers, 0, `"met": true`)
 
-	e.tells(e.ask(operator, "wait", "--all", "--gate=agnet"), 2, `there is no gate "agnet"; did you mean agent?`)
+	e.tells(e.ask(operator, "wait", "--all", "--gate=agnet"), 2, `gate "agnet" not found; did you mean agent?`)
 	e.tells(e.ask(e.may("watchless", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates")), "wait", "n1"), 2, "watching nodes", `cannot watch resource "nodes"`)
-	e.tells(e.ask(operator, "wait"), 2, "say which nodes")
-	e.tells(e.ask(operator, "wait", "n1", "--for=shut"), 2, "choose open or closed")
-	e.tells(e.ask(operator, "wait", "-l", "a in"), 2, "is no label selector")
+	e.tells(e.ask(operator, "wait"), 2, "specify nodes either by name")
+	e.tells(e.ask(operator, "wait", "n1", "--for=shut"), 2, "use open or closed")
+	e.tells(e.ask(operator, "wait", "-l", "a in"), 2, "is not a valid label selector")
 }
 
-// A person opens and closes a gate, for a time and with a right of its own, and ends
-// that.
+// A user with the separate permission opens and closes a gate temporarily, and ends the
+// override.
 func TestSteerByHand(t *testing.T) {
 	e := newEnv(t)
 	e.startLeader()
@@ -144,21 +144,21 @@ func TestSteerByHand(t *testing.T) {
 
 	before := k.node().ResourceVersion
 	for _, mode := range []string{"client", "server"} {
-		e.tells(e.ask(operator, append([]string{"open", "n1", "--dry-run=" + mode}, forAnHour...)...), 0, "dry run", keyA+":NoSchedule goes at once")
+		e.tells(e.ask(operator, append([]string{"open", "n1", "--dry-run=" + mode}, forAnHour...)...), 0, "dry run", keyA+":NoSchedule is removed immediately")
 	}
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
-		{[]string{"open", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `there is no node "n2"; did you mean n1?`},
-		{[]string{"open", "n1", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `there is no node "n2"`},
-		{[]string{"open", "n1", "--gate=agnet", "--for=1h", "--reason=x"}, `there is no gate "agnet"; did you mean agent?`},
-		{[]string{"open", "n1", "--gate=agent", "--for=60", "--reason=x"}, "it has no unit: write 60s, 60m or 60h"},
-		{[]string{"open", "n1", "--gate=agent", "--for=200h", "--reason=x"}, "more than 7 days"},
-		{[]string{"open", "n1", "--gate=agent", "--for=1h"}, "say why, by --reason"},
-		{[]string{"open", "n1", "--gate=agent"}, "say for how long, by --for"},
-		{[]string{"open", "n1", "--for=1h", "--reason=x"}, "say which gate, by --gate"},
-		{[]string{"open", "-l", "a=b", "--gate=agent", "--for=1h", "--reason=x"}, `-l "a=b" selects no node`},
+		{[]string{"open", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `node "n2" not found; did you mean n1?`},
+		{[]string{"open", "n1", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `node "n2" not found`},
+		{[]string{"open", "n1", "--gate=agnet", "--for=1h", "--reason=x"}, `gate "agnet" not found; did you mean agent?`},
+		{[]string{"open", "n1", "--gate=agent", "--for=60", "--reason=x"}, "missing unit: use 60s, 60m or 60h"},
+		{[]string{"open", "n1", "--gate=agent", "--for=200h", "--reason=x"}, "at most 7 days"},
+		{[]string{"open", "n1", "--gate=agent", "--for=1h"}, "--reason is required"},
+		{[]string{"open", "n1", "--gate=agent"}, "--reason are required"},
+		{[]string{"open", "n1", "--for=1h", "--reason=x"}, "--gate is required"},
+		{[]string{"open", "-l", "a=b", "--gate=agent", "--for=1h", "--reason=x"}, `-l "a=b" selects no nodes`},
 	} {
 		e.tells(e.ask(operator, c.args...), 2, c.says)
 	}
@@ -168,19 +168,19 @@ func TestSteerByHand(t *testing.T) {
 		t.Errorf("the node was changed by what was refused or tried out: %s, and before %s", now, before)
 	}
 
-	e.tells(e.ask(operator, append([]string{"open", "n1"}, forAnHour...)...), 0, "node/n1: gate agent: open until ", "goes at once", "'kubectl gate reset' ends it earlier")
+	e.tells(e.ask(operator, append([]string{"open", "n1"}, forAnHour...)...), 0, "node/n1: gate agent: open until ", "is removed immediately", "'kubectl gate reset' ends the override earlier")
 	k.stands("agent", isClosed, isOpen)
-	e.tells(e.ask(operator, "open", "n1", "--gate=agent", "--for=2h", "--reason=longer"), 0, "it does not hold the node as it is")
-	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, `"longer") is removed`, "it closes again at once")
+	e.tells(e.ask(operator, "open", "n1", "--gate=agent", "--for=2h", "--reason=longer"), 0, "the gate does not hold the node now")
+	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, `"longer") is removed`, "it closes again immediately")
 	k.stands("agent", isClosed, "")
-	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, "it is not overridden")
+	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, "no override; nothing to do")
 	k.label("ready")
 	k.becomes("agent", isOpen, keyA)
-	e.tells(e.ask(operator, "close", "-l", "ready", "--gate=agent", "--for=1h", "--reason=x"), 0, "is put on at once")
+	e.tells(e.ask(operator, "close", "-l", "ready", "--gate=agent", "--for=1h", "--reason=x"), 0, "is added immediately")
 	k.stands("agent", isOpen, isClosed)
 }
 
-// A gate that a person reopens is opened as its page says.
+// A gate with reopen Manual is opened as described on its page.
 func TestOpenAGateThatWaitsForAPerson(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -192,17 +192,17 @@ func TestOpenAGateThatWaitsForAPerson(t *testing.T) {
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("repair", isClosed, keyA)
 	operator := e.operator("operator")
-	e.tells(e.ask(operator, "open", "n1", "--gate=repair", "--dry-run=server"), 0, keyA+":NoSchedule is taken off, which opens it (server dry run)")
+	e.tells(e.ask(operator, "open", "n1", "--gate=repair", "--dry-run=server"), 0, keyA+":NoSchedule is removed, which opens the gate (server dry run)")
 	e.must(k.is("repair", isClosed, keyA))
-	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "is taken off, which opens it")
+	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "is removed, which opens the gate")
 	k.becomes("repair", isOpen, keyA)
 	if r := k.record("repair"); r.Reason != v1alpha1.ReasonOpenedByHand {
 		t.Errorf("it was opened for %s", r.Reason)
 	}
-	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "it is not closed")
+	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "the gate is not closed")
 }
 
-// What would have no effect is warned of, and done all the same.
+// Overrides without effect cause a warning, and are still written.
 func TestSteerWithoutEffect(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -215,26 +215,27 @@ func TestSteerWithoutEffect(t *testing.T) {
 	other.Spec.NodeSelector = v1alpha1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
 	e.declare(other)
 	e.kubelet("n1").register()
-	e.kubelet("n2").register(func(n *corev1.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
+	e.kubelet("n2").register()
+	e.kubelet("n2").patch(optOut)
 	for _, c := range []struct{ node, gate, says string }{
 		{"n1", "paused", "the gate is paused"},
 		{"n1", "dryrun", "the gate is in dry run"},
 		{"n1", "other", "no gate of this name selects the node"},
-		{"n2", "other", "out of all gates by its label"},
+		{"n2", "other", "excludes it from all gates"},
 	} {
 		e.tells(e.ask(e.cluster.Admin(), "close", c.node, "--gate", c.gate, "--for=1h", "--reason=x"), 0,
-			fmt.Sprintf("warning: node %s: ", c.node), c.says, "without effect for now")
+			fmt.Sprintf("warning: node %s: ", c.node), c.says, "currently without effect")
 	}
 }
 
-// Names are completed by what is in the cluster.
+// Names are completed from the cluster's objects.
 func TestCompletion(t *testing.T) {
 	e := newEnv(t)
 	e.must(e.admin.Create(t.Context(), newGate("agent", keyA, byLabel("ready"))))
 	e.kubelet("worker-1").register()
 	e.kubelet("worker-2").register()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	e.must(cluster.WriteKubeconfig(kubeconfig, e.cluster.Admin()))
+	e.must(testcluster.WriteKubeconfig(kubeconfig, e.cluster.Admin()))
 	t.Setenv("KUBECONFIG", kubeconfig)
 	ask := func(args ...string) answer {
 		var out bytes.Buffer

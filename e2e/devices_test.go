@@ -98,7 +98,7 @@ func TestResourceSignal(t *testing.T) {
 	k.wrote(3)
 }
 
-// One of several ways to be fit will do.
+// One of several alternatives is sufficient.
 func TestAnyOfSignal(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

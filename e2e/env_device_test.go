@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// registersDrivers has the kubelet publish its CSINode, owned by the Node of
-// this moment, with these drivers: one that has no limit yet, or its limit.
+// registersDrivers publishes the CSINode as the kubelet, owned by the current Node, with
+// these drivers, with or without a volume limit.
 func (k *kubelet) registersDrivers(drivers ...storagev1.CSINodeDriver) {
 	k.Helper()
 	k.Cleanup(func() {
@@ -58,8 +58,8 @@ func csiDriver(name string, limit ...int32) storagev1.CSINodeDriver {
 	return d
 }
 
-// reportsResource has the kubelet report so much of an extended resource, and
-// its present boot in the same write, as kubelets do.
+// reportsResource reports an amount of an extended resource as the kubelet, with the
+// current boot ID in the same write.
 func (k *kubelet) reportsResource(name string, count int) {
 	k.Helper()
 	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q},"capacity":{%q:"%d"},"allocatable":{%q:"%d"}}}`,

@@ -13,19 +13,19 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gatefile"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// newEnvWithoutCRD returns a cluster of its own that does not know what a
-// NodeGate is, with all the rest of nodegate installed.
+// newEnvWithoutCRD returns a separate cluster with nodegate installed, but without its CRD.
 func newEnvWithoutCRD(t *testing.T) *env {
 	t.Helper()
 	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
 	t.Parallel() // it has a cluster of its own
-	c, err := cluster.Start(t.Context(), cluster.Options{Components: []cluster.Component{cluster.APIServer}, Audit: true})
+	c, err := testcluster.Start(t.Context(), testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}, Audit: true})
 	if err != nil {
 		t.Fatalf("starting a cluster: %v", err)
 	}
@@ -42,8 +42,8 @@ func newEnvWithoutCRD(t *testing.T) *env {
 	return e
 }
 
-// gateFiles is a directory of gates as the kubelet mounts it from a ConfigMap:
-// its files are links into a version, and all change by one rename.
+// gateFiles is a directory of gates like a ConfigMap volume of the kubelet: its files are
+// links into a version directory, and one rename changes all of them.
 type gateFiles struct {
 	*env
 	path     string
@@ -57,7 +57,7 @@ func (e *env) gateFiles() *gateFiles {
 	return f
 }
 
-// hold puts these files in the place of those that are there.
+// hold replaces all files by these files.
 func (f *gateFiles) hold(files map[string]string) {
 	f.Helper()
 	f.versions++
@@ -78,7 +78,7 @@ func (f *gateFiles) hold(files map[string]string) {
 	}
 }
 
-// declares puts these gates there, each in a file of its own.
+// declares replaces all files by one file for each of these gates.
 func (f *gateFiles) declares(gates ...*v1alpha1.NodeGate) {
 	f.Helper()
 	files := make(map[string]string)
@@ -88,7 +88,7 @@ func (f *gateFiles) declares(gates ...*v1alpha1.NodeGate) {
 	f.hold(files)
 }
 
-// asYAML is a gate as a person would write it.
+// asYAML returns a gate as YAML, as written by a user.
 func (f *gateFiles) asYAML(ng *v1alpha1.NodeGate) string {
 	f.Helper()
 	text, err := yaml.Marshal(map[string]any{
@@ -99,8 +99,8 @@ func (f *gateFiles) asYAML(ng *v1alpha1.NodeGate) string {
 	return string(text)
 }
 
-// startController runs a controller that reads its gates from here. The metrics
-// are its own.
+// startController runs a controller that reads its gates from the directory, with separate
+// metrics.
 func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()) {
 	f.Helper()
 	metrics = prometheus.NewRegistry()
@@ -110,8 +110,8 @@ func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()
 	return metrics, stop
 }
 
-// startsBlind waits until a controller that knows no gates has given up waiting
-// for them, which takes half a minute, and has looked at what they left on nodes.
+// startsBlind waits until a controller without gates has stopped waiting for them, which
+// takes half a minute, and has reconciled the nodes with their records.
 func (e *env) startsBlind(metrics prometheus.Gatherer) {
 	e.Helper()
 	e.eventually("the controller starts without gates", func() error {

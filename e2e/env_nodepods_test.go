@@ -41,7 +41,7 @@ func ownedBy(kind string) aPod {
 	}
 }
 
-// tolerating has the pod tolerate a taint key.
+// tolerating adds a toleration of a taint key to the pod.
 func tolerating(key string) aPod {
 	return func(p *corev1.Pod) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
@@ -88,7 +88,7 @@ func (k *kubelet) finish(pod *corev1.Pod) {
 	k.must(k.admin.Status().Update(k.Context(), pod))
 }
 
-// isLeaving tells whether the pod is being deleted, or is gone.
+// isLeaving reports whether the pod is being deleted or does not exist.
 func (e *env) isLeaving(pod *corev1.Pod) bool {
 	e.Helper()
 	var now corev1.Pod

@@ -60,7 +60,7 @@ func on(ng *v1alpha1.NodeGate, key, value string) *v1alpha1.NodeGate {
 	return ng
 }
 
-// message returns what a gate's condition says.
+// message returns the message of a gate's condition.
 func (e *env) message(name, kind string) string {
 	e.Helper()
 	var ng v1alpha1.NodeGate
@@ -120,7 +120,7 @@ func (w *telling) lines(e *env, message string) []map[string]any {
 	return found
 }
 
-// waitingMessage returns the words that a gate's status has for a node.
+// waitingMessage returns the message for a node in a gate's status.
 func (e *env) waitingMessage(gateName, node string) v1alpha1.WaitingNode {
 	e.Helper()
 	var ng v1alpha1.NodeGate

@@ -91,7 +91,7 @@ func (e *env) daemonIn(namespace, name string, labels map[string]string) *appsv1
 	return ds
 }
 
-// carries tells whether the node carries the taint, to the letter.
+// carries reports whether the node has exactly this taint.
 func carries(node *corev1.Node, t v1alpha1.Taint) bool {
 	for _, have := range node.Spec.Taints {
 		if have.Key == t.Key && have.Value == t.Value && have.Effect == t.Effect {

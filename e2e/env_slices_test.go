@@ -48,7 +48,7 @@ func (k *kubelet) publishesForAll(name string) {
 	k.deletesSlices()
 }
 
-// deletesSlices has the test leave no slices behind.
+// deletesSlices deletes the slices when the test ends.
 func (k *kubelet) deletesSlices() {
 	k.Cleanup(func() {
 		if err := k.admin.DeleteAllOf(context.Background(), &resourcev1.ResourceSlice{}); err != nil {

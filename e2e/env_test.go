@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -25,23 +26,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
 )
 
 // env is one test's view of the cluster. The test plays the administrator, the
 // kubelets and the daemon set controller.
 type env struct {
 	*testing.T
-	cluster *cluster.Cluster
+	cluster *testcluster.Cluster
 	admin   client.WithWatch
 }
 
-// laterClock is the real clock, set ahead: nodes look older to the controller
-// than the API server lets a test create them.
+// laterClock is the real clock, set ahead, so that the controller considers nodes as older
+// than a test can create them.
 type laterClock struct {
 	clock.RealClock
 	ahead time.Duration
@@ -71,7 +72,7 @@ func (e *env) runController(change func(*controller.Process)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	process := controller.Process{
-		Config: config, MetricsAddress: "0", HealthAddress: "0", Registerer: prometheus.NewRegistry(),
+		Config: config, Metrics: controller.MetricsPort{Address: "0"}, HealthAddress: "0", Registerer: prometheus.NewRegistry(),
 		Options: controller.Options{Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys, AllowedStampAnnotations: installation.AllowedStampAnnotations, Log: e.logger()},
 	}
 	change(&process)
@@ -96,7 +97,7 @@ func (e *env) must(err error) {
 	}
 }
 
-// eventually waits until a check finds nothing wrong.
+// eventually waits until a check succeeds.
 func (e *env) eventually(what string, check func() error) {
 	e.Helper()
 	awaittest.Until(e.T, what, func(context.Context) error { return check() })
@@ -110,7 +111,7 @@ func (e *env) declare(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
 	return ng
 }
 
-// inForce waits until a gate is.
+// inForce waits until a gate is in force.
 func (e *env) inForce(name string) {
 	e.Helper()
 	e.eventually("gate "+name+" is Ready", func() error { return e.condition(name, v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
@@ -170,7 +171,7 @@ func byDaemonSet(name string) v1alpha1.SignalSource {
 	return v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: name}}
 }
 
-// daemonSet creates a DaemonSet that tolerates everything.
+// daemonSet creates a DaemonSet that tolerates all taints.
 func (e *env) daemonSet(name string) *appsv1.DaemonSet {
 	e.Helper()
 	return e.daemonIn(daemonNamespace, name, nil)
@@ -200,8 +201,8 @@ func (e *env) deleteParameters(ctx context.Context) error {
 	return api.DeleteAllOf(ctx, &corev1.PodTemplate{}, client.InNamespace(installation.Namespace))
 }
 
-// agent declares the gate that most tests are about, which opens when the
-// DaemonSet of the same name is ready on a node.
+// agent creates the gate that most tests use, which opens when the DaemonSet of the same
+// name is ready on a node.
 func (e *env) agent() *appsv1.DaemonSet {
 	e.Helper()
 	ds := e.daemonSet("agent")
@@ -264,7 +265,7 @@ func ready(status corev1.ConditionStatus, message string) corev1.NodeCondition {
 	}
 }
 
-// report writes the node's status as the kubelet would.
+// report writes the node's status as the kubelet.
 func (k *kubelet) report(status corev1.ConditionStatus, message string) {
 	k.Helper()
 	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q},"conditions":[{"type":"Ready","status":%q,"message":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
@@ -273,7 +274,8 @@ func (k *kubelet) report(status corev1.ConditionStatus, message string) {
 	k.must(k.api.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 }
 
-// fallSilent does what the node lifecycle controller does when leases stop.
+// fallSilent sets the node's Ready condition to Unknown, like the node lifecycle controller
+// when leases expire.
 func (k *kubelet) fallSilent() {
 	k.Helper()
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`
@@ -303,13 +305,21 @@ func (k *kubelet) daemonPod(ds *appsv1.DaemonSet, change ...func(*corev1.Pod)) *
 func newDaemonPod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ds.Namespace, Name: ds.Name + "-" + string(uuid.NewUUID())[:8], Labels: ds.Spec.Template.Labels,
+			Namespace: ds.Namespace, Name: ds.Name + "-" + string(uuid.NewUUID())[:8], Labels: daemonLabels(ds),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
 		},
 		Spec: *ds.Spec.Template.Spec.DeepCopy(),
 	}
 	pod.Spec.NodeName = node
 	return pod
+}
+
+// daemonLabels are the labels that the DaemonSet controller gives to pods.
+func daemonLabels(ds *appsv1.DaemonSet) map[string]string {
+	labels := maps.Clone(ds.Spec.Template.Labels)
+	labels[appsv1.ControllerRevisionHashLabelKey] = "5d9c7b6f9"
+	labels[v1alpha1.DaemonPodLabel] = "1"
+	return labels
 }
 
 // run gives the pod new containers, ready or not, and reports its status.
@@ -353,7 +363,7 @@ func (k *kubelet) patch(body string) {
 	k.must(k.admin.Patch(k.Context(), node, client.RawPatch(types.MergePatchType, []byte(body))))
 }
 
-// is checks how the gate stands on the node: taint and record must agree.
+// is verifies the state of the gate on the node: taint and record must agree.
 func (k *kubelet) is(gateName, state, key string) error {
 	node := k.node()
 	tainted := hasTaint(node, key)
@@ -371,13 +381,13 @@ func (k *kubelet) is(gateName, state, key string) error {
 	return nil
 }
 
-// becomes waits until the gate stands so on the node.
+// becomes waits until the gate is in this state on the node.
 func (k *kubelet) becomes(gateName, state, key string) {
 	k.Helper()
 	k.eventually(fmt.Sprintf("gate %s is %q on node %s", gateName, state, k.name), func() error { return k.is(gateName, state, key) })
 }
 
-// record reads the gate's record on the node.
+// record returns the gate's record on the node.
 func (k *kubelet) record(gateName string) gate.Record {
 	k.Helper()
 	r, err := gate.ParseRecord(k.node().Annotations[v1alpha1.RecordAnnotationPrefix+gateName])

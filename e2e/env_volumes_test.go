@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // dataCentre is a cluster with the real scheduler and all real controllers,
@@ -51,11 +51,12 @@ const (
 func newDataCentre(t *testing.T) *dataCentre {
 	t.Helper()
 	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
 	t.Parallel() // it has a cluster of its own
 	grace := unreachableAfter.String()
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Audit: true, Components: []cluster.Component{cluster.ControllerManager, cluster.Scheduler},
-		ExtraArgs: map[cluster.Component][]string{cluster.ControllerManager: {
+	c, err := testcluster.Start(t.Context(), testcluster.Options{
+		Audit: true, Components: []testcluster.Component{testcluster.ControllerManager, testcluster.Scheduler},
+		ExtraArgs: map[testcluster.Component][]string{testcluster.ControllerManager: {
 			"--node-monitor-period=1s", "--node-monitor-grace-period=" + grace, "--node-startup-grace-period=" + grace,
 		}},
 	})
@@ -85,7 +86,7 @@ func newDataCentre(t *testing.T) *dataCentre {
 	return d
 }
 
-// every does something over and over until the test ends.
+// every calls a function periodically until the test ends.
 func (d *dataCentre) every(period time.Duration, work func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -100,7 +101,7 @@ func (d *dataCentre) every(period time.Duration, work func(context.Context) erro
 	d.Cleanup(func() { cancel(); <-done })
 }
 
-// await is eventually that returns when the check found nothing wrong.
+// await is like eventually, but returns the time at which the check succeeded.
 func (d *dataCentre) await(what string, check func() error) time.Time {
 	d.Helper()
 	d.eventually(what, check)
@@ -173,8 +174,8 @@ func (d *dataCentre) renewLeases(ctx context.Context) error {
 	return nil
 }
 
-// runPods is what the kubelets do: a pod whose disk is attached is started, and
-// one that is deleted is stopped.
+// runPods simulates the kubelets: it starts pods whose disk is attached, and stops deleted
+// pods.
 func (d *dataCentre) runPods(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := d.admin.List(ctx, &pods, client.InNamespace(daemonNamespace)); err != nil {
@@ -324,10 +325,10 @@ func (d *dataCentre) runsOn(name string, isIt func(machine string) bool) error {
 	return nil
 }
 
-// managerSaid counts the lines of the controller manager's log with all words.
+// managerSaid counts the lines of the controller manager's log that contain all texts.
 func (d *dataCentre) managerSaid(words ...string) (n int) {
 	d.Helper()
-	log, err := os.ReadFile(d.cluster.LogFile(cluster.ControllerManager))
+	log, err := os.ReadFile(d.cluster.LogFile(testcluster.ControllerManager))
 	d.must(err)
 	for line := range strings.Lines(string(log)) {
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {

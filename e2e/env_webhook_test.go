@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -18,32 +21,44 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/certificate"
 	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// olderVersion has no MutatingAdmissionPolicy v1. See OLDER in the Makefile.
+// olderVersion is the newest that has no MutatingAdmissionPolicy v1. See OLDER in
+// the Makefile.
 const olderVersion = "1.35"
 
-// olderEnv is an installation with the webhook on such an API server. There is no
-// network for Services here, so a proxy of the test's stands for the Service.
+// olderEnv is an installation with the webhook on such an API server. Because there is no
+// network for Services here, a proxy of the test replaces the Service.
 type olderEnv struct {
 	*env
 	service *service
+	// certificates is where replicas have the webhook's certificate from.
+	certificates string
+	// clients is by what the API server is known to replicas that ask.
+	clients *clientCertificates
+	// known has replicas answer only the API server.
+	known bool
 	// elects has one replica lead; otherwise all do. A leader that cannot renew
 	// its lease ends, as it may on a machine that is very busy.
 	elects bool
 }
 
-// newOlderEnv starts a cluster of the test's own.
+// newOlderEnv starts a cluster of the test's own. If the tests are to run on a
+// certain version, it is of that one: newer ones can be asked to use the webhook,
+// too.
 func newOlderEnv(t *testing.T) *olderEnv {
 	t.Helper()
 	clustertest.SkipIfShort(t)
 	t.Parallel() // it has a cluster of its own
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		KubernetesVersion: olderVersion, Components: []cluster.Component{cluster.APIServer}, Audit: true,
+	clients := newClientCertificates(t)
+	c, err := testcluster.Start(t.Context(), testcluster.Options{
+		KubernetesVersion: cmp.Or(os.Getenv(testcluster.VersionVariable), olderVersion), Components: []testcluster.Component{testcluster.APIServer}, Audit: true,
+		ExtraArgs: map[testcluster.Component][]string{testcluster.APIServer: {"--admission-control-config-file=" + clients.configuration}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +72,12 @@ func newOlderEnv(t *testing.T) *olderEnv {
 			t.Error(err)
 		}
 	})
-	o := &olderEnv{env: &env{T: t, cluster: c, admin: newClient(t, c)}, service: newService(t)}
+	o := &olderEnv{env: &env{T: t, cluster: c, admin: newClient(t, c)}, service: newService(t), certificates: t.TempDir(), clients: clients}
 	options := installation
 	options.Birth = admission.ByWebhook
 	o.must(o.installAs(t.Context(), options))
 	o.callWebhookAt(o.service.Addr().String())
+	o.certify(false)
 	return o
 }
 
@@ -71,10 +87,10 @@ func (o *olderEnv) sub(t *testing.T) *olderEnv {
 	t.Helper()
 	e := &env{T: t, cluster: o.cluster, admin: o.admin}
 	t.Cleanup(func() { e.clean(context.Background()) })
-	return &olderEnv{env: e, service: o.service}
+	return &olderEnv{env: e, service: o.service, certificates: o.certificates, clients: o.clients}
 }
 
-// callWebhookAt has the API server call the webhook at an address.
+// callWebhookAt configures the API server to call the webhook at an address.
 func (o *olderEnv) callWebhookAt(address string) {
 	o.Helper()
 	url := "https://" + address + admission.WebhookPath
@@ -93,6 +109,20 @@ func (o *olderEnv) registration() *admissionregistrationv1.MutatingWebhookConfig
 	return &configuration
 }
 
+// certify does what 'nodegate webhook-certificate' does, and what the kubelet then
+// does with the Secret.
+func (o *olderEnv) certify(renew bool) {
+	o.Helper()
+	o.must(certificate.Ensure(o.Context(), certificate.Options{
+		Client: o.admin, Namespace: installation.Namespace, Renew: renew, Settle: time.Second,
+		Hosts: []string{"127.0.0.1", admission.WebhookHost(installation.Namespace)}, Out: io.Discard, Progress: io.Discard,
+	}))
+	secret := o.secret()
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		o.must(os.WriteFile(filepath.Join(o.certificates, name), secret.Data[name], 0o600))
+	}
+}
+
 func (o *olderEnv) secret() *corev1.Secret {
 	o.Helper()
 	var secret corev1.Secret
@@ -100,14 +130,14 @@ func (o *olderEnv) secret() *corev1.Secret {
 	return &secret
 }
 
-// replica is one of nodegate's.
+// replica is a replica of nodegate.
 type replica struct {
 	address string
 	metrics *prometheus.Registry
 	stop    func()
 }
 
-// replica starts one, of which the Service does not know yet.
+// replica starts a replica that is not yet an endpoint of the Service.
 func (o *olderEnv) replica() *replica {
 	o.Helper()
 	// It is free until somebody else takes it, as the cluster's own ports are.
@@ -117,7 +147,10 @@ func (o *olderEnv) replica() *replica {
 	r := &replica{address: listener.Addr().String(), metrics: prometheus.NewRegistry()}
 	r.stop = o.runController(func(p *controller.Process) {
 		p.Registerer, p.LeaderElect = r.metrics, o.elects
-		p.Webhook = &controller.Webhook{Address: r.address, Hosts: []string{"127.0.0.1"}, Period: 200 * time.Millisecond, Settle: time.Second, IdleTimeout: 100 * time.Millisecond}
+		p.Webhook = &controller.Webhook{Address: r.address, CertificateDir: o.certificates, Period: 200 * time.Millisecond, IdleTimeout: 100 * time.Millisecond}
+		if o.known {
+			p.Webhook.ClientCAFile, p.Webhook.ClientNames = o.clients.authority, []string{clientName}
+		}
 	})
 	return r
 }
@@ -172,7 +205,7 @@ func newService(t *testing.T) *service {
 	return s
 }
 
-// use has the Service know these replicas, and ends all connections.
+// use replaces the endpoints of the Service, and closes all connections.
 func (s *service) use(replicas ...*replica) { s.become(false, replicas...) }
 
 // cut ends all connections, and returns when the API server knows: it would not
@@ -190,7 +223,7 @@ func (s *service) cut() {
 	}
 }
 
-// hang has the Service accept connections, and then nothing.
+// hang makes the Service accept connections without a response.
 func (s *service) hang() { s.become(true) }
 
 func (s *service) become(hung bool, replicas ...*replica) {

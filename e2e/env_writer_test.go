@@ -47,7 +47,7 @@ const (
 	setsIt
 )
 
-// sight is what a writer sees of one node.
+// sight is a writer's view of one node.
 type sight struct {
 	node    corev1.Node
 	pods    []corev1.Pod
@@ -72,7 +72,7 @@ func container(pod *corev1.Pod) string {
 	return pod.Status.ContainerStatuses[0].ContainerID
 }
 
-// isReady tells whether the pod's status says so, be that of this boot or not.
+// isReady reports whether the pod's status is Ready, in this boot or an earlier one.
 func isReady(pod *corev1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -199,7 +199,8 @@ func (w *writer) see(ctx context.Context, name string, s *sight) error {
 	return nil
 }
 
-// contendedWith checks that the gate says that it fights, and with whom.
+// contendedWith verifies that the gate reports that its taint is contended, and by which
+// writer.
 func (e *env) contendedWith(gateName, writer string) error {
 	var ng v1alpha1.NodeGate
 	if err := e.admin.Get(e.Context(), client.ObjectKey{Name: gateName}, &ng); err != nil {

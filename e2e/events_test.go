@@ -37,9 +37,8 @@ func (e *env) eventOf(about client.Object, reason string) eventsv1.Event {
 	return found[0]
 }
 
-// With the rights that it has, the controller tells of what opens and closes on a
-// node, and of the gate as a whole; by one Event for each write of the node, and
-// none where nothing changes.
+// With its permissions, the controller creates Events for openings and closings on a node,
+// and for the gate: one for each write of the node, and none if nothing changes.
 func TestEventsOfTransitions(t *testing.T) {
 	e := newEnv(t)
 	registry := prometheus.NewRegistry()

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// settled waits until the controller has worked off all that it was told
-// before: it opens a gate on a node of its own.
+// settled waits until the controller has processed all earlier changes: it opens a gate on
+// a separate node.
 func (e *env) settled() {
 	e.Helper()
 	fence := e.kubelet("fence")
@@ -69,18 +70,69 @@ func TestRebootCloses(t *testing.T) {
 	}
 }
 
+// After an unobserved reboot, the gate closes as soon as the API reports that the daemon is
+// not ready.
 func TestRebootWhileControllerIsDown(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
 	ds := e.agent()
-	k, _ := e.openNode("n1", ds)
+	k, pod := e.openNode("n1", ds)
 	stop()
 	k.reboot()
 	e.startController(0)
+	e.settled()
+	e.must(k.is("agent", isOpen, keyA)) // by what the API says, all is well
+	k.run(pod, false)
 	k.becomes("agent", isClosed, keyA)
-	if r := k.record("agent"); r.Reason != v1alpha1.ReasonRebooted {
-		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonRebooted)
+	if r := k.record("agent"); r.Reason != v1alpha1.ReasonRebootedUnobserved {
+		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonRebootedUnobserved)
 	}
+	k.run(pod, true)
+	k.becomes("agent", isOpen, keyA)
+}
+
+// After a fleet rebooted while nodegate was down, gates close only on nodes whose daemon is
+// not ready, and only as many as the budget allows.
+func TestFleetRebootsWhileControllerIsDown(t *testing.T) {
+	e := newEnv(t)
+	stop := e.startController(0)
+	ds := e.agent()
+	var kubelets []*kubelet
+	var pods []*corev1.Pod
+	for i := range 9 { // and one more, by which it is known to have settled
+		k, pod := e.openNode(fmt.Sprintf("n%d", i), ds)
+		kubelets, pods = append(kubelets, k), append(pods, pod)
+	}
+	stop()
+	for i, k := range kubelets {
+		k.reboot()
+		k.run(pods[i], false)
+	}
+	for i := 6; i < 9; i++ {
+		kubelets[i].run(pods[i], true)
+	}
+	e.startController(0)
+	e.eventually("as many close as the budget allows", func() error {
+		if n := e.closed("agent", kubelets); n != 2 {
+			return fmt.Errorf("%d are closed", n)
+		}
+		return nil
+	})
+	e.settled()
+	if n := e.closed("agent", kubelets); n != 2 {
+		t.Errorf("%d of 9 nodes are closed, and the budget is 20%%", n)
+	}
+}
+
+// closed counts the nodes on which the gate is closed.
+func (e *env) closed(gateName string, kubelets []*kubelet) (n int) {
+	e.Helper()
+	for _, k := range kubelets {
+		if k.record(gateName).State == v1alpha1.StateClosed {
+			n++
+		}
+	}
+	return n
 }
 
 func TestOldEvidenceCountsAfterAMinuteOfReports(t *testing.T) {

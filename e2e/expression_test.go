@@ -15,7 +15,7 @@ import (
 
 func byExpression(text string) v1alpha1.SignalSource { return v1alpha1.SignalSource{Expression: text} }
 
-// says checks what a gate's condition says.
+// says verifies the message of a gate's condition.
 func (e *env) says(gateName, kind, text string) error {
 	var ng v1alpha1.NodeGate
 	if err := e.admin.Get(e.Context(), client.ObjectKey{Name: gateName}, &ng); err != nil {
@@ -65,8 +65,8 @@ func TestExpressionSignal(t *testing.T) {
 	closed.becomes("cel", isOpen, keyA)
 }
 
-// Closed while an expression is true; where it has no answer, nothing happens,
-// and the gate says so.
+// A gate is closed while an expression is true. If the evaluation fails, nothing changes,
+// and the gate reports it.
 func TestExpressionCloses(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

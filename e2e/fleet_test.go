@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 const fleetSize = 300
@@ -33,7 +33,7 @@ func (e *env) fleet(n int) []*kubelet {
 	return all
 }
 
-// each does something to every node, a few at a time.
+// each calls a function for every node, a few at a time.
 func (e *env) each(all []*kubelet, do func(*kubelet)) {
 	e.Helper()
 	var running sync.WaitGroup
@@ -45,7 +45,7 @@ func (e *env) each(all []*kubelet, do func(*kubelet)) {
 	running.Wait()
 }
 
-// A fleet that ran before a gate existed is never closed by surprise.
+// A gate does not close on a fleet that is older than the gate.
 func TestRunningFleetIsSafe(t *testing.T) {
 	e := newFleetEnv(t)
 	fleet := e.fleet(fleetSize)
@@ -98,10 +98,11 @@ func TestRunningFleetIsSafe(t *testing.T) {
 func newFleetEnv(t *testing.T) *env {
 	t.Helper()
 	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
 	t.Parallel() // it has a cluster of its own
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Audit: true, Components: []cluster.Component{cluster.ControllerManager},
-		ExtraArgs: map[cluster.Component][]string{cluster.ControllerManager: {
+	c, err := testcluster.Start(t.Context(), testcluster.Options{
+		Audit: true, Components: []testcluster.Component{testcluster.ControllerManager},
+		ExtraArgs: map[testcluster.Component][]string{testcluster.ControllerManager: {
 			"--node-monitor-period=1s", "--node-monitor-grace-period=8s", "--node-startup-grace-period=8s",
 		}},
 	})
@@ -119,7 +120,7 @@ func newFleetEnv(t *testing.T) *env {
 	return e
 }
 
-// silent counts the nodes whose Ready condition is Unknown.
+// silent returns the number of nodes whose Ready condition is Unknown.
 func (e *env) silent() (n int) {
 	e.Helper()
 	var nodes corev1.NodeList
@@ -134,7 +135,7 @@ func (e *env) silent() (n int) {
 	return n
 }
 
-// settledFleet waits until the controller has nothing left to do.
+// settledFleet waits until the controller is idle.
 func (e *env) settledFleet() {
 	e.Helper()
 	e.eventually("the gate has looked at the whole fleet again", func() error {
@@ -196,8 +197,7 @@ func (e *env) restoreCRD(gates ...*v1alpha1.NodeGate) {
 	}
 }
 
-// What is held stays held while it cannot be known which gates exist, and
-// births go on being closed.
+// While the CRD is missing, closed gates stay closed, and gates still close on new nodes.
 func TestCRDGoneHoldsEverything(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)

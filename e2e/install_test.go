@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A burst of openings must not cost the leader its lease: its renewals do not
-// queue behind its patches.
+// A burst of openings must not make the leader lose its Lease: renewals do not wait for
+// patches.
 func TestLeaseRenewalsHaveALaneOfTheirOwn(t *testing.T) {
 	e := newEnv(t)
 	config, err := e.cluster.ServiceAccount(t.Context(), installation.Namespace, installation.ServiceAccount)

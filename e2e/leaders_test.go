@@ -13,8 +13,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Two controllers that both think they lead do no harm: every opening and every
-// closing is written once, and nobody undoes the other's work.
+// Two controllers that act as leader at the same time cause no errors: every opening and
+// closing is written once, and neither reverts the other's writes.
 func TestTwoLeadersAtOnce(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -55,8 +55,7 @@ func TestTwoLeadersAtOnce(t *testing.T) {
 	}
 }
 
-// A status is not written to a gate that has only the name of the one it is
-// about.
+// A status is not written to a re-created gate with the same name.
 func TestGateReplacedUnderItsName(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

@@ -25,11 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/presets"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // The taint keys that the installation under test allows.
@@ -48,14 +48,14 @@ var installation = install.Options{
 	AllowedStampAnnotations: []string{stampKey},
 }
 
-// daemonNamespace is where the tests' daemons live.
+// daemonNamespace is the namespace of the tests' daemons.
 const daemonNamespace = "daemons"
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // each test gives its controller a logger of its own
 	// Tests play the kubelets and the daemon set controller themselves, so that
 	// they say when something happens. The demo runs the real ones.
-	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.APIServer}, Audit: true})
+	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}, Audit: true})
 }
 
 var setUp struct {
@@ -63,10 +63,11 @@ var setUp struct {
 	err  error
 }
 
-// newEnv returns the shared cluster with nodegate installed, and nothing else
-// in it. It is cleaned again when the test ends.
+// newEnv returns the shared cluster with only nodegate installed. It is cleaned up when the
+// test ends.
 func newEnv(t *testing.T) *env {
 	t.Helper()
+	clustertest.SkipWithoutMutatingPolicies(t)
 	c := clustertest.Shared(t)
 	e := &env{T: t, cluster: c, admin: newClient(t, c)}
 	setUp.once.Do(func() { setUp.err = e.install(context.Background()) })
@@ -86,7 +87,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-func newClient(t *testing.T, c *cluster.Cluster) client.WithWatch {
+func newClient(t *testing.T, c *testcluster.Cluster) client.WithWatch {
 	t.Helper()
 	api, err := client.NewWithWatch(c.Admin(), client.Options{Scheme: newScheme(t)})
 	if err != nil {
@@ -100,7 +101,7 @@ func (e *env) install(ctx context.Context) error {
 	return e.installAs(ctx, installation)
 }
 
-// installAs is install for an installation that is made in another way.
+// installAs is install for another way of installation.
 func (e *env) installAs(ctx context.Context, options install.Options) error {
 	if err := e.applyAs(ctx, options); err != nil {
 		return err
@@ -108,8 +109,8 @@ func (e *env) installAs(ctx context.Context, options install.Options) error {
 	return e.addDaemonNamespace(ctx)
 }
 
-// addDaemonNamespace makes the place where daemons live, and waits until the
-// guards are in force.
+// addDaemonNamespace creates the namespace of the daemons, and waits until the guards are in
+// force.
 func (e *env) addDaemonNamespace(ctx context.Context) error {
 	if err := e.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}); err != nil {
 		return fmt.Errorf("creating namespace: %w", err)

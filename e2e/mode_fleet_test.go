@@ -21,8 +21,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// randomFleet is a fleet under two gates that ask for the same. One acts, the other
-// is tried out.
+// randomFleet is a random fleet with two gates that have the same signals. One is enforced,
+// the other one is in dry run.
 type randomFleet struct {
 	*env
 	*rand.Rand
@@ -79,7 +79,7 @@ func (f *randomFleet) registers(n int) {
 	}
 }
 
-// declares has both gates ask for the same.
+// declares gives both gates the same spec.
 func (f *randomFleet) declares() {
 	f.Helper()
 	spec := newGate("", "", byLabel("fit")).Spec
@@ -98,7 +98,7 @@ func (f *randomFleet) declares() {
 	f.declare(real)
 }
 
-// something happens to some nodes.
+// something changes some random nodes.
 func (f *randomFleet) something() {
 	f.Helper()
 	for range randomNodes / 2 {
@@ -117,7 +117,7 @@ func (f *randomFleet) something() {
 	}
 }
 
-// told is how a gate stands on a node, as the controller tells it.
+// told is the state of a gate on a node according to the controller.
 type told struct {
 	Gate, State string
 	Throttled   bool
@@ -180,11 +180,11 @@ func (f *randomFleet) foretells() error {
 	return nil
 }
 
-// wants tells whether the gate is closed, or would be if there were budget for it.
+// wants reports whether the gate is closed, or would be closed with unlimited budget.
 func wants(one told) bool { return one.State == isClosed || one.Throttled }
 
-// Whatever a fleet looks like, and whatever happens to it, a dry run comes to what
-// a gate that acts comes to, up to whom the budget is granted.
+// For any fleet and any changes, a gate in dry run comes to the same result as an enforced
+// gate, except for the choice of the nodes that get budget.
 func TestDryRunForetellsRandomFleets(t *testing.T) {
 	seed := rand.Uint64()
 	for i := range uint64(randomFleets) {
@@ -195,7 +195,7 @@ func TestDryRunForetellsRandomFleets(t *testing.T) {
 				f.registers(randomNodes)
 			}
 			e.runController(func(p *controller.Process) {
-				p.MetricsAddress = f.address
+				p.Metrics = controller.MetricsPort{Address: f.address, Open: true}
 				p.Options.Clock = laterClock{ahead: f.ahead}
 			})
 			f.declares()

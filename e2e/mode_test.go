@@ -21,7 +21,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// inMode has a gate be in another mode, and waits until its status says so.
+// inMode changes the mode of a gate, and waits until its status reports it.
 func (e *env) inMode(ng *v1alpha1.NodeGate, mode v1alpha1.Mode) {
 	e.Helper()
 	e.edit(ng, func() { ng.Spec.Mode = mode })
@@ -85,9 +85,9 @@ func (e *env) row(name string) map[string]string {
 	return out
 }
 
-// On a fleet that was there before, a dry run counts what it would close and
-// writes nothing. Enforced, the gate closes as many as it said, and which it
-// would open is open. In dry run again, it lets go of all.
+// On an existing fleet, a dry run counts the nodes that it would close, and writes nothing.
+// When the gate is enforced, it closes as many nodes as reported. In dry run again, it
+// releases all nodes.
 func TestDryRunOnAFleet(t *testing.T) {
 	e := newEnv(t)
 	kubelets := e.registered("n1", "n2", "n3", "n4", "n5", "n6")
@@ -163,8 +163,8 @@ func (e *env) waiting(name string) map[string]bool {
 	return out
 }
 
-// A dry run puts up with a key that is not allowed; in force, the gate would not
-// be accepted, and says so.
+// A gate in dry run works with a key that is not allowed, and reports that it would not be
+// accepted if it were enforced.
 func TestDryRunOfAKeyThatIsNotAllowed(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -181,8 +181,8 @@ func TestDryRunOfAKeyThatIsNotAllowed(t *testing.T) {
 	k.wrote(0)
 }
 
-// A paused gate leaves everything as it is, and nodes that are born meanwhile are
-// not closed. Resumed, it does what is due.
+// A paused gate changes nothing, and does not close on nodes that are created in the
+// meantime. When it is resumed, it makes all pending changes.
 func TestPauseOnTheAPIServer(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

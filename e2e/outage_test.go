@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// A partition of the network must not become a storm.
+// A network partition must not close gates.
 func TestPartitionClosesNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -69,8 +69,8 @@ func TestAPIServerIsKilledAndComesBack(t *testing.T) {
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
 
-	e.cluster.KillComponent(cluster.APIServer)
-	e.must(e.cluster.StartComponent(t.Context(), cluster.APIServer))
+	e.cluster.KillComponent(testcluster.APIServer)
+	e.must(e.cluster.StartComponent(t.Context(), testcluster.APIServer))
 	late := e.kubelet("late")
 	if born := late.register(); !hasTaint(born, keyA) {
 		t.Error("after the restart a node was born untainted")
@@ -128,8 +128,7 @@ func readinessRuleDefinition() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// Editing the list of gates while nodes wait must not make them wait longer:
-// a gate that is added, and one that is removed, leave others alone.
+// Adding or removing a gate does not affect nodes that wait for other gates.
 func TestOtherGatesComeAndGo(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

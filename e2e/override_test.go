@@ -3,18 +3,23 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// override has a person override a gate on the node, for so long from now.
+// override sets a manual override of a gate on the node for a duration.
 func (k *kubelet) override(gateName, state string, last time.Duration) {
 	k.Helper()
 	o := gate.Override{State: state, Until: time.Now().Add(last), Reason: `ticket "7"`, UID: k.node().UID}
@@ -44,9 +49,9 @@ func (k *kubelet) hasNoOverride() {
 	}
 }
 
-// A person opens an unfit node for a time. It ends by itself, and the node is
-// closed again by one write; the controller may be replaced meanwhile. In no state
-// that anybody sees do taint and record disagree.
+// A user opens a gate temporarily on a node that is not ready. The override expires, and one
+// write closes the gate again, also if the controller was replaced in the meantime. Taint
+// and record agree in every observed state.
 func TestOverrideOpensForATime(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -80,8 +85,8 @@ func TestOverrideOpensForATime(t *testing.T) {
 	k.becomes("agent", isOpen, keyA)
 }
 
-// A person keeps a fit node closed for a time, and one that is outside the gate;
-// when that ends they are what they were.
+// A user closes a gate temporarily on a ready node, and on a node that is not a member of
+// the gate. When the overrides end, both return to their previous state.
 func TestOverrideClosesForATime(t *testing.T) {
 	e := newEnv(t)
 	old := e.kubelet("old")
@@ -108,7 +113,7 @@ func TestOverrideClosesForATime(t *testing.T) {
 	old.becomes("agent", isNone, keyA)
 }
 
-// The gate is deleted in the middle: nothing is left of it.
+// The gate is deleted during an override, and leaves nothing behind.
 func TestGateDeletedUnderAnOverride(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -132,27 +137,78 @@ func TestGateDeletedUnderAnOverride(t *testing.T) {
 }
 
 // A node that has opted out is born without taint and record, and let go of later;
-// one that opts in while it is new is closed.
+// one that opts in while it is new is closed. Kubelets can not opt their nodes out:
+// NodeRestriction denies them the label, and the one that they can set does not count.
 func TestOptOut(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
 	e.inForce("agent")
 	out := e.kubelet("n1")
-	born := out.register(func(n *corev1.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
-	if hasTaint(born, keyA) || len(records(born)) > 0 {
-		t.Errorf("born with taints %v and annotations %v", keys(born), born.Annotations)
+	node := out.newNode()
+	node.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue
+	if err := out.api.Create(t.Context(), node.DeepCopy()); !apierrors.IsForbidden(err) {
+		t.Errorf("a kubelet registers with %s: %v", v1alpha1.OptOutLabel, err)
+	}
+	e.must(e.admin.Create(t.Context(), node))
+	if hasTaint(node, keyA) || len(records(node)) > 0 {
+		t.Errorf("born with taints %v and annotations %v", keys(node), node.Annotations)
 	}
 	in := e.kubelet("n2")
 	in.register()
 	e.must(in.is("agent", isClosed, keyA))
+	liar := e.kubelet("liar")
+	plain := func(n *corev1.Node) { n.Labels[v1alpha1.PlainOptOutLabel] = v1alpha1.OptOutValue }
+	liar.register(plain)
+	later := e.kubelet("later")
+	later.register()
+	e.must(later.lie(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
+	if err := later.lie(optOut, false); !apierrors.IsForbidden(err) {
+		t.Errorf("a kubelet labels its node %s: %v", v1alpha1.OptOutLabel, err)
+	}
 	defer e.watchAll(agrees)()
-	in.patch(`{"metadata":{"labels":{"nodegate.dev/opt-out":"true"}}}`)
+	in.patch(optOut)
 	in.becomes("agent", isNone, keyA)
 	e.must(out.is("agent", isNone, keyA))
+	e.settled()
+	e.must(liar.is("agent", isClosed, keyA))
+	e.must(later.is("agent", isClosed, keyA))
+	e.tells(e.ask(e.cluster.Admin(), "why", "liar"), 1, "label nodegate.dev/opt-out is ignored")
 
-	out.patch(`{"metadata":{"labels":{"nodegate.dev/opt-out":null}}}`)
+	out.patch(strings.Replace(optOut, `"true"`, "null", 1))
 	out.becomes("agent", isClosed, keyA)
+}
+
+// optOut is a patch that has a Node opt out.
+const optOut = `{"metadata":{"labels":{"` + v1alpha1.OptOutLabel + `":"true"}}}`
+
+// If the administrator allows it, the label that kubelets can set counts, too.
+func TestPlainOptOut(t *testing.T) {
+	e := newEnv(t)
+	options := installation
+	options.PlainOptOut = true
+	e.must(e.applyAs(t.Context(), options))
+	t.Cleanup(func() { e.must(e.apply(context.Background())) })
+	e.runController(func(p *controller.Process) { p.Options.PlainOptOut = true })
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	e.inForce("agent")
+	k := e.kubelet("n1")
+	e.eventually("a node is born without the taint", func() error { // the policy takes a moment to be in force
+		node := k.newNode()
+		node.Labels[v1alpha1.PlainOptOutLabel] = v1alpha1.OptOutValue
+		if err := k.api.Create(t.Context(), node); err != nil {
+			return err
+		}
+		if !hasTaint(node, keyA) && len(records(node)) == 0 {
+			return nil
+		}
+		return errors.Join(errNotYet, e.admin.Delete(t.Context(), node))
+	})
+	e.settled()
+	e.must(k.is("agent", isNone, keyA))
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "Its label nodegate.dev/opt-out excludes it from all gates.")
+	k.patch(`{"metadata":{"labels":{"nodegate.dev/opt-out":null}}}`)
+	k.becomes("agent", isClosed, keyA)
 }
 
 func errUnless(ok bool, text string) error {

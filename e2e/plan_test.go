@@ -53,8 +53,7 @@ func runtimeObject(ng *v1alpha1.NodeGate) (map[string]any, error) {
 	return content, nil
 }
 
-// What preview says of a gate is what then becomes of the nodes, and asking
-// changes nothing.
+// The preview of a gate matches the later changes of the nodes, and changes nothing.
 func TestPreviewForetells(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -74,8 +73,8 @@ func TestPreviewForetells(t *testing.T) {
 	file := e.file(ng)
 
 	before := versions(nodes)
-	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", file), 1, "agent (new)", "would close  2 nodes", "would wait   1 node", "would join   3 nodes",
-		"2 of its 6 nodes may be closed at a time", "the gate would open on 3 of 6 nodes")
+	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", file), 1, "agent (new)", "would close       2 nodes", "would wait        1 node", "would be adopted  3 nodes",
+		"at most 2 of 6 nodes may be closed", "the gate would open on 3 of 6 nodes")
 	a := e.ask(e.cluster.Admin(), "preview", "-f", file, "-o", "json")
 	e.tells(a, 1)
 	var p preview.Preview
@@ -107,16 +106,16 @@ func TestPreviewForetells(t *testing.T) {
 		k.becomes("agent", isOpen, keyA)
 	}
 
-	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", file), 0, "agent (as it is already)", "would wait", "[without the change, too]")
-	e.tells(e.ask(e.cluster.Admin(), "preview", "agent", "--delete"), 1, "would open   2 nodes", "would leave  3 nodes")
-	e.tells(e.ask(e.cluster.Admin(), "preview", "agnt", "--delete"), 2, `there is no gate "agnt"; did you mean agent?`)
-	e.tells(e.ask(e.cluster.Admin(), "preview", "agent"), 2, "names are for --delete")
+	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", file), 0, "agent (unchanged)", "would wait", "[also without the change]")
+	e.tells(e.ask(e.cluster.Admin(), "preview", "agent", "--delete"), 1, "would open         2 nodes", "would be released  3 nodes")
+	e.tells(e.ask(e.cluster.Admin(), "preview", "agnt", "--delete"), 2, `gate "agnt" not found; did you mean agent?`)
+	e.tells(e.ask(e.cluster.Admin(), "preview", "agent"), 2, "gate names require --delete")
 	other := newGate("other", "example.com/not-allowed", byLabel("ready"))
-	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", e.file(other)), 0, "in force   no: the administrator has not allowed the taint example.com/not-allowed:NoSchedule")
+	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", e.file(other)), 0, "in force     no: the administrator has not allowed the taint example.com/not-allowed:NoSchedule")
 	other.Spec.OpenWhen = nil
 	e.tells(e.ask(e.cluster.Admin(), "preview", "-f", e.file(other)), 2, "set exactly one of openWhen")
 	few := e.may("fewer", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"))
-	e.tells(e.ask(few, "preview", "-f", file), 0, "Not known: which taint keys are allowed")
+	e.tells(e.ask(few, "preview", "-f", file), 0, "Incomplete: reading the allowed taint keys")
 	nothing := e.may("nothing", reads(v1alpha1.GroupName, "nodegates"))
 	e.tells(e.ask(nothing, "preview", "-f", file), 2, `cannot list resource "nodes"`)
 }
@@ -153,7 +152,7 @@ func TestLintOfACluster(t *testing.T) {
 		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "p"}}, "spec": map[string]any{}}},
 	}}
 	e.eventually("the pool is created", func() error { return api.Create(t.Context(), pool.DeepCopy()) })
-	e.tells(e.ask(admin, "lint", "agent"), 1, "error: karpenter-startup-taint-missing: gate agent: startupTaints of NodePool spot lack "+keyA+":NoSchedule")
+	e.tells(e.ask(admin, "lint", "agent"), 1, "error: karpenter-startup-taint-missing: gate agent: startupTaints of NodePool spot do not contain "+keyA+":NoSchedule")
 
 	e.edit(ds, func() { ds.Spec.Template.Spec.Tolerations = nil })
 	e.tells(e.ask(admin, "lint", "-o", "json"), 1, `"id": "daemon-does-not-tolerate"`, `"object": "daemonset/daemons/agent"`)
@@ -164,12 +163,12 @@ func TestLintOfACluster(t *testing.T) {
 
 	few := e.may("linter", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"))
 	a := e.ask(few, "lint")
-	if a.status != 2 || !strings.Contains(a.out, "Nothing was found about 1 gate") || !strings.Contains(a.out, "Not judged: nodepools") ||
-		!strings.Contains(a.out, "Not judged: daemonsets") || !strings.Contains(a.err, "not everything could be read") {
+	if a.status != 2 || !strings.Contains(a.out, "No findings for 1 gate") || !strings.Contains(a.out, "Not checked: nodepools") ||
+		!strings.Contains(a.out, "Not checked: daemonsets") || !strings.Contains(a.err, "not everything could be read") {
 		t.Errorf("with few rights it ends with %d and says\n%s%s", a.status, a.out, a.err)
 	}
 	e.must(client.IgnoreNotFound(e.admin.Delete(t.Context(), ng)))
-	e.tells(e.ask(admin, "lint"), 0, "Nothing was found about 0 gates")
+	e.tells(e.ask(admin, "lint"), 0, "No findings for 0 gates")
 }
 
 // nodePoolDefinition is as much of Karpenter's kind as matters here.

@@ -138,8 +138,8 @@ func (k *kubelet) bare(key string) (stop func() int) {
 	return k.watchFor(func(n *corev1.Node) bool { return n.Name == k.name && !hasTaint(n, key) })
 }
 
-// Silenced, the writer does nothing, and the node has its taint for as long as
-// it should: at birth, and after a reboot in which everything still looks fit.
+// With the other writer disabled, the node has its taint for as long as required: after its
+// creation, and after a reboot with outdated Ready statuses.
 func (r rivalry) silenced(t *testing.T) {
 	k, w, ds := r.begin(t, true)
 	bare := k.bare(w.key)
@@ -172,10 +172,9 @@ func (r rivalry) silenced(t *testing.T) {
 	}
 }
 
-// Not silenced, the writer removes the key when it likes. What nodegate promises
-// then: it puts the taint back once, it does not fight, it says who the other
-// one is, and it opens when the signals hold. That no pod comes before is no
-// longer promised.
+// With the other writer enabled, it removes the key at any time. nodegate then restores the
+// taint once, backs off, reports the other writer, and opens the gate when the signals hold.
+// It does not guarantee that no pod is scheduled before.
 func (r rivalry) notSilenced(t *testing.T) {
 	began := time.Now()
 	k, w, ds := r.begin(t, false)
@@ -241,7 +240,7 @@ func (k *kubelet) afterRemoval(r rivalry, w *writer) {
 	k.must(k.is(r.preset, isClosed, w.key))
 }
 
-// recorded checks the state of the gate's record, whatever taints there are.
+// recorded verifies the state of the gate's record, regardless of taints.
 func (k *kubelet) recorded(gateName, state string) error {
 	if r := k.record(gateName); r.State != state {
 		return fmt.Errorf("the record of gate %s on node %s says %s, want %s", gateName, k.name, r.State, state)

@@ -82,9 +82,9 @@ func (e *env) presetDaemons() map[string]*appsv1.DaemonSet {
 	return daemons
 }
 
-// Every preset as its file has it: a node is born with its taint, and loses it
-// in one write when the last of its signals comes to hold, and no sooner. All
-// presets are in force at once, as on a cluster that uses several.
+// Every preset, unchanged: a node is created with its taint, which one write removes when the
+// last signal holds, and not earlier. All presets are in force at once, as on a cluster that
+// uses several.
 func TestPresetsOpen(t *testing.T) {
 	e := newEnv(t)
 	e.prepareSystemNamespaces()
@@ -136,7 +136,7 @@ func (e *env) eachOpens(t *testing.T, gates map[string]*v1alpha1.NodeGate, daemo
 	}
 }
 
-// Nodes that a preset is not for are left alone.
+// Presets do not change nodes that they do not select.
 func TestPresetsLeaveOut(t *testing.T) {
 	e := newEnv(t)
 	e.prepareSystemNamespaces()
@@ -163,7 +163,7 @@ func TestPresetsLeaveOut(t *testing.T) {
 	}
 }
 
-// node-problem-detector's conditions become a taint, and cease to be one.
+// Conditions of node-problem-detector add a taint, and remove it.
 func TestPresetNodeProblemDetector(t *testing.T) {
 	const name = "node-problem-detector"
 	e := newEnv(t)
@@ -184,8 +184,8 @@ func TestPresetNodeProblemDetector(t *testing.T) {
 	k.must(k.is(name, isNone, key))
 }
 
-// out-of-service as its file has it, with its cloud's own word: a node that was
-// preempted and falls silent is taken out of service, and only then.
+// Preset out-of-service, unchanged, with the cloud's condition: a node is taken out of
+// service if and only if it was preempted and is unreachable.
 func TestPresetOutOfService(t *testing.T) {
 	const name = "out-of-service"
 	e := newEnv(t)

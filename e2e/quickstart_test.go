@@ -11,18 +11,18 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// A fresh reader follows the page word by word, with a cluster as 'make
-// cluster-up' starts it.
+// The commands of the quick start work on a cluster as started by 'make cluster-up'.
 func TestQuickStart(t *testing.T) {
 	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
 	// Of what the page asks for, make is what runs this test.
 	tools := filepath.Dir(clustertest.Kubectl(t))
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir()})
+	c, err := testcluster.Start(t.Context(), testcluster.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

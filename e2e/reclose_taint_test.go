@@ -63,8 +63,8 @@ func TestStartupTaintAndStatusTaint(t *testing.T) {
 	done()
 }
 
-// Somebody else puts a gate's taints where they do not belong, be it the one that
-// the gate would not put there now.
+// Another writer adds a gate's taints to nodes, including the taint that the gate does not
+// currently use.
 func TestNeitherTaintIsAnybodyElses(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -144,7 +144,7 @@ func TestBothKeysMustBeAllowed(t *testing.T) {
 	e.must(err)
 	for key, allowed := range map[string]bool{keyA: true, keyB: true, "test.nodegate.dev/not-allowed": false} {
 		add := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/taints/-","value":{"key":"`+key+`","effect":"NoSchedule"}}]`))
-		err := nodegate.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, add, client.DryRunAll)
+		err := nodegate.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, add, client.DryRunAll, client.FieldOwner("nodegate"))
 		if (err == nil) != allowed {
 			t.Errorf("the policy on taint %s: %v", key, err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/nodegate/nodegate/internal/release"
 )
 
-// With nodegate gone, what its gates left on nodes goes by hand: what they left,
-// and nothing else.
+// Without a running nodegate, the release command removes exactly what gates have left on
+// nodes.
 func TestRelease(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -38,13 +38,13 @@ func TestRelease(t *testing.T) {
 	e.must(held.is("first", isClosed, keyA))
 	boss := e.cluster.Admin()
 
-	e.tells(e.ask(boss, "release", "held-1", "--all"), 2, "not both")
-	e.tells(e.ask(boss, "release"), 2, "name nodes")
-	e.tells(e.ask(boss, "release", "--all", "--dry-run=maybe"), 2, "there is no --dry-run=maybe")
-	e.tells(e.ask(boss, "release", "held-1", "hold-2"), 2, `there is no node "hold-2"`, "did you mean")
+	e.tells(e.ask(boss, "release", "held-1", "--all"), 2, "specify either node names or --all")
+	e.tells(e.ask(boss, "release"), 2, "specify node names, --gate or --all")
+	e.tells(e.ask(boss, "release", "--all", "--dry-run=maybe"), 2, "invalid --dry-run=maybe")
+	e.tells(e.ask(boss, "release", "held-1", "hold-2"), 2, `node "hold-2" not found`, "did you mean")
 	for _, mode := range []string{"client", "server"} {
 		e.tells(e.ask(boss, "release", "--all", "--dry-run="+mode), 0,
-			"node/held-1 released from first, second: "+keyA+":NoSchedule taken off", "node/held-2", "dry run)")
+			"node/held-1 released from first, second: taint "+keyA+":NoSchedule removed", "node/held-2", "dry run)")
 	}
 	e.must(held.is("first", isClosed, keyA))
 
@@ -77,10 +77,10 @@ func TestRelease(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	e.must(other.is("first", isNone, keyA))
-	e.tells(e.ask(boss, "release", "--all"), 0, "No node has anything to be released from")
+	e.tells(e.ask(boss, "release", "--all"), 0, "No node has anything to release")
 }
 
-// While nodegate runs, gates that exist are not released: it would undo that.
+// While nodegate runs, existing gates are not released, because it would revert that.
 func TestReleaseIsRefusedWhileNodegateRuns(t *testing.T) {
 	e := newEnv(t)
 	stop := e.runController(func(p *controller.Process) { p.LeaderElect = true })
@@ -89,12 +89,12 @@ func TestReleaseIsRefusedWhileNodegateRuns(t *testing.T) {
 	k.register()
 	boss := e.cluster.Admin()
 	e.tells(e.ask(boss, "release", "--all"), 2, "nodegate is running", "kubectl delete nodegates agent")
-	e.tells(e.ask(boss, "release", "--all", "--dry-run=client"), 0, "Note: without --dry-run this would be refused")
+	e.tells(e.ask(boss, "release", "--all", "--dry-run=client"), 0, "Note: without --dry-run, this would be rejected")
 	e.must(k.is("agent", isClosed, keyA))
 	e.tells(e.ask(boss, "release", "n1", "--force"), 0, "node/n1 released from agent")
 	k.becomes("agent", isClosed, keyA) // as it said
 	stop()
-	e.tells(e.ask(boss, "release", "n1"), 0, "node/n1 released from agent", "Note: nodegate does not run", "delete mutatingadmissionpolicybinding nodegate-birth")
+	e.tells(e.ask(boss, "release", "n1"), 0, "node/n1 released from agent", "Note: nodegate is not running", "delete mutatingadmissionpolicybinding nodegate-birth")
 	e.must(k.is("agent", isNone, keyA))
 }
 

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// chronicle is every state of nodes and pods since it began, as a watch tells
-// them. Resource versions put all of them into one order.
+// chronicle contains every state of nodes and pods since its beginning, from a watch, in the
+// order of resource versions.
 type chronicle struct {
 	*env
 	mu     sync.Mutex
@@ -114,7 +114,7 @@ type span struct{ from, to int64 }
 
 func (s span) has(version int64) bool { return version >= s.from && version < s.to }
 
-// forever is after everything.
+// forever is greater than every resource version.
 const forever = int64(1) << 62
 
 // closed returns the spans in which the node carried the taint.
@@ -200,16 +200,16 @@ func (h *chronicle) lines(m *replayed) (lines []string) {
 	return lines
 }
 
-// write is one write of a node, as the API server's audit log has it.
-type write struct {
+// nodeWrite is one write of a node, as the API server's audit log has it.
+type nodeWrite struct {
 	at   time.Time
 	user string
 }
 
 // writesOf returns the writes of a node by the resource version they led to.
-func (h *chronicle) writesOf(node string) map[int64]write {
+func (h *chronicle) writesOf(node string) map[int64]nodeWrite {
 	h.Helper()
-	writes := make(map[int64]write)
+	writes := make(map[int64]nodeWrite)
 	for _, event := range h.audit() {
 		ref, change := event.ObjectRef, event.Verb == "patch" || event.Verb == "update"
 		if ref.Resource != "nodes" || ref.Name != node || !change || event.ResponseStatus.Code != 200 {
@@ -218,7 +218,7 @@ func (h *chronicle) writesOf(node string) map[int64]write {
 		version, err := strconv.ParseInt(event.ResponseObject.Metadata.ResourceVersion, 10, 64)
 		h.must(err)
 		if _, noChange := writes[version]; !noChange {
-			writes[version] = write{event.Received.Time, event.User.Username}
+			writes[version] = nodeWrite{event.Received.Time, event.User.Username}
 		}
 	}
 	return writes

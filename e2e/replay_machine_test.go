@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// replayed is a machine that lives through a recording.
+// replayed is a machine for which a recording is replayed.
 type replayed struct {
 	*kubelet
 	*recording
@@ -46,7 +46,7 @@ type replayed struct {
 	atCut, done chan struct{}
 }
 
-// nodeController is what the node lifecycle controller is called.
+// nodeController is the name of the node lifecycle controller.
 const nodeController = "system:serviceaccount:kube-system:node-controller"
 
 // machine registers a machine that is as the recording found it. A gate selects
@@ -190,13 +190,13 @@ func (w *replayWorld) ate(m *replayed, after int64) bool {
 	return slices.ContainsFunc(meals, func(one meal) bool { return one.at > after })
 }
 
-// due is when a row is to be told.
+// due returns the time at which a row must be written.
 func (m *replayed) due(row row) time.Time { return m.start.Add(m.when(row.at)) }
 
 // prepared is a write that only has to be sent. It returns the resource version.
 type prepared func(context.Context) (int64, error)
 
-// tell has the row's author write it at once.
+// tell writes a row immediately, as its author.
 func (m *replayed) tell(ctx context.Context, row row) error {
 	send, err := m.prepare(ctx, row)
 	if err == nil {
@@ -228,7 +228,7 @@ func (m *replayed) prepare(ctx context.Context, row row) (prepared, error) {
 	return m.prepareNode(api, &node, s), nil
 }
 
-// stamp is a recorded time, as the replay has it.
+// stamp converts a recorded time to the replay's time.
 func (m *replayed) stamp(recorded time.Duration) metav1.Time {
 	return metav1.NewTime(m.start.Add(m.when(recorded)).Truncate(time.Second))
 }
@@ -247,7 +247,7 @@ func (m *replayed) prepareNode(api client.Client, node *corev1.Node, s nodeState
 	}
 }
 
-// coreTaints are the node's taints that say that it is unreachable.
+// coreTaints are the taints of an unreachable node.
 func coreTaints(node *corev1.Node) (taints []corev1.Taint) {
 	for _, t := range node.Spec.Taints {
 		if t.Key == corev1.TaintNodeUnreachable {
@@ -308,8 +308,8 @@ func (m *replayed) preparePod(ctx context.Context, api client.Client, row row) (
 	}, nil
 }
 
-// crowd is pods that want to run on one machine at once, and more of them all
-// the time. They tolerate nothing but what every pod does.
+// crowd is a growing set of pending pods for one machine. They have only the default
+// tolerations.
 type crowd struct {
 	*env
 	machine string
@@ -317,7 +317,7 @@ type crowd struct {
 	news chan struct{}
 }
 
-// appetite is how often another pod comes, and with every write two.
+// appetite is the interval at which pods are created; two more are created with every write.
 const appetite = 500 * time.Millisecond
 
 // feed lets the crowd grow until it is sated or the test ends.
@@ -352,7 +352,7 @@ func (c *crowd) grow(ctx context.Context, n int) {
 	}
 }
 
-// describe says a state as a recording would, without times.
+// describe returns a state in the format of a recording, without times.
 func describe(object client.Object, name string) string {
 	switch o := object.(type) {
 	case *corev1.Node:

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// recording is what the API server was told while a real kubelet's machine
-// rebooted: testdata/replay/*.txt says how it was recorded.
+// recording contains the writes to the API server while a real kubelet's machine rebooted.
+// testdata/replay/*.txt describes how it was recorded.
 type recording struct {
 	rows []row
 	// began is the time of day at the beginning.
@@ -97,7 +97,7 @@ func (r *recording) plan() {
 	}
 }
 
-// when tells when, since the beginning, something is replayed.
+// when returns the time, since the beginning, at which a row is replayed.
 func (r *recording) when(recorded time.Duration) time.Duration {
 	for i := 1; i < len(r.planned); i++ {
 		a, b := r.planned[i-1], r.planned[i]
@@ -151,12 +151,12 @@ func (r *recording) oldBoot() string {
 	return bootOf(r.rows[slices.IndexFunc(r.rows, func(row row) bool { return row.object == "node" })])
 }
 
-// newBoot is the write that tells the new boot.
+// newBoot returns the write with the new boot ID.
 func (r *recording) newBoot() row {
 	return r.first(func(row row) bool { return row.object == "node" && bootOf(row) != r.oldBoot() })
 }
 
-// silence is the write that says that the node has fallen silent.
+// silence returns the write that reports the node as unreachable.
 func (r *recording) silence() row {
 	return r.first(func(row row) bool { return row.object == "node" && strings.Contains(row.state, "Ready=Unknown") })
 }

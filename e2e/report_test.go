@@ -17,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/internal/report"
 )
 
-// How a node came to be fit is told of a real one: what the API server, a kubelet
-// and nodegate have left behind.
+// The timeline and the report of a real node, from the data of the API server, a kubelet and
+// nodegate.
 func TestTimelineAndReport(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -45,7 +45,7 @@ func TestTimelineAndReport(t *testing.T) {
 		t.Errorf("the gate was told of so: %+v", g)
 	}
 	e.tells(e.ask(e.cluster.Admin(), "timeline", "n1"), 0, "Its last gate opened after", web.Namespace+"/web")
-	e.tells(e.ask(e.cluster.Admin(), "timeline", "n3"), 2, `there is no node "n3"; did you mean`)
+	e.tells(e.ask(e.cluster.Admin(), "timeline", "n3"), 2, `node "n3" not found; did you mean`)
 
 	var r report.Report
 	e.must(json.Unmarshal([]byte(e.ask(e.cluster.Admin(), "report", "-o", "json").out), &r))
@@ -62,7 +62,7 @@ func TestTimelineAndReport(t *testing.T) {
 
 	// Who may read less is told less, and told so.
 	podless := e.may("podless-report", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"), reads("apps", "daemonsets"))
-	e.tells(e.ask(podless, "timeline", "n1"), 0, "not known", `cannot list resource "pods"`)
+	e.tells(e.ask(podless, "timeline", "n1"), 0, "unknown", `cannot list resource "pods"`)
 	e.tells(e.ask(podless, "report"), 0, `cannot list resource "pods"`)
 	nodeless := e.may("nodeless-report", reads(v1alpha1.GroupName, "nodegates"))
 	e.tells(e.ask(nodeless, "report"), 2, `cannot list resource "nodes"`)

@@ -221,7 +221,7 @@ func TestWhatIsWrongWithADaemonIsTold(t *testing.T) {
 	})
 }
 
-// What is not wrong, and may still not be what was meant, is told.
+// Valid selectors that select nothing cause a warning.
 func TestSelectorsThatSelectNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

@@ -91,7 +91,7 @@ func (k *kubelet) told() eventsv1.Event {
 	return event
 }
 
-// What started before the agent is named, and nothing is done to it.
+// Pods that started before the agent are reported and not changed.
 func TestSeedCiliumBypassedPodsReport(t *testing.T) {
 	e := newEnv(t)
 	registry := prometheus.NewRegistry()
@@ -125,8 +125,8 @@ func TestSeedCiliumBypassedPodsReport(t *testing.T) {
 	}
 }
 
-// They are evicted as PodDisruptionBudgets allow, and only those that a
-// controller replaces and the agent serves.
+// Bypassed pods are evicted as PodDisruptionBudgets allow, but only those that a controller
+// replaces and the agent serves.
 func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
 	e := newEnv(t)
 	e.allowEvictions()

@@ -12,11 +12,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // replayWorld is a cluster with the real scheduler. Nobody else writes: kubelets
@@ -114,9 +116,6 @@ func (w *replayWorld) rebootUnwatched() {
 		w.await(m, m.done)
 	}
 	w.startController(0)
-	for _, m := range all {
-		m.becomes(m.gate, isClosed, m.key())
-	}
 	for _, m := range between {
 		close(m.goOn)
 	}
@@ -125,23 +124,18 @@ func (w *replayWorld) rebootUnwatched() {
 		m.becomes(m.gate, isOpen, m.key())
 	}
 	for _, m := range across {
-		w.eventually("the crowd of "+m.name+" is refused", func() error {
-			if w.tookHold(m) == forever {
-				return errNotYet
-			}
-			return nil
-		})
+		w.takesUpItsBoot(m)
 	}
-	w.fed(between)
+	w.fed(all)
 	for _, m := range all {
 		w.faithful(m)
-		w.keptHungry(m)
 	}
 	for _, m := range between {
+		w.keptHungry(m)
 		w.openedRightfully(m)
 	}
 	for _, m := range across {
-		w.openedAfterAMinute(m)
+		w.neverClosedAgain(m)
 	}
 }
 
@@ -152,14 +146,15 @@ func (w *replayWorld) recording(name string) *recording {
 	return r
 }
 
-func startReplayCluster(t *testing.T) *cluster.Cluster {
+func startReplayCluster(t *testing.T) *testcluster.Cluster {
 	t.Helper()
 	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
 	t.Parallel() // it has a cluster of its own
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Audit: true, Components: []cluster.Component{cluster.Scheduler},
+	c, err := testcluster.Start(t.Context(), testcluster.Options{
+		Audit: true, Components: []testcluster.Component{testcluster.Scheduler},
 		// The scheduler's own limit would keep it from binding at once.
-		ExtraArgs: map[cluster.Component][]string{cluster.Scheduler: {"--kube-api-qps=1000", "--kube-api-burst=1000"}},
+		ExtraArgs: map[testcluster.Component][]string{testcluster.Scheduler: {"--kube-api-qps=1000", "--kube-api-burst=1000"}},
 	})
 	if err != nil {
 		t.Fatalf("starting a cluster: %v", err)
@@ -174,7 +169,7 @@ func startReplayCluster(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-func newReplayWorld(t *testing.T, c *cluster.Cluster) *replayWorld {
+func newReplayWorld(t *testing.T, c *testcluster.Cluster) *replayWorld {
 	t.Helper()
 	w := &replayWorld{env: &env{T: t, cluster: c, admin: newClient(t, c)}, sated: make(chan struct{})}
 	t.Cleanup(func() { w.clean(context.Background()) })
@@ -189,6 +184,7 @@ func (w *replayWorld) declareGates() {
 	w.agentSet = w.daemonSet("agent")
 	for _, ng := range []*v1alpha1.NodeGate{newGate("agent", keyA, byDaemonSet("agent")), strictly(newGate("strict", keyB, byDaemonSet("agent")))} {
 		ng.Spec.NodeSelector.MatchLabels = map[string]string{"gate": ng.Name}
+		ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("100%")) // all that reboot unobserved at once
 		w.declare(ng)
 	}
 }
@@ -326,14 +322,28 @@ func (w *replayWorld) openedRightfully(m *replayed) {
 	}
 }
 
-// openedAfterAMinute checks that nothing opened the gate, or what did came after
-// a minute: when nodegate was back, the agent had been known to be ready for a
-// while, perhaps in the old boot.
-func (w *replayWorld) openedAfterAMinute(m *replayed) {
+// takesUpItsBoot waits until the gate's record names the machine's boot: nobody saw the
+// reboot, and the agent has been ready since before nodegate was back.
+func (w *replayWorld) takesUpItsBoot(m *replayed) {
 	w.Helper()
-	shut, writes := w.rebooted(m), w.history.writesOf(m.name)
-	if after := writes[shut.to].at.Sub(writes[shut.from].at); shut.to != forever && after < time.Minute-time.Second {
-		w.Errorf("%s: opened %v after nodegate was back", m.name, after)
+	w.eventually("the record of "+m.name+" takes up the boot", func() error {
+		node := m.node()
+		if err := w.admin.Get(w.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+			return err
+		}
+		if r := m.record(m.gate); r.Boot != node.Status.NodeInfo.BootID {
+			return fmt.Errorf("it names %q", r.Boot)
+		}
+		return nil
+	})
+}
+
+// neverClosedAgain checks that the machine was closed at its birth only: a reboot of a
+// while ago, after which all is well, is no reason to close.
+func (w *replayWorld) neverClosedAgain(m *replayed) {
+	w.Helper()
+	if closed := w.history.closed(m.name, m.key()); len(closed) != 1 {
+		w.Errorf("%s: closed in the spans %v, want at birth only", m.name, closed)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What users of Istio's node readiness controller (istio-cni-taint) rely upon,
-// and what they suffered from; see docs/from-istio.md.
+// Features and defects of Istio's node readiness controller (istio-cni-taint); see
+// docs/from-istio.md.
 
 // critical returns a gate on keyA that is open while a pod of each of these
 // daemons is ready, and closes again when that has not been so for a second.
@@ -61,9 +61,9 @@ func TestSeedIstioSeveralCriticalPods(t *testing.T) {
 	e.must(second.is("critical", isClosed, keyA))
 }
 
-// However a critical pod goes, the node is tainted again, after the damping and
-// whether or not anybody watched; Istio's controller did it at once upon every
-// event, and not at all where it missed the deletion.
+// However a critical pod disappears, the node is tainted again after closeAfterSeconds, also
+// if nodegate was down. Istio's controller tainted it immediately after every event, and not
+// at all if it missed the deletion.
 func TestSeedIstioPodGoes(t *testing.T) {
 	for name, goes := range map[string]func(k *kubelet, pod *corev1.Pod){
 		"deleted": func(k *kubelet, pod *corev1.Pod) {

@@ -5,8 +5,11 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"errors"
+	"crypto/tls"
+	"encoding/pem"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,12 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/admission"
-	"github.com/nodegate/nodegate/internal/certificate"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
 // TestSeedNodetaintshandlerWebhook is what users of nodetaintshandler have of its
@@ -38,6 +41,8 @@ func TestSeedNodetaintshandlerWebhook(t *testing.T) {
 		{"EveryReplicaServes", everyReplicaServes},
 		{"Unreachable", webhookUnreachable},
 		{"GuardsAndRights", guardsOnOlder},
+		{"StolenToken", func(o *olderEnv) { stolenToken(o.env) }},
+		{"OnlyTheAPIServer", onlyTheAPIServer},
 		{"APIServerRestarts", webhookAfterRestart},
 		{"CertificateRotates", certificateRotates},
 	} {
@@ -175,8 +180,8 @@ func webhookUnreachable(o *olderEnv) {
 	})
 }
 
-// The guards need no more than this API server has; the webhook's rights are to
-// its own two objects.
+// The guards need no more than this API server has; and the webhook gives nodegate
+// no right on any Secret or webhook configuration, not even on its own.
 func guardsOnOlder(o *olderEnv) {
 	o.serve(1)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
@@ -190,19 +195,28 @@ func guardsOnOlder(o *olderEnv) {
 	o.must(err)
 	own, err := client.New(config, client.Options{Scheme: o.admin.Scheme()})
 	o.must(err)
-	other := o.registration()
-	other.Name, other.ResourceVersion = "other", ""
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "other"}}
-	o.must(errors.Join(o.admin.Create(o.Context(), secret), o.admin.Create(o.Context(), other)))
-	defer func() { o.must(errors.Join(o.admin.Delete(o.Context(), secret), o.admin.Delete(o.Context(), other))) }()
+	mine, registration := o.secret(), o.registration()
+	stolen := registration.DeepCopy()
+	stolen.Webhooks[0].ClientConfig.URL, stolen.Webhooks[0].ClientConfig.CABundle = ptr.To("https://attacker.invalid/"), nil
+	stolen.Webhooks[0].Rules[0].Resources = []string{"secrets"}
 	for what, do := range map[string]func() error{
-		"reading another Secret": func() error { return own.Get(o.Context(), client.ObjectKeyFromObject(secret), secret.DeepCopy()) },
+		"reading the webhook's Secret": func() error { return own.Get(o.Context(), client.ObjectKeyFromObject(mine), mine.DeepCopy()) },
 		"listing Secrets": func() error {
 			return own.List(o.Context(), &corev1.SecretList{}, client.InNamespace(installation.Namespace))
 		},
-		"deleting its Secret":           func() error { return own.Delete(o.Context(), o.secret()) },
-		"patching another registration": func() error { return own.Patch(o.Context(), other.DeepCopy(), client.MergeFrom(o.registration())) },
-		"deleting its registration":     func() error { return own.Delete(o.Context(), o.registration()) },
+		"updating the webhook's Secret": func() error { return own.Update(o.Context(), mine.DeepCopy()) },
+		"deleting the webhook's Secret": func() error { return own.Delete(o.Context(), mine.DeepCopy()) },
+		"reading the registration": func() error {
+			return own.Get(o.Context(), client.ObjectKeyFromObject(registration), registration.DeepCopy())
+		},
+		"patching the registration": func() error { return own.Patch(o.Context(), stolen.DeepCopy(), client.MergeFrom(registration)) },
+		"updating the registration": func() error { return own.Update(o.Context(), stolen.DeepCopy()) },
+		"deleting the registration": func() error { return own.Delete(o.Context(), registration.DeepCopy()) },
+		"creating another one": func() error {
+			another := stolen.DeepCopy()
+			another.Name, another.ResourceVersion = "another", ""
+			return own.Create(o.Context(), another)
+		},
 	} {
 		if err := do(); !apierrors.IsForbidden(err) {
 			o.Errorf("%s ended with: %v", what, err)
@@ -210,10 +224,24 @@ func guardsOnOlder(o *olderEnv) {
 	}
 }
 
+// Where the API server has a certificate for webhooks, replicas answer nobody else.
+func onlyTheAPIServer(o *olderEnv) {
+	o.known = true
+	r := o.serve(1)[0]
+	o.declare(newGate("agent", keyA, byLabel("fit")))
+	o.must(born(o.kubelet("n1").register(), keyA))
+	somebody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // who serves is not the point
+	response, err := somebody.Post("https://"+r.address+admission.WebhookPath, "application/json", strings.NewReader("{}"))
+	if err == nil {
+		response.Body.Close()
+		o.Errorf("somebody is answered: %s", response.Status)
+	}
+}
+
 func webhookAfterRestart(o *olderEnv) {
 	o.serve(2)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
-	o.must(o.cluster.RestartComponent(o.Context(), cluster.APIServer))
+	o.must(o.cluster.RestartComponent(o.Context(), testcluster.APIServer))
 	for i := range 20 {
 		o.must(born(o.kubelet(fmt.Sprintf("n%02d", i)).register(), keyA))
 	}
@@ -222,10 +250,7 @@ func webhookAfterRestart(o *olderEnv) {
 // Serving certificate and authority are replaced while nodes register all the
 // time, through both replicas: not one comes in open.
 func certificateRotates(o *olderEnv) {
-	o.service.use()
-	o.ageCertificates()
-	before := o.secret()
-	o.serve(2)
+	both := o.serve(2)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
 
 	ctx, cancel := context.WithCancel(o.Context())
@@ -261,13 +286,14 @@ func certificateRotates(o *olderEnv) {
 			return nil
 		})
 	}
-	o.eventually("there are another authority and another serving certificate", func() error {
-		now := o.secret()
-		if bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) || bytes.Equal(now.Data["ca.crt"], before.Data["ca.crt"]) {
-			return errNotYet
-		}
-		return nil
-	})
+	before := o.secret()
+	o.certify(true)
+	if now := o.secret(); bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) || bytes.Equal(now.Data["ca.crt"], before.Data["ca.crt"]) {
+		o.Error("there is no other authority, or no other serving certificate")
+	}
+	for _, r := range both {
+		o.eventually("the new certificate is served", func() error { return o.serves(r) })
+	}
 	for range 5 { // new connections meet the new certificate
 		born(10)
 		requests.Lock() // what is under way when a connection breaks, no webhook can save
@@ -285,31 +311,16 @@ func certificateRotates(o *olderEnv) {
 	}
 }
 
-// ageCertificates puts certificates into the Secret that were made 70 days ago,
-// by an authority that was made 250 days ago: all are good, and due.
-func (o *olderEnv) ageCertificates() {
-	o.Helper()
-	secret := o.secret()
-	secret.Data = nil
-	registration := o.registration()
-	registration.Webhooks[0].ClientConfig.CABundle = nil
-	o.must(errors.Join(o.admin.Update(o.Context(), secret), o.admin.Update(o.Context(), registration)))
-	for _, age := range []time.Duration{250, 70} {
-		ctx, cancel := context.WithCancel(o.Context())
-		done := make(chan error, 1)
-		keeper := certificate.NewKeeper(certificate.Options{
-			Client: o.admin, Secret: client.ObjectKeyFromObject(secret), Configuration: admission.BirthWebhook, Hosts: []string{"127.0.0.1"},
-			Period: 100 * time.Millisecond, Settle: time.Millisecond, Clock: laterClock{ahead: -age * 24 * time.Hour}, Log: o.logger(),
-		})
-		served := secret.Data["tls.crt"]
-		go func() { done <- keeper.Run(ctx) }()
-		o.eventually("a certificate is there", func() error {
-			if secret = o.secret(); len(secret.Data["tls.crt"]) == 0 || bytes.Equal(served, secret.Data["tls.crt"]) {
-				return errNotYet
-			}
-			return nil
-		})
-		cancel()
-		o.must(<-done)
+// serves tells whether a replica serves with what the Secret has.
+func (o *olderEnv) serves(r *replica) error {
+	connection, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it looks at the certificate itself
+	if err != nil {
+		return err
 	}
+	defer connection.Close()
+	block, _ := pem.Decode(o.secret().Data[corev1.TLSCertKey])
+	if !bytes.Equal(connection.ConnectionState().PeerCertificates[0].Raw, block.Bytes) {
+		return errNotYet
+	}
+	return nil
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What users of zhangchl007/nodetaintshandler rely upon, and what they wished
-// for; see docs/from-nodetaintshandler.md. What they suffered from is in
+// Features and feature requests of zhangchl007/nodetaintshandler; see
+// docs/from-nodetaintshandler.md. Its defects are in
 // seed_nodetaintshandler_defects_test.go.
 
 // There an annotation on the pod and its Ready condition do the same; to ask for

@@ -15,11 +15,11 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What Tainter's users suffered from. That two matchers of one taint are no
-// duplicate is in TestSeedTainterSeveralMatchersOneTaint.
+// Defects of Tainter. TestSeedTainterSeveralMatchersOneTaint covers two matchers with the
+// same taint.
 
-// Tainter's patterns hit whatever contains them: "Ready" also NotReady and
-// PodsReady, "Pressure" three types.
+// Patterns match the whole text. Tainter's patterns match substrings: "Ready" also matches
+// NotReady and PodsReady, and "Pressure" matches three types.
 func TestSeedTainterPatternsAreAnchored(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // What Tainter was made for: a spot node is reclaimed, and its volumes are to be
@@ -89,7 +89,8 @@ func (e *env) neverTakenWhileSpeaking() (stop func()) {
 	})
 }
 
-// The notice arms, silence fires, and a word lifts.
+// A preemption notice arms the gate, the unreachable node closes it, and a report of the node
+// opens it.
 func TestSeedTainterOutOfServiceGuards(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -129,8 +130,8 @@ func TestSeedTainterOutOfServiceGuards(t *testing.T) {
 	watched()
 }
 
-// Most of a zone is silent: that is the network, and forced detaching would be
-// the worst of storms. Where it is not, the budget is what bounds it.
+// If most nodes of a zone are unreachable, the network is the likely cause, and volumes must
+// not be detached by force. Otherwise, the budget limits the number of nodes.
 func TestSeedTainterOutOfServicePartition(t *testing.T) {
 	e := newEnv(t)
 	ng := spotGate()
@@ -179,8 +180,8 @@ func (e *env) outOfService(fleet []*kubelet) (n int) {
 	return n
 }
 
-// A controller that has not heard of the node's return for an hour: the API
-// server does not take its word.
+// A controller has not observed the node's return for an hour. The API server rejects its
+// patch.
 func TestSeedTainterOutOfServiceOnOldNews(t *testing.T) {
 	e := newEnv(t)
 	k := e.spotNodes("n1")[0]
@@ -188,16 +189,16 @@ func TestSeedTainterOutOfServiceOnOldNews(t *testing.T) {
 	old := facts(k.node())
 	config, err := e.cluster.ServiceAccount(t.Context(), installation.Namespace, installation.ServiceAccount)
 	e.must(err)
-	writer, err := cluster.NewWriter(config)
+	writer, err := write.NewWriter(config)
 	e.must(err)
 	decision := &gate.Decision{Taints: append(slices.Clone(old.Taints), corev1.Taint{Key: v1alpha1.TaintOutOfService, Effect: corev1.TaintEffectNoExecute})}
 
 	k.report(corev1.ConditionTrue, "")
-	if _, err := writer.Apply(t.Context(), old, decision); !errors.Is(err, cluster.ErrConflict) {
+	if _, err := writer.Apply(t.Context(), old, decision); !errors.Is(err, write.ErrConflict) {
 		t.Errorf("it has returned: %v, want a conflict", err)
 	}
 	k.silentSince(time.Second)
-	if _, err := writer.Apply(t.Context(), old, decision); !errors.Is(err, cluster.ErrConflict) {
+	if _, err := writer.Apply(t.Context(), old, decision); !errors.Is(err, write.ErrConflict) {
 		t.Errorf("it is silent anew: %v, want a conflict", err)
 	}
 	if _, err := writer.Apply(t.Context(), facts(k.node()), decision); err != nil {

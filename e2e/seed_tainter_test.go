@@ -17,8 +17,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What users of LasseHels/tainter rely upon, and what they suffered from; see
-// docs/from-tainter.md.
+// Features and defects of LasseHels/tainter; see docs/from-tainter.md.
 
 // matching is a signal on a condition; both are patterns, as Tainter's are.
 func matching(name, conditionType, status string) v1alpha1.Signal {
@@ -27,7 +26,7 @@ func matching(name, conditionType, status string) v1alpha1.Signal {
 	}}
 }
 
-// taintWhen returns a gate that puts keyA on nodes while all signals hold.
+// taintWhen returns a gate that adds taint keyA to nodes while all signals hold.
 func taintWhen(name string, signals ...v1alpha1.Signal) *v1alpha1.NodeGate {
 	ng := newGate(name, keyA, v1alpha1.SignalSource{})
 	ng.Spec.OpenWhen, ng.Spec.CloseWhen = nil, signals
@@ -71,15 +70,15 @@ func count(node *corev1.Node, key string) (n int) {
 	return n
 }
 
-// holds waits a little, and checks that the gate stands so all the while.
+// holds verifies that the gate stays in this state for a short time.
 func (k *kubelet) holds(gateName, state string) {
 	k.Helper()
 	k.settled()
 	k.must(k.is(gateName, state, keyA))
 }
 
-// A condition becomes a taint, on nodes that had it before the gate was made
-// too; when it clears, the taint goes, which Tainter never did.
+// A condition causes a taint, also on nodes that had it before the gate was created. When it
+// clears, the taint is removed. Tainter never removed it.
 func TestSeedTainterConditionToTaint(t *testing.T) {
 	e := newEnv(t)
 	e.startController(time.Hour) // the nodes are older than any birth
@@ -200,8 +199,8 @@ func TestSeedTainterEveryEffect(t *testing.T) {
 	})
 }
 
-// A silent node's Ready condition is the condition to go by: closing for it, and
-// opening when the node speaks again.
+// A gate closes because the Ready condition of an unreachable node is Unknown, and opens when
+// the node is reporting again.
 func TestSeedTainterReadyUnknown(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -216,7 +215,7 @@ func TestSeedTainterReadyUnknown(t *testing.T) {
 	k.becomes("silent", isNone, keyA)
 }
 
-// With reopen Manual a node stays tainted until a person has seen to it.
+// With reopen Manual, a node stays tainted until a user removes the taint.
 func TestSeedTainterReopenManual(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -260,7 +259,7 @@ func closedBy(gateName string, fleet []*kubelet) (closed []*kubelet) {
 	return closed
 }
 
-// Tainter taints as many nodes as match, be it all of them.
+// The budget limits the number of tainted nodes. Tainter taints all nodes that match.
 func TestSeedTainterBudget(t *testing.T) {
 	e := newEnv(t)
 	var fleet []*kubelet

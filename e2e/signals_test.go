@@ -35,8 +35,8 @@ func TestHeartbeatsCostNothing(t *testing.T) {
 	}
 }
 
-// Every DaemonSet that belongs on the node must be ready there, and a taint
-// that comes and goes by itself says nothing about who belongs.
+// Every DaemonSet that is expected on the node must be ready. Temporary taints do not change
+// which DaemonSets are expected.
 func TestDaemonSetsSignal(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -96,7 +96,7 @@ func TestConditionAndAnnotationSignals(t *testing.T) {
 	k.becomes("both", isOpen, keyA)
 }
 
-// waitsFor waits until a gate's status says why it holds a node.
+// waitsFor waits until a gate's status contains the reason why it is closed on a node.
 func (e *env) waitsFor(gateName, node string, reason v1alpha1.ReadingReason) {
 	e.Helper()
 	e.eventually(fmt.Sprintf("gate %s holds node %s because of %s", gateName, node, reason), func() error {

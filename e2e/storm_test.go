@@ -16,15 +16,15 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A storm takes the signal away from nine nodes in ten, in three zones of a
-// hundred. The budget lets twenty of each be closed.
+// In a storm, 90 % of the nodes in three zones of a hundred lose their signal. The budget
+// allows twenty closed nodes per zone.
 const (
 	stormZones = 3
 	stormLoses = fleetSize / 10 * 9
 	stormMost  = fleetSize / stormZones / 5
 )
 
-// storm is the fleet, and what a watch has seen of it.
+// storm is the fleet with its state according to a watch.
 type storm struct {
 	*env
 	fleet []*kubelet
@@ -44,8 +44,7 @@ func (e *env) newStorm() *storm {
 	return s
 }
 
-// saw takes note of a node as the watch tells it, and checks that no zone has more
-// closed than its budget lets, at this moment.
+// saw records a watch event of a node, and verifies that no zone exceeds its budget.
 func (s *storm) saw(n *corev1.Node) error {
 	zone := s.zones[n.Name]
 	if zone == "" {
@@ -68,7 +67,7 @@ func (s *storm) saw(n *corev1.Node) error {
 	return agrees(n)
 }
 
-// status is the gate's.
+// status returns the gate's status.
 func (s *storm) status() v1alpha1.NodeGateStatus {
 	s.Helper()
 	var ng v1alpha1.NodeGate
@@ -76,8 +75,7 @@ func (s *storm) status() v1alpha1.NodeGateStatus {
 	return ng.Status
 }
 
-// stands waits until the gate's status says that so many nodes are closed, and
-// that so many wait.
+// stands waits until the gate's status has these numbers of closed and waiting nodes.
 func (s *storm) stands(what string, closed, waiting int) {
 	s.Helper()
 	s.eventually(what, func() error {
@@ -88,11 +86,10 @@ func (s *storm) stands(what string, closed, waiting int) {
 	})
 }
 
-// Nine in ten of 300 nodes lose their signal at once. At no moment are more closed
-// than the budget lets, in no zone; the others are told of and wait; a new node
-// opens meanwhile; the controller is killed in the middle, twice; and when the
-// signals are back, all open by themselves. Each node that closed was written to
-// close it and to open it, and no other was written.
+// 270 of 300 nodes lose their signal at once. No zone ever exceeds its budget. The other
+// nodes are reported and wait, and a new node opens in the meantime. The controller is killed
+// twice. When the signals hold again, all gates open. Each node that was closed is written
+// twice, and no other node is written.
 func TestStorm(t *testing.T) {
 	e := newEnv(t)
 	p := e.newControllerProcess()

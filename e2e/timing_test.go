@@ -19,8 +19,8 @@ import (
 	"github.com/nodegate/nodegate/internal/controller"
 )
 
-// The agent must have been ready for an hour. A restart in the middle makes no
-// difference, since the API tells since when it is.
+// The agent must have been ready for an hour. A restart of the controller makes no
+// difference, because the API contains the transition time.
 func TestSoak(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -34,9 +34,8 @@ func TestSoak(t *testing.T) {
 	k.opensAfterAnHour("agent", v1alpha1.ReadingOpenAfter, stop)
 }
 
-// opensAfterAnHour checks that a gate opens after an hour, for which it waits for
-// this reason, and that a restart of the controller in the middle makes no
-// difference. stop stops the first.
+// opensAfterAnHour verifies that a gate waits for this reason and opens after an hour, and
+// that a restart of the controller makes no difference. stop stops the first controller.
 func (k *kubelet) opensAfterAnHour(gateName string, reason v1alpha1.ReadingReason, stop func()) {
 	k.Helper()
 	k.waitsFor(gateName, k.name, reason)
@@ -52,8 +51,7 @@ func (k *kubelet) opensAfterAnHour(gateName string, reason v1alpha1.ReadingReaso
 	k.wrote(1)
 }
 
-// Without a restart, and of a closeWhen gate: it opens by itself, some seconds
-// after its condition has cleared.
+// A closeWhen gate opens some seconds after its condition has cleared, without an event.
 func TestSoakOfACloseWhenGate(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -72,8 +70,8 @@ func TestSoakOfACloseWhenGate(t *testing.T) {
 	}
 }
 
-// The agent's pod must have been ready for an hour: a restart in the middle makes
-// no difference.
+// The agent's pod must have been ready for an hour. A restart of the controller makes no
+// difference.
 func TestMinReadySeconds(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -86,7 +84,7 @@ func TestMinReadySeconds(t *testing.T) {
 	k.opensAfterAnHour("agent", v1alpha1.ReadingPodReadyTooBriefly, stop)
 }
 
-// A deadline that tells: by the condition, the counts and one Event, also after a
+// A missed deadline is reported by the condition, the counts and one Event, also after a
 // restart, until the agent is ready.
 func TestDeadlineKeepsClosed(t *testing.T) {
 	e := newEnv(t)
@@ -117,8 +115,8 @@ func TestDeadlineKeepsClosed(t *testing.T) {
 	})
 }
 
-// A deadline that opens, for want of a pod; it stays open until the agent was
-// ready once, or the node reboots.
+// A deadline opens a gate because of a missing pod. The gate stays open until the agent has
+// been ready once or the node reboots.
 func TestDeadlineOpens(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -157,7 +155,7 @@ func TestDeadlineOpens(t *testing.T) {
 	k.toldOfDeadline(1, "opens")
 }
 
-// overdue checks that a gate says that this node, and no other, is overdue.
+// overdue verifies that a gate reports exactly this node as overdue.
 func (k *kubelet) overdue(gateName string) error {
 	k.Helper()
 	var ng v1alpha1.NodeGate
@@ -171,7 +169,7 @@ func (k *kubelet) overdue(gateName string) error {
 	return nil
 }
 
-// toldOfDeadline waits for Events about the node's deadline, which all say this.
+// toldOfDeadline waits for Events about the node's deadline, which all have this text.
 func (k *kubelet) toldOfDeadline(times int, says string) {
 	k.Helper()
 	k.eventually("an event tells of the deadline", func() error {
@@ -226,9 +224,9 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	e.must(k.is("agent", isClosed, keyA))
 }
 
-// The clock stands still while the node is silent, and starts anew with a boot. What
-// passes between two steps of the test is little beside the ten minutes before and
-// after each deadline.
+// The time of a deadline does not advance while the node is unreachable, and restarts with
+// each boot. The time between two steps of the test is short compared to the ten minutes
+// before and after each deadline.
 func TestDeadlineRunsInOneBootAndNotInSilence(t *testing.T) {
 	e := newEnv(t)
 	ds := e.daemonSet("agent")

@@ -47,8 +47,7 @@ func deployment(namespace, name string, tolerations []corev1.Toleration) *appsv1
 	}
 }
 
-// deploy runs nodegate as clusters do: by a Deployment, with the controller running
-// while its pod is bound to a node.
+// deploy runs nodegate by a Deployment: the controller runs while its pod is bound to a node.
 func (w *world) deploy() {
 	w.Helper()
 	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{}, client.InNamespace(installation.Namespace))
@@ -76,7 +75,7 @@ func (w *world) deploy() {
 	w.Cleanup(sync.OnceFunc(func() { pods.Stop(); <-done }))
 }
 
-// bound waits until a pod of a Deployment is bound to a node, and says to which.
+// bound waits until a pod of a Deployment is bound to a node, and returns the node.
 func (w *world) bound(namespace, name string) (node string) {
 	w.Helper()
 	w.eventually(name+" has a node", func() error {
@@ -93,9 +92,9 @@ func (w *world) bound(namespace, name string) (node string) {
 	return node
 }
 
-// Every node of a cluster is replaced at once, and with them nodegate: the new ones
-// are born closed while it does not run, it comes back on one of them, and opens
-// them. Then it is uninstalled, and again when hardly anything is left of it.
+// All nodes of a cluster, including nodegate's node, are replaced at once. Gates are closed
+// on the new nodes at creation while nodegate does not run. It starts on one of them, and
+// opens the gates. Then it is uninstalled, and again after most of it was removed.
 func TestLifeOfAnInstallation(t *testing.T) {
 	w := newWorld(t)
 	w.machineWithRoom("first")
@@ -123,10 +122,10 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	held.register()
 	held.override("agent", isClosed, time.Hour)
 	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "nodegate.nodegate.dev/agent deleted (dry run)", "node/held released from agent",
-		"deployment.apps/nodegate deleted (dry run)", "mutatingadmissionpolicy.admissionregistration.k8s.io/nodegate-birth deleted (dry run)", "namespace/nodegate-system deleted, if")
+		"deployment.apps/nodegate deleted (dry run)", "mutatingadmissionpolicy.admissionregistration.k8s.io/nodegate-birth deleted (dry run)", "namespace/nodegate-system deleted if")
 	w.must(held.is("agent", isClosed, keyA))
 	w.tellsOnce(w.ask(boss, "uninstall", "--dry-run=client"))
-	w.tells(w.ask(boss, "uninstall", "-n", "elsewhere"), 2, "nodegate is installed in namespace "+installation.Namespace+", and not in elsewhere")
+	w.tells(w.ask(boss, "uninstall", "-n", "elsewhere"), 2, "nodegate is installed in namespace "+installation.Namespace+", not in elsewhere")
 	w.tells(w.ask(boss, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
 	w.must(held.is("agent", isClosed, keyA))
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -140,18 +139,18 @@ func TestLifeOfAnInstallation(t *testing.T) {
 			return said.Write(p)
 		}),
 	})
-	if err == nil || !strings.Contains(err.Error(), "run it again") || !strings.Contains(said.String(), "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted") {
+	if err == nil || !strings.Contains(err.Error(), "run the command again") || !strings.Contains(said.String(), "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted") {
 		t.Errorf("interrupted, it ends with %v, after:\n%s", err, said.String())
 	}
-	w.tells(w.ask(boss, "uninstall"), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to end: ", "Nothing of nodegate is left")
+	w.tells(w.ask(boss, "uninstall"), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to stop: ", "nodegate is no longer in the cluster")
 	w.isUninstalled()
 	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
 		t.Errorf("a node is born with taints %v and records %v", keys(born), records(born))
 	}
-	if again := w.ask(boss, "uninstall"); again.out != "Nothing of nodegate is left in the cluster.\n" {
+	if again := w.ask(boss, "uninstall"); again.out != "nodegate is no longer in the cluster.\n" {
 		t.Errorf("the second time it says %q", again.out)
 	}
-	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "Nothing of nodegate is left in the cluster.")
+	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "nodegate is no longer in the cluster.")
 
 	t.Log("uninstalling what is left of an installation")
 	w.eventually("the namespace is gone", func() error {
@@ -175,15 +174,15 @@ func TestLifeOfAnInstallation(t *testing.T) {
 		w.must(w.admin.Delete(t.Context(), binding))
 	}
 	w.deleteCRD()
-	w.tells(w.ask(boss, "release", "--gate", "agnet"), 0, "No node has anything to be released from", `warning: nothing of it is on a node: there is no gate "agnet"`)
-	w.tells(w.ask(boss, "release", "left-1"), 0, "node/left-1 released from agent: "+keyA+":NoSchedule taken off")
+	w.tells(w.ask(boss, "release", "--gate", "agnet"), 0, "No node has anything to release", `warning: no node has anything of this gate: gate "agnet" not found`)
+	w.tells(w.ask(boss, "release", "left-1"), 0, "node/left-1 released from agent: taint "+keyA+":NoSchedule removed")
 	w.must(left[0].is("agent", isNone, keyA))
 	w.must(w.admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}}))
-	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/nodegate-birth deleted", "namespace/nodegate-system is kept: there is configmap/mine")
+	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/nodegate-birth deleted", "namespace/nodegate-system kept, because it contains configmap/mine")
 	w.isUninstalled()
 }
 
-// tellsOnce fails the test if a line is said twice.
+// tellsOnce fails the test if a line is printed twice.
 func (e *env) tellsOnce(a answer) {
 	e.Helper()
 	said := map[string]bool{}
@@ -201,8 +200,7 @@ type listener func([]byte) (int, error)
 // Write implements io.Writer.
 func (l listener) Write(p []byte) (int, error) { return l(p) }
 
-// replaceNodes takes all nodes away, and everything that ran on them, and has others
-// register instead.
+// replaceNodes deletes all nodes with their pods, and registers other nodes.
 func (w *world) replaceNodes(names ...string) []*kubelet {
 	w.Helper()
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Node{}))
@@ -218,8 +216,7 @@ func (w *world) replaceNodes(names ...string) []*kubelet {
 	return all
 }
 
-// isUninstalled fails the test if anything of nodegate is left, but for the
-// namespace.
+// isUninstalled fails the test if any object of nodegate is left, except the namespace.
 func (w *world) isUninstalled() {
 	w.Helper()
 	var nodes corev1.NodeList

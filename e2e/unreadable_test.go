@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/kube/read"
 )
 
-// A gate is stored as another version of the definition has it, so that this one
-// cannot read it. It says so, what it closed stays closed, new nodes go on being
-// closed at birth, and the other gates do not mind, whether nodegate has known
-// the gate before or not.
+// A gate is stored in a format of another CRD version, which this version cannot decode. The
+// gate reports it, stays closed on its nodes, and still closes on new nodes. Other gates are
+// not affected. This holds whether or not nodegate has decoded the gate before.
 func TestGateThatCannotBeRead(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -47,7 +46,7 @@ func TestGateThatCannotBeRead(t *testing.T) {
 	}
 	e.must(e.saysUnreadable("odd", "rolloutGraceSeconds"))
 
-	reader, err := cluster.NewReader(e.cluster.Admin())
+	reader, err := read.NewReader(e.cluster.Admin())
 	e.must(err)
 	gates, err := reader.Gates(e.Context())
 	e.must(err)
@@ -62,8 +61,8 @@ func TestGateThatCannotBeRead(t *testing.T) {
 	e.inForce("odd")
 }
 
-// redefine has the API server take anything for timing.rolloutGraceSeconds, until
-// that is restored.
+// redefine changes the CRD so that timing.rolloutGraceSeconds may have any value, until the
+// CRD is restored.
 func (e *env) redefine() (restore func()) {
 	e.Helper()
 	set := func(schema string) {
@@ -82,7 +81,7 @@ func (e *env) redefine() (restore func()) {
 	return restore
 }
 
-// setGrace edits a gate, once the API server takes what it is to be.
+// setGrace edits a gate, as soon as the API server accepts the value.
 func (e *env) setGrace(name, value string) {
 	e.Helper()
 	e.eventually("the edit is taken", func() error {
@@ -98,8 +97,8 @@ func (e *env) tryPatch(version, kind, name string, how types.PatchType, patch st
 	return e.admin.Patch(context.WithoutCancel(e.Context()), o, client.RawPatch(how, []byte(patch)))
 }
 
-// saysUnreadable checks what a gate says that cannot be read, which takes reading
-// it as anything.
+// saysUnreadable verifies the condition of a gate that cannot be decoded. It reads the gate
+// as an unstructured object.
 func (e *env) saysUnreadable(name, text string) error {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(v1alpha1.GroupVersion.String())

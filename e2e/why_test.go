@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/cli"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// answer is how 'kubectl gate' ended, and what it said.
+// answer is the exit status and the output of 'kubectl gate'.
 type answer struct {
 	status   int
 	out, err string
@@ -35,13 +35,13 @@ type answer struct {
 func (e *env) ask(user *rest.Config, args ...string) answer {
 	e.Helper()
 	kubeconfig := filepath.Join(e.TempDir(), "kubeconfig")
-	e.must(cluster.WriteKubeconfig(kubeconfig, user))
+	e.must(testcluster.WriteKubeconfig(kubeconfig, user))
 	var out, err bytes.Buffer
 	status := cli.Execute(e.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &err}, append(args, "--kubeconfig", kubeconfig))
 	return answer{status, out.String(), err.String()}
 }
 
-// tells fails the test unless the command ended so and said all of this.
+// tells fails the test unless the command had this exit status and printed all texts.
 func (e *env) tells(a answer, status int, words ...string) {
 	e.Helper()
 	for _, w := range words {
@@ -57,8 +57,8 @@ func (e *env) tells(a answer, status int, words ...string) {
 	}
 }
 
-// An existing node's pods are looked at where a gate that is tried out wants to
-// know whether the node is idle.
+// The command reads an existing node's pods if a gate in dry run depends on whether the node
+// is idle.
 func TestWhyOfAnIdleNode(t *testing.T) {
 	e := newEnv(t)
 	k := e.kubelet("n1")
@@ -77,10 +77,10 @@ func TestWhyOfAnIdleNode(t *testing.T) {
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "the node is not idle")
 	e.must(client.IgnoreNotFound(e.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
 	podless := e.may("podless", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"))
-	e.tells(e.ask(podless, "why", "n1"), 0, "all of its pods have to be looked at first", `cannot list resource "pods"`)
+	e.tells(e.ask(podless, "why", "n1"), 0, "all of its pods must be checked first", `cannot list resource "pods"`)
 }
 
-// may binds a user to what there is to read, and returns the user's identity.
+// may grants a user permission to read these resources, and returns the user's identity.
 func (e *env) may(user string, rules ...rbacv1.PolicyRule) *rest.Config {
 	e.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
@@ -113,8 +113,8 @@ func reads(group, resource string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list"}}
 }
 
-// A node is born, held, becomes fit and is let go; the exit status says which. The
-// command reads little, and once.
+// A gate is closed when a node is created, and opens when its signals hold. The exit status
+// shows the state. The command makes few requests, each once.
 func TestWhyANodeIsHeld(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -123,7 +123,7 @@ func TestWhyANodeIsHeld(t *testing.T) {
 	k.register()
 	a := e.ask(e.cluster.Admin(), "why", "n1")
 	e.tells(a, 1, "held by 1 of 1 gates", "agent: closed for", "the node is new (Birth)", keyA+":NoSchedule",
-		"daemons/agent has no pod on this node (PodMissing)", "see why the daemon has no pod there")
+		"daemons/agent has no pod on this node (PodMissing)", "find out why the daemon has no pod on the node")
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, pod.Name+" is not ready (PodNotReady)")
@@ -132,8 +132,8 @@ func TestWhyANodeIsHeld(t *testing.T) {
 	e.tells(e.ask(e.cluster.Admin(), "why", "node/n1"), 0, "No gate holds node n1", "agent: open for")
 }
 
-// While no controller runs, the command says what it would do at once: the node
-// is held as long as the taint is on it.
+// While no controller runs, the command reports its pending changes. The gate counts as
+// closed while the node has the taint.
 func TestWhyWithoutAController(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -143,10 +143,10 @@ func TestWhyWithoutAController(t *testing.T) {
 	k.register()
 	e.must(k.is("agent", isClosed, keyA))
 	k.label("ready")
-	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "closed for", "about to be open", "see whether the controller runs")
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "closed for", "about to open", "check whether the controller is running")
 }
 
-// What a gate in DryRun would do is told of each node, and holds none.
+// The command reports the decisions of a gate in DryRun, which does not count as closed.
 func TestWhyOfADryRun(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -160,7 +160,7 @@ func TestWhyOfADryRun(t *testing.T) {
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "tried: would be open (dry run)")
 }
 
-// An override is told, with whose word it is and what the gate is by itself.
+// The command reports an override, its user, and the state of the gate without it.
 func TestWhyOfAnOverride(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -169,15 +169,15 @@ func TestWhyOfAnOverride(t *testing.T) {
 	k.register()
 	k.override("agent", isOpen, time.Hour)
 	k.stands("agent", isClosed, isOpen)
-	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "a person has it open until", `"ticket \"7\""`, "by itself it would be closed")
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "override  open until", `"ticket \"7\""`, "without the override it would be closed")
 	k.label("ready")
 	k.stands("agent", isOpen, "")
 	k.override("agent", isClosed, time.Hour)
 	k.stands("agent", isOpen, isClosed)
-	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "a person has it closed until", "by itself it would be open", "override.nodegate.dev/agent-")
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "override  closed until", "without the override it would be open", "override.nodegate.dev/agent-")
 }
 
-// The same is there for programs.
+// The output is also available in a machine-readable format.
 func TestWhyForPrograms(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -193,9 +193,9 @@ func TestWhyForPrograms(t *testing.T) {
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1", "-o", "yaml"), 1, "held: true\n")
 }
 
-// Whoever may read what the gates look at needs no other right. What may not be
-// read is unknown, with the right that is missing; and without the first two
-// nothing can be said.
+// The command requires only permission to read the objects on which gates depend. Facts that
+// the user may not read are unknown, with the missing permission. Without the first two
+// permissions, the command fails.
 func TestWhyWithFewRights(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -207,25 +207,25 @@ func TestWhyWithFewRights(t *testing.T) {
 	node, gates, sets, pods := reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"), reads("apps", "daemonsets"), reads("", "pods")
 	e.tells(e.ask(e.may("reader", node, gates, sets, pods), "why", "n1"), 1, "is not ready (PodNotReady)")
 	a := e.ask(e.may("podless", node, gates, sets), "why", "n1")
-	e.tells(a, 1, "? signal", `cannot list resource "pods"`, "get the right to read it")
+	e.tells(a, 1, "? signal", `cannot list resource "pods"`, "get permission to read it")
 	e.tells(e.ask(e.may("setless", node, gates, pods), "why", "n1"), 1, "? signal", `cannot list resource "daemonsets"`)
 	e.tells(e.ask(e.may("gateless", node), "why", "n1"), 2, `cannot list resource "nodegates"`)
 	e.tells(e.ask(e.may("nothing"), "why", "n1"), 2, `cannot get resource "nodes"`)
 }
 
-// What is wrong is told in one line.
+// An error is reported in one line.
 func TestWhyOfWhatIsNot(t *testing.T) {
 	e := newEnv(t)
 	e.kubelet("worker-17").register()
 	admin := e.cluster.Admin()
-	e.tells(e.ask(admin, "why", "worker-71"), 2, `there is no node "worker-71"`, "did you mean worker-17?")
+	e.tells(e.ask(admin, "why", "worker-71"), 2, `node "worker-71" not found`, "did you mean worker-17?")
 	blind := e.may("blind", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}})
-	e.tells(e.ask(blind, "why", "worker-71"), 2, `there is no node "worker-71"`+"\n")
-	e.tells(e.ask(admin, "why", "worker-17"), 0, "No gate concerns node worker-17")
-	e.tells(e.ask(admin, "why"), 2, "takes the name of one node")
-	e.tells(e.ask(admin, "why", "worker-17", "-o", "xml"), 2, "choose json or yaml")
+	e.tells(e.ask(blind, "why", "worker-71"), 2, `node "worker-71" not found`+"\n")
+	e.tells(e.ask(admin, "why", "worker-17"), 0, "No gate applies to node worker-17")
+	e.tells(e.ask(admin, "why"), 2, "takes exactly one node name")
+	e.tells(e.ask(admin, "why", "worker-17", "-o", "xml"), 2, "use json or yaml")
 	e.tells(e.ask(admin, "whi", "worker-17"), 2, `unknown command "whi"`)
 	away := rest.CopyConfig(admin)
 	away.Host = "https://127.0.0.1:1"
-	e.tells(e.ask(away, "why", "worker-17"), 2, "the API server does not answer", "connection refused")
+	e.tells(e.ask(away, "why", "worker-17"), 2, "cannot reach the API server", "connection refused")
 }

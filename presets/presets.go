@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package presets holds ready-made gates, one file each, to be applied as they
-// are or adjusted. Each file says what it waits for, what autoscalers must be
-// told, which toleration daemons need, and how to silence another writer of its
-// taint key.
+// Package presets contains ready-made gates, one per file, which can be applied as they
+// are or adjusted. Each file describes what its gate waits for, the settings that
+// autoscalers need, the toleration that daemons need, and how to disable another writer
+// of its taint key.
 package presets
 
 import (
@@ -22,12 +22,12 @@ var files embed.FS
 
 const extension = ".yaml"
 
-// Names returns the presets' names, sorted. A preset's gate and file have its
-// name.
+// Names returns the names of the presets, sorted. A preset's gate and its file have the
+// same name.
 func Names() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
-		panic(err) // the files are part of the program
+		panic(err) // the files are embedded
 	}
 	names := make([]string, len(entries))
 	for i, entry := range entries {
@@ -45,10 +45,10 @@ func Read(name string) ([]byte, error) {
 	return text, nil
 }
 
-// TaintKeys returns the taint keys that gates may use, with the effect NoSchedule,
-// where the administrator does not say otherwise: those of all presets, sorted and
-// each once, but for out-of-service. That one has core detach the volumes of a node and delete its
-// pods without asking back, so that whoever lets nodegate set it says so.
+// TaintKeys returns the taint keys that gates may use by default, with the effect
+// NoSchedule: those of all presets except out-of-service, sorted and without
+// duplicates. The out-of-service taint causes Kubernetes to detach a node's volumes and
+// to delete its pods, so the administrator must allow it explicitly.
 func TaintKeys() []string {
 	var keys []string
 	for _, name := range Names() {
@@ -62,11 +62,11 @@ func TaintKeys() []string {
 func taintKeys(name string) (keys []string) {
 	text, err := Read(name)
 	if err != nil {
-		panic(err) // its name is one of the files'
+		panic(err) // it is the name of an embedded file
 	}
 	var gate v1alpha1.NodeGate
 	if err := yaml.Unmarshal(text, &gate); err != nil {
-		panic(err) // the files are part of the program
+		panic(err) // the files are embedded
 	}
 	for _, t := range gate.Spec.Taints() {
 		keys = append(keys, t.Key)

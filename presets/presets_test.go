@@ -14,12 +14,13 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/signal"
 	"github.com/nodegate/nodegate/presets"
 )
 
-// keys are the keys that the presets use. The default of --allowed-taint-keys is
-// all but the one that detaches volumes.
+// keys contains the taint keys of the presets. The default of --allowed-taint-keys
+// contains all of them except the one that detaches volumes.
 var keys = map[string]string{
 	"calico":                "startup-taint.cluster-autoscaler.kubernetes.io/calico-not-ready",
 	"cilium":                "node.cilium.io/agent-not-ready",
@@ -35,7 +36,17 @@ var keys = map[string]string{
 	"required-daemonsets":   "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
 }
 
-func TestEveryPresetIsAGate(t *testing.T) {
+// A daemon that does not tolerate the taint of a preset's tool should still run on the
+// node, whether or not the preset's gate exists.
+func TestTaintsOfPresetsAreTransient(t *testing.T) {
+	for _, name := range presets.Names() {
+		if key := keys[name]; !(gate.Transient{}).Is(key) {
+			t.Errorf("preset %s: the taint %s is not transient, so it would exclude daemons from the node", name, key)
+		}
+	}
+}
+
+func TestEveryPresetIsAValidGate(t *testing.T) {
 	if len(presets.Names()) != len(keys) {
 		t.Errorf("presets: %v", presets.Names())
 	}
@@ -77,10 +88,10 @@ func TestTaintKeys(t *testing.T) {
 	}
 }
 
-// sections are what every preset says, in this order.
+// sections are the sections of every preset's comment, in order.
 var sections = []string{"Waits for", "Taint", "Autoscalers", "Toleration", "Other writer", "Adjust"}
 
-func TestEveryPresetIsExplained(t *testing.T) {
+func TestEveryPresetHasAComment(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^# ([A-Z][A-Za-z ]+): \S`)
 	for _, name := range presets.Names() {
 		text := string(read(t, name))
@@ -96,7 +107,7 @@ func TestEveryPresetIsExplained(t *testing.T) {
 		}
 		comment, _, _ := strings.Cut(text, "\napiVersion:")
 		if !strings.Contains(comment, keys[name]) {
-			t.Errorf("%s does not name its key in words", name)
+			t.Errorf("the comment of %s does not contain its key", name)
 		}
 		for line := range strings.Lines(text) {
 			if len(strings.TrimSpace(line)) > 120 {
@@ -106,8 +117,8 @@ func TestEveryPresetIsExplained(t *testing.T) {
 	}
 }
 
-// The page has a row for each preset, with its key.
-func TestThePageHasEveryPreset(t *testing.T) {
+// The README has a row for each preset, with its key.
+func TestReadmeListsEveryPreset(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -6,80 +6,100 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Names that nodegate shares with the outside world. Each exists once, here.
+// Names that are part of nodegate's external contract. Each is defined only
+// here.
 const (
-	// RecordAnnotationPrefix begins the node annotation that holds a gate's
-	// record: gate.nodegate.dev/<name of the gate>.
+	// RecordAnnotationPrefix is the prefix of the node annotation that holds a
+	// gate's record: gate.nodegate.dev/<name of the gate>.
 	RecordAnnotationPrefix = "gate.nodegate.dev/"
 
-	// OverrideAnnotationPrefix begins the node annotation by which a person has a
-	// gate be open or closed on the node for a time:
+	// OverrideAnnotationPrefix is the prefix of the node annotation with which a
+	// user overrides the state of a gate on the node for a limited time:
 	// override.nodegate.dev/<name of the gate>.
 	OverrideAnnotationPrefix = "override.nodegate.dev/"
 
-	// OptOutLabel, with the value OptOutValue, takes a Node out of all gates: it
-	// is as if none selected it.
-	OptOutLabel = "nodegate.dev/opt-out"
+	// DaemonPodLabel is a label of every pod that the DaemonSet controller creates.
+	// If the policy nodegate-daemon-pods is installed, no other pod carries it.
+	DaemonPodLabel = "pod-template-generation"
+
+	// OptOutLabel, with the value OptOutValue, excludes a Node from all gates, as
+	// if no gate selected it. NodeRestriction prevents kubelets from setting it.
+	OptOutLabel = "node-restriction.kubernetes.io/nodegate-opt-out"
+	// PlainOptOutLabel has the same effect as OptOutLabel if the administrator
+	// allows it. Every kubelet can set it on its own Node.
+	PlainOptOutLabel = "nodegate.dev/opt-out"
+	// OptOutValue is the value of OptOutLabel and PlainOptOutLabel.
 	OptOutValue = "true"
 
-	// DefaultNamespace is the namespace that nodegate runs in, unless it is
+	// FieldManager is the field manager of nodegate's writes to Nodes.
+	FieldManager = "nodegate"
+
+	// DefaultNamespace is the namespace in which nodegate runs, unless it is
 	// installed elsewhere.
 	DefaultNamespace = "nodegate-system"
 
-	// LeaseName is the name of the Lease there that the controller at work holds.
+	// LeaseName is the name of the Lease that the active controller holds in
+	// nodegate's namespace.
 	LeaseName = "nodegate"
 
-	// TaintOutOfService makes core detach volumes and delete pods of a node.
+	// TaintOutOfService causes Kubernetes to detach volumes from a node and to
+	// delete its pods.
 	TaintOutOfService = corev1.TaintNodeOutOfService
 
-	// TaintCloudShutdown is put on a silent node by its cloud's controller while
-	// the machine is shut down (cloud-provider's TaintNodeShutdown).
+	// TaintCloudShutdown is the taint that a cloud controller adds to an
+	// unreachable node while the machine is shut down (cloud-provider's
+	// TaintNodeShutdown).
 	TaintCloudShutdown = "node.cloudprovider.kubernetes.io/shutdown"
 
-	// CoreTaintPrefix begins the taint keys that belong to Kubernetes itself.
+	// CoreTaintPrefix is the prefix of the taint keys that belong to Kubernetes.
 	CoreTaintPrefix = "node.kubernetes.io/"
 )
 
-// The parameter of the birth policy: what it reads to know the gates.
+// The parameter of the birth policy, from which the policy reads the gates.
 const (
-	// BirthParameter is the name of the PodTemplate in nodegate's own namespace.
+	// BirthParameter is the name of the PodTemplate in nodegate's namespace.
 	BirthParameter = "nodegate-birth"
-	// ParameterLabel, with the value "true", is its label.
+	// ParameterLabel is the label of the PodTemplate. Its value is "true".
 	ParameterLabel = "nodegate.dev/birth"
-	// ParameterSource is its annotation that says where the gates were declared
-	// (see Source...).
+	// ParameterSource is the annotation of the PodTemplate that specifies where the
+	// gates were declared: SourceCRD or SourceFiles.
 	ParameterSource = "nodegate.dev/source"
 )
 
-// Where a gate was declared, as told in records.
+// Sources of a gate's declaration, as written to records.
 const (
-	// SourceCRD is a NodeGate object of the API server.
+	// SourceCRD means that the gate was declared as a NodeGate object in the API
+	// server.
 	SourceCRD = "crd"
-	// SourceFiles is a file of the directory that the controller was given.
+	// SourceFiles means that the gate was declared in a file of the directory that
+	// the controller was configured with.
 	SourceFiles = "files"
 )
 
-// States of a gate on a node, as told in records.
+// States of a gate on a node, as written to records.
 const (
 	// StateClosed means that the taint is on the node.
 	StateClosed = "Closed"
-	// StateOpen means that it is not.
+	// StateOpen means that the taint is not on the node.
 	StateOpen = "Open"
 )
 
-// Types of a NodeGate's conditions.
+// Condition types of a NodeGate.
 const (
-	// ConditionReady is True when the gate is accepted, all that it needs is
-	// observed, and, for an openWhen gate, closing at birth is proved.
+	// ConditionReady is True when the gate is accepted and everything that it needs
+	// is observed. For an openWhen gate, it must also be proved that the API server
+	// closes the gate when a Node is created.
 	ConditionReady = "Ready"
 	// ConditionAccepted is True when the gate is in force.
 	ConditionAccepted = "Accepted"
-	// ConditionOverdue is True while a node has passed its deadline and is closed,
-	// or was opened by it and its signals have not all held since.
+	// ConditionOverdue is True while a node has passed its deadline and is still
+	// closed, or was opened by the deadline and its signals have not all held
+	// since.
 	ConditionOverdue = "Overdue"
-	// ConditionThrottled is True while closing waits for budget.
+	// ConditionThrottled is True while nodes to be closed wait for budget.
 	ConditionThrottled = "Throttled"
-	// ConditionContended is True while another writer fights for the taint.
+	// ConditionContended is True while another writer repeatedly reverts the taint,
+	// or while gates contradict each other.
 	ConditionContended = "Contended"
 )
 
@@ -87,66 +107,80 @@ const (
 const (
 	// ReasonAccepted means that the gate is in force.
 	ReasonAccepted = "Accepted"
-	// ReasonNoBootEvidence means that the gate is in force, and that none of its
-	// signals can prove that it speaks of the current boot.
+	// ReasonNoBootEvidence means that the gate is in force, but that none of its
+	// signals can prove that it reflects the current boot, or that nodes share a
+	// boot ID.
 	ReasonNoBootEvidence = "NoBootEvidence"
-	// ReasonStampNotAllowed means that the gate is in force, and that its openings
-	// are not stamped, because the administrator has not allowed the annotation.
+	// ReasonStampNotAllowed means that the gate is in force, but that
+	// openedAtAnnotation is not written because the administrator has not allowed
+	// the annotation.
 	ReasonStampNotAllowed = "StampNotAllowed"
-	// ReasonInvalidSpec means that the gate breaks a rule of the API.
+	// ReasonInvalidSpec means that the gate violates a rule of the API.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonTaintKeyNotAllowed means that the administrator has not allowed the
 	// taint's key.
 	ReasonTaintKeyNotAllowed = "TaintKeyNotAllowed"
-	// ReasonTaintConflict means that gates have the same key and effect with
-	// different values. The oldest of them is in force, the others are not.
+	// ReasonTaintConflict means that several gates specify the same taint key and
+	// effect with different values. The oldest of these gates is in force; the
+	// others are not.
 	ReasonTaintConflict = "TaintConflict"
 	// ReasonOwnedByNodeReadinessRule means that a NodeReadinessRule manages the
 	// taint's key.
 	ReasonOwnedByNodeReadinessRule = "OwnedByNodeReadinessRule"
 
-	// ReasonInDryRun means that the gate decides and changes nothing, as its mode
-	// asks.
+	// ReasonInDryRun means that the gate is evaluated and does not change nodes,
+	// because its mode is DryRun.
 	ReasonInDryRun = string(ReasonDryRun)
-	// ReasonPaused means that the gate neither closes nor opens nodes, as its mode
-	// asks.
+	// ReasonPaused means that the gate neither opens nor closes on nodes, because
+	// its mode is Paused.
 	ReasonPaused = string(ReadingPaused)
 
-	// ReasonReady means that nothing is amiss.
+	// ReasonReady means that the gate has no problems.
 	ReasonReady = "Ready"
-	// ReasonNotAccepted means that the gate is not in force; see Accepted.
+	// ReasonNotAccepted means that the gate is not in force. The condition Accepted
+	// has the reason.
 	ReasonNotAccepted = "NotAccepted"
-	// ReasonFeedsNotSynced means that something the gate needs is not observed.
+	// ReasonCompiling means that the gate's expressions are being compiled.
+	ReasonCompiling = "Compiling"
+	// ReasonFeedsNotSynced means that a resource that the gate needs is not synced.
 	ReasonFeedsNotSynced = "FeedsNotSynced"
 	// ReasonBirthNotProved means that the API server did not close the gate on a
 	// probe node.
 	ReasonBirthNotProved = "BirthNotProved"
-	// ReasonDaemonSetNotFound means that a DaemonSet of the gate does not exist.
+	// ReasonGuardNotProved means that the API server did not reject a probe that
+	// one of the policies that protect nodegate must reject. Gates work without
+	// these policies.
+	ReasonGuardNotProved = "GuardNotProved"
+	// ReasonDaemonSetNotFound means that a DaemonSet that the gate names does not
+	// exist.
 	ReasonDaemonSetNotFound = string(ReadingDaemonSetNotFound)
-	// ReasonDaemonDoesNotTolerateGate means that a daemon that the gate waits for
-	// cannot run while the gate is closed: a deadlock.
+	// ReasonDaemonDoesNotTolerateGate means that the gate is deadlocked: it waits
+	// for a daemon that cannot run while the gate is closed.
 	ReasonDaemonDoesNotTolerateGate = string(ReadingDaemonDoesNotTolerateGate)
-	// ReasonGatesDeadlocked means that two gates wait for each other: each for a
+	// ReasonGatesDeadlocked means that two gates are deadlocked: each waits for a
 	// daemon that does not tolerate the other's taint.
 	ReasonGatesDeadlocked = "GatesDeadlocked"
-	// ReasonWriteDenied means that the API server does not let nodegate write a
-	// node as the gate asks.
+	// ReasonWriteDenied means that the API server rejects the node writes that the
+	// gate requires.
 	ReasonWriteDenied = "WriteDenied"
 
-	// ReasonPermissionMissing means that nodegate lacks a right that the gate
-	// needs.
+	// ReasonPermissionMissing means that nodegate lacks a permission that the gate
+	// requires.
 	ReasonPermissionMissing = "PermissionMissing"
 
-	// ReasonContended means that another writer fights for the taint.
+	// ReasonContended means that another writer repeatedly reverts the taint.
 	ReasonContended = "Contended"
-	// ReasonThrottled means that closing waits for budget.
+	// ReasonGatesContradict means that gates would open and close each other
+	// endlessly. These gates keep their current state.
+	ReasonGatesContradict = "GatesContradict"
+	// ReasonThrottled means that nodes to be closed wait for budget.
 	ReasonThrottled = "Throttled"
 	// ReasonOverdue means that nodes have passed the deadline.
 	ReasonOverdue = string(ReasonDeadlinePassed)
 )
 
-// Reason says why a gate is in its state on a node. It stands in records, logs
-// and metrics.
+// Reason is the reason for a gate's state on a node. It appears in records,
+// logs and metrics.
 type Reason string
 
 // Reasons for closing.
@@ -155,121 +189,169 @@ const (
 	ReasonBirth Reason = "Birth"
 	// ReasonAdopted means that the node already carried the taint.
 	ReasonAdopted Reason = "Adopted"
-	// ReasonExisting means that existingNodes asks for closing.
+	// ReasonExisting means that the gate closed because of existingNodes.
 	ReasonExisting Reason = "Existing"
-	// ReasonExistingIdle means the same for a node that was found idle, and is to
-	// be looked at once more. It becomes ReasonExisting, or the gate opens.
+	// ReasonExistingIdle means that the gate closed because of existingNodes on a
+	// node that was idle, and that the controller will check the node once more.
+	// The reason then changes to ReasonExisting, or the gate opens.
 	ReasonExistingIdle Reason = "ExistingIdle"
-	// ReasonRebooted means that the node shows a new boot ID.
+	// ReasonRebooted means that the node rebooted: its boot ID has just changed.
 	ReasonRebooted Reason = "Rebooted"
-	// ReasonNodeSilent means that the node's Ready condition is Unknown.
+	// ReasonRebootedUnobserved means that the node rebooted while nodegate did not
+	// watch it or the gate did not act, and that a signal has not held since.
+	ReasonRebootedUnobserved Reason = "RebootedUnobserved"
+	// ReasonNodeSilent means that the node is unreachable (Ready is Unknown).
 	ReasonNodeSilent Reason = "NodeSilent"
 	// ReasonNodeShutdown means that the node announced its shutdown.
 	ReasonNodeShutdown Reason = "NodeShutdown"
 	// ReasonRegression means that a signal stopped holding.
 	ReasonRegression Reason = "Regression"
-	// ReasonOverrideEnded means that the gate was closed all along, and a person
-	// had it open on the node for a time. It is a reason for opening too: a person
-	// had the gate closed, and it was open all along.
+	// ReasonOverrideEnded means that a manual override ended and the gate returned
+	// to its own state. As a reason for closing, the override had kept a closed
+	// gate open. As a reason for opening, the override had kept an open gate
+	// closed.
 	ReasonOverrideEnded Reason = "OverrideEnded"
 )
 
-// ReasonOverridden means that a person has the gate be so on the node for a time:
-// a reason for closing, and for opening.
+// ReasonOverridden means that a manual override sets the gate's state on the
+// node for a limited time. It is a reason for closing and for opening.
 const ReasonOverridden Reason = "Overridden"
 
-// ReasonSignalsHold means that all signals hold: a reason for opening of an
-// openWhen gate, and for closing of a closeWhen gate.
+// ReasonSignalsHold means that all signals hold. It is a reason for opening an
+// openWhen gate and for closing a closeWhen gate.
 const ReasonSignalsHold Reason = "SignalsHold"
 
 // Reasons for opening.
 const (
 	// ReasonSignalsCleared means that a signal of a closeWhen gate no longer holds.
 	ReasonSignalsCleared Reason = "SignalsCleared"
-	// ReasonDeadlinePassed means that the gate's deadline passed, whatever the
-	// signals say. It becomes ReasonSignalsHold when they all hold.
+	// ReasonDeadlinePassed means that the gate opened because its deadline passed,
+	// regardless of its signals. It changes to ReasonSignalsHold when all signals
+	// hold.
 	ReasonDeadlinePassed Reason = "DeadlinePassed"
-	// ReasonNodeReturned means that a node that was out of service speaks again,
-	// whatever the signals say.
+	// ReasonNodeReturned means that a node that was out of service is reporting
+	// again. The gate opens regardless of its signals.
 	ReasonNodeReturned Reason = "NodeReturned"
-	// ReasonOpenedByHand means that somebody removed the taint of a gate that
-	// is reopened by hand.
+	// ReasonOpenedByHand means that a user removed the taint of a gate with reopen
+	// Manual.
 	ReasonOpenedByHand Reason = "OpenedByHand"
-	// ReasonGateDeleted means that the gate does not exist any more.
+	// ReasonGateDeleted means that the gate no longer exists.
 	ReasonGateDeleted Reason = "GateDeleted"
-	// ReasonNotSelected means that the gate does not select the node any more.
+	// ReasonNotSelected means that the gate no longer selects the node.
 	ReasonNotSelected Reason = "NotSelected"
-	// ReasonDryRun means that the gate was switched to DryRun, and gives up what it
-	// held.
+	// ReasonDryRun means that the gate's mode was changed to DryRun, which opens
+	// the gate on the nodes that it closed.
 	ReasonDryRun Reason = "DryRun"
-	// ReasonOptedOut means that the node is out of all gates (OptOutLabel).
+	// ReasonOptedOut means that the node is excluded from all gates (OptOutLabel).
 	ReasonOptedOut Reason = "OptedOut"
-	// ReasonNotIdle means that a node that was closed because it was idle turned
-	// out not to be.
+	// ReasonNotIdle means that the gate was closed because the node was idle, but
+	// the node turned out not to be idle.
 	ReasonNotIdle Reason = "NotIdle"
 )
 
 // Reasons of Events about nodes.
 const (
-	// EventGateOpened means that gates opened on the node, by one write.
+	// EventGateOpened means that one write opened gates on the node.
 	EventGateOpened = "GateOpened"
-	// EventGateClosed means the same of gates that closed. What the API server
-	// closed while the Node was created has none.
+	// EventGateClosed means that one write closed gates on the node. There is no
+	// Event for gates that the API server closed while the Node was created.
 	EventGateClosed = "GateClosed"
-	// EventBypassedPods means that pods had started on the node while a gate was
+	// EventBypassedPods means that pods started on the node while a gate was
 	// closed.
 	EventBypassedPods = "BypassedPods"
-	// EventBypassedPodsRemain means that some of them could not be evicted.
+	// EventBypassedPodsRemain means that some of these pods could not be evicted.
 	EventBypassedPodsRemain = "BypassedPodsRemain"
 	// EventDeadlinePassed means that a gate has been closed on the node for longer
 	// than its deadline allows.
 	EventDeadlinePassed = string(ReasonDeadlinePassed)
-	// EventOverrideRefused means that an override was taken off the node although
-	// it had not ended, because it could not be followed.
+	// EventOverrideRefused means that an override was removed from the node before
+	// its end because it could not be applied.
 	EventOverrideRefused = "OverrideRefused"
 )
 
-// Reasons of Events about gates. Each tells of a condition that has changed.
+// Reasons of Events about gates. Each reports a change of a condition.
 const (
-	// EventAccepted means that a gate is in force that was not.
+	// EventAccepted means that a gate came into force.
 	EventAccepted = ReasonAccepted
 	// EventNotAccepted means that a gate is not in force.
 	EventNotAccepted = ReasonNotAccepted
-	// EventReady means that nothing is amiss with a gate any more.
+	// EventReady means that a gate became ready.
 	EventReady = ReasonReady
-	// EventNotReady means that something is amiss with a gate that was ready.
+	// EventNotReady means that a gate that was ready has a problem.
 	EventNotReady = "NotReady"
-	// EventOverdue means that nodes have passed the gate's deadline, and none had.
+	// EventOverdue means that nodes have passed the gate's deadline, and that none
+	// had before.
 	EventOverdue = "Overdue"
-	// EventNotOverdue means that no node has any more.
+	// EventNotOverdue means that there are no longer any nodes that have passed the
+	// gate's deadline.
 	EventNotOverdue = "NotOverdue"
-	// EventThrottled means that closing began to wait for budget.
+	// EventThrottled means that nodes to be closed started to wait for budget.
 	EventThrottled = ReasonThrottled
-	// EventNotThrottled means that it waits no more.
+	// EventNotThrottled means that no node waits for budget any longer.
 	EventNotThrottled = "NotThrottled"
-	// EventContended means that another writer began to fight for the taint.
+	// EventContended means that another writer started to revert the taint
+	// repeatedly.
 	EventContended = ReasonContended
-	// EventNotContended means that nobody does any more.
+	// EventNotContended means that no other writer reverts the taint any longer.
 	EventNotContended = "NotContended"
 )
 
-// Actions of Events: what was done to the node or gate that they are about.
+// Actions of Events: the action that was taken on the node or gate that the
+// Event is about.
 const (
 	// EventActionOpen means that gates were opened on the node.
 	EventActionOpen = "Open"
-	// EventActionClose means that gates were closed on it.
+	// EventActionClose means that gates were closed on the node.
 	EventActionClose = "Close"
-	// EventActionKeepClosed means that a gate was left closed.
+	// EventActionKeepClosed means that a gate was kept closed.
 	EventActionKeepClosed = string(DeadlineKeepClosed)
-	// EventActionReport means that pods were reported, and left alone.
+	// EventActionReport means that pods were reported but not changed.
 	EventActionReport = string(BypassedReport)
 	// EventActionEvict means that pods are evicted.
 	EventActionEvict = string(BypassedEvict)
-	// EventActionWithdraw means that an override was taken off the node.
+	// EventActionWithdraw means that an override was removed from the node.
 	EventActionWithdraw = "Withdraw"
 	// EventActionSetCondition means that a condition of the gate was set.
 	EventActionSetCondition = "SetCondition"
 )
 
-// EventReporter is who Events say that they are from.
+// EventReporter is the reporting controller of Events.
 const EventReporter = "nodegate.dev/controller"
+
+// NonMemberReason is the reason why a node that a gate selects is not a member
+// of the gate.
+type NonMemberReason string
+
+// Reasons why selected nodes are not members.
+const (
+	// NonMemberCreatedBeforeGate means that the node was created before the gate
+	// (existingNodes: Ignore).
+	NonMemberCreatedBeforeGate NonMemberReason = "CreatedBeforeGate"
+	// NonMemberNotClosedAtBirth means that the node was created after the gate but
+	// was not closed within ten minutes: it got its labels later, the gate was not
+	// in force, or the API server did not close it (existingNodes: Ignore).
+	NonMemberNotClosedAtBirth NonMemberReason = "NotClosedAtBirth"
+	// NonMemberNotAccepted means that the gate is not accepted.
+	NonMemberNotAccepted NonMemberReason = "NotAccepted"
+	// NonMemberPaused means that the gate is paused.
+	NonMemberPaused NonMemberReason = "Paused"
+	// NonMemberBlocked means that the node is unreachable, shutting down or being
+	// set up.
+	NonMemberBlocked NonMemberReason = "Blocked"
+	// NonMemberSignalsUnknown means that a signal is unknown.
+	NonMemberSignalsUnknown NonMemberReason = "SignalsUnknown"
+	// NonMemberSignalsDoNotHold means that a signal does not hold (existingNodes: Adopt).
+	NonMemberSignalsDoNotHold NonMemberReason = "SignalsDoNotHold"
+	// NonMemberWaitsForTurn means that the signals hold, and that the node waits
+	// because existing nodes become members one after another.
+	NonMemberWaitsForTurn NonMemberReason = "WaitsForTurn"
+	// NonMemberWaitsForBudget means that the node is to be closed, but that the
+	// budget is used up.
+	NonMemberWaitsForBudget NonMemberReason = "WaitsForBudget"
+	// NonMemberPodsNotListed means that the pods on the node have not been listed
+	// yet (existingNodes: CloseIfIdle).
+	NonMemberPodsNotListed NonMemberReason = "PodsNotListed"
+	// NonMemberNotIdle means that the node runs pods other than daemons (existingNodes:
+	// CloseIfIdle).
+	NonMemberNotIdle NonMemberReason = "NotIdle"
+)

@@ -2,43 +2,46 @@
 
 package v1alpha1
 
-// Deadline bounds how long a node may wait.
+// Deadline limits how long a node may wait for a gate to open.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.podMissingSeconds) || has(self.readySeconds)",message="a deadline needs a clock; set podMissingSeconds, readySeconds or both"
+// +kubebuilder:validation:XValidation:rule="has(self.podMissingSeconds) || has(self.readySeconds)",message="set at least one of podMissingSeconds and readySeconds"
 type Deadline struct {
-	// podMissingSeconds is by when every required pod must be on the node, ready or
-	// not: the deadline passes when one is missing then, or at any time after. Unset,
-	// it does not pass for that.
+	// podMissingSeconds specifies the time after which every required pod must
+	// exist on the node, ready or not. The deadline passes if a required pod is
+	// missing at that time or at any later time. If unset, missing pods do not
+	// cause the deadline to pass.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	PodMissingSeconds *int32 `json:"podMissingSeconds,omitempty"`
 
-	// readySeconds is how long the gate may stay closed, whatever it waits for. Unset,
-	// it does not pass for that.
+	// readySeconds specifies how long the gate may stay closed, regardless of what
+	// it waits for. If unset, the time that the gate has been closed does not by
+	// itself cause the deadline to pass.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	ReadySeconds *int32 `json:"readySeconds,omitempty"`
 
-	// action is what happens when the deadline has passed. Open opens the gate, and
-	// leaves it open until the node reboots or the signals have all held once, from
-	// when on it is like any other. It does not open while the node is silent,
-	// shutting down or being set up, nor while nodegate cannot observe what a signal
-	// looks at; it does not wait for openAfterSeconds or minClosedSeconds.
+	// action specifies what happens when the deadline has passed. Open opens the
+	// gate and keeps it open until the node reboots or all signals have held once;
+	// after that, the gate behaves as usual. Open does not take effect while the
+	// node is unreachable, shutting down or being set up, or while nodegate cannot
+	// observe what a signal depends on. It does not wait for openAfterSeconds or
+	// minClosedSeconds.
 	// +optional
 	// +kubebuilder:default=KeepClosed
 	Action DeadlineAction `json:"action,omitempty"`
 }
 
-// DeadlineAction is what happens when a deadline has passed.
+// DeadlineAction specifies what happens when a deadline has passed.
 //
 // +kubebuilder:validation:Enum=KeepClosed;Open
 type DeadlineAction string
 
 const (
-	// DeadlineKeepClosed keeps the gate closed and tells.
+	// DeadlineKeepClosed keeps the gate closed and reports the node.
 	DeadlineKeepClosed DeadlineAction = "KeepClosed"
-	// DeadlineOpen opens the gate and tells.
+	// DeadlineOpen opens the gate and reports the node.
 	DeadlineOpen DeadlineAction = "Open"
 )

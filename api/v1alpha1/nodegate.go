@@ -7,9 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NodeGate keeps pods off nodes until the nodes are fit for them, and off
-// again when they no longer are. A closed gate is a taint on the node; the
-// gate opens, and the taint goes, when all of its signals hold.
+// NodeGate keeps pods off nodes that are not fit for them. A closed gate is a
+// taint on the node; the controller removes the taint when the gate opens. An
+// openWhen gate is closed when the Node is created and opens when all of its
+// signals hold. A closeWhen gate closes when all of its signals hold.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ng,categories=nodegate
@@ -26,25 +27,26 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",fieldPath=".metadata"
 type NodeGate struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object's metadata.
+	// metadata is the standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says which nodes are gated, by which taint, and what opens the gate.
+	// spec is the desired state of the gate: the nodes that it applies to, its
+	// taint, and the signals that open or close it.
 	// +required
 	Spec NodeGateSpec `json:"spec"`
 
-	// status is what nodegate last observed. Its size does not depend on the
-	// number of nodes. Until a gate has been looked at, observedGeneration is -1,
-	// so that whoever waits for it by kstatus goes on waiting.
+	// status is the most recently observed state of the gate. Its size does not
+	// depend on the number of nodes. observedGeneration is -1 until the controller
+	// first processes the gate, so that clients that use kstatus keep waiting.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeGateStatus `json:"status,omitzero"`
 
-	// ReadError is why spec and status are missing, but for what is known of the
-	// taints: the gate is stored in a form that this version cannot read. It exists,
-	// and what it closed stays closed, but it asks for nothing. It is no part of
-	// what is stored, and empty otherwise.
+	// ReadError is the reason why this version cannot read the stored gate, or
+	// empty. If it is set, spec and status are empty, except for what is known of
+	// the taints. Such a gate exists, and nodes that it closed stay closed, but it
+	// requests no changes. ReadError is not stored.
 	ReadError string `json:"-"`
 }
 
@@ -58,65 +60,71 @@ type NodeGateList struct {
 	Items []NodeGate `json:"items"`
 }
 
-// NodeGateSpec declares one gate.
+// NodeGateSpec is the desired state of a gate.
 //
 // ---
-// Rules about more than one field.
+// Validation rules for more than one field.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.openWhen) != has(self.closeWhen)",message="set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)"
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.reclosePolicy)",message="a closeWhen gate follows its signals and has no reclosePolicy; remove it",fieldPath=".reclosePolicy"
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.existingNodes)",message="a closeWhen gate applies to every selected node and has no existingNodes; remove it",fieldPath=".existingNodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.recloseTaint)",message="a closeWhen gate has one taint and no recloseTaint; remove it",fieldPath=".recloseTaint"
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.deadline)",message="a closeWhen gate waits for nothing and has no deadline; remove it",fieldPath=".deadline"
-// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.podMissingSeconds) || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || has(s.pods) || has(s.anyOf))",message="no signal of this gate looks at pods, so that none can be missing; use deadline.readySeconds",fieldPath=".deadline.podMissingSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="a closeWhen gate follows its signals and has no bypassedPods; remove it",fieldPath=".bypassedPods"
-// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
-// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="only a closeWhen gate can be reopened by hand; remove reopen",fieldPath=".reopen"
-// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.timing.closeAfterSeconds in [0, 120]",message="timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",fieldPath=".timing.closeAfterSeconds"
-// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.minClosedSeconds == 0",message="a gate that is reopened by hand is closed as long as a person says; remove timing.minClosedSeconds",fieldPath=".timing.minClosedSeconds"
-// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",fieldPath=".timing.minClosedSeconds"
-// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.openAfterSeconds == 0",message="a gate that is reopened by hand is closed as long as a person says; remove timing.openAfterSeconds",fieldPath=".timing.openAfterSeconds"
-// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.timing.openAfterSeconds == 0",message="timing.openAfterSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",fieldPath=".timing.openAfterSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.reclosePolicy)",message="reclosePolicy must not be set when closeWhen is set; remove it",fieldPath=".reclosePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.existingNodes)",message="existingNodes must not be set when closeWhen is set, because a closeWhen gate applies to every selected node; remove it",fieldPath=".existingNodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.recloseTaint)",message="recloseTaint must not be set when closeWhen is set, because a closeWhen gate has only one taint; remove it",fieldPath=".recloseTaint"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.deadline)",message="deadline must not be set when closeWhen is set; remove it",fieldPath=".deadline"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.podMissingSeconds) || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || has(s.pods) || has(s.anyOf))",message="deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or anyOf; add one, or use deadline.readySeconds",fieldPath=".deadline.podMissingSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="bypassedPods must not be set when closeWhen is set; remove it",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="reopen Manual requires closeWhen; remove reopen",fieldPath=".reopen"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.timing.closeAfterSeconds in [0, 120]",message="timing.closeAfterSeconds must not be set when closeWhen is set, because a closeWhen gate closes immediately; remove it",fieldPath=".timing.closeAfterSeconds"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds must be 0 when reopen is Manual; remove it",fieldPath=".timing.minClosedSeconds"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds would keep node.kubernetes.io/out-of-service on a node that is reporting again; remove it",fieldPath=".timing.minClosedSeconds"
+// +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.openAfterSeconds == 0",message="timing.openAfterSeconds must be 0 when reopen is Manual; remove it",fieldPath=".timing.openAfterSeconds"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.timing.openAfterSeconds == 0",message="timing.openAfterSeconds would keep node.kubernetes.io/out-of-service on a node that is reporting again; remove it",fieldPath=".timing.openAfterSeconds"
 // +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".taint.effect"
 // +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || (has(self.acknowledge) && 'VolumeDetach' in self.acknowledge)",message="taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",fieldPath=".taint.key"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.effect != 'NoExecute' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",fieldPath=".recloseTaint.effect"
-// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || has(self.closeWhen)",message="taint.key node.kubernetes.io/out-of-service is only for closeWhen gates: it goes on when a node is gone and comes off when it speaks; use closeWhen, or another key",fieldPath=".taint.key"
-// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.reopen != 'Manual'",message="the taint node.kubernetes.io/out-of-service goes as soon as the node speaks again and waits for nobody; remove reopen",fieldPath=".reopen"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || has(self.closeWhen)",message="taint.key node.kubernetes.io/out-of-service requires closeWhen, so that the taint is removed as soon as the node is reporting again; use closeWhen, or another key",fieldPath=".taint.key"
+// +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.reopen != 'Manual'",message="reopen must not be Manual with taint.key node.kubernetes.io/out-of-service, which is removed as soon as the node is reporting again; remove reopen",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != 'node.kubernetes.io/out-of-service'",message="recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",fieldPath=".recloseTaint.key"
-// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != self.taint.key || self.recloseTaint.effect != self.taint.effect || (has(self.recloseTaint.value) && self.recloseTaint.value.size() > 0 ? has(self.taint.value) && self.taint.value == self.recloseTaint.value : !has(self.taint.value) || self.taint.value.size() == 0)",message="recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",fieldPath=".recloseTaint.value"
-//
-// Not built yet. Each of these rules goes when its field works. The signals
-// have theirs at SignalSource and Signal.
+// +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != self.taint.key || self.recloseTaint.effect != self.taint.effect || (has(self.recloseTaint.value) && self.recloseTaint.value.size() > 0 ? has(self.taint.value) && self.taint.value == self.recloseTaint.value : !has(self.taint.value) || self.taint.value.size() == 0)",message="recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",fieldPath=".recloseTaint.value"
 type NodeGateSpec struct {
-	// nodeSelector selects the nodes that are gated; {} selects every node. A
-	// node that becomes selected within 10 minutes of its creation counts as
-	// born into the gate; later, existingNodes decides. A node that leaves the
-	// selection is opened and its record dropped.
+	// nodeSelector specifies the nodes that the gate applies to. An empty selector
+	// ({}) selects every node. A node that becomes selected within 10 minutes of
+	// its creation counts as new to the gate. existingNodes applies to nodes that
+	// become selected later. When a node is no longer selected, the controller
+	// opens the gate on it and removes the gate's record from it.
 	// +required
 	NodeSelector LabelSelector `json:"nodeSelector"`
 
-	// taint is what a closed gate puts on a node. Where there is a recloseTaint, it
-	// is for new nodes, until the gate has opened there. It may be edited: the old
-	// and the new taint are swapped in one patch per closed node. Several gates may
-	// share one taint; it is on while any of them is closed.
+	// taint specifies the taint that the gate adds to a node when it closes. If
+	// recloseTaint is set, taint applies only to new nodes, until the gate first
+	// opens on them. taint may be changed: the controller replaces the old taint
+	// with the new one in a single patch per closed node. Several gates may share a
+	// taint; it stays on the node while any of them is closed.
 	// +required
 	Taint Taint `json:"taint"`
 
-	// recloseTaint replaces taint on nodes that are not new to the gate: for every
-	// close after the gate's first opening there, and where existingNodes closes.
-	// Defaults to taint. Autoscalers know one kind of key for nodes that are still
-	// starting and another for nodes that are in use but ill. A gate that closed at
-	// birth keeps taint until it opens, also through reboots, be it by an override; a
-	// node that carries one of the two when the gate comes keeps that one. Both keys must be allowed,
-	// both are the gate's own, and daemons that the gate waits for must tolerate
-	// both. It may be edited like taint. Silence alone closes no gate of which this
-	// taint is NoExecute. Only with openWhen.
+	// recloseTaint specifies the taint that replaces taint on nodes that are not
+	// new to the gate. It applies every time the gate closes after it first opened
+	// on the node, and when the gate closes because of existingNodes. Defaults to
+	// taint. May only be set with openWhen. It supports autoscalers, which use one
+	// kind of taint key for nodes that are still starting and another for nodes
+	// that are in use but unhealthy.
+	//
+	// If a gate was closed when the Node was created, taint stays on the node until
+	// the gate first opens, including across reboots. Opening by a manual override
+	// counts as the first opening. An existing node that already carries one of the
+	// two taints when the gate is created keeps that taint.
+	//
+	// The administrator must allow both keys. The gate owns both taints. Daemons
+	// that the gate waits for must tolerate both. recloseTaint may be changed in
+	// the same way as taint. If its effect is NoExecute, the gate does not close on
+	// a node merely because the node is unreachable (Ready is Unknown).
 	// +optional
 	RecloseTaint *Taint `json:"recloseTaint,omitempty"`
 
-	// openWhen lists the signals that must all hold for the gate to open. The
-	// gate is closed at a node's birth. Exactly one of openWhen and closeWhen
-	// is set.
+	// openWhen lists the signals that must all hold for the gate to open. The gate
+	// is closed when a Node is created. Exactly one of openWhen and closeWhen must
+	// be set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -124,12 +132,13 @@ type NodeGateSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	OpenWhen []Signal `json:"openWhen,omitempty"`
 
-	// closeWhen lists the signals that must all hold for the gate to close. It
-	// applies to every selected node, whatever its age, at once and always: the
-	// gate closes, under the budget, as soon as all of them hold, and opens as
-	// soon as one of them does not. An unknown signal changes nothing. Signals
-	// are taken as the API tells them, also of a node that is silent, shutting
-	// down, rebooted or still being set up.
+	// closeWhen lists the signals that must all hold for the gate to close. Exactly
+	// one of openWhen and closeWhen must be set. The gate applies to every selected
+	// node, regardless of the node's age. It closes, within the budget, as soon as
+	// all signals hold, and opens as soon as one of them does not hold. An unknown
+	// signal changes nothing. Signals are evaluated as the API reports them, even
+	// while a node is unreachable, shutting down or still being set up, and after
+	// it has rebooted.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -137,70 +146,85 @@ type NodeGateSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	CloseWhen []Signal `json:"closeWhen,omitempty"`
 
-	// reclosePolicy says when a gate that opened closes again. Defaults to
-	// OnReboot. Only with openWhen.
+	// reclosePolicy specifies when a gate closes again after it has opened.
+	// Defaults to OnReboot. May only be set with openWhen.
 	// +optional
 	ReclosePolicy ReclosePolicy `json:"reclosePolicy,omitempty"`
 
-	// existingNodes says what happens to nodes that are not new: those without
-	// a record of this gate that are older than 10 minutes or older than the
-	// gate. Defaults to Ignore. Only with openWhen. A node that already carries
-	// the taint is adopted as closed in every case. Each value but Ignore also
-	// does what the one before it does: Adopt, CloseIfIdle, Close.
+	// existingNodes specifies how the gate treats existing nodes: nodes without a
+	// record of this gate that are older than 10 minutes or older than the gate.
+	// Defaults to Ignore. May only be set with openWhen. Regardless of the value, a
+	// node that already carries the taint becomes a member with the gate closed.
+	// Adopt, CloseIfIdle and Close are cumulative: each value also does what the
+	// previous one does.
 	// +optional
 	ExistingNodes ExistingNodes `json:"existingNodes,omitempty"`
 
-	// reopen says whether a closed closeWhen gate opens by itself once a signal
-	// no longer holds, or only by a person, who removes the taint (kubectl taint
-	// node NAME KEY-). Opened by a person, it stays open until a signal has not
-	// held once.
+	// reopen specifies whether a closed closeWhen gate opens automatically when one
+	// of its signals no longer holds, or only when a user removes the taint
+	// (kubectl taint node NAME KEY-). A gate that a user opened does not close
+	// again until at least one of its signals has stopped holding. Manual requires
+	// closeWhen.
 	// +optional
 	// +kubebuilder:default=Automatic
 	Reopen Reopen `json:"reopen,omitempty"`
 
-	// timing holds the gate's waits.
+	// timing specifies how long the gate waits before it opens or closes.
 	// +optional
 	// +kubebuilder:default={}
 	Timing Timing `json:"timing,omitempty"`
 
-	// deadline bounds how long a node may wait; there is none by default. Its clock
-	// starts when the gate closes on the node (at birth: when the Node is created),
-	// anew with each boot, and stands still while the node is silent. Whatever
-	// happens to pods and to nodegate, it goes on. When it has passed, a Warning
-	// Event about the node, the condition Overdue and nodes.overdue tell, until the
-	// gate opens or the node reboots. Only with openWhen.
+	// deadline limits how long a node may wait for the gate to open. If unset,
+	// there is no limit. May only be set with openWhen.
+	//
+	// The clock starts when the gate closes on the node. If the gate was closed
+	// when the Node was created, the clock starts at the Node's creation. It
+	// restarts with each boot and pauses while the node is unreachable. Changes to
+	// pods and restarts of nodegate do not affect it.
+	//
+	// When the deadline passes, the controller emits a Warning Event about the
+	// node. Until the gate opens or the node reboots, the condition Overdue is True
+	// and status.nodes.overdue counts the node.
 	// +optional
 	Deadline *Deadline `json:"deadline,omitempty"`
 
-	// budget bounds how many nodes may be closed for anything but birth,
-	// reboot, silence and announced shutdown. What would be closed beyond it waits,
-	// and the condition Throttled tells of it. Opening is never held back.
+	// budget limits how many nodes may be closed at a time for reasons other than
+	// node creation, reboot, unreachability and announced shutdown. Nodes over the
+	// limit wait to be closed, and the condition Throttled reports them. Opening is
+	// never limited.
 	// +optional
 	// +kubebuilder:default={}
 	Budget Budget `json:"budget,omitempty"`
 
-	// bypassedPods says what to do about pods that started on a node in its
-	// current boot while the gate was closed and that do not tolerate it. They
-	// are looked for once, when the gate has opened by its signals. Only with
-	// openWhen. Evict needs the right to evict pods, which 'nodegate manifests'
-	// gives with --evict-pods.
+	// bypassedPods specifies how the controller handles pods that bypassed the
+	// closed gate: pods that do not tolerate its taint and that started on the node
+	// in the current boot while the gate was closed. The controller checks for such
+	// pods once, after the gate has opened because its signals hold. Report and
+	// Evict require openWhen. Evict requires the permission to evict pods, which
+	// 'nodegate manifests' grants with --evict-pods.
 	// +optional
 	// +kubebuilder:default=Ignore
 	BypassedPods BypassedPods `json:"bypassedPods,omitempty"`
 
-	// acknowledge lists the dangers that the author of this gate accepts:
-	// PodEviction is required for a NoExecute taint, VolumeDetach for
-	// node.kubernetes.io/out-of-service. None by default.
+	// acknowledge lists the risks that the author of the gate accepts. PodEviction
+	// is required for a taint with the effect NoExecute. VolumeDetach is required
+	// for the taint key node.kubernetes.io/out-of-service. Defaults to none.
+	//
+	// To create a gate with PodEviction, or to change the spec of a gate without
+	// removing PodEviction, a user needs the verb acknowledge-eviction on
+	// nodegates.nodegate.dev. For VolumeDetach, a user needs the verb
+	// acknowledge-detach.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	Acknowledge []Acknowledgement `json:"acknowledge,omitempty"`
 
-	// openedAtAnnotation names an extra node annotation that is stamped with the
-	// Unix time, in seconds, of each opening of the closed gate, in the same
-	// write. It stays until the next opening. The administrator lists the keys
-	// that nodegate may use; a gate with another key is in force without it. None by
-	// default.
+	// openedAtAnnotation specifies the key of a node annotation that the controller
+	// sets to the time at which the closed gate opened, in Unix seconds. The
+	// annotation is written in the same patch that opens the gate, and stays until
+	// the gate opens again. The administrator must allow the key; if it is not
+	// allowed, the gate is in force but the annotation is not written. If unset, no
+	// annotation is written.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -209,111 +233,117 @@ type NodeGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/')",message="annotations under kubernetes.io/ belong to Kubernetes; choose another key"
 	OpenedAtAnnotation string `json:"openedAtAnnotation,omitempty"`
 
-	// mode says whether the gate acts. Only Enforce does. The gate's conditions, the
-	// column MODE and the metric nodegate_gate_mode tell of any other. Going back to
-	// Enforce, the gate meets the nodes that it has no record of as it would at its
-	// creation: existingNodes decides about those that are not new.
+	// mode specifies whether the gate acts on nodes. Only a gate in mode Enforce
+	// does. Any other mode is shown in the gate's conditions, in the column MODE
+	// and in the metric nodegate_gate_mode. When the mode returns to Enforce, the
+	// gate treats nodes without a record as it would at its creation: existingNodes
+	// applies to those that are not new.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode Mode `json:"mode,omitempty"`
 }
 
-// Follows tells whether the gate follows its signals: a closeWhen gate.
+// Follows reports whether the gate follows its signals, that is, whether it is
+// a closeWhen gate.
 func (s *NodeGateSpec) Follows() bool { return len(s.CloseWhen) > 0 }
 
-// Enforces tells whether the gate acts.
+// Enforces reports whether the gate acts on nodes.
 func (s *NodeGateSpec) Enforces() bool { return s.Mode == "" || s.Mode == ModeEnforce }
 
-// ReclosePolicy says when a gate that opened closes again.
+// ReclosePolicy specifies when a gate closes again after it has opened.
 //
 // +kubebuilder:validation:Enum=Never;OnReboot;OnRegression
 type ReclosePolicy string
 
 const (
-	// RecloseNever closes the gate once per Node object, at its birth.
+	// RecloseNever closes the gate once per Node object, when the Node is created.
 	RecloseNever ReclosePolicy = "Never"
-	// RecloseOnReboot also closes it when the node announces shutdown, falls
-	// silent or shows a new boot ID.
+	// RecloseOnReboot also closes the gate when the node announces its shutdown,
+	// becomes unreachable (Ready is Unknown) or reports a new boot ID.
 	RecloseOnReboot ReclosePolicy = "OnReboot"
-	// RecloseOnRegression also closes it as soon as a signal has stopped
-	// holding for timing.closeAfterSeconds.
+	// RecloseOnRegression also closes the gate when a signal has not held for
+	// timing.closeAfterSeconds.
 	RecloseOnRegression ReclosePolicy = "OnRegression"
 )
 
-// ExistingNodes says what happens to nodes that are not new to a gate.
+// ExistingNodes specifies how a gate treats existing nodes.
 //
 // +kubebuilder:validation:Enum=Ignore;Adopt;CloseIfIdle;Close
 type ExistingNodes string
 
 const (
-	// ExistingIgnore leaves the node outside the gate for the life of the Node
-	// object, whatever happens.
+	// ExistingIgnore excludes the node from the gate for the lifetime of the Node
+	// object.
 	ExistingIgnore ExistingNodes = "Ignore"
-	// ExistingAdopt does nothing now; once the signals hold, the node becomes a
-	// member of the gate.
+	// ExistingAdopt makes the node a member of the gate when the signals hold.
+	// Until then, the node is not changed.
 	ExistingAdopt ExistingNodes = "Adopt"
-	// ExistingCloseIfIdle closes the gate on nodes where nothing but daemon,
-	// mirror and finished pods run, of whatever namespace: under the budget, and
-	// at most ten nodes a second. A node that is found not to be idle after all,
-	// just after it was closed, is opened again. One that is not idle is looked
-	// at again every ten minutes.
+	// ExistingCloseIfIdle closes the gate on idle nodes, within the budget and at
+	// most ten nodes per second. A node is idle if it runs only daemon, mirror and
+	// finished pods, regardless of their namespace. Shortly after the gate closes,
+	// the controller checks the node again and opens the gate if the node is not
+	// idle after all. It checks nodes that are not idle again every ten minutes.
 	ExistingCloseIfIdle ExistingNodes = "CloseIfIdle"
-	// ExistingClose closes the gate on existing nodes, under the budget.
+	// ExistingClose closes the gate on existing nodes, within the budget.
 	ExistingClose ExistingNodes = "Close"
 )
 
-// Reopen says how a closed closeWhen gate opens.
+// Reopen specifies how a closed closeWhen gate opens.
 //
 // +kubebuilder:validation:Enum=Automatic;Manual
 type Reopen string
 
 const (
-	// ReopenAutomatic opens the gate once its signals no longer hold.
+	// ReopenAutomatic opens the gate when its signals no longer all hold.
 	ReopenAutomatic Reopen = "Automatic"
-	// ReopenManual keeps the gate closed until a person removes the taint.
+	// ReopenManual keeps the gate closed until a user removes the taint.
 	ReopenManual Reopen = "Manual"
 )
 
-// Timing holds a gate's waits, in seconds.
+// Timing specifies how long a gate waits before it opens or closes, in seconds.
 type Timing struct {
-	// minClosedSeconds is how long the gate, having closed, stays closed at least
-	// although its signals would open it. At a node's birth it counts from the
-	// Node's creation, after a reboot from when the new boot is seen. It does not
-	// keep closed a node that fell silent, or announced its shutdown, and is back
-	// without a reboot, nor one that carried the taint before it came under the
-	// gate. Not with reopen Manual.
+	// minClosedSeconds specifies how long the gate stays closed at a minimum after
+	// it closes, even if its signals would open it. For a new node, the time starts
+	// at the Node's creation. After a reboot, it starts when the controller
+	// observes the new boot. The minimum does not apply to a node that became
+	// unreachable or announced its shutdown and then returned without a reboot. It
+	// does not apply to a node that carried the taint before it became a member of
+	// the gate. Must be 0 when reopen is Manual.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	MinClosedSeconds int32 `json:"minClosedSeconds,omitempty"`
 
-	// openAfterSeconds is how long, without a break, the signals must have held
-	// before a closed gate opens (soak); of a closeWhen gate, for how long they must
-	// not have all held. It runs beside minClosedSeconds, not after it. After a
-	// reboot it begins with the new boot at the earliest. It does not keep closed a
-	// node that fell silent, or announced its shutdown, and is back without a reboot.
-	// Labels, annotations, resources, CSI drivers and resource slices do not tell
-	// since when: if the controller is replaced, the wait for these begins again.
-	// Not with reopen Manual.
+	// openAfterSeconds specifies how long all signals must have held without
+	// interruption before a closed gate opens (soak time). For a closeWhen gate, it
+	// specifies how long there must have been at least one signal that does not
+	// hold. It runs concurrently with minClosedSeconds. After a reboot, it starts
+	// with the new boot at the earliest. It does not apply to a node that became
+	// unreachable or announced its shutdown and then returned without a reboot.
+	// Must be 0 when reopen is Manual.
+	//
+	// For labels, annotations, resources, CSI drivers and resource slices, the API
+	// does not report when they last changed. For these signals, the wait starts
+	// again if the controller is replaced.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	OpenAfterSeconds int32 `json:"openAfterSeconds,omitempty"`
 
-	// closeAfterSeconds is how long a signal must have stopped holding before an
-	// OnRegression gate closes (damping). Only with openWhen: a closeWhen gate
-	// closes at once.
+	// closeAfterSeconds specifies how long a signal must have stopped holding
+	// before an OnRegression gate closes (damping). May only be set with openWhen:
+	// a closeWhen gate closes immediately.
 	// +optional
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	CloseAfterSeconds *int32 `json:"closeAfterSeconds,omitempty"`
 
-	// rolloutGraceSeconds is how long a daemon that is being replaced by its own
-	// rollout still counts as ready for an OnRegression gate. 0 closes the gate
-	// as soon as the daemon begins to go away.
+	// rolloutGraceSeconds specifies how long a daemon still counts as ready for an
+	// OnRegression gate while its own rollout replaces it. If set to 0, the gate
+	// closes as soon as the daemon's pod starts to terminate.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=0
@@ -321,12 +351,13 @@ type Timing struct {
 	RolloutGraceSeconds *int32 `json:"rolloutGraceSeconds,omitempty"`
 }
 
-// Budget bounds how many nodes may be closed for anything but birth, reboot,
-// silence and announced shutdown.
+// Budget limits how many nodes may be closed at a time for reasons other than
+// node creation, reboot, unreachability and announced shutdown.
 type Budget struct {
-	// maxReclosed is the number, or the percentage (rounded up, at least 1), of
-	// the gate's nodes in one zone that may be closed this way at a time. A zone is
-	// what the label topology.kubernetes.io/zone says; nodes without it are one zone.
+	// maxReclosed specifies how many of the gate's nodes in one zone may be closed
+	// at a time under this budget. It is a number or a percentage (rounded up, at
+	// least 1). The label topology.kubernetes.io/zone specifies a node's zone.
+	// Nodes without the label form one zone.
 	// +optional
 	// +kubebuilder:default="20%"
 	// +kubebuilder:validation:XIntOrString
@@ -335,7 +366,8 @@ type Budget struct {
 	MaxReclosed *intstr.IntOrString `json:"maxReclosed,omitempty"`
 }
 
-// BypassedPods says what to do about pods that got past a closed gate.
+// BypassedPods specifies how the controller handles pods that bypassed a closed
+// gate.
 //
 // +kubebuilder:validation:Enum=Ignore;Report;Evict
 type BypassedPods string
@@ -343,29 +375,30 @@ type BypassedPods string
 const (
 	// BypassedIgnore does nothing.
 	BypassedIgnore BypassedPods = "Ignore"
-	// BypassedReport names them in an event and a metric.
+	// BypassedReport reports the pods in an Event and a metric.
 	BypassedReport BypassedPods = "Report"
-	// BypassedEvict also evicts them, paced, through the Eviction API, so that
-	// PodDisruptionBudgets are kept; but never daemon, mirror, host-network or
-	// ownerless pods.
+	// BypassedEvict also evicts the pods through the Eviction API, at a limited
+	// rate and subject to PodDisruptionBudgets. It never evicts daemon, mirror,
+	// host-network or ownerless pods.
 	BypassedEvict BypassedPods = "Evict"
 )
 
-// Mode says whether a gate acts.
+// Mode specifies whether a gate acts on nodes.
 //
 // +kubebuilder:validation:Enum=Enforce;DryRun;Paused
 type Mode string
 
 const (
-	// ModeEnforce opens and closes.
+	// ModeEnforce opens and closes the gate on nodes.
 	ModeEnforce Mode = "Enforce"
-	// ModeDryRun decides and changes nothing: the status, and the log, tell what
-	// would be. What the gate held when it came into this mode is opened, and its
-	// records go. The taint key need not be allowed yet.
+	// ModeDryRun evaluates the gate but does not change nodes. The status and the
+	// log show what the gate would do. When a gate enters this mode, the controller
+	// opens it on all nodes that it closed, and removes its records. The taint key
+	// need not be allowed yet.
 	ModeDryRun Mode = "DryRun"
-	// ModePaused leaves nodes as they are: closed ones stay closed, open ones open,
-	// whatever happens to them, and new nodes are not closed. Deleting the gate opens
-	// it. A node with the taint node.kubernetes.io/out-of-service is opened when it
-	// speaks all the same.
+	// ModePaused leaves nodes unchanged: closed nodes stay closed and open nodes
+	// stay open, regardless of what happens to them. New nodes are not closed.
+	// Deleting the gate opens it. The taint node.kubernetes.io/out-of-service is
+	// still removed from a node that is reporting again.
 	ModePaused Mode = "Paused"
 )

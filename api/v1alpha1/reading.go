@@ -2,123 +2,131 @@
 
 package v1alpha1
 
-// ReadingReason says why a signal, or the node as a whole, reads as it does.
-// It stands in a gate's status and in explanations.
+// ReadingReason is the reason for the reading of a signal, or of the node as a
+// whole. It appears in a gate's status and in explanations.
 type ReadingReason string
 
-// Reasons of signals that look at pods.
+// Reasons of signals that read pods.
 const (
 	// ReadingReady means that the required pods are ready.
 	ReadingReady ReadingReason = "PodReady"
-	// ReadingPodMissing means that there is no such pod on the node.
+	// ReadingPodMissing means that the required pod does not exist on the node.
 	ReadingPodMissing ReadingReason = "PodMissing"
+	// ReadingPodNotByDaemonSet means that the DaemonSet owns a pod on the node that
+	// the DaemonSet controller did not create, and none that it did create.
+	ReadingPodNotByDaemonSet ReadingReason = "PodNotByDaemonSet"
 	// ReadingPodNotReady means that the pod is not ready.
 	ReadingPodNotReady ReadingReason = "PodNotReady"
-	// ReadingPodReadyTooBriefly means that the pod is ready, and has not been for
-	// as long as the signal's minReadySeconds asks.
+	// ReadingPodReadyTooBriefly means that the pod is ready, but has not been ready
+	// for the signal's minReadySeconds.
 	ReadingPodReadyTooBriefly ReadingReason = "PodReadyTooBriefly"
-	// ReadingPodNotAnnotated means that the pod does not carry the annotation
-	// that makes it ready.
+	// ReadingPodNotAnnotated means that the pod does not carry the annotation that
+	// makes it ready.
 	ReadingPodNotAnnotated ReadingReason = "PodNotAnnotated"
-	// ReadingPodTerminating means that the pod is going away.
+	// ReadingPodTerminating means that the pod is terminating.
 	ReadingPodTerminating ReadingReason = "PodTerminating"
-	// ReadingStaleEvidence means that the pod is known to have been ready only
-	// before the current boot, or before the current Node.
+	// ReadingStaleEvidence means that the evidence of the pod's readiness predates
+	// the current boot or the current Node.
 	ReadingStaleEvidence ReadingReason = "StaleEvidence"
-	// ReadingStaleAnnotation means that the pod has carried the annotation that
-	// makes it ready since before the current boot, or before the current Node.
+	// ReadingStaleAnnotation means that the annotation that makes the pod ready
+	// predates the current boot or the current Node.
 	ReadingStaleAnnotation ReadingReason = "StaleAnnotation"
 	// ReadingDaemonSetNotFound means that the DaemonSet does not exist.
 	ReadingDaemonSetNotFound ReadingReason = "DaemonSetNotFound"
 	// ReadingDaemonSetNotEligible means that the DaemonSet does not run on this
-	// node: its node selector, affinity or tolerations exclude it.
+	// node because its node selector, affinity or tolerations exclude the node.
 	ReadingDaemonSetNotEligible ReadingReason = "DaemonSetNotEligible"
-	// ReadingDaemonDoesNotTolerateGate means that the daemon waits for the gate,
-	// and the gate for the daemon.
+	// ReadingDaemonDoesNotTolerateGate means that the gate and the daemon are
+	// deadlocked: the gate waits for the daemon, which cannot run until the gate
+	// opens.
 	ReadingDaemonDoesNotTolerateGate ReadingReason = "DaemonDoesNotTolerateGate"
-	// ReadingDaemonNotProbed means that the daemon's pods are ready as soon as
-	// they run, because they have no readiness probe.
+	// ReadingDaemonNotProbed means that the daemon's pods are ready as soon as they
+	// run, because they have no readiness probe.
 	ReadingDaemonNotProbed ReadingReason = "DaemonNotProbed"
-	// ReadingDaemonsReady means that every selected DaemonSet that belongs on the
-	// node has its ready pod there.
+	// ReadingDaemonsReady means that every selected DaemonSet that should run on
+	// the node has a ready pod there.
 	ReadingDaemonsReady ReadingReason = "DaemonsReady"
-	// ReadingNoDaemonSetBelongs means that no selected DaemonSet belongs on the
+	// ReadingNoDaemonSetBelongs means that no selected DaemonSet should run on the
 	// node, so that there is nothing to wait for.
 	ReadingNoDaemonSetBelongs ReadingReason = "NoDaemonSetBelongs"
-	// ReadingNoDaemonSetSelected means that there is no such DaemonSet at all.
+	// ReadingNoDaemonSetSelected means that the signal selects no DaemonSet.
 	ReadingNoDaemonSetSelected ReadingReason = "NoDaemonSetSelected"
-	// ReadingNodeBeingSetUp means that no selected DaemonSet belongs on the node
-	// yet, while its labels may still be on their way.
+	// ReadingNodeBeingSetUp means that no selected DaemonSet should run on the node
+	// yet, but that labels may still be added to the node.
 	ReadingNodeBeingSetUp ReadingReason = "NodeBeingSetUp"
 )
 
-// Reasons of signals that look at the Node itself.
+// Reasons of signals that read the Node and the objects that describe it.
 const (
-	// ReadingMatches means that the node has what the signal looks for.
+	// ReadingMatches means that the node has what the signal requires.
 	ReadingMatches ReadingReason = "Matches"
-	// ReadingMissing means that the node does not have it.
+	// ReadingMissing means that the node does not have what the signal requires.
 	ReadingMissing ReadingReason = "Missing"
-	// ReadingDiffers means that the node has it with another status or value.
+	// ReadingDiffers means that the node has what the signal requires, but with
+	// another status or value.
 	ReadingDiffers ReadingReason = "Differs"
-	// ReadingInsufficient means that the node has less of it than asked for.
+	// ReadingInsufficient means that the node has less of the resource than the
+	// signal requires.
 	ReadingInsufficient ReadingReason = "Insufficient"
-	// ReadingFormerNode means that it is known only from a former Node of the same
+	// ReadingFormerNode means that the object belongs to a former Node of the same
 	// name.
 	ReadingFormerNode ReadingReason = "FormerNode"
-	// ReadingNotOwned means that it does not tell which Node it is of.
+	// ReadingNotOwned means that the object has no owner reference to a Node.
 	ReadingNotOwned ReadingReason = "NotOwned"
-	// ReadingPoolIncomplete means that not all of a pool of devices has been
-	// published yet.
+	// ReadingPoolIncomplete means that a pool of devices has not been published
+	// completely.
 	ReadingPoolIncomplete ReadingReason = "PoolIncomplete"
-	// ReadingStaleHeartbeat means that nobody has confirmed the condition lately,
-	// or not in the current boot.
+	// ReadingStaleHeartbeat means that the condition's last heartbeat is too old or
+	// predates the current boot.
 	ReadingStaleHeartbeat ReadingReason = "StaleHeartbeat"
-	// ReadingTooBriefly means that the condition matches, and has not done so for
+	// ReadingTooBriefly means that the condition matches, but has not matched for
 	// long enough.
 	ReadingTooBriefly ReadingReason = "TooBriefly"
-	// ReadingNoTransitionTime means that the condition matches, and that whoever
-	// reports it does not tell since when.
+	// ReadingNoTransitionTime means that the condition matches, but has no
+	// transition time.
 	ReadingNoTransitionTime ReadingReason = "NoTransitionTime"
 )
 
 // Reasons of signals that are expressions.
 const (
 	// ReadingExpressionFailed means that the expression could not be evaluated on
-	// this node, as where it reads a label that the node does not carry.
+	// this node, for example because it reads a label that the node does not carry.
 	ReadingExpressionFailed ReadingReason = "ExpressionFailed"
 )
 
-// Reasons that concern any signal.
+// Reasons that apply to any signal.
 const (
-	// ReadingNotObserved means that what the signal looks at is not observed yet.
+	// ReadingNotObserved means that what the signal depends on has not been
+	// observed yet.
 	ReadingNotObserved ReadingReason = "NotObserved"
 	// ReadingNoneHolds means that no alternative of anyOf holds.
 	ReadingNoneHolds ReadingReason = "NoneHolds"
 )
 
-// Reasons why no signal can open a gate on a node at present.
+// Reasons why no signal can currently open a gate on a node.
 const (
 	// ReadingInvalidSpec means that the gate's signals cannot be compiled.
 	ReadingInvalidSpec ReadingReason = ReasonInvalidSpec
-	// ReadingNodeSilent means that the node's Ready condition is Unknown: what is
-	// known of the node is old.
+	// ReadingNodeSilent means that the node is unreachable (Ready is Unknown), and
+	// that what the API reports about it is outdated.
 	ReadingNodeSilent ReadingReason = "NodeSilent"
 	// ReadingNodeShutdown means that the node has announced its shutdown.
 	ReadingNodeShutdown ReadingReason = "NodeShutdown"
 	// ReadingNodeSetup means that a cloud controller or provisioner has not
-	// finished setting the node up.
+	// finished setting up the node.
 	ReadingNodeSetup ReadingReason = "NodeSetup"
-	// ReadingMinClosed means that the gate has not been closed for as long as
-	// timing.minClosedSeconds asks.
+	// ReadingMinClosed means that the gate has not been closed for
+	// timing.minClosedSeconds.
 	ReadingMinClosed ReadingReason = "MinClosed"
-	// ReadingOpenAfter means that the signals have not said for as long as
-	// timing.openAfterSeconds asks what opens the gate.
+	// ReadingOpenAfter means that the signals have not been in the state that opens
+	// the gate for timing.openAfterSeconds.
 	ReadingOpenAfter ReadingReason = "OpenAfter"
-	// ReadingReopenedByHand means that only a person opens the gate.
+	// ReadingReopenedByHand means that only a user can open the gate, because its
+	// reopen is Manual.
 	ReadingReopenedByHand ReadingReason = "ReopenedByHand"
 	// ReadingPaused means that the gate is paused.
 	ReadingPaused ReadingReason = "Paused"
-	// ReadingOverridden means that a person has the gate closed on the node for a
-	// time, whatever the signals say.
+	// ReadingOverridden means that a manual override keeps the gate closed on the
+	// node for a limited time, regardless of its signals.
 	ReadingOverridden ReadingReason = "Overridden"
 )

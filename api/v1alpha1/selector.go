@@ -10,42 +10,45 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// LabelSelector selects objects by their labels: all of its requirements must
-// be met, and one without requirements selects everything. It is read like
-// metav1.LabelSelector and differs from it by its bounds, without which the API
-// server could not check its parts at a cost that it allows.
+// LabelSelector selects objects by their labels. An object must meet all
+// requirements. A selector without requirements selects everything. It has the
+// same semantics as metav1.LabelSelector, but bounds its size, so that the
+// validation of its parts stays within the cost limits of the API server.
 type LabelSelector struct {
-	// matchLabels are labels that the object must carry.
+	// matchLabels specifies labels that the object must carry.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="matchLabels has a key that is not a label key; write it as name or example.com/name"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
-	// matchExpressions are further requirements.
+	// matchExpressions specifies further requirements on the object's labels.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	MatchExpressions []LabelSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
-// LabelSelectorRequirement asks something of one label.
+// LabelSelectorRequirement is a requirement on one label.
 //
 // +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",fieldPath=".values"
 type LabelSelectorRequirement struct {
-	// key is the label's key.
+	// key is the label key that the requirement applies to.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="key is not a label key; write it as name or example.com/name"
 	Key string `json:"key"`
 
-	// operator relates the label to the values: In and NotIn compare with them,
-	// Exists and DoesNotExist take none. A label that is missing is NotIn any.
+	// operator specifies how the label relates to values. In requires the label to
+	// have one of the values, NotIn requires it to have none of them. Exists
+	// requires the label to exist, DoesNotExist requires it not to exist. An object
+	// without the label matches NotIn.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator"`
 
-	// values are what In and NotIn compare with.
+	// values specifies the values for the operators In and NotIn. Must be empty for
+	// Exists and DoesNotExist.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -55,20 +58,21 @@ type LabelSelectorRequirement struct {
 // LabelValue is the value of a label.
 //
 // ---
-// Two cheap rules: one regular expression for all would cost more than the API
-// server allows.
+// There are two cheap rules because a single regular expression would exceed the
+// cost limit of the API server.
 //
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:XValidation:rule="self.matches(r'^[\\w.-]*$')",message="a label value may hold letters, digits, '-', '_' and '.' only; correct it"
+// +kubebuilder:validation:XValidation:rule="self.matches(r'^[\\w.-]*$')",message="a label value must contain only letters, digits, '-', '_' and '.'; correct it"
 // +kubebuilder:validation:XValidation:rule="!(self.startsWith('-') || self.startsWith('_') || self.startsWith('.') || self.endsWith('-') || self.endsWith('_') || self.endsWith('.'))",message="a label value must begin and end with a letter or digit; correct it"
 type LabelValue = string
 
-// AsSelector compiles the selector.
+// AsSelector returns the selector as a labels.Selector, or an error if it is
+// not valid.
 func (s LabelSelector) AsSelector() (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s.AsMeta())
 }
 
-// AsMeta returns the selector in the form that other clients take.
+// AsMeta returns the selector as a metav1.LabelSelector.
 func (s LabelSelector) AsMeta() *metav1.LabelSelector {
 	meta := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
 	for _, r := range s.MatchExpressions {
@@ -77,8 +81,8 @@ func (s LabelSelector) AsMeta() *metav1.LabelSelector {
 	return meta
 }
 
-// DeepCopyInto copies the selector. It is written by hand because controller-gen
-// cannot copy a map whose values are of an alias type.
+// DeepCopyInto copies the selector into out. It is written manually because
+// controller-gen cannot copy a map whose values are of an alias type.
 func (s *LabelSelector) DeepCopyInto(out *LabelSelector) {
 	out.MatchLabels = maps.Clone(s.MatchLabels)
 	out.MatchExpressions = slices.Clone(s.MatchExpressions)

@@ -6,13 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Signal is one named observation about a node. It has exactly one kind, and
-// at any time it holds, does not hold yet, or is unknown. An unknown signal
+// Signal is one named observation about a node. It has exactly one kind. At any
+// time, a signal holds, does not hold yet, or is unknown. An unknown signal
 // never opens and never closes a gate.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression), has(self.anyOf)].exists_one(set, set)",message="a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf"
 type Signal struct {
-	// name identifies the signal within its gate.
+	// name is the name of the signal. Must be unique within the gate's list of
+	// signals.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -21,7 +22,7 @@ type Signal struct {
 
 	SignalSource `json:",inline"`
 
-	// anyOf holds when one of its signals holds. It nests one level deep.
+	// anyOf holds when at least one of its signals holds. It cannot be nested within another anyOf.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -30,11 +31,11 @@ type Signal struct {
 	AnyOf []NamedSource `json:"anyOf,omitempty"`
 }
 
-// NamedSource is a signal inside anyOf.
+// NamedSource is a signal within anyOf.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression)].exists_one(set, set)",message="a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices and expression"
 type NamedSource struct {
-	// name identifies the signal within its anyOf.
+	// name is the name of the signal. Must be unique within its anyOf.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -44,19 +45,19 @@ type NamedSource struct {
 	SignalSource `json:",inline"`
 }
 
-// SignalSource is the kind of a signal: exactly one field is set.
+// SignalSource is the kind of a signal. Exactly one field must be set.
 type SignalSource struct {
-	// daemonSet holds when this DaemonSet has its ready pod on the node.
+	// daemonSet holds when the DaemonSet has a ready pod on the node.
 	// +optional
 	DaemonSet *DaemonSetSignal `json:"daemonSet,omitempty"`
 
-	// daemonSets holds when every selected DaemonSet that belongs on the node
-	// has its ready pod there.
+	// daemonSets holds when every selected DaemonSet that should run on the node
+	// has a ready pod there.
 	// +optional
 	DaemonSets *DaemonSetsSignal `json:"daemonSets,omitempty"`
 
-	// pods holds when the matching pods on the node are ready. Mirror pods never
-	// count.
+	// pods holds when the matching pods on the node are ready. Mirror pods are
+	// ignored.
 	// +optional
 	Pods *PodsSignal `json:"pods,omitempty"`
 
@@ -73,55 +74,62 @@ type SignalSource struct {
 	// +optional
 	Annotation *KeyValueSignal `json:"annotation,omitempty"`
 
-	// csiDriver holds when the node's CSINode lists the driver. A CSINode of a
-	// former Node of the same name does not count.
+	// csiDriver holds when the node's CSINode lists the driver. A CSINode that
+	// belongs to a former Node of the same name is ignored.
 	// +optional
 	CSIDriver *CSIDriverSignal `json:"csiDriver,omitempty"`
 
-	// resource holds when the node's allocatable has enough of the resource.
+	// resource holds when the node's allocatable contains enough of the resource.
 	// +optional
 	Resource *ResourceSignal `json:"resource,omitempty"`
 
-	// resourceSlices holds when every pool of devices that the DRA driver offers
-	// on this node is complete: all its ResourceSlices of the newest generation
-	// are there. Only those that name the node (spec.nodeName) and are owned by
-	// its Node count.
+	// resourceSlices holds when every device pool that the DRA driver offers on the
+	// node is complete, that is, when all ResourceSlices of the pool's newest
+	// generation exist. Only ResourceSlices that name the node in spec.nodeName and
+	// are owned by its Node are considered.
 	// +optional
 	ResourceSlices *ResourceSlicesSignal `json:"resourceSlices,omitempty"`
 
-	// expression holds when this CEL expression is true of the node; it must
-	// return a bool. It sees labels, annotations and allocatable (maps; the values
-	// of allocatable are quantities), conditions (each with type, status and
-	// lastTransitionTime), taints (each with key, value, effect and timeAdded; not
-	// the gate's own), nodeInfo and created. Keys of annotations and allocatable
-	// are named literally. What it reads and is not there makes it unknown: write
-	// labels[?"key"].orValue("") where a label may be missing. It knows no time of
-	// day. An expression that cannot be compiled, or may cost too much, leaves the
-	// gate not accepted.
+	// expression holds when the CEL expression evaluates to true for the node. It
+	// must return a bool.
+	//
+	// The expression can use the variables labels, annotations, allocatable,
+	// conditions, taints, nodeInfo and created. labels, annotations and allocatable
+	// are maps. The values of allocatable are quantities. Each condition has type,
+	// status and lastTransitionTime. Each taint has key, value, effect and
+	// timeAdded; the gate's own taints are not included. Keys of annotations and
+	// allocatable must be literals. The current time is not available.
+	//
+	// If the expression reads a value that does not exist, the signal is unknown.
+	// Use labels[?"key"].orValue("") for a label that may be missing. A gate is not
+	// accepted if the expression does not compile, is too large, is nested too
+	// deeply or exceeds the cost limit.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches(r'^[^(\\[{]*([(\\[{][^(\\[{]*){0,100}$')",message="expression must have at most 100 opening brackets; split it into several signals"
+	// +kubebuilder:validation:XValidation:rule="!self.matches(r'(?s)(opt(Flat)?Map.*){4}')",message="expression must use optMap and optFlatMap at most 3 times in total; use orValue or hasValue instead"
 	Expression string `json:"expression,omitempty"`
 }
 
-// DaemonSetSignal names one DaemonSet.
+// DaemonSetSignal specifies one DaemonSet.
 type DaemonSetSignal struct {
-	// namespace is the DaemonSet's namespace.
+	// namespace is the namespace of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="namespace must be a DNS label (lower-case letters, digits and '-'); correct it"
 	Namespace string `json:"namespace"`
 
-	// name is the DaemonSet's name.
+	// name is the name of the DaemonSet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="name must be the name of a DaemonSet (lower-case letters, digits, '-' and '.'); correct it"
 	Name string `json:"name"`
 
-	// minReadySeconds is how long the pod must have been ready, by its Ready
-	// condition's last transition. Defaults to 0.
+	// minReadySeconds specifies how long the pod must have been ready, based on the
+	// last transition of its Ready condition. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -130,7 +138,8 @@ type DaemonSetSignal struct {
 
 // DaemonSetsSignal selects DaemonSets.
 type DaemonSetsSignal struct {
-	// namespaces are searched for DaemonSets; at least one.
+	// namespaces specifies the namespaces of the DaemonSets. Must contain at least
+	// one namespace.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -140,217 +149,228 @@ type DaemonSetsSignal struct {
 	// +kubebuilder:validation:items:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="namespace must be a DNS label (lower-case letters, digits and '-'); correct it"
 	Namespaces []string `json:"namespaces"`
 
-	// selector selects DaemonSets by their own labels; {} selects all of the
-	// namespaces.
+	// selector selects DaemonSets by their own labels. An empty selector ({})
+	// selects every DaemonSet in the namespaces.
 	// +required
 	Selector LabelSelector `json:"selector"`
 
-	// minReadySeconds is how long each pod must have been ready, by its Ready
-	// condition's last transition. Defaults to 0.
+	// minReadySeconds specifies how long each pod must have been ready, based on
+	// the last transition of its Ready condition. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 }
 
-// PodsSignal selects pods on the node. Mirror pods never count.
+// PodsSignal selects pods on the node. Mirror pods are ignored.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.readyAnnotation) == (self.readyBy in ['Annotation', 'Either'])",message="readyAnnotation goes with readyBy Annotation or Either; set both, or remove readyAnnotation",fieldPath=".readyAnnotation"
+// +kubebuilder:validation:XValidation:rule="has(self.readyAnnotation) == (self.readyBy in ['Annotation', 'Either'])",message="readyAnnotation is required when readyBy is Annotation or Either, and must not be set otherwise",fieldPath=".readyAnnotation"
 type PodsSignal struct {
-	// namespace is the pods' namespace.
+	// namespace is the namespace of the pods.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="namespace must be a DNS label (lower-case letters, digits and '-'); correct it"
 	Namespace string `json:"namespace"`
 
-	// selector selects pods by their labels; it may not be empty.
+	// selector selects pods by their labels. Must not be empty.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="selector may not be empty, or every pod of the namespace would do; add matchLabels or matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="selector must not be empty, because it would match every pod in the namespace; add matchLabels or matchExpressions"
 	Selector LabelSelector `json:"selector"`
 
-	// readyBy says what makes a pod ready: its Ready condition, an annotation,
-	// or either. Whatever it says, a pod that is terminating or has finished is
-	// not ready.
+	// readyBy specifies what makes a pod ready: its Ready condition, an annotation,
+	// or either of them. A pod that is terminating or has finished is never ready.
 	// +optional
 	// +kubebuilder:default=Condition
 	ReadyBy ReadyBy `json:"readyBy,omitempty"`
 
-	// readyAnnotation is the annotation that, with the value "true", makes a pod
-	// ready. It goes with readyBy Annotation or Either. Whoever may patch the pod
-	// may set it. After a reboot, and on a Node that was created again, one that
-	// was there before does not count until it is taken away and set anew: a
-	// program that sets it on its own pod takes it away when it starts.
+	// readyAnnotation specifies the annotation that makes a pod ready when its
+	// value is "true". Required when readyBy is Annotation or Either, and must not
+	// be set otherwise. Any user who can patch the pod can set the annotation.
+	//
+	// After a reboot, or after the Node was re-created, an annotation from before
+	// does not count until it is removed and set again. A program that sets the
+	// annotation on its own pod must therefore remove it when it starts.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="readyAnnotation must be an annotation key; write it as name or example.com/name"
 	ReadyAnnotation string `json:"readyAnnotation,omitempty"`
 
-	// minReadySeconds is how long a pod must have been ready, by its Ready
-	// condition's last transition or, for an annotation, by when it was last
-	// written. Defaults to 0.
+	// minReadySeconds specifies how long a pod must have been ready. The time is
+	// based on the last transition of the pod's Ready condition or, for an
+	// annotation, on when it was last written. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// require says whether one matching pod on the node must be ready, or all
-	// of them (and at least one).
+	// require specifies whether at least one matching pod on the node must be
+	// ready, or all matching pods. Without a matching pod the signal does not hold.
 	// +optional
 	// +kubebuilder:default=Any
 	Require Require `json:"require,omitempty"`
 }
 
-// ReadyBy says what makes a pod ready.
+// ReadyBy specifies what makes a pod ready.
 //
 // +kubebuilder:validation:Enum=Condition;Annotation;Either
 type ReadyBy string
 
 const (
-	// ReadyByCondition looks at the pod's Ready condition.
+	// ReadyByCondition uses the pod's Ready condition.
 	ReadyByCondition ReadyBy = "Condition"
-	// ReadyByAnnotation looks at the pod's readyAnnotation.
+	// ReadyByAnnotation uses the annotation readyAnnotation of the pod.
 	ReadyByAnnotation ReadyBy = "Annotation"
-	// ReadyByEither takes either.
+	// ReadyByEither accepts either the Ready condition or the annotation.
 	ReadyByEither ReadyBy = "Either"
 )
 
-// Require says how many matching pods must be ready.
+// Require specifies how many matching pods must be ready.
 //
 // +kubebuilder:validation:Enum=Any;All
 type Require string
 
 const (
-	// RequireAny needs one ready pod.
+	// RequireAny requires at least one matching pod to be ready.
 	RequireAny Require = "Any"
-	// RequireAll needs every matching pod to be ready, and at least one.
+	// RequireAll requires all matching pods to be ready. At least one pod must
+	// match.
 	RequireAll Require = "All"
 )
 
 // ConditionSignal matches a condition of the node. Exactly one of type and
-// typePattern, and exactly one of status and statusPattern, is set. Patterns
-// are RE2 expressions anchored at both ends.
+// typePattern must be set, and exactly one of status and statusPattern.
+// Patterns are RE2 regular expressions that must match the whole value.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.type) != has(self.typePattern)",message="a condition is named in one way; set exactly one of type and typePattern"
-// +kubebuilder:validation:XValidation:rule="has(self.status) != has(self.statusPattern)",message="a condition's status is given in one way; set exactly one of status and statusPattern"
+// +kubebuilder:validation:XValidation:rule="has(self.type) != has(self.typePattern)",message="set exactly one of type and typePattern"
+// +kubebuilder:validation:XValidation:rule="has(self.status) != has(self.statusPattern)",message="set exactly one of status and statusPattern"
 type ConditionSignal struct {
-	// type is the condition's type.
+	// type specifies the type of the condition.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Type string `json:"type,omitempty"`
 
-	// status is the condition's status.
+	// status specifies the status that the condition must have.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Status string `json:"status,omitempty"`
 
-	// typePattern is a regular expression (RE2) that the whole of the condition's
-	// type must match. Of several conditions that it matches, one is enough.
+	// typePattern specifies a regular expression (RE2) that the whole type of the
+	// condition must match. If it matches several conditions, only one of them
+	// needs to match the rest of the signal.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="[''.matches(self), ''.matches('^(?:' + self + ')$')].size() == 2",message="typePattern must be a regular expression of the RE2 syntax; correct it"
+	// +kubebuilder:validation:XValidation:rule="[''.matches(self), ''.matches('^(?:' + self + ')$')].size() == 2",message="typePattern must be a regular expression in RE2 syntax; correct it"
 	TypePattern string `json:"typePattern,omitempty"`
 
-	// statusPattern is a regular expression (RE2) that the whole of the condition's
-	// status must match.
+	// statusPattern specifies a regular expression (RE2) that the whole status of
+	// the condition must match.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="[''.matches(self), ''.matches('^(?:' + self + ')$')].size() == 2",message="statusPattern must be a regular expression of the RE2 syntax; correct it"
+	// +kubebuilder:validation:XValidation:rule="[''.matches(self), ''.matches('^(?:' + self + ')$')].size() == 2",message="statusPattern must be a regular expression in RE2 syntax; correct it"
 	StatusPattern string `json:"statusPattern,omitempty"`
 
-	// forSeconds is how long the condition must have matched: how long ago its
-	// status last changed. A condition that does not tell is unknown. Defaults to 0.
+	// forSeconds specifies how long the condition must have matched, based on the
+	// last transition of its status. A condition without a transition time is
+	// unknown. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	ForSeconds int32 `json:"forSeconds,omitempty"`
 
-	// maxHeartbeatAgeSeconds is how old the condition's last heartbeat may be. An
-	// older one is unknown, whatever its status; 10 seconds are allowed for clocks
-	// that differ. With it, the condition proves the current boot, by a heartbeat
-	// of later than when the boot was first seen. A kubelet and the node problem
-	// detector write heartbeats every 5 minutes where nothing changes: less than
-	// 330 makes such a condition unknown for part of the time. Unset, any age will
-	// do.
+	// maxHeartbeatAgeSeconds specifies the maximum age of the condition's last
+	// heartbeat, with a tolerance of 10 seconds for clock skew. A condition with an
+	// older heartbeat is unknown, regardless of its status. If unset, the age of
+	// the heartbeat is ignored.
+	//
+	// If set, the condition is evidence of the current boot once its heartbeat is
+	// later than the time at which the boot was first observed. The kubelet and the
+	// node problem detector write a heartbeat every 5 minutes if nothing changes.
+	// With a value of less than 330, such a condition is unknown for part of the
+	// time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	MaxHeartbeatAgeSeconds *int32 `json:"maxHeartbeatAgeSeconds,omitempty"`
 
-	// whenMissing is what the signal says while the node has no such condition.
+	// whenMissing specifies the result of the signal while the node does not have
+	// the condition.
 	// +optional
 	// +kubebuilder:default=NotYet
 	WhenMissing WhenMissing `json:"whenMissing,omitempty"`
 }
 
-// WhenMissing is what a condition signal says while there is no such condition.
+// WhenMissing specifies the result of a condition signal while the node does
+// not have the condition.
 //
 // +kubebuilder:validation:Enum=NotYet;Holds
 type WhenMissing string
 
 const (
-	// MissingNotYet takes a missing condition as not holding.
+	// MissingNotYet treats a missing condition as not holding.
 	MissingNotYet WhenMissing = "NotYet"
-	// MissingHolds takes a missing condition as holding.
+	// MissingHolds treats a missing condition as holding.
 	MissingHolds WhenMissing = "Holds"
 )
 
 // KeyValueSignal matches a label or an annotation of the node.
 type KeyValueSignal struct {
-	// key is the label's or annotation's key.
+	// key is the key of the label or annotation.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="key must be a label or annotation key; write it as name or example.com/name"
 	Key string `json:"key"`
 
-	// value is the value it must have; when unset, any value will do.
+	// value specifies the value that the label or annotation must have. If unset,
+	// any value matches.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Value *string `json:"value,omitempty"`
 }
 
-// CSIDriverSignal names a CSI driver.
+// CSIDriverSignal specifies a CSI driver.
 type CSIDriverSignal struct {
-	// name is the driver's name.
+	// name is the name of the CSI driver.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="name must be the name of a CSI driver, such as ebs.csi.aws.com; correct it"
 	Name string `json:"name"`
 
-	// allocatable also asks for the driver's volume limit (allocatable.count) to
-	// be reported. Before it is, the scheduler binds more volumes to the node than
-	// can be attached. Defaults to false.
+	// allocatable specifies whether the driver must also report its volume limit
+	// (allocatable.count). Until the limit is reported, the scheduler binds more
+	// volumes to the node than can be attached. Defaults to false.
 	// +optional
 	Allocatable bool `json:"allocatable,omitempty"`
 }
 
-// ResourceSignal names a resource of the node's allocatable.
+// ResourceSignal specifies a resource in the node's allocatable.
 type ResourceSignal struct {
-	// name is the resource's name.
+	// name is the name of the resource.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="name must be the name of a resource, such as example.com/gpu; correct it"
 	Name string `json:"name"`
 
-	// atLeast is the quantity that must be allocatable. Defaults to 1.
+	// atLeast specifies the minimum allocatable quantity of the resource. Must be
+	// greater than 0. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('[eE][+-]?[0-9]{3}') && quantity(self).isGreaterThan(quantity('0'))",message="atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('[eE][+-]?[0-9]{3}') && quantity(self).isGreaterThan(quantity('0'))",message="atLeast must be greater than 0 and have an exponent of at most two digits; correct it, or remove it to use the default of 1"
 	AtLeast *resource.Quantity `json:"atLeast,omitempty"`
 }
 
-// ResourceSlicesSignal names a DRA driver.
+// ResourceSlicesSignal specifies a DRA driver.
 type ResourceSlicesSignal struct {
-	// driver is the driver's name.
+	// driver is the name of the DRA driver.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

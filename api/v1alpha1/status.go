@@ -4,72 +4,116 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeGateStatus is what nodegate last observed of a gate.
+// NodeGateStatus is the most recently observed state of a gate.
 type NodeGateStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status reflects.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, Accepted, Overdue, Throttled and Contended. What their
-	// reasons mean, and what to do, is in docs/runbooks.
+	// conditions are the gate's conditions: Ready, Accepted, Overdue, Throttled and
+	// Contended. docs/runbooks describes their reasons and how to resolve them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes counts the gate's nodes; of a gate in DryRun, as they would be.
+	// plainOptOut is true if the label nodegate.dev/opt-out, which kubelets can
+	// set, excludes nodes from the gate because the administrator allows it
+	// (--allow-plain-opt-out).
+	// +optional
+	PlainOptOut bool `json:"plainOptOut,omitempty"`
+
+	// nodes counts the gate's nodes by state. For a gate in DryRun, it contains the
+	// counts that would result if the gate acted.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
 
-	// waiting lists the nodes that have waited longest, longest first; of a gate
-	// in DryRun, those that would wait.
+	// waiting lists the nodes that have been waiting longest, longest first. For a
+	// gate in DryRun, it lists the nodes that would be waiting.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=10
 	Waiting []WaitingNode `json:"waiting,omitempty"`
+
+	// nonMembers lists the selected nodes that are not members of the gate, by
+	// reason. For a gate in DryRun, it lists the nodes that would not be members.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=16
+	NonMembers []NonMembers `json:"nonMembers,omitempty"`
 }
 
-// NodeCounts counts a gate's nodes.
+// NodeCounts counts a gate's nodes by state.
 type NodeCounts struct {
-	// selected is how many nodes the nodeSelector selects.
+	// selected is the number of nodes that nodeSelector selects.
 	Selected int32 `json:"selected"`
-	// open is how many of them are members with the gate open. A selected node that
-	// is neither open nor closed is outside of the gate (existingNodes).
+	// open is the number of selected nodes that are members of the gate and on
+	// which the gate is open. A selected node that is neither open nor closed is
+	// not a member; see nonMembers.
 	Open int32 `json:"open"`
-	// closed is how many of them are members with the gate closed.
+	// closed is the number of selected nodes that are members of the gate and on
+	// which the gate is closed.
 	Closed int32 `json:"closed"`
-	// overdue is how many of the closed ones have passed the deadline.
+	// overdue is the number of closed nodes that have passed the deadline.
 	Overdue int32 `json:"overdue"`
-	// throttled is how many are to be closed, or to be looked at for that, and
-	// wait for budget. The condition Throttled names some.
+	// throttled is the number of nodes that are waiting for budget before they can
+	// be closed, or be checked for closing. The condition Throttled names some of
+	// them.
 	Throttled int32 `json:"throttled"`
-	// overridden is on how many nodes a person has the gate open or closed for a
-	// time, by the annotation override.nodegate.dev/NAME. The other counts are of
-	// what it comes to.
+	// overridden is the number of nodes on which a user overrides the gate for a
+	// limited time with the annotation override.nodegate.dev/NAME. The other counts
+	// include the effect of the override.
 	// +optional
 	Overridden int32 `json:"overridden"`
+	// nonMembers is the number of selected nodes that are not members of the gate.
+	// The gate neither closes nor opens on these nodes. status.nonMembers lists the
+	// reasons.
+	// +optional
+	NonMembers int32 `json:"nonMembers"`
+}
+
+// NonMembers describes the nodes that a gate selects and that are not its
+// members for one reason.
+type NonMembers struct {
+	// reason is the reason why the nodes are not members.
+	// +kubebuilder:validation:MaxLength=64
+	Reason NonMemberReason `json:"reason"`
+	// message is a human-readable explanation of the reason.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+	// count is the number of nodes that are not members for this reason.
+	Count int32 `json:"count"`
+	// nodes lists the names of the first of these nodes, in alphabetical order.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=3
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // WaitingNode is a node on which the gate is closed.
 type WaitingNode struct {
-	// node is the node's name.
+	// node is the name of the node.
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
-	// since is when the gate was closed.
+	// since is the time at which the gate closed.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
-	// signal is the first signal, in the gate's order, that the node waits for;
-	// of a closeWhen gate, the first that keeps it closed.
+	// signal is the first signal, in the order of the gate's spec, that the node
+	// waits for. For a closeWhen gate, it is the first signal that keeps the gate
+	// closed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Signal string `json:"signal,omitempty"`
-	// reason is why that signal does not hold; of a closeWhen gate, why it does.
+	// reason is the reason why the signal does not hold. For a closeWhen gate, it
+	// is the reason why the signal holds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message says it in words.
+	// message is a human-readable explanation of the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package child runs parts of the benchmark as processes of their own, which are
-// this program under another name: what one of them does is then no other's work.
+// Package child runs parts of the benchmark as separate processes of the same
+// program, so that their work can be measured separately.
 package child
 
 import (
@@ -19,31 +19,30 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// ready is what a child says first, on a line of its own, when it has begun to
-// do its work.
+// ready is the first line that a child prints, when it has begun its work.
 const ready = "ready"
 
-// A Process is a child as its parent sees it.
+// A Process is the parent's handle of a child.
 type Process struct {
-	// Lines is what it says after that it is ready.
+	// Lines contains the child's output after the ready line.
 	Lines *bufio.Scanner
 
 	command *exec.Cmd
 }
 
-// Start starts this program again with other arguments, and returns when that
-// says that it is ready. It ends with this process in any case.
-func Start(ctx context.Context, c *cluster.Cluster, arguments ...string) (*Process, error) {
+// Start starts this program as a child with the given arguments, and returns when
+// the child is ready. The child ends with this process at the latest.
+func Start(ctx context.Context, c *testcluster.Cluster, arguments ...string) (*Process, error) {
 	name := arguments[0]
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("starting the %s: %w", name, err)
 	}
-	group, err := syscall.Getpgid(c.PID(cluster.APIServer)) // killed with the cluster
+	group, err := syscall.Getpgid(c.PID(testcluster.APIServer)) // killed with the cluster
 	if err != nil {
 		return nil, fmt.Errorf("starting the %s: %w", name, err)
 	}
@@ -65,11 +64,11 @@ func Start(ctx context.Context, c *cluster.Cluster, arguments ...string) (*Proce
 	return p, nil
 }
 
-// PID is the process's.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// Stop asks the child to stop, has its output read to the end by drain, or it
-// might wait for a reader, and returns when it has ended.
+// Stop stops the child and returns when it has ended. drain must read the child's
+// output to its end, because the child may block on writing it.
 func (p *Process) Stop(drain func()) error {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	kill := time.AfterFunc(await.Silence, func() { _ = p.command.Process.Kill() })
@@ -81,13 +80,13 @@ func (p *Process) Stop(drain func()) error {
 	return nil
 }
 
-// Drain reads what is left of the child's output.
+// Drain discards the rest of the child's output.
 func (p *Process) Drain() {
 	for p.Lines.Scan() {
 	}
 }
 
-// SayReady tells the parent.
+// SayReady reports to the parent that the child is ready.
 func SayReady(out io.Writer) error {
 	if _, err := fmt.Fprintln(out, ready); err != nil {
 		return fmt.Errorf("telling that it is ready: %w", err)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver makes the benchmark's fleet and has things happen to it. It
-// plays everybody but nodegate: nodes that register, kubelets that report, a
-// controller that creates pods. What must be fast goes straight into etcd, as if
-// it came by way of other API servers, so that the driver is not what is measured.
+// Package driver creates the benchmark's fleet and its events. It simulates all
+// components except nodegate: nodes that register, kubelets that report, a
+// controller that creates pods. Fast sequences of events are written directly to
+// etcd, as if by other API servers, so that the driver does not limit what is
+// measured.
 package driver
 
 import (
@@ -15,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // A Driver writes to one cluster.
@@ -27,8 +28,8 @@ type Driver struct {
 	revision int64 // etcd's, when it was last compacted
 }
 
-// New connects to the cluster, with all rights.
-func New(ctx context.Context, c *cluster.Cluster) (*Driver, error) {
+// New connects to the cluster with all permissions.
+func New(ctx context.Context, c *testcluster.Cluster) (*Driver, error) {
 	config := c.Admin()
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfig(config)
@@ -48,7 +49,7 @@ func New(ctx context.Context, c *cluster.Cluster) (*Driver, error) {
 	return &Driver{client: client, etcd: etcd}, nil
 }
 
-// Client is the driver's client of the API server.
+// Client returns the driver's client for the API server.
 func (d *Driver) Client() kubernetes.Interface { return d.client }
 
 // Close ends the connection to etcd.

@@ -23,43 +23,45 @@ import (
 )
 
 const (
-	// prefix is where the API server keeps its objects.
+	// prefix is the prefix of the API server's keys.
 	prefix = "/registry"
 
-	// How fast objects are written, and how many at a time: fewer than the API
-	// server keeps for a watcher that is behind.
+	// The rate at which objects are written, and the number of concurrent writes.
+	// They stay below the number of events that the API server buffers for a slow
+	// watcher.
 	putsPerSecond = 2500
 	putsAtOnce    = 8
-	// How many are written at a time where there are no watchers.
+	// The number of concurrent writes if there are no watchers.
 	fillsAtOnce = 64
 
-	// deletesAtOnce is how many objects one transaction deletes; etcd takes 128.
+	// deletesAtOnce is the number of objects that one transaction deletes. etcd
+	// allows 128.
 	deletesAtOnce = 100
 )
 
 var serializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// A Stored object is one as the API server keeps it in etcd.
+// A Stored is an object in the form in which the API server stores it in etcd.
 type Stored struct {
 	Key   string
 	Value []byte
 }
 
-// StoreNode returns a node as it is stored.
+// StoreNode returns the stored form of a node.
 func StoreNode(node *corev1.Node) (Stored, error) {
 	stored := node.DeepCopy()
 	stored.ResourceVersion = "" // that is etcd's to say
 	return store(path.Join(prefix, "minions", node.Name), stored, "Node")
 }
 
-// StorePod returns a pod as it is stored.
+// StorePod returns the stored form of a pod.
 func StorePod(pod *corev1.Pod) (Stored, error) {
 	stored := pod.DeepCopy()
 	stored.ResourceVersion = ""
 	return store(path.Join(prefix, "pods", pod.Namespace, pod.Name), stored, "Pod")
 }
 
-// StoreConfigMap returns a ConfigMap as it is stored.
+// StoreConfigMap returns the stored form of a ConfigMap.
 func StoreConfigMap(c *corev1.ConfigMap) (Stored, error) {
 	stored := c.DeepCopy()
 	stored.ResourceVersion = ""
@@ -75,7 +77,7 @@ func store(key string, object runtime.Object, kind string) (Stored, error) {
 	return Stored{key, value.Bytes()}, nil
 }
 
-// A Speed says how fast the driver was.
+// A Speed is the number of writes of the driver, and the time that they took.
 type Speed struct {
 	Objects int
 	Took    time.Duration
@@ -84,16 +86,17 @@ type Speed struct {
 // String is of the form "5000 in 0.62 s".
 func (s Speed) String() string { return fmt.Sprintf("%d in %.2f s", s.Objects, s.Took.Seconds()) }
 
-// Put writes objects straight into etcd, as they would arrive from other API
-// servers: each in a write of its own, so that each has a resource version of its
-// own, without which a watch that is cut off cannot be taken up again. It writes
-// no faster than an API server passes on to its watchers on two cores: slower
-// ones it cuts off.
+// Put writes objects directly to etcd, as other API servers would: each in a
+// separate write, so that each has its own resource version. Otherwise, an
+// interrupted watch could not resume. It writes no faster than an API server
+// sends events to its watchers on two cores, because the API server disconnects
+// slow watchers.
 func (d *Driver) Put(ctx context.Context, objects []Stored) (Speed, error) {
 	return d.put(ctx, objects, rate.NewLimiter(putsPerSecond, putsAtOnce), putsAtOnce)
 }
 
-// Fill is Put for when nobody watches such objects yet: as fast as etcd takes them.
+// Fill is like Put, but writes as fast as etcd allows. Use it only for objects that
+// are not watched yet.
 func (d *Driver) Fill(ctx context.Context, objects []Stored) (Speed, error) {
 	return d.put(ctx, objects, rate.NewLimiter(rate.Inf, 0), fillsAtOnce)
 }
@@ -119,7 +122,7 @@ func (d *Driver) put(ctx context.Context, objects []Stored, pace *rate.Limiter, 
 	return Speed{len(objects), time.Since(start)}, nil
 }
 
-// Delete removes objects from etcd, at once and whatever their finalizers say.
+// Delete removes objects from etcd immediately, regardless of their finalizers.
 func (d *Driver) Delete(ctx context.Context, keys []string) error {
 	for batch := range slices.Chunk(keys, deletesAtOnce) {
 		deletes := make([]clientv3.Op, len(batch))
@@ -133,11 +136,11 @@ func (d *Driver) Delete(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Compact has etcd forget what had been written over when it was called before,
-// and returns when it has: else a long run would fill its disk, and the API server
-// would have it done while something is measured. What was written since stays,
-// because etcd tells watchers what was there before, too; if that is gone, the API
-// server's own watch breaks off.
+// Compact makes etcd discard the revisions that were outdated at the previous
+// call, and returns when it has finished. Otherwise, a long run would fill the
+// disk, and the API server would start a compaction during a measurement. Later
+// revisions remain, because etcd sends the previous value to watchers, and the API
+// server's watch fails if that is missing.
 func (d *Driver) Compact(ctx context.Context) error {
 	now, err := d.etcd.Get(ctx, prefix, clientv3.WithCountOnly())
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 )
 
-// What is stored is what the API server reads, which adds the version itself.
+// The API server must be able to read stored objects. It adds the resource
+// version itself.
 func TestStoredNode(t *testing.T) {
 	node := scene.Node("n", time.Unix(1, 0))
 	node.ResourceVersion = "7"

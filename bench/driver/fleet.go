@@ -19,11 +19,11 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 )
 
-// births is how many nodes are created at a time.
+// births is the number of nodes that are created concurrently.
 const births = 16
 
-// A Fleet is nodes, each with the daemon's pod. There are no kubelets: only what
-// the benchmark writes changes.
+// A Fleet consists of nodes, each with the daemon's pod. There are no kubelets:
+// only the benchmark changes them.
 type Fleet struct {
 	driver *Driver
 	ds     *appsv1.DaemonSet
@@ -33,7 +33,7 @@ type Fleet struct {
 	pods   []*corev1.Pod
 }
 
-// NewFleet returns one without nodes. The DaemonSet must exist.
+// NewFleet returns a fleet without nodes. The DaemonSet must exist.
 func (d *Driver) NewFleet(ctx context.Context) (*Fleet, error) {
 	f := &Fleet{driver: d}
 	sets := d.client.AppsV1().DaemonSets(scene.Namespace)
@@ -45,7 +45,8 @@ func (d *Driver) NewFleet(ctx context.Context) (*Fleet, error) {
 	if f.ds, err = sets.UpdateStatus(ctx, ds, metav1.UpdateOptions{}); err != nil {
 		return nil, fmt.Errorf("reporting the daemon: %w", err)
 	}
-	// The API server makes the first pod whole, and nobody all the others.
+	// The API server sets the defaults of the first pod, which is the template
+	// for all others.
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	f.pod, err = d.client.CoreV1().Pods(scene.Namespace).Create(ctx, scene.Pod(f.ds, scene.NodeName(0)), options)
 	if err != nil {
@@ -54,11 +55,12 @@ func (d *Driver) NewFleet(ctx context.Context) (*Fleet, error) {
 	return f, nil
 }
 
-// Nodes are the names of its nodes, in order.
+// Nodes returns the names of the fleet's nodes, in order.
 func (f *Fleet) Nodes() []string { return f.nodes }
 
-// Resize has nodes born, or removes the youngest, until there are so many. All
-// are then closed, as the API server itself has closed them, and their daemon not ready.
+// Resize creates nodes, or removes the youngest, until the fleet has the given size.
+// Afterwards all nodes are closed, as the API server closed them, and their daemons are
+// not ready.
 func (f *Fleet) Resize(ctx context.Context, size int) error {
 	if size < len(f.nodes) {
 		return f.shrink(ctx, size)
@@ -87,8 +89,8 @@ func (f *Fleet) Resize(ctx context.Context, size int) error {
 	return f.Born(ctx, size)
 }
 
-// born has a node registered through the API server, with its admission, and
-// returns it as it is once it is set up: core's own taint is gone.
+// born registers a node through the API server, including admission, and returns
+// it in its initialized state, without Kubernetes' own taint.
 func (f *Fleet) born(ctx context.Context, name string) (Stored, error) {
 	node, err := f.driver.client.CoreV1().Nodes().Create(ctx, scene.Node(name, time.Now()), metav1.CreateOptions{})
 	if err != nil {
@@ -123,10 +125,10 @@ func (f *Fleet) shrink(ctx context.Context, size int) error {
 	return f.driver.Delete(ctx, keys)
 }
 
-// Born takes the first so many nodes back to what they were when they had just
-// been born: they have the taint and the record of their birth again. It is the
-// same Node in the same boot, and the same container. Whoever opens nodes must
-// have seen before that no daemon is ready there, or it opens them once more.
+// Born resets the first nodes to their state at birth, with the gate's taint and
+// record. The Node, its boot and the container stay the same. The controller must
+// have observed before that the daemons there are not ready; otherwise it opens
+// the nodes again.
 func (f *Fleet) Born(ctx context.Context, count int) error {
 	if _, err := f.driver.Put(ctx, f.closed[:count]); err != nil {
 		return fmt.Errorf("closing nodes: %w", err)
@@ -134,8 +136,8 @@ func (f *Fleet) Born(ctx context.Context, count int) error {
 	return nil
 }
 
-// Report has the daemon ready, or not, on the first so many nodes at once, and
-// tells how fast that was.
+// Report makes the daemon ready, or not ready, on the first nodes at the same
+// time, and returns its speed.
 func (f *Fleet) Report(ctx context.Context, count int, ready bool) (Speed, error) {
 	pods, err := f.store(count, ready)
 	if err != nil {
@@ -144,7 +146,7 @@ func (f *Fleet) Report(ctx context.Context, count int, ready bool) (Speed, error
 	return f.driver.Put(ctx, pods)
 }
 
-// store returns the first so many pods with a status of this moment.
+// store returns the first pods with a current status.
 func (f *Fleet) store(count int, ready bool) ([]Stored, error) {
 	all, now := make([]Stored, count), time.Now()
 	for i, pod := range f.pods[:count] {
@@ -173,7 +175,8 @@ func (f *Fleet) ReportOne(ctx context.Context, node string, ready bool) error {
 	return nil
 }
 
-// Pace reports the daemon on nodes one after the other, so many each second.
+// Pace reports the daemon on nodes one after the other, at the given rate per
+// second.
 func (f *Fleet) Pace(ctx context.Context, nodes []string, rate int, ready bool) error {
 	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()

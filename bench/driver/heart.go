@@ -14,25 +14,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// beatEvery is how often a heart writes what is due: a few nodes, because the API
-// server cuts watchers off that fall behind a burst.
+// beatEvery is the interval at which a heart writes due reports. Each time it
+// writes only a few nodes, because the API server disconnects watchers that
+// cannot follow a burst.
 const beatEvery = 5 * time.Millisecond
 
 // A Heart reports the status of nodes as their kubelets do while nothing happens:
-// nothing but the heartbeats of their conditions is new.
+// only the heartbeats of their conditions change.
 type Heart struct {
 	driver *Driver
 	nodes  []*beating
 	next   int
 }
 
-// beating is a node as it is stored, and the revision of that.
+// beating is the stored form of a node, and its revision.
 type beating struct {
 	node     *corev1.Node
 	revision int64
 }
 
-// CountNodes returns how many nodes are so.
+// CountNodes returns the number of nodes that satisfy a predicate.
 func (d *Driver) CountNodes(ctx context.Context, is func(*corev1.Node) bool) (count int, err error) {
 	err = d.eachNode(ctx, func(n *corev1.Node) error {
 		if is(n) {
@@ -57,7 +58,7 @@ func (d *Driver) eachNode(ctx context.Context, take func(*corev1.Node) error) er
 	return nil
 }
 
-// NewHeart reads those nodes that it shall report: all that keep says.
+// NewHeart reads the nodes that it will report: all for which keep returns true.
 func (d *Driver) NewHeart(ctx context.Context, keep func(*corev1.Node) bool) (*Heart, error) {
 	h := &Heart{driver: d}
 	err := d.eachNode(ctx, func(n *corev1.Node) error {
@@ -71,7 +72,7 @@ func (d *Driver) NewHeart(ctx context.Context, keep func(*corev1.Node) bool) (*H
 	return h, err
 }
 
-// know takes a node as it was read.
+// know stores a node that was read.
 func (b *beating) know(node *corev1.Node) (err error) {
 	b.node = node
 	b.revision, err = strconv.ParseInt(node.ResourceVersion, 10, 64)
@@ -81,9 +82,9 @@ func (b *beating) know(node *corev1.Node) (err error) {
 	return nil
 }
 
-// Beat reports one node after the other straight into etcd, so many each second,
-// until ctx ends, and tells how fast it was. It overwrites nothing: a node that
-// another has written since is read again.
+// Beat reports one node after the other directly to etcd, at the given rate per
+// second, until ctx ends, and returns its speed. It never overwrites other
+// writes: if a node has changed in the meantime, it reads the node again.
 func (h *Heart) Beat(ctx context.Context, rate float64) (Speed, error) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
@@ -110,7 +111,7 @@ func (h *Heart) Beat(ctx context.Context, rate float64) (Speed, error) {
 	}
 }
 
-// write reports a node, if it is as it is known.
+// write reports a node if it has not changed since it was read.
 func (h *Heart) write(ctx context.Context, b *beating, now time.Time) error {
 	for i := range b.node.Status.Conditions {
 		b.node.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(now)

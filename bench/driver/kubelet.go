@@ -16,12 +16,12 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 )
 
-// reports is how many status reports are under way at most.
+// reports is the maximum number of concurrent status reports.
 const reports = 32
 
 // Kubelets reports the status of each of these nodes once in every interval,
 // through the API server and with the patch that a kubelet sends, until ctx ends.
-// It tells how many reports there were.
+// It returns the number of reports.
 func (d *Driver) Kubelets(ctx context.Context, nodes []string, every time.Duration) (Speed, error) {
 	ticker := time.NewTicker(every / time.Duration(len(nodes)))
 	defer ticker.Stop()
@@ -39,7 +39,7 @@ func (d *Driver) Kubelets(ctx context.Context, nodes []string, every time.Durati
 	}
 }
 
-// heartbeat sends one.
+// heartbeat sends one report.
 func (d *Driver) heartbeat(ctx context.Context, node string, now time.Time) error {
 	body, err := heartbeatPatch(scene.Node(node, now).Status.Conditions)
 	if err != nil {
@@ -52,8 +52,8 @@ func (d *Driver) heartbeat(ctx context.Context, node string, now time.Time) erro
 	return nil
 }
 
-// heartbeatPatch is a kubelet's (nodeutil.PatchNodeStatus) while nothing but the
-// heartbeats is new.
+// heartbeatPatch returns a kubelet's patch (nodeutil.PatchNodeStatus) in which
+// only the heartbeats change.
 func heartbeatPatch(conditions []corev1.NodeCondition) ([]byte, error) {
 	type element struct {
 		Heartbeat *metav1.Time             `json:"lastHeartbeatTime,omitempty"`

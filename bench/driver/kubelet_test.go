@@ -14,7 +14,7 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 )
 
-// A heartbeat changes the heartbeats of all conditions, and nothing else.
+// A heartbeat changes only the heartbeat times of all conditions.
 func TestHeartbeatPatch(t *testing.T) {
 	then := time.Unix(1700000000, 0).UTC()
 	before, after := scene.Node("node", then), scene.Node("node", then)

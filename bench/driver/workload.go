@@ -19,8 +19,8 @@ const workload = "workload"
 // WorkloadName is the name of the pod that waits for a node.
 func WorkloadName(node string) string { return workload + "-" + node }
 
-// AddWorkload creates a pod that may run on this node only, and does not tolerate
-// its gate.
+// AddWorkload creates a pod that can run only on this node, and does not tolerate
+// the gate's taint.
 func (d *Driver) AddWorkload(ctx context.Context, node string) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: WorkloadName(node), Namespace: scene.Namespace, Labels: map[string]string{"app": workload}},
@@ -36,7 +36,8 @@ func (d *Driver) AddWorkload(ctx context.Context, node string) error {
 	return nil
 }
 
-// RemoveWorkloads deletes all such pods, at once: no kubelet would.
+// RemoveWorkloads deletes all workload pods immediately, because there is no
+// kubelet to do it.
 func (d *Driver) RemoveWorkloads(ctx context.Context) error {
 	err := d.client.CoreV1().Pods(scene.Namespace).DeleteCollection(ctx,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}, metav1.ListOptions{LabelSelector: "app=" + workload})

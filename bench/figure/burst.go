@@ -14,11 +14,11 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// What is measured of a whole fleet that becomes ready at once, each for one of
-// its nodes.
+// The quantities that are measured when a whole fleet becomes ready at once, each
+// per node.
 const (
 	elapsed    = "time"    // ms, from the first daemon seen ready to the last taint seen gone
 	ownCPU     = "cpu"     // ms, of nodegate or of the limit
@@ -26,11 +26,11 @@ const (
 	storeBytes = "bytes"   // KiB, that etcd writes, less what it writes with nobody opening
 )
 
-// manyNodes is from how many on a turn is so long, and its figures of so many
-// nodes, that one of each subject is enough for a round.
+// manyNodes is the fleet size from which one turn per subject is enough for a
+// round, because a turn takes long and averages over many nodes.
 const manyNodes = 1000
 
-// A burst is what was measured of fleets of one size.
+// A burst contains the measurements of fleets of one size.
 type burst struct {
 	nodes  int
 	rounds []report.Round
@@ -38,8 +38,8 @@ type burst struct {
 	speeds []driver.Speed // of the driver
 }
 
-// measureBursts measures fleets of every size, once for all the figures that are
-// made of them.
+// measureBursts measures fleets of every size, once for all figures that are
+// based on them.
 func (e *Env) measureBursts(ctx context.Context) ([]*burst, error) {
 	if e.bursts != nil {
 		return e.bursts, nil
@@ -73,7 +73,8 @@ func (e *Env) measureBurst(ctx context.Context, nodes int) (*burst, error) {
 	return b, err
 }
 
-// burstAlone is a turn without a subject: what the servers do anyway.
+// burstAlone is a turn without a subject, which measures the work that the
+// servers do anyway.
 func (e *Env) burstAlone(ctx context.Context, nodes int) (expense, error) {
 	if err := e.Reset(ctx, nil, nodes); err != nil {
 		return expense{}, err
@@ -87,7 +88,8 @@ func (e *Env) burstAlone(ctx context.Context, nodes int) (expense, error) {
 	})
 }
 
-// turn has all nodes ready at once, and waits for the last to be open.
+// turn makes the daemon ready on all nodes at once, and waits until the last node
+// is open.
 func (b *burst) turn(ctx context.Context, e *Env, s *Subject) (report.Sample, error) {
 	spent, err := e.expend(ctx, s, func() error {
 		speed, err := e.Fleet.Report(ctx, b.nodes, true)
@@ -111,19 +113,19 @@ func (b *burst) turn(ctx context.Context, e *Env, s *Subject) (report.Sample, er
 	return sample, nil
 }
 
-// An expense is what something has cost.
+// An expense contains the costs of an operation.
 type expense struct {
 	own     time.Duration // CPU of the subject
 	servers time.Duration // CPU of API server and etcd
 	bytes   float64       // that etcd wrote to its log
 }
 
-// walBytes counts what etcd writes to its write-ahead log: every change of its
-// contents, once.
+// walBytes counts the bytes that etcd writes to its write-ahead log, which
+// contains every change once.
 const walBytes = "etcd_disk_wal_write_bytes_total"
 
-// expend does something and waits until everybody is at rest again, so that what
-// was put off is counted too.
+// expend performs an operation and waits until all processes are idle again, so
+// that deferred work is counted too.
 func (e *Env) expend(ctx context.Context, s *Subject, do func() error) (expense, error) {
 	before, err := e.expenses(ctx, s)
 	if err != nil {
@@ -139,14 +141,14 @@ func (e *Env) expend(ctx context.Context, s *Subject, do func() error) (expense,
 	return expense{after.own - before.own, after.servers - before.servers, after.bytes - before.bytes}, err
 }
 
-// expenses are those since the processes began.
+// expenses returns the costs since the processes started.
 func (e *Env) expenses(ctx context.Context, s *Subject) (x expense, err error) {
 	if s != nil {
 		if x.own, err = meter.CPU(s.PID); err != nil {
 			return x, err
 		}
 	}
-	for _, component := range []cluster.Component{cluster.APIServer, cluster.Etcd} {
+	for _, component := range []testcluster.Component{testcluster.APIServer, testcluster.Etcd} {
 		cpu, err := meter.CPU(e.Cluster.PID(component))
 		if err != nil {
 			return x, err

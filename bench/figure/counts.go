@@ -17,7 +17,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/bench/scene"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 func (e *Env) gates() (dynamic.ResourceInterface, error) {
@@ -28,7 +28,7 @@ func (e *Env) gates() (dynamic.ResourceInterface, error) {
 	return client.Resource(v1alpha1.Resource), nil
 }
 
-// emptyStatus takes the gate's status away.
+// emptyStatus removes the gate's status.
 func (e *Env) emptyStatus(ctx context.Context) error {
 	gates, err := e.gates()
 	if err != nil {
@@ -54,9 +54,9 @@ func (e *Env) watchCounts(ctx context.Context) (watch.Interface, error) {
 	return counts, nil
 }
 
-// awaitCount returns when the gate's status was first seen to count so many nodes
-// as open, and no others. It gives up when no more nodes than before have been
-// counted for await.Silence.
+// awaitCount returns the time at which the gate's status first counted exactly
+// this number of nodes, all open. It fails when the count has not grown for
+// await.Silence.
 func awaitCount(ctx context.Context, counts watch.Interface, nodes int) (time.Time, error) {
 	ctx, progress, stop := await.Watch(ctx, await.Silence)
 	defer stop()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// counting is the gate while its status says so.
+// counting returns the gate with these counts in its status.
 func counting(selected, open int64) *unstructured.Unstructured {
 	nodes := map[string]any{"selected": selected, "open": open}
 	return &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"nodes": nodes}}}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package figure has one file for each figure that the benchmark measures, and
-// what all of them stand on.
+// their common environment.
 package figure
 
 import (
@@ -17,52 +17,54 @@ import (
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/bench/scene"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// A Figure is something that is measured.
+// A Figure is a measurement of the benchmark.
 type Figure struct {
-	// ID is of the form P1.
+	// ID is an identifier such as P1.
 	ID    string
 	Title string
-	// Measure adds nothing to the result but rows and notes.
+	// Measure adds only rows and notes to the result.
 	Measure func(context.Context, *Env) (report.Result, error)
-	// Profiled is what to look into where a goal is not reached; nil for nothing.
+	// Profiled is the operation to profile if a goal is not reached; nil for
+	// none.
 	Profiled func(*Env) Profiled
 }
 
-// Sizes say how much is measured.
+// Sizes specifies how much is measured.
 type Sizes struct {
 	// Rounds is how often nodegate, limit, limit, nodegate take turns.
 	Rounds int
-	// Paced is how many nodes change one after the other in a turn.
+	// Paced is the number of nodes that change one after the other in a turn.
 	Paced int
-	// Flaps is how often a daemon changes that flaps.
+	// Flaps is the number of changes of a flapping daemon.
 	Flaps int
-	// Fleets are the sizes of those that change at once, from the smallest.
+	// Fleets are the sizes of the fleets that change at once, in ascending order.
 	Fleets []int
-	// Newborn is how many nodes are born while kubelets report.
+	// Newborn is the number of nodes that are created while kubelets report.
 	Newborn int
-	// Bound is how many pods are bound in a turn.
+	// Bound is the number of pods that are bound in a turn.
 	Bound int
 	// Large is the size of a fleet that has long been open, in which Newcomers are
 	// opened in a turn.
 	Large, Newcomers int
-	// Idle is for how long it is measured what next to nothing costs.
+	// Idle is the duration for which the cost of an almost idle fleet is
+	// measured.
 	Idle time.Duration
 	// Creations is how many Nodes are created in a turn, and ConfigMaps how many
 	// there are.
 	Creations, ConfigMaps int
-	// Gated is how many nodes there are under a hundred gates.
+	// Gated is the number of nodes with a hundred gates.
 	Gated int
-	// Stored is the fleet at rest that is put into etcd, and Replayed the one that a
+	// Stored is the idle fleet that is stored in etcd, and Replayed the one that a
 	// stand-in replays. Starts is how often nodegate is started with each.
 	Stored, Replayed Herd
 	Starts           int
 }
 
-// Full and Quick are the sizes of the two ways to run.
+// Full and Quick are the sizes of a full and of a quick run.
 var (
 	Full = Sizes{
 		Rounds: 5, Paced: 40, Flaps: 60, Fleets: []int{200, 1000, 5000},
@@ -78,11 +80,11 @@ var (
 	}
 )
 
-// An Env is what figures are measured in: a control plane with nodegate installed
-// and not running, a driver, a fleet and an observer.
+// An Env is the environment of a measurement: a control plane with nodegate
+// installed but not running, a driver, a fleet and an observer.
 type Env struct {
 	Sizes
-	Cluster      *cluster.Cluster
+	Cluster      *testcluster.Cluster
 	Applier      *testbed.Applier
 	Installation *testbed.Installation
 	Driver       *driver.Driver
@@ -101,15 +103,15 @@ type Env struct {
 	profiles []string // the names of those that have been taken
 }
 
-// Options say where a benchmark runs.
+// Options specifies where a benchmark runs.
 type Options struct {
 	Sizes
-	// Progress is told what is being built and started.
+	// Progress receives messages about what is being built and started.
 	Progress io.Writer
 }
 
-// quota is how much etcd may hold, in bytes, before it refuses to write. A fleet
-// that is reset again and again writes more than the default of 2 GiB holds.
+// quota is etcd's storage quota in bytes. The writes of a fleet that is reset
+// repeatedly exceed the default of 2 GiB.
 const quota = 8 << 30
 
 // New sets an Env up, and leaves nothing behind if it fails.
@@ -138,13 +140,13 @@ func New(ctx context.Context, o Options) (_ *Env, err error) {
 	return e, err
 }
 
-// username is what the API server calls nodegate, and so the limit.
+// username is the user name of nodegate, and of the limit, in the API server.
 const username = "system:serviceaccount:nodegate-system:nodegate"
 
 func (e *Env) startCluster(ctx context.Context, progress io.Writer) (err error) {
-	e.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Components:  []cluster.Component{cluster.APIServer, cluster.Scheduler},
-		ExtraArgs:   map[cluster.Component][]string{cluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}},
+	e.Cluster, err = testcluster.Start(ctx, testcluster.Options{
+		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
+		ExtraArgs:   map[testcluster.Component][]string{testcluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}},
 		Audit:       true,
 		AuditPolicy: meter.AuditPolicy(username),
 		Progress:    progress,
@@ -153,13 +155,13 @@ func (e *Env) startCluster(ctx context.Context, progress io.Writer) (err error) 
 		return err
 	}
 	e.onClose(e.Cluster.Stop)
-	e.Cluster.StopComponent(cluster.Scheduler) // it runs where it is measured only
+	e.Cluster.StopComponent(testcluster.Scheduler) // it runs where it is measured only
 	e.Audit = meter.Audit{Path: e.Cluster.AuditLog()}
 	return nil
 }
 
-// install installs nodegate and lets it run until nodes are closed at birth,
-// which they are from then on without it.
+// install installs nodegate and runs it until nodes are closed at birth. From
+// then on, they are closed without it.
 func (e *Env) install(ctx context.Context) (err error) {
 	program, err := testbed.BuildProgram(ctx, e.Cluster.Dir())
 	if err != nil {
@@ -191,8 +193,8 @@ func (e *Env) install(ctx context.Context) (err error) {
 	return errors.Join(testbed.AwaitBirthClosed(ctx, e.Cluster, scene.Taint), nodegate.Stop())
 }
 
-// writeLimitConfig gives the limit the same rights as nodegate has, so that the
-// same admission policies look at what it writes.
+// writeLimitConfig gives the limit nodegate's credentials, so that the same
+// admission policies apply to its writes.
 func (e *Env) writeLimitConfig(ctx context.Context) error {
 	account := e.Installation.ServiceAccount
 	config, err := e.Cluster.ServiceAccount(ctx, account.Namespace, account.Name)
@@ -200,11 +202,11 @@ func (e *Env) writeLimitConfig(ctx context.Context) error {
 		return err
 	}
 	e.limit = filepath.Join(e.Cluster.Dir(), "limit.kubeconfig")
-	return cluster.WriteKubeconfig(e.limit, config)
+	return testcluster.WriteKubeconfig(e.limit, config)
 }
 
-// StartNodegate starts nodegate and returns when it leads and has looked at the
-// gate. Whoever calls it stops it.
+// StartNodegate starts nodegate and returns when it leads and has observed the
+// gate. The caller must stop it.
 func (e *Env) StartNodegate(ctx context.Context, arguments ...string) (*testbed.Controller, error) {
 	controller, err := testbed.StartController(ctx, e.Cluster, e.Installation, arguments...)
 	if err != nil {
@@ -217,7 +219,7 @@ func (e *Env) StartNodegate(ctx context.Context, arguments ...string) (*testbed.
 	return controller, nil
 }
 
-// SetGate applies the gate with these fields added to its spec, and without those
+// SetGate applies the gate with these fields added to its spec, and removes those
 // that were added before. nodegate should not be running.
 func (e *Env) SetGate(ctx context.Context, spec map[string]any) error {
 	gate, err := scene.Gate(spec)
@@ -227,7 +229,7 @@ func (e *Env) SetGate(ctx context.Context, spec map[string]any) error {
 	return e.Applier.Apply(ctx, gate)
 }
 
-// Say tells whoever waits what is going on, and for how long it has been.
+// Say prints the current step and the elapsed time.
 func (e *Env) Say(format string, arguments ...any) {
 	since := time.Since(e.began).Truncate(time.Second)
 	fmt.Fprintf(e.progress, "%3d:%02d  %s\n", int(since.Minutes()), int(since.Seconds())%60, fmt.Sprintf(format, arguments...))

@@ -2,8 +2,8 @@
 
 package figure
 
-// All are the figures, in the order in which they are measured: the fleet grows
-// from one to the next.
+// All contains the figures in the order of their measurement, in which the fleet
+// only grows.
 var All = []Figure{
 	opening,
 	regression,

@@ -16,8 +16,8 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 )
 
-// openFleet has a fleet of so many nodes, all of which nodegate has opened: each
-// has its record. nodegate is not running, before and after.
+// openFleet creates a fleet of this size in which nodegate has opened every node
+// and written its record. nodegate is not running before and afterwards.
 func (e *Env) openFleet(ctx context.Context, nodes int) (err error) {
 	if err := e.prepare(ctx, nodes, nil); err != nil {
 		return err
@@ -45,14 +45,14 @@ func (e *Env) openFleet(ctx context.Context, nodes int) (err error) {
 	return nil
 }
 
-// openedByNodegate tells whether a node has no taint, and the record to it. Where
-// the limit was, there is the record of its birth.
+// openedByNodegate reports whether a node has no taint and the corresponding
+// record. A node that the limit opened still has the record of its birth.
 func openedByNodegate(n *corev1.Node) bool {
 	record := n.Annotations[v1alpha1.RecordAnnotationPrefix+scene.Daemon]
 	return !scene.Tainted(n) && strings.Contains(record, `"state":"`+v1alpha1.StateOpen+`"`)
 }
 
-// heartOfOthers reports the nodes of the fleet after the first so many.
+// heartOfOthers returns a heart for the fleet's nodes after the first ones.
 func (e *Env) heartOfOthers(ctx context.Context, first int) (*driver.Heart, error) {
 	mine := make(map[string]bool, first)
 	for i := range first {

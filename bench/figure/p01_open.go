@@ -46,7 +46,7 @@ func profiledOpening(e *Env) Profiled {
 	}
 }
 
-// prepare has the gate be so, and the fleet at least of this size.
+// prepare configures the gate, and grows the fleet to at least this size.
 func (e *Env) prepare(ctx context.Context, nodes int, gate map[string]any) error {
 	if err := e.SetGate(ctx, gate); err != nil {
 		return err
@@ -57,9 +57,9 @@ func (e *Env) prepare(ctx context.Context, nodes int, gate map[string]any) error
 	return nil
 }
 
-// latencies waits until each of these nodes has become what it should, and tells
-// how long each took, in milliseconds, from when its pod had become what the node
-// should follow.
+// latencies waits until each of these nodes has reached the expected state, and
+// returns the latencies in milliseconds, from the corresponding change of the
+// node's pod.
 func (e *Env) latencies(ctx context.Context, nodes []string, pod, node observer.Aspect) (report.Sample, error) {
 	if err := e.Observer.AwaitSeen(ctx, node, len(nodes)); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-// flat is what a quantity of one node may grow by from the smallest fleet to the
-// largest, and still be called independent of the fleet's size.
+// flat is the largest growth of a per-node quantity, from the smallest fleet to
+// the largest, that counts as independent of the fleet's size.
 const flat = 1.10
 
 var bursting = Figure{
@@ -42,7 +42,7 @@ func measureBursting(ctx context.Context, e *Env) (report.Result, error) {
 	return r, nil
 }
 
-// slowest is the driver's worst speed.
+// slowest returns the driver's lowest speed.
 func (b *burst) slowest() driver.Speed {
 	worst := b.speeds[0]
 	for _, speed := range b.speeds {
@@ -53,15 +53,15 @@ func (b *burst) slowest() driver.Speed {
 	return worst
 }
 
-// growth tells how a quantity of one node changes with the fleet's size.
+// growth describes how a per-node quantity changes with the fleet's size.
 func growth(what string, bursts []*burst, quantity string) report.Row {
 	small, large := bursts[0], bursts[len(bursts)-1]
 	name := fmt.Sprintf("%s per node, %d nodes by %d", what, large.nodes, small.nodes)
 	return report.Growth(name, small.rounds, large.rounds, quantity, report.Mean, report.AtMost(flat))
 }
 
-// profiledBurst is a turn of a fleet that is large enough to tell: to make a larger
-// one ready takes longer than the turn.
+// profiledBurst returns a turn of a fleet that is large enough for a profile.
+// Preparing a larger fleet would take longer than the turn.
 func profiledBurst(e *Env) Profiled {
 	nodes := min(manyNodes, e.Fleets[len(e.Fleets)-1])
 	return Profiled{

@@ -24,7 +24,7 @@ const (
 	kubeletInterval = time.Second
 	// births are over when all daemons are ready, after so long.
 	readyWithin = 10 * time.Second
-	// afterwards is for how long it is listened for what comes late.
+	// afterwards is how long late requests are still counted.
 	afterwards = 2 * time.Second
 )
 
@@ -68,9 +68,8 @@ func measureRequests(ctx context.Context, e *Env) (r report.Result, err error) {
 	return r, nil
 }
 
-// live has so many nodes born, reported once a second by their kubelets, and their
-// daemons become ready. It returns when all are open, and how many reports there
-// were.
+// live creates nodes whose kubelets report once a second and whose daemons become
+// ready. It returns the number of reports when all nodes are open.
 func (e *Env) live(ctx context.Context, nodes int) (reports fmt.Stringer, err error) {
 	e.Observer.Reset()
 	if err := e.Fleet.Resize(ctx, nodes); err != nil {
@@ -95,7 +94,7 @@ func (e *Env) live(ctx context.Context, nodes int) (reports fmt.Stringer, err er
 	return reports, errors.Join(err, kubelets.Wait())
 }
 
-// wait waits for as long, or for the end of ctx.
+// wait waits for a duration, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -105,7 +104,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// requestRows counts what concerns nodes.
+// requestRows returns the rows for requests about nodes.
 func requestRows(asked []meter.Request, nodes int) []report.Row {
 	written := meter.Count(asked, func(r meter.Request) bool { return meter.NodePatch(r) && r.Code == http.StatusOK })
 	conflicts := meter.Count(asked, func(r meter.Request) bool {

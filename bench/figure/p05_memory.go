@@ -20,9 +20,9 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/bench/scene"
 	"github.com/nodegate/nodegate/bench/standin"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 var memory = Figure{ID: "P5", Title: "Peak resident memory, initial list included", Measure: measureMemory}
@@ -79,7 +79,7 @@ func measureMemory(ctx context.Context, e *Env) (r report.Result, err error) {
 
 // A pasture is a control plane of its own, for fleets at rest.
 type pasture struct {
-	cluster      *cluster.Cluster
+	cluster      *testcluster.Cluster
 	applier      *testbed.Applier
 	installation *testbed.Installation
 	herd         *herd
@@ -94,9 +94,9 @@ func newPasture(ctx context.Context, e *Env, keys []string) (_ *pasture, err err
 			err = errors.Join(err, p.close())
 		}
 	}()
-	p.cluster, err = cluster.Start(ctx, cluster.Options{
-		Components: []cluster.Component{cluster.APIServer},
-		ExtraArgs:  map[cluster.Component][]string{cluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}},
+	p.cluster, err = testcluster.Start(ctx, testcluster.Options{
+		Components: []testcluster.Component{testcluster.APIServer},
+		ExtraArgs:  map[testcluster.Component][]string{testcluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}},
 	})
 	if err != nil {
 		return nil, err
@@ -247,7 +247,8 @@ func (p *pasture) measure(ctx context.Context, size Herd, starts int, route func
 }
 
 func (p *pasture) start(ctx context.Context, size Herd, config *rest.Config, beat func(context.Context) error, m *memories) (err error) {
-	controller, err := testbed.StartControllerAs(p.cluster, p.installation, config)
+	// A stand-in reviews no tokens.
+	controller, err := testbed.StartControllerAs(p.cluster, p.installation, config, "--metrics-secure=false")
 	if err != nil {
 		return err
 	}

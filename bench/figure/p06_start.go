@@ -16,11 +16,12 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// fitMeanwhile is how many nodes become fit while nodegate is away.
+// fitMeanwhile is the number of nodes that become fit while nodegate is not
+// running.
 const fitMeanwhile = 20
 
 // startProfile is for how long a start is looked into: about what it may take.
@@ -34,7 +35,8 @@ var coldStart = Figure{
 	},
 }
 
-// A start is what was seen of one, in seconds from the start of the process.
+// A start contains the observations of one start, in seconds from the start of
+// the process.
 type start struct {
 	first, last, verified float64
 	needless              int
@@ -114,7 +116,8 @@ func (e *Env) coldStart(ctx context.Context) (s start, err error) {
 	return start{since(opened[0]), since(opened[len(opened)-1]), since(verified), meter.Count(asked, meter.NodePatch) - fitMeanwhile}, nil
 }
 
-// profileStart profiles a start from when the process can be asked for that.
+// profileStart profiles a start from the moment at which the process serves
+// profiles.
 func profileStart(ctx context.Context, e *Env) (raw rawProfiles, err error) {
 	if err := errors.Join(e.openFleet(ctx, e.Large), e.fitWhileAway(ctx)); err != nil {
 		return raw, err

@@ -9,7 +9,8 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-// openedCPU is what nodegate may spend on opening a node, in milliseconds.
+// openedCPU is the goal for nodegate's CPU time for opening a node, in
+// milliseconds.
 const openedCPU = 0.6
 
 var ownWork = Figure{

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// heartbeats are how many status writes a second there are under load.
+	// heartbeats is the number of status writes per second under load.
 	heartbeats = 500
-	// editEvery is how often the gate is edited under load, each time so that all
-	// nodes have to be looked at again, and none changes.
+	// editEvery is the interval between edits of the gate under load. Each edit
+	// causes a reconcile of all nodes and changes none.
 	editEvery = 2 * time.Second
-	// starved is who has not been opened by then.
+	// starved is the latency from which a node counts as starved.
 	starved = time.Second
 )
 
@@ -78,7 +78,8 @@ func profiledBusy(e *Env) Profiled {
 	}
 }
 
-// busyRows: the latency under each load is held against that in peace.
+// busyRows returns rows that compare the latency under each load with that
+// without load.
 func busyRows(rounds []report.Round) []report.Row {
 	p50, p99 := report.Percentile(50), report.Percentile(99)
 	edited := underLoad(rounds, whileEdited)
@@ -138,8 +139,8 @@ type busyTurns struct {
 	edits    int
 }
 
-// turn measures a subject in peace and under each load. Editing the gate is none to
-// the limit.
+// turn measures a subject without load and under each load. Editing the gate is no
+// load for the limit.
 func (b *busyTurns) turn(ctx context.Context, s *Subject) (report.Sample, error) {
 	sample := report.Sample{}
 	for _, load := range []struct {
@@ -169,7 +170,7 @@ func (b *busyTurns) turn(ctx context.Context, s *Subject) (report.Sample, error)
 	return sample, nil
 }
 
-// under measures newcomers under a load, or in peace if it is nil.
+// under measures newcomers under a load, or without load if it is nil.
 func (b *busyTurns) under(ctx context.Context, put func(context.Context) error) (report.Sample, error) {
 	if put == nil {
 		return b.newcomers(ctx)
@@ -193,13 +194,13 @@ func (b *busyTurns) newcomers(ctx context.Context) (report.Sample, error) {
 	return b.latencies(ctx, nodes, observer.Ready, observer.Open)
 }
 
-// report has the other nodes report.
+// report makes the other nodes report.
 func (b *busyTurns) report(ctx context.Context) (err error) {
 	b.reported, err = b.heart.Beat(ctx, heartbeats)
 	return err
 }
 
-// edit edits the gate again and again, so that nothing is decided otherwise.
+// edit edits the gate repeatedly without changing any decision.
 func (b *busyTurns) edit(ctx context.Context) error {
 	ticker := time.NewTicker(editEvery)
 	defer ticker.Stop()

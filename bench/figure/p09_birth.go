@@ -19,9 +19,9 @@ var birth = Figure{
 }
 
 const (
-	// The goals: how much more than a policy that does nothing, how much more at ten
-	// times as many gates, and how many milliseconds a Node may be held up by as many
-	// gates as anybody has, all of which select it.
+	// The goals: the ratio to a policy that does nothing, the growth with ten times
+	// as many gates, and the maximum delay of a Node, in milliseconds, by a large
+	// number of gates that all select it.
 	birthGoal  = 1.1
 	growthGoal = 10
 	manyGoal   = 50

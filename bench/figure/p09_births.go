@@ -24,9 +24,9 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/bench/scene"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // births is a control plane of its own, without an audit log and without other
@@ -34,7 +34,7 @@ import (
 // the write to etcd, in which no policy has a part. So the ratios are stricter
 // than those of whole registrations.
 type births struct {
-	cluster *cluster.Cluster
+	cluster *testcluster.Cluster
 	applier *testbed.Applier
 	admin   kubernetes.Interface
 	kubelet kubernetes.Interface
@@ -44,7 +44,7 @@ type births struct {
 // birthProfile is for how long Nodes are created for a profile.
 const birthProfile = 5 * time.Second
 
-// newborn is the name of every Node that is created here: nothing is stored.
+// newborn is the name of every Node that is created here. None is stored.
 const newborn = "newborn"
 
 func newBirths(ctx context.Context) (_ *births, err error) {
@@ -54,7 +54,7 @@ func newBirths(ctx context.Context) (_ *births, err error) {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	b.cluster, err = cluster.Start(ctx, cluster.Options{Components: []cluster.Component{cluster.APIServer}})
+	b.cluster, err = testcluster.Start(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func newBirths(ctx context.Context) (_ *births, err error) {
 	return b, nil
 }
 
-// install brings all contenders into the cluster, and returns when each does what
-// it should.
+// install installs all contenders in the cluster, and returns when each works as
+// expected.
 func (b *births) install(ctx context.Context, program string) error {
 	for i := range contenders {
 		if c := &contenders[i]; c.gates > 0 {
@@ -113,7 +113,7 @@ func (b *births) install(ctx context.Context, program string) error {
 	return nil
 }
 
-// webhooksGate is the one that the webhook closes.
+// webhooksGate is the gate that the webhook closes.
 func webhooksGate() (*unstructured.Unstructured, error) {
 	gate := gateOf(0, true)
 	signal := v1alpha1.Signal{Name: "label"}
@@ -197,7 +197,7 @@ func (b *births) turn(ctx context.Context, c *contender, nodes int, sample repor
 	if _, err := b.create(ctx, node); err != nil { // what the turn before has left in caches is not measured
 		return err
 	}
-	server, webhook := b.cluster.PID(cluster.APIServer), b.webhook.PID()
+	server, webhook := b.cluster.PID(testcluster.APIServer), b.webhook.PID()
 	before, err := cpuOf(server, webhook)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func cpuOf(pids ...int) ([]time.Duration, error) {
 	return all, nil
 }
 
-// rounds has all contenders take turns, forwards and then backwards.
+// rounds measures all contenders in turns, forwards and then backwards.
 func (b *births) rounds(ctx context.Context, rounds, nodes int) (creations, error) {
 	var all creations
 	for range rounds {

@@ -21,17 +21,18 @@ import (
 //go:embed p09_policies.yaml
 var idlePolicies []byte
 
-// contenderLabel says, on a Node, whose turn it is. All contenders are in the
-// cluster all the time, and each concerns its own Nodes, so that they can take
-// turns as often as one likes.
+// contenderLabel is the label of a Node that selects the contender. All
+// contenders are always installed, and each applies only to its own Nodes, so
+// that they can take turns any number of times.
 const contenderLabel = "bench.nodegate.dev/contender"
 
-// A contender is one way in which a Node can come into being.
+// A contender is a way of creating a Node.
 type contender struct {
 	name string
-	// installed tells whether nodegate's guards are there.
+	// installed reports whether nodegate's guards are installed.
 	installed bool
-	// gates is how many there are, and selecting how many of them select the Node.
+	// gates is the number of gates, and selecting the number of those that select
+	// the Node.
 	gates, selecting int
 	// share of a turn's Nodes is enough of one that is slow.
 	share float64
@@ -62,8 +63,9 @@ var contenders = []contender{
 // binding would have to look through.
 func (c *contender) namespace() string { return "bench-" + c.name }
 
-// contenderManifests are what 'nodegate manifests' prints, both for policy and for webhook,
-// changed in nothing but what Nodes they concern and where parameters are.
+// contenderManifests returns the output of 'nodegate manifests' for the policy and for
+// the webhook. Only the Nodes to which they apply and the namespace of parameters are
+// changed.
 func contenderManifests(webhookPort int64) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
@@ -111,7 +113,7 @@ func narrow(o *unstructured.Unstructured, webhookPort int64) ([]*unstructured.Un
 	case "MutatingWebhookConfiguration":
 		return []*unstructured.Unstructured{o}, narrowWebhook(o, webhookPort)
 	case "Service":
-		// Nobody routes Services here, but the API server follows a name.
+		// Services do not work here, but the API server can use a host name.
 		err := unstructured.SetNestedMap(o.Object, map[string]any{"type": "ExternalName", "externalName": "localhost"}, "spec")
 		return []*unstructured.Unstructured{o}, err
 	}
@@ -194,7 +196,7 @@ func (b *births) writeParameter(ctx context.Context, namespace string, gates, se
 	return nil
 }
 
-// gateTaints are those of all gates that any contender has.
+// gateTaints returns the taints of all contenders' gates.
 func gateTaints() (all []string) {
 	for i := range contenders {
 		for len(all) < contenders[i].gates {

@@ -140,7 +140,7 @@ func (b *births) fill(ctx context.Context, count int) (err error) {
 // alive.
 const collections = 4
 
-// heap is the API server's live heap, in MiB.
+// heap returns the API server's live heap in MiB.
 func (b *births) heap(ctx context.Context) (float64, error) {
 	config := b.cluster.Admin()
 	client, err := rest.HTTPClientFor(config)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// damping is the gate's closeAfterSeconds where a daemon flaps.
+	// damping is the gate's closeAfterSeconds for a flapping daemon.
 	damping = 2 * time.Second
 
 	// flapRate is how often a second that daemon changes.
@@ -59,15 +59,15 @@ func onRegression(after time.Duration) map[string]any {
 	}
 }
 
-// flaps are what became of a node whose daemon flaps.
+// flaps contains the observations of a node with a flapping daemon.
 type flaps struct {
 	changes int // of the daemon
 	writes  int // of the node, by nodegate
 	most    int // of those, within any time as long as the damping
 }
 
-// flap has one node open, its daemon flap, and at last be not ready until the
-// node is closed.
+// flap opens one node, makes its daemon flap, and finally keeps it not ready
+// until the node is closed.
 func (e *Env) flap(ctx context.Context) (f flaps, err error) {
 	if err := errors.Join(e.SetGate(ctx, onRegression(damping)), e.Reset(ctx, nil, 1)); err != nil {
 		return f, err

@@ -13,7 +13,7 @@ import (
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/bench/scene"
-	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
 const (
@@ -35,10 +35,10 @@ func measureBinding(ctx context.Context, e *Env) (report.Result, error) {
 	if err := e.prepare(ctx, e.Bound, nil); err != nil {
 		return r, err
 	}
-	if err := e.Cluster.StartComponent(ctx, cluster.Scheduler); err != nil {
+	if err := e.Cluster.StartComponent(ctx, testcluster.Scheduler); err != nil {
 		return r, err
 	}
-	defer e.Cluster.StopComponent(cluster.Scheduler)
+	defer e.Cluster.StopComponent(testcluster.Scheduler)
 	rounds, err := e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Bound, Direction: limit.Opens, Short: true}, e.bindings)
 	if err != nil {
 		return r, err
@@ -54,8 +54,8 @@ func measureBinding(ctx context.Context, e *Env) (report.Result, error) {
 	return r, nil
 }
 
-// bindings has nodes become fit, for each of which a pod waits, and tells how long
-// it took from when the daemon was ready until that pod was bound.
+// bindings makes nodes fit, each with a waiting pod, and returns the times from
+// the daemon's readiness until the pod was bound.
 func (e *Env) bindings(ctx context.Context, _ *Subject) (_ report.Sample, err error) {
 	nodes := e.Fleet.Nodes()[:e.Bound]
 	defer func() { err = errors.Join(err, e.removeWorkloads(ctx)) }()

@@ -17,9 +17,9 @@ import (
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
 // longDamping is the closeAfterSeconds of gates that do not close here.
@@ -251,9 +251,10 @@ func (f *flips) pace(ctx context.Context, stored []driver.Stored) error {
 	return nil
 }
 
-// spent is nodegate's CPU and the PATCHes of nodes so far, once everybody is at rest.
+// spent returns nodegate's CPU time and the number of PATCHes of nodes so far, after
+// all processes have become idle.
 func (f *flips) spent(ctx context.Context) (cpu time.Duration, writes float64, err error) {
-	err = meter.AwaitQuiet(ctx, f.nodegate.PID(), f.cluster.PID(cluster.APIServer), f.cluster.PID(cluster.Etcd))
+	err = meter.AwaitQuiet(ctx, f.nodegate.PID(), f.cluster.PID(testcluster.APIServer), f.cluster.PID(testcluster.Etcd))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -42,7 +42,7 @@ PASS
 	}
 }
 
-// A benchmark that no longer tells what the figure is made of is no figure.
+// A benchmark without the quantities that the figure needs is an error.
 func TestParseDecisionsRefuses(t *testing.T) {
 	for _, output := range []string{
 		"", "PASS\n",

@@ -19,8 +19,8 @@ const (
 	closingLatency = "closing" // ms, until it is closed again
 )
 
-// measurePaced has nodes open and close again one after the other, once for all the
-// figures that are made of that: starts take longer than turns.
+// measurePaced opens and closes nodes one after the other, once for all figures
+// that are based on it, because starts take longer than turns.
 func (e *Env) measurePaced(ctx context.Context) ([]report.Round, error) {
 	if e.paced != nil {
 		return e.paced, nil
@@ -51,7 +51,7 @@ func (e *Env) openAndClose(ctx context.Context, s *Subject) (report.Sample, erro
 	return report.Sample{latency: opened[latency], closingLatency: closed[latency]}, nil
 }
 
-// open has the daemons become ready on closed nodes, one after the other.
+// open makes the daemons ready on closed nodes, one after the other.
 func (e *Env) open(ctx context.Context) (report.Sample, error) {
 	nodes := e.Fleet.Nodes()[:e.Paced]
 	if err := e.Fleet.Pace(ctx, nodes, rate, true); err != nil {
@@ -60,7 +60,7 @@ func (e *Env) open(ctx context.Context) (report.Sample, error) {
 	return e.latencies(ctx, nodes, observer.Ready, observer.Open)
 }
 
-// regress has the daemons of open nodes become not ready, one after the other.
+// regress makes the daemons not ready on open nodes, one after the other.
 func (e *Env) regress(ctx context.Context) (report.Sample, error) {
 	nodes := e.Fleet.Nodes()[:e.Paced]
 	e.Observer.Reset()

@@ -21,32 +21,32 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
-// A Profiled is a turn of nodegate's that is not measured, but looked into.
+// A Profiled is a turn of nodegate that is profiled instead of measured.
 type Profiled struct {
-	// Name is the profile's; figures whose turns are the same share one.
+	// Name is the profile's name. Figures with the same turns share a profile.
 	Name string
-	// Server tells of the API server, into which the same turn looks, instead of
-	// nodegate.
+	// Server selects the profile of the API server, which is taken in the same
+	// turn, instead of nodegate's.
 	Server bool
-	// For is for how long, which should be about what the turn takes.
+	// For is the duration of the profile, which should be about that of the turn.
 	For time.Duration
-	// Nodes is how many of the fleet's are closed when it begins.
+	// Nodes is the number of the fleet's nodes that are closed at the beginning.
 	Nodes int
-	// Gate is what the gate has besides.
+	// Gate contains additional fields of the gate's spec.
 	Gate map[string]any
-	// Turn does what the figure's turns do. Its figures are dropped.
+	// Turn performs a turn of the figure. Its measurements are discarded.
 	Turn func(context.Context, *Env, *Subject) error
-	// Otherwise takes the profiles, instead of all that.
+	// Otherwise takes the profiles in another way, instead of all above.
 	Otherwise func(context.Context, *Env) (rawProfiles, error)
 }
 
-// profiledLines is how many functions are told.
+// profiledLines is the number of functions in a profile.
 const profiledLines = 40
 
 // Profile takes CPU profiles of nodegate and of the API server during a turn, and
 // writes which functions they were in to files of the profile's name in a directory.
-// It returns the name of the one that the figure is about. What was taken before is
-// not taken again.
+// It returns the name of the figure's profile. Existing profiles are not taken
+// again.
 func (e *Env) Profile(ctx context.Context, p Profiled, dir string) (file string, err error) {
 	own, server := p.Name+".txt", p.Name+"-kube-apiserver.txt"
 	if file = own; p.Server {
@@ -132,8 +132,8 @@ func fetchProfile(ctx context.Context, client *http.Client, host string, duratio
 	return meter.Get(ctx, client, url)
 }
 
-// top returns the functions in which the processor was, and below them those on
-// whose behalf, as the go command tells them.
+// top returns the functions with the most CPU time of their own, and below them
+// those with the most including callees, in the format of the go command.
 func top(ctx context.Context, raw []byte) ([]byte, error) {
 	file, err := os.CreateTemp("", "nodegate-profile-*")
 	if err != nil {

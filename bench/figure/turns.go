@@ -11,10 +11,10 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// A Subject is who is measured in a turn: nodegate or the limit.
+// A Subject is the process that is measured in a turn: nodegate or the limit.
 type Subject struct {
 	Name string
 	PID  int
@@ -22,8 +22,8 @@ type Subject struct {
 	stop func() error
 }
 
-// A turn measures a subject once. The fleet is closed and everybody at rest when
-// it begins; what it leaves does not matter.
+// A turn measures a subject once. When it begins, the fleet is closed and all
+// processes are idle. It may leave the fleet in any state.
 type turn func(context.Context, *Subject) (report.Sample, error)
 
 const (
@@ -31,14 +31,14 @@ const (
 	limitName    = "limit"
 )
 
-// A Plan says what turns are taken.
+// A Plan specifies the turns.
 type Plan struct {
 	Rounds int
-	// Nodes is how many of the fleet's take part: the first ones.
+	// Nodes is the number of the fleet's nodes that take part, from the first.
 	Nodes int
-	// Direction is what the limit follows.
+	// Direction specifies the changes that the limit follows.
 	Direction limit.Direction
-	// Short leaves each of the two one turn in a round instead of two.
+	// Short gives each subject one turn per round instead of two.
 	Short bool
 }
 
@@ -55,8 +55,8 @@ func (p *Plan) order(round int) []string {
 	return []string{limitName, nodegateName}
 }
 
-// Interleave has nodegate and the limit take turns, and returns what each round
-// measured.
+// Interleave measures nodegate and the limit in turns, and returns the
+// measurements of each round.
 func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (_ []report.Round, err error) {
 	var subject *Subject
 	defer func() {
@@ -93,7 +93,7 @@ func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (_ []report.
 	return all, nil
 }
 
-// next returns the subject of the next turn: the one before, or another.
+// next returns the subject of the next turn: the previous one or another.
 func (e *Env) next(ctx context.Context, before *Subject, name string, p *Plan) (*Subject, error) {
 	if before != nil {
 		if before.Name == name {
@@ -131,9 +131,9 @@ func (e *Env) start(ctx context.Context, name string, direction limit.Direction)
 	return &Subject{name, controller.PID(), controller.Stop}, nil
 }
 
-// warmUp waits until the subject has looked at everything, and has it open the
-// first node, so that no start is measured: connections, a lease, the first look
-// at a whole fleet.
+// warmUp waits until the subject has processed the whole fleet, and makes it open
+// the first node, so that no startup work is measured: connections, a Lease, the
+// first reconcile of the whole fleet.
 func (e *Env) warmUp(ctx context.Context, s *Subject) error {
 	if err := meter.AwaitQuiet(ctx, s.PID); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (e *Env) warmUp(ctx context.Context, s *Subject) error {
 	return e.Observer.AwaitSeen(ctx, observer.Open, 1)
 }
 
-// take resets what has changed of the fleet, its first nodes, waits until everybody
-// is at rest, and measures.
+// take resets the first nodes of the fleet, which have changed, waits until all
+// processes are idle, and measures.
 func (e *Env) take(ctx context.Context, s *Subject, changed int, measure turn) (report.Sample, error) {
 	if err := e.Reset(ctx, s, changed); err != nil {
 		return nil, err
@@ -155,10 +155,10 @@ func (e *Env) take(ctx context.Context, s *Subject, changed int, measure turn) (
 	return measure(ctx, s)
 }
 
-// Reset takes the first so many nodes back to their birth, and returns when
-// everybody is at rest. A subject, which may be nil, is at rest in between too, so
-// that it knows that no daemon is ready before it sees a node closed. It must not
-// be one that closes gates on regression.
+// Reset resets the first nodes to their state at birth, and returns when all
+// processes are idle. It also waits until the subject, which may be nil, is idle
+// in between, so that it observes that no daemon is ready before it observes a
+// closed node. The subject must not close gates on regression.
 func (e *Env) Reset(ctx context.Context, s *Subject, nodes int) error {
 	others := e.taintedAfter(nodes)
 	if _, err := e.Fleet.Report(ctx, nodes, false); err != nil {
@@ -179,7 +179,8 @@ func (e *Env) Reset(ctx context.Context, s *Subject, nodes int) error {
 	return e.AwaitQuiet(ctx, s)
 }
 
-// taintedAfter counts the closed nodes of the fleet after the first so many.
+// taintedAfter counts the closed nodes of the fleet after the given number of
+// nodes.
 func (e *Env) taintedAfter(first int) (closed int) {
 	tainted := e.Observer.Now(observer.Tainted)
 	for _, node := range e.Fleet.Nodes()[first:] {
@@ -191,9 +192,9 @@ func (e *Env) taintedAfter(first int) (closed int) {
 }
 
 // AwaitQuiet waits until the control plane, the observer and a subject, which may
-// be nil, have nothing to do.
+// be nil, are idle.
 func (e *Env) AwaitQuiet(ctx context.Context, s *Subject) error {
-	pids := []int{e.Cluster.PID(cluster.APIServer), e.Cluster.PID(cluster.Etcd), e.Observer.PID()}
+	pids := []int{e.Cluster.PID(testcluster.APIServer), e.Cluster.PID(testcluster.Etcd), e.Observer.PID()}
 	if s != nil {
 		pids = append(pids, s.PID)
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limit is the least that nodegate's work can cost: a bare loop that
+// Package limit determines the minimum cost of nodegate's work: a bare loop that
 // watches the daemon's pods and sends one precomputed PATCH for each that
-// changes, with nodegate's rights, client settings and concurrency. It decides
-// nothing, remembers nothing but who was ready, and checks nothing.
+// changes, with nodegate's credentials, client settings and concurrency. It
+// decides nothing, checks nothing, and remembers only which pods were ready.
 package limit
 
 import (
@@ -23,13 +23,13 @@ import (
 
 	"github.com/nodegate/nodegate/bench/child"
 	"github.com/nodegate/nodegate/bench/scene"
-	"github.com/nodegate/nodegate/cluster"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
 // Program is the argument that makes the benchmark's program the limit.
 const Program = "limit"
 
-// A Direction says which changes the limit follows.
+// A Direction specifies the changes that the limit follows.
 type Direction string
 
 // Opens follows daemons that become ready, as a gate does that never closes
@@ -39,8 +39,8 @@ const (
 	Follows Direction = "follows"
 )
 
-// Start starts the limit as a process of its own.
-func Start(ctx context.Context, c *cluster.Cluster, kubeconfig string, direction Direction) (*child.Process, error) {
+// Start starts the limit as a separate process.
+func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direction Direction) (*child.Process, error) {
 	return child.Start(ctx, c, Program, kubeconfig, string(direction))
 }
 
@@ -51,7 +51,7 @@ var (
 	removeTaint = fmt.Appendf(nil, `[{"op":"test","path":"/spec/taints/0/key","value":%q},{"op":"remove","path":"/spec/taints/0"}]`, scene.Taint.Key)
 )
 
-// A change is what the limit has to write.
+// A change is a write that the limit must make.
 type change struct {
 	node  string
 	ready bool

@@ -15,7 +15,7 @@ import (
 	"github.com/nodegate/nodegate/bench/scene"
 )
 
-// The limit writes once for each change that it follows, and for nothing else.
+// The limit writes exactly once for each change that it follows.
 func TestFollow(t *testing.T) {
 	for name, test := range map[string]struct {
 		direction Direction

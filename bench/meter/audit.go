@@ -9,14 +9,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/nodegate/nodegate/testcluster"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-
-	"github.com/nodegate/nodegate/cluster"
 )
 
-// AuditPolicy has the API server note every request of one user, nodegate's or
-// the limit's in its name, and none of anybody else's, which would cost it more
-// than the requests that are measured.
+// AuditPolicy makes the API server log every request of one user: of nodegate, or
+// of the limit with nodegate's name. It logs no other users' requests, which
+// would cost more than the measured ones.
 func AuditPolicy(user string) string {
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -28,7 +27,7 @@ rules:
 `, user)
 }
 
-// A Request is one that the API server answered.
+// A Request is a request that the API server answered.
 type Request struct {
 	Verb        string
 	Resource    string
@@ -37,20 +36,20 @@ type Request struct {
 	Code        int
 	UserAgent   string
 	DryRun      bool
-	// Received is when the API server got it.
+	// Received is the time at which the API server received it.
 	Received time.Time
 }
 
 // An Audit is an API server's audit log.
 type Audit struct {
-	// Path is where it is.
+	// Path is the path of the log file.
 	Path string
 }
 
-// A Mark is a place in the log.
+// A Mark is a position in the log.
 type Mark int64
 
-// Mark returns the log's present end.
+// Mark returns the current end of the log.
 func (a Audit) Mark() (Mark, error) {
 	info, err := os.Stat(a.Path)
 	if err != nil {
@@ -59,8 +58,8 @@ func (a Audit) Mark() (Mark, error) {
 	return Mark(info.Size()), nil
 }
 
-// Since returns the requests that were answered since a mark, watches included
-// only once they have ended.
+// Since returns the requests that were answered since a mark. It includes watches
+// only after they have ended.
 func (a Audit) Since(mark Mark) ([]Request, error) {
 	file, err := os.Open(a.Path)
 	if err != nil {
@@ -75,7 +74,7 @@ func (a Audit) Since(mark Mark) ([]Request, error) {
 
 func parseAudit(log io.Reader) ([]Request, error) {
 	var requests []Request
-	err := cluster.ReadAudit(log, func(e *auditv1.Event) error {
+	err := testcluster.ReadAudit(log, func(e *auditv1.Event) error {
 		r := Request{Verb: e.Verb, UserAgent: e.UserAgent, Received: e.RequestReceivedTimestamp.Time, DryRun: dryRun(e.RequestURI)}
 		if o := e.ObjectRef; o != nil {
 			r.Resource, r.Subresource, r.Name = o.Resource, o.Subresource, o.Name
@@ -89,13 +88,13 @@ func parseAudit(log io.Reader) ([]Request, error) {
 	return requests, err
 }
 
-// dryRun tells whether a request asked for nothing to be stored.
+// dryRun reports whether a request was a dry run.
 func dryRun(uri string) bool {
 	address, err := url.Parse(uri)
 	return err == nil && address.Query().Has("dryRun")
 }
 
-// Count returns how many requests are of a kind.
+// Count returns the number of requests that satisfy a predicate.
 func Count(requests []Request, is func(Request) bool) int {
 	n := 0
 	for _, r := range requests {
@@ -106,8 +105,8 @@ func Count(requests []Request, is func(Request) bool) int {
 	return n
 }
 
-// NodePatch tells whether a request is a PATCH of a node, as nodegate writes
-// taints, answered with success or not, that was no dry run.
+// NodePatch reports whether a request is a PATCH of a node of the kind that
+// nodegate sends to write taints, successful or not, and not a dry run.
 func NodePatch(r Request) bool {
 	return r.Verb == "patch" && r.Resource == "nodes" && r.Subresource == "" && !r.DryRun
 }

@@ -19,7 +19,7 @@ func Load() string {
 	return strings.Join(fields[:3], " ")
 }
 
-// Machine describes it in a few words.
+// Machine returns a short description of the machine.
 func Machine() string {
 	return fmt.Sprintf("%s, %d CPUs", processor(), runtime.NumCPU())
 }

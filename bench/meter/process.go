@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meter reads what the operating system and the API server say about
-// who is measured, so that nothing in the results is anybody's own claim.
+// Package meter reads measurements from the operating system and the API server,
+// so that the results do not rely on what the measured processes report about
+// themselves.
 package meter
 
 import (
@@ -20,8 +21,8 @@ import (
 // that Go runs on.
 const tick = 10 * time.Millisecond
 
-// CPU returns how long a process has been on a processor since it began, all of
-// its threads together, in user and in kernel mode.
+// CPU returns the CPU time of a process since its start: of all its threads, in
+// user and in kernel mode.
 func CPU(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -45,14 +46,14 @@ func parseStat(content []byte) (time.Duration, error) {
 	return time.Duration(user+system) * tick, nil
 }
 
-// A Memory is what of a process is in memory, in bytes.
+// A Memory is the resident memory of a process, in bytes.
 type Memory struct {
 	Peak      int64 // the most that was resident so far (VmHWM)
 	Resident  int64 // that is now (VmRSS)
 	Anonymous int64 // of that, without the program itself and other files (RssAnon)
 }
 
-// MemoryOf returns a process's.
+// MemoryOf returns the resident memory of a process.
 func MemoryOf(pid int) (Memory, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -85,14 +86,14 @@ func parseStatus(content []byte) (Memory, error) {
 }
 
 const (
-	// Who uses less than quietShare of quietPeriod is at rest.
+	// A process that uses less than quietShare of quietPeriod is idle.
 	quietPeriod = 250 * time.Millisecond
 	quietShare  = 2 * tick
 )
 
-// AwaitQuiet waits until processes have come to rest: what they had to do is
-// done, however slow the machine is. It has no limit, because a process that is
-// busy does not show whether it makes progress.
+// AwaitQuiet waits until processes are idle, that is, have done their work,
+// however slow the machine is. It has no limit, because a process that is busy
+// does not show whether it makes progress.
 func AwaitQuiet(ctx context.Context, pids ...int) error {
 	last, err := sum(pids)
 	if err != nil {

@@ -10,19 +10,18 @@ import (
 	"net/http"
 	"runtime"
 
+	"github.com/nodegate/nodegate/testcluster"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
-
-	"github.com/nodegate/nodegate/cluster"
 )
 
-// Metrics are all that a process serves at one moment, by name.
+// Metrics contains all metrics of a process at one moment, by name.
 type Metrics map[string]*dto.MetricFamily
 
 // OfAPIServer reads the API server's metrics.
-func OfAPIServer(ctx context.Context, c *cluster.Cluster) (Metrics, error) {
+func OfAPIServer(ctx context.Context, c *testcluster.Cluster) (Metrics, error) {
 	config := c.Admin()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -32,7 +31,7 @@ func OfAPIServer(ctx context.Context, c *cluster.Cluster) (Metrics, error) {
 }
 
 // OfEtcd reads etcd's metrics.
-func OfEtcd(ctx context.Context, c *cluster.Cluster) (Metrics, error) {
+func OfEtcd(ctx context.Context, c *testcluster.Cluster) (Metrics, error) {
 	endpoint, credentials, err := c.Etcd()
 	if err != nil {
 		return nil, err
@@ -42,7 +41,7 @@ func OfEtcd(ctx context.Context, c *cluster.Cluster) (Metrics, error) {
 	return scrape(ctx, &http.Client{Transport: transport}, endpoint+"/metrics")
 }
 
-// Of reads the metrics that somebody serves in plain HTTP, at an address.
+// Of reads the metrics that are served at an address over plain HTTP.
 func Of(ctx context.Context, address string) (Metrics, error) {
 	return scrape(ctx, http.DefaultClient, "http://"+address+"/metrics")
 }
@@ -60,7 +59,7 @@ func scrape(ctx context.Context, client *http.Client, url string) (Metrics, erro
 	return families, nil
 }
 
-// Get reads what is at a URL. An answer that is not OK is an error.
+// Get reads a URL. Any status other than OK is an error.
 func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -81,9 +80,9 @@ func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return content, nil
 }
 
-// Versions tells those of who takes part, of the form "Kubernetes v1.37.1, etcd
-// 3.7.3, go1.26.8".
-func Versions(ctx context.Context, c *cluster.Cluster) (string, error) {
+// Versions returns the versions of the components, such as "Kubernetes v1.37.1,
+// etcd 3.7.3, go1.26.8".
+func Versions(ctx context.Context, c *testcluster.Cluster) (string, error) {
 	server, err := OfAPIServer(ctx, c)
 	if err != nil {
 		return "", err
@@ -96,7 +95,7 @@ func Versions(ctx context.Context, c *cluster.Cluster) (string, error) {
 		etcd.label("etcd_server_version", "server_version"), runtime.Version()), nil
 }
 
-// label is the value of a label of a metric that there is once.
+// label returns the value of a label of a metric that has only one series.
 func (m Metrics) label(name, label string) string {
 	for _, metric := range m[name].GetMetric() {
 		for _, pair := range metric.GetLabel() {
@@ -108,8 +107,8 @@ func (m Metrics) label(name, label string) string {
 	return "of unknown version"
 }
 
-// Sum adds up the counters and gauges of a name whose labels are these, and
-// perhaps more.
+// Sum returns the sum of the counters and gauges with this name and at least
+// these labels.
 func (m Metrics) Sum(name string, labels map[string]string) float64 {
 	var total float64
 	for _, metric := range m[name].GetMetric() {

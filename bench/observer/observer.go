@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer is the witness: a process of its own, with watches that
-// nobody else uses, that stamps what it sees of nodes and of pods with one clock.
-// A latency is the difference of two of its sightings, so that neither the
-// driver's clock nor the word of who is measured is in it.
+// Package observer is a separate process with its own watches, which timestamps
+// changes of nodes and of pods with one clock. A latency is the difference
+// between two of its sightings, so that it depends neither on the driver's clock
+// nor on reports of the measured process.
 package observer
 
 import (
@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/bench/child"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // Program is the argument that makes the benchmark's program the observer.
 const Program = "observer"
 
-// An Observer is that process as the measurement sees it.
+// An Observer is the measurement's handle of that process.
 type Observer struct {
 	process *child.Process
 
@@ -34,8 +34,8 @@ type Observer struct {
 	err   error // valid once ended is closed
 }
 
-// Start starts an observer. It first sees everything that there is.
-func Start(ctx context.Context, c *cluster.Cluster) (*Observer, error) {
+// Start starts an observer, which first sees all existing objects.
+func Start(ctx context.Context, c *testcluster.Cluster) (*Observer, error) {
 	process, err := child.Start(ctx, c, Program, c.Kubeconfig())
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Start(ctx context.Context, c *cluster.Cluster) (*Observer, error) {
 	return o, nil
 }
 
-// PID is the process's.
+// PID returns the process ID.
 func (o *Observer) PID() int { return o.process.PID() }
 
 // Stop ends it.
@@ -69,7 +69,7 @@ func (o *Observer) read() {
 	}
 }
 
-// excludes says what an object is no more once it is something else.
+// excludes maps each aspect to those that it ends.
 var excludes = map[Aspect][]Aspect{
 	Tainted: {Open, Gone}, Open: {Tainted, Gone}, Ready: {Unready, Gone}, Unready: {Ready, Gone},
 	Bound: {Gone}, Gone: {Tainted, Open, Ready, Unready, Bound},
@@ -94,15 +94,15 @@ func (o *Observer) note(s Sighting) {
 	}
 }
 
-// Cuts is how often the API server has cut off a watch of the observer's. What
-// happened meanwhile was seen, but late.
+// Cuts returns how often the API server has ended a watch of the observer.
+// Changes in the meantime were seen, but late.
 func (o *Observer) Cuts() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.cuts
 }
 
-// Reset forgets when what was seen, but not what is so.
+// Reset discards the times of sightings, but not the current aspects.
 func (o *Observer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,29 +111,29 @@ func (o *Observer) Reset() {
 	}
 }
 
-// Seen returns when each object was first seen to become something since the
-// last reset.
+// Seen returns when each object was first seen to get an aspect since the last
+// reset.
 func (o *Observer) Seen(what Aspect) map[string]time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.first[what])
 }
 
-// Now returns the objects that are something at present.
+// Now returns the objects that currently have an aspect.
 func (o *Observer) Now(what Aspect) map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.now[what])
 }
 
-// Await waits until at least so many objects are something, at present. It gives
-// up when the number has not risen for await.Silence.
+// Await waits until at least the given number of objects have an aspect at the
+// same time. It fails when the number has not risen for await.Silence.
 func (o *Observer) Await(ctx context.Context, what Aspect, count int) error {
 	return o.await(ctx, what.String(), count, func() int { return len(o.now[what]) })
 }
 
-// AwaitSeen waits until at least so many objects were seen to become something
-// since the last reset. It gives up when the number has not risen for
+// AwaitSeen waits until at least the given number of objects were seen to get an
+// aspect since the last reset. It fails when the number has not risen for
 // await.Silence.
 func (o *Observer) AwaitSeen(ctx context.Context, what Aspect, count int) error {
 	return o.await(ctx, "becoming "+what.String(), count, func() int { return len(o.first[what]) })

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An Aspect is what can be seen of an object.
+// An Aspect is a property that an object can have.
 type Aspect uint8
 
 // Of a node: whether it has the gate's taint or not. Of a pod of the benchmark's
@@ -32,7 +32,7 @@ func (a Aspect) String() string {
 	return [...]string{"tainted", "open", "ready", "unready", "bound", "gone", "cut off"}[a]
 }
 
-// A Sighting is the moment at which an object was seen to begin to be something.
+// A Sighting is the time at which an object was seen to get an aspect.
 type Sighting struct {
 	What Aspect
 	Name string

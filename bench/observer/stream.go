@@ -24,9 +24,9 @@ const (
 	streamBuffer = 1 << 20
 )
 
-// A stream is one watch. The API server cuts off watchers that are too slow for
-// it, which a machine that is too busy makes everybody; then the watch is taken
-// up where it was, and that is said.
+// A stream is one watch. The API server ends watches that are too slow, which
+// happens on a busy machine. The stream then resumes the watch and reports the
+// interruption.
 type stream struct {
 	client *http.Client
 	url    string
@@ -77,8 +77,8 @@ func (s *stream) run(ctx context.Context, w *writer) error {
 	}
 }
 
-// follow tells what begins to hold of objects, until the watch ends. It flushes
-// when there is nothing more to read at once.
+// follow writes a sighting for each aspect that an object gets, until the watch
+// ends. It flushes when no more input is available.
 func (s *stream) follow(w *writer) error {
 	in := bufio.NewReaderSize(s.body, streamBuffer)
 	events := frames{in: in}

@@ -84,7 +84,7 @@ type writer struct {
 	out *bufio.Writer
 }
 
-// write writes what was seen. The last for now is not kept back.
+// write writes a sighting, and flushes if no more input is available.
 func (w *writer) write(sightings []Sighting, last bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -93,7 +93,7 @@ func (e event) version() uint64 {
 	return version
 }
 
-// tainted tells whether a node carries the gate's taint.
+// tainted reports whether a node carries the gate's taint.
 func (e event) tainted() bool {
 	for taint := range fields(field(e.object, objectSpec), nodeTaints) {
 		if string(field(taint, taintKey)) == scene.Taint.Key && string(field(taint, taintEffect)) == string(scene.Taint.Effect) {
@@ -103,10 +103,10 @@ func (e event) tainted() bool {
 	return false
 }
 
-// bound tells whether a pod is on a node.
+// bound reports whether a pod is bound to a node.
 func (e event) bound() bool { return len(field(field(e.object, objectSpec), podNodeName)) > 0 }
 
-// ready tells whether a pod is.
+// ready reports whether a pod is ready.
 func (e event) ready() bool {
 	for condition := range fields(field(e.object, objectStatus), podConditions) {
 		if string(field(condition, conditionType)) == "Ready" {

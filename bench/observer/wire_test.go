@@ -90,7 +90,7 @@ func TestPodsAreSeenAsTheyAre(t *testing.T) {
 	})
 }
 
-// A stream may bring anything, and must never bring the observer down.
+// No input may crash the observer.
 func TestBrokenFramesAreErrorsOrNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		content := rapid.SliceOf(rapid.Byte()).Draw(t, "content")

@@ -13,27 +13,28 @@ import (
 	"strings"
 )
 
-// A Result is what became of one figure.
+// A Result is the result of one figure.
 type Result struct {
-	// ID is the figure's, such as P1, and Title what it is about.
+	// ID is the figure's ID, such as P1, and Title its subject.
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Rows  []Row  `json:"rows"`
-	// Took is how long measuring it took, profiles included. A figure that is made of
-	// turns which another one has taken takes none itself.
+	// Took is the duration of the measurement, including profiles. A figure that uses
+	// the turns of another one takes no time itself.
 	Took string `json:"took,omitempty"`
-	// Notes are sentences that one needs to read the rows rightly.
+	// Notes are sentences that explain the rows.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Reached tells whether it has reached all of its goals.
+// Reached reports whether the figure has reached all of its goals.
 func (r *Result) Reached() bool {
 	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Verdict == NotReached })
 }
 
 // A Report is a whole run.
 type Report struct {
-	// Command is what repeats it, and Quick tells that it was a short one.
+	// Command is the command that repeats the run, and Quick is true for a short
+	// run.
 	Command string `json:"command"`
 	Quick   bool   `json:"quick"`
 	Date    string `json:"date"`
@@ -41,11 +42,11 @@ type Report struct {
 	Machine    string `json:"machine"`
 	LoadBefore string `json:"loadBefore"`
 	LoadAfter  string `json:"loadAfter"`
-	// Versions are those of what took part.
+	// Versions are the versions of the components.
 	Versions string `json:"versions"`
-	// Cuts is how often the API server cut off a watch of the observer's.
+	// Cuts is how often the API server ended a watch of the observer.
 	Cuts int `json:"cuts"`
-	// Took is how long all of it took.
+	// Took is the duration of the whole run.
 	Took    string   `json:"took"`
 	Results []Result `json:"results"`
 }
@@ -65,7 +66,7 @@ func (r *Report) Table(out io.Writer) {
 	}
 }
 
-// Times says how long each figure took, of the form "P1 2m3s, P3 15s".
+// Times returns the duration of each figure, in the form "P1 2m3s, P3 15s".
 func (r *Report) Times() string {
 	var all []string
 	for _, result := range r.Results {
@@ -74,7 +75,8 @@ func (r *Report) Times() string {
 	return strings.Join(all, ", ")
 }
 
-// Missed returns what has not reached its goal, of the form "P1 p99".
+// Missed returns the rows that have not reached their goals, in the form "P1
+// p99".
 func (r *Report) Missed() []string {
 	var missed []string
 	for _, result := range r.Results {

@@ -4,9 +4,9 @@ package report
 
 import "fmt"
 
-// A Goal is what a quantity's median should be at most.
+// A Goal is the maximum for a quantity's median.
 type Goal struct {
-	// Of says what is held against it.
+	// Of is the column that is compared with it.
 	Of Column `json:"of"`
 	// AtMost is in the row's unit, or a ratio.
 	AtMost float64 `json:"atMost"`
@@ -27,16 +27,16 @@ func AtMost(value float64) *Goal { return &Goal{OfNodegate, value} }
 // TimesLimit is the goal of a ratio.
 func TimesLimit(ratio float64) *Goal { return &Goal{OfRatio, ratio} }
 
-// A Verdict says whether a goal was reached.
+// A Verdict is the result of comparing a row with its goal.
 type Verdict string
 
-// What may have become of a goal. Of what has none, it is empty.
+// The verdicts. A row without a goal has an empty verdict.
 const (
 	Reached    Verdict = "reached"
 	NotReached Verdict = "not reached"
 )
 
-// A Row is one quantity that was measured.
+// A Row is one measured quantity.
 type Row struct {
 	What     string  `json:"what"`
 	Unit     string  `json:"unit"`
@@ -47,9 +47,9 @@ type Row struct {
 	Verdict  Verdict `json:"verdict,omitempty"`
 }
 
-// Compare makes a row of a quantity that both were measured by. The ratio is
-// formed within each round, so that a machine that is slower for a while is so
-// for both. Rounds in which one of them has no observations are left out.
+// Compare returns the row of a quantity that was measured for both subjects. The
+// ratio is computed within each round, so that a temporarily slower machine
+// affects both. Rounds in which one of them has no observations are left out.
 func Compare(what, unit string, rounds []Round, quantity string, of Statistic, goal *Goal) Row {
 	var nodegate, limit, ratio []float64
 	for _, round := range rounds {
@@ -73,7 +73,8 @@ func Compare(what, unit string, rounds []Round, quantity string, of Statistic, g
 	return row.judged()
 }
 
-// Alone makes a row of a quantity of nodegate's own, one value for each round.
+// Alone returns the row of a quantity of nodegate alone, with one value for each
+// round.
 func Alone(what, unit string, values []float64, goal *Goal) Row {
 	row := Row{What: what, Unit: unit, Goal: goal}
 	if len(values) > 0 {
@@ -82,8 +83,8 @@ func Alone(what, unit string, values []float64, goal *Goal) Row {
 	return row.judged()
 }
 
-// judged holds the row against its goal. What was not measured has not reached
-// it.
+// judged compares the row with its goal. A quantity that was not measured has not
+// reached it.
 func (r Row) judged() Row {
 	if r.Goal == nil {
 		return r
@@ -112,7 +113,7 @@ func (g *Goal) text(unit string) string {
 	return fmt.Sprintf("≤ %s %s", plain(g.AtMost), unit)
 }
 
-// plain is a number as people write it.
+// plain formats a number in human-readable form.
 func plain(v float64) string { return fmt.Sprintf("%g", v) }
 
 // Growth makes a row of how a quantity changes with what differs between two series

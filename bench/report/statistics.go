@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns what the turns of a benchmark measured into rows that say
-// whether a goal was reached, and writes them for people and for programs.
-// Figures that take turns with the limit are told as ratios within a round, with
-// their spread, because absolute ones belong to one machine and one moment.
+// Package report converts the measurements of a benchmark's turns to rows with
+// verdicts, and writes them as Markdown and JSON. Figures with turns of the limit
+// are reported as ratios within a round, with their spread, because absolute
+// values depend on the machine and the moment.
 package report
 
 import (
@@ -12,8 +12,7 @@ import (
 	"slices"
 )
 
-// A Sample is what was measured in one or more turns: observations, by what they
-// are of.
+// A Sample contains the observations of one or more turns, by quantity.
 type Sample map[string][]float64
 
 // Add adds observations of a quantity.
@@ -21,13 +20,13 @@ func (s Sample) Add(quantity string, observations ...float64) {
 	s[quantity] = append(s[quantity], observations...)
 }
 
-// A Round is what one round of turns measured of both.
+// A Round contains the observations of both subjects in one round of turns.
 type Round struct {
 	Nodegate, Limit Sample
 }
 
-// A Statistic makes one number of a round's observations, of which there is at
-// least one.
+// A Statistic computes one number from a round's observations, of which there
+// must be at least one.
 type Statistic func([]float64) float64
 
 // Percentile returns the nearest rank, which is always one of the observations.
@@ -38,7 +37,7 @@ func Percentile(p int) Statistic {
 	}
 }
 
-// Mean is the arithmetic one.
+// Mean returns the arithmetic mean.
 func Mean(observations []float64) float64 {
 	var total float64
 	for _, o := range observations {
@@ -47,14 +46,15 @@ func Mean(observations []float64) float64 {
 	return total / float64(len(observations))
 }
 
-// A Spread is the middle and the ends of what the rounds came to.
+// A Spread contains the median, the minimum and the maximum of the rounds'
+// values.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// SpreadOf returns that of at least one value.
+// SpreadOf returns the spread of at least one value.
 func SpreadOf(values []float64) *Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

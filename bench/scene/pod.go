@@ -34,8 +34,9 @@ func Pod(ds *appsv1.DaemonSet, node string) *corev1.Pod {
 	return pod
 }
 
-// PodStatus is the daemon's as its kubelet reports it: running, and ready or not.
-// A container that is ready, is not, and is ready again stays the same one.
+// PodStatus returns the status of the daemon's pod as its kubelet reports it:
+// running, and ready or not. The container stays the same when its readiness
+// changes.
 func PodStatus(pod *corev1.Pod, ready bool, now time.Time) corev1.PodStatus {
 	start, at := metav1.NewTime(now.Add(-time.Minute)), metav1.NewTime(now)
 	status := corev1.ConditionFalse

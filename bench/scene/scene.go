@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scene is what everybody in the benchmark knows: the gate that is
-// measured, what it waits for, and what nodes and pods look like. It asks and
-// writes nothing.
+// Package scene contains the common definitions of the benchmark: the measured
+// gate, its daemon, and the nodes and pods. It makes no requests.
 package scene
 
 import (
@@ -16,25 +15,26 @@ import (
 )
 
 const (
-	// Namespace is where the daemon's pods are.
+	// Namespace is the namespace of the daemon's pods.
 	Namespace = "bench"
 
 	// Daemon is the name of the DaemonSet, its container, the value of its pods'
 	// label "app", and the gate that waits for it.
 	Daemon = "agent"
 
-	// Workers is how many PATCHes nodegate has under way at most, and so the limit.
+	// Workers is the maximum number of concurrent PATCHes of nodegate, and of the
+	// limit.
 	Workers = 16
 )
 
-// Taint is the gate's.
+// Taint is the gate's taint.
 var Taint = corev1.Taint{Key: "bench.nodegate.dev/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}
 
 //go:embed objects.yaml
 var objectsYAML []byte
 
-// Objects returns what is applied once: the namespace, the DaemonSet, and last
-// the gate.
+// Objects returns the objects that are applied once: the namespace, the
+// DaemonSet, and last the gate.
 func Objects() ([]*unstructured.Unstructured, error) {
 	objects, err := testbed.ParseObjects(objectsYAML)
 	if err != nil {
@@ -64,7 +64,7 @@ func NodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 // PodName is the name of the daemon's pod on a node.
 func PodName(node string) string { return Daemon + "-" + node }
 
-// Tainted tells whether a node carries the gate's taint.
+// Tainted reports whether a node carries the gate's taint.
 func Tainted(node *corev1.Node) bool {
 	for i := range node.Spec.Taints {
 		if node.Spec.Taints[i].MatchTaint(&Taint) {

@@ -51,8 +51,8 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// node refuses everything that concerns one Node: a fleet that is replayed does
-// not change, and who has been told of all of it has no need to ask.
+// node rejects all requests about a single Node. A replayed fleet does not
+// change, so a client that has listed it does not need them.
 func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		s.count(func(c *Counts) { c.Writes++ })
@@ -108,7 +108,7 @@ func (s *Server) page(w http.ResponseWriter, c collection, query url.Values) {
 	_, _ = body.WriteTo(w) // the client may have gone away
 }
 
-// refuse answers with an error, as an API server would.
+// refuse responds with an error in the API server's format.
 func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package standin replays a fleet that no machine for tests could hold: it stands
-// between a client and a real API server, answers what is asked about Nodes and
-// about the pods of one namespace from templates, by WatchList or in pages, in
-// protobuf and over HTTP/2 with TLS, as an API server does, and passes everything
-// else on. So the client's rights, its leader election, its custom kinds and its
-// dry runs are answered by the real one.
+// Package standin simulates a fleet that is too large for a test machine. It is a
+// proxy between a client and a real API server. It answers requests about Nodes,
+// and about the pods of one namespace, from templates: by WatchList or in pages,
+// in protobuf and over HTTP/2 with TLS, like an API server. It forwards all other
+// requests, so that the real API server handles authorization, leader election,
+// custom resources and dry runs.
 //
-// Objects are made at the moment in which they are sent, and forgotten.
+// Objects are created when they are sent, and not kept.
 package standin

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A Fleet is what is replayed. Its functions are called from several goroutines,
-// give the same object for the same number each time, and the object is the
-// caller's own at its top level only: what hangs below may be shared.
+// A Fleet specifies what is replayed. Its functions are called from several
+// goroutines and must return equal objects for equal numbers. The caller may
+// change an object only at its top level: everything below may be shared.
 type Fleet struct {
 	// Nodes is how many there are, and Node makes one of them.
 	Nodes int
 	Node  func(i int) *corev1.Node
-	// Namespace is where the pods are. No others are known there.
+	// Namespace is the namespace of the pods. It contains no other pods.
 	Namespace string
 	Daemons   []Daemon
 	// Heartbeats is how many of the Nodes report each second to each watch, once

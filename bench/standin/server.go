@@ -50,9 +50,10 @@ type Counts struct {
 	PassedOn int
 }
 
-// Start starts a stand-in on a free port of the loopback interface. What it does
-// not know itself it passes on to the API server of the configuration, under the
-// name of whoever asked: by its token, for certificates cannot be passed on.
+// Start starts a stand-in on a free port of the loopback interface. It forwards
+// all requests that it does not answer itself to the API server of the
+// configuration, with the client's token. Client certificates cannot be
+// forwarded.
 func Start(fleet Fleet, real *rest.Config) (*Server, error) {
 	s := &Server{fleet: &fleet, done: make(chan error, 1)}
 	var err error
@@ -84,8 +85,7 @@ func Start(fleet Fleet, real *rest.Config) (*Server, error) {
 	return s, nil
 }
 
-// newUpstream passes requests on to an API server, and its answers back as they
-// come.
+// newUpstream returns a proxy to an API server, which streams the responses.
 func newUpstream(real *rest.Config) (*httputil.ReverseProxy, error) {
 	target, err := url.Parse(real.Host)
 	if err != nil {
@@ -103,8 +103,7 @@ func newUpstream(real *rest.Config) (*httputil.ReverseProxy, error) {
 	}, nil
 }
 
-// Config returns a client's configuration, with everything as it is but that the
-// stand-in is asked.
+// Config returns the client configuration with the stand-in as the server.
 func (s *Server) Config(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Host, config.CAData = s.url, s.ca
@@ -123,7 +122,7 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// Counts says what has been asked until now.
+// Counts returns the number of requests so far.
 func (s *Server) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()

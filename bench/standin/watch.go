@@ -57,7 +57,8 @@ func statusOf(err error) runtime.Object {
 	return &status
 }
 
-// sendInitial sends everything that is there, and that this was all.
+// sendInitial sends all existing objects, followed by the bookmark that ends the
+// initial state.
 func (s *Server) sendInitial(out *stream, c collection) error {
 	for i := range c.count {
 		if err := out.send(watch.Added, c.make(i)); err != nil {
@@ -79,7 +80,7 @@ func (s *Server) sendInitial(out *stream, c collection) error {
 	return out.flush()
 }
 
-// beat has Nodes report, one after the other, so many each second.
+// beat makes Nodes report, one after the other, at the given rate per second.
 func (s *Server) beat(ctx context.Context, out *stream, each int) error {
 	if each <= 0 || s.fleet.Nodes == 0 {
 		<-ctx.Done()

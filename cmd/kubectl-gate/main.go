@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-gate is a plugin of kubectl ("kubectl gate") for whoever runs
-// a cluster with gates. Under the name kubectl_complete-gate it completes what is
-// typed.
+// Command kubectl-gate is a kubectl plugin ("kubectl gate") for operators of clusters with
+// gates. Under the name kubectl_complete-gate, it completes command lines.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)   // a second signal ends the process at once
-	klog.SetLogger(logr.Discard()) // what client-go has to say of a failing watch is said by the verbs, in one line
+	context.AfterFunc(ctx, stop)   // a second signal ends the process immediately
+	klog.SetLogger(logr.Discard()) // verbs report errors of client-go in one line
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	os.Exit(cli.Execute(ctx, streams, cli.Arguments(os.Args)))
 }

@@ -16,18 +16,21 @@ import (
 
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/election"
 	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// controllerFlags are what 'nodegate controller' is told.
+// controllerFlags holds the flags of 'nodegate controller'.
 type controllerFlags struct {
 	kubeconfig  string
 	gates       string
 	development bool
-	birth       admission.Birth
-	webhook     controller.Webhook
-	process     controller.Process
+	// metricsSecure specifies whether the API server authorizes readers of metrics.
+	metricsSecure bool
+	birth         admission.Birth
+	webhook       controller.Webhook
+	process       controller.Process
 }
 
 func newControllerCommand() *cobra.Command {
@@ -35,36 +38,50 @@ func newControllerCommand() *cobra.Command {
 	options := &f.process.Options
 	command := &cobra.Command{
 		Use:   "controller",
-		Short: "Open gates on nodes that are fit, and close them again where they are not",
-		Long: "Open gates on nodes that are fit, and close them again where they are not.\n\n" +
-			"What it needs in the cluster is applied first: see 'nodegate manifests --help', and give both the same flags.\n" +
-			"It runs until it is told to stop by SIGTERM or Ctrl-C; then it finishes what is in hand, gives its lease\n" +
-			"back, and exits with status 0.",
+		Short: "Run the controller, which opens and closes gates on nodes",
+		Long: "Run the controller, which opens gates on nodes that are ready for pods, and closes them again on nodes that are not.\n\n" +
+			"Apply the objects that it requires in the cluster first: see 'nodegate manifests --help', and pass both commands\n" +
+			"the same flags. The controller runs until it receives SIGTERM or Ctrl-C. It then finishes pending writes, releases\n" +
+			"its lease, and exits with status 0.",
 		Example: "  nodegate controller                                              # in a pod, as its ServiceAccount\n" +
-			"  nodegate controller --development --kubeconfig nodegate.kubeconfig   # elsewhere, as that ServiceAccount too",
+			"  nodegate controller --development --kubeconfig nodegate.kubeconfig   # outside of the cluster, as the same ServiceAccount",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context())
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; default: the pod's own ServiceAccount")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file (default the pod's ServiceAccount)")
 	flags.StringVar(&f.gates, "gates", "",
-		"a directory, such as a mounted ConfigMap, to read NodeGates from (its *.yaml, *.yml and *.json), instead of from the API server, which then needs no CRD")
-	flags.StringVar(&f.process.MetricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0 for nowhere")
-	flags.StringVar(&f.process.HealthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 for nowhere")
+		"directory, such as a mounted ConfigMap, from which NodeGates are read (*.yaml, *.yml and *.json) instead of from the API server, which then needs no CRD")
+	flags.StringVar(&f.process.Metrics.Address, "metrics-bind-address", ":8080", "address at which metrics and /nodes/NAME are served; 0 disables them")
+	metricsSecureFlag(flags, &f.metricsSecure)
+	flags.StringVar(&f.process.Metrics.CertificateDir, "metrics-certificate-dir", "",
+		"directory, such as a mounted Secret, with tls.crt and tls.key for metrics (default a self-signed certificate in memory)")
+	flags.StringVar(&f.process.HealthAddress, "health-probe-bind-address", ":8081", "address at which /healthz and /readyz are served; 0 disables them")
 	flags.StringVar(&f.process.ProfileAddress, "pprof-bind-address", "0",
-		"where profiles of the process are served, in the way of net/http/pprof and to anybody who asks, so that it is best a loopback address; 0 for nowhere")
-	flags.BoolVar(&f.process.LeaderElect, "leader-elect", true, "let one replica at a time do the work")
-	flags.BoolVar(&f.development, "development", false, "write logs for a person to read, not as JSON")
-	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "the namespace of nodegate")
-	flags.IntVar(&options.Workers, "workers", 16, "how many nodes are worked on at a time")
+		"address at which net/http/pprof profiles are served without authentication, preferably a loopback address; 0 disables them")
+	flags.BoolVar(&f.process.LeaderElect, "leader-elect", true, "elect a leader among replicas; only the leader changes nodes")
+	flags.DurationVar(&f.process.LeaseDuration, "leader-elect-lease-duration", election.DefaultDuration,
+		"time since the leader last renewed its Lease after which another replica may lead; whole seconds, at least 2s")
+	flags.StringVar(&f.process.Identity, "leader-elect-identity", "",
+		"unique name of this replica in the Lease, such as that of its pod: after a restart, the replica leads again immediately (default a new name for each process)")
+	flags.BoolVar(&f.development, "development", false, "write human-readable logs instead of JSON")
+	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace in which nodegate is installed")
+	flags.IntVar(&options.Workers, "workers", 16, "number of nodes that are processed concurrently")
 	flags.StringSliceVar(&options.TransientTaintPrefixes, "transient-taint-prefixes", nil,
-		"beginnings of further taint keys that come and go by themselves, and so say nothing about which daemons belong on a node")
+		"prefixes of additional taint keys that are temporary, and therefore do not determine which daemons run on a node")
 	birthFlag(flags, &f.birth)
-	flags.StringVar(&f.webhook.Address, "webhook-bind-address", ":9443", "where the webhook is served, with --birth=webhook")
+	flags.StringVar(&f.webhook.Address, "webhook-bind-address", ":9443", "address at which the webhook is served with --birth=webhook")
+	flags.StringVar(&f.webhook.CertificateDir, "webhook-certificate-dir", "/etc/nodegate/webhook",
+		"directory, such as a mounted Secret, with tls.crt and tls.key of the webhook, with --birth=webhook")
+	flags.StringVar(&f.webhook.ClientCAFile, "webhook-client-ca-file", "",
+		"PEM file with the certificate authorities of the API servers' client certificates; the webhook then rejects other clients (default no client authentication)")
+	flags.StringSliceVar(&f.webhook.ClientNames, "webhook-client-names", nil,
+		"comma-separated common names that these client certificates may have (default any)")
 	allowedTaintKeysFlag(flags, &options.AllowedTaintKeys)
 	allowedStampAnnotationsFlag(flags, &options.AllowedStampAnnotations)
+	plainOptOutFlag(flags, &options.PlainOptOut)
 	return command
 }
 
@@ -95,18 +112,24 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil // told to stop before it began
+		return nil // stopped before it started
 	case err != nil:
 		return fmt.Errorf("checking permissions at %s: %w", config.Host, err)
 	}
 	return f.process.Run(ctx)
 }
 
-// validate refuses flags that could only do something else than was meant.
+// validate returns an error for invalid combinations of flags.
 func (f *controllerFlags) validate() error {
 	options := &f.process.Options
 	if options.Workers < 1 {
-		return fmt.Errorf("--workers is %d: it takes one at least", options.Workers)
+		return fmt.Errorf("--workers is %d: must be at least 1", options.Workers)
+	}
+	if err := election.ValidateDuration(f.process.LeaseDuration); err != nil {
+		return fmt.Errorf("--leader-elect-lease-duration: %w", err)
+	}
+	if f.process.Metrics.Open = !f.metricsSecure; f.process.Metrics.Open && f.process.Metrics.CertificateDir != "" {
+		return errors.New("--metrics-certificate-dir requires TLS, but --metrics-secure=false serves metrics with plain HTTP: omit one of them")
 	}
 	if f.birth == admission.ByWebhook {
 		f.process.Webhook = &f.webhook
@@ -117,25 +140,26 @@ func (f *controllerFlags) validate() error {
 	return f.installation().Validate()
 }
 
-// installation is what the controller expects to have been installed.
+// installation returns the options of the installation that the controller requires.
 func (f *controllerFlags) installation() install.Options {
 	options := &f.process.Options
 	return install.Options{
 		Namespace: options.Namespace, ServiceAccount: defaultServiceAccount,
 		AllowedTaintKeys: options.AllowedTaintKeys, AllowedStampAnnotations: options.AllowedStampAnnotations,
-		WithoutCRD: f.gates != "", Birth: f.birth,
+		PlainOptOut: options.PlainOptOut, WithoutCRD: f.gates != "", Birth: f.birth,
+		OpenMetrics: f.process.Metrics.Open || f.process.Metrics.Address == "0",
 	}
 }
 
-// restConfig finds the API server. Requests are not throttled on this side:
-// the API server's own priority and fairness does that, and knows better.
+// restConfig returns the client configuration. Requests are not throttled by the client,
+// because the API server's priority and fairness does so.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if kubeconfig == "" {
 		config, err = rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("not in a cluster: give --kubeconfig")
+			return nil, errors.New("not in a cluster: use --kubeconfig")
 		}
 	} else {
 		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)

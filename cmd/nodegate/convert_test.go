@@ -27,7 +27,7 @@ func convertCommand(stdin string, args ...string) (stdout, stderr string, err er
 	return out.String(), errs.String(), err
 }
 
-// Gates go to standard output; what differs is told there, in comments, and on
+// Gates are printed to standard output. Differences are reported there in comments, and on
 // standard error.
 func TestConvert(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tainter.toml")
@@ -70,27 +70,27 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// Where something would be lost, nothing is printed.
+// If meaning would be lost, no gates are printed.
 func TestConvertRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		stdin string
 		args  []string
-		says  string // in all that is told
+		want  string // in standard error or in the error
 	}{
 		"an empty list of conditions": {strings.Replace(matcher, `[{ type = "DiskPressure", status = "True" }]`, "[]", 1), []string{"tainter", "-"}, "stdin:3: error: without conditions"},
 		"one of two":                  {matcher + strings.Replace(matcher, "status", "state", 1), []string{"tainter", "-"}, "stdin:6: error: "},
 		"no file":                     {"", []string{"tainter", "/nowhere/x.toml"}, "/nowhere/x.toml"},
-		"no argument":                 {"", []string{"istio"}, "a FILE"},
-		"a format that is none":       {matcher, []string{"tainter", "--format=ini", "-"}, "--format"},
-		"an unknown tool":             {"", []string{"cilium"}, "choose one of istio, nidhogg"},
+		"no argument":                 {"", []string{"istio"}, "takes one FILE"},
+		"unknown format":              {matcher, []string{"tainter", "--format=ini", "-"}, "--format"},
+		"an unknown tool":             {"", []string{"cilium"}, "use one of istio, nidhogg"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, err := convertCommand(test.stdin, test.args...)
 			if err == nil || stdout != "" {
 				t.Fatalf("error %v, printed %q", err, stdout)
 			}
-			if all := stderr + err.Error(); !strings.Contains(all, test.says) {
-				t.Errorf("no %q in:\n%s", test.says, all)
+			if all := stderr + err.Error(); !strings.Contains(all, test.want) {
+				t.Errorf("no %q in:\n%s", test.want, all)
 			}
 		})
 	}

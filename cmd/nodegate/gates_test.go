@@ -11,13 +11,13 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// A process whose directory of gates is wrong stays, is not ready, says what is
-// wrong, and goes on as soon as it is put right. It has the rights that come
-// without the CRD, and no others.
+// If the directory of gates is invalid, the process keeps running, is not ready, logs the
+// error, and continues when the directory is corrected. Its permissions are those of an
+// installation without the CRD.
 func TestGatesFromADirectory(t *testing.T) {
 	c := clustertest.Shared(t)
 	api, err := client.New(c.Admin(), client.Options{})
@@ -30,7 +30,7 @@ func TestGatesFromADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
+	if err := testcluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
 	gates := t.TempDir()
@@ -44,8 +44,8 @@ func TestGatesFromADirectory(t *testing.T) {
 	r := startReplica(t, kubeconfig, "--gates", gates)
 	shows := func(sample string) {
 		t.Helper()
-		eventually(t, "the metrics tell "+sample, func() error {
-			served, err := read("http://" + r.metrics + "/metrics")
+		eventually(t, "the metrics contain "+sample, func() error {
+			served, err := r.served("/metrics")
 			if err == nil && !strings.Contains(served, sample+"\n") {
 				err = errors.New("they do not")
 			}
@@ -53,7 +53,7 @@ func TestGatesFromADirectory(t *testing.T) {
 		})
 	}
 	shows("nodegate_gates_complete 0")
-	eventually(t, "the log says what is wrong", func() error {
+	eventually(t, "the log contains the error", func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !strings.Contains(r.log.String(), "gates.yaml:1: the document is not a NodeGate") {
@@ -62,7 +62,7 @@ func TestGatesFromADirectory(t *testing.T) {
 		return nil
 	})
 	if r.healthy("/readyz") == nil || r.healthy("/healthz") != nil {
-		t.Error("it must be alive, and not ready")
+		t.Error("want the replica alive and not ready")
 	}
 	write(`apiVersion: nodegate.dev/v1alpha1
 kind: NodeGate

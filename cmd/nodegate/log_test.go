@@ -14,8 +14,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Five hundred gates that open at once are five hundred lines, whoever reads them.
-func TestLogLeavesNothingOut(t *testing.T) {
+// nodegate's own messages are not sampled, in both formats.
+func TestOwnLogIsNotSampled(t *testing.T) {
 	for name, development := range map[string]bool{"JSON": false, "text": true} {
 		var out bytes.Buffer
 		log, _ := newLogs(&out, development)
@@ -28,7 +28,7 @@ func TestLogLeavesNothingOut(t *testing.T) {
 	}
 }
 
-// What the libraries say cannot flood the log.
+// Messages of libraries are sampled, so that they cannot flood the log.
 func TestLibrariesAreSampled(t *testing.T) {
 	var out bytes.Buffer
 	_, log := newLogs(&out, false)
@@ -40,15 +40,14 @@ func TestLibrariesAreSampled(t *testing.T) {
 	}
 }
 
-// Lines of nodegate and of the libraries look alike: whoever parses the one parses
-// the other.
-func TestLinesLookAlike(t *testing.T) {
+// Log lines of nodegate and of the libraries have the same format.
+func TestLogFormat(t *testing.T) {
 	anyTime := regexp.MustCompile(`"ts":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)"`)
 	stack := regexp.MustCompile(`"stacktrace":"[^"]+"`)
 	line := func(log logr.Logger, out *bytes.Buffer) string {
 		out.Reset()
-		log.V(1).Info("is not told")
-		log.WithName("part").Info("told", "node", "n1", "closedSeconds", 1.5)
+		log.V(1).Info("debug")
+		log.WithName("part").Info("gate opened", "node", "n1", "closedSeconds", 1.5)
 		log.Error(errors.New("bad"), "cannot", "node", "n1")
 		return stack.ReplaceAllString(anyTime.ReplaceAllString(out.String(), "TIME"), "STACK")
 	}
@@ -56,11 +55,11 @@ func TestLinesLookAlike(t *testing.T) {
 	own, libraries := newLogs(&out, false)
 	a, b := line(own, &out), line(libraries, &out)
 	if a != b || strings.Count(a, "TIME") != 2 || strings.Count(a, "STACK") != 1 {
-		t.Errorf("nodegate writes\n%sand the libraries\n%s", a, b)
+		t.Errorf("nodegate writes\n%sbut the libraries write\n%s", a, b)
 	}
 }
 
-// BenchmarkLine is what telling of one opening costs, the write to a file included.
+// BenchmarkLine measures logging one opening, including the write to a file.
 func BenchmarkLine(b *testing.B) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {

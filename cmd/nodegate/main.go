@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command nodegate keeps pods off Kubernetes nodes until the nodes are fit for
-// them.
+// Command nodegate keeps pods off Kubernetes nodes until the nodes are ready for them.
 package main
 
 import (
@@ -20,14 +19,14 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "nodegate:", oneLine(err))
 		os.Exit(1)
 	}
 }
 
-// oneLine says an error in one line, also if it is several that were joined.
+// oneLine returns the message of an error as one line, also for joined errors.
 func oneLine(err error) string {
 	var parts []string
 	for line := range strings.Lines(err.Error()) {
@@ -41,18 +40,19 @@ func oneLine(err error) string {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "nodegate",
-		Short:   "Keep pods off Kubernetes nodes until the nodes are fit for them",
+		Short:   "Keep pods off Kubernetes nodes until the nodes are ready for them",
 		Version: version(),
-		// One clear line for an error; the usage is there with --help.
+		// Errors are printed as one line. The usage is available with --help.
 		SilenceUsage:       true,
 		SilenceErrors:      true,
 		DisableSuggestions: true,
 	}
-	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand(), newReleaseCommand(), newUninstallCommand())
+	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand(), newReleaseCommand(), newUninstallCommand(),
+		newWebhookCertificateCommand())
 	return root
 }
 
-// version is what the build knows of itself.
+// version returns the version of the main module from the build information.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

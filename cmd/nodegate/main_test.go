@@ -13,13 +13,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/presets"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// asNodegate in the environment has this test binary be nodegate itself.
+// asNodegate is an environment variable that makes this test binary run as nodegate.
 const asNodegate = "TEST_AS_NODEGATE"
 
 func TestMain(m *testing.M) {
@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.APIServer}})
+	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 }
 
-// nodegate returns the program, to be run with arguments and outside a cluster.
+// nodegate returns a command that runs nodegate outside of a cluster.
 func nodegate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := os.Executable()
@@ -42,7 +42,7 @@ func nodegate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	return command
 }
 
-// run runs nodegate to its end.
+// run runs nodegate until it exits.
 func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	ctx, progress, stop := await.Watch(t.Context(), await.Silence)
@@ -56,7 +56,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	return out.String(), err.String(), command.ProcessState.ExitCode()
 }
 
-// observed calls a function whenever something is written.
+// observed calls a function after each write.
 type observed struct {
 	io.Writer
 	written func()
@@ -80,7 +80,7 @@ const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://SERVER"}}], users: [{name: c, user: {}}],
 contexts: [{name: c, context: {cluster: c, user: c}}]}`
 
-// unused returns an address at which nobody listens.
+// unused returns an address without a listener.
 func unused(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,8 +91,7 @@ func unused(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Each mistake is told in one line that names it, and ends in a status other
-// than 0.
+// Each mistake results in a one-line error that names it, and in a non-zero exit status.
 func TestMistakes(t *testing.T) {
 	keys := []string{"--allowed-taint-keys", "example.com/key"}
 	controller := func(args ...string) []string { return append(append([]string{"controller"}, keys...), args...) }
@@ -101,37 +100,38 @@ func TestMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"unknown command":         {[]string{"contoller"}, []string{`unknown command "contoller"`}},
-		"unknown flag":            {controller("--kubconfig=x"), []string{"unknown flag: --kubconfig"}},
-		"argument":                {controller("x"), []string{`"x"`}},
-		"no workers":              {controller("--workers=0"), []string{"--workers is 0"}},
-		"not a number":            {controller("--workers=many"), []string{"--workers", `"many"`}},
-		"bad keys":                {[]string{"controller", "--allowed-taint-keys=a b,c d"}, []string{`"a b"`, `"c d"`}},
-		"bad stamp":               {controller("--allowed-stamp-annotations=node.kubernetes.io/x"), []string{`"node.kubernetes.io/x"`, "kubernetes.io have a meaning of their own"}},
-		"bad namespace":           {controller("--namespace=No_Namespace"), []string{`"No_Namespace"`}},
-		"not in a cluster":        {controller(), []string{"not in a cluster: give --kubeconfig"}},
-		"missing kubeconfig":      {controller("--kubeconfig=/nowhere/config"), []string{"/nowhere/config", "no such file"}},
-		"kubeconfig is a folder":  {controller("--kubeconfig=" + t.TempDir()), []string{"reading kubeconfig", "directory"}},
-		"kubeconfig is empty":     {controller("--kubeconfig=" + file(t, "")), []string{"reading kubeconfig"}},
-		"kubeconfig is none":      {controller("--kubeconfig=" + file(t, "{{{")), []string{"reading kubeconfig"}},
-		"nobody listens":          {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))), []string{server, "connection refused"}},
-		"unknown birth":           {controller("--birth=magic"), []string{`"magic"`, `"policy"`, `"webhook"`}},
-		"bad webhook address":     {controller("--birth=webhook", "--webhook-bind-address=9443"), []string{"--webhook-bind-address", "9443"}},
-		"bad webhook port":        {controller("--birth=webhook", "--webhook-bind-address=:x"), []string{"--webhook-bind-address", `"x"`}},
-		"release: of what":        {[]string{"release"}, []string{"name nodes, or give --all"}},
-		"release: of both":        {[]string{"release", "--all", "n1"}, []string{"name nodes, or give --all"}},
-		"release: dry run":        {[]string{"release", "--all", "--dry-run=yes"}, []string{"--dry-run=yes", "none, client or server"}},
-		"release: nobody listens": {[]string{"release", "--all", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{"connection refused"}},
-		"uninstall: argument":     {[]string{"uninstall", "x"}, []string{`"x"`}},
-		"uninstall: dry run":      {[]string{"uninstall", "--dry-run=yes"}, []string{"--dry-run=yes"}},
-		"uninstall: no place":     {[]string{"uninstall", "--namespace=No_Namespace", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{`"No_Namespace"`}},
-		"manifests: birth":        {[]string{"manifests", "--allowed-taint-keys=a.b/c", "--birth=magic"}, []string{`"magic"`}},
-		"manifests: bad key":      {[]string{"manifests", "--allowed-taint-keys=a b"}, []string{`"a b"`}},
-		"manifests: core's key":   {[]string{"manifests", "--allowed-taint-keys=node.kubernetes.io/unschedulable"}, []string{`"node.kubernetes.io/unschedulable:NoSchedule"`, "belong to Kubernetes"}},
-		"convert: unknown tool":   {[]string{"convert", "cilium"}, []string{`"cilium"`, "istio, nidhogg"}},
-		"convert: no file":        {[]string{"convert", "tainter"}, []string{"FILE", "standard input"}},
-		"manifests: bad stamp":    {[]string{"manifests", "--allowed-taint-keys=a", "--allowed-stamp-annotations=gate.nodegate.dev/a"}, []string{`"gate.nodegate.dev/a"`}},
-		"manifests: all is wrong": {[]string{"manifests", "--allowed-taint-keys=a b,c d", "--namespace=A", "--service-account=B!"}, []string{`"a b"`, `"c d"`, `"A"`, `"B!"`}},
+		"unknown command":        {[]string{"contoller"}, []string{`unknown command "contoller"`}},
+		"unknown flag":           {controller("--kubconfig=x"), []string{"unknown flag: --kubconfig"}},
+		"argument":               {controller("x"), []string{`"x"`}},
+		"lease of half seconds":  {controller("--leader-elect-lease-duration=2500ms"), []string{"--leader-elect-lease-duration: ", "whole seconds"}},
+		"no workers":             {controller("--workers=0"), []string{"--workers is 0"}},
+		"not a number":           {controller("--workers=many"), []string{"--workers", `"many"`}},
+		"bad keys":               {[]string{"controller", "--allowed-taint-keys=a b,c d"}, []string{`"a b"`, `"c d"`}},
+		"bad stamp":              {controller("--allowed-stamp-annotations=node.kubernetes.io/x"), []string{`"node.kubernetes.io/x"`, "kubernetes.io have a meaning of their own"}},
+		"bad namespace":          {controller("--namespace=No_Namespace"), []string{`"No_Namespace"`}},
+		"not in a cluster":       {controller(), []string{"not in a cluster: use --kubeconfig"}},
+		"missing kubeconfig":     {controller("--kubeconfig=/nowhere/config"), []string{"/nowhere/config", "no such file"}},
+		"kubeconfig is a folder": {controller("--kubeconfig=" + t.TempDir()), []string{"reading kubeconfig", "directory"}},
+		"kubeconfig is empty":    {controller("--kubeconfig=" + file(t, "")), []string{"reading kubeconfig"}},
+		"kubeconfig is invalid":  {controller("--kubeconfig=" + file(t, "{{{")), []string{"reading kubeconfig"}},
+		"no listener":            {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))), []string{server, "connection refused"}},
+		"unknown birth":          {controller("--birth=magic"), []string{`"magic"`, `"policy"`, `"webhook"`}},
+		"bad webhook address":    {controller("--birth=webhook", "--webhook-bind-address=9443"), []string{"--webhook-bind-address", "9443"}},
+		"bad webhook port":       {controller("--birth=webhook", "--webhook-bind-address=:x"), []string{"--webhook-bind-address", `"x"`}},
+		"release: no nodes":      {[]string{"release"}, []string{"specify either node names or --all"}},
+		"release: nodes and all": {[]string{"release", "--all", "n1"}, []string{"specify either node names or --all"}},
+		"release: dry run":       {[]string{"release", "--all", "--dry-run=yes"}, []string{"--dry-run=yes", "none, client or server"}},
+		"release: no listener":   {[]string{"release", "--all", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{"connection refused"}},
+		"uninstall: argument":    {[]string{"uninstall", "x"}, []string{`"x"`}},
+		"uninstall: dry run":     {[]string{"uninstall", "--dry-run=yes"}, []string{"--dry-run=yes"}},
+		"uninstall: namespace":   {[]string{"uninstall", "--namespace=No_Namespace", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{`"No_Namespace"`}},
+		"manifests: birth":       {[]string{"manifests", "--allowed-taint-keys=a.b/c", "--birth=magic"}, []string{`"magic"`}},
+		"manifests: bad key":     {[]string{"manifests", "--allowed-taint-keys=a b"}, []string{`"a b"`}},
+		"manifests: core's key":  {[]string{"manifests", "--allowed-taint-keys=node.kubernetes.io/unschedulable"}, []string{`"node.kubernetes.io/unschedulable:NoSchedule"`, "belong to Kubernetes"}},
+		"convert: unknown tool":  {[]string{"convert", "cilium"}, []string{`"cilium"`, "istio, nidhogg"}},
+		"convert: no file":       {[]string{"convert", "tainter"}, []string{"FILE", "standard input"}},
+		"manifests: bad stamp":   {[]string{"manifests", "--allowed-taint-keys=a", "--allowed-stamp-annotations=gate.nodegate.dev/a"}, []string{`"gate.nodegate.dev/a"`}},
+		"manifests: all invalid": {[]string{"manifests", "--allowed-taint-keys=a b,c d", "--namespace=A", "--service-account=B!"}, []string{`"a b"`, `"c d"`, `"A"`, `"B!"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, status := run(t, test.args...)
@@ -146,17 +146,16 @@ func TestMistakes(t *testing.T) {
 func oneClearLine(t *testing.T, stderr string, want ...string) {
 	t.Helper()
 	if strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "nodegate: ") {
-		t.Errorf("want one line that begins with 'nodegate: ', got:\n%s", stderr)
+		t.Errorf("want one line that starts with 'nodegate: ', got:\n%s", stderr)
 	}
 	for _, part := range want {
 		if !strings.Contains(stderr, part) {
-			t.Errorf("the error does not say %q:\n%s", part, stderr)
+			t.Errorf("the error does not contain %q:\n%s", part, stderr)
 		}
 	}
 }
 
-// What is allowed by default is the presets' keys, to both commands alike, and
-// nothing that detaches volumes.
+// By default, both commands allow the presets' keys, and no taint that detaches volumes.
 func TestDefaultKeys(t *testing.T) {
 	all := strings.Join(presets.TaintKeys(), ",")
 	byDefault, _, status := run(t, "manifests")
@@ -165,7 +164,7 @@ func TestDefaultKeys(t *testing.T) {
 		t.Errorf("status %d; without the flag and with the presets' keys the manifests differ", status)
 	}
 	if help, _, _ := run(t, "controller", "--help"); !strings.Contains(help, "(default ["+all+"])") {
-		t.Errorf("the controller's default is another one:\n%s", help)
+		t.Errorf("the controller has another default:\n%s", help)
 	}
 	if strings.Contains(all, "out-of-service") {
 		t.Error("out-of-service is allowed by default")
@@ -195,8 +194,7 @@ func TestManifestsAndHelp(t *testing.T) {
 	}
 }
 
-// Where gates come from files, the cluster needs neither the kind nor rights to
-// it.
+// With gates from files, the cluster needs neither the CRD nor permissions for it.
 func TestManifestsWithoutCRD(t *testing.T) {
 	stdout, stderr, status := run(t, "manifests", "--allowed-taint-keys=example.com/key", "--without-crd")
 	if status != 0 || stderr != "" {

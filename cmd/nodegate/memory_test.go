@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 func TestTuneMemory(t *testing.T) {
@@ -24,36 +24,36 @@ func TestTuneMemory(t *testing.T) {
 		percent    int
 	}{
 		{"by default", "", "1GiB", gcPercent},
-		{"as the environment says", "80", "2GiB", 80},
+		{"set in the environment", "80", "2GiB", 80},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("GOGC", test.gogc)
 			t.Setenv("GOMEMLIMIT", test.gomemlimit)
-			defer debug.SetGCPercent(debug.SetGCPercent(80)) // what the runtime makes of GOGC
+			defer debug.SetGCPercent(debug.SetGCPercent(80)) // as set by the runtime for GOGC
 			defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
 			tuneMemory(logr.Discard())
 			if got := debug.SetGCPercent(80); got != test.percent {
 				t.Errorf("GOGC is %d, want %d", got, test.percent)
 			}
 			if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
-				t.Errorf("the limit that the environment sets was changed to %d", got)
+				t.Errorf("the limit of the environment was changed to %d", got)
 			}
 		})
 	}
 }
 
-// Every client that is made of the configuration reads through small buffers.
+// All clients of the configuration have small buffers.
 func TestBuffersAreBounded(t *testing.T) {
 	c := clustertest.Shared(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, c.Admin()); err != nil {
+	if err := testcluster.WriteKubeconfig(path, c.Admin()); err != nil {
 		t.Fatal(err)
 	}
 	config, err := restConfig(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // they share what the first one has set up
+	for range 2 { // they share the transport
 		client, err := rest.HTTPClientFor(config)
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestBuffersAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := clientset.Discovery().ServerVersion(); err != nil {
-			t.Errorf("nothing can be read through it: %v", err)
+			t.Errorf("reading through the transport: %v", err)
 		}
 	}
 }

@@ -18,15 +18,16 @@ import (
 )
 
 var (
-	// span is a piece of code within a line of text.
+	// span matches inline code.
 	span = regexp.MustCompile("`([^`]+)`")
-	// placeholder stands for something in a command line, as in <node>.
+	// placeholder matches a placeholder in a command line, such as <node>.
 	placeholder = regexp.MustCompile(`<[a-zA-Z -]+>`)
 	operator    = regexp.MustCompile(`^(?:\|\|?|&&?|;|\d?>>?&?\d?|<<?)$`)
 )
 
-// ours says which of our programs a command line starts, and with which arguments.
-func ours(words []string) (*cobra.Command, []string) {
+// parseOurs returns the command of a command line that starts one of our programs, and its
+// arguments.
+func parseOurs(words []string) (*cobra.Command, []string) {
 	switch {
 	case len(words) > 2 && words[0] == "kubectl" && words[1] == "gate":
 		return cli.Command(), words[2:]
@@ -36,15 +37,15 @@ func ours(words []string) (*cobra.Command, []string) {
 	return nil, nil
 }
 
-// refuses says why a program would refuse these arguments before it does anything.
-// Of what is quoted in a text only verb and flags have to be there.
-func refuses(root *cobra.Command, args []string, quoted bool) error {
+// argumentError returns the error with which a program would reject these arguments. For command
+// lines that are quoted in a text, only the verb and the flags are checked.
+func argumentError(root *cobra.Command, args []string, quoted bool) error {
 	command, rest, err := root.Find(args)
 	switch {
 	case err != nil:
 		return err
 	case command == root && !strings.HasPrefix(args[0], "-"):
-		return fmt.Errorf("there is no verb %q", args[0])
+		return fmt.Errorf("unknown verb %q", args[0])
 	}
 	if err := command.ParseFlags(rest); err != nil || quoted {
 		return err
@@ -55,8 +56,8 @@ func refuses(root *cobra.Command, args []string, quoted bool) error {
 	return command.ValidateArgs(command.Flags().Args())
 }
 
-// shellWords splits a line as a shell does, roughly: operators are words of their
-// own, and a comment is none.
+// shellWords splits a line approximately like a shell: operators are separate words, and
+// comments are omitted.
 func shellWords(line string) []string {
 	var words []string
 	var word strings.Builder
@@ -92,7 +93,7 @@ func shellWords(line string) []string {
 	return words
 }
 
-// commandLines are what a line of a shell starts, one after the other.
+// commandLines returns the commands that a line of shell starts.
 func commandLines(line string) [][]string {
 	var all [][]string
 	var one []string
@@ -113,8 +114,8 @@ func commandLines(line string) [][]string {
 	return all
 }
 
-// onPage returns the command lines of a page: those to be typed as they are, and
-// those that its text quotes.
+// onPage returns the command lines of a page: those in code blocks, and those that the text
+// quotes.
 func onPage(page string) (typed, quoted [][]string) {
 	fence, before := "", ""
 	for line := range strings.Lines(page) {
@@ -138,8 +139,8 @@ func onPage(page string) (typed, quoted [][]string) {
 	return typed, quoted
 }
 
-// Whoever copies a command of ours from a page is not told that there is no such
-// verb or flag, or that an argument is missing.
+// Command lines of our programs on pages have existing verbs and flags, and all required
+// arguments.
 func TestCommandsOnPages(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
@@ -149,45 +150,45 @@ func TestCommandsOnPages(t *testing.T) {
 		text, err := os.ReadFile(path)
 		typed, quoted := onPage(string(text))
 		for i, words := range slices.Concat(typed, quoted) {
-			root, args := ours(words)
+			root, args := parseOurs(words)
 			if root == nil {
 				continue
 			}
 			seen++
-			if err := refuses(root, args, i >= len(typed)); err != nil {
+			if err := argumentError(root, args, i >= len(typed)); err != nil {
 				t.Errorf("%s: %q: %v", path, strings.Join(words, " "), err)
 			}
 		}
 		return err
 	})
 	if err != nil || seen < 60 {
-		t.Errorf("%d commands were found: %v", seen, err)
+		t.Errorf("found %d commands: %v", seen, err)
 	}
 }
 
-// What is wrong is found, wherever in a line it is.
-func TestCommandsOnPagesFindsWhatIsWrong(t *testing.T) {
-	for line, says := range map[string]string{
+// TestCommandsOnPages finds errors in all parts of a line.
+func TestCommandsOnPagesFindsErrors(t *testing.T) {
+	for line, want := range map[string]string{
 		"kubectl gate why n1 | grep x":                                             "",
 		"kubectl gate open <node> --gate a --for 1h --reason 'it is \"so\"' # why": "",
 		"cat x | bin/nodegate convert istio - > y && kubectl gate status --out x":  "unknown flag: --out",
-		"FOO=bar kubectl gate status -o xml":                                       `no output format "xml"`,
-		"kubectl gate open n1 --for 1h --reason x":                                 "say which gate",
+		"FOO=bar kubectl gate status -o xml":                                       `unknown output format "xml"`,
+		"kubectl gate open n1 --for 1h --reason x":                                 "--gate is required",
 		"kubectl gate stauts":                                                      `unknown command "stauts"`,
 		"nodegate controller --workers=many":                                       "invalid argument",
-		"$ kubectl gate timeline":                                                  "one node",
+		"$ kubectl gate timeline":                                                  "exactly one node name",
 	} {
 		found := ""
 		typed, _ := onPage("```sh\n" + line + "\n```\n")
 		for _, words := range typed {
-			if root, args := ours(words); root == nil {
+			if root, args := parseOurs(words); root == nil {
 				continue
-			} else if err := refuses(root, args, false); err != nil {
+			} else if err := argumentError(root, args, false); err != nil {
 				found += err.Error()
 			}
 		}
-		if (says == "") != (found == "") || !strings.Contains(found, says) {
-			t.Errorf("of %q it finds %q, want %q", line, found, says)
+		if (want == "") != (found == "") || !strings.Contains(found, want) {
+			t.Errorf("%q: found %q, want %q", line, found, want)
 		}
 	}
 }

@@ -14,31 +14,34 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// checkPermissions fails, naming them all, if the controller lacks permissions
-// that the manifests give it. Without the check they would show one by one, as
-// feeds that never sync. What is installed says which it needs.
+// checkPermissions returns an error with all missing permissions if the controller lacks
+// permissions that the manifests grant. Without this check, each of them would show as a
+// feed that never syncs. The required permissions depend on the installation.
 func checkPermissions(ctx context.Context, c client.Client, o install.Options) error {
 	var (
 		mu      sync.Mutex
 		missing []string
 	)
-	group, ctx := errgroup.WithContext(ctx) // the first failure spares the others
+	group, ctx := errgroup.WithContext(ctx) // the first failure cancels the others
 	group.SetLimit(8)
-	askAll := func(rules []rbacv1.PolicyRule, namespace string) {
+	reviewAll := func(rules []rbacv1.PolicyRule, namespace string) {
 		for _, attributes := range attributesOf(rules, namespace) {
 			group.Go(func() error {
 				review := &authorizationv1.SelfSubjectAccessReview{
 					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
 				}
-				if err := ask(ctx, c, review); err != nil {
-					return fmt.Errorf("asking for permissions: %w", err)
+				if err := createReview(ctx, c, review); err != nil {
+					return fmt.Errorf("reviewing permissions: %w", err)
 				}
 				if !review.Status.Allowed {
 					mu.Lock()
@@ -49,13 +52,12 @@ func checkPermissions(ctx context.Context, c client.Client, o install.Options) e
 			})
 		}
 	}
-	askAll(install.ClusterRules(o.WithoutCRD), "")
-	askAll(install.NamespaceRules(), o.Namespace)
-	askAll(install.EventRules(), metav1.NamespaceDefault)
-	if o.Birth == admission.ByWebhook {
-		askAll(install.WebhookClusterRules(), "")
-		askAll(install.WebhookNamespaceRules(), o.Namespace)
+	reviewAll(install.ClusterRules(o.WithoutCRD), "")
+	if !o.OpenMetrics {
+		reviewAll(install.MetricsRules(), "")
 	}
+	reviewAll(install.NamespaceRules(), o.Namespace)
+	reviewAll(install.EventRules(), metav1.NamespaceDefault)
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -65,44 +67,56 @@ func checkPermissions(ctx context.Context, c client.Client, o install.Options) e
 		if o.WithoutCRD {
 			command += " --without-crd"
 		}
-		return fmt.Errorf("this identity may not %s: apply the output of '%s', and run as its ServiceAccount",
+		return fmt.Errorf("this identity is not permitted to %s: apply the output of '%s', and run as its ServiceAccount",
 			strings.Join(missing, ", "), command)
 	}
 	return nil
 }
 
-// answerTimeout is how long the API server may take to answer one question before
-// the controller runs. It does not limit all of them together: a server that
-// answers slowly answers.
-const answerTimeout = 15 * time.Second
+// reviewTimeout is the timeout of a single review before the controller runs. It does not
+// limit the total time, so that a slow API server is sufficient.
+const reviewTimeout = 15 * time.Second
 
-// ask creates a review, which the API server fills in.
-func ask(ctx context.Context, c client.Client, review client.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	return c.Create(ctx, review)
+// reviewBackoff specifies the retries of a review. There are dozens of reviews, and an API
+// server that fails some requests is sufficient.
+var reviewBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 7}
+
+// createReview creates a review, and reads the result that the API server returns. It
+// retries on errors that may be temporary.
+func createReview(ctx context.Context, c client.Client, review client.Object) error {
+	return retry.OnError(reviewBackoff, func(err error) bool { return ctx.Err() == nil && !isRefusal(err) }, func() error {
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
+		return c.Create(ctx, review)
+	})
 }
 
-// serviceAccountPrefix begins what the API server calls a ServiceAccount; its
-// namespace follows.
+// isRefusal reports whether the API server would return the same error again.
+func isRefusal(err error) bool {
+	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) ||
+		meta.IsNoMatchError(err)
+}
+
+// serviceAccountPrefix is the prefix of the user name of a ServiceAccount. The namespace
+// follows it.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-// checkIdentity fails if the controller is nobody that the guards could let
-// through, whatever else it may: an administrator may create everything, and is
-// refused where only nodegate writes.
+// checkIdentity returns an error if the controller does not run as a ServiceAccount that the
+// guards accept. Permissions are not sufficient: the guards reject even an administrator
+// where only nodegate may write.
 func checkIdentity(ctx context.Context, c client.Client, namespace string) error {
 	var review authenticationv1.SelfSubjectReview
-	if err := ask(ctx, c, &review); err != nil {
-		return fmt.Errorf("asking who this is: %w", err)
+	if err := createReview(ctx, c, &review); err != nil {
+		return fmt.Errorf("determining this identity: %w", err)
 	}
 	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user, serviceAccountPrefix+namespace+":") {
-		return fmt.Errorf("this identity is %q, and the guards that 'nodegate manifests' installs let only nodegate's ServiceAccount do its work: run as %s",
+		return fmt.Errorf("this identity is %q, but the guards that 'nodegate manifests' installs accept only nodegate's ServiceAccount: run as %s",
 			user, serviceAccountPrefix+namespace+":"+defaultServiceAccount)
 	}
 	return nil
 }
 
-// attributesOf lists every single thing that the rules allow.
+// attributesOf returns the attributes of every combination that the rules allow.
 func attributesOf(rules []rbacv1.PolicyRule, namespace string) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	for _, rule := range rules {

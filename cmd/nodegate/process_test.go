@@ -26,17 +26,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
-	"github.com/nodegate/nodegate/cluster/clustertest"
+	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// A ServiceAccount without rights learns of all that it lacks.
+// The error for a ServiceAccount without permissions contains all missing ones.
 func TestMissingPermissions(t *testing.T) {
 	c := clustertest.Shared(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, c.User("nobody")); err != nil {
+	if err := testcluster.WriteKubeconfig(path, c.User("nobody")); err != nil {
 		t.Fatal(err)
 	}
 	_, stderr, status := run(t, "controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -49,16 +50,16 @@ func TestMissingPermissions(t *testing.T) {
 		"--metrics-bind-address=0", "--health-probe-bind-address=0")
 	oneClearLine(t, stderr, "patch nodes", "create podtemplates in nodegate-system", "nodegate manifests --without-crd")
 	if strings.Contains(stderr, "nodegates") {
-		t.Errorf("with gates from files, it asks for rights to NodeGates:\n%s", stderr)
+		t.Errorf("with gates from files, permissions for NodeGates are required:\n%s", stderr)
 	}
 }
 
-// An administrator may do everything, and would be refused where only nodegate
-// writes: that is told at once, with who it should be.
+// An administrator has all permissions, but the guards would reject its writes. The error
+// contains the required identity.
 func TestAdministratorIsNotNodegate(t *testing.T) {
 	c := clustertest.Shared(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, c.User("boss", "system:masters")); err != nil {
+	if err := testcluster.WriteKubeconfig(path, c.User("boss", "system:masters")); err != nil {
 		t.Fatal(err)
 	}
 	_, stderr, status := run(t, "controller", "--kubeconfig", path, "--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -74,6 +75,7 @@ type replica struct {
 	t       *testing.T
 	health  string
 	metrics string
+	reader  string // a token for reading metrics
 	mu      sync.Mutex
 	log     bytes.Buffer
 }
@@ -86,7 +88,7 @@ func (r *replica) Write(p []byte) (int, error) {
 
 func startReplica(t *testing.T, kubeconfig string, args ...string) *replica {
 	t.Helper()
-	r := &replica{t: t, health: unused(t), metrics: unused(t)}
+	r := &replica{t: t, health: unused(t), metrics: unused(t), reader: tokenOf(t, "reader", install.MetricsReader)}
 	r.Cmd = nodegate(context.Background(), t, append([]string{"controller", "--kubeconfig", kubeconfig, "--allowed-taint-keys", "example.com/key",
 		"--metrics-bind-address", r.metrics, "--health-probe-bind-address", r.health}, args...)...)
 	r.Stdout, r.Stderr = r, r
@@ -94,7 +96,7 @@ func startReplica(t *testing.T, kubeconfig string, args ...string) *replica {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = r.Process.Kill() // in vain if it has ended
+		_ = r.Process.Kill() // fails if the process has exited
 		_ = r.Wait()
 		if t.Failed() {
 			r.mu.Lock()
@@ -105,13 +107,13 @@ func startReplica(t *testing.T, kubeconfig string, args ...string) *replica {
 	return r
 }
 
-// healthy asks the replica how it is.
+// healthy requests a health endpoint of the replica.
 func (r *replica) healthy(path string) error {
 	_, err := read("http://" + r.health + path)
 	return err
 }
 
-// read returns what is served at an address.
+// read returns the content at a URL.
 func read(url string) (string, error) {
 	response, err := http.Get(url)
 	if err != nil {
@@ -125,7 +127,7 @@ func read(url string) (string, error) {
 	return string(body), err
 }
 
-// terminate ends the replica as the kubelet would.
+// terminate stops the replica like the kubelet.
 func (r *replica) terminate() {
 	r.t.Helper()
 	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
@@ -133,7 +135,7 @@ func (r *replica) terminate() {
 	}
 	defer time.AfterFunc(await.Silence, func() { _ = r.Process.Kill() }).Stop()
 	if err := r.Wait(); err != nil {
-		r.t.Errorf("a replica that was terminated ended with: %v", err)
+		r.t.Errorf("the terminated replica exited with: %v", err)
 	}
 }
 
@@ -142,7 +144,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	awaittest.Until(t, what, func(context.Context) error { return check() })
 }
 
-// applyManifests applies what 'nodegate manifests' prints.
+// applyManifests applies the output of 'nodegate manifests'.
 func applyManifests(t *testing.T, api client.Client, args ...string) {
 	t.Helper()
 	stdout, stderr, status := run(t, append([]string{"manifests", "--allowed-taint-keys", "example.com/key"}, args...)...)
@@ -163,7 +165,10 @@ func applyManifests(t *testing.T, api client.Client, args ...string) {
 	}
 }
 
-func TestReplicasTakeTurns(t *testing.T) {
+// installedCluster installs nodegate. It returns an administrator's client, and the path of a
+// kubeconfig of nodegate's ServiceAccount.
+func installedCluster(t *testing.T) (api client.Client, kubeconfig string) {
+	t.Helper()
 	c := clustertest.Shared(t)
 	api, err := client.New(c.Admin(), client.Options{})
 	if err != nil {
@@ -174,22 +179,98 @@ func TestReplicasTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, config); err != nil {
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := testcluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	holder := func() string {
-		lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: defaultNamespace, Name: "nodegate"}}
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(&lease), &lease); client.IgnoreNotFound(err) != nil {
+	return api, kubeconfig
+}
+
+// lease returns the Lease of the leader election.
+func lease(t *testing.T, api client.Client) *coordinationv1.Lease {
+	t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: defaultNamespace, Name: v1alpha1.LeaseName}}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// createGateAndNode creates the gate "agent", and the Node "n1" on which it is closed.
+func createGateAndNode(t *testing.T, api client.Client) {
+	t.Helper()
+	gate := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "nodegate.dev/v1alpha1", "kind": "NodeGate", "metadata": map[string]any{"name": "agent"},
+		"spec": map[string]any{
+			"nodeSelector": map[string]any{}, "taint": map[string]any{"key": "example.com/key", "effect": "NoSchedule"},
+			"openWhen": []any{map[string]any{"name": "label", "label": map[string]any{"key": "fit"}}},
+		},
+	}}
+	for _, object := range []client.Object{gate, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}} {
+		if err := api.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
-		return ptr.Deref(lease.Spec.HolderIdentity, "")
 	}
+}
+
+// A replica that loses the Lease becomes a standby, and can lead again without a restart.
+func TestLeaderThatLosesTheLease(t *testing.T) {
+	api, path := installedCluster(t)
+	createGateAndNode(t, api)
+	r := startReplica(t, path, "--leader-elect-identity=first")
+	leads := func(want string) func() error {
+		return func() error {
+			served, err := r.served("/metrics")
+			for _, line := range []string{`leader_election_master_status{name="nodegate"} ` + want, `nodegate_gate_nodes{gate="agent",state="selected"} ` + want} {
+				if err == nil && strings.Contains(served, line+"\n") != (want == "1" || strings.HasPrefix(line, "leader")) {
+					err = fmt.Errorf("unexpected: %s", line)
+				}
+			}
+			return err
+		}
+	}
+	eventually(t, "it leads, and counts nodes", leads("1"))
+
+	if holder := ptr.Deref(lease(t, api).Spec.HolderIdentity, ""); holder != "first" {
+		t.Errorf("%q holds the Lease, want the replica", holder)
+	}
+	eventually(t, "another one gets the Lease", func() error {
+		taken := lease(t, api)
+		taken.Spec.HolderIdentity, taken.Spec.LeaseDurationSeconds = ptr.To("another"), ptr.To[int32](3600)
+		return api.Update(t.Context(), taken)
+	})
+	eventually(t, "it is a standby, and counts no nodes", leads("0"))
+	if _, err := r.served("/nodes/n1"); err == nil || !strings.Contains(err.Error(), "does not lead") {
+		t.Errorf("a standby answers about a node: %v", err)
+	}
+	if err := errors.Join(r.healthy("/readyz"), r.healthy("/healthz")); err != nil {
+		t.Errorf("a standby is not healthy: %v", err)
+	}
+
+	released := lease(t, api)
+	released.Spec.HolderIdentity = ptr.To("")
+	if err := api.Update(t.Context(), released); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it leads again", leads("1"))
+	eventually(t, "it answers about a node", func() error {
+		answer, err := r.served("/nodes/n1")
+		if err == nil && !strings.Contains(answer, `"gate": "agent"`) {
+			err = fmt.Errorf("answer: %s", answer)
+		}
+		return err
+	})
+	r.terminate()
+}
+
+func TestReplicasTakeTurns(t *testing.T) {
+	api, path := installedCluster(t)
+	holder := func() string { return ptr.Deref(lease(t, api).Spec.HolderIdentity, "") }
 
 	first := startReplica(t, path)
 	eventually(t, "the first replica is ready and leads", func() error {
 		if holder() == "" {
-			return errors.New("nobody leads")
+			return errors.New("no leader")
 		}
 		return first.healthy("/readyz")
 	})
@@ -200,12 +281,12 @@ func TestReplicasTakeTurns(t *testing.T) {
 		t.Errorf("not alive: %v", err)
 	}
 	if now := holder(); now != leader {
-		t.Fatalf("%s leads, while %s is alive", now, leader)
+		t.Fatalf("%s leads although %s is alive", now, leader)
 	}
 
 	first.terminate()
 	if now := holder(); now == leader {
-		t.Errorf("%s has ended and not given its lease back", leader)
+		t.Errorf("%s has exited without releasing its lease", leader)
 	}
 	eventually(t, "the second replica leads", func() error {
 		if now := holder(); now == "" || now == leader {
@@ -213,39 +294,27 @@ func TestReplicasTakeTurns(t *testing.T) {
 		}
 		return nil
 	})
-	// It works: a pod template says that it looks after births.
-	gate := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "nodegate.dev/v1alpha1", "kind": "NodeGate", "metadata": map[string]any{"name": "agent"},
-		"spec": map[string]any{
-			"nodeSelector": map[string]any{}, "taint": map[string]any{"key": "example.com/key", "effect": "NoSchedule"},
-			"openWhen": []any{map[string]any{"name": "label", "label": map[string]any{"key": "fit"}}},
-		},
-	}}
-	if err := api.Create(t.Context(), gate); err != nil {
-		t.Fatal(err)
-	}
-	if err := api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it tells how the gates stand on one node", func() error {
-		told, err := read("http://" + second.metrics + "/nodes/n1")
-		if err == nil && !strings.Contains(told, `"gate": "agent"`) {
-			err = fmt.Errorf("it tells %s", told)
+	// It maintains the parameter of the birth policy.
+	createGateAndNode(t, api)
+	eventually(t, "it answers about a node", func() error {
+		answer, err := second.served("/nodes/n1")
+		if err == nil && !strings.Contains(answer, `"gate": "agent"`) {
+			err = fmt.Errorf("answer: %s", answer)
 		}
 		return err
 	})
 	eventually(t, "the second replica works", func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: defaultNamespace, Name: v1alpha1.BirthParameter}, &corev1.PodTemplate{})
 	})
-	eventually(t, "the metrics tell that births are closed", func() error {
-		served, err := read("http://" + second.metrics + "/metrics")
+	eventually(t, "the metrics report that gates close at birth", func() error {
+		served, err := second.served("/metrics")
 		if err == nil && !strings.Contains(served, `nodegate_birth_closing_proved{gate="agent"} 1`) {
-			err = errors.New("they do not")
+			err = errors.New("not reported")
 		}
 		return err
 	})
 	second.terminate()
 	if now := holder(); now != "" {
-		t.Errorf("the lease is held by %q although everybody has ended", now)
+		t.Errorf("the lease is held by %q although all replicas have exited", now)
 	}
 }

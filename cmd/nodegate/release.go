@@ -12,20 +12,20 @@ import (
 	"github.com/nodegate/nodegate/internal/release"
 )
 
-// connectionFlags are where the API server is, and where nodegate is or was.
+// connectionFlags are the flags that select the API server and nodegate's namespace.
 type connectionFlags struct{ kubeconfig, namespace string }
 
 func (f *connectionFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; default: the pod's own ServiceAccount")
-	flags.StringVar(&f.namespace, "namespace", defaultNamespace, "the namespace of nodegate")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file (default the pod's ServiceAccount)")
+	flags.StringVar(&f.namespace, "namespace", defaultNamespace, "namespace in which nodegate is installed")
 }
 
-// dryRunFlag is kubectl's.
+// dryRunFlag adds the flag --dry-run, as in kubectl.
 func dryRunFlag(flags *pflag.FlagSet, mode *string) {
 	flags.StringVar(mode, "dry-run", "none", release.DryRunUsage)
 }
 
-var errIncomplete = errors.New("not everything could be taken off the nodes: see above, and run it again")
+var errIncomplete = errors.New("some nodes could not be released: fix the errors above, and run the command again")
 
 func newReleaseCommand() *cobra.Command {
 	var (
@@ -36,16 +36,16 @@ func newReleaseCommand() *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use:   "release --all | NODE...",
-		Short: "Take what gates have put there off nodes: taints, records and overrides",
-		Long: "Take what gates have put there off nodes: the taints that their records tell of, the records and the overrides.\n" +
-			"Nothing else is touched. It needs nothing but the nodes: no controller, no CRD, no kubectl; the right to get, list\n" +
-			"and patch nodes and, where nodegate's policies are still there, to 'override' nodegates.nodegate.dev.\n\n" +
-			"It is refused for gates that exist while nodegate runs, which would close nodes again: delete the gates then. It may\n" +
-			"be interrupted, and run again. 'kubectl gate release' is the same with all flags of kubectl.",
+		Short: "Remove the taints, records and overrides of gates from nodes",
+		Long: "Remove from nodes the taints that gates' records contain, the records themselves and the overrides. Nothing else is\n" +
+			"changed. The command depends on the nodes only: it needs no controller, CRD or kubectl. Required permissions: get,\n" +
+			"list and patch nodes; while nodegate's policies are installed, override nodegates.nodegate.dev.\n\n" +
+			"While nodegate is running, the command rejects gates that exist, because they would close again: delete the gates\n" +
+			"instead. It can be interrupted and run again. 'kubectl gate release' is the same with all flags of kubectl.",
 		Example: "  nodegate release --all --kubeconfig admin.kubeconfig --dry-run=client\n  nodegate release --all --gate cilium",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) > 0 == all {
-				return errors.New("name nodes, or give --all")
+				return errors.New("specify either node names or --all")
 			}
 			if o.DryRun, err = release.ParseDryRun(dryRun); err != nil {
 				return err
@@ -68,8 +68,8 @@ func newReleaseCommand() *cobra.Command {
 	flags := command.Flags()
 	at.add(flags)
 	flags.BoolVar(&all, "all", false, "release all nodes")
-	flags.StringSliceVar(&o.Gates, "gate", nil, "release from these gates only, separated by commas; default: all")
-	flags.BoolVar(&o.Force, "force", false, "release also from gates that exist while nodegate runs")
+	flags.StringSliceVar(&o.Gates, "gate", nil, "comma-separated names of the only gates to release (default all gates)")
+	flags.BoolVar(&o.Force, "force", false, "also release gates that exist while nodegate is running")
 	dryRunFlag(flags, &dryRun)
 	return command
 }

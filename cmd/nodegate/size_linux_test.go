@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// The linker leaves out methods that nobody calls, unless something that is linked
-// looks methods up by a name that is known at run time only, as text/template does:
-// then it keeps them all, and the program is half as large again, in memory too.
-// This is a method that nobody calls, of a type that is in any program. The symbols
-// are those of ELF, which other systems' programs do not have.
+// The linker removes methods that are never called, unless linked code looks up methods by
+// names that are known only at run time, like text/template. It then keeps all methods, which
+// makes the program half as large again, also in memory. The test checks a method that is
+// never called, of a type that is in every program. It reads ELF symbols, which programs for
+// other systems do not have.
 func TestWhatNobodyCallsIsLeftOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links nodegate: run without -short")
@@ -36,9 +36,9 @@ func TestWhatNobodyCallsIsLeftOut(t *testing.T) {
 		return slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == name })
 	}
 	if !has("time.Time.Sub") {
-		t.Fatal("the program's symbols cannot be told")
+		t.Fatal("the program's symbols are unknown")
 	}
 	if has("time.Time.GobEncode") {
-		t.Error("methods that nobody calls are linked: see go build -ldflags=-dumpdep for what leads to <ReflectMethod>")
+		t.Error("methods that are never called are linked: see go build -ldflags=-dumpdep for the references to <ReflectMethod>")
 	}
 }

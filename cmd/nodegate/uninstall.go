@@ -20,10 +20,11 @@ func newUninstallCommand() *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take nodegate out of a cluster: no taint, record, policy or gate is left",
-		Long: "Take nodegate out of a cluster, however it was installed: closing at birth, gates, taints and records, controller,\n" +
-			"policies, rights, CRD and, if nothing else is in it, its namespace, in this order. It takes the rights of a cluster\n" +
-			"administrator. What is gone already is passed over: it may be interrupted, and run again.\n\n" +
+		Short: "Remove nodegate from a cluster, including all taints, records, policies and gates",
+		Long: "Remove nodegate from a cluster, regardless of how it was installed. The command removes in this order: closing at\n" +
+			"birth, gates, taints and records, controller, policies, permissions, CRD and, if it is empty then, the namespace. It\n" +
+			"requires the permissions of a cluster administrator. It skips what no longer exists: it can be interrupted and run\n" +
+			"again.\n\n" +
 			"Save your gates first: kubectl get nodegates -o yaml.",
 		Example: "  nodegate uninstall --kubeconfig admin.kubeconfig --dry-run=client",
 		Args:    cobra.NoArgs,
@@ -36,13 +37,13 @@ func newUninstallCommand() *cobra.Command {
 				return err
 			}
 			o.Namespace, o.Out, o.Progress = at.namespace, cmd.OutOrStdout(), release.Progress(cmd.ErrOrStderr())
-			signal.Ignore(syscall.SIGPIPE) // who does not read on to the end, as head, does not end it half-way
+			signal.Ignore(syscall.SIGPIPE) // a reader that exits early, such as head, must not end the command half-way
 			return uninstall.Run(cmd.Context(), config, o)
 		},
 	}
 	flags := command.Flags()
 	at.add(flags)
-	flags.StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "the ServiceAccount that nodegate runs as")
+	flags.StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "name of nodegate's ServiceAccount")
 	dryRunFlag(flags, &dryRun)
 	return command
 }

@@ -3,12 +3,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -16,13 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// With nothing but what the manifests give it, the process makes a certificate
-// for the Service's name, publishes whom to trust, serves, and tells.
+// With the manifests and a certificate, the process serves the Service's name, the API server
+// trusts it, and the metrics report the certificate. A replica that starts earlier waits for
+// the certificate.
 func TestWebhookServes(t *testing.T) {
 	c := clustertest.Shared(t)
 	api, err := client.New(c.Admin(), client.Options{})
@@ -31,7 +35,7 @@ func TestWebhookServes(t *testing.T) {
 	}
 	applyManifests(t, api, "--birth", "webhook")
 	registration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: admission.BirthWebhook}}
-	t.Cleanup(func() { // nobody can reach a Service here
+	t.Cleanup(func() { // Services are not reachable here
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultNamespace, Name: admission.WebhookSecret}}
 		if err := errors.Join(api.Delete(context.Background(), registration), api.Delete(context.Background(), secret)); err != nil {
 			t.Error(err)
@@ -42,11 +46,21 @@ func TestWebhookServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, config); err != nil {
+	if err := testcluster.WriteKubeconfig(path, config); err != nil {
 		t.Fatal(err)
 	}
 	address := unused(t)
-	r := startReplica(t, path, "--birth", "webhook", "--webhook-bind-address", address)
+	mounted := t.TempDir()
+	r := startReplica(t, path, "--birth", "webhook", "--webhook-bind-address", address, "--webhook-certificate-dir", mounted)
+	secret := certify(t, api, c.Kubeconfig())
+	if err := r.healthy("/readyz"); err == nil {
+		t.Error("the replica is ready before it has a certificate")
+	}
+	for name, content := range secret.Data {
+		if err := os.WriteFile(filepath.Join(mounted, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	eventually(t, "the replica is ready", func() error { return r.healthy("/readyz") })
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(registration), registration); err != nil {
 		t.Fatal(err)
@@ -58,9 +72,31 @@ func TestWebhookServes(t *testing.T) {
 		t.Fatalf("the API server would not trust the webhook: %v", err)
 	}
 	connection.Close()
-	served, err := read("http://" + r.metrics + "/metrics")
+	served, err := r.served("/metrics")
 	if err != nil || !regexp.MustCompile(`(?m)^nodegate_webhook_certificate_expiry_timestamp_seconds [1-9]`).MatchString(served) {
-		t.Errorf("the metrics do not tell when the certificate expires (%v)", err)
+		t.Errorf("the metrics do not contain the expiry of the certificate (%v)", err)
 	}
 	r.terminate()
+}
+
+// certify runs 'nodegate webhook-certificate' twice, and returns the created certificate.
+func certify(t *testing.T, api client.Client, kubeconfig string) *corev1.Secret {
+	t.Helper()
+	for _, want := range []string{"secret/nodegate-webhook created: good until ", "secret/nodegate-webhook unchanged: good until "} {
+		var out bytes.Buffer
+		command := newRoot()
+		command.SetOut(&out)
+		command.SetArgs([]string{"webhook-certificate", "--kubeconfig", kubeconfig})
+		if err := command.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(out.String(), want) {
+			t.Errorf("output %q, want %q", &out, want)
+		}
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultNamespace, Name: admission.WebhookSecret}}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret
 }

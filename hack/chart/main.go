@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command chart writes the parts of the Helm chart that follow from elsewhere:
-// the objects that 'nodegate manifests' prints, as a template; the CRD, also for
-// kustomize; and the presets. What it writes is committed, and never edited.
+// Command chart generates parts of the Helm chart: the output of 'nodegate
+// manifests' as a template; the CRD, also for kustomize; and the presets. The
+// generated files are committed, and must not be edited.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(chart, base string) error {
 			return err
 		}
 	}
-	// A preset that is gone must not live on in the chart.
+	// Remove deleted presets from the chart.
 	if err := os.RemoveAll(copies); err != nil {
 		return fmt.Errorf("removing former presets: %w", err)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command dashboard writes the Grafana dashboard of nodegate's metrics to its
-// standard output. What is on it is in panels.go.
+// standard output. The panels are defined in panels.go.
 package main
 
 import (
@@ -23,11 +23,11 @@ func main() {
 // object is one of Grafana's JSON objects.
 type object = map[string]any
 
-// schema is that of Grafana 12, which newer ones read too.
+// schema is the schema version of Grafana 12, which newer versions support too.
 const schema = 41
 
-// In Grafana's units, columns is how wide a dashboard is, and a line of panels is as
-// high as its first one: low where that is a number.
+// In Grafana's units, columns is the width of a dashboard. A line of panels has the
+// height of its first panel, which is low if that panel shows a number.
 const (
 	columns = 24
 	high    = 8
@@ -94,19 +94,19 @@ type row struct {
 	panels []panel
 }
 
-// panel is one picture.
+// panel is one panel of the dashboard.
 type panel struct {
 	title, description string
 	// kind is Grafana's type of panel.
 	kind  string
 	width int
 	unit  string
-	// bad is from which value on it is red. Zero for never.
+	// bad is the value from which the panel is red. Zero means never.
 	bad     float64
 	queries []query
 }
 
-// query is what a panel asks, and how it calls the answer.
+// query is a panel's query, and the legend of its result.
 type query struct{ expr, legend string }
 
 func (p *panel) object(id int, position object) object {

@@ -17,7 +17,7 @@ var options = map[string]object{
 	table:      {"showHeader": true},
 }
 
-// Replicas come and go: what a gate's gauges say is the most that any tells.
+// Replicas change: the value of a gate's gauge is the maximum over all replicas.
 const (
 	counts   = `max by (gate, state) (nodegate_gate_nodes{gate=~"$gate",state=~"closed|overdue|throttled|overridden"})`
 	share    = `max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="open"}) / max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="selected"})`
@@ -30,12 +30,12 @@ func nodesThatAre(state string) []query {
 	return []query{{`sum(max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="` + state + `"}))`, state}}
 }
 
-// quantile is of a histogram, over the window that was chosen.
+// quantile returns the query of a histogram's quantile over the selected window.
 func quantile(q, metric, by string) string {
 	return `histogram_quantile(` + q + `, sum by (le, ` + by + `) (rate(` + metric + `_bucket{gate=~"$gate"}[$window])))`
 }
 
-// mean is of a histogram, likewise.
+// mean returns the query of a histogram's mean over the selected window.
 func mean(metric, by string) string {
 	of := func(what string) string {
 		return `sum by (` + by + `) (rate(` + metric + what + `{gate=~"$gate"}[$window]))`
@@ -62,6 +62,8 @@ var rows = []row{
 		{"What closed nodes wait for", "The first signal that each waits for; - is none of them.", bars, 12, "short", 0, []query{
 			{`max by (gate, signal) (nodegate_gate_waiting_nodes{gate=~"$gate"}) > 0`, "{{gate}} {{signal}}"}}},
 		{"Longest wait", "For how long the node has been closed that has been for longest.", timeseries, 12, "s", 0, []query{{oldest, "{{gate}}"}}},
+		{"Selected nodes that are not members", "By the reason: the gate leaves them as they are.", timeseries, 24, "short", 0, []query{
+			{`max by (gate, reason) (nodegate_gate_non_member_nodes{gate=~"$gate"})`, "{{gate}} {{reason}}"}}},
 	}},
 	{"Time to open", []panel{
 		{"Half of the nodes open within", "", timeseries, 8, "s", 0, []query{{quantile("0.5", "nodegate_time_to_open_seconds", "gate"), "{{gate}}"}}},
@@ -96,6 +98,8 @@ var rows = []row{
 		{"Requests to the API server, by code", "", timeseries, 8, "short", 0, []query{
 			{`sum by (code) (increase(rest_client_requests_total{job=~".*nodegate.*"}[$window]))`, "{{code}}"}}},
 		{"Kubernetes Events, by outcome", "", timeseries, 8, "short", 0, []query{{increase("nodegate_events_total", "", "outcome"), "{{outcome}}"}}},
+		{"Watches that are up", "1 while every replica knows what there is of the resource.", timeseries, 12, "short", 0, []query{{`min by (resource) (nodegate_watch_up)`, "{{resource}}"}}},
+		{"Watches that fell silent", "Nothing was heard, not even a bookmark, and everything was read anew.", timeseries, 12, "short", 0, []query{{increase("nodegate_watch_silences_total", "", "resource"), "{{resource}}"}}},
 	}},
 	{"Births and bypasses", []panel{
 		{"Births proved", "1 while the API server is seen to close new nodes.", timeseries, 8, "short", 0, []query{{`min by (gate) (nodegate_birth_closing_proved{gate=~"$gate"})`, "{{gate}}"}}},

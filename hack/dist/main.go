@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command dist builds kubectl-gate for each platform that kubectl runs on, packs
-// it, and writes the manifest by which krew installs it.
+// Command dist builds kubectl-gate for each platform of kubectl, packs it, and
+// writes the manifest from which krew installs it.
 package main
 
 import (
@@ -22,14 +22,15 @@ import (
 	"time"
 )
 
-// platforms are operating systems and architectures, as Go and krew name them.
+// platforms lists operating systems and architectures, by the names in Go and
+// krew.
 var platforms = []platform{
 	{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"},
 	{OS: "darwin", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"},
 	{OS: "windows", Arch: "amd64"},
 }
 
-// platform is one for which there is an archive.
+// platform is a platform with an archive.
 type platform struct {
 	OS, Arch string
 	// Bin is the program's name there, and Archive the archive's.
@@ -40,7 +41,7 @@ type platform struct {
 //go:embed gate.yaml.tmpl
 var manifest string
 
-// versions are those that krew takes: semantic, with a "v".
+// versions matches the versions that krew accepts: semantic, with a "v".
 var versions = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {
@@ -53,14 +54,14 @@ func main() {
 	}
 }
 
-// run writes archives and manifest. What build makes of a platform goes into its
-// archive.
+// run writes the archives and the manifest. An archive contains the result of
+// build for its platform.
 func run(ctx context.Context, version, out string, build func(ctx context.Context, p platform) ([]byte, error)) error {
 	if !versions.MatchString(version) {
 		return fmt.Errorf("%q is no version: give one such as v0.1.0 (make dist-plugin VERSION=v0.1.0)", version)
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("making room: %w", err)
+		return fmt.Errorf("creating the output directory: %w", err)
 	}
 	license, err := os.ReadFile("LICENSE")
 	if err != nil {
@@ -98,11 +99,11 @@ func run(ctx context.Context, version, out string, build func(ctx context.Contex
 	return nil
 }
 
-// compile builds the program for a platform, the same each time.
+// compile builds the program for a platform, reproducibly.
 func compile(ctx context.Context, p platform) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "dist")
 	if err != nil {
-		return nil, fmt.Errorf("making room: %w", err)
+		return nil, fmt.Errorf("creating a temporary directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, p.Bin)
@@ -124,7 +125,7 @@ type file struct {
 	data []byte
 }
 
-// pack packs files, the same bytes for the same files.
+// pack packs files. The same files result in the same bytes.
 func pack(files ...file) ([]byte, error) {
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// plugin is what krew wants of a manifest (krew's pkg/index, and its validation).
+// plugin is the format of krew's manifests (krew's pkg/index, and its
+// validation).
 type plugin struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -47,8 +48,8 @@ type plugin struct {
 	} `json:"spec"`
 }
 
-// The manifest has every field that krew requires, none that it does not know, and
-// names the archives that are there, with what is in them.
+// The manifest has every field that krew requires and no unknown ones. It names
+// the existing archives, with their contents.
 func TestManifest(t *testing.T) {
 	t.Chdir("../..")
 	out := t.TempDir()

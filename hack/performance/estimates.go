@@ -7,8 +7,8 @@ import "github.com/nodegate/nodegate/bench/report"
 // A quantity is a row of a figure.
 type quantity struct{ figure, row string }
 
-// What the estimates rest on. Times were measured with measuredFleet nodes, memory
-// with two fleets.
+// The quantities on which the estimates are based. Times were measured with
+// measuredFleet nodes, memory with two fleets.
 const (
 	measuredFleet = 5000.0
 	largestFleet  = 50000.0
@@ -34,8 +34,8 @@ const (
 	often  = 10
 )
 
-// estimates are what the page foretells. Each is a straight line: what nodegate
-// does for a node, it does without looking at the others.
+// estimates lists the page's predictions. Each is a straight line, because
+// nodegate's work for a node does not depend on other nodes.
 func estimates(r *report.Report) []estimate {
 	memory := line(measuredFleet, measured(r, memorySmall), largestFleet, measured(r, memoryLarge))
 	idle := line(measuredFleet/seldom, measured(r, idleSeldom), measuredFleet/often, measured(r, idleOften))

@@ -11,17 +11,18 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-// fleets are the sizes for which the page says what is expected, in nodes.
+// fleets lists the fleet sizes of the page's predictions, in nodes.
 var fleets = []int{1000, 5000, 15000, 50000, 100000}
 
-// An estimate is a quantity as a function of the fleet's size. It is NaN where the
-// run has not measured what it rests on.
+// An estimate is a quantity as a function of the fleet's size. It is NaN if the
+// run has not measured a quantity that it is based on.
 type estimate struct {
 	what, unit, how string
 	at              func(nodes float64) float64
 }
 
-// expectedText tells what follows from the run for fleets of other sizes, and how.
+// expectedText returns the predictions for fleets of other sizes, and how they are
+// computed.
 func expectedText(r *report.Report) string {
 	var out strings.Builder
 	out.WriteString("| ")
@@ -39,7 +40,8 @@ func expectedText(r *report.Report) string {
 	return out.String()
 }
 
-// amount is of two significant digits: more would be pretence.
+// amount formats a number with two significant digits, because the estimates are
+// not more precise.
 func amount(value float64, unit string) string {
 	if math.IsNaN(value) {
 		return "not measured"

@@ -11,13 +11,13 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-// A place is where the page has what follows from the results: between a comment
-// that says what, and one that ends it.
+// A place is a generated part of the page, between a comment that names its
+// contents and a comment that ends it.
 var place = regexp.MustCompile(`(?s)<!-- from the last run: ([^>]*?) -->\n.*?<!-- end -->`)
 
 var figureID = regexp.MustCompile(`^P\d+(-[a-z]+)?$`)
 
-// fill replaces what is in all places of a page.
+// fill replaces the contents of all places of a page.
 func fill(page string, r *report.Report) (string, error) {
 	var failed error
 	filled := place.ReplaceAllStringFunc(page, func(old string) string {
@@ -34,8 +34,8 @@ func fill(page string, r *report.Report) (string, error) {
 	return filled, failed
 }
 
-// textOf returns what comes into a place: the rows of figures, by their IDs, or
-// one of the tables that have a name.
+// textOf returns the contents of a place: the rows of figures, by their IDs, or a
+// named table.
 func textOf(what string, r *report.Report) (string, error) {
 	switch what {
 	case "where":
@@ -62,7 +62,7 @@ func textOf(what string, r *report.Report) (string, error) {
 	return table.String(), nil
 }
 
-// whereText says when and where the run was.
+// whereText describes when and where the run took place.
 func whereText(r *report.Report) string {
 	if len(r.Results) == 0 {
 		return "No run has been kept yet.\n"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command performance puts the figures of the last run of 'make bench' where
-// docs/performance.md speaks of them, and what follows from them for fleets of
-// other sizes. Whatever the page says in numbers of that kind comes from
-// bench/results.json.
+// Command performance updates docs/performance.md with the figures of the last
+// run of 'make bench', and with predictions for fleets of other sizes. All such
+// numbers on the page come from bench/results.json.
 package main
 
 import (

@@ -17,7 +17,7 @@ func row(what, unit string, median float64) report.Row {
 	return report.Row{What: what, Unit: unit, Nodegate: &report.Spread{Median: median, Min: median, Max: median}}
 }
 
-// aRun has measured everything that the page needs, in round numbers.
+// aRun contains all quantities that the page needs, in round numbers.
 func aRun() *report.Report {
 	values := map[quantity]float64{
 		memorySmall: 55, memoryLarge: 145, burst: 2, ownCPU: 0.5, idleSeldom: 0.3, idleOften: 5.1333, verified: 1.5, writes: 1,
@@ -63,8 +63,7 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// Each quantity that was not measured is missed where it is needed, and nowhere
-// else.
+// A missing quantity affects exactly the lines that need it.
 func TestWhatWasNotMeasured(t *testing.T) {
 	if text := expectedText(aRun()); strings.Contains(text, "not measured") {
 		t.Errorf("everything was measured:\n%s", text)
@@ -142,8 +141,8 @@ func TestFillRefuses(t *testing.T) {
 	}
 }
 
-// A figure that was measured has the rows that the page's estimates rest on: they
-// go by the rows' names.
+// Every measured figure must have the rows on which the page's estimates are
+// based, because the estimates find them by name.
 func TestTheLastRunHasTheRows(t *testing.T) {
 	content, err := os.ReadFile("../../bench/results.json")
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// A choice is one value of an enumeration, and what its comment says.
+// A choice is one value of an enumeration, with its comment.
 type choice struct {
 	value, meaning string
 }
 
 // readEnums reads the typed string constants of a package, by the set of their
-// values (see enumKey): the CRD tells the values, and not the type.
+// values (see enumKey), because the CRD contains the values but not the type.
 func readEnums(dir string) (map[string][]choice, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -64,7 +64,7 @@ func readConstants(constants *ast.GenDecl, byType map[string][]choice) {
 	}
 }
 
-// enumKey names a set of values.
+// enumKey returns a key for a set of values.
 func enumKey(choices []choice) string {
 	values := make([]string, 0, len(choices))
 	for _, c := range choices {

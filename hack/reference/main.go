@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference writes references as Markdown. That of the NodeGate API: from
-// the CRD, which follows from the types, from the comments of the types'
-// constants, and from examples; it fails if a field has no example, or an
-// example no field. And that of kubectl gate, from its commands.
+// Command reference writes references as Markdown. The reference of the NodeGate
+// API is based on the CRD, which is generated from the types, on the comments of
+// the types' constants, and on examples. The command fails if a field has no
+// example, or an example has no field. The reference of kubectl gate is based on
+// its commands.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 
 type schema = apiextensionsv1.JSONSchemaProps
 
-// A page is the reference while it is written.
+// A page is a reference that is being written.
 type page struct {
 	out      io.Writer
 	enums    map[string][]choice
@@ -27,31 +27,31 @@ type page struct {
 // signalPath stands for openWhen[], closeWhen[] and anyOf[].
 const signalPath = "signal"
 
-// statusPath begins the paths of what is not part of the spec.
+// statusPath is the prefix of paths in the status.
 const statusPath = "status"
 
 const preface = `<!-- Written by 'make generate' from the types and docs/reference/examples.yaml. -->
 
 # NodeGate
 
-%s, cluster-scoped, short name ` + "`ng`" + `; names are DNS labels of at most 63 characters. Each example is a
-part of a gate that the API server accepts: of its ` + "`spec`" + `, but for that of its ` + "`status`" + `. A field without one stands in
-that of what it is part of.
+%s, cluster-scoped, short name ` + "`ng`" + `; names are DNS labels of at most 63 characters. The examples
+are parts of a ` + "`spec`" + ` or ` + "`status`" + ` that the API server accepts. For a field without an example, see the example of
+its parent field.
 
 `
 
 func (p *page) write(version string, spec, status schema) {
 	fmt.Fprintf(p.out, preface, "`"+version+"`")
-	p.heading("spec", "A gate: its nodes, its taint, what it waits for, and how it behaves.")
+	p.heading("spec", "The desired state of the gate.")
 	p.rules(spec)
 	p.fields("", spec)
 	signal := *spec.Properties["openWhen"].Items.Schema
-	p.heading("Signals", "The elements of `openWhen`, `closeWhen` and `anyOf`: a name and exactly one kind each. "+
-		"A signal holds, does not hold yet, or is unknown; unknown never opens a gate and never closes one.")
+	p.heading("Signals", "The elements of `openWhen`, `closeWhen` and `anyOf`. Each has a name and exactly one kind. "+
+		"A signal holds, does not hold yet, or is unknown. An unknown signal never opens and never closes a gate.")
 	p.rules(signal)
 	p.fields(signalPath+".", signal)
-	p.heading(statusPath, "What nodegate last observed of the gate; nobody else writes it. It has the same size however many nodes "+
-		"there are. Its counts and times have no defaults, and no bounds but those of their types.")
+	p.heading(statusPath, "The most recently observed state of the gate. Only nodegate writes it. Its size does not depend on the number "+
+		"of nodes. Its counts and times have no defaults, and no bounds other than those of their types.")
 	p.example(statusPath)
 	p.fields(statusPath+".", status)
 }
@@ -93,10 +93,16 @@ func (p *page) field(path, name string, s schema, required bool) {
 	}
 }
 
-// text is a description as one paragraph.
-func text(description string) string { return strings.Join(strings.Fields(description), " ") }
+// text returns a description with one line per paragraph.
+func text(description string) string {
+	paragraphs := strings.Split(description, "\n\n")
+	for i, paragraph := range paragraphs {
+		paragraphs[i] = strings.Join(strings.Fields(paragraph), " ")
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
 
-// traits are what a field's schema says of it in few words.
+// traits returns a short summary of a field's schema.
 func traits(name string, s schema, required bool) []string {
 	out := []string{kind(s)}
 	if strings.HasSuffix(name, "Seconds") {
@@ -130,7 +136,8 @@ func traits(name string, s schema, required bool) []string {
 	return out
 }
 
-// elementLength is how long each text of a list or map may be, if that is bounded.
+// elementLength returns the maximum length of the strings of a list or map, if it
+// is limited.
 func elementLength(s schema) *int64 {
 	switch {
 	case s.Items != nil && len(s.Items.Schema.Enum) == 0:
@@ -189,20 +196,20 @@ func (p *page) choices(path string, s schema) {
 	fmt.Fprintln(p.out)
 }
 
-// rules lists what is refused.
+// rules lists the validation rules.
 func (p *page) rules(s schema) {
 	if len(s.XValidations) == 0 {
 		return
 	}
-	fmt.Fprint(p.out, "Refused with:\n\n")
+	fmt.Fprint(p.out, "Rejected with:\n\n")
 	for _, rule := range s.XValidations {
 		fmt.Fprintf(p.out, "- %s\n", rule.Message)
 	}
 	fmt.Fprintln(p.out)
 }
 
-// example writes the field's example. A field without one must stand in that of
-// what it is part of.
+// example writes the field's example. A field without an example must occur in
+// the example of its parent.
 func (p *page) example(path string) {
 	if example, ok := p.examples[path]; ok {
 		delete(p.unused, path)

@@ -45,7 +45,7 @@ func writeVerbs(root *cobra.Command) []byte {
 	return out.Bytes()
 }
 
-// anchor is what GitHub makes of a verb's heading.
+// anchor returns the anchor that GitHub generates for a verb's heading.
 func anchor(verb *cobra.Command) string { return strings.ReplaceAll(verb.CommandPath(), " ", "-") }
 
 func writeVerb(out io.Writer, verb *cobra.Command, heading string) {
@@ -75,7 +75,7 @@ func longOf(verb *cobra.Command) string {
 
 func writeFlags(out io.Writer, usages string) { fmt.Fprintf(out, "```\n%s```\n\n", usages) }
 
-// escapeProse has Markdown take a text as it is.
+// escapeProse escapes a text, so that Markdown renders it literally.
 func escapeProse(text string) string {
 	return strings.NewReplacer("<", `\<`, "*", `\*`).Replace(text)
 }

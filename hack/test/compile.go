@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/nodegate/nodegate/cluster/components"
+	"github.com/nodegate/nodegate/testcluster/components"
 )
 
 // compile downloads and compiles what the invocations need before the first test
 // runs, so that no test shares the machine with a compiler, or waits for one.
 // Linking happens in go test, which keeps no linked test binaries.
 //
-// What does not compile is reported by go test, with the tests' results.
+// go test reports compile errors with the tests' results.
 func (r *runner) compile(ctx context.Context, out io.Writer, sources []components.Source) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,7 +38,7 @@ func (r *runner) compile(ctx context.Context, out io.Writer, sources []component
 	}
 }
 
-// source is what has to be compiled for the invocation.
+// source returns what must be compiled for the invocation.
 func (i *invocation) source() components.Source {
 	s := components.Source{Name: "tests", Dir: i.dir, Tests: true}
 	if isOn(i.flags, "-race") {
@@ -50,8 +50,8 @@ func (i *invocation) source() components.Source {
 	return s
 }
 
-// findRoot returns the directory of this repository's main module if it is where
-// the program runs, and where it runs otherwise.
+// findRoot returns the root of this repository's main module if the program runs
+// in it, and the working directory otherwise.
 func findRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -36,8 +36,8 @@ const (
 	actionBuildOutput = "build-output"
 )
 
-// parse reads one line. Lines that are no events are an error: a version of the go
-// command or a wrapper of it may print something else.
+// parse parses one line. It returns an error if the line is not an event, because
+// a version of the go command or a wrapper may print something else.
 func parse(line []byte) (event, error) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Test runs go test and prints its results for people and for tools: long work
+// Test runs go test and prints results that people and tools can read: long work
 // shows progress, skipped tests are listed with their reasons, and the last lines
 // are go test's own output with the failing tests at the very end. It limits how
 // long a package may be without events, not how long tests may work.
@@ -24,11 +24,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nodegate/nodegate/cluster/components"
-	"github.com/nodegate/nodegate/cluster/progress"
+	"github.com/nodegate/nodegate/testcluster/components"
+	"github.com/nodegate/nodegate/testcluster/progress"
 )
 
-// config is what the command line says.
+// config is the parsed command line.
 type config struct {
 	silence    time.Duration
 	out, skips string
@@ -47,8 +47,8 @@ func notify(signals chan<- os.Signal) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
 }
 
-// run returns the exit status: 1 when tests fail, 2 when the command line is wrong,
-// and as a shell does after a signal.
+// run returns the exit status: 1 if tests fail, 2 if the command line is invalid,
+// and the shell's status after a signal.
 func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal) int {
 	c, err := parseArgs(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -59,7 +59,7 @@ func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal)
 		return 2
 	}
 	r := &runner{progress: progress.New(out), out: c.out, silence: c.silence, signals: signals}
-	summary := &report{policy: policy{strict: c.skips == "fail", allowed: skips}}
+	summary := &report{policy: policy{strict: c.skips == "fail", allowed: skips, older: os.Getenv(components.VersionVariable)}}
 	if err := r.runAll(c, out, summary); err != nil {
 		fmt.Fprintln(os.Stderr, "hack/test:", err)
 		return 2
@@ -76,7 +76,7 @@ func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal)
 	return 0
 }
 
-// runAll compiles and runs what was asked for.
+// runAll compiles and runs the requested tests.
 func (r *runner) runAll(c *config, out io.Writer, summary *report) error {
 	ctx := context.Background()
 	if len(c.args) == 0 {
@@ -118,7 +118,7 @@ func (r *runner) runAll(c *config, out io.Writer, summary *report) error {
 	return r.runEach(invocations, summary)
 }
 
-// runEach runs go test, until a signal comes.
+// runEach runs go test for each invocation, until a signal arrives.
 func (r *runner) runEach(invocations []*invocation, summary *report) error {
 	for _, i := range invocations {
 		if r.interrupted != nil {
@@ -186,7 +186,7 @@ func isOn(flags []string, name string) (on bool) {
 	return on
 }
 
-// parseArgs reads the command line. Flags that go test has too are given to it.
+// parseArgs parses the command line. Flags of go test are passed to it.
 func parseArgs(args []string) (*config, error) {
 	c := &config{}
 	set := flag.NewFlagSet("hack/test", flag.ContinueOnError)

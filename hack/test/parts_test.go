@@ -61,7 +61,7 @@ func usesCluster(t *testing.T, dir string) map[string]bool {
 	uses := make(map[string]bool)
 	for line := range strings.Lines(string(output)) {
 		fields := strings.Fields(line)
-		uses[fields[0]] = slices.Contains(fields[1:], module+"/cluster/clustertest")
+		uses[fields[0]] = slices.Contains(fields[1:], module+"/testcluster/clustertest")
 	}
 	return uses
 }

@@ -15,21 +15,21 @@ import (
 	"syscall"
 )
 
-// inGroup has the command lead a process group, so that a signal reaches all that
-// it starts.
+// inGroup makes the command the leader of a process group, so that a signal
+// reaches all processes that it starts.
 func inGroup(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// send sends a signal to a process, or to a group. One that has ended by now
-// needs none.
+// send sends a signal to a process, or to a group. It ignores processes that have
+// ended.
 func send(pid int, s syscall.Signal) {
 	_ = syscall.Kill(pid, s)
 }
 
 // testBinaries returns the processes that run the package's tests: children of the
 // go command with the name of a test binary, started in the package's directory.
-// Where there is no /proc, ps says the same without the directory.
+// Without /proc, ps provides the same information except for the directory.
 func testBinaries(parent int, pkg, dir string) []int {
 	var found []int
 	for _, p := range children(parent) {

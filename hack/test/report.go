@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// report is what is printed when all runs have ended.
+// report is the output after all runs have ended.
 type report struct {
 	runs   []*finished
 	policy policy
-	// interrupted is the signal because of which some tests were not run.
+	// interrupted is the signal that prevented some tests from running.
 	interrupted os.Signal
 }
 
@@ -131,10 +131,13 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 	short := 0
 	for _, f := range r.runs {
 		for _, p := range f.results.packages {
+			var older []string
 			for _, s := range p.skips {
 				switch allowed := r.policy.find(p.path, s.name); {
 				case f.short && strings.HasSuffix(s.output, shortReason):
 					short++
+				case r.policy.older != "" && strings.HasSuffix(s.output, olderReason):
+					older = append(older, s.name)
 				case allowed != nil:
 					fmt.Fprintf(w, "skipped: %s %s: %s\n         allowed: %s\n", p.path, s.name, s.output, allowed.reason)
 				default:
@@ -143,6 +146,10 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 						unexpected[p] = append(unexpected[p], s)
 					}
 				}
+			}
+			if len(older) > 0 {
+				fmt.Fprintf(w, "skipped on Kubernetes %s: %d tests of %s that need a newer one (%s): %s\n",
+					r.policy.older, len(older), p.path, olderReason, strings.Join(older, ", "))
 			}
 		}
 	}
@@ -177,7 +184,7 @@ func writeUnexpected(w io.Writer, p *pkg, skips []skip) {
 	fmt.Fprintf(w, "FAIL\t%s [skipped tests that are not listed in hack/test/skips.go]\n", p.path)
 }
 
-// seconds formats a duration for people.
+// seconds returns a human-readable duration.
 func seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }

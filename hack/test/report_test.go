@@ -44,6 +44,7 @@ func TestReport(t *testing.T) {
 		stream string
 		short  bool
 		strict bool
+		older  string
 		ok     bool
 	}{
 		"mixed":         {stream: "mixed"},
@@ -52,11 +53,14 @@ func TestReport(t *testing.T) {
 		"cached":        {stream: "cached", ok: true},
 		"cached short":  {stream: "cached", short: true, ok: true},
 		"cached strict": {stream: "cached", strict: true},
+		"older":         {stream: "older", strict: true, older: "1.34", ok: true},
+		// No older version was requested: these tests should have run.
+		"older strict": {stream: "older", strict: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &report{
 				runs:   []*finished{{command: "go test", events: "events.json", short: c.short, results: replay(t, c.stream)}},
-				policy: policy{strict: c.strict, allowed: listed},
+				policy: policy{strict: c.strict, allowed: listed, older: c.older},
 			}
 			var b strings.Builder
 			if ok := r.write(&b); ok != c.ok {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// results are what one run of go test has reported so far.
+// results contains what one run of go test has reported so far.
 type results struct {
 	packages []*pkg // in the order in which they started
 	byPath   map[string]*pkg
@@ -51,7 +51,7 @@ type skip struct {
 	name, output string
 }
 
-// silence is what was done about a package without events.
+// silence is the state of ending a package without events.
 type silence struct {
 	limit   time.Duration
 	running []string
@@ -61,7 +61,7 @@ func newResults() *results {
 	return &results{byPath: make(map[string]*pkg), builds: make(map[string]*text)}
 }
 
-// add takes an event in, and returns the package that it is about.
+// add processes an event, and returns its package.
 func (r *results) add(e event) *pkg {
 	if e.ImportPath != "" {
 		if e.Action == actionBuildOutput {
@@ -97,7 +97,7 @@ func (r *results) failed() bool {
 	return slices.ContainsFunc(r.packages, (*pkg).failed)
 }
 
-// add takes in an event of the package itself.
+// add processes an event of the package itself.
 func (p *pkg) add(e event) {
 	switch e.Action {
 	case actionOutput:
@@ -116,7 +116,7 @@ func (p *pkg) add(e event) {
 	}
 }
 
-// addTest takes in an event of a test.
+// addTest processes an event of a test.
 func (p *pkg) addTest(e event) {
 	if e.Action == actionRun || p.tests[e.Test] == nil {
 		p.run(e)
@@ -144,7 +144,7 @@ func (p *pkg) addTest(e event) {
 	}
 }
 
-// print takes in a line of a test, or a part of one.
+// print adds a line of a test's output, or a part of one.
 func (p *pkg) print(t *test, line string) {
 	switch {
 	case isVerdict(line, t.name):
@@ -186,7 +186,7 @@ func (p *pkg) parentOf(name string) *test {
 	}
 }
 
-// forget drops a test that has not failed, with what it printed.
+// forget drops a test that has not failed, with its output.
 func (p *pkg) forget(t *test) {
 	if s := t.output.String(); isImportant(s) {
 		p.loose.add(s)
@@ -215,8 +215,8 @@ func isImportant(output string) bool {
 	return false
 }
 
-// lastMessage returns the last message that a test logged, which says why it was
-// skipped.
+// lastMessage returns the last message that a test logged, which is the reason
+// why it was skipped.
 func lastMessage(output string) string {
 	lines := slices.Collect(strings.Lines(output))
 	for i, line := range slices.Backward(lines) {
@@ -229,7 +229,7 @@ func lastMessage(output string) string {
 
 func (p *pkg) failed() bool { return p.action == actionFail }
 
-// ended reports whether the package's tests are through.
+// ended reports whether the package's tests have ended.
 func (p *pkg) ended() bool { return p.action != "" }
 
 // running returns the tests that have begun and not ended, the longest first. Of

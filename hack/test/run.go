@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nodegate/nodegate/cluster/progress"
+	"github.com/nodegate/nodegate/testcluster/progress"
 )
 
 // invocation is one invocation of go test: packages of one module with the same
@@ -104,7 +104,7 @@ type line struct {
 	err  error
 }
 
-// read copies lines to the file and sends them.
+// read copies lines to the file and sends them to the channel.
 func read(from io.Reader, file io.Writer, to chan<- line) {
 	defer close(to)
 	reader := bufio.NewReader(from)

@@ -20,12 +20,19 @@ var mayBeSkipped = []allowed{}
 // clustertest.SkipIfShort.
 const shortReason = "run without -short"
 
+// olderReason ends the message with which tests are skipped on an older Kubernetes.
+// See clustertest.SkipWithoutMutatingPolicies.
+const olderReason = "run with Kubernetes 1.36 or newer"
+
 const module = "github.com/nodegate/nodegate"
 
-// policy says which tests may be skipped.
+// policy specifies which tests may be skipped.
 type policy struct {
 	strict  bool
 	allowed []allowed
+	// older is the older version of Kubernetes on which the tests run, or empty.
+	// Features that it does not have cannot be tested on it.
+	older string
 }
 
 func (p policy) find(pkg, test string) *allowed {

@@ -12,8 +12,8 @@ import (
 const limit = 512 << 10
 
 // text is output whose middle is dropped when it becomes too long: the beginning
-// says what went wrong first, the end how it ended. The complete output is in the
-// file of raw events.
+// contains the first error, and the end the final one. The complete output is in
+// the file of raw events.
 type text struct {
 	head, tail []byte
 	dropped    int

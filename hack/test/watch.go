@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// grace is how long a test binary has to print its goroutines, and the go command
-// to end after the test binary did.
+// grace is the time for a test binary to print its goroutines, and for the go
+// command to end after the test binary.
 const grace = time.Minute
 
 // watch follows a run of go test. What it does about a package without events is
@@ -41,7 +41,7 @@ func newWatch(r *runner, i *invocation, pid int, results *results) *watch {
 	return w
 }
 
-// follow takes events in until there are no more.
+// follow processes events until there are no more.
 func (w *watch) follow(lines <-chan line) error {
 	tick := time.NewTicker(min(w.silence/4, time.Second))
 	defer tick.Stop()
@@ -67,7 +67,7 @@ func (w *watch) follow(lines <-chan line) error {
 	}
 }
 
-// take takes a line in.
+// take processes a line.
 func (w *watch) take(text []byte) {
 	e, err := parse(text)
 	if err != nil {
@@ -148,8 +148,8 @@ func (p *pkg) describeRunning(now time.Time) (list []string) {
 	return list
 }
 
-// pass gives a signal to the go command and all that it has started. A second one
-// kills them.
+// pass forwards a signal to the go command and all processes that it has started.
+// A second signal kills them.
 func (w *watch) pass(s os.Signal) {
 	number, ok := s.(syscall.Signal)
 	if w.interrupted != nil || !ok {

@@ -42,7 +42,7 @@ var (
 // TestBirth: gates "one" and "two" share a taint, "three" has another, and
 // "elsewhere" selects other nodes.
 func TestBirth(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	mine := metav1.LabelSelector{MatchLabels: label(t)}
 	three := newGate("three", "b", mine)
 	three.Spec.Taint.Value, three.Spec.Taint.Effect = taintB.Value, taintB.Effect
@@ -60,6 +60,7 @@ func TestBirth(t *testing.T) {
 	}{
 		"opted out":                              {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, noRecords: true},
 		"opted out, with a record":               {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, annotations: map[string]string{prefix + "one": recordA}, noRecords: true},
+		"opted out by the label of kubelets":     {labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}, want: []corev1.Taint{taintA, taintB}},
 		"not opted out":                          {labels: map[string]string{v1alpha1.OptOutLabel: "false"}, want: []corev1.Taint{taintA, taintB}},
 		"nothing there":                          {want: []corev1.Taint{taintA, taintB}},
 		"annotations there":                      {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
@@ -114,7 +115,7 @@ func withEffect(taint corev1.Taint, effect corev1.TaintEffect) corev1.Taint {
 
 // TestBirthOfKubelet: a node that registers itself, with what kubelets send.
 func TestBirthOfKubelet(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
 
 	const uuid = "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"
@@ -155,7 +156,7 @@ func TestBirthOfKubelet(t *testing.T) {
 
 // TestBirthAfterGate: once the gate is gone, births are left alone.
 func TestBirthAfterGate(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	gate := newGate("short-lived", "a", metav1.LabelSelector{MatchLabels: label(t)})
 	in.close(t, gate)
 	in.awaitProof(t, gate)

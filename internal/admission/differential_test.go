@@ -35,7 +35,7 @@ var empty = cmpopts.EquateEmpty()
 // TestPolicyAndWebhookAgree: whoever closes gates at birth, the Node is the same,
 // and the other one, asked afterwards, changes nothing.
 func TestPolicyAndWebhookAgree(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	mine := metav1.LabelSelector{MatchLabels: label(t)}
 	three := newGate("three", "b", mine)
 	three.Spec.Taint.Value, three.Spec.Taint.Effect = taintB.Value, taintB.Effect
@@ -58,6 +58,7 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 	for name, node := range map[string]corev1.Node{
 		"bare":                      {},
 		"opted out":                 {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OptOutLabel: "true"}, Annotations: map[string]string{prefix + "one": recordA, overridePrefix + "one": "x"}}},
+		"opted out as kubelets can": {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}}},
 		"an override":               {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{overridePrefix + "one": "x"}}},
 		"annotations":               {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}},
 		"foreign taints":            {Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, foreign2}}},

@@ -38,12 +38,15 @@ const (
 	dryRunOnly      = "may create Nodes in a dry run only"
 	noDelete        = "may not delete Nodes"
 	onlyTimes       = "nor write anything there but a Unix time in seconds"
-	tooMuch         = "more than 1024 annotations or taints"
+	overfull        = "the Node has 20001 annotations, and nodegate writes no Node with more than 1024; remove"
 	recordsGuarded  = "are nodegate's records of this node"
 	tooMany         = "more than 1024 annotations, too many"
 	parametersOwned = "PodTemplates in this namespace are written by nodegate"
 	onlyParameter   = "may write only the PodTemplate nodegate-birth"
 	onlyAllowed     = "may have new nodes created only with allowed taints"
+	onlyOwnFields   = "may not change which fields of a Node others own"
+	ownsNothingElse = "may own no field of a Node"
+	onlyOwnManager  = "only as the field manager nodegate"
 )
 
 // jsonPatch puts the operations of a JSON Patch in brackets.
@@ -153,7 +156,7 @@ func TestConfinement(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := in.nodegate.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, jsonPatch(test.patch), dryRunPatch, test.subresources...)
+			_, err := in.nodegate.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, jsonPatch(test.patch), ownDryRun, test.subresources...)
 			checkDenied(t, err, test.want)
 			if _, err := in.admin.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, jsonPatch(test.patch), dryRunPatch, test.subresources...); apierrors.IsInvalid(err) {
 				t.Errorf("the patch itself is wrong: %v", err)
@@ -330,7 +333,7 @@ func TestOverrides(t *testing.T) {
 // TestKubeletBringsAnOverride: a node registers whatever it brings along, and does
 // not open its gate by that: it cannot name the Node that it is about to become.
 func TestKubeletBringsAnOverride(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	mine := label(t)
 	ng := newGate("one", "a", metav1.LabelSelector{MatchLabels: mine})
 	in.close(t, ng)
@@ -406,7 +409,7 @@ func person(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyR
 // record and of beating, by the node's own identity, and of being deleted by
 // somebody who may not override.
 func TestLifeOfANode(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
 	kubelet := as(t, in.Node("alive"))
 	nodes := kubelet.CoreV1().Nodes()
@@ -463,8 +466,8 @@ func TestLifeOfAnOverfullNode(t *testing.T) {
 	checkDenied(t, err, "")
 	_, err = nodes.Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}}}`), metav1.PatchOptions{}, "status")
 	checkDenied(t, err, tooMany)
-	_, err = in.nodegate.CoreV1().Nodes().Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}}}`), metav1.PatchOptions{})
-	checkDenied(t, err, tooMuch)
+	_, err = in.nodegate.CoreV1().Nodes().Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/one":"{}"}}}`), ownPatch)
+	checkDenied(t, err, overfull)
 	_, err = in.admin.CoreV1().Nodes().Patch(t.Context(), "overfull", mergePatch, []byte(`{"metadata":{"annotations":null}}`), metav1.PatchOptions{})
 	checkDenied(t, err, "")
 }
@@ -492,7 +495,7 @@ func TestOverridesOnAFullNode(t *testing.T) {
 	t.Cleanup(func() { deleteNode(t, in, "full") })
 	write := func(by *kubernetes.Clientset, annotations map[string]any) {
 		t.Helper()
-		_, err := by.CoreV1().Nodes().Patch(t.Context(), "full", mergePatch, patchOf(annotations), metav1.PatchOptions{})
+		_, err := by.CoreV1().Nodes().Patch(t.Context(), "full", mergePatch, patchOf(annotations), ownPatch)
 		checkDenied(t, err, "")
 	}
 	write(in.nodegate, annotations)

@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
-	"github.com/nodegate/nodegate/cluster/clustertest"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // options are the installation that all tests of this package share. The
@@ -42,7 +42,7 @@ var options = admission.Options{
 
 func TestMain(m *testing.M) {
 	// The controller manager deletes namespaces and collects garbage.
-	clustertest.Main(m, cluster.Options{Components: []cluster.Component{cluster.ControllerManager}})
+	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.ControllerManager}})
 }
 
 // unguarded is a namespace with a birth policy of its own, and no guard, so that
@@ -51,7 +51,7 @@ const unguarded = "unguarded"
 
 // installation is a cluster with the policies in force.
 type installation struct {
-	*cluster.Cluster
+	*testcluster.Cluster
 	admin *kubernetes.Clientset
 	// nodegate is the ServiceAccount that the policies confine. RBAC lets it do
 	// everything, so that whatever is denied is denied by a policy.
@@ -64,7 +64,16 @@ var shared struct {
 	err error
 }
 
-// install returns the shared cluster with the policies in force.
+// installBirth is install for tests of the birth policy, which are skipped where
+// the API server knows no such policies.
+func installBirth(t testing.TB) *installation {
+	t.Helper()
+	clustertest.SkipWithoutMutatingPolicies(t)
+	return install(t)
+}
+
+// install returns the shared cluster with those of the policies in force that its
+// API server knows.
 func install(t testing.TB) *installation {
 	t.Helper()
 	c := clustertest.Shared(t)
@@ -77,7 +86,7 @@ func install(t testing.TB) *installation {
 	return shared.installation
 }
 
-func newInstallation(ctx context.Context, c *cluster.Cluster) (*installation, error) {
+func newInstallation(ctx context.Context, c *testcluster.Cluster) (*installation, error) {
 	in := &installation{Cluster: c}
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: options.Namespace}},
@@ -89,15 +98,17 @@ func newInstallation(ctx context.Context, c *cluster.Cluster) (*installation, er
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: options.Namespace, Name: options.ServiceAccount}},
 		},
 	}
-	policies, err := admission.Policies(options)
+	policies, err := policiesOf(options)
 	if err != nil {
 		return nil, err
 	}
-	second, err := birthPolicy(unguarded)
+	second := options
+	second.Namespace = unguarded
+	unguardedPolicies, err := policiesOf(second)
 	if err != nil {
 		return nil, err
 	}
-	policies = append(policies, second...)
+	policies = append(policies, suffixed(slices.DeleteFunc(unguardedPolicies, isGuard), "-"+unguarded)...)
 	writer, err := client.New(c.Admin(), client.Options{})
 	if err != nil {
 		return nil, err
@@ -156,15 +167,17 @@ func as(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	return clientset
 }
 
-// birthPolicy returns the birth policy for the parameter of another namespace,
-// which has the namespace in its name.
-func birthPolicy(namespace string) ([]client.Object, error) {
-	other := options
-	other.Namespace = namespace
-	policies, err := admission.Policies(other)
-	policies = slices.DeleteFunc(policies, func(o client.Object) bool { return !strings.HasPrefix(o.GetName(), admission.BirthPolicy) })
-	return suffixed(policies, "-"+namespace), err
+// policiesOf returns those of the policies that the API server knows.
+func policiesOf(options admission.Options) ([]client.Object, error) {
+	policies, err := admission.Policies(options)
+	if !clustertest.HasMutatingPolicies() {
+		policies = slices.DeleteFunc(policies, func(o client.Object) bool { return !isGuard(o) })
+	}
+	return policies, err
 }
+
+// isGuard reports whether a policy or binding is none of the birth policy's.
+func isGuard(o client.Object) bool { return !strings.HasPrefix(o.GetName(), admission.BirthPolicy) }
 
 // close has the API server close the gates on new nodes until the test ends.
 func (in *installation) close(t testing.TB, gates ...*v1alpha1.NodeGate) {
@@ -173,13 +186,15 @@ func (in *installation) close(t testing.TB, gates ...*v1alpha1.NodeGate) {
 }
 
 // put writes a parameter as nodegate does, empties it at the end of the test, and
-// returns when the API server acts on it: it hears of PodTemplates in the order in
-// which they were written, and the next one is a parameter that shows.
+// returns when the API server acts on it, if it can: it hears of PodTemplates in the
+// order in which they were written, and the next one is a parameter that shows.
 func (in *installation) put(t testing.TB, p *corev1.PodTemplate) {
 	t.Helper()
 	in.write(t, p)
 	t.Cleanup(func() { in.write(t, in.parameter(p.Namespace)) })
-
+	if !clustertest.HasMutatingPolicies() {
+		return
+	}
 	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "a", metav1.LabelSelector{})
 	fence.Spec.NodeSelector.MatchLabels = map[string]string{"fence": fence.Name}
 	second := rendered(t, fence)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,11 @@ const (
 	// ParametersPolicy guards BirthPolicy's parameter, and every other PodTemplate
 	// of nodegate's namespace.
 	ParametersPolicy = "nodegate-parameters"
+	// AcknowledgePolicy requires a verb of the author of a NodeGate for each danger
+	// that the NodeGate acknowledges.
+	AcknowledgePolicy = "nodegate-acknowledge"
+	// DaemonPodsPolicy lets only the DaemonSet controller create pods of DaemonSets.
+	DaemonPodsPolicy = "nodegate-daemon-pods"
 )
 
 var (
@@ -57,8 +63,17 @@ type Options struct {
 	// AllowedStampAnnotations are the keys of annotations on Nodes that the
 	// administrator lets nodegate stamp with a time. Their order does not matter.
 	AllowedStampAnnotations []string
+	// PlainOptOut lets the label that kubelets can set take Nodes out of gates.
+	PlainOptOut bool
 	// Birth is who closes gates on new nodes. Default: ByPolicy.
 	Birth Birth
+	// WithoutCRD leaves out AcknowledgePolicy: there are no NodeGates to guard.
+	WithoutCRD bool
+	// GuardDaemonPods adds DaemonPodsPolicy.
+	GuardDaemonPods bool
+	// DaemonPodCreators are the names of further users that may create what look
+	// like pods of DaemonSets. Their order does not matter.
+	DaemonPodCreators []string
 }
 
 // Birth is a way to close gates on nodes while they are being created.
@@ -99,11 +114,19 @@ func (o Options) validate() error {
 			errs = append(errs, fmt.Errorf("allowed stamp annotation %q: %w", key, err))
 		}
 	}
+	for _, user := range o.DaemonPodCreators {
+		if !username.MatchString(user) {
+			errs = append(errs, fmt.Errorf("daemon pod creator %q: write a user as system:serviceaccount:NAMESPACE:NAME, or a name of letters, digits and @:._-", user))
+		}
+	}
 	if o.Birth != "" && o.Birth != ByPolicy && o.Birth != ByWebhook {
 		errs = append(errs, fmt.Errorf("birth is %q: choose %q or %q", o.Birth, ByPolicy, ByWebhook))
 	}
 	return errors.Join(errs...)
 }
+
+// username is what names of users are made of.
+var username = regexp.MustCompile(`^[A-Za-z0-9@:._-]+$`)
 
 // validateStamp refuses annotations that are somebody else's to write.
 func validateStamp(key string) error {
@@ -128,12 +151,15 @@ func Policies(o Options) ([]client.Object, error) {
 		return nil, fmt.Errorf("rendering the admission policies: %w", err)
 	}
 	o.AllowedStampAnnotations = slices.Compact(slices.Sorted(slices.Values(o.AllowedStampAnnotations)))
+	o.DaemonPodCreators = slices.Compact(slices.Sorted(slices.Values(o.DaemonPodCreators)))
 
 	objects, err := decode(strings.NewReader(o.render()))
 	if err != nil {
 		return nil, fmt.Errorf("reading the rendered admission policies: %w", err)
 	}
-	return objects, nil
+	return slices.DeleteFunc(objects, func(object client.Object) bool {
+		return o.WithoutCRD && object.GetName() == AcknowledgePolicy || !o.GuardDaemonPods && object.GetName() == DaemonPodsPolicy
+	}), nil
 }
 
 // render fills in what the policies need to know. It is no text/template, because
@@ -154,8 +180,18 @@ func (o Options) render() string {
 		"{{ namespace }}", strconv.Quote(o.Namespace),
 		"{{ username }}", strconv.Quote(o.Username()),
 		"{{ allowedTaints }}", quoteAll(allowed),
+		"{{ optOutLabels }}", quoteAll(o.optOutLabels()),
 		"{{ allowedStampAnnotations }}", quoteAll(o.AllowedStampAnnotations),
+		"{{ daemonPodCreators }}", quoteAll(o.DaemonPodCreators),
 	).Replace(text)
+}
+
+// optOutLabels take a Node out of all gates.
+func (o Options) optOutLabels() []string {
+	if o.PlainOptOut {
+		return []string{v1alpha1.OptOutLabel, v1alpha1.PlainOptOutLabel}
+	}
+	return []string{v1alpha1.OptOutLabel}
 }
 
 // quoteAll writes a list as CEL has it, and JSON too.

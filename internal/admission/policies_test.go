@@ -37,6 +37,8 @@ func TestPolicies(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding nodegate-records",
 		"ValidatingAdmissionPolicy nodegate-parameters",
 		"ValidatingAdmissionPolicyBinding nodegate-parameters",
+		"ValidatingAdmissionPolicy nodegate-acknowledge",
+		"ValidatingAdmissionPolicyBinding nodegate-acknowledge",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -109,6 +111,7 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 		"stamps of others": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{
 			"gate.nodegate.dev/cilium", "nodegate.dev/a", "node.alpha.kubernetes.io/ttl", "kubernetes.io/a", "x.com/ok", "startup.k8s.io/completedAt"}},
 			[]string{`"gate.nodegate.dev/cilium"`, `"nodegate.dev/a"`, `"node.alpha.kubernetes.io/ttl"`, `"kubernetes.io/a": annotations under kubernetes.io have a meaning`}},
+		"a bad user":  {admission.Options{Namespace: "a", ServiceAccount: "b", DaemonPodCreators: []string{`x"]) || true`}}, []string{`daemon pod creator "x\"]) || true"`}},
 		"a bad space": {admission.Options{Namespace: "a:b", ServiceAccount: "c"}, []string{`namespace "a:b"`}},
 	}
 	for name, test := range tests {
@@ -130,7 +133,7 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 // and without any allowed key they are as good as any.
 func TestPoliciesCompile(t *testing.T) {
 	in := install(t)
-	policies, err := admission.Policies(admission.Options{Namespace: "elsewhere", ServiceAccount: "nodegate"})
+	policies, err := policiesOf(admission.Options{Namespace: "elsewhere", ServiceAccount: "nodegate", GuardDaemonPods: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +148,7 @@ func TestPoliciesCompile(t *testing.T) {
 		}
 	}
 	validating := in.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	for _, name := range []string{admission.ConfinementPolicy, admission.RecordsPolicy, admission.ParametersPolicy} {
+	for _, name := range []string{admission.ConfinementPolicy, admission.RecordsPolicy, admission.ParametersPolicy, admission.AcknowledgePolicy} {
 		eventually(t, func() error {
 			policy, err := validating.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
@@ -188,6 +191,7 @@ func TestOnlyNodes(t *testing.T) {
 		"nodegate-confinement": {"[] [nodes nodes/*] [*]"},
 		"nodegate-records":     {"[] [nodes nodes/status] [UPDATE]"},
 		"nodegate-parameters":  {"[] [podtemplates] [CREATE UPDATE DELETE]"},
+		"nodegate-acknowledge": {"[nodegate.dev] [nodegates nodegates/status] [CREATE UPDATE]"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)

@@ -31,7 +31,7 @@ func Probe(g *v1alpha1.NodeGate) (*corev1.Node, bool) {
 		return nil, false
 	}
 	nodeLabels := selectedLabels(selector)
-	if !selector.Matches(nodeLabels) || nodeLabels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue {
+	if !selector.Matches(nodeLabels) || gate.OptOut(nodeLabels, true) != "" {
 		return nil, false
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -84,7 +84,8 @@ func selectedValue(key string, requirements labels.Requirements) (string, bool) 
 func (b Birth) hint(g *v1alpha1.NodeGate) string {
 	if b == ByWebhook {
 		return fmt.Sprintf("check that MutatingWebhookConfiguration %s exists, that Service %s has ready endpoints, "+
-			"and that the API server reaches them (apiserver_admission_webhook_fail_open_count counts when it does not)",
+			"and that the API server reaches them and trusts their certificate (apiserver_admission_webhook_fail_open_count counts "+
+			"when it does not; 'nodegate webhook-certificate' makes a certificate, and has it trusted)",
 			BirthWebhook, WebhookService)
 	}
 	return fmt.Sprintf("check that MutatingAdmissionPolicy and MutatingAdmissionPolicyBinding %s exist "+

@@ -20,7 +20,7 @@ import (
 // TestProof: it holds while the policy is in force, says what is wrong once
 // the binding is gone, and holds again when it is back.
 func TestProof(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	gate := newGate("proved", "a", metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "pool", Operator: metav1.LabelSelectorOpExists},
 		{Key: "pool", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"gpu", "probe-0"}},

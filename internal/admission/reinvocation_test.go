@@ -31,7 +31,7 @@ import (
 // record tells of every taint of ours that is there. Another look would add the
 // new taint and a record of it alone; nobody would ever take the old one off.
 func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	tests := map[string]func(*testing.T, *v1alpha1.NodeGate, metav1.LabelSelector) (edit func(after *v1alpha1.NodeGate)){
 		"closed by policy": func(t *testing.T, before *v1alpha1.NodeGate, _ metav1.LabelSelector) func(*v1alpha1.NodeGate) {
 			in.close(t, before)

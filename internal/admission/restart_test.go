@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // births counts what became of the Nodes that a test created.
@@ -41,7 +41,7 @@ type births struct {
 // is killed and restarted. No Node is refused once it is ready, and none is ever
 // born open. There is no controller, and no CRD.
 func TestBirthThroughRestarts(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	gate := newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})
 	in.close(t, gate)
 	in.awaitProof(t, gate)
@@ -58,11 +58,11 @@ func TestBirthThroughRestarts(t *testing.T) {
 			b.register(ctx, in, in.admin, label(t), func(n int) string { return fmt.Sprintf("restart-%d-%d", i, n) })
 		})
 	}
-	for life, end := range []func(cluster.Component){in.KillComponent, in.StopComponent, in.KillComponent, in.StopComponent} {
+	for life, end := range []func(testcluster.Component){in.KillComponent, in.StopComponent, in.KillComponent, in.StopComponent} {
 		b.awaitMore(t, 100)
 		b.serving.Store(0)
-		end(cluster.APIServer)
-		if err := in.StartComponent(t.Context(), cluster.APIServer); err != nil {
+		end(testcluster.APIServer)
+		if err := in.StartComponent(t.Context(), testcluster.APIServer); err != nil {
 			t.Fatal(err)
 		}
 		b.serving.Store(int64(life + 2))

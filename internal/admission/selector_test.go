@@ -28,7 +28,7 @@ const seedVariable = "NODEGATE_TEST_SEED"
 // which of them selected it.
 func TestSelectorEquivalence(t *testing.T) {
 	const gates, nodes = 50, 120
-	in := install(t)
+	in := installBirth(t)
 	random := seeded(t)
 
 	selectors := map[string]labels.Selector{}

@@ -56,7 +56,7 @@ func TestOutOfServiceOnSilentNodesOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { deleteNode(t, in, created.Name) })
-			_, err = in.nodegate.CoreV1().Nodes().Patch(t.Context(), created.Name, types.JSONPatchType, jsonPatch(test.patch), dryRunPatch)
+			_, err = in.nodegate.CoreV1().Nodes().Patch(t.Context(), created.Name, types.JSONPatchType, jsonPatch(test.patch), ownDryRun)
 			checkDenied(t, err, test.refused)
 		})
 	}

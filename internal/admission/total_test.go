@@ -85,7 +85,7 @@ func fill(p *corev1.PodTemplate, n, requirements, values int) {
 
 // TestDamagedParameters: none of them refuses a Node or changes it.
 func TestDamagedParameters(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			p := rendered(t, newGate("one", "a", metav1.LabelSelector{}), newGate("two", "b", metav1.LabelSelector{}))
@@ -118,7 +118,7 @@ func TestDamagedParameters(t *testing.T) {
 // TestTaintsThatAreNotAllowed: the policy ignores them, even where somebody got them
 // into the parameter, and closes the other gates.
 func TestTaintsThatAreNotAllowed(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	detaching := newGate("detaching", "a", metav1.LabelSelector{})
 	detaching.Spec.Taint = v1alpha1.Taint{Key: v1alpha1.TaintOutOfService, Effect: corev1.TaintEffectNoSchedule}
 	evicting := newGate("evicting", "a", metav1.LabelSelector{})
@@ -141,7 +141,7 @@ func TestTaintsThatAreNotAllowed(t *testing.T) {
 // TestLargestParameters: the largest that nodegate writes refuse no Node, close
 // all of their gates, and stay within the cost limits.
 func TestLargestParameters(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	for name, size := range map[string]struct{ gates, requirements, values int }{
 		"256 gates":         {256, 8, 4},
 		"2048 requirements": {1, 2048, 4},
@@ -171,7 +171,7 @@ func TestLargestParameters(t *testing.T) {
 // TestCostlyNodes: nodes that carry as much as the API lets them are not
 // refused, and do not smuggle in a record.
 func TestCostlyNodes(t *testing.T) {
-	in := install(t)
+	in := installBirth(t)
 	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
 
 	taints := func(n int) []corev1.Taint {

@@ -15,7 +15,8 @@ const (
 	BirthWebhook = "nodegate-birth"
 	// WebhookService is the Service, in nodegate's namespace, of all replicas.
 	WebhookService = "nodegate-webhook"
-	// WebhookSecret is the Secret, there too, with keys and certificates.
+	// WebhookSecret is the Secret, there too, that replicas have their certificate
+	// from, as a volume.
 	WebhookSecret = "nodegate-webhook"
 	// WebhookPath is where the webhook is served.
 	WebhookPath = "/birth"
@@ -29,7 +30,7 @@ const webhookTimeout = 5
 func WebhookHost(namespace string) string { return WebhookService + "." + namespace + ".svc" }
 
 // WebhookConfiguration returns the registration of the webhook. It has no
-// caBundle: the leader fills it in, and keeps it.
+// caBundle: whoever makes the certificate fills it in.
 //
 // A Node that is created while no replica answers comes in unchanged, after five
 // seconds at most, and the controller closes it when it sees it. With Fail, a

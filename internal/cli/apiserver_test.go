@@ -16,23 +16,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// apiServer is as much of an API server as the verbs ask for: objects to read, and
-// a note of what was written, which changes nothing.
+// apiServer is a fake API server with the objects that the verbs read. It records
+// writes, which change nothing.
 type apiServer struct {
 	*httptest.Server
-	// objects are by path, in YAML.
+	// objects are in YAML, by path.
 	objects map[string]string
-	// refuse answers in its place, where that is not nil and it returns true.
+	// refuse, if not nil, handles a request first and reports whether it did.
 	refuse func(http.ResponseWriter, *http.Request) bool
 
 	mu     sync.Mutex
-	writes []write
+	writes []changeRequest
 }
 
-// A write is a request to change something.
-type write struct {
+// A changeRequest is a request that changes something.
+type changeRequest struct {
 	method, path string
-	// dry tells whether the server was asked to keep nothing of it.
+	// dry specifies whether the request is a dry run.
 	dry bool
 }
 
@@ -56,7 +56,7 @@ func (a *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.HasSuffix(r.URL.Path, "reviews") {
 		a.mu.Lock()
 		dry := r.URL.Query().Get("dryRun") == "All" || bytes.Contains(body, []byte(`"dryRun":["All"]`))
-		a.writes = append(a.writes, write{r.Method, r.URL.Path, dry})
+		a.writes = append(a.writes, changeRequest{r.Method, r.URL.Path, dry})
 		a.mu.Unlock()
 	}
 	text, known := a.objects[r.URL.Path]
@@ -69,7 +69,7 @@ func (a *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 		refusal(w, http.StatusInternalServerError, "InternalError", err.Error())
 		return
 	}
-	// Who asks for metadata only is told that this is it.
+	// Clients that request metadata only expect PartialObjectMetadata.
 	for _, kind := range []string{"PartialObjectMetadataList", "PartialObjectMetadata"} {
 		if strings.Contains(r.Header.Get("Accept"), "as="+kind+";") {
 			object["apiVersion"], object["kind"] = "meta.k8s.io/v1", kind
@@ -77,19 +77,20 @@ func (a *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(object) // nobody is left to be told
+	_ = json.NewEncoder(w).Encode(object) // fails only if the client is gone
 }
 
-// refusal answers as API servers refuse.
+// refusal writes an error response in the form of an API server.
 func refusal(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{ // nobody is left to be told
+	_ = json.NewEncoder(w).Encode(map[string]any{ // fails only if the client is gone
 		"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
 	})
 }
 
-// run runs a verb against it. What is told names it SERVER.
+// run runs a verb against the server. In its output, the server's address is replaced
+// by SERVER.
 func (a *apiServer) run(t *testing.T, args ...string) (code int, out, err string) {
 	t.Helper()
 	code, out, err = run(t, append(args, "--server", a.URL)...)
@@ -97,8 +98,8 @@ func (a *apiServer) run(t *testing.T, args ...string) (code int, out, err string
 	return code, named.Replace(out), named.Replace(err)
 }
 
-// written returns what was written since it was last asked.
-func (a *apiServer) written() []write {
+// written returns the writes since the last call.
+func (a *apiServer) written() []changeRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	writes := a.writes
@@ -106,7 +107,7 @@ func (a *apiServer) written() []write {
 	return writes
 }
 
-// heldNode is a node that gate agent holds, and that a person has it hold.
+// heldNode is a node that gate agent holds, also because of an override.
 const heldNode = `
 apiVersion: v1
 kind: Node
@@ -137,7 +138,7 @@ const (
 	gatesPath = "/apis/nodegate.dev/v1alpha1/nodegates"
 )
 
-// list is a list of these objects.
+// list returns a list of objects.
 func list(apiVersion, kind string, items ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\nmetadata: {resourceVersion: \"1\"}\nitems:", apiVersion, kind)
@@ -150,7 +151,7 @@ func list(apiVersion, kind string, items ...string) string {
 	return b.String() + "\n"
 }
 
-// smallCluster is one node, and one gate that holds it; no controller has ever run.
+// smallCluster has one node and one gate that holds it. No controller has ever run.
 func smallCluster() map[string]string {
 	return map[string]string{
 		"/api":                               "{kind: APIVersions, versions: [v1]}",

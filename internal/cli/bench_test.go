@@ -29,19 +29,19 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// The fleet of the benchmark: three zones, a daemon's pod and a workload's on each
-// node, three of ten nodes held, and Nodes of the size that kubelets with their
-// images make them.
+// The cluster of the benchmark: three zones, a daemon pod and a workload pod on each
+// node, three of ten nodes held, and Nodes of a realistic size, including the images
+// that kubelets report.
 const (
 	fleetNodes  = 5000
 	fleetImages = 50
 )
 
-// benchGates ask for every kind of thing that 'why' has to read.
+// benchGates depend on every kind of resource that 'why' can read.
 var benchGates = []string{`
 metadata: {name: agent}
 spec:
@@ -58,24 +58,24 @@ spec:
   openWhen: [{name: fit, label: {key: fit}}]`,
 }
 
-// BenchmarkFleet asks a real API server with 5,000 nodes. It takes minutes to fill:
+// BenchmarkFleet uses a real API server with 5,000 nodes. Creating these takes minutes:
 //
 //	go test ./internal/cli -run '^$' -bench Fleet -benchtime 20x
 func BenchmarkFleet(b *testing.B) {
-	c, err := cluster.Start(b.Context(), cluster.Options{Components: []cluster.Component{cluster.APIServer}})
+	c, err := testcluster.Start(b.Context(), testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Stop() })
 	populate(b, c.Admin())
 	kubeconfig := filepath.Join(b.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(kubeconfig, c.Admin()); err != nil {
+	if err := testcluster.WriteKubeconfig(kubeconfig, c.Admin()); err != nil {
 		b.Fatal(err)
 	}
 	verbs := []benchVerb{
 		{"why", []string{"why", "n0000"}, exitNo},
-		{"why-silent", []string{"why", "n0001"}, exitNo},
-		{"status-of-records", []string{"status"}, exitNo}, // no controller runs: the records are counted
+		{"why-unreachable", []string{"why", "n0001"}, exitNo},
+		{"status-of-records", []string{"status"}, exitNo}, // without a controller, records are counted
 		{"wait", []string{"wait", "--all", "--timeout=0"}, exitNo},
 		{"open", []string{"open", "n0002", "--gate=agent", "--for=1h", "--reason=x", "--dry-run=server"}, exitYes},
 		{"report-html", []string{"report", "-o", "html"}, exitYes},
@@ -84,7 +84,7 @@ func BenchmarkFleet(b *testing.B) {
 	for _, verb := range verbs {
 		verb.run(b, kubeconfig)
 	}
-	tell(b, c.Admin())
+	writeStatus(b, c.Admin())
 	for _, verb := range []benchVerb{
 		{"status", []string{"status"}, exitYes},
 		{"status-wide", []string{"status", "-o", "wide"}, exitYes},
@@ -93,7 +93,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// A benchVerb is what is measured, and the exit status that it has to have.
+// A benchVerb is a command line to measure, and its expected exit status.
 type benchVerb struct {
 	name   string
 	args   []string
@@ -107,7 +107,7 @@ func (v benchVerb) run(b *testing.B, kubeconfig string) {
 			var out, errOut bytes.Buffer
 			status := Execute(b.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut}, append(v.args, "--kubeconfig", kubeconfig))
 			if status != v.status {
-				b.Fatalf("it ended with %d:\n%.2000s%s", status, out.String(), errOut.String())
+				b.Fatalf("exit status %d:\n%.2000s%s", status, out.String(), errOut.String())
 			}
 			printed = out.Len()
 		}
@@ -115,9 +115,9 @@ func (v benchVerb) run(b *testing.B, kubeconfig string) {
 	})
 }
 
-// tell tells of the gates as a controller does: the status of each as full as it
-// gets, and a Lease.
-func tell(b *testing.B, config *rest.Config) {
+// writeStatus writes what a controller would: a status of maximum size for each gate, and a
+// Lease.
+func writeStatus(b *testing.B, config *rest.Config) {
 	b.Helper()
 	core, gates := kubernetes.NewForConfigOrDie(config), dynamic.NewForConfigOrDie(config).Resource(v1alpha1.Resource)
 	for _, name := range []string{"agent", "label"} {
@@ -181,7 +181,7 @@ func populate(b *testing.B, config *rest.Config) {
 	pod.ServiceAccountName = "default"
 	labels := map[string]string{"app": "agent"}
 	if _, err := core.CoreV1().ServiceAccounts("default").Create(b.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
-		b.Log(err) // the API server may have made it
+		b.Log(err) // the API server may have created it already
 	}
 	ds, err := core.AppsV1().DaemonSets("default").Create(b.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
@@ -203,8 +203,8 @@ func populate(b *testing.B, config *rest.Config) {
 	}
 }
 
-// add adds a node, a daemon's pod and a workload's, all as if it had taken a few
-// seconds. By the time that it is asked about, these have passed.
+// add adds a node, a daemon pod and a workload pod, with the timestamps of a node that
+// took a few seconds. These are in the past when the benchmark starts.
 func add(ctx context.Context, core kubernetes.Interface, ds *appsv1.DaemonSet, pod corev1.PodSpec, i int) error {
 	name, now := fmt.Sprintf("n%04d", i), time.Now()
 	after := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(seconds) * time.Second)) }
@@ -242,7 +242,7 @@ func add(ctx context.Context, core kubernetes.Interface, ds *appsv1.DaemonSet, p
 	return errors.Join(runs(ctx, core, daemon, name, after(1), after(3+i%7)), runs(ctx, core, workload, name, after(4+i%7), after(5+i%7)))
 }
 
-// runs adds a pod to a node as its kubelet tells of it.
+// runs adds a running pod to a node, with the status that a kubelet reports.
 func runs(ctx context.Context, core kubernetes.Interface, p *corev1.Pod, node string, started, ready metav1.Time) error {
 	p.Spec.NodeName = node
 	created, err := core.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})

@@ -18,20 +18,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/convert"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 )
 
-// Exit statuses. A verb that answers a question says by the first two what the
-// answer is.
+// Exit statuses. A verb that answers a yes-or-no question uses the first two for
+// the answer.
 const (
 	exitYes   = 0
 	exitNo    = 1
 	exitError = 2
 )
 
-// errNo has a verb that has said all there is to say end with exitNo.
+// errNo is returned by a verb that has printed a negative answer. The process then
+// exits with exitNo and prints no error.
 var errNo = errors.New("the answer is no")
 
 // Execute runs 'kubectl gate' with these arguments and returns its exit status.
@@ -49,15 +50,15 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []str
 	}
 }
 
-// Command returns 'kubectl gate' as it is documented: nothing of it depends on who
-// runs it, or where.
+// Command returns the 'kubectl gate' command for its documentation: it does not
+// depend on the user or the machine.
 func Command() *cobra.Command {
 	root := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
 	return root
 }
 
-// connection is where the API server is, and who asks.
+// connection holds the flags that select the API server and the credentials.
 type connection struct {
 	*genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
@@ -68,9 +69,9 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:         "kubectl-gate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gate"},
-		Short:       "See how gates stand on nodes, and why",
+		Short:       "Show the state of gates on nodes and the reasons for it",
 		Version:     version(),
-		// One clear line for an error; the usage is there with --help.
+		// Errors are printed as one line. The usage is available with --help.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -78,33 +79,33 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	c.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().Lookup("namespace").Usage = "The namespace that nodegate is installed in (default " + v1alpha1.DefaultNamespace + ")"
+	root.PersistentFlags().Lookup("namespace").Usage = "The namespace in which nodegate is installed (default " + v1alpha1.DefaultNamespace + ")"
 	c.addVerbs(root)
 	return root
 }
 
-// Groups of verbs, in the order in which help lists them.
+// Groups of verbs, in the order of the help text.
 const (
-	groupSee   = "see"
-	groupSteer = "steer"
-	groupPlan  = "plan"
+	groupInspect = "inspect"
+	groupChange  = "change"
+	groupPlan    = "plan"
 )
 
-// addVerbs adds the verbs. Each is in a file of its name. Those of a group stand in
-// alphabetical order in help.
+// addVerbs adds the verbs. Each is in a file of its name. Within a group, they are
+// in alphabetical order, as in the help text.
 func (c *connection) addVerbs(root *cobra.Command) {
 	for _, group := range []struct {
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{groupSee, "See how nodes and gates stand:", []*cobra.Command{
+		{groupInspect, "Inspect nodes and gates:", []*cobra.Command{
 			newReport(c),
 			newStatus(c),
 			newTimeline(c),
 			newWait(c),
 			newWhy(c),
 		}},
-		{groupSteer, "Steer (takes the right to change nodes):", []*cobra.Command{
+		{groupChange, "Change nodes (requires permission to patch nodes):", []*cobra.Command{
 			newClose(c),
 			newOpen(c),
 			newRelease(c),
@@ -129,61 +130,66 @@ func (c *connection) addVerbs(root *cobra.Command) {
 	}
 }
 
-// answersWithin is how long one request may take where --request-timeout does not
-// say: who asks is waiting.
-const answersWithin = 15 * time.Second
+// requestTimeout is the timeout of a single request if --request-timeout does not
+// specify one.
+const requestTimeout = 15 * time.Second
 
-// nowhere is where clients of Kubernetes look for an API server that nothing tells of.
-const nowhere = "http://localhost:8080"
+// fallbackHost is the API server that client-go uses if none is configured.
+const fallbackHost = "http://localhost:8080"
 
-// config says how to reach the cluster that the flags name.
+// config returns the client configuration for the cluster that the flags specify.
 func (c *connection) config() (*rest.Config, error) {
 	config, err := c.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); config.Host == nowhere && *c.APIServer == "" && err == nil && len(raw.Clusters) == 0 {
-		return nil, errors.New("which cluster is meant is not known: there is no kubeconfig; see --kubeconfig, and the environment variable KUBECONFIG")
+	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); config.Host == fallbackHost && *c.APIServer == "" && err == nil && len(raw.Clusters) == 0 {
+		return nil, errors.New("no cluster is configured: no kubeconfig was found; set --kubeconfig or the environment variable KUBECONFIG")
 	}
 	if config.Timeout == 0 {
-		config.Timeout = answersWithin
+		config.Timeout = requestTimeout
 	}
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }
 
-// reader returns access to the cluster that the flags name.
-func (c *connection) reader() (*cluster.Reader, error) {
+// reader returns a reader for the cluster that the flags specify.
+func (c *connection) reader() (*read.Reader, error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, err
 	}
-	return cluster.NewReader(config)
+	return read.NewReader(config)
 }
 
-// installedIn is the namespace that nodegate is installed in: --namespace says, and
-// not the kubeconfig, whose namespace is that of something else.
-func (c *connection) installedIn() string { return cmp.Or(*c.Namespace, v1alpha1.DefaultNamespace) }
-
-// takesNone refuses arguments of a verb that has none.
-func takesNone(cmd *cobra.Command, args []string) error {
-	return fmt.Errorf("%s takes no arguments, and was given %d", cmd.CommandPath(), len(args))
+// installNamespace returns the namespace in which nodegate is installed: that of
+// --namespace or the default. The kubeconfig's namespace is not used, because it is
+// unrelated to nodegate.
+func (c *connection) installNamespace() string {
+	return cmp.Or(*c.Namespace, v1alpha1.DefaultNamespace)
 }
 
-// unanswered says that the API server cannot be asked, or need not be any more,
-// where that is why a request failed. Any other error is told as it is.
-func unanswered(err error) error {
+// rejectArguments returns an error for arguments of a verb that takes none.
+func rejectArguments(cmd *cobra.Command, args []string) error {
+	return fmt.Errorf("%s takes no arguments, got %d", cmd.CommandPath(), len(args))
+}
+
+// describeRequestError adds to the error of a request that the request was
+// interrupted or that the API server could not be reached. It returns any other error
+// unchanged.
+func describeRequestError(err error) error {
 	var network net.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted: %w", err)
 	case errors.As(err, &network):
-		return fmt.Errorf("the API server does not answer: %w", err)
+		return fmt.Errorf("cannot reach the API server: %w", err)
 	}
 	return err
 }
 
-// similar returns names like one that does not exist, by cobra's own measure.
+// similar returns up to three names that resemble name, by cobra's measure of
+// similarity.
 func similar(name string, names []string) []string {
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, n := range names {
@@ -193,7 +199,7 @@ func similar(name string, names []string) []string {
 	return found[:min(len(found), 3)]
 }
 
-// didYouMean asks whether a name was meant that is like one that does not exist.
+// didYouMean returns a suffix for an error message that suggests similar names, or "".
 func didYouMean(name string, names []string) string {
 	if alike := similar(name, names); len(alike) > 0 {
 		return "; did you mean " + enumerate(alike, "or") + "?"
@@ -201,17 +207,17 @@ func didYouMean(name string, names []string) string {
 	return ""
 }
 
-// takesOneNode refuses all but the name of one node, and a format that there is not.
-func takesOneNode(o *output) cobra.PositionalArgs {
+// oneNodeArgument accepts exactly one node name, and a known output format.
+func oneNodeArgument(o *output) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("%s takes the name of one node, and was given %d", cmd.CommandPath(), len(args))
+			return fmt.Errorf("%s takes exactly one node name, got %d", cmd.CommandPath(), len(args))
 		}
 		return o.check()
 	}
 }
 
-// oneLine says an error in one line, also if it is several that were joined.
+// oneLine returns the message of an error as one line, also for joined errors.
 func oneLine(err error) string {
 	text := ""
 	for line := range strings.Lines(err.Error()) {
@@ -228,7 +234,7 @@ func oneLine(err error) string {
 	return gate.Printable(text)
 }
 
-// version is what the build knows of itself.
+// version returns the version of the main module from the build information.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

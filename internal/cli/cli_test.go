@@ -19,8 +19,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// run runs 'kubectl gate' with these arguments, and returns its exit status and
-// what it printed and said.
+// run runs 'kubectl gate' with these arguments, and returns its exit status, its
+// standard output and its standard error.
 func run(t *testing.T, args ...string) (status int, out, err string) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -29,27 +29,27 @@ func run(t *testing.T, args ...string) (status int, out, err string) {
 	return status, o.String(), e.String()
 }
 
-// An API server that knows no NodeGates is told from a node that none concerns, by
-// every verb; but what stands on the node is explained.
+// If the API server does not serve NodeGates, every verb reports that, instead of reporting
+// that no gate applies. Records on nodes are still explained.
 func TestWithoutNodeGates(t *testing.T) {
 	recorded := fmt.Sprintf(`{"gate.nodegate.dev/a": %q}`, birth)
 	for _, c := range []struct {
 		args, annotations string
 		status            int
-		says              string
+		want              string
 	}{
-		{"why n1", `{}`, exitError, "error: nodegate is not installed here"},
-		{"why n1", recorded, exitNo, "there is no such NodeGate"},
-		{"wait n1 --timeout=0", `{}`, exitError, "error: nodegate is not installed here"},
-		{"wait --all --timeout=30s", `{}`, exitError, "error: nodegate is not installed here"},
+		{"why n1", `{}`, exitError, "error: nodegate is not installed"},
+		{"why n1", recorded, exitNo, "the NodeGate does not exist"},
+		{"wait n1 --timeout=0", `{}`, exitError, "error: nodegate is not installed"},
+		{"wait --all --timeout=30s", `{}`, exitError, "error: nodegate is not installed"},
 		{"wait n1 --timeout=0", recorded, exitNo, "waiting for n1 (a)"},
-		{"wait n1 --gate b --timeout=0", recorded, exitError, `there is no gate "b"; did you mean a?`},
-		{"status", `{}`, exitError, "error: nodegate is not installed here"},
-		{"timeline n1", `{}`, exitError, "error: nodegate is not installed here"},
-		{"report", `{}`, exitError, "error: nodegate is not installed here"},
-		{"lint", `{}`, exitError, "error: nodegate is not installed here"},
-		{"preview g --delete", `{}`, exitError, "error: nodegate is not installed here"},
-		{"close n1 --gate g --for 1h --reason r", `{}`, exitError, "error: nodegate is not installed here"},
+		{"wait n1 --gate b --timeout=0", recorded, exitError, `gate "b" not found; did you mean a?`},
+		{"status", `{}`, exitError, "error: nodegate is not installed"},
+		{"timeline n1", `{}`, exitError, "error: nodegate is not installed"},
+		{"report", `{}`, exitError, "error: nodegate is not installed"},
+		{"lint", `{}`, exitError, "error: nodegate is not installed"},
+		{"preview g --delete", `{}`, exitError, "error: nodegate is not installed"},
+		{"close n1 --gate g --for 1h --reason r", `{}`, exitError, "error: nodegate is not installed"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			node := fmt.Sprintf(`"metadata": {"name": "n1", "uid": "u", "resourceVersion": "1", "annotations": %s}}`, c.annotations)
@@ -66,46 +66,46 @@ func TestWithoutNodeGates(t *testing.T) {
 		}))
 		status, out, err := run(t, append(strings.Fields(c.args), "--server", server.URL)...)
 		server.Close()
-		if status != c.status || !strings.Contains(out+err, c.says) {
-			t.Errorf("%s ended with %d, want %d and %q:\n%s%s", c.args, status, c.status, c.says, out, err)
+		if status != c.status || !strings.Contains(out+err, c.want) {
+			t.Errorf("%s: exit status %d, want %d and %q:\n%s%s", c.args, status, c.status, c.want, out, err)
 		}
 	}
 }
 
-// Without a cluster there is help, and one line that says what is missing.
+// Without a cluster, help works, and verbs print a one-line error.
 func TestWithoutACluster(t *testing.T) {
 	if status, out, _ := run(t, "why", "--help"); status != exitYes || !strings.Contains(out, "kubectl gate why NODE") || !strings.Contains(out, "The exit status is 0") {
-		t.Errorf("help ended with %d:\n%s", status, out)
+		t.Errorf("help: exit status %d:\n%s", status, out)
 	}
 	if status, out, err := run(t, "why", "n1"); status != exitError || out != "" || strings.Count(err, "\n") != 1 {
-		t.Errorf("without a kubeconfig it ended with %d:\n%s%s", status, out, err)
+		t.Errorf("without a kubeconfig: exit status %d:\n%s%s", status, out, err)
 	}
 }
 
-// Without a kubeconfig it is not asked for a cluster where clients of Kubernetes
-// look by themselves, whatever may answer there.
+// Without a kubeconfig, no verb contacts the default address of client-go, even if an
+// API server listens there.
 func TestWithoutAKubeconfig(t *testing.T) {
 	for _, args := range []string{
 		"status", "why n1", "timeline n1", "report", "wait n1", "lint", "preview g --delete", "release --all", "uninstall",
 		"open n1 --gate g --for 1h --reason r", "reset n1 --gate g",
 	} {
 		status, out, err := run(t, strings.Fields(args)...)
-		if status != exitError || out != "" || !strings.HasPrefix(err, "error: which cluster is meant is not known") || strings.Count(err, "\n") != 1 {
-			t.Errorf("%s ended with %d:\n%s%s", args, status, out, err)
+		if status != exitError || out != "" || !strings.HasPrefix(err, "error: no cluster is configured") || strings.Count(err, "\n") != 1 {
+			t.Errorf("%s: exit status %d:\n%s%s", args, status, out, err)
 		}
 	}
 }
 
-// What cannot be the name of a node is refused by every verb in the same way.
-func TestNodesOf(t *testing.T) {
+// Every verb rejects an invalid node name with the same message.
+func TestParseNodeNames(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"n2 n1", "n1 n2"},
 		{"node/n1 n1 nodes/n1", "n1"},
-		{"../n1", `error: "../n1" is no name of a node`},
-		{"n1 node/", `error: "node/" is no name of a node`},
-		{"n1/status", `error: "n1/status" is no name of a node`},
+		{"../n1", `error: "../n1" is not a valid node name`},
+		{"n1 node/", `error: "node/" is not a valid node name`},
+		{"n1/status", `error: "n1/status" is not a valid node name`},
 	} {
-		names, err := nodesOf(strings.Fields(c.args))
+		names, err := parseNodeNames(strings.Fields(c.args))
 		got := strings.Join(names, " ")
 		if err != nil {
 			got = "error: " + err.Error()
@@ -116,31 +116,31 @@ func TestNodesOf(t *testing.T) {
 	}
 	for _, verb := range [][]string{{"why"}, {"timeline"}, {"wait"}, {"release"}, {"reset", "--gate", "g"}} {
 		status, out, err := run(t, append(verb, "../n1", "--server", "http://127.0.0.1:1")...)
-		if want := "error: \"../n1\" is no name of a node\n"; status != exitError || out != "" || err != want {
-			t.Errorf("%s ended with %d:\n%s%s", verb[0], status, out, err)
+		if want := "error: \"../n1\" is not a valid node name\n"; status != exitError || out != "" || err != want {
+			t.Errorf("%s: exit status %d:\n%s%s", verb[0], status, out, err)
 		}
 	}
 }
 
-// Only where nobody answers is that said.
-func TestUnanswered(t *testing.T) {
-	away := &url.Error{Op: "Get", URL: "https://example.com", Err: errors.New("connection refused")}
+// Only network errors are described as an unreachable API server.
+func TestDescribeRequestError(t *testing.T) {
+	away := &url.Error{Op: "Get", URL: "https://example.com", Err: errors.New("connection rejected")}
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("reading node: %w", away), `the API server does not answer: reading node: Get "https://example.com": connection refused`},
+		{fmt.Errorf("reading node: %w", away), `cannot reach the API server: reading node: Get "https://example.com": connection rejected`},
 		{fmt.Errorf("reading node: %w", &url.Error{Op: "Get", URL: "x", Err: context.Canceled}), `interrupted: reading node: Get "x": context canceled`},
 		{apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("no")), `nodes "n1" is forbidden: no`},
 		{errors.New("nodegate is running"), "nodegate is running"},
 	} {
-		if got := unanswered(c.err).Error(); got != c.want {
+		if got := describeRequestError(c.err).Error(); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
 }
 
-// Several errors are told apart in their one line.
+// Joined errors are printed as one line, separated by semicolons.
 func TestOneLine(t *testing.T) {
 	err := errors.Join(errors.New("one:\n  two"), errors.New("a \x1b[2J"))
 	if got, want := oneLine(err), `one: two; a \x1b[2J`; got != want {
@@ -148,32 +148,31 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// Nothing that a cluster tells steers the terminal on which it is printed; programs
-// are told all of it.
+// Text output escapes control characters, which could come from the cluster.
 func TestNothingSteersTheTerminal(t *testing.T) {
 	var b bytes.Buffer
 	var o output
 	if err := o.print(&b, nil, func() string { return "a \"b\" ✓\n\x1b[2Jc\r\n" }); err != nil || b.String() != "a \"b\" ✓\n\\x1b[2Jc\\r\n" {
-		t.Errorf("it printed %q: %v", b.String(), err)
+		t.Errorf("printed %q: %v", b.String(), err)
 	}
 }
 
-// What cannot be meant is refused before anything is asked.
+// Invalid arguments are rejected before any request is sent.
 func TestRefuses(t *testing.T) {
-	for _, c := range []struct{ args, says string }{
+	for _, c := range []struct{ args, want string }{
 		{"report n1", "takes no arguments"},
 		{"uninstall n1", "takes no arguments"},
-		{"release n1 --gate=", "--gate names no gate"},
-		{"release n1 --gate=a,,b", "--gate names no gate"},
-		{"wait n1 --gate=", "--gate names no gate"},
-		{"report --within 0s", "give a time that is longer"},
+		{"release n1 --gate=", "--gate contains an empty gate name"},
+		{"release n1 --gate=a,,b", "--gate contains an empty gate name"},
+		{"wait n1 --gate=", "--gate contains an empty gate name"},
+		{"report --within 0s", "must be greater than 0"},
 		{"report --within 3", "missing unit"},
-		{"report -o pdf", "choose json, yaml or html"},
-		{"timeline", "takes the name of one node, and was given 0"},
-		{"timeline n1 -o html", "choose json or yaml"},
+		{"report -o pdf", "use json, yaml or html"},
+		{"timeline", "takes exactly one node name, got 0"},
+		{"timeline n1 -o html", "use json or yaml"},
 	} {
-		if status, out, err := run(t, strings.Fields(c.args)...); status != exitError || out != "" || !strings.Contains(err, c.says) || strings.Count(err, "\n") != 1 {
-			t.Errorf("%s ended with %d, want one line with %q:\n%s%s", c.args, status, c.says, out, err)
+		if status, out, err := run(t, strings.Fields(c.args)...); status != exitError || out != "" || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%s: exit status %d, want one line with %q:\n%s%s", c.args, status, c.want, out, err)
 		}
 	}
 }

@@ -14,17 +14,18 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Completion of what is typed, by what is in the cluster. kubectl asks for it the
-// program kubectl_complete-gate, which is this one under another name.
+// Shell completion with names from the cluster. kubectl runs the program
+// kubectl_complete-gate for it, which is this program under another name.
 
-// completer is that name.
+// completer is the name under which the program completes command lines.
 const completer = "kubectl_complete-gate"
 
-// completesWithin is how long one who has pressed Tab waits.
-const completesWithin = 3 * time.Second
+// completionTimeout is the timeout for completing an argument.
+const completionTimeout = 3 * time.Second
 
-// Arguments returns the arguments of a process for Execute, given its name and
-// what follows it. Called as kubectl_complete-gate, it is to complete them.
+// Arguments returns the arguments for Execute, given the command line of a process.
+// If the process was started as kubectl_complete-gate, the arguments make Execute
+// complete the command line.
 func Arguments(process []string) []string {
 	name, args := strings.TrimSuffix(filepath.Base(process[0]), ".exe"), process[1:]
 	if name != completer {
@@ -33,8 +34,8 @@ func Arguments(process []string) []string {
 	return append([]string{cobra.ShellCompRequestCmd}, args...)
 }
 
-// nodeNames completes the name of a node that is not there yet, and oneNode the
-// first alone.
+// nodeNames completes node names, without those that are already arguments. oneNode
+// completes the first argument only.
 func (c *connection) nodeNames(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.complete(cmd, args, begun, func(ctx context.Context) ([]string, error) {
 		reader, err := c.reader()
@@ -52,7 +53,7 @@ func (c *connection) oneNode(cmd *cobra.Command, args []string, begun string) ([
 	return c.nodeNames(cmd, args, begun)
 }
 
-// gateNames completes the name of a NodeGate that is not there yet.
+// gateNames completes names of NodeGates, without those that are already arguments.
 func (c *connection) gateNames(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.complete(cmd, args, begun, func(ctx context.Context) ([]string, error) {
 		reader, err := c.reader()
@@ -64,14 +65,14 @@ func (c *connection) gateNames(cmd *cobra.Command, args []string, begun string) 
 	})
 }
 
-// gateName completes the value of a flag.
+// gateName completes the name of a NodeGate as the value of a flag.
 func (c *connection) gateName(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.gateNames(cmd, nil, begun)
 }
 
-// complete offers names that begin so. Whoever cannot be told is offered none.
+// complete returns the names with the given prefix, or none if they cannot be read.
 func (c *connection) complete(cmd *cobra.Command, args []string, begun string, read func(context.Context) ([]string, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completesWithin)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	names, err := read(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (c *connection) complete(cmd *cobra.Command, args []string, begun string, r
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
-// namesOf returns the gates' names.
+// namesOf returns the names of the gates.
 func namesOf(declared []v1alpha1.NodeGate) []string {
 	names := make([]string, 0, len(declared))
 	for i := range declared {
@@ -91,15 +92,15 @@ func namesOf(declared []v1alpha1.NodeGate) []string {
 	return names
 }
 
-// completeFlags completes the values of a verb's flags, wherever they have the
-// usual names.
+// completeFlags registers completion for the values of the flags that verbs have in
+// common.
 func (c *connection) completeFlags(verb *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
 		"gate":    c.gateName,
 		"dry-run": cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if verb.Flags().Lookup(name) != nil {
-			_ = verb.RegisterFlagCompletionFunc(name, complete) // the flag is there, and is completed by nothing else
+			_ = verb.RegisterFlagCompletionFunc(name, complete) // fails only if the flag does not exist or already has a completion
 		}
 	}
 	if flag := verb.Flags().Lookup("output"); flag != nil {

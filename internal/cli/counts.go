@@ -15,11 +15,11 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// longest is how many waiting nodes are told of, as in a NodeGate's status.
-const longest = 10
+// maxWaiting is the maximum number of waiting nodes, as in a NodeGate's status.
+const maxWaiting = 10
 
-// fill says how each gate fares: those that are declared, and those that nodes have
-// records of. Counted tells whether the nodes could be read.
+// fill adds the status of each gate: of the declared gates, and of the gates that have
+// records on nodes. counted specifies whether the nodes could be read.
 func (f *FleetStatus) fill(declared []v1alpha1.NodeGate, nodes []*gate.Node, counted bool) {
 	s := compile(declared)
 	tallies := s.tally(nodes)
@@ -27,7 +27,7 @@ func (f *FleetStatus) fill(declared []v1alpha1.NodeGate, nodes []*gate.Node, cou
 		ng := &declared[i]
 		g := f.declared(ng, gate.TaintText(s.gate(ng.Name).Taint))
 		if g.Stale != "" {
-			if why := s.refused[ng.Name]; why != "" { // which takes no controller to know
+			if why := s.rejected[ng.Name]; why != "" { // this is certain even without a controller
 				g.Ready, g.Reason, g.Message = string(metav1.ConditionFalse), v1alpha1.ReasonNotAccepted, why
 			}
 			g.Nodes, g.Waiting = nil, nil
@@ -43,10 +43,10 @@ func (f *FleetStatus) fill(declared []v1alpha1.NodeGate, nodes []*gate.Node, cou
 		g := GateStatus{Gate: name, Source: t.source, Taint: t.taint, Ready: string(metav1.ConditionUnknown)}
 		switch t.source {
 		case v1alpha1.SourceFiles:
-			g.Stale = "the gate is declared in a file of the controller (--gates), which is not seen from here"
+			g.Stale = "the gate is declared in a file that only the controller reads (--gates)"
 		default:
 			g.Source, g.Gone = "", true
-			g.Stale = "there is no such NodeGate: the controller lets go of its nodes as soon as it is certain that it was deleted, within minutes"
+			g.Stale = "the NodeGate does not exist: the controller removes its taints and records within minutes, as soon as it is certain that the NodeGate was deleted"
 		}
 		g.count(t)
 		f.Gates = append(f.Gates, g)
@@ -54,14 +54,14 @@ func (f *FleetStatus) fill(declared []v1alpha1.NodeGate, nodes []*gate.Node, cou
 	slices.SortFunc(f.Gates, func(a, b GateStatus) int { return cmp.Compare(a.Gate, b.Gate) })
 }
 
-// declared says what the gate's object tells.
+// declared returns the status that the NodeGate object itself provides.
 func (f *FleetStatus) declared(ng *v1alpha1.NodeGate, taint string) GateStatus {
 	g := GateStatus{
 		Gate: ng.Name, Source: v1alpha1.SourceCRD, Mode: cmp.Or(ng.Spec.Mode, v1alpha1.ModeEnforce), Taint: taint,
-		Ready: string(metav1.ConditionUnknown), Stale: f.staleness(ng), Nodes: &ng.Status.Nodes, Waiting: ng.Status.Waiting,
+		Ready: string(metav1.ConditionUnknown), Stale: f.staleness(ng), Nodes: &ng.Status.Nodes, Waiting: ng.Status.Waiting, NonMembers: ng.Status.NonMembers,
 	}
 	if ng.ReadError != "" {
-		g.Mode = "" // nobody knows what it says
+		g.Mode = "" // unknown
 	}
 	if ready := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady); ready != nil && g.Stale == "" {
 		g.Ready, g.Reason, g.Message = string(ready.Status), ready.Reason, ready.Message
@@ -74,7 +74,7 @@ func (f *FleetStatus) declared(ng *v1alpha1.NodeGate, taint string) GateStatus {
 	return g
 }
 
-// count has the gate's nodes be those that were counted.
+// count sets the counts and the waiting nodes to those of the tally.
 func (g *GateStatus) count(t *tally) {
 	g.FromRecords, g.Nodes = true, &v1alpha1.NodeCounts{}
 	if t != nil {
@@ -82,11 +82,11 @@ func (g *GateStatus) count(t *tally) {
 		slices.SortFunc(t.waiting, func(a, b v1alpha1.WaitingNode) int {
 			return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
 		})
-		g.Waiting = t.waiting[:min(len(t.waiting), longest)]
+		g.Waiting = t.waiting[:min(len(t.waiting), maxWaiting)]
 	}
 }
 
-// tally is what the nodes themselves tell of a gate.
+// tally is the state of a gate's nodes according to their records.
 type tally struct {
 	source, taint string
 	counts        v1alpha1.NodeCounts
@@ -94,7 +94,7 @@ type tally struct {
 }
 
 // tally counts each gate's nodes by their records.
-func (s *sight) tally(nodes []*gate.Node) map[string]*tally {
+func (s *snapshot) tally(nodes []*gate.Node) map[string]*tally {
 	all := make(map[string]*tally)
 	of := func(name string) *tally {
 		if all[name] == nil {
@@ -103,22 +103,21 @@ func (s *sight) tally(nodes []*gate.Node) map[string]*tally {
 		return all[name]
 	}
 	for _, n := range nodes {
-		out := n.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue
 		for i := range s.gates {
 			g := &s.gates[i]
-			if out || g.Broken || !g.Selector.Matches(n.Labels) {
+			if !g.Selects(n.Labels) {
 				continue
 			}
 			t := of(g.Name)
 			t.counts.Selected++
-			if n.Records[g.Name] == "" && g.CloseWhen && g.Accepted { // it needs no record to be open
+			if n.Records[g.Name] == "" && g.CloseWhen && g.Accepted { // an open closeWhen gate has no record
 				t.counts.Open++
 			}
 		}
 		for name, raw := range n.Records {
 			r, err := gate.ParseRecord(raw)
 			t := of(name)
-			if s.gate(name) == nil { // what it selects is not known
+			if s.gate(name) == nil { // its selector is unknown
 				t.counts.Selected++
 			}
 			if err == nil {

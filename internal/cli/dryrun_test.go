@@ -12,17 +12,17 @@ import (
 
 func TestDryRun(t *testing.T) {
 	for _, c := range []struct {
-		args    []string
-		client  bool
-		options []string
-		suffix  string
-		refused string
+		args     []string
+		client   bool
+		options  []string
+		suffix   string
+		rejected string
 	}{
 		{args: nil},
 		{args: []string{"--dry-run=none"}},
 		{args: []string{"--dry-run=client"}, client: true, suffix: " (dry run)"},
 		{args: []string{"--dry-run=server"}, options: []string{"All"}, suffix: " (server dry run)"},
-		{args: []string{"--dry-run=true"}, refused: "there is no --dry-run=true: choose none, client or server"},
+		{args: []string{"--dry-run=true"}, rejected: "invalid --dry-run=true: use none, client or server"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			var d dryRun
@@ -31,14 +31,14 @@ func TestDryRun(t *testing.T) {
 			if err := flags.Parse(c.args); err != nil {
 				t.Fatal(err)
 			}
-			refused := ""
+			rejected := ""
 			if err := d.check(); err != nil {
-				refused = err.Error()
+				rejected = err.Error()
 			}
-			if refused != c.refused {
-				t.Fatalf("it was refused with %q, want %q", refused, c.refused)
+			if rejected != c.rejected {
+				t.Fatalf("error %q, want %q", rejected, c.rejected)
 			}
-			if refused == "" && (d.client() != c.client || !slices.Equal(d.kind().Server(), c.options) || d.kind().Suffix() != c.suffix) {
+			if rejected == "" && (d.client() != c.client || !slices.Equal(d.kind().Server(), c.options) || d.kind().Suffix() != c.suffix) {
 				t.Errorf("client %v, options %q, suffix %q", d.client(), d.kind().Server(), d.kind().Suffix())
 			}
 		})

@@ -17,18 +17,19 @@ import (
 	"github.com/nodegate/nodegate/internal/gatefile"
 )
 
-// files are manifests on this machine, as kubectl's -f and -R name them.
+// files holds the manifests that the flags -f and -R specify, as in kubectl.
 type files struct {
 	names     []string
 	recursive bool
 }
 
 func (f *files) addFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.names, "filename", "f", nil, "a file, a directory, or - for standard input; may be given several times")
-	flags.BoolVarP(&f.recursive, "recursive", "R", false, "look in the directories within a directory, too")
+	flags.StringArrayVarP(&f.names, "filename", "f", nil, "a file, a directory, or - for standard input; may be repeated")
+	flags.BoolVarP(&f.recursive, "recursive", "R", false, "also read subdirectories")
 }
 
-// gates returns the gates in the files, each once. Other kinds are left out.
+// gates returns the gates in the files. Objects of other kinds are ignored. A gate
+// that occurs twice is an error.
 func (f *files) gates(stdin io.Reader) ([]v1alpha1.NodeGate, error) {
 	var all []v1alpha1.NodeGate
 	var errs []error
@@ -38,7 +39,7 @@ func (f *files) gates(stdin io.Reader) ([]v1alpha1.NodeGate, error) {
 		errs = append(errs, err)
 		for _, g := range found {
 			if first, taken := from[g.Name]; taken {
-				errs = append(errs, fmt.Errorf("%s: gate %s is in %s already", name, g.Name, first))
+				errs = append(errs, fmt.Errorf("%s: gate %s is already declared in %s", name, g.Name, first))
 				continue
 			}
 			from[g.Name] = name
@@ -54,13 +55,13 @@ func (f *files) gates(stdin io.Reader) ([]v1alpha1.NodeGate, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no NodeGate in %v", f.names)
+		return nil, fmt.Errorf("no NodeGate found in %v", f.names)
 	}
 	return all, nil
 }
 
-// read hands over the content of a file, or of those in a directory that kubectl
-// would read.
+// read passes the content of a file to take, or that of every file in a directory
+// that kubectl would read.
 func (f *files) read(name string, stdin io.Reader, take func(string, []byte)) error {
 	if name == "-" {
 		content, err := io.ReadAll(stdin)

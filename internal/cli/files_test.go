@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Files are read as kubectl reads them.
+// The flags -f and -R select files as in kubectl.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
@@ -42,11 +42,11 @@ func TestFiles(t *testing.T) {
 		{name: "a directory and another", files: files{names: []string{"deep", "one.yaml"}}, want: "three one"},
 		{name: "recursively", files: files{names: []string{"deep"}, recursive: true}, want: "three"},
 		{name: "standard input", files: files{names: []string{"-"}}, stdin: gateText("in", ""), want: "in"},
-		{name: "twice", files: files{names: []string{"one.yaml", "again"}}, err: "gate one is in"},
-		{name: "against the rules", files: files{names: []string{"bad"}}, err: "bad.yaml:1: "},
-		{name: "no gate", files: files{names: []string{"none"}}, err: "there is no NodeGate in"},
+		{name: "duplicate gate", files: files{names: []string{"one.yaml", "again"}}, err: "gate one is already declared in"},
+		{name: "invalid gate", files: files{names: []string{"bad"}}, err: "bad.yaml:1: "},
+		{name: "no gate", files: files{names: []string{"none"}}, err: "no NodeGate found in"},
 		{name: "no file", files: files{names: []string{"missing.yaml"}}, err: "no such file"},
-		{name: "nothing on standard input", files: files{names: []string{"-"}}, err: "there is no NodeGate in"},
+		{name: "nothing on standard input", files: files{names: []string{"-"}}, err: "no NodeGate found in"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Chdir(dir)

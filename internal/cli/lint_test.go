@@ -16,8 +16,8 @@ import (
 	"github.com/nodegate/nodegate/internal/lint"
 )
 
-// lints are gates of a cluster of six nodes with the DaemonSet kube-system/agent,
-// which has no probe and tolerates one key.
+// lints are gates of a cluster with six nodes and the DaemonSet kube-system/agent,
+// which has no readiness probe and tolerates one key.
 var lints = []struct {
 	name   string
 	gates  []string
@@ -29,19 +29,19 @@ var lints = []struct {
 	{name: "errors", gates: []string{waitingFor("agent", "example.com/b"), waitingFor("none", "example.com/a"), gateText("label", "")}, ends: errNo},
 	{name: "gaps", gates: []string{gateText("agent", "reclosePolicy: Never")}, unread: map[lint.Kind]error{
 		lint.NodePools: errors.New("nodepools.karpenter.sh is forbidden"), lint.Nodes: errors.New("nodes is forbidden"),
-	}, ends: errBlind},
+	}, ends: errNotAllRead},
 	{name: "findings-and-gaps", gates: []string{waitingFor("agent", "example.com/b")}, unread: map[lint.Kind]error{
 		lint.Deployments: errors.New("deployments.apps is forbidden"),
 	}, ends: errNo},
 }
 
-// waitingFor is a gate that waits for the DaemonSet of its name.
+// waitingFor returns a gate that waits for the DaemonSet of the same name.
 func waitingFor(name, key string) string {
 	return "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: " + name + "}\nspec:\n  nodeSelector: {}\n" +
 		"  taint: {key: " + key + ", effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: " + name + "}}]\n"
 }
 
-// What is said of each is in testdata, for people and for programs.
+// testdata contains the expected output of each case, as text and as JSON.
 func TestLint(t *testing.T) {
 	for _, c := range lints {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestLint(t *testing.T) {
 			r := lint.Of(w)
 			for format, file := range map[string]string{"": ".txt", "json": ".json"} {
 				var out bytes.Buffer
-				if err := tellFindings(&out, &output{format: format}, r); !errors.Is(err, c.ends) {
-					t.Errorf("it ends with %v, want %v", err, c.ends)
+				if err := printReport(&out, &output{format: format}, r); !errors.Is(err, c.ends) {
+					t.Errorf("error %v, want %v", err, c.ends)
 				}
 				golden(t, "lint/"+c.name+file, out.String())
 			}
@@ -69,18 +69,17 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Gates from files take the place of those that there are, and only they are
-// judged.
+// Gates from files replace declared gates of the same name, and only they are checked.
 func TestLintOfFiles(t *testing.T) {
 	w := &lint.World{Gates: decode(t, []string{gateText("one", ""), gateText("two", "")})}
 	status := v1alpha1.NodeGateStatus{ObservedGeneration: 7}
 	w.Gates[1].Status = status
-	putIn(w, decode(t, []string{gateText("two", "mode: Paused"), gateText("three", "")}))
+	replaceGates(w, decode(t, []string{gateText("two", "mode: Paused"), gateText("three", "")}))
 	var names []string
 	for _, g := range w.Gates {
 		names = append(names, fmt.Sprintf("%s:%s:%d", g.Name, g.Spec.Mode, g.Status.ObservedGeneration))
 	}
-	if got, want := fmt.Sprint(names, w.Judged), "[one:Enforce:0 two:Paused:7 three:Enforce:0] map[three:true two:true]"; got != want {
-		t.Errorf("it looks at %s, want %s", got, want)
+	if got, want := fmt.Sprint(names, w.Checked), "[one:Enforce:0 two:Paused:7 three:Enforce:0] map[three:true two:true]"; got != want {
+		t.Errorf("gates are %s, want %s", got, want)
 	}
 }

@@ -12,45 +12,44 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Formats that some verbs have beside json and yaml.
+// Output formats that some verbs support in addition to json and yaml.
 const (
-	// formatWide is for people, and says more.
+	// formatWide is human-readable text with more details.
 	formatWide = "wide"
-	// formatName is the names of objects, as kubectl prints and takes them.
+	// formatName prints object names in the form that kubectl prints and accepts.
 	formatName = "name"
 )
 
-// formatsAnnotation is where the flag tells the formats, for completion.
+// formatsAnnotation is the flag annotation that lists the formats for completion.
 const formatsAnnotation = "formats"
 
-// output is how to print what a verb has found out.
+// output is the output format of a verb.
 type output struct {
 	format string
-	// formats are those that the verb has.
+	// formats lists the formats that the verb supports.
 	formats []string
 }
 
-// addFlags adds the flag. Every verb has json and yaml, some have more.
+// addFlags adds the flag --output. Every verb supports json and yaml.
 func (o *output) addFlags(flags *pflag.FlagSet, more ...string) {
 	o.formats = append([]string{"json", "yaml"}, more...)
-	flags.StringVarP(&o.format, "output", "o", "", "print in another form: "+enumerate(o.formats, "or"))
-	_ = flags.SetAnnotation("output", formatsAnnotation, o.formats) // the flag is there
+	flags.StringVarP(&o.format, "output", "o", "", "output format: "+enumerate(o.formats, "or"))
+	_ = flags.SetAnnotation("output", formatsAnnotation, o.formats) // fails only if the flag does not exist
 }
 
-// check refuses a format that there is not, before anything is asked.
+// check rejects an unknown format before any request is sent.
 func (o *output) check() error {
 	if o.format == "" || slices.Contains(o.formats, o.format) {
 		return nil
 	}
-	return fmt.Errorf("there is no output format %q: choose %s", o.format, enumerate(o.formats, "or"))
+	return fmt.Errorf("unknown output format %q: use %s", o.format, enumerate(o.formats, "or"))
 }
 
-// enumerate says all of these in a row.
+// enumerate joins words with commas, and the last one with the conjunction.
 func enumerate(words []string, conjunction string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -59,17 +58,18 @@ func enumerate(words []string, conjunction string) string {
 	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
-// print prints a value: json and yaml as it is, all other forms by text.
+// print writes the value as JSON or YAML, or the text in all other formats.
+// Characters that are not printable are escaped in every format.
 func (o *output) print(out io.Writer, value any, text func() string) error {
 	var raw []byte
 	var err error
 	switch o.format {
 	case "json":
 		if raw, err = json.MarshalIndent(value, "", "  "); err == nil {
-			raw = append(raw, '\n')
+			raw = append(visibleJSON(raw), '\n')
 		}
 	case "yaml":
-		raw, err = yaml.Marshal(value)
+		raw, err = visibleYAML(value)
 	default:
 		raw = []byte(visible(text()))
 	}
@@ -82,7 +82,8 @@ func (o *output) print(out io.Writer, value any, text func() string) error {
 	return nil
 }
 
-// visible is a text of which nothing steers the terminal that it is printed on.
+// visible returns the text with all characters escaped that could control the
+// terminal.
 func visible(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -91,7 +92,7 @@ func visible(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// isTerminal tells whether somebody looks at what is printed.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

@@ -13,27 +13,28 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/preview"
 )
 
 func newPreview(c *connection) *cobra.Command {
 	var o output
-	p := previewing{connection: c}
+	p := previewFlags{connection: c}
 	command := &cobra.Command{
 		Use:   "preview (-f FILE | GATE... --delete)",
-		Short: "Foretell what new, changed or deleted gates would do to this fleet",
-		Long: "Foretell what would become of every node if the gates in the files were applied, or deleted: which nodes would\n" +
-			"be closed at once, which would wait for budget, which would open, join or stay outside, what new nodes would\n" +
+		Short: "Show what new, changed or deleted gates would do to the existing nodes",
+		Long: "Show what would happen to every node if the gates in the files were applied or deleted: which nodes would be closed\n" +
+			"immediately, which would wait for budget, which would open, be adopted or not become members, what new nodes would\n" +
 			"wait for, and which pods a NoExecute taint would remove. Nothing is changed.\n\n" +
-			"The files are validated by the rules of the CustomResourceDefinition; other kinds in them are left out. It is\n" +
-			"decided as the controller decides, with the gates as they are and as they would be, from what may be read with\n" +
-			"your own rights: list of nodes and of nodegates.nodegate.dev and, where gates look at them, of pods, daemonsets,\n" +
-			"csinodes and resourceslices; get of validatingadmissionpolicies and list of nodereadinessrules for the keys that\n" +
-			"gates may use. What may not be read is unknown, and told. Of a gate in DryRun it says what Enforce would do.\n\n" +
-			"The exit status is 0 if no node that is there would be changed, 1 if one would be, at once or later, and 2 if\n" +
-			"that could not be found out.",
+			"The files are validated by the rules of the CustomResourceDefinition; objects of other kinds are ignored. The\n" +
+			"decisions are those of the controller, made for the current and for the changed gates.\n\n" +
+			"Required permissions: list nodes and nodegates.nodegate.dev; where gates depend on them, list pods, daemonsets,\n" +
+			"csinodes and resourceslices; get validatingadmissionpolicies and list nodereadinessrules for the taint keys that\n" +
+			"gates may use. What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
+			"it would do in mode Enforce.\n\n" +
+			"The exit status is 0 if no existing node would change, 1 if a node would change, immediately or later, and 2 if\n" +
+			"this could not be determined.",
 		Example: "  kubectl gate preview -f gate.yaml\n  kubectl gate preview agent --delete\n  kustomize build . | kubectl gate preview -f - -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := p.check(cmd, args); err != nil {
@@ -50,7 +51,7 @@ func newPreview(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := foretell(cmd.Context(), reader, change)
+			answer, err := predict(cmd.Context(), reader, change)
 			if err != nil {
 				return err
 			}
@@ -66,29 +67,29 @@ func newPreview(c *connection) *cobra.Command {
 	command.ValidArgsFunction = c.gateNames
 	o.addFlags(command.Flags())
 	p.addFlags(command.Flags())
-	command.Flags().BoolVar(&p.delete, "delete", false, "foretell what becomes of nodes if these gates are deleted")
+	command.Flags().BoolVar(&p.delete, "delete", false, "show what would happen to nodes if these gates were deleted")
 	return command
 }
 
-// previewing is what is asked for.
-type previewing struct {
+// previewFlags holds the flags of 'kubectl gate preview'.
+type previewFlags struct {
 	*connection
 	files
 	delete bool
 }
 
-func (p *previewing) check(cmd *cobra.Command, args []string) error {
+func (p *previewFlags) check(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0 && !p.delete:
-		return fmt.Errorf("%s takes new and changed gates from files (-f); names are for --delete", cmd.CommandPath())
+		return fmt.Errorf("%s reads new and changed gates from files (-f); gate names require --delete", cmd.CommandPath())
 	case len(args) == 0 && len(p.names) == 0:
-		return fmt.Errorf("%s needs a file (-f) or, with --delete, the name of a gate", cmd.CommandPath())
+		return fmt.Errorf("%s requires a file (-f) or, with --delete, a gate name", cmd.CommandPath())
 	}
 	return nil
 }
 
-// change is what is to be foretold.
-func (p *previewing) change(args []string, stdin io.Reader) (preview.Change, error) {
+// change returns the change to predict.
+func (p *previewFlags) change(args []string, stdin io.Reader) (preview.Change, error) {
 	c := preview.Change{Delete: args}
 	if len(p.names) == 0 {
 		return c, nil
@@ -104,8 +105,8 @@ func (p *previewing) change(args []string, stdin io.Reader) (preview.Change, err
 	return c, nil
 }
 
-// foretell reads what a change may concern, and has it told.
-func foretell(ctx context.Context, reader *cluster.Reader, c preview.Change) (*preview.Preview, error) {
+// predict reads what a change depends on, and predicts its effect.
+func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*preview.Preview, error) {
 	w := &preview.World{Now: time.Now()}
 	var unread []string
 	gap := func(err error) { unread = append(unread, oneLine(err)) }
@@ -119,21 +120,21 @@ func foretell(ctx context.Context, reader *cluster.Reader, c preview.Change) (*p
 		gap(errNotInstalled)
 	}
 	w.Declared = declared
-	if err := known(c.Delete, declared); err != nil {
+	if err := checkGateNames(c.Delete, declared); err != nil {
 		return nil, err
 	}
-	policy, allowedErr, managedErr := keyPolicy(ctx, reader)
+	policy, allowedErr, managedErr := keyPolicy(ctx, reader, declared)
 	w.Policy = policy
 	if allowedErr != nil {
-		gap(fmt.Errorf("which taint keys are allowed: %w", allowedErr))
+		gap(fmt.Errorf("reading the allowed taint keys: %w", allowedErr))
 	}
 	if managedErr != nil {
-		gap(fmt.Errorf("which taint keys NodeReadinessRules manage: %w", managedErr))
+		gap(fmt.Errorf("reading the taint keys that NodeReadinessRules manage: %w", managedErr))
 	}
-	var gaps []cluster.Gap
-	w.Nodes, gaps, err = reader.LookAll(ctx, func(sets *gate.DaemonSets) gate.Needs { return w.Needs(c, sets) })
+	var gaps []read.Error
+	w.Nodes, gaps, err = reader.Snapshots(ctx, func(sets *gate.DaemonSets) gate.Needs { return w.Needs(c, sets) })
 	if err != nil {
-		return nil, unanswered(err)
+		return nil, describeRequestError(err)
 	}
 	for i := range gaps {
 		gap(gaps[i].Err)
@@ -148,8 +149,9 @@ func foretell(ctx context.Context, reader *cluster.Reader, c preview.Change) (*p
 	return answer, nil
 }
 
-// known refuses gates that there are not, and says what may have been meant.
-func known(names []string, declared []v1alpha1.NodeGate) error {
+// checkGateNames returns an error for the first name that is not the name of a declared
+// gate. It suggests similar names.
+func checkGateNames(names []string, declared []v1alpha1.NodeGate) error {
 	all := namesOf(declared)
 	for _, name := range names {
 		if !slices.Contains(all, name) {
@@ -159,13 +161,21 @@ func known(names []string, declared []v1alpha1.NodeGate) error {
 	return nil
 }
 
-// keyPolicy reads which keys gates may use, and why it is not known which keys are
-// allowed, or which are managed by NodeReadinessRules. What it cannot read is nil.
-func keyPolicy(ctx context.Context, reader *cluster.Reader) (p gate.KeyPolicy, allowedErr, managedErr error) {
+// keyPolicy reads which taint keys gates may use. A part of the policy that cannot be
+// read is nil: the allowed keys if allowedErr is set, and the keys that
+// NodeReadinessRules manage if managedErr is set.
+func keyPolicy(ctx context.Context, reader *read.Reader, declared []v1alpha1.NodeGate) (p gate.KeyPolicy, allowedErr, managedErr error) {
 	policy, allowedErr := reader.AdmissionPolicy(ctx, admission.ConfinementPolicy)
 	if allowedErr == nil {
 		p.Allowed, p.Stamps, allowedErr = admission.Allowed(policy)
 	}
+	p.PlainOptOut = plainOptOut(declared)
 	p.Managed, managedErr = reader.ManagedKeys(ctx)
 	return p, allowedErr, managedErr
+}
+
+// plainOptOut reports whether the opt-out label that kubelets can set excludes nodes
+// from gates. The administrator decides this, and the gates' status contains it.
+func plainOptOut(declared []v1alpha1.NodeGate) bool {
+	return slices.ContainsFunc(declared, func(ng v1alpha1.NodeGate) bool { return ng.Status.PlainOptOut })
 }

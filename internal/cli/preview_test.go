@@ -16,9 +16,9 @@ import (
 	"github.com/nodegate/nodegate/internal/preview"
 )
 
-// previews are changes of a fleet of twelve nodes: eight in zone a, of which two
-// lack the label fit, and four in zone b, of which one does. Whatever gate there
-// is has the first two of zone a closed, the others are open.
+// previews are changes in a cluster with twelve nodes: eight in zone a, two of which
+// lack the label fit, and four in zone b, one of which lacks it. Existing gates are
+// closed on the first two nodes of zone a and open on the others.
 var previews = []struct {
 	name string
 	// before and apply are NodeGates, in YAML.
@@ -43,7 +43,7 @@ var previews = []struct {
 	{name: "waits-for-no-daemon", apply: []string{waitsForPod}},
 }
 
-// gateText is a gate that opens by a label.
+// gateText returns a gate that opens by a label.
 func gateText(name, more string) string {
 	return "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: " + name + "}\nspec:\n  nodeSelector: {}\n" +
 		"  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n  " + more + "\n"
@@ -68,7 +68,7 @@ var twoPods = map[string]*gate.PodList{
 	"a5": {At: now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere"}}},
 }
 
-// twelve is the twelve nodes, an hour old, with records of these gates.
+// twelve returns the twelve nodes, one hour old, with records of these gates.
 func twelve(gates []v1alpha1.NodeGate) []gate.Facts {
 	var all []gate.Facts
 	for i := range 12 {
@@ -114,7 +114,7 @@ func decode(t *testing.T, texts []string) []v1alpha1.NodeGate {
 	return all
 }
 
-// What is said of each is in testdata, for people and for programs.
+// testdata contains the expected output of each case, as text and as JSON.
 func TestPreview(t *testing.T) {
 	for _, c := range previews {
 		t.Run(c.name, func(t *testing.T) {

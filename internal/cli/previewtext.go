@@ -10,23 +10,22 @@ import (
 	"github.com/nodegate/nodegate/internal/preview"
 )
 
-// previewText is a preview for people.
+// previewText returns a preview as human-readable text.
 func previewText(p *preview.Preview) string {
 	var b strings.Builder
-	acts := 0
+	changing := make(map[string]bool)
 	for i := range p.Gates {
 		for j := range p.Gates[i].Groups {
-			if g := &p.Gates[i].Groups[j]; g.Acts() {
-				acts++
+			g := &p.Gates[i].Groups[j]
+			if !g.Acts() {
+				continue
+			}
+			for _, name := range g.Nodes {
+				changing[name] = true
 			}
 		}
 	}
-	switch {
-	case acts > 0:
-		fmt.Fprintf(&b, "This would change nodes that are there, of %s.\n", count(p.Nodes, "node"))
-	default:
-		fmt.Fprintf(&b, "This would change none of the %s that are there.\n", count(p.Nodes, "node"))
-	}
+	fmt.Fprintf(&b, "%d of %s would change.\n", len(changing), count(p.Nodes, "existing node"))
 	for i := range p.Gates {
 		writeGate(&b, &p.Gates[i])
 	}
@@ -34,22 +33,22 @@ func previewText(p *preview.Preview) string {
 		b.WriteByte('\n')
 	}
 	for _, what := range p.Unread {
-		fmt.Fprintf(&b, "Not known: %s.\n", what)
+		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
 	}
 	return b.String()
 }
 
-// previewActions say what becomes of a gate.
+// previewActions describes what happens to a gate.
 var previewActions = map[preview.Action]string{
 	preview.Create: "new", preview.Modify: "changed", preview.Delete: "deleted",
-	preview.Keep: "as it is already", preview.Affect: "not part of the change, but affected by it",
+	preview.Keep: "unchanged", preview.Affect: "not part of the change, but affected by it",
 }
 
-// previewMoves say what would become of nodes.
+// previewMoves describes what would happen to nodes.
 var previewMoves = map[preview.What]string{
 	preview.Closes: "would close", preview.Waits: "would wait", preview.Lapses: "would close later", preview.Opens: "would open",
-	preview.Retaints: "other taint", preview.Joins: "would join", preview.Leaves: "would leave", preview.HandsOver: "handed over",
-	preview.StaysClosed: "stay closed", preview.StaysOpen: "stay open", preview.Outside: "outside",
+	preview.Retaints: "would change taint", preview.Joins: "would be adopted", preview.Leaves: "would be released", preview.HandsOver: "would be handed over",
+	preview.StaysClosed: "would stay closed", preview.StaysOpen: "would stay open", preview.Outside: "not members",
 }
 
 func writeGate(b *strings.Builder, g *preview.Gate) {
@@ -90,9 +89,9 @@ func groupText(g *preview.Group) (label, text string) {
 	}
 	switch {
 	case g.DryRun && previewMoves[g.What] != "":
-		text += " [with mode Enforce; in DryRun nothing is done]"
+		text += " [in mode Enforce; nothing happens in DryRun]"
 	case g.Anyway:
-		text += " [without the change, too]"
+		text += " [also without the change]"
 	}
 	return previewMoves[g.What], text
 }
@@ -102,35 +101,35 @@ func zoneText(z *preview.Zone) string {
 	if z.Zone != "" {
 		name = "zone " + z.Zone
 	}
-	return fmt.Sprintf("%s: %d of its %s may be closed at a time; %d %s already, %d would be at once, %d would wait in line",
+	return fmt.Sprintf("%s: at most %d of %s may be closed; %d %s closed now, %d would close immediately, %d would wait",
 		name, z.MaxReclosed, count(z.Nodes, "node"), z.Closed, isAre(z.Closed), z.Closes, z.Waits)
 }
 
 func evictionsText(e *preview.Evictions) string {
 	switch {
 	case e.Unknown:
-		return "which pods do not tolerate the taint is not known; those would be removed at once, whatever their PodDisruptionBudgets say"
+		return "unknown, because pods could not be read: pods that do not tolerate the taint would be deleted immediately, regardless of PodDisruptionBudgets"
 	case e.Pods == 0:
 		return "none: all pods on the nodes that would close tolerate the taint"
 	}
-	return fmt.Sprintf("%s (%d of daemons) on %s would be removed, as the nodes close and whatever PodDisruptionBudgets say: %s",
+	return fmt.Sprintf("%s (%d of DaemonSets) on %s would be deleted when the nodes close, regardless of PodDisruptionBudgets: %s",
 		count(e.Pods, "pod"), e.Daemons, count(e.Nodes, "node"), listed(e.Examples, e.Pods))
 }
 
-// writeNewNodes says what a node would wait for that is created now.
+// writeNewNodes writes what a node that is created now would wait for.
 func writeNewNodes(row func(label, text string), g *preview.Gate) {
 	n := g.NewNodes
 	only := ""
 	if !g.InForce || g.Mode != v1alpha1.ModeEnforce {
-		only = "are not closed; if the gate were in force with mode Enforce: "
+		only = "not closed; if the gate were in force in mode Enforce: "
 	}
 	if n.Nodes == 0 {
-		row("new nodes", only+"there is no node to go by")
+		row("new nodes", only+"unknown, because there are no nodes to evaluate the signals on")
 		return
 	}
-	text := only + fmt.Sprintf("by what the signals say now, the gate would open on %d of %s", n.Open, count(n.Nodes, "node"))
+	text := only + fmt.Sprintf("with the current signals, the gate would open on %d of %s", n.Open, count(n.Nodes, "node"))
 	if n.Blocked > 0 {
-		text += fmt.Sprintf("; %d of them are silent, shutting down or being set up", n.Blocked)
+		text += fmt.Sprintf("; %d of them %s unreachable, shutting down or being set up", n.Blocked, isAre(n.Blocked))
 	}
 	row("new nodes", text)
 	for _, s := range n.Signals {
@@ -144,14 +143,14 @@ func writeNewNodes(row func(label, text string), g *preview.Gate) {
 	}
 }
 
-var stateWords = map[string]string{"NotYet": "does not hold", "Unknown": "is not known"}
+var stateWords = map[string]string{"NotYet": "does not hold", "Unknown": "is unknown"}
 
-// someMax is how many names are named where there are many.
+// someMax is the maximum number of node names in a row.
 const someMax = 5
 
 func some(names []string) string { return listed(names[:min(len(names), someMax)], len(names)) }
 
-// listed names the first of so many.
+// listed joins the first names of a list, followed by the number of the others.
 func listed(first []string, of int) string {
 	text := strings.Join(first, ", ")
 	if rest := of - len(first); rest > 0 {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/release"
 )
 
@@ -25,18 +25,19 @@ func newRelease(c *connection) *cobra.Command {
 	)
 	command := &cobra.Command{
 		Use:   "release NODE... | --all | --gate GATE",
-		Short: "Take what gates have put there off nodes: taints, records and overrides",
-		Long: "Take what gates have put there off nodes: the taints that their records tell of, the records and the overrides.\n" +
-			"Nothing else is touched, nor a taint that the record of another gate tells of too. For gates that are gone and\n" +
-			"whose controller is gone too: it rests on what stands on the nodes, and works where the controller, the CRD and\n" +
-			"the policies do not exist any more. 'kubectl gate uninstall' does all that and this.\n\n" +
-			"It takes your own rights: get, list and patch of nodes and, where nodegate's policies are still there, override\n" +
-			"of nodegates.nodegate.dev. It does not ask back: see --dry-run. It may be interrupted, and run again.\n\n" +
-			"While nodegate runs (its Lease is looked for in the namespace of -n, or else in " + v1alpha1.DefaultNamespace + "), gates that\n" +
-			"exist are not released without --force. Delete them, which opens what they hold; or, on a few nodes for a time,\n" +
-			"override them.\n\n" +
-			"The exit status is 0 if nothing is left of what was to go, 1 if something is, and 2 if nothing was begun or it was\n" +
-			"interrupted.",
+		Short: "Remove the taints, records and overrides of gates from nodes",
+		Long: "Remove from nodes the taints that gates' records contain, the records themselves and the overrides. Nothing else is\n" +
+			"changed, and a taint that another gate's record also contains stays. The command is for gates that no longer exist\n" +
+			"and whose controller no longer exists either: it depends on the nodes only, and works if the controller, the CRD and\n" +
+			"the policies are gone. 'kubectl gate uninstall' removes those, too, and releases all nodes.\n\n" +
+			"Required permissions: get, list and patch nodes; while nodegate's policies are installed, override\n" +
+			"nodegates.nodegate.dev. The command does not ask for confirmation: see --dry-run. It can be interrupted and run\n" +
+			"again.\n\n" +
+			"While nodegate is running (its Lease is looked up in the namespace of -n, default " + v1alpha1.DefaultNamespace + "), gates that\n" +
+			"exist are not released without --force. Delete these gates, which opens them on all nodes, or override them on some\n" +
+			"nodes for a limited time.\n\n" +
+			"The exit status is 0 if everything requested was removed, 1 if something is left, and 2 if the release did not start\n" +
+			"or was interrupted.",
 		Example: "  kubectl gate release --all --dry-run=client\n  kubectl gate release ip-10-0-3-17\n  kubectl gate release --gate cilium",
 		Args: func(cmd *cobra.Command, args []string) error {
 			empty := len(what.Gates) == 0 || slices.Contains(what.Gates, "")
@@ -44,9 +45,9 @@ func newRelease(c *connection) *cobra.Command {
 			case empty && cmd.Flags().Changed("gate"):
 				return errNoGate
 			case all && len(args) > 0:
-				return errors.New("name nodes or give --all, not both")
+				return errors.New("specify either node names or --all")
 			case !all && len(args)+len(what.Gates) == 0:
-				return errors.New("name nodes, or give --gate or --all")
+				return errors.New("specify node names, --gate or --all")
 			}
 			return errors.Join(o.check(), dry.check())
 		},
@@ -55,30 +56,31 @@ func newRelease(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if what.Nodes, err = nodesOf(args); err != nil {
+			if what.Nodes, err = parseNodeNames(args); err != nil {
 				return err
 			}
-			what.Namespace = c.installedIn()
+			what.Namespace = c.installNamespace()
 			what.DryRun, what.Progress = dry.kind(), release.Progress(c.streams.ErrOut)
 			report, err := release.Run(cmd.Context(), config, what)
-			if printing := c.tellRelease(&o, report); printing != nil {
+			if printing := c.printRelease(&o, report); printing != nil {
 				return printing
 			}
-			c.warnOfStrangers(cmd.Context(), config, what.Gates, report)
+			c.warnUnknownGates(cmd.Context(), config, what.Gates, report)
 			return released(cmd.Context(), config, report, err)
 		},
 	}
 	flags := command.Flags()
 	flags.BoolVar(&all, "all", false, "release all nodes")
-	flags.StringSliceVar(&what.Gates, "gate", nil, "release from these gates only, separated by commas; of all nodes, if none is named")
-	flags.BoolVar(&what.Force, "force", false, "release also from gates that exist while nodegate runs")
+	flags.StringSliceVar(&what.Gates, "gate", nil, "comma-separated names of the only gates to release; applies to all nodes if no nodes are named")
+	flags.BoolVar(&what.Force, "force", false, "also release gates that exist while nodegate is running")
 	o.addFlags(flags, formatName)
 	dry.addFlags(flags)
 	return command
 }
 
-// tellRelease prints what became of a release that was begun.
-func (c *connection) tellRelease(o *output, report *release.Report) error {
+// printRelease prints the report of a release. It prints nothing if the release did
+// not start.
+func (c *connection) printRelease(o *output, report *release.Report) error {
 	if report == nil {
 		return nil
 	}
@@ -89,13 +91,13 @@ func (c *connection) tellRelease(o *output, report *release.Report) error {
 	return o.print(c.streams.Out, report, text)
 }
 
-// errNoGate is said of an empty name, as of a variable of a script that is not set:
-// it does not stand for all gates.
-var errNoGate = errors.New("--gate names no gate")
+// errNoGate is returned for an empty gate name, such as that of an unset variable in a
+// script. It must not select all gates.
+var errNoGate = errors.New("--gate contains an empty gate name")
 
-// warnOfStrangers warns of gates that were named and that neither exist nor have left
-// anything on a node. It is no error: when a release is run again, they may be gone.
-func (c *connection) warnOfStrangers(ctx context.Context, config *rest.Config, names []string, report *release.Report) {
+// warnUnknownGates warns about named gates that neither exist nor have left anything on
+// a node. This is not an error: they may be gone because the release is run again.
+func (c *connection) warnUnknownGates(ctx context.Context, config *rest.Config, names []string, report *release.Report) {
 	if report == nil {
 		return
 	}
@@ -103,7 +105,7 @@ func (c *connection) warnOfStrangers(ctx context.Context, config *rest.Config, n
 	for i := range report.Nodes {
 		n := &report.Nodes[i]
 		if n.Error != "" {
-			return // what is on it is not known
+			return // the node's records are unknown
 		}
 		for _, name := range slices.Concat(n.Gates, n.Kept) {
 			found[name] = true
@@ -113,33 +115,33 @@ func (c *connection) warnOfStrangers(ctx context.Context, config *rest.Config, n
 	if len(names) == 0 {
 		return
 	}
-	reader, err := cluster.NewReader(config)
+	reader, err := read.NewReader(config)
 	if err != nil {
 		return
 	}
 	declared, _, err := declaredGates(ctx, reader)
 	if err != nil {
-		return // who may not list gates is told as much as is known
+		return // without permission to list gates, there is no warning
 	}
 	for _, name := range names {
-		if err := known([]string{name}, declared); err != nil {
-			fmt.Fprintf(c.streams.ErrOut, "warning: nothing of it is on a node: %v\n", err)
+		if err := checkGateNames([]string{name}, declared); err != nil {
+			fmt.Fprintf(c.streams.ErrOut, "warning: no node has anything of this gate: %s\n", oneLine(err))
 		}
 	}
 }
 
-// released says how a release ended.
+// released converts the result of a release to the error of the verb.
 func released(ctx context.Context, config *rest.Config, report *release.Report, err error) error {
 	var missing *release.NoSuchNodeError
 	switch {
 	case errors.As(err, &missing):
-		reader, readerErr := cluster.NewReader(config)
+		reader, readerErr := read.NewReader(config)
 		if readerErr != nil {
 			return err
 		}
 		return noSuchNode(ctx, reader, missing.Node)
 	case err != nil && report == nil:
-		return unanswered(err)
+		return describeRequestError(err)
 	case err != nil:
 		return err
 	case !report.Complete():

@@ -15,35 +15,35 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/report"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
-// formatHTML is one file for a browser.
+// formatHTML is a self-contained page for a browser.
 const formatHTML = "html"
 
 func newReport(c *connection) *cobra.Command {
 	var o output
-	r := reporting{connection: c}
+	r := reportFlags{connection: c}
 	command := &cobra.Command{
 		Use:   "report",
-		Short: "Show where nodes' time goes until they are fit for work",
-		Long: "Show where nodes' time goes from their creation until they are fit for work: by gate and signal, by pool and\n" +
-			"zone, and node by node, those that are held and the slowest first. With -o html it is one file for a browser\n" +
-			"that needs nothing else, loads nothing, and can be kept, sent and searched.\n\n" +
-			"It is told from what the API server keeps, which is the last of everything. What cannot be the first time is\n" +
-			"said to be in doubt, and not counted; nor is what happened later than --within after a node's creation. A gate\n" +
-			"in DryRun has held nothing.\n\n" +
-			"It takes the rights to list nodes and nodegates.nodegate.dev and, where gates look at them, pods, daemonsets,\n" +
-			"csinodes and resourceslices; unless --pods=false, pods of all namespaces. All are read in pages. What may not\n" +
-			"be read is not known, and told. Nothing is changed.\n\n" +
+		Short: "Report how long nodes took until their gates opened, and what they waited for",
+		Long: "Report how long nodes took from their creation until their gates opened, and what they waited for: by gate and\n" +
+			"signal, by pool and zone, and by node, held and slow nodes first. With -o html, the report is a single,\n" +
+			"self-contained HTML file that can be archived, sent and searched.\n\n" +
+			"The report is based on what the API server stores, which is always the latest event of a kind. A time that may not\n" +
+			"be the first one is marked as doubtful and not counted. Neither is an event that happened later than --within after\n" +
+			"the node's creation. Gates in DryRun hold no nodes.\n\n" +
+			"Required permissions: list nodes and nodegates.nodegate.dev; where gates depend on them, list pods, daemonsets,\n" +
+			"csinodes and resourceslices; list pods of all namespaces, unless --pods=false. All lists are paginated. What cannot\n" +
+			"be read is unknown, and the report lists it. Nothing is changed.\n\n" +
 			"The exit status is 0, or 2 if nodes or gates could not be read.",
 		Example: "  kubectl gate report\n  kubectl gate report -o html --output-file report.html\n  kubectl gate report -o json | jq '.pools[] | {name, opened}'",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return takesNone(cmd, args)
+				return rejectArguments(cmd, args)
 			}
 			return errors.Join(o.check(), r.check())
 		},
@@ -65,8 +65,8 @@ func newReport(c *connection) *cobra.Command {
 	return command
 }
 
-// reporting is what a report is to be like.
-type reporting struct {
+// reportFlags holds the flags of 'kubectl gate report'.
+type reportFlags struct {
 	*connection
 	pods      bool
 	poolLabel string
@@ -74,22 +74,22 @@ type reporting struct {
 	file      string
 }
 
-func (r *reporting) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&r.pods, "pods", true, "look at all pods, for when containers started and the first workload came to a node")
-	flags.StringVar(&r.poolLabel, "pool-label", "", "the node label that names a node's pool, instead of those of Karpenter, GKE, EKS and AKS")
-	flags.DurationVar(&r.within, "within", 24*time.Hour, "count nothing in percentiles that happened later than this after a node's creation")
-	flags.StringVar(&r.file, "output-file", "", "write to this file instead of to standard output")
+func (r *reportFlags) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&r.pods, "pods", true, "read all pods, to include when containers started and when the first workload pod was bound")
+	flags.StringVar(&r.poolLabel, "pool-label", "", "node label with the name of the node's pool (default the labels of Karpenter, GKE, EKS and AKS)")
+	flags.DurationVar(&r.within, "within", 24*time.Hour, "exclude events from percentiles that happened later than this after the node's creation")
+	flags.StringVar(&r.file, "output-file", "", "write to this file instead of standard output")
 }
 
-func (r *reporting) check() error {
+func (r *reportFlags) check() error {
 	if r.within <= 0 {
-		return fmt.Errorf("--within=%s has nothing counted: give a time that is longer", r.within)
+		return fmt.Errorf("--within=%s excludes everything: it must be greater than 0", r.within)
 	}
 	return nil
 }
 
-// read reads all nodes, and says how they came to be as they are.
-func (r *reporting) read(ctx context.Context, reader *cluster.Reader) (*report.Report, error) {
+// read reads all nodes and creates the report.
+func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Report, error) {
 	declared, installed, err := declaredGates(ctx, reader)
 	switch {
 	case err != nil:
@@ -105,20 +105,20 @@ func (r *reporting) read(ctx context.Context, reader *cluster.Reader) (*report.R
 	if r.pods {
 		reading.Go(func() { pods, podsErr = reader.EveryPod(ctx) })
 	}
-	all, gaps, err := reader.LookAll(ctx, s.allNeeds)
+	all, gaps, err := reader.Snapshots(ctx, s.allNeeds)
 	reading.Wait()
 	if err != nil {
-		return nil, unanswered(err)
+		return nil, describeRequestError(err)
 	}
 	if podsErr != nil {
-		gaps = append(gaps, cluster.Gap{Err: podsErr})
+		gaps = append(gaps, read.Error{Err: podsErr})
 	}
 	s.gaps = gaps
 	return s.report(r, all, pods), nil
 }
 
-// allNeeds is what all gates need.
-func (s *sight) allNeeds(sets *gate.DaemonSets) gate.Needs {
+// allNeeds returns the combined needs of all gates.
+func (s *snapshot) allNeeds(sets *gate.DaemonSets) gate.Needs {
 	var all gate.Needs
 	for i := range s.gates {
 		all.Add(s.gates[i].Needs(sets))
@@ -126,11 +126,11 @@ func (s *sight) allNeeds(sets *gate.DaemonSets) gate.Needs {
 	return all
 }
 
-// report decides about all nodes, and says what came of it. The pods are those of
-// each node, or nil if they have not been read.
-func (s *sight) report(r *reporting, all []gate.Facts, pods map[string]*gate.PodList) *report.Report {
+// report decides about all nodes and creates the report from the decisions. pods
+// contains the pods of each node, or is nil if pods were not read.
+func (s *snapshot) report(r *reportFlags, all []gate.Facts, pods map[string]*gate.PodList) *report.Report {
 	f := &report.Facts{
-		Cluster: r.clusterName(), Time: s.now, Gates: s.gates, Refused: s.refused, PodsRead: pods != nil, Within: r.within,
+		Cluster: r.clusterName(), Time: s.now, Gates: s.gates, Rejected: s.rejected, PodsRead: pods != nil, Within: r.within,
 		Nodes: make([]report.Node, 0, len(all)),
 	}
 	keys := s.keys()
@@ -153,8 +153,8 @@ func (s *sight) report(r *reporting, all []gate.Facts, pods map[string]*gate.Pod
 	return report.New(f)
 }
 
-// clusterName is the name of the cluster in the kubeconfig, if it has one.
-func (r *reporting) clusterName() string {
+// clusterName returns the name of the cluster in the kubeconfig, or "".
+func (r *reportFlags) clusterName() string {
 	if r.connection == nil {
 		return ""
 	}
@@ -163,7 +163,7 @@ func (r *reporting) clusterName() string {
 	}
 	raw, err := r.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
-		return "" // as where the flags alone say where the API server is
+		return "" // the API server may be specified by flags only
 	}
 	name := raw.CurrentContext
 	if *r.Context != "" {
@@ -175,9 +175,9 @@ func (r *reporting) clusterName() string {
 	return ""
 }
 
-// write writes the report where it is to be. A file is written when all of it is
-// known.
-func (r *reporting) write(out io.Writer, answer *report.Report, o *output) error {
+// write writes the report to the output file, or else to out. The file is written only
+// when the report is complete.
+func (r *reportFlags) write(out io.Writer, answer *report.Report, o *output) error {
 	var b bytes.Buffer
 	var err error
 	if o.format == formatHTML {

@@ -11,15 +11,15 @@ import (
 	"github.com/nodegate/nodegate/internal/report"
 )
 
-// reportNodes is how many nodes the text for people names.
+// reportNodes is the maximum number of nodes in the text.
 const reportNodes = 5
 
-// reportText is the report for people, in short: the rest is in the other forms.
+// reportText returns a short version of the report as human-readable text.
 func reportText(r *report.Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d nodes are held, %d of them past a deadline.\n", r.Fleet.Held, r.Fleet.Nodes, r.Overdue)
+	fmt.Fprintf(&b, "%d of %d nodes are held, %d of them overdue.\n", r.Fleet.Held, r.Fleet.Nodes, r.Overdue)
 	if s := r.Fleet.Opened; s.Count > 0 {
-		fmt.Fprintf(&b, "From creation to opening, %s: half within %s, 90 %% within %s, 99 %% within %s, all within %s.\n",
+		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
 			count(s.Count, "node"), report.Took(s.P50), report.Took(s.P90), report.Took(s.P99), report.Took(s.Max))
 	}
 	writeGates(&b, r)
@@ -27,7 +27,7 @@ func reportText(r *report.Report) string {
 	writeGroups(&b, "ZONE", r.Zones)
 	writeNodes(&b, r)
 	for _, what := range r.Unread {
-		fmt.Fprintf(&b, "\nNot known: %s.\n", what)
+		fmt.Fprintf(&b, "\nIncomplete: %s.\n", what)
 	}
 	return b.String()
 }
@@ -37,7 +37,7 @@ func writeGates(b *strings.Builder, r *report.Report) {
 		b.WriteString("\nThere are no gates.\n")
 		return
 	}
-	rows := newTable(b, "GATE", "CLOSED", "OPEN", "HALF", "90%", "SIGNAL", "HALF", "90%", "LAST ON", "WAITING")
+	rows := newTable(b, "GATE", "CLOSED", "OPEN", "P50", "P90", "SIGNAL", "P50", "P90", "LAST ON", "WAITING")
 	for i := range r.Gates {
 		g := &r.Gates[i]
 		cells := []string{g.Gate, fmt.Sprint(g.Closed), fmt.Sprint(g.Open), within(g.Opened, g.Opened.P50), within(g.Opened, g.Opened.P90)}
@@ -56,7 +56,7 @@ func writeGroups(b *strings.Builder, header string, groups []report.Group) {
 	if len(groups) < 2 {
 		return
 	}
-	rows := newTable(b, header, "NODES", "HELD", "READY: HALF", "OPEN: HALF", "90%", "99%")
+	rows := newTable(b, header, "NODES", "HELD", "READY P50", "OPEN P50", "OPEN P90", "OPEN P99")
 	for i := range groups {
 		g := &groups[i]
 		rows.add(cmp.Or(g.Name, "(none)"), fmt.Sprint(g.Nodes), fmt.Sprint(g.Held), within(g.Ready, g.Ready.P50),
@@ -69,7 +69,7 @@ func writeNodes(b *strings.Builder, r *report.Report) {
 	if len(r.Nodes) == 0 {
 		return
 	}
-	rows := newTable(b, "NODE", "STATE", "FOR OR AFTER", "WAITS FOR")
+	rows := newTable(b, "NODE", "STATE", "HELD FOR/OPEN AFTER", "WAITING FOR")
 	for i := range min(len(r.Nodes), reportNodes) {
 		n := &r.Nodes[i]
 		if !n.Held {
@@ -103,7 +103,7 @@ func writeNodes(b *strings.Builder, r *report.Report) {
 	}
 }
 
-// within says a percentile, if there is one.
+// within returns a percentile, or "-" if there are no values.
 func within(s report.Spread, seconds float64) string {
 	if s.Count == 0 {
 		return "-"

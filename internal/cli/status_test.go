@@ -18,7 +18,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// declare reads NodeGates.
+// declare parses NodeGates.
 func declare(t *testing.T, texts ...string) []v1alpha1.NodeGate {
 	t.Helper()
 	var declared []v1alpha1.NodeGate
@@ -33,7 +33,7 @@ func declare(t *testing.T, texts ...string) []v1alpha1.NodeGate {
 	return declared
 }
 
-// roster is nodes of an hour, by name, with their records, by gate.
+// roster returns nodes that are one hour old, by name, with their records, by gate.
 func roster(records map[string]map[string]string) []*gate.Node {
 	var nodes []*gate.Node
 	for name, r := range records {
@@ -58,23 +58,23 @@ status:
 `
 
 const (
-	isReady   = "  - {type: Ready, status: \"True\", reason: Ready, message: all is well, lastTransitionTime: null}\n"
+	isReady   = "  - {type: Ready, status: \"True\", reason: Ready, message: no problems, lastTransitionTime: null}\n"
 	isUnready = "  - {type: Ready, status: \"False\", reason: FeedsNotSynced, message: cannot observe pods, lastTransitionTime: null}\n"
 	isLate    = "  - {type: Overdue, status: \"True\", reason: DeadlinePassed, message: n17 has passed the deadline, lastTransitionTime: null}\n"
 )
 
-// generation gives a gate its generation.
+// generation sets the generation of a gate.
 func generation(text string, n int) string {
 	return strings.Replace(text, "metadata: {", fmt.Sprintf("metadata: {generation: %d, ", n), 1)
 }
 
 const openRecord = `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","source":"crd"}`
 
-// What is said of each fleet is in testdata, for a terminal, for a pipe, in full and
-// for programs.
+// testdata contains the expected output of each case, for a terminal, for a pipe, with
+// -o wide and as JSON.
 func TestStatus(t *testing.T) {
-	running := Controller{Running: answerYes, Holder: "nodegate-7d9f", Renewed: now.Add(-3 * time.Second), Message: "the controller runs: nodegate-7d9f renewed its lease 3s ago"}
-	away := Controller{Running: answerNo, Message: "no controller runs: the last one ended in order, 5m ago"}
+	running := Controller{Running: answerYes, Holder: "nodegate-7d9f", Renewed: now.Add(-3 * time.Second), Message: "the controller is running: nodegate-7d9f renewed its lease 3s ago"}
+	away := Controller{Running: answerNo, Message: "no controller is running: the last one released its lease 5m ago"}
 	fleetRecords := map[string]map[string]string{
 		"n1":  {"agent": birth, "files": `{"state":"Closed","reason":"Birth","taint":"example.com/f:NoSchedule","source":"files"}`},
 		"n2":  {"agent": openRecord, "gone": birth},
@@ -87,27 +87,27 @@ func TestStatus(t *testing.T) {
 		name       string
 		gates      []string
 		nodes      map[string]map[string]string
-		blind      bool
+		unread     bool
 		controller Controller
 		only       []string
 		well       bool
 	}{
-		{name: "well", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isReady, generation(byLabel("dry", "mode: DryRun"), 2) + statusOf +
+		{name: "healthy", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isReady, generation(byLabel("dry", "mode: DryRun"), 2) + statusOf +
 			"  - {type: Ready, status: \"True\", reason: DryRun, message: no node is changed, lastTransitionTime: null}\n"}, controller: running, well: true},
-		{name: "amiss", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isUnready + isLate, generation(byLabel("edited", ""), 3) + statusOf + isReady, generation(byLabel("new", ""), 1)},
+		{name: "problems", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isUnready + isLate, generation(byLabel("edited", ""), 3) + statusOf + isReady, generation(byLabel("new", ""), 1)},
 			nodes: map[string]map[string]string{"n1": {"edited": birth}}, controller: running},
 		{name: "records", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isReady, follows}, nodes: fleetRecords, controller: away},
 		{name: "one", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isReady}, nodes: fleetRecords, controller: running, only: []string{"agent"}, well: true},
-		{name: "blind", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isReady, generation(byLabel("new", ""), 1)}, blind: true,
-			controller: Controller{Running: answerUnknown, Message: "whether the controller runs is not known: leases is forbidden"}, well: true},
+		{name: "unreadable", gates: []string{generation(byLabel("agent", ""), 2) + statusOf + isReady, generation(byLabel("new", ""), 1)}, unread: true,
+			controller: Controller{Running: answerUnknown, Message: "it is unknown whether a controller is running: leases is forbidden"}, well: true},
 		{name: "none", controller: running, well: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := &FleetStatus{Time: now, Controller: c.controller, Gates: []GateStatus{}}
-			if c.blind {
+			if c.unread {
 				f.Unread = []string{"listing nodes: nodes is forbidden"}
 			}
-			f.fill(declare(t, c.gates...), roster(c.nodes), !c.blind)
+			f.fill(declare(t, c.gates...), roster(c.nodes), !c.unread)
 			if err := f.choose(c.only); err != nil {
 				t.Fatal(err)
 			}
@@ -134,16 +134,16 @@ spec:
   taint: {key: example.com/b, effect: NoSchedule}
   closeWhen: [{name: broken, label: {key: broken}}]`
 
-// A gate that cannot be read is told of, by what is found out here: the controller
-// cannot write the status of one, and may not run.
+// A gate that is invalid is reported even if the controller has not reported it: the
+// controller cannot write the status of such a gate, or may not be running.
 func TestStatusOfABrokenGate(t *testing.T) {
 	declared := declare(t, byLabel("agent", ""), "metadata: {name: broken}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/b, effect: NoSchedule}")
 	declared[0].ReadError, declared[0].Spec.Mode = "json: cannot unmarshal", ""
 	f := &FleetStatus{Controller: Controller{Running: answerYes}}
 	f.fill(declared, nil, true)
-	for i, says := range []string{"cannot read: json: cannot unmarshal", "neither names a signal"} {
+	for i, want := range []string{"cannot read: json: cannot unmarshal", "neither has a signal"} {
 		g := &f.Gates[i]
-		if g.isWell() || g.Reason != v1alpha1.ReasonNotAccepted || !strings.Contains(g.Message, says) || g.ready(signs) != "✗ NotAccepted" {
+		if g.isWell() || g.Reason != v1alpha1.ReasonNotAccepted || !strings.Contains(g.Message, want) || g.ready(signs) != "✗ NotAccepted" {
 			t.Errorf("gate %s is %s (%s): %s", g.Gate, g.Ready, g.Reason, g.Message)
 		}
 	}
@@ -152,16 +152,16 @@ func TestStatusOfABrokenGate(t *testing.T) {
 	}
 }
 
-// A gate that is mistyped is none that exists.
+// A mistyped gate name is an error.
 func TestStatusOfNoSuchGate(t *testing.T) {
 	f := &FleetStatus{}
 	f.fill(declare(t, byLabel("agent", ""), byLabel("agents", "")), nil, true)
-	if err := f.choose([]string{"agnet"}); err == nil || err.Error() != `there is no gate "agnet"; did you mean agent?` {
-		t.Errorf("it says %v", err)
+	if err := f.choose([]string{"agnet"}); err == nil || err.Error() != `gate "agnet" not found; did you mean agent?` {
+		t.Errorf("error %v", err)
 	}
 }
 
-// Whether a controller runs is told by its Lease.
+// The Lease determines whether a controller is running.
 func TestLeader(t *testing.T) {
 	lease := func(holder *string, age time.Duration) *coordinationv1.Lease {
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
@@ -171,17 +171,17 @@ func TestLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		lease   *coordinationv1.Lease
 		running string
-		says    string
+		want    string
 	}{
-		"at work":                   {lease(ptr.To("a"), 2*time.Second), answerYes, "a renewed its lease 2s ago"},
-		"late, or our clock is":     {lease(ptr.To("a"), 29*time.Second), answerYes, "29s ago"},
-		"its clock is ahead":        {lease(ptr.To("a"), -time.Minute), answerYes, "0s ago"},
-		"gone":                      {lease(ptr.To("a"), 31*time.Second), answerNo, "no controller runs: a renewed"},
-		"ended in order":            {lease(ptr.To(""), time.Second), answerNo, "ended in order, 1s ago"},
-		"given up, says the server": {lease(nil, time.Hour), answerNo, "ended in order"},
-		"never renewed":             {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a")}}, answerNo, "no controller runs"},
+		"running":                {lease(ptr.To("a"), 2*time.Second), answerYes, "a renewed its lease 2s ago"},
+		"late, or clocks differ": {lease(ptr.To("a"), 29*time.Second), answerYes, "29s ago"},
+		"its clock is ahead":     {lease(ptr.To("a"), -time.Minute), answerYes, "0s ago"},
+		"gone":                   {lease(ptr.To("a"), 31*time.Second), answerNo, "no controller is running: a last renewed"},
+		"released":               {lease(ptr.To(""), time.Second), answerNo, "released its lease 1s ago"},
+		"without holder":         {lease(nil, time.Hour), answerNo, "released its lease"},
+		"never renewed":          {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a")}}, answerNo, "no controller is running"},
 	} {
-		if got := judge(c.lease, now); got.Running != c.running || !strings.Contains(got.Message, c.says) {
+		if got := judge(c.lease, now); got.Running != c.running || !strings.Contains(got.Message, c.want) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

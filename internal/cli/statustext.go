@@ -16,13 +16,13 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// text is the status for people, or the objects' names.
+// text returns the status as human-readable text, or the names of the objects.
 func (f *FleetStatus) text(m marks, format string) string {
 	var b strings.Builder
 	if format == formatName {
 		for i := range f.Gates {
 			if f.Gates[i].Source == v1alpha1.SourceCRD {
-				fmt.Fprintf(&b, "nodegate.%s/%s\n", v1alpha1.GroupName, f.Gates[i].Gate) // as kubectl names it
+				fmt.Fprintf(&b, "nodegate.%s/%s\n", v1alpha1.GroupName, f.Gates[i].Gate) // kubectl's form
 			}
 		}
 		return b.String()
@@ -34,21 +34,21 @@ func (f *FleetStatus) text(m marks, format string) string {
 		f.table(&b, m, format == formatWide)
 	}
 	if slices.ContainsFunc(f.Gates, func(g GateStatus) bool { return g.FromRecords }) {
-		b.WriteString("\nWhere throttled is not known (?), nodes are counted by the records that they carry.\n")
+		b.WriteString("\nFor gates with ? under THROTTLED, nodes are counted by the records that they carry.\n")
 	}
 	for i := range f.Gates {
 		f.Gates[i].details(&b, f.Time, format == formatWide)
 	}
 	for _, what := range f.Unread {
-		fmt.Fprintf(&b, "\nNot known: %s.\n", what)
+		fmt.Fprintf(&b, "\nIncomplete: %s.\n", what)
 	}
 	return b.String()
 }
 
 func (f *FleetStatus) table(b *strings.Builder, m marks, wide bool) {
-	head := []string{"GATE", "MODE", "READY", "SELECTED", "OPEN", "CLOSED", "OVERDUE", "THROTTLED", "OVERRIDDEN", "WAITS LONGEST"}
+	head := []string{"GATE", "MODE", "READY", "SELECTED", "OPEN", "CLOSED", "OVERDUE", "THROTTLED", "OVERRIDDEN", "LONGEST WAITING"}
 	if wide {
-		head = append(head[:len(head)-1], "SOURCE", "TAINT", "WAITS LONGEST")
+		head = append(head[:len(head)-1], "SOURCE", "TAINT", "LONGEST WAITING")
 	}
 	rows := newTable(b, head...)
 	for i := range f.Gates {
@@ -62,7 +62,7 @@ func (f *FleetStatus) table(b *strings.Builder, m marks, wide bool) {
 	rows.flush()
 }
 
-// ready says in a word whether all is well with the gate.
+// ready returns the cell for the condition Ready: a mark and, if needed, a reason.
 func (g *GateStatus) ready(m marks) string {
 	mark := m[gate.Unknown.String()]
 	switch g.Ready {
@@ -95,7 +95,7 @@ func (g *GateStatus) numbers() []string {
 	return []string{number(n.Selected), number(n.Open), number(n.Closed), number(n.Overdue), throttled, number(n.Overridden)}
 }
 
-// waits says which node has waited longest, for how long and for what.
+// waits returns the node that has been waiting longest, for how long and for what.
 func (g *GateStatus) waits(now time.Time) string {
 	if len(g.Waiting) == 0 {
 		return "-"
@@ -117,7 +117,7 @@ func waitsFor(w *v1alpha1.WaitingNode, now time.Time) string {
 	return text
 }
 
-// details says what is amiss with the gate, and what its figures rest on.
+// details writes the problems of the gate and the reason why its counts may be stale.
 func (g *GateStatus) details(b *strings.Builder, now time.Time, wide bool) {
 	var lines []string
 	if g.Stale != "" && g.Stale != noController {
@@ -129,9 +129,12 @@ func (g *GateStatus) details(b *strings.Builder, now time.Time, wide bool) {
 	for _, t := range g.Troubles {
 		lines = append(lines, t.Condition+": "+t.Message)
 	}
+	for i := range g.NonMembers {
+		lines = append(lines, notMembers(&g.NonMembers[i]))
+	}
 	if wide {
 		for i := range g.Waiting {
-			line := "waits: " + waitsFor(&g.Waiting[i], now)
+			line := "waiting: " + waitsFor(&g.Waiting[i], now)
 			if g.Waiting[i].Message != "" {
 				line += ": " + g.Waiting[i].Message
 			}
@@ -143,5 +146,14 @@ func (g *GateStatus) details(b *strings.Builder, now time.Time, wide bool) {
 	}
 }
 
-// sentence begins a message as a sentence begins.
+// notMembers returns which selected nodes are not members, and the reason.
+func notMembers(n *v1alpha1.NonMembers) string {
+	names := strings.Join(n.Nodes, ", ")
+	if more := int(n.Count) - len(n.Nodes); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("not members (%s): %s: %s", n.Reason, names, n.Message)
+}
+
+// sentence capitalizes the first letter of a message.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -16,44 +16,45 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// steering is what open, close and reset have in common: a person's word for a gate
-// on some nodes, which is an override or the end of one.
-type steering struct {
+// steerFlags holds the flags that open, close and reset have in common. They add or
+// remove a manual override of a gate on nodes.
+type steerFlags struct {
 	output
 	dryRun
 	selector, gate string
-	// state is what the gate is to be; empty to end an override.
-	state  string
-	last   span
-	reason string
+	// state is the desired state of the gate. Empty to end an override.
+	state    string
+	duration overrideDuration
+	reason   string
 }
 
-func (f *steering) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&f.gate, "gate", "", "the gate (required)")
-	flags.StringVarP(&f.selector, "selector", "l", "", "the nodes that this label selector selects")
+func (f *steerFlags) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.gate, "gate", "", "name of the gate (required)")
+	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes")
 	f.dryRun.addFlags(flags)
 	f.output.addFlags(flags, formatName)
 }
 
-func (f *steering) addOverrideFlags(flags *pflag.FlagSet) {
-	flags.Var(&f.last, "for", "how long, such as 45m or 2h; at most 168h")
-	flags.StringVar(&f.reason, "reason", "", "why, in 1 to 256 characters: it stands on the node and in the log")
+func (f *steerFlags) addOverrideFlags(flags *pflag.FlagSet) {
+	flags.Var(&f.duration, "for", "duration of the override, such as 45m or 2h; at most 168h")
+	flags.StringVar(&f.reason, "reason", "", "reason for the override, 1 to 256 characters; appears on the node and in the log")
 }
 
-// check refuses what cannot be meant, before anything is asked.
-func (f *steering) check(args []string) error {
+// check rejects invalid flags and arguments before any request is sent.
+func (f *steerFlags) check(args []string) error {
 	if f.gate == "" {
-		return errors.New("say which gate, by --gate")
+		return errors.New("--gate is required")
 	}
 	if (len(args) > 0) == (f.selector != "") {
-		return errors.New("say which nodes: by name, or by -l")
+		return errors.New("specify nodes either by name or with -l")
 	}
 	if _, err := labels.Parse(f.selector); err != nil {
-		return fmt.Errorf("-l %q is no label selector: %w", f.selector, err)
+		return fmt.Errorf("-l %q is not a valid label selector: %w", f.selector, err)
 	}
 	if err := f.dryRun.check(); err != nil {
 		return err
@@ -61,73 +62,74 @@ func (f *steering) check(args []string) error {
 	return f.output.check()
 }
 
-// checkOverride refuses an override that the API server or the controller would.
-func (f *steering) checkOverride() error {
+// checkOverride rejects an override that the API server or the controller would
+// reject.
+func (f *steerFlags) checkOverride() error {
 	switch {
-	case f.last == 0:
-		return errors.New("say for how long, by --for (such as --for=1h)")
+	case f.duration == 0:
+		return errors.New("--for is required, for example --for=1h")
 	case f.reason == "":
-		return errors.New("say why, by --reason")
+		return errors.New("--reason is required")
 	}
-	// What is wrong with the text, whatever node it is for, and ends when it ends.
-	_, err := gate.ParseOverride(gate.Override{State: f.state, Until: time.Now().Add(time.Duration(f.last)), Reason: f.reason, UID: "uid"}.String())
+	// This finds errors that do not depend on the node or on the exact end.
+	_, err := gate.ParseOverride(gate.Override{State: f.state, Until: time.Now().Add(time.Duration(f.duration)), Reason: f.reason, UID: "uid"}.String())
 	if err != nil {
 		return fmt.Errorf("--reason: %w", err)
 	}
 	return nil
 }
 
-// span is for how long an override lasts.
-type span time.Duration
+// overrideDuration is the duration of an override. It is a flag value.
+type overrideDuration time.Duration
 
-var _ pflag.Value = (*span)(nil)
+var _ pflag.Value = (*overrideDuration)(nil)
 
-func (s *span) String() string {
+func (s *overrideDuration) String() string {
 	if *s == 0 {
 		return ""
 	}
 	return time.Duration(*s).String()
 }
-func (s *span) Type() string { return "duration" }
+func (s *overrideDuration) Type() string { return "duration" }
 
-func (s *span) Set(text string) error {
+func (s *overrideDuration) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil && strings.Trim(text, "0123456789.") == "" && text != "":
-		return fmt.Errorf("it has no unit: write %ss, %sm or %sh", text, text, text)
+		return fmt.Errorf("missing unit: use %ss, %sm or %sh", text, text, text)
 	case err != nil:
-		return errors.New("it is no duration: write one such as 45m or 2h")
+		return errors.New("not a duration: use a value such as 45m or 2h")
 	case d < time.Second:
-		return errors.New("it is less than a second")
+		return errors.New("must be at least 1s")
 	case d > gate.OverrideMax:
-		return fmt.Errorf("it is more than %d days (%dh)", gate.OverrideMax/(24*time.Hour), gate.OverrideMax/time.Hour)
+		return fmt.Errorf("must be at most %d days (%dh)", gate.OverrideMax/(24*time.Hour), gate.OverrideMax/time.Hour)
 	}
-	*s = span(d)
+	*s = overrideDuration(d)
 	return nil
 }
 
-// steerer does it.
+// steerer changes nodes according to the flags.
 type steerer struct {
-	*steering
-	reader *cluster.Reader
-	hand   *cluster.Hand
-	sight  *sight
-	leader Controller
+	*steerFlags
+	reader    *read.Reader
+	overrides *write.OverrideWriter
+	snapshot  *snapshot
+	leader    Controller
 }
 
-func (f *steering) run(ctx context.Context, c *connection, args []string) error {
+func (f *steerFlags) run(ctx context.Context, c *connection, args []string) error {
 	config, err := c.config()
 	if err != nil {
 		return err
 	}
-	s := &steerer{steering: f}
-	if s.reader, err = cluster.NewReader(config); err != nil {
+	s := &steerer{steerFlags: f}
+	if s.reader, err = read.NewReader(config); err != nil {
 		return err
 	}
-	if s.hand, err = cluster.NewHand(config, f.kind().Server()); err != nil {
+	if s.overrides, err = write.NewOverrideWriter(config, f.kind().Server()); err != nil {
 		return err
 	}
-	nodes, err := s.read(ctx, c.installedIn(), args)
+	nodes, err := s.read(ctx, c.installNamespace(), args)
 	if err != nil {
 		return err
 	}
@@ -139,12 +141,12 @@ func (f *steering) run(ctx context.Context, c *connection, args []string) error 
 			break
 		}
 		for _, w := range n.Warnings {
-			fmt.Fprintf(c.streams.ErrOut, "warning: node %s: %s\n", n.Node, w)
+			fmt.Fprintf(c.streams.ErrOut, "warning: node %s: %s\n", n.Node, gate.Printable(w))
 		}
 		answer.Nodes = append(answer.Nodes, n)
 	}
 	if failed != nil && len(nodes) > 1 {
-		failed = fmt.Errorf("%d of %d nodes are done, and then: %w", len(answer.Nodes), len(nodes), failed)
+		failed = fmt.Errorf("%d of %d nodes done: %w", len(answer.Nodes), len(nodes), failed)
 	}
 	if len(answer.Nodes) > 0 {
 		failed = errors.Join(failed, f.print(c.streams.Out, answer, func() string { return answer.text(f.format) }))
@@ -152,26 +154,26 @@ func (f *steering) run(ctx context.Context, c *connection, args []string) error 
 	return failed
 }
 
-// read reads the nodes, the gates and the controller's lease, and refuses nodes and
-// gates that there are not before anything is changed.
+// read reads the nodes, the gates and the controller's Lease. It returns an error for
+// nodes and gates that do not exist, before anything is changed.
 func (s *steerer) read(ctx context.Context, namespace string, args []string) ([]corev1.Node, error) {
 	var declared []v1alpha1.NodeGate
 	var nodes []corev1.Node
 	var installed bool
 	var gatesErr, nodesErr error
-	together(
+	concurrently(
 		func() { declared, installed, gatesErr = declaredGates(ctx, s.reader) },
 		func() { nodes, nodesErr = s.readNodes(ctx, args) },
 		func() { s.leader = leader(ctx, s.reader, namespace) },
 	)
-	switch { // one clear line, also where nobody answers
+	switch { // one error is enough, also if the API server is unreachable
 	case nodesErr != nil:
 		return nil, nodesErr
 	case gatesErr != nil:
 		return nil, gatesErr
 	}
-	s.sight = compileBlind(declared)
-	if s.sight.gate(s.gate) != nil {
+	s.snapshot = compileWithoutSignals(declared)
+	if s.snapshot.gate(s.gate) != nil {
 		return nodes, nil
 	}
 	known := namesOf(declared)
@@ -188,7 +190,7 @@ func (s *steerer) read(ctx context.Context, namespace string, args []string) ([]
 		}
 	}
 	if !installed && len(known) == 0 {
-		return nil, fmt.Errorf("%w, and the nodes have no record of one", errNotInstalled)
+		return nil, fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
 	}
 	slices.Sort(known)
 	return nil, noSuchGate(s.gate, slices.Compact(known))
@@ -199,13 +201,13 @@ func (s *steerer) readNodes(ctx context.Context, args []string) ([]corev1.Node, 
 		nodes, err := s.reader.Nodes(ctx, s.selector)
 		switch {
 		case err != nil:
-			return nil, unanswered(err)
+			return nil, describeRequestError(err)
 		case len(nodes) == 0:
-			return nil, fmt.Errorf("-l %q selects no node", s.selector)
+			return nil, fmt.Errorf("-l %q selects no nodes", s.selector)
 		}
 		return nodes, nil
 	}
-	names, err := nodesOf(args)
+	names, err := parseNodeNames(args)
 	if err != nil {
 		return nil, err
 	}
@@ -220,14 +222,14 @@ func (s *steerer) readNodes(ctx context.Context, args []string) ([]corev1.Node, 
 	return nodes, nil
 }
 
-// tries bounds how often a node is looked at anew because somebody else has
-// changed the same thing.
-const tries = 5
+// maxAttempts is how often a change is tried if another writer changes the same part
+// of the node meanwhile.
+const maxAttempts = 5
 
-// steer has one node be as wanted.
+// steer changes one node. It reads the node again and retries on a conflict.
 func (s *steerer) steer(ctx context.Context, node *corev1.Node) (SteeredNode, error) {
 	uid := node.UID
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		n, change, err := s.plan(node)
 		if err != nil {
 			return n, fmt.Errorf("node %s: %w", node.Name, err)
@@ -239,25 +241,25 @@ func (s *steerer) steer(ctx context.Context, node *corev1.Node) (SteeredNode, er
 		switch {
 		case err == nil:
 			return n, nil
-		case !errors.Is(err, cluster.ErrConflict) && !errors.Is(err, cluster.ErrNoTaint) || try == tries:
-			return n, unanswered(err)
+		case !errors.Is(err, write.ErrConflict) && !errors.Is(err, write.ErrNoTaint) || attempt == maxAttempts:
+			return n, describeRequestError(err)
 		}
 		if node, err = s.reader.Node(ctx, node.Name); err != nil {
-			return n, unanswered(err)
+			return n, describeRequestError(err)
 		}
 		if node.UID != uid {
-			return n, fmt.Errorf("node %s has been deleted, and there is another of its name now", node.Name)
+			return n, fmt.Errorf("node %s was deleted and created again", node.Name)
 		}
 	}
 }
 
 func newReset(c *connection) *cobra.Command {
-	var f steering
+	var f steerFlags
 	command := &cobra.Command{
 		Use:   "reset (NODE... | -l SELECTOR) --gate GATE",
-		Short: "End what a person has a gate be on nodes",
-		Long: "End the override of a gate on nodes, before its time: the gate is again what its signals say. A node on which\n" +
-			"it is not overridden stays as it is.\n\n" + steerRights,
+		Short: "Remove the manual override of a gate from nodes",
+		Long: "Remove the manual override of a gate from nodes before it ends by itself: the gate follows its signals again. Nodes\n" +
+			"without an override are not changed.\n\n" + changeHelp,
 		Example:           "  kubectl gate reset ip-10-0-3-17 --gate cilium\n  kubectl gate reset -l pool=gpu --gate driver --dry-run=server",
 		ValidArgsFunction: c.nodeNames,
 		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
@@ -268,14 +270,14 @@ func newReset(c *connection) *cobra.Command {
 }
 
 func newClose(c *connection) *cobra.Command {
-	f := steering{state: v1alpha1.StateClosed}
+	f := steerFlags{state: v1alpha1.StateClosed}
 	command := &cobra.Command{
 		Use:   "close (NODE... | -l SELECTOR) --gate GATE --for DURATION --reason TEXT",
-		Short: "Keep a gate closed on nodes for a time",
-		Long: "Keep a gate closed on nodes for a time, whatever its signals say. The taint of a NoExecute gate evicts pods.\n" +
-			"At the end of the time, or with 'reset', the gate is again what its signals say. It is written as an override\n" +
-			"(docs/guides/overrides.md), for this very Node and no later one of its name. An override that there is already\n" +
-			"is replaced.\n\n" + steerRights,
+		Short: "Keep a gate closed on nodes for a limited time",
+		Long: "Keep a gate closed on nodes for a limited time, regardless of its signals. The taint of a NoExecute gate evicts pods.\n" +
+			"When the time ends, or with 'reset', the gate follows its signals again. The command writes an override\n" +
+			"(docs/guides/overrides.md) that applies to this Node only, not to a later Node of the same name. It replaces an\n" +
+			"existing override.\n\n" + changeHelp,
 		Example:           "  kubectl gate close ip-10-0-3-17 --gate disk --for 4h --reason 'ticket 4711: disk is replaced'",
 		ValidArgsFunction: c.nodeNames,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -292,24 +294,25 @@ func newClose(c *connection) *cobra.Command {
 }
 
 func newOpen(c *connection) *cobra.Command {
-	f := steering{state: v1alpha1.StateOpen}
+	f := steerFlags{state: v1alpha1.StateOpen}
 	command := &cobra.Command{
 		Use:   "open (NODE... | -l SELECTOR) --gate GATE [--for DURATION --reason TEXT]",
-		Short: "Open a gate on nodes for a time, or one that waits for a person",
-		Long: "Open a gate on nodes for a time, whatever its signals say. At the end of the time, or with 'reset', the gate is\n" +
-			"again what its signals say. It is written as an override (docs/guides/overrides.md), for this very Node and no\n" +
-			"later one of its name. An override that there is already is replaced.\n\n" +
-			"A gate with 'reopen: Manual' waits for a person to take its taint off. Without --for, that is done, and the gate\n" +
-			"is open until its signals hold anew. With --for, it is overridden like any other, and closed again afterwards.\n\n" + steerRights,
-		Example: "  kubectl gate open ip-10-0-3-17 --gate cilium --for 1h --reason 'ticket 4711: look at it under load'\n" +
+		Short: "Open a gate on nodes for a limited time, or open a gate that must be opened manually",
+		Long: "Open a gate on nodes for a limited time, regardless of its signals. When the time ends, or with 'reset', the gate\n" +
+			"follows its signals again. The command writes an override (docs/guides/overrides.md) that applies to this Node\n" +
+			"only, not to a later Node of the same name. It replaces an existing override.\n\n" +
+			"A gate with 'reopen: Manual' opens when a user removes its taint. Without --for, the command removes the taint, and\n" +
+			"the gate stays open until its signals hold again after an interruption. With --for, the gate is overridden like any\n" +
+			"other gate, and is closed again afterwards.\n\n" + changeHelp,
+		Example: "  kubectl gate open ip-10-0-3-17 --gate cilium --for 1h --reason 'ticket 4711: test under load'\n" +
 			"  kubectl gate open ip-10-0-3-17 --gate repair   # reopen: Manual",
 		ValidArgsFunction: c.nodeNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
 			}
-			if f.last == 0 && f.reason == "" {
-				return nil // for a gate that waits for a person
+			if f.duration == 0 && f.reason == "" {
+				return nil // for a gate with reopen Manual
 			}
 			return f.checkOverride()
 		},
@@ -320,10 +323,10 @@ func newOpen(c *connection) *cobra.Command {
 	return command
 }
 
-// steerRights is what all of them take, and how they end.
-const steerRights = "It takes the rights to get and patch nodes (with -l, to list them), to list nodegates.nodegate.dev, and the verb\n" +
-	"'override' on nodegates.nodegate.dev, unless only a taint is taken off. To tell whether a controller follows, the\n" +
-	"Lease nodegate is read in nodegate's namespace (--namespace, or else " + v1alpha1.DefaultNamespace + "), if that is allowed.\n\n" +
-	"Nodes are changed one after the other, by one patch each, up to the first that fails; nothing is changed if a node\n" +
-	"or the gate does not exist. What would have no effect is warned of on standard error, and done all the same.\n\n" +
-	"The exit status is 0 if it is done, and 2 if it is not, or not on all nodes."
+// changeHelp is the part of the help text that open, close and reset have in common.
+const changeHelp = "Required permissions: get and patch nodes, and list them with -l; list nodegates.nodegate.dev; the verb 'override' on\n" +
+	"nodegates.nodegate.dev, unless the command only removes a taint. If permitted, the command reads the Lease nodegate\n" +
+	"in nodegate's namespace (--namespace, default " + v1alpha1.DefaultNamespace + ") to check whether a controller is running.\n\n" +
+	"Nodes are changed one after the other, with one patch each, until a change fails. Nothing is changed if a node or the\n" +
+	"gate does not exist. If a change has no effect, the command prints a warning to standard error and still makes it.\n\n" +
+	"The exit status is 0 if all nodes were changed as requested or needed no change, and 2 otherwise."

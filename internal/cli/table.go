@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 )
 
-// table is text in columns, which are as wide as what is in them.
+// table is text in columns that are as wide as their content.
 type table struct{ *tabwriter.Writer }
 
-// newTable begins a table with headers, after an empty line.
+// newTable starts a table with headers after an empty line.
 func newTable(b *strings.Builder, headers ...string) table {
 	b.WriteByte('\n')
 	t := newRows(b)
@@ -19,12 +19,12 @@ func newTable(b *strings.Builder, headers ...string) table {
 	return t
 }
 
-// newRows begins a table without headers.
+// newRows starts a table without headers.
 func newRows(b *strings.Builder) table { return table{tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)} }
 
 func (t table) add(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 
-// row adds a label and what there is to say, beneath a line that is not of the table.
+// row adds an indented row with a label and a text.
 func (t table) row(label, text string) { t.add("  "+label, text) }
 
-func (t table) flush() { _ = t.Flush() } // a strings.Builder takes everything
+func (t table) flush() { _ = t.Flush() } // writing to a strings.Builder does not fail

@@ -16,7 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// openTerminal returns a terminal to write to, and what shows what was written.
+// openTerminal returns a terminal to write to, and a reader of what it displays.
 func openTerminal(t *testing.T) (terminal, screen *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -38,8 +38,8 @@ func openTerminal(t *testing.T) (terminal, screen *os.File) {
 	return terminal, screen
 }
 
-// Whoever looks is shown signs and strokes; a program that reads is given what
-// everything can show, and no progress.
+// On a terminal, the output contains symbols and box-drawing characters. In a pipe, it
+// is ASCII without progress.
 func TestTerminalsAndPipes(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	a := newAPIServer(t, smallCluster())
@@ -53,7 +53,7 @@ func TestTerminalsAndPipes(t *testing.T) {
 		terminal, screen := openTerminal(t)
 		shown := make(chan string)
 		go func() {
-			text, _ := io.ReadAll(screen) // it fails at the end, when nobody writes any more
+			text, _ := io.ReadAll(screen) // fails at the end, when the terminal is closed
 			shown <- string(text)
 		}()
 		ask(terminal)
@@ -61,12 +61,12 @@ func TestTerminalsAndPipes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := <-shown; !strings.ContainsAny(text, "✗") {
-			t.Errorf("%s shows on a terminal:\n%s", args, text)
+			t.Errorf("%s prints to a terminal:\n%s", args, text)
 		}
 		var piped bytes.Buffer
 		ask(&piped)
 		if strings.ContainsFunc(piped.String(), func(r rune) bool { return r > '~' }) || !strings.Contains(piped.String(), "-") {
-			t.Errorf("%s writes into a pipe:\n%s", args, piped.String())
+			t.Errorf("%s prints to a pipe:\n%s", args, piped.String())
 		}
 	}
 }

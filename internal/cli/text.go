@@ -16,12 +16,12 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// marks say in one sign what a signal says, by its state.
+// marks maps the state of a signal to a symbol.
 type marks map[string]string
 
 var (
 	signs = marks{gate.Holds.String(): "✓", gate.NotYet.String(): "✗", gate.Unknown.String(): "?"}
-	// plainMarks are for pipes and files.
+	// plainMarks are used if the output is not a terminal.
 	plainMarks = marks{gate.Holds.String(): "+", gate.NotYet.String(): "-", gate.Unknown.String(): "?"}
 )
 
@@ -32,7 +32,7 @@ func marksFor(out io.Writer) marks {
 	return plainMarks
 }
 
-// text is the explanation for people.
+// text returns the explanation as human-readable text.
 func (e *Explanation) text(m marks) string {
 	var b strings.Builder
 	holding := 0
@@ -47,10 +47,14 @@ func (e *Explanation) text(m marks) string {
 	case len(e.Gates) > 0:
 		fmt.Fprintf(&b, "No gate holds node %s.\n", e.Node)
 	default:
-		fmt.Fprintf(&b, "No gate concerns node %s.\n", e.Node)
+		fmt.Fprintf(&b, "No gate applies to node %s.\n", e.Node)
 	}
 	if e.OptedOut {
-		fmt.Fprintf(&b, "It is out of all gates by its label %s.\n", v1alpha1.OptOutLabel)
+		fmt.Fprintf(&b, "Its label %s excludes it from all gates.\n", e.OptOutLabel)
+	}
+	if e.IgnoredOptOutLabel != "" {
+		fmt.Fprintf(&b, "Its label %s is ignored, because a kubelet can set it: use the label %s=%s, or run nodegate with --allow-plain-opt-out.\n",
+			e.IgnoredOptOutLabel, v1alpha1.OptOutLabel, v1alpha1.OptOutValue)
 	}
 	for i := range e.Gates {
 		e.Gates[i].write(&b, m, e.Time)
@@ -59,18 +63,17 @@ func (e *Explanation) text(m marks) string {
 		b.WriteByte('\n')
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.IgnoredOverrides)) {
-		fmt.Fprintf(&b, "The override of gate %s is not followed: %s.\n", name, e.IgnoredOverrides[name])
+		fmt.Fprintf(&b, "The override of gate %s is ignored: %s.\n", name, e.IgnoredOverrides[name])
 	}
 	for _, what := range e.Unread {
-		fmt.Fprintf(&b, "Not known: %s.\n", what)
+		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
 	}
 	return b.String()
 }
 
-// write writes one gate: a line that says how it stands, and a row for each thing
-// that there is to say.
+// write writes one gate: a line with its state, followed by rows with details.
 func (e *GateExplanation) write(b *strings.Builder, m marks, now time.Time) {
-	fmt.Fprintf(b, "\n%s: %s\n", e.Gate, e.stands(now))
+	fmt.Fprintf(b, "\n%s: %s\n", e.Gate, e.stateText(now))
 	rows := newRows(b)
 	row := func(label, text string) {
 		if text != "" {
@@ -82,27 +85,31 @@ func (e *GateExplanation) write(b *strings.Builder, m marks, now time.Time) {
 		row(e.rule())
 	}
 	for _, s := range e.Signals {
-		row(m[s.State]+" "+s.Name, fmt.Sprintf("%s (%s)%s", s.Message, s.Reason, lasting(", for ", s.Since, now)))
+		row(m[s.State]+" "+s.Name, fmt.Sprintf("%s (%s)%s", s.Message, s.Reason, elapsed(", for ", s.Since, now)))
 	}
 	if e.Obstacle != nil {
 		row("blocked", e.Obstacle.Message)
 	}
 	if !e.ClosesBy.IsZero() {
-		row("closes", "by "+at(e.ClosesBy)+" at the latest, unless its signals hold again")
+		row("closes", "at "+at(e.ClosesBy)+" or earlier, unless its signals hold again")
 	}
 	row("deadline", e.deadline(now))
 	row("override", e.overridden())
+	if e.Ring != "" {
+		row("contradiction", fmt.Sprintf("gates %s would open and close each other endlessly, and keep their state: change their signals so that none of them depends on what another one writes", e.Ring))
+	}
 	if e.Contended {
-		row("contended", "another writer keeps undoing the taint: the gate's condition Contended names it")
+		row("contended", "another writer repeatedly reverts the taint: the gate's condition Contended names it")
 	}
 	row("not in force", e.NotInForce)
 	row("next", e.Next)
 	rows.flush()
 }
 
-// stands says how the gate stands on the node.
-func (e *GateExplanation) stands(now time.Time) string {
+// stateText returns the gate's state on the node and the reason for it.
+func (e *GateExplanation) stateText(now time.Time) string {
 	state := map[string]string{v1alpha1.StateClosed: "closed", v1alpha1.StateOpen: "open", StateNone: "not a member"}
+	becomes := map[string]string{v1alpha1.StateClosed: "about to close", v1alpha1.StateOpen: "about to open", StateNone: "about to release the node"}
 	because := closedBecause
 	if e.State == v1alpha1.StateOpen && e.Becomes == "" || e.State == v1alpha1.StateClosed && e.Becomes != "" || e.Becomes == v1alpha1.StateOpen {
 		because = openedBecause
@@ -114,9 +121,9 @@ func (e *GateExplanation) stands(now time.Time) string {
 	case e.DryRun:
 		text = "would be " + text + " (dry run)"
 	case e.Becomes != "":
-		text += lasting(" for ", e.Since, now) + ", and about to be " + strings.Replace(state[e.Becomes], "not a member", "let go", 1)
+		text += elapsed(" for ", e.Since, now) + ", " + becomes[e.Becomes]
 	default:
-		text += lasting(" for ", e.Since, now)
+		text += elapsed(" for ", e.Since, now)
 	}
 	if e.Reason != "" && because[e.Reason] != "" {
 		text += fmt.Sprintf(", because %s (%s)", because[e.Reason], e.Reason)
@@ -124,7 +131,7 @@ func (e *GateExplanation) stands(now time.Time) string {
 	return text
 }
 
-// rule says what the gate's signals decide.
+// rule returns the row that introduces the gate's signals.
 func (e *GateExplanation) rule() (label, text string) {
 	if e.CloseWhen {
 		return "closed", "while all of these hold:"
@@ -147,7 +154,7 @@ func (e *GateExplanation) overridden() string {
 	if o == nil {
 		return ""
 	}
-	text := fmt.Sprintf("a person has it %s until %s: %q; by itself it would be %s", strings.ToLower(o.State), at(o.Until), o.Reason, strings.ToLower(o.Own))
+	text := fmt.Sprintf("%s until %s: %q; without the override it would be %s", strings.ToLower(o.State), at(o.Until), o.Reason, strings.ToLower(o.Own))
 	if o.Own == StateNone {
 		text = strings.TrimSuffix(text, "be none") + "not hold the node"
 	}
@@ -157,12 +164,13 @@ func (e *GateExplanation) overridden() string {
 	return text
 }
 
-// lasting says for how long something has been so, if that is known.
-func lasting(begin string, since, now time.Time) string {
+// elapsed returns the prefix followed by the time since a moment, or "" if the moment
+// is unknown.
+func elapsed(prefix string, since, now time.Time) string {
 	if since.IsZero() {
 		return ""
 	}
-	return begin + duration.HumanDuration(max(now.Sub(since), 0))
+	return prefix + duration.HumanDuration(max(now.Sub(since), 0))
 }
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }

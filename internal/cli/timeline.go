@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
@@ -18,18 +18,18 @@ func newTimeline(c *connection) *cobra.Command {
 	var pods bool
 	command := &cobra.Command{
 		Use:   "timeline NODE",
-		Short: "Draw how a node came to be fit for work",
-		Long: "Draw how a node came to be fit for work: when it was created and became ready, when each signal of each gate\n" +
-			"began to hold, when the gates opened, and when the first pod of a workload came.\n\n" +
-			"It is told from what the API server keeps, which is the last of everything: of a condition the last transition,\n" +
-			"of a gate the last opening, of pods those that are still there. What cannot be the first time is said to be in\n" +
-			"doubt. A gate in DryRun has held nothing, and is left out.\n\n" +
-			"It takes the same rights as 'kubectl gate why' and, unless --pods=false, list of pods. What may not be read is\n" +
-			"not known, and told. Nothing is changed.\n\n" +
+		Short: "Draw a timeline of a node from its creation until its gates opened",
+		Long: "Draw a timeline of a node: when it was created and became ready, when each signal of each gate started to hold, when\n" +
+			"the gates opened, and when the first workload pod was bound.\n\n" +
+			"The timeline is based on what the API server stores, which is always the latest event of a kind: the last transition\n" +
+			"of a condition, the last opening of a gate, and the pods that still exist. A time that may not be the first one is\n" +
+			"marked as doubtful. Gates in DryRun hold no nodes, and are omitted.\n\n" +
+			"Required permissions: those of 'kubectl gate why' and, unless --pods=false, list pods. What cannot be read is\n" +
+			"unknown, and the output lists it. Nothing is changed.\n\n" +
 			"The exit status is 0, or 2 if the node could not be read.",
 		Example:           "  kubectl gate timeline ip-10-0-3-17\n  kubectl gate timeline ip-10-0-3-17 -o json",
 		ValidArgsFunction: c.oneNode,
-		Args:              takesOneNode(&o),
+		Args:              oneNodeArgument(&o),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {
@@ -43,36 +43,36 @@ func newTimeline(c *connection) *cobra.Command {
 		},
 	}
 	o.addFlags(command.Flags())
-	command.Flags().BoolVar(&pods, "pods", true, "look at all pods of the node, for when containers started and the first workload came")
+	command.Flags().BoolVar(&pods, "pods", true, "read all pods of the node, to include when containers started and when the first workload pod was bound")
 	return command
 }
 
-// Timeline is what 'kubectl gate timeline' prints with -o json and -o yaml. Fields
-// are added, and neither renamed nor given another meaning.
+// Timeline is the output of 'kubectl gate timeline' with -o json and -o yaml. Fields
+// may be added, but are neither renamed nor changed in meaning.
 type Timeline struct {
-	// Time is when it was read.
+	// Time is the time of the read.
 	Time time.Time `json:"time"`
 	timeline.Life
-	// Unread says what could not be read, so that it is not known.
+	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// trace reads a node, and says how it came to be as it is.
-func trace(ctx context.Context, reader *cluster.Reader, arg string, pods bool) (*Timeline, error) {
-	s, err := lookAt(ctx, reader, arg)
+// trace reads a node and creates its timeline.
+func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*Timeline, error) {
+	s, err := takeSnapshot(ctx, reader, arg)
 	if err != nil {
 		return nil, err
 	}
 	all := s.facts.AllPods
 	if pods && all == nil {
 		if all, err = reader.AllPods(ctx, s.facts.Node.Name); err != nil {
-			s.gaps = append(s.gaps, cluster.Gap{Err: err})
+			s.gaps = append(s.gaps, read.Error{Err: err})
 		}
 	}
 	return s.trace(all), nil
 }
 
-func (s *sight) trace(pods *gate.PodList) *Timeline {
+func (s *snapshot) trace(pods *gate.PodList) *Timeline {
 	t := &Timeline{Time: s.now.UTC(), Life: timeline.Trace(s.gates, &s.facts, &s.decision, pods, s.now)}
 	for i := range s.gaps {
 		t.Unread = append(t.Unread, oneLine(s.gaps[i].Err))

@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 )
 
-// ago is so many seconds after the creation of a node of an hour.
+// ago returns the time so many seconds after the creation of a node that is one hour
+// old.
 func ago(seconds int) time.Time {
 	return now.Add(-time.Hour + time.Duration(seconds)*time.Second)
 }
@@ -32,26 +33,26 @@ spec:
   - {name: agent, daemonSet: {namespace: kube-system, name: agent}}
   - {name: network, condition: {type: NetworkFit, status: "True"}}`
 
-// cniOpened is its record on a node of an hour.
+// cniOpened is the gate's record on a node that is one hour old.
 const cniOpened = `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:02:10.4Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
 
-// a life is a node of an hour.
+// A life is the history of a node that is one hour old.
 type life struct {
 	name       string
 	gates      []string
 	records    map[string]string
 	conditions map[string]int
-	// agent is since when the daemon's pod is ready; 0 for not.
+	// agent is the time at which the daemon's pod became ready; 0 if it is not ready.
 	agent  int
 	web    int
 	unread bool
 }
 
-// lives came to be fit in every way.
+// lives are histories of different kinds.
 var lives = []life{
 	{name: "works", gates: []string{cni, byLabel("sysctl", "")}, records: map[string]string{"cni": cniOpened}, conditions: map[string]int{"NetworkFit": 130}, agent: 95, web: 141},
 	{name: "held", gates: []string{cni}, records: map[string]string{"cni": birth}, conditions: map[string]int{"NetworkFit": 130}},
-	{name: "broke-off", gates: []string{cni}, records: map[string]string{"cni": cniOpened}, conditions: map[string]int{"NetworkFit": 1800}, agent: 95},
+	{name: "interrupted", gates: []string{cni}, records: map[string]string{"cni": cniOpened}, conditions: map[string]int{"NetworkFit": 1800}, agent: 95},
 	{name: "rebooted", gates: []string{cni}, records: map[string]string{
 		"cni": `{"state":"Closed","reason":"Rebooted","since":"2026-03-01T02:50:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`,
 	}, conditions: map[string]int{"Ready": 3010, "NetworkFit": 3020}, agent: 95},
@@ -59,8 +60,8 @@ var lives = []life{
 	{name: "no-gates"},
 }
 
-// look is what a look at the node has found, and all of its pods.
-func (c *life) look(t *testing.T) (*sight, *gate.PodList) {
+// look returns a snapshot of the node and all of its pods.
+func (c *life) look(t *testing.T) (*snapshot, *gate.PodList) {
 	t.Helper()
 	var declared []v1alpha1.NodeGate
 	for _, text := range c.gates {
@@ -93,7 +94,7 @@ func (c *life) look(t *testing.T) (*sight, *gate.PodList) {
 	}
 	if c.unread {
 		all = nil
-		s.gaps = []cluster.Gap{{Err: errors.New("listing the pods of node n1: pods is forbidden")}}
+		s.gaps = []read.Error{{Err: errors.New("listing the pods of node n1: pods is forbidden")}}
 	} else {
 		s.facts.Pods = map[gate.PodQuery][]gate.Pod{agent.Pods: {{UID: "x", Name: "kube-system/agent-x", Owner: "ds", Created: ago(2), Ready: c.agent > 0, ReadySince: ago(c.agent)}}}
 	}
@@ -102,7 +103,8 @@ func (c *life) look(t *testing.T) (*sight, *gate.PodList) {
 	return s, all
 }
 
-// What is drawn of each is in testdata, for terminals, for pipes and for programs.
+// testdata contains the expected output of each case, for terminals, for pipes and as
+// JSON.
 func TestTimeline(t *testing.T) {
 	for _, c := range lives {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,25 +115,25 @@ func TestTimeline(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, "timeline/"+c.name+".json", string(raw)+"\n")
-			for kind, chart := range map[string]chart{"terminal": {strokes: drawn, width: 110}, "pipe": {strokes: typed, width: pipeWidth}} {
+			for kind, chart := range map[string]chart{"terminal": {strokes: unicodeStrokes, width: 110}, "pipe": {strokes: asciiStrokes, width: pipeWidth}} {
 				text := answer.text(chart)
 				golden(t, "timeline/"+c.name+"."+kind+".txt", text)
 				for line := range strings.Lines(text) {
 					if bars := strings.ContainsAny(line, "*●=━"); bars && len([]rune(line)) > chart.width {
-						t.Errorf("this is wider than %d columns: %s", chart.width, line)
+						t.Errorf("the line is wider than %d columns: %s", chart.width, line)
 					}
 				}
 				if strings.ContainsAny(answer.text(chart), "─━╌●✓✗") && kind == "pipe" {
-					t.Error("in a pipe there are signs that not everything can show")
+					t.Error("the output for a pipe is not ASCII")
 				}
 			}
 		})
 	}
 }
 
-// What the report says of these nodes, together and in short.
+// testdata contains the expected short report on all of these nodes.
 func TestReportText(t *testing.T) {
-	var fleet *sight
+	var fleet *snapshot
 	var facts []gate.Facts
 	pods := make(map[string]*gate.PodList)
 	for _, c := range lives {
@@ -144,16 +146,16 @@ func TestReportText(t *testing.T) {
 			fleet = s
 		}
 	}
-	fleet.gaps = []cluster.Gap{{Err: errors.New("listing DaemonSets: forbidden")}}
-	golden(t, "timeline/report.txt", reportText(fleet.report(&reporting{within: time.Hour, poolLabel: "team"}, facts, pods)))
-	golden(t, "timeline/report-of-nothing.txt", reportText(compile(nil).report(&reporting{within: time.Hour}, nil, nil)))
+	fleet.gaps = []read.Error{{Err: errors.New("listing DaemonSets: forbidden")}}
+	golden(t, "timeline/report.txt", reportText(fleet.report(&reportFlags{within: time.Hour, poolLabel: "team"}, facts, pods)))
+	golden(t, "timeline/report-of-nothing.txt", reportText(compile(nil).report(&reportFlags{within: time.Hour}, nil, nil)))
 }
 
-// What took a second, which is all that the API tells, has no finer scale.
+// Times have a resolution of a second, so a short axis has no finer ticks.
 func TestShortAxis(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	for seconds, want := range map[int]string{1: "0s 1s", 2: "0s 1s 2s", 3: "0s 3s", 8: "0s 2s 4s 6s 8s"} {
-		c := chart{strokes: typed, width: pipeWidth, zero: begin, end: begin.Add(time.Duration(seconds) * time.Second)}
+		c := chart{strokes: asciiStrokes, width: pipeWidth, zero: begin, end: begin.Add(time.Duration(seconds) * time.Second)}
 		if got := strings.Join(strings.Fields(c.axis()), " "); got != want {
 			t.Errorf("the axis of %d s is %q, want %q", seconds, got, want)
 		}

@@ -18,54 +18,54 @@ import (
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
-// strokes are what bars are drawn with.
+// strokes are the characters that bars consist of.
 type strokes struct {
-	// before is until the containers of a signal's pod had started, busy from then
-	// until the signal held, waits from then until now, and until where there is no
-	// pod.
+	// before is used until the containers of a signal's pod started, and if there is
+	// no pod. busy is used from then until the signal held, and waits from then until
+	// now if the signal does not hold yet.
 	before, busy, waits rune
-	// at is a moment, and cut one that is beyond the end.
+	// at marks a moment, and cut a moment after the end of the chart.
 	at, cut rune
-	// marks are those of signals, by state.
+	// marks are the symbols of signals, by state.
 	marks marks
 }
 
 var (
-	drawn   = strokes{before: '─', busy: '━', waits: '╌', at: '●', cut: '▶', marks: signs}
-	typed   = strokes{before: '-', busy: '=', waits: '.', at: '*', cut: '>', marks: plainMarks}
-	doubted = map[timeline.Doubt]string{
+	unicodeStrokes = strokes{before: '─', busy: '━', waits: '╌', at: '●', cut: '▶', marks: signs}
+	asciiStrokes   = strokes{before: '-', busy: '=', waits: '.', at: '*', cut: '>', marks: plainMarks}
+	doubtTexts     = map[timeline.Doubt]string{
 		timeline.Pending:      "not yet",
-		timeline.Untold:       "since when is not told",
-		timeline.AfterOpening: "which is after the opening: it broke off, or was not waited for",
-		timeline.Lost:         "it held when the gate opened, and does not now",
-		timeline.BeforeNode:   "which is before this Node: clocks differ, or it is an earlier Node's",
-		timeline.Again:        "which is not the first time: workloads came before",
-		timeline.Joined:       "the gate was open when the node came to it",
-		timeline.Unread:       "not known",
+		timeline.Untold:       "time unknown",
+		timeline.AfterOpening: "after the opening: the signal stopped holding meanwhile, or was not waited for",
+		timeline.Lost:         "held when the gate opened, does not hold now",
+		timeline.BeforeNode:   "before this Node was created: clocks differ, or it belongs to a former Node",
+		timeline.Again:        "not the first time: there were workload pods before",
+		timeline.Joined:       "already open when the node became a member",
+		timeline.Unread:       "unknown",
 	}
 )
 
-// chart is how a timeline is drawn.
+// chart contains the layout of a timeline.
 type chart struct {
 	strokes
-	// width is how many columns there are.
+	// width is the number of columns.
 	width int
-	// zero and end are what the bars begin and end with.
+	// zero and end are the start and the end of the time axis.
 	zero, end time.Time
-	// label is how wide names are.
+	// label is the width of names.
 	label int
 }
 
 const (
 	pipeWidth = 100
-	// whenWidth is how wide times are.
+	// whenWidth is the width of times.
 	whenWidth = 8
 )
 
-// chartFor is a chart as wide as the terminal.
+// chartFor returns a chart with the width of the terminal.
 func chartFor(out io.Writer) chart {
 	if !isTerminal(out) {
-		return chart{strokes: typed, width: pipeWidth}
+		return chart{strokes: asciiStrokes, width: pipeWidth}
 	}
 	width := pipeWidth
 	if file, ok := out.(*os.File); ok {
@@ -73,16 +73,16 @@ func chartFor(out io.Writer) chart {
 			width = w
 		}
 	}
-	return chart{strokes: drawn, width: min(max(width, 60), 160)}
+	return chart{strokes: unicodeStrokes, width: min(max(width, 60), 160)}
 }
 
-// text is the timeline for people.
+// text returns the timeline as human-readable text.
 func (t *Timeline) text(c chart) string {
 	c.fit(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "Node %s was created %s, %s ago. %s\n\n", t.Node, at(t.Created), duration.HumanDuration(t.Time.Sub(t.Created)), t.stands())
+	fmt.Fprintf(&b, "Node %s was created %s, %s ago. %s\n\n", t.Node, at(t.Created), duration.HumanDuration(t.Time.Sub(t.Created)), t.summary())
 	if c.zero != t.Created {
-		fmt.Fprintf(&b, "A gate closed again at %s: times are told from then.\n\n", at(c.zero))
+		fmt.Fprintf(&b, "A gate closed again at %s: times are relative to that.\n\n", at(c.zero))
 	}
 	fmt.Fprintf(&b, "%s\n", c.axis())
 	b.WriteString(c.row(" ", "ready", t.Ready, c.bar(t.Ready, time.Time{}, c.before, false)))
@@ -91,16 +91,16 @@ func (t *Timeline) text(c chart) string {
 	}
 	c.first(&b, t)
 	if len(t.Gates) > 0 {
-		fmt.Fprintf(&b, "\n%c its pod has not started   %c it has   %c it holds   %c still waiting\n", c.before, c.busy, c.at, c.waits)
+		fmt.Fprintf(&b, "\n%c pod not started   %c pod started   %c signal holds   %c still waiting\n", c.before, c.busy, c.at, c.waits)
 	}
 	for _, what := range t.Unread {
-		fmt.Fprintf(&b, "Not known: %s.\n", what)
+		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
 	}
 	return b.String()
 }
 
-// stands says how the node stands.
-func (t *Timeline) stands() string {
+// summary returns a sentence about the state of the node.
+func (t *Timeline) summary() string {
 	opened, known := t.Opened.After(t.Created)
 	switch {
 	case t.Held:
@@ -113,11 +113,12 @@ func (t *Timeline) stands() string {
 	return "No gate holds it."
 }
 
-// fit has the chart reach from the node's creation, or from when a gate closed again
-// where that was far later, to when its last gate opened, or to now if it is held.
+// fit sets the time axis and the width of names. The axis starts at the node's
+// creation, or when a gate closed again if that was much later. It ends when the last
+// gate opened, or now if the node is held.
 func (c *chart) fit(t *Timeline) {
 	c.zero, c.end = t.Created, t.Time
-	if since := t.HeldSince(); since.After(t.Created.Add(10*time.Minute)) && !t.born() {
+	if since := t.HeldSince(); since.After(t.Created.Add(10*time.Minute)) && !t.heldSinceCreation() {
 		c.zero = since
 	}
 	if opened := t.Opened; !t.Held && opened.Known() {
@@ -141,8 +142,8 @@ func (c *chart) fit(t *Timeline) {
 	c.label = min(c.label, 24)
 }
 
-// born tells whether a gate holds the node since its creation.
-func (t *Timeline) born() bool {
+// heldSinceCreation reports whether a gate has held the node since its creation.
+func (t *Timeline) heldSinceCreation() bool {
 	for i := range t.Gates {
 		if g := &t.Gates[i]; g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth {
 			return true
@@ -151,10 +152,10 @@ func (t *Timeline) born() bool {
 	return false
 }
 
-// columns is how wide bars are.
+// columns returns the width of bars.
 func (c *chart) columns() int { return max(c.width-c.indent()-1, 20) }
 
-// indent is how far to the right bars begin.
+// indent returns the column at which bars start.
 func (c *chart) indent() int { return 2 + 2 + c.label + 1 + whenWidth + 2 }
 
 func (c *chart) axis() string {
@@ -164,7 +165,7 @@ func (c *chart) axis() string {
 	for i := range ticks + 1 {
 		at := length * time.Duration(i) / ticks
 		if at != at.Round(time.Second) && length < 10*time.Second {
-			continue // nothing is known more finely
+			continue // times have a resolution of a second
 		}
 		text := []rune(duration.HumanDuration(at.Round(time.Second)))
 		begin := (c.columns() - 1) * i / ticks
@@ -176,14 +177,15 @@ func (c *chart) axis() string {
 	return strings.TrimRight(strings.Repeat(" ", c.indent())+string(line), " ")
 }
 
-// column is where a time is drawn.
+// column returns the column of a time.
 func (c *chart) column(t time.Time) int {
 	share := float64(t.Sub(c.zero)) / float64(c.end.Sub(c.zero))
 	return int(min(max(share, 0), 1) * float64(c.columns()-1))
 }
 
-// bar draws how something came to be, whose containers had started at a time if
-// that is known. What waits is drawn until the end.
+// bar returns a bar that ends at a moment. started is the time at which the containers
+// started, or zero if unknown. If waits is set and the moment is unknown, the bar
+// extends to the end.
 func (c *chart) bar(m timeline.Moment, started time.Time, stroke rune, waits bool) string {
 	if !m.Known() && !waits {
 		return ""
@@ -210,19 +212,20 @@ func (c *chart) bar(m timeline.Moment, started time.Time, stroke rune, waits boo
 	return string(line)
 }
 
-// row is a line: a mark, a name, when, and a bar, or what keeps it from being drawn.
+// row returns a line with a mark, a name, a time, and a bar or the reason why there is
+// none.
 func (c *chart) row(mark, name string, m timeline.Moment, bar string) string {
 	if over := utf8.RuneCountInString(name) - c.label; over > 0 {
 		name = string([]rune(name)[:c.label-1]) + "~"
 	}
 	if bar == "" {
-		bar = doubted[m.Doubt]
+		bar = doubtTexts[m.Doubt]
 	}
 	line := fmt.Sprintf("  %s %s%s %*s  %s", mark, name, strings.Repeat(" ", c.label-utf8.RuneCountInString(name)), whenWidth, c.when(m), bar)
 	return strings.TrimRight(line, " ") + "\n"
 }
 
-// when is how long after zero a moment was.
+// when returns the time from zero to a moment.
 func (c *chart) when(m timeline.Moment) string {
 	switch after := m.At.Sub(c.zero); {
 	case m.At.IsZero():
@@ -236,7 +239,7 @@ func (c *chart) when(m timeline.Moment) string {
 
 func (c *chart) gate(b *strings.Builder, g *timeline.Gate, now time.Time) {
 	closed := g.State == v1alpha1.StateClosed
-	fmt.Fprintf(b, "\n%s: %s\n", g.Gate, c.gateStands(g, now))
+	fmt.Fprintf(b, "\n%s: %s\n", g.Gate, c.gateSummary(g, now))
 	if g.Blocked != "" {
 		c.note(b, g.Blocked)
 	}
@@ -261,11 +264,11 @@ func (c *chart) gate(b *strings.Builder, g *timeline.Gate, now time.Time) {
 	}
 }
 
-func (c *chart) gateStands(g *timeline.Gate, now time.Time) string {
-	text := "closed" + lasting(" for ", g.Closed.At, now)
+func (c *chart) gateSummary(g *timeline.Gate, now time.Time) string {
+	text := "closed" + elapsed(" for ", g.Closed.At, now)
 	if g.State != v1alpha1.StateClosed {
 		text = "opened after " + c.when(g.Opened)
-		if d := doubted[g.Opened.Doubt]; g.Opened.Doubt == timeline.Joined {
+		if d := doubtTexts[g.Opened.Doubt]; g.Opened.Doubt == timeline.Joined {
 			text = d
 		} else if d != "" {
 			text += ", " + d
@@ -276,17 +279,17 @@ func (c *chart) gateStands(g *timeline.Gate, now time.Time) string {
 		more += ", overdue"
 	}
 	if g.Unknown {
-		more += ", no such NodeGate"
+		more += ", NodeGate does not exist"
 	}
 	return text + " (" + more + ")"
 }
 
-// note is a line of its own, beside the bars.
+// note writes a line without a bar.
 func (c *chart) note(b *strings.Builder, text string) {
 	fmt.Fprintf(b, "%*s%s\n", c.indent(), "", text)
 }
 
-// pod says what is known of a signal's pod.
+// pod writes what is known about a signal's pod.
 func (c *chart) pod(b *strings.Builder, p *timeline.Pod, named bool) {
 	if p == nil {
 		return
@@ -307,15 +310,15 @@ func (c *chart) pod(b *strings.Builder, p *timeline.Pod, named bool) {
 	c.note(b, text)
 }
 
-// first says which pod of a workload came first.
+// first writes which workload pod came first.
 func (c *chart) first(b *strings.Builder, t *Timeline) {
 	switch p := t.FirstPod; {
 	case p != nil:
 		m := timeline.Moment{At: p.Bound}
-		b.WriteString("\nThe first pod of a workload since then that is still there:\n")
+		b.WriteString("\nFirst workload pod since then that still exists:\n")
 		b.WriteString(c.row(" ", "first pod", m, c.bar(m, time.Time{}, c.before, false)))
 		c.pod(b, p, false)
 	case !t.Held && t.PodsRead && len(t.Gates) > 0:
-		b.WriteString("\nNo pod of a workload that came since then is still there.\n")
+		b.WriteString("\nNo workload pod that was bound since then still exists.\n")
 	}
 }

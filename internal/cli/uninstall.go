@@ -19,19 +19,20 @@ func newUninstall(c *connection) *cobra.Command {
 	o := uninstall.Options{ServiceAccount: "nodegate"}
 	command := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take nodegate out of the cluster: no taint, record, policy or gate is left",
-		Long: "Take nodegate out of the cluster, however it was installed: closing at birth, gates, taints and records, controller,\n" +
-			"policies, rights, CRD and, if nothing else is in it, its namespace, in this order. It takes the rights of a cluster\n" +
-			"administrator. It does not ask back: see --dry-run. What is gone already is passed over: it may be interrupted, and\n" +
-			"run again. What Helm has installed, have 'helm uninstall' remove before: afterwards it fails.\n\n" +
-			"Save your gates first: kubectl get nodegates -o yaml. nodegate is looked for in the namespace of -n, or else in\n" +
+		Short: "Remove nodegate from the cluster, including all taints, records, policies and gates",
+		Long: "Remove nodegate from the cluster, regardless of how it was installed. The command removes in this order: closing at\n" +
+			"birth, gates, taints and records, controller, policies, permissions, CRD and, if it is empty then, the namespace. It\n" +
+			"requires the permissions of a cluster administrator. It does not ask for confirmation: see --dry-run. It skips what\n" +
+			"no longer exists: it can be interrupted and run again. If nodegate was installed with Helm, run 'helm uninstall'\n" +
+			"first: it fails afterwards.\n\n" +
+			"Save your gates first: kubectl get nodegates -o yaml. nodegate is looked up in the namespace of -n, default\n" +
 			v1alpha1.DefaultNamespace + ".\n\n" +
-			"The exit status is 0 if nothing is left, 1 if a node could not be released, and 2 if it was interrupted or is\n" +
-			"refused.",
+			"The exit status is 0 if nothing is left, 1 if a node could not be released, and 2 if the command was interrupted or\n" +
+			"rejected.",
 		Example: "  kubectl gate uninstall --dry-run=client\n  kubectl gate uninstall",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return takesNone(cmd, args)
+				return rejectArguments(cmd, args)
 			}
 			return dry.check()
 		},
@@ -40,19 +41,19 @@ func newUninstall(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// Who does not read on to the end, as head, does not end it half-way.
+			// A reader that exits early, such as head, must not end the command half-way.
 			signal.Ignore(syscall.SIGPIPE)
-			o.Namespace, o.DryRun, o.Out, o.Progress = c.installedIn(), dry.kind(), c.streams.Out, release.Progress(c.streams.ErrOut)
+			o.Namespace, o.DryRun, o.Out, o.Progress = c.installNamespace(), dry.kind(), c.streams.Out, release.Progress(c.streams.ErrOut)
 			switch err := uninstall.Run(cmd.Context(), config, o); {
 			case errors.Is(err, uninstall.ErrIncomplete):
 				return errNo
 			case err != nil:
-				return unanswered(err)
+				return describeRequestError(err)
 			}
 			return nil
 		},
 	}
-	command.Flags().StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "the ServiceAccount that nodegate runs as")
+	command.Flags().StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "name of nodegate's ServiceAccount")
 	dry.addFlags(command.Flags())
 	return command
 }

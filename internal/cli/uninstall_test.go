@@ -14,9 +14,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Uninstalling goes on to its end where nobody reads what it says any more, as in
-// 'kubectl gate uninstall | head -1': half of it would be the worst of all. It takes
-// a process of its own, which a signal can end.
+// Uninstall completes even if its output is no longer read, as in
+// 'kubectl gate uninstall | head -1': stopping half-way would be the worst outcome. The
+// test needs a process of its own, which a signal can end.
 func TestUninstallGoesOnWhereNobodyReads(t *testing.T) {
 	const at = "NODEGATE_TEST_UNINSTALL_AT"
 	if server := os.Getenv(at); server != "" {
@@ -42,6 +42,6 @@ func TestUninstallGoesOnWhereNobodyReads(t *testing.T) {
 	command.Env = append(os.Environ(), at+"="+server.URL, "KUBECONFIG="+filepath.Join(t.TempDir(), "none"))
 	command.Stdout, command.Stderr = out, os.Stderr
 	if err := command.Run(); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the process ended with %v", err)
 	}
 }

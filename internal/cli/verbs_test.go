@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verbArgs are what each verb is asked, so that it finds something to do.
+// verbArgs contains for each verb a command line for which it has something to do.
 var verbArgs = map[string]string{
 	"close":     "close n1 --gate=agent --for=1h --reason=x",
 	"convert":   "convert tainter FILE.toml",
@@ -32,12 +32,12 @@ var verbArgs = map[string]string{
 	"why":       "why n1",
 }
 
-// verb returns what to ask a verb, with files that are there.
+// verb returns the command line of a verb, with files that exist.
 func verb(t *testing.T, name string) []string {
 	t.Helper()
 	args, known := verbArgs[name]
 	if !known {
-		t.Fatalf("verbArgs does not say how to ask %q", name)
+		t.Fatalf("verbArgs has no command line for %q", name)
 	}
 	dir := t.TempDir()
 	for file, text := range map[string]string{
@@ -51,43 +51,43 @@ func verb(t *testing.T, name string) []string {
 	return strings.Fields(strings.ReplaceAll(args, "FILE", filepath.Join(dir, "FILE")))
 }
 
-// verbs are all verbs, in alphabetical order.
+// verbs returns all verbs in alphabetical order.
 func verbs() []*cobra.Command {
 	return slices.DeleteFunc(Command().Commands(), func(c *cobra.Command) bool { return c.GroupID == "" })
 }
 
-// Every verb that changes something can be tried out: --dry-run=client sends nothing
-// that changes anything, and --dry-run=server nothing that the API server would keep.
-// No other verb changes anything at all.
+// Every verb that changes something has a dry run: --dry-run=client sends no writes,
+// and --dry-run=server sends only writes that the API server does not persist. Other
+// verbs change nothing.
 func TestEveryVerbThatChangesHasADryRun(t *testing.T) {
 	steering := 0
 	for _, v := range verbs() {
 		t.Run(v.Name(), func(t *testing.T) {
 			a := newAPIServer(t, smallCluster())
-			ask := func(args ...string) []write {
+			ask := func(args ...string) []changeRequest {
 				code, out, err := a.run(t, append(verb(t, v.Name()), args...)...)
 				if code == exitError {
-					t.Errorf("it ended with %d:\n%s%s", code, out, err)
+					t.Errorf("exit status %d:\n%s%s", code, out, err)
 				}
 				return a.written()
 			}
 			flag := v.Flags().Lookup("dry-run")
-			if v.GroupID != groupSteer {
+			if v.GroupID != groupChange {
 				if writes := ask(); flag != nil || len(writes) > 0 {
-					t.Errorf("it is not listed among those that change something, and has --dry-run=%v, and writes %v", flag, writes)
+					t.Errorf("the verb is not in the group of those that change nodes, but has --dry-run=%v, and writes %v", flag, writes)
 				}
 				return
 			}
 			steering++
 			if flag == nil || flag.DefValue != dryRunNone {
-				t.Fatal("it has no --dry-run, or not none by default")
+				t.Fatal("the verb has no --dry-run, or its default is not none")
 			}
 			if writes := ask("--dry-run=client"); len(writes) > 0 {
 				t.Errorf("--dry-run=client sends %v", writes)
 			}
 			writes := ask("--dry-run=server")
 			if len(writes) == 0 {
-				t.Error("--dry-run=server has the API server check nothing")
+				t.Error("--dry-run=server sends no writes to the API server")
 			}
 			for _, w := range writes {
 				if !w.dry {
@@ -101,10 +101,10 @@ func TestEveryVerbThatChangesHasADryRun(t *testing.T) {
 	}
 }
 
-// A badCluster is what may be wrong with a cluster.
+// A badCluster is a cluster with a problem.
 type badCluster struct {
 	name string
-	// has changes what there is, and refuse answers for the API server.
+	// has modifies the objects of the cluster, and refuse rejects requests.
 	has    func(map[string]string)
 	refuse func(http.ResponseWriter, *http.Request) bool
 	args   []string
@@ -140,33 +140,33 @@ var badClusters = []badCluster{
 		fmt.Fprint(w, "<html>\n<body>\n<h1>502 Bad Gateway</h1>\n</body>\n</html>\n")
 		return true
 	}},
-	{name: "silent", args: []string{"--request-timeout=100ms"}, refuse: func(_ http.ResponseWriter, r *http.Request) bool {
-		<-r.Context().Done() // who asks gives up
+	{name: "timeout", args: []string{"--request-timeout=100ms"}, refuse: func(_ http.ResponseWriter, r *http.Request) bool {
+		<-r.Context().Done() // the client gives up
 		return true
 	}},
-	{name: "away"},
+	{name: "unreachable"},
 }
 
-// timedOut is how a request tells that it did, in one of several ways.
+// timedOut matches the messages of a request that timed out.
 var timedOut = regexp.MustCompile(`": [^\n]*(?:deadline exceeded|Client\.Timeout|i/o timeout)[^\n]*`)
 
-// What each verb says where something is wrong with the cluster is in testdata. An
-// error is one line, and then nothing was changed.
+// testdata contains the output of each verb for each bad cluster. An error is one line,
+// and after an error nothing has been changed.
 func TestBadClusters(t *testing.T) {
 	for _, c := range badClusters {
 		t.Run(c.name, func(t *testing.T) {
-			var said strings.Builder
+			var output strings.Builder
 			for _, v := range verbs() {
-				if v.Name() != "convert" { // it asks no cluster
-					fmt.Fprintf(&said, "$ kubectl gate %s\n%s\n", verbArgs[v.Name()], c.ask(t, v.Name()))
+				if v.Name() != "convert" { // it does not use a cluster
+					fmt.Fprintf(&output, "$ kubectl gate %s\n%s\n", verbArgs[v.Name()], c.ask(t, v.Name()))
 				}
 			}
-			golden(t, "bad/"+c.name+".txt", said.String())
+			golden(t, "bad/"+c.name+".txt", output.String())
 		})
 	}
 }
 
-// ask asks a verb, and returns what is said of what is wrong.
+// ask runs a verb, and returns its output in a form for testdata.
 func (c *badCluster) ask(t *testing.T, name string) string {
 	t.Helper()
 	objects := smallCluster()
@@ -174,39 +174,39 @@ func (c *badCluster) ask(t *testing.T, name string) string {
 		c.has(objects)
 	}
 	a := newAPIServer(t, objects)
-	if a.refuse = c.refuse; c.name == "away" {
+	if a.refuse = c.refuse; c.name == "unreachable" {
 		a.Close()
 	}
 	code, out, err := a.run(t, append(verb(t, name), c.args...)...)
 	if code == exitError && (out != "" || strings.Count(err, "\n") != 1) {
-		t.Errorf("%s does not say in one line what is wrong:\n%s%s", name, out, err)
+		t.Errorf("%s does not print a one-line error:\n%s%s", name, out, err)
 	}
 	if writes := a.written(); code == exitError && len(writes) > 0 {
-		t.Errorf("%s ends with an error, and wrote %v", name, writes)
+		t.Errorf("%s failed, but wrote %v", name, writes)
 	}
 	if code != exitError {
-		out = fmt.Sprintf("(it can do without, and prints %d lines)\n", strings.Count(out, "\n"))
+		out = fmt.Sprintf("(works nevertheless, and prints %d lines)\n", strings.Count(out, "\n"))
 	}
 	return fmt.Sprintf("%s%sexit status %d\n", out, timedOut.ReplaceAllString(err, `": TIMED OUT`), code)
 }
 
-// Whoever mistypes a gate is told which there is, by every verb that takes one, and
-// nothing is changed.
+// Every verb that takes the name of a gate suggests the right one if it is mistyped, and
+// changes nothing.
 func TestMistypedGate(t *testing.T) {
 	for args, code := range map[string]int{
 		"close n1 --gate=agnet --for=1h --reason=x": exitError,
 		"lint agnet": exitError,
 		"open n1 --gate=agnet --for=1h --reason=x": exitError,
 		"preview agnet --delete":                   exitError,
-		"release --gate=agnet":                     exitYes, // there may have been one
+		"release --gate=agnet":                     exitYes, // the gate may have been deleted
 		"reset n1 --gate=agnet":                    exitError,
 		"status agnet":                             exitError,
 		"wait n1 --gate=agnet --timeout=0":         exitError,
 	} {
 		a := newAPIServer(t, smallCluster())
 		got, out, err := a.run(t, strings.Fields(args)...)
-		if got != code || !strings.Contains(err, `there is no gate "agnet"; did you mean agent?`) || strings.Count(err, "\n") != 1 {
-			t.Errorf("%s ended with %d, and says:\n%s%s", args, got, out, err)
+		if got != code || !strings.Contains(err, `gate "agnet" not found; did you mean agent?`) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%s: exit status %d:\n%s%s", args, got, out, err)
 		}
 		if writes := a.written(); len(writes) > 0 {
 			t.Errorf("%s wrote %v", args, writes)
@@ -214,8 +214,8 @@ func TestMistypedGate(t *testing.T) {
 	}
 }
 
-// Whoever calls a verb from a script finds its exit statuses, and whoever gives
-// rights those that it takes, on the page of kubectl gate.
+// docs/kubectl-gate.md has the exit statuses and the required permissions of every
+// verb.
 func TestThePageHasEveryVerb(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kubectl-gate.md")
 	if err != nil {
@@ -226,16 +226,16 @@ func TestThePageHasEveryVerb(t *testing.T) {
 	for _, v := range verbs() {
 		row := regexp.MustCompile("(?m)^\\|[^|]*`" + v.Name() + "`[^|]*\\|")
 		if !both || !row.MatchString(statuses) {
-			t.Errorf("there are no exit statuses of %s", v.Name())
+			t.Errorf("the page has no exit statuses of %s", v.Name())
 		}
-		if v.Name() != "convert" && !row.MatchString(rights) { // it asks no cluster
-			t.Errorf("there are no rights of %s", v.Name())
+		if v.Name() != "convert" && !row.MatchString(rights) { // it does not use a cluster
+			t.Errorf("the page has no permissions of %s", v.Name())
 		}
 	}
 }
 
-// What those verbs print that act on the whole cluster is in testdata: they print
-// the same on terminals and into pipes.
+// testdata contains the output of the verbs that act on the whole cluster. It is the
+// same on terminals and in pipes.
 func TestReleaseAndUninstall(t *testing.T) {
 	for name, args := range map[string]string{
 		"release.txt":             "release --all",

@@ -14,17 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 )
 
-// What can be waited for.
+// Values of --for.
 const (
 	waitOpen   = "open"
 	waitClosed = "closed"
 )
 
-// waitFlags are what 'kubectl gate wait' was told.
+// waitFlags holds the flags of 'kubectl gate wait'.
 type waitFlags struct {
 	output
 	selector, gate, want string
@@ -37,17 +37,17 @@ func newWait(c *connection) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "wait (NODE... | -l SELECTOR | --all)",
 		Short: "Wait until gates are open or closed on nodes",
-		Long: "Wait until no gate holds the nodes (--for=open), or one does (--for=closed); with --gate, until that gate is\n" +
-			"open or closed. A gate in DryRun holds nothing, and a node that a gate does not select is not held by it. A\n" +
-			"new node that a gate is about to close on is not open.\n\n" +
-			"A node that is named and does not exist yet, or is deleted meanwhile, is waited for. With -l and --all, nodes\n" +
-			"that come meanwhile are waited for too and deleted ones are not, and one node at least has to be there.\n\n" +
-			"It takes the rights to list nodegates.nodegate.dev, and to list and watch nodes. Nothing is changed.\n\n" +
-			"The exit status is 0 as soon as all of the nodes are so at the same time, 1 if that was not the case within\n" +
-			"--timeout, and 2 if it could not be found out. Progress is told on standard error, on a terminal.",
+		Long: "Wait until no gate holds the nodes (--for=open) or until a gate holds each of them (--for=closed). With --gate,\n" +
+			"wait until that gate is open or closed. A gate in DryRun holds nothing, and a gate does not hold a node that it\n" +
+			"does not select. A new node on which a gate is about to close does not count as open.\n\n" +
+			"If a named node does not exist yet or is deleted, the command waits for it. With -l and --all, it also waits for\n" +
+			"nodes that are created meanwhile, but not for deleted ones, and at least one node must exist.\n\n" +
+			"Required permissions: list nodegates.nodegate.dev; list and watch nodes. Nothing is changed.\n\n" +
+			"The exit status is 0 as soon as all nodes are open or closed at the same time, 1 if this did not happen within\n" +
+			"--timeout, and 2 if it could not be determined. Progress is printed to standard error if that is a terminal.",
 		Example: "  kubectl gate wait ip-10-0-3-17 --timeout=5m\n" +
 			"  kubectl gate wait -l pool=gpu --gate driver --for=open --timeout=10m\n" +
-			"  kubectl gate wait --all --timeout=0   # look once",
+			"  kubectl gate wait --all --timeout=0   # check once",
 		ValidArgsFunction: c.nodeNames,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("gate") && f.gate == "" {
@@ -60,17 +60,17 @@ func newWait(c *connection) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&f.selector, "selector", "l", "", "wait for the nodes that this label selector selects")
+	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes")
 	flags.BoolVar(&f.all, "all", false, "wait for all nodes")
-	flags.StringVar(&f.gate, "gate", "", "wait for this gate only")
+	flags.StringVar(&f.gate, "gate", "", "name of the only gate to wait for (default all gates)")
 	flags.StringVar(&f.want, "for", waitOpen, "open or closed")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait; 0 looks once, and less waits for a week")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait; 0 checks once, a negative value waits for a week")
 	f.addFlags(flags, formatName)
-	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{waitOpen, waitClosed}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{waitOpen, waitClosed}, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
 	return command
 }
 
-// check refuses what cannot be meant, before anything is asked.
+// check rejects invalid flags and arguments before any request is sent.
 func (f *waitFlags) check(args []string) error {
 	ways := 0
 	for _, way := range []bool{len(args) > 0, f.selector != "", f.all} {
@@ -79,13 +79,13 @@ func (f *waitFlags) check(args []string) error {
 		}
 	}
 	if ways != 1 {
-		return errors.New("say which nodes: by name, by -l, or --all")
+		return errors.New("specify nodes either by name, with -l or with --all")
 	}
 	if _, err := labels.Parse(f.selector); err != nil {
-		return fmt.Errorf("-l %q is no label selector: %w", f.selector, err)
+		return fmt.Errorf("-l %q is not a valid label selector: %w", f.selector, err)
 	}
 	if f.want != waitOpen && f.want != waitClosed {
-		return fmt.Errorf("there is no --for=%s: choose %s or %s", f.want, waitOpen, waitClosed)
+		return fmt.Errorf("invalid --for=%s: use %s or %s", f.want, waitOpen, waitClosed)
 	}
 	return f.output.check()
 }
@@ -95,11 +95,11 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	if err != nil {
 		return err
 	}
-	reader, err := cluster.NewReader(config)
+	reader, err := read.NewReader(config)
 	if err != nil {
 		return err
 	}
-	names, err := nodesOf(args)
+	names, err := parseNodeNames(args)
 	if err != nil {
 		return err
 	}
@@ -128,26 +128,26 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	return nil
 }
 
-// wait waits until the nodes are as wanted, or the time is over.
-func (w *waiting) wait(ctx context.Context, c *connection, reader *cluster.Reader, f *waitFlags) error {
-	selection := cluster.Selection{Labels: f.selector}
+// wait waits until the nodes are in the desired state or the timeout expires.
+func (w *waiting) wait(ctx context.Context, c *connection, reader *read.Reader, f *waitFlags) error {
+	selection := read.NodeSelection{Labels: f.selector}
 	if len(w.names) == 1 {
 		selection.Name = w.names[0]
 	}
 	if f.timeout == 0 {
-		nodes, err := reader.Roster(ctx, selection)
+		nodes, err := reader.NodeMetadata(ctx, selection)
 		if err != nil {
-			return unanswered(err)
+			return describeRequestError(err)
 		}
-		w.begin(byName(nodes))
+		w.start(byName(nodes))
 		return w.check()
 	}
 	config, err := c.config()
 	if err != nil {
 		return err
 	}
-	config.Timeout = 0 // a watch lasts
-	watcher, err := cluster.NewReader(config)
+	config.Timeout = 0 // it would also limit the duration of a watch
+	watcher, err := read.NewReader(config)
 	if err != nil {
 		return err
 	}
@@ -160,16 +160,17 @@ func (w *waiting) wait(ctx context.Context, c *connection, reader *cluster.Reade
 	return w.follow(ctx, bounded, watcher, selection, newProgressLine(c.streams.ErrOut))
 }
 
-// follow watches until the nodes are as wanted, or the bounded context ends.
-func (w *waiting) follow(ctx, bounded context.Context, reader *cluster.Reader, selection cluster.Selection, line *progressLine) error {
+// follow watches the nodes until they are in the desired state or the context bounded
+// ends.
+func (w *waiting) follow(ctx, bounded context.Context, reader *read.Reader, selection read.NodeSelection, line *progressLine) error {
 	defer line.clear()
 	var wrong error
-	tell := func(nodes map[string]*gate.Node, name string) bool {
+	onChange := func(nodes map[string]*gate.Node, name string) bool {
 		first := name == ""
 		if first {
-			w.begin(nodes)
+			w.start(nodes)
 		} else {
-			w.note(name, nodes[name])
+			w.update(name, nodes[name])
 		}
 		if met := w.met(); met || first {
 			if wrong = w.check(); met || wrong != nil {
@@ -180,37 +181,37 @@ func (w *waiting) follow(ctx, bounded context.Context, reader *cluster.Reader, s
 		return false
 	}
 	var failure lastError
-	err := reader.Follow(bounded, selection, tell, func(err error) {
+	err := reader.WatchNodeMetadata(bounded, selection, onChange, func(err error) {
 		failure.set(err)
-		line.show("the API server does not answer, asking again: " + oneLine(err))
+		line.show("cannot reach the API server, retrying: " + oneLine(err))
 	})
 	switch {
 	case wrong != nil:
 		return wrong
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
-	case errors.Is(err, context.DeadlineExceeded) && !w.begun && failure.get() != nil:
-		return unanswered(failure.get())
-	case errors.Is(err, context.DeadlineExceeded) && !w.begun:
+	case errors.Is(err, context.DeadlineExceeded) && !w.started && failure.get() != nil:
+		return describeRequestError(failure.get())
+	case errors.Is(err, context.DeadlineExceeded) && !w.started:
 		return errors.New("the nodes could not be read within --timeout")
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
-		return unanswered(err)
+		return describeRequestError(err)
 	}
 	return nil
 }
 
-// check refuses a gate that neither is declared nor has left a record on any of the
-// nodes, and nodes without any record where there may be no gates at all.
+// check returns an error if the gate is neither declared nor has a record on any of
+// the nodes, or if NodeGates are not served and the nodes have no records.
 func (w *waiting) check() error {
 	if !w.installed && len(w.nodes) > 0 && !w.recorded() {
-		return fmt.Errorf("%w, and the nodes have no record of one", errNotInstalled)
+		return fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
 	}
-	if w.gate == "" || w.sight.gate(w.gate) != nil {
+	if w.gate == "" || w.snapshot.gate(w.gate) != nil {
 		return nil
 	}
 	known := make(map[string]bool)
-	for i := range w.sight.gates {
-		known[w.sight.gates[i].Name] = true
+	for i := range w.snapshot.gates {
+		known[w.snapshot.gates[i].Name] = true
 	}
 	for _, n := range w.nodes {
 		for name := range n.records {
@@ -223,7 +224,7 @@ func (w *waiting) check() error {
 	return noSuchGate(w.gate, slices.Sorted(maps.Keys(known)))
 }
 
-// recorded tells whether a gate has left a record on any of the nodes.
+// recorded reports whether any of the nodes has a gate record.
 func (w *waiting) recorded() bool {
 	for _, n := range w.nodes {
 		if len(n.records) > 0 {
@@ -241,9 +242,9 @@ func byName(nodes []*gate.Node) map[string]*gate.Node {
 	return all
 }
 
-// compileBlind compiles gates whose signals are not looked at.
-func compileBlind(declared []v1alpha1.NodeGate) *sight {
+// compileWithoutSignals compiles gates whose signals are not read.
+func compileWithoutSignals(declared []v1alpha1.NodeGate) *snapshot {
 	s := compile(declared)
-	s.blindfold()
+	s.ignoreSignals()
 	return s
 }

@@ -15,80 +15,79 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// WaitResult is what 'kubectl gate wait' prints with -o json and -o yaml. Fields are
-// added, and neither renamed nor given another meaning.
+// WaitResult is the output of 'kubectl gate wait' with -o json and -o yaml. Fields may
+// be added, but are neither renamed nor changed in meaning.
 type WaitResult struct {
-	// For is open or closed, and Gate the one gate that it is about, if it is one.
+	// For is open or closed. Gate is the gate to wait for, or empty for all gates.
 	For  string `json:"for"`
 	Gate string `json:"gate,omitempty"`
-	// Met tells whether all nodes were so at the same time.
+	// Met is true if all nodes were in the desired state at the same time.
 	Met bool `json:"met"`
-	// Nodes are how each stood at the end.
+	// Nodes are the nodes in their final state.
 	Nodes []WaitedNode `json:"nodes"`
 }
 
-// WaitedNode is how a node stood.
+// WaitedNode is the state of a node.
 type WaitedNode struct {
 	Node string `json:"node"`
 	Met  bool   `json:"met"`
-	// Missing tells that there is no such node.
+	// Missing is true if the node does not exist.
 	Missing bool `json:"missing,omitempty"`
-	// HeldBy are the gates that hold the node, or are about to.
+	// HeldBy are the gates that hold the node or are about to.
 	HeldBy []string `json:"heldBy,omitempty"`
 }
 
-// waiting is the state of a wait. It is pure: nodes come in, and the answer comes
-// out.
+// waiting is the state of a wait. It does no I/O.
 type waiting struct {
-	sight      *sight
+	snapshot   *snapshot
 	want, gate string
-	// installed tells whether the API server knows NodeGates.
+	// installed specifies whether the API server serves NodeGates.
 	installed bool
-	// names are the nodes that are waited for, in order; empty for all that there are.
+	// names are the nodes to wait for, sorted. Empty for all nodes.
 	names []string
 	nodes map[string]waited
-	// unmet are those of the nodes that are not as wanted.
-	unmet map[string]bool
-	begun bool
+	// unmet are the nodes that are not in the desired state.
+	unmet   map[string]bool
+	started bool
 }
 
-// waited is how a node stands.
+// waited is the state of a node.
 type waited struct {
 	records map[string]string
 	heldBy  []string
 }
 
 func newWaiting(want, gateName string, names []string, declared []v1alpha1.NodeGate) *waiting {
-	return &waiting{sight: compileBlind(declared), want: want, gate: gateName, names: names, installed: true}
+	return &waiting{snapshot: compileWithoutSignals(declared), want: want, gate: gateName, names: names, installed: true}
 }
 
-// warning says why the gate that is waited for closes on no node, if so.
+// warning returns the reason why the gate to wait for closes on no node, or "".
 func (w *waiting) warning() string {
-	g := w.sight.gate(w.gate)
+	g := w.snapshot.gate(w.gate)
 	switch {
 	case g == nil:
 		return ""
 	case !g.Accepted:
-		return "is not in force: " + w.sight.refused[w.gate]
+		return "is not in force: " + w.snapshot.rejected[w.gate]
 	case g.Mode == v1alpha1.ModeDryRun:
-		return "is in dry run, and holds no node"
+		return "is in dry run and holds no nodes"
 	}
 	return ""
 }
 
-// begin starts with all nodes that there are.
-func (w *waiting) begin(nodes map[string]*gate.Node) {
-	w.begun, w.nodes, w.unmet = true, make(map[string]waited, len(nodes)), make(map[string]bool)
+// start sets the initial set of nodes.
+func (w *waiting) start(nodes map[string]*gate.Node) {
+	w.started, w.nodes, w.unmet = true, make(map[string]waited, len(nodes)), make(map[string]bool)
 	for _, name := range w.names {
 		w.unmet[name] = true
 	}
 	for name, n := range nodes {
-		w.note(name, n)
+		w.update(name, n)
 	}
 }
 
-// note takes note of how a node has become; nil for gone.
-func (w *waiting) note(name string, n *gate.Node) {
+// update sets the state of a node. A nil node has been deleted.
+func (w *waiting) update(name string, n *gate.Node) {
 	if _, named := slices.BinarySearch(w.names, name); len(w.names) > 0 && !named {
 		return
 	}
@@ -100,47 +99,48 @@ func (w *waiting) note(name string, n *gate.Node) {
 		}
 		return
 	}
-	stands, closed := w.stand(n)
-	w.nodes[name] = stands
-	if w.want == waitOpen && len(stands.heldBy) == 0 || w.want == waitClosed && closed {
+	state, closed := w.nodeState(n)
+	w.nodes[name] = state
+	if w.want == waitOpen && len(state.heldBy) == 0 || w.want == waitClosed && closed {
 		delete(w.unmet, name)
 	} else {
 		w.unmet[name] = true
 	}
 }
 
-// stand says how a node stands, and whether one of the gates is closed on it already.
-func (w *waiting) stand(n *gate.Node) (stands waited, closed bool) {
-	w.sight.now = time.Now()
-	stands.records = n.Records
-	decision := w.sight.stand(n)
+// nodeState returns the state of a node, and whether one of the gates is already
+// closed on it.
+func (w *waiting) nodeState(n *gate.Node) (state waited, closed bool) {
+	w.snapshot.now = time.Now()
+	state.records = n.Records
+	decision := w.snapshot.decideFromRecords(n)
 	for i := range decision.Verdicts {
 		v := &decision.Verdicts[i]
 		if v.DryRun || w.gate != "" && v.Gate != w.gate {
 			continue
 		}
 		if v.Before == v1alpha1.StateClosed || v.After == v1alpha1.StateClosed {
-			stands.heldBy = append(stands.heldBy, v.Gate)
+			state.heldBy = append(state.heldBy, v.Gate)
 		}
 		closed = closed || v.Before == v1alpha1.StateClosed
 	}
-	slices.Sort(stands.heldBy)
-	return stands, closed
+	slices.Sort(state.heldBy)
+	return state, closed
 }
 
-// met tells whether all nodes are as wanted, and there are any.
-func (w *waiting) met() bool { return w.begun && len(w.unmet) == 0 && len(w.nodes) > 0 }
+// met reports whether there are nodes and all of them are in the desired state.
+func (w *waiting) met() bool { return w.started && len(w.unmet) == 0 && len(w.nodes) > 0 }
 
-// total is how many nodes are waited for.
+// total returns the number of nodes to wait for.
 func (w *waiting) total() int { return max(len(w.nodes), len(w.names)) }
 
-// several is how many nodes are named in a line.
-const several = 3
+// maxNamed is the maximum number of nodes that a progress line names.
+const maxNamed = 3
 
-// progress says in a line how far it is.
+// progress returns the progress as one line.
 func (w *waiting) progress() string {
 	if w.total() == 0 {
-		return "there is no such node yet"
+		return "no such node exists yet"
 	}
 	text := fmt.Sprintf("%d of %d nodes are %s", w.total()-len(w.unmet), w.total(), w.want)
 	if len(w.unmet) == 0 {
@@ -148,8 +148,8 @@ func (w *waiting) progress() string {
 	}
 	var named []string
 	for i, name := range slices.Sorted(maps.Keys(w.unmet)) {
-		if i == several {
-			named = append(named, fmt.Sprintf("%d more", len(w.unmet)-several))
+		if i == maxNamed {
+			named = append(named, fmt.Sprintf("%d more", len(w.unmet)-maxNamed))
 			break
 		}
 		switch n, exists := w.nodes[name]; {
@@ -177,7 +177,7 @@ func (w *waiting) result() *WaitResult {
 	return r
 }
 
-// text names the nodes that are as wanted.
+// text returns a line for each node that is in the desired state.
 func (r *WaitResult) text(format string) string {
 	var b strings.Builder
 	for _, n := range r.Nodes {
@@ -196,8 +196,8 @@ func (r *WaitResult) text(format string) string {
 	return b.String()
 }
 
-// progressLine is the line of a terminal in which progress is told. Elsewhere
-// nothing is. It may be used at the same time by several.
+// progressLine shows progress in one line of a terminal. If the output is not a
+// terminal, it shows nothing. It is safe for concurrent use.
 type progressLine struct {
 	mu   sync.Mutex
 	out  io.Writer
@@ -230,7 +230,7 @@ func (l *progressLine) clear() {
 	l.last = ""
 }
 
-// lastError keeps the last error of several goroutines.
+// lastError holds the last error of several goroutines.
 type lastError struct {
 	mu  sync.Mutex
 	err error

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
@@ -26,24 +26,25 @@ func newWhy(c *connection) *cobra.Command {
 	var o output
 	command := &cobra.Command{
 		Use:   "why NODE",
-		Short: "Explain why a node is held, or is not",
-		Long: "Explain how each gate stands on a node: since when and why, what its signals say, what keeps it from\n" +
-			"opening, and what to do next. Of a gate in DryRun: what it would do if it were switched to Enforce now.\n\n" +
-			"It is decided as the controller decides, from what may be read with your own rights: get of the node, list of\n" +
-			"nodegates.nodegate.dev and, where a gate of the node looks at them, list of pods, daemonsets and\n" +
-			"resourceslices, get of csinodes, and list of nodes if the node is silent. What may not be read is unknown,\n" +
-			"and told. Nothing is changed.\n\n" +
-			"The exit status is 0 if no gate holds the node, 1 if one does or is just about to, and 2 if that could not be\n" +
-			"found out. A gate in DryRun holds nothing.",
+		Short: "Explain which gates hold a node and why",
+		Long: "Explain the state of each gate on a node: since when and why the gate is in this state, what its signals report,\n" +
+			"what keeps it from opening, and what to do next. For a gate in DryRun, the output shows what the gate would do if\n" +
+			"its mode were switched to Enforce now.\n\n" +
+			"The decision is that of the controller, made from what you have permission to read: get the node; list\n" +
+			"nodegates.nodegate.dev; where a gate of the node depends on them, list pods, daemonsets and resourceslices and\n" +
+			"get csinodes; if the node is unreachable, list nodes. What cannot be read is unknown, and the output lists it.\n" +
+			"Nothing is changed.\n\n" +
+			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
+			"determined. A gate in DryRun holds nothing.",
 		Example:           "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json",
 		ValidArgsFunction: c.oneNode,
-		Args:              takesOneNode(&o),
+		Args:              oneNodeArgument(&o),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {
 				return err
 			}
-			s, err := lookAt(cmd.Context(), reader, args[0])
+			s, err := takeSnapshot(cmd.Context(), reader, args[0])
 			if err != nil {
 				return err
 			}
@@ -61,21 +62,23 @@ func newWhy(c *connection) *cobra.Command {
 	return command
 }
 
-// sight is all that an explanation rests on.
-type sight struct {
+// snapshot holds everything that an explanation is based on.
+type snapshot struct {
 	gates []gate.Gate
-	// refused says, by name, why gates are not in force.
-	refused map[string]string
-	facts   gate.Facts
-	// gaps are what could not be read.
-	gaps     []cluster.Gap
+	// rejected contains the reason why a gate is not in force, by gate name.
+	rejected map[string]string
+	// plainOptOut is the result of the function plainOptOut.
+	plainOptOut bool
+	facts       gate.Facts
+	// gaps are the read errors.
+	gaps     []read.Error
 	decision gate.Decision
 	now      time.Time
 }
 
-// lookAt reads what a decision about the node of an argument rests on, and decides.
-func lookAt(ctx context.Context, reader *cluster.Reader, arg string) (*sight, error) {
-	names, err := nodesOf([]string{arg})
+// takeSnapshot reads everything that a decision about a node depends on, and decides.
+func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapshot, error) {
+	names, err := parseNodeNames([]string{arg})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +86,7 @@ func lookAt(ctx context.Context, reader *cluster.Reader, arg string) (*sight, er
 	var installed bool
 	var node *corev1.Node
 	var gatesErr error
-	together(
+	concurrently(
 		func() { declared, installed, gatesErr = declaredGates(ctx, reader) },
 		func() { node, err = readNode(ctx, reader, names[0]) },
 	)
@@ -93,18 +96,19 @@ func lookAt(ctx context.Context, reader *cluster.Reader, arg string) (*sight, er
 	case gatesErr != nil:
 		return nil, gatesErr
 	case !installed && !isRecorded(node):
-		return nil, fmt.Errorf("%w, and the node has no record of one", errNotInstalled)
+		return nil, fmt.Errorf("%w, and the node has no gate record", errNotInstalled)
 	}
 	s := compile(declared)
 	s.now = time.Now()
-	s.facts, s.gaps = reader.Look(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.needs(node, sets) })
+	s.facts, s.gaps = reader.Snapshot(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.needs(node, sets) })
 	s.facts.Transient.GateKeys = s.keys()
 	s.decide(ctx, reader)
 	return s, nil
 }
 
-// decide decides, and once more with all pods of the node if that is wanted.
-func (s *sight) decide(ctx context.Context, reader *cluster.Reader) {
+// decide sets the decision. If the decision requires all pods of the node, decide
+// lists them and decides again.
+func (s *snapshot) decide(ctx context.Context, reader *read.Reader) {
 	s.decision = gate.Decide(s.gates, &s.facts, s.now)
 	wanted := func(v gate.Verdict) bool { return v.Wants == gate.WantPods }
 	if !slices.ContainsFunc(s.decision.Verdicts, wanted) {
@@ -112,47 +116,47 @@ func (s *sight) decide(ctx context.Context, reader *cluster.Reader) {
 	}
 	pods, err := reader.AllPods(ctx, s.facts.Node.Name)
 	if err != nil {
-		s.gaps = append(s.gaps, cluster.Gap{Err: err})
+		s.gaps = append(s.gaps, read.Error{Err: err})
 		return
 	}
 	s.facts.AllPods = pods
 	s.decision = gate.Decide(s.gates, &s.facts, s.now)
 }
 
-// compile compiles the gates. Which of them are in force is up to the controller,
-// too, which knows the keys that are allowed: what it says of them is in their
-// status.
-func compile(declared []v1alpha1.NodeGate) *sight {
-	s := &sight{refused: make(map[string]string)}
+// compile compiles the gates. Only the controller can determine which gates are in
+// force, because it knows the allowed taint keys. compile takes its result from the
+// gates' status.
+func compile(declared []v1alpha1.NodeGate) *snapshot {
+	s := &snapshot{rejected: make(map[string]string), plainOptOut: plainOptOut(declared)}
 	for i := range declared {
 		g, err := signal.Compile(&declared[i], v1alpha1.SourceCRD)
 		if err != nil {
-			s.refused[g.Name] = err.Error()
+			s.rejected[g.Name] = err.Error()
 		}
 		s.gates = append(s.gates, g)
 	}
 	slices.SortFunc(s.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
 	for name, a := range gate.Accept(s.gates, gate.KeyPolicy{}) {
-		if !a.Accepted && s.refused[name] == "" {
-			s.refused[name] = a.Message
+		if !a.Accepted && s.rejected[name] == "" {
+			s.rejected[name] = a.Message
 		}
 	}
 	for i := range declared {
 		ng := &declared[i]
 		c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
 		if c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == ng.Generation {
-			s.refused[ng.Name] = c.Message
+			s.rejected[ng.Name] = c.Message
 		}
 	}
 	for i := range s.gates {
 		g := &s.gates[i]
-		g.Accepted = s.refused[g.Name] == ""
+		g.Accepted, g.PlainOptOut = s.rejected[g.Name] == "", s.plainOptOut
 	}
 	return s
 }
 
-// gate returns a gate by name, or nil.
-func (s *sight) gate(name string) *gate.Gate {
+// gate returns the gate with the given name, or nil.
+func (s *snapshot) gate(name string) *gate.Gate {
 	i, found := slices.BinarySearchFunc(s.gates, name, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
 	if !found {
 		return nil
@@ -160,8 +164,8 @@ func (s *sight) gate(name string) *gate.Gate {
 	return &s.gates[i]
 }
 
-// keys are the taint keys of all gates but those in dry run.
-func (s *sight) keys() map[string]bool {
+// keys returns the taint keys of all gates except those in DryRun.
+func (s *snapshot) keys() map[string]bool {
 	keys := make(map[string]bool, len(s.gates))
 	for i := range s.gates {
 		if s.gates[i].Mode == v1alpha1.ModeDryRun {
@@ -174,8 +178,9 @@ func (s *sight) keys() map[string]bool {
 	return keys
 }
 
-// needs is what the gates that concern the node need.
-func (s *sight) needs(node *corev1.Node, sets *gate.DaemonSets) gate.Needs {
+// needs returns the combined needs of the gates that select the node or have a record
+// on it.
+func (s *snapshot) needs(node *corev1.Node, sets *gate.DaemonSets) gate.Needs {
 	var all gate.Needs
 	for i := range s.gates {
 		g := &s.gates[i]
@@ -187,7 +192,7 @@ func (s *sight) needs(node *corev1.Node, sets *gate.DaemonSets) gate.Needs {
 	return all
 }
 
-// isRecorded tells whether a gate has left a record on the node.
+// isRecorded reports whether any gate has a record on the node.
 func isRecorded(node *corev1.Node) bool {
 	for key := range node.Annotations {
 		if strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) {

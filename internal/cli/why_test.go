@@ -18,14 +18,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-var update = flag.Bool("update", false, "write what is said to testdata")
+var update = flag.Bool("update", false, "write the output to testdata")
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-// birth is a record as the API server writes it.
+// birth is a record that the API server writes.
 const birth = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
 
-// situations are nodes of three minutes, on which gates stand in every way.
+// situations are nodes with gates in all kinds of states.
 var situations = []struct {
 	name string
 	// gates are NodeGates, in YAML.
@@ -35,7 +35,7 @@ var situations = []struct {
 	overrides map[string]gate.Override
 	labels    map[string]string
 	ready     corev1.ConditionStatus
-	// bare nodes carry no taint, whatever the records say.
+	// bare nodes carry no taint, regardless of their records.
 	bare bool
 	age  time.Duration
 }{
@@ -67,7 +67,7 @@ spec:
 		gates: []string{byLabel("agent", "")},
 	},
 	{
-		name: "silent-and-overdue", age: time.Hour, ready: corev1.ConditionUnknown,
+		name: "unreachable-and-overdue", age: time.Hour, ready: corev1.ConditionUnknown,
 		gates:   []string{byLabel("agent", "deadline: {readySeconds: 600}")},
 		records: map[string]string{"agent": birth},
 	},
@@ -80,7 +80,7 @@ spec:
 		gates: []string{
 			byLabel("ignores", ""), byLabel("paused", "mode: Paused"), byLabel("throttled", "existingNodes: Close"),
 			byLabel("tried", "mode: DryRun"),
-			byLabel("refused", "") + "\nstatus: {conditions: [{type: Accepted, status: 'False', reason: TaintKeyNotAllowed, message: the key is not allowed}]}",
+			byLabel("rejected", "") + "\nstatus: {conditions: [{type: Accepted, status: 'False', reason: TaintKeyNotAllowed, message: the key is not allowed}]}",
 		},
 	},
 	{
@@ -130,12 +130,12 @@ spec:
 	},
 }
 
-// byLabel is a gate that opens by a label.
+// byLabel returns a gate that opens by a label.
 func byLabel(name, more string) string {
 	return "metadata: {name: " + name + "}\nspec:\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n  " + more
 }
 
-// What is said of each is in testdata, for people and for programs.
+// testdata contains the expected output of each case, as text and as JSON.
 func TestWhy(t *testing.T) {
 	for _, c := range situations {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// golden holds what a verb says against a file of testdata.
+// golden compares output with a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

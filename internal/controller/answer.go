@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/fleet"
 )
 
 // answersPath is where it is told, beside the metrics, how all gates stand on one
@@ -37,15 +38,15 @@ type answer struct {
 // answers are about all gates that concern a node, by name; false if nothing was
 // decided about the node.
 func (c *Controller) answers(node string) ([]answer, bool) {
-	standings, ok := c.tally.standings(node)
+	standings, ok := c.ledger.GateStates(node)
 	set, out := c.set.Load(), make([]answer, 0, len(standings))
 	for _, s := range standings {
-		a := answer{Gate: s.gate, State: s.state, Reason: s.reason, Throttled: s.throttled, Overdue: s.overdue, Overridden: s.override}
-		if g, ok := set.gate(s.gate); ok {
+		a := answer{Gate: s.Gate, State: s.State, Reason: s.Reason, Throttled: s.Throttled, Overdue: s.Overdue, Overridden: s.Override}
+		if g, ok := set.Gate(s.Gate); ok {
 			a.Mode = cmp.Or(g.Mode, v1alpha1.ModeEnforce)
 		}
-		if s.throttled || s.state == v1alpha1.StateClosed {
-			w := waiting(node, s)
+		if s.Throttled || s.State == v1alpha1.StateClosed {
+			w := fleet.Waiting(node, s)
 			a.Waiting = &w
 		}
 		out = append(out, a)
@@ -53,25 +54,10 @@ func (c *Controller) answers(node string) ([]answer, bool) {
 	return out, ok
 }
 
-// standings are how the gates stand on a node, by name; false if nothing was
-// decided about it.
-func (t *tally) standings(node string) (all []standing, known bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n, known := t.nodes[node]
-	if !known {
-		return nil, false
-	}
-	for i := range n.stands {
-		all = append(all, n.stands[i].standing())
-	}
-	return all, true
-}
-
 // serveAnswers has the manager serve what is told of single nodes.
-func serveAnswers(m manager.Manager, c *Controller) error {
+func serveAnswers(m manager.Manager, serve http.HandlerFunc) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+answersPath+"{node}", c.serveAnswer)
+	mux.HandleFunc("GET "+answersPath+"{node}", serve)
 	if err := m.AddMetricsServerExtraHandler(answersPath, mux); err != nil {
 		return fmt.Errorf("serving %s: %w", answersPath, err)
 	}

@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -37,17 +39,17 @@ func (w *world) asked(t *testing.T, node string) (int, map[string]answer) {
 // Of each single node it is told on demand what a gate in dry run would do, though
 // its status names no more than ten; together, it is what the status counts.
 func TestDryRunIsToldOfEachNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,
-			testGate("tried", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }),
-			testGate("acts", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = testKey + "-2" }))
+			controllertest.Gate("tried", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }),
+			controllertest.Gate("acts", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = controllertest.TaintKey + "-2" }))
 		w.add(100, func(i int, n *gate.Node) {
 			if i < 60 {
 				unfit(i, n)
 			}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		var open, closed, throttled int32
 		w.mu.Lock()
 		names := make([]string, 0, len(w.nodes))

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -22,7 +23,7 @@ import (
 func manyGates(number, onNode int) []*v1alpha1.NodeGate {
 	gates := make([]*v1alpha1.NodeGate, number)
 	for i := range gates {
-		gates[i] = testGate(fmt.Sprintf("gate-%03d", i), func(s *v1alpha1.NodeGateSpec) {
+		gates[i] = controllertest.Gate(fmt.Sprintf("gate-%03d", i), func(s *v1alpha1.NodeGateSpec) {
 			s.Taint.Key = fmt.Sprintf("test.nodegate.dev/%d", i%onNode)
 			s.NodeSelector = v1alpha1.LabelSelector{MatchLabels: map[string]string{"pool": fmt.Sprint(i / onNode)}}
 		})
@@ -48,7 +49,7 @@ func BenchmarkChangedGate(b *testing.B) {
 			}.String()
 		}
 	})
-	w.c = New(Options{Log: logr.Discard()}, apiClient(b, interceptor.Funcs{}), newTestMetrics())
+	w.c = New(Options{Log: logr.Discard()}, controllertest.Client(b, interceptor.Funcs{}), newTestMetrics())
 	w.c.Attach(w, w, nil)
 	defer w.c.queue.ShutDown()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -57,15 +58,15 @@ func BenchmarkChangedGate(b *testing.B) {
 	w.c.leading.Store(true)
 	var running sync.WaitGroup
 	for range w.c.options.Workers {
-		running.Go(func() { w.c.work(ctx) })
+		running.Go(func() { w.c.work(ctx, &hand{}) })
 	}
 	running.Go(func() { w.c.sweep.run(ctx) })
 	for b.Loop() {
 		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++
 		w.c.refreshGates(nil)
-		for ; !w.c.tally.isSettled(gates[0].Name); <-time.After(time.Millisecond) {
-			w.c.tally.settle(w.NodeNames(), w.c.set.Load().seq)
+		for ; !w.c.ledger.IsSettled(gates[0].Name); <-time.After(time.Millisecond) {
+			w.c.ledger.Settle(w.NodeNames(), w.c.set.Load().Seq)
 		}
 	}
 	b.StopTimer()

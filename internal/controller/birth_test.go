@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/birth"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 )
 
 // parameters returns the taint keys in the parameter, by gate.
@@ -49,61 +52,61 @@ func (w *world) wantParameters(when, want string) {
 }
 
 func TestParametersFollowGates(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a, b := testGate("a"), testGate("b")
+	synctest.Test(t, func(t *testing.T) {
+		a, b := controllertest.Gate("a"), controllertest.Gate("b")
 		w := newWorld(t, a, b)
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
-		w.wantParameters("at first", "map[a:"+testKey+" b:"+testKey+"]")
+		controllertest.Pass(5 * time.Second)
+		w.wantParameters("at first", "map[a:"+controllertest.TaintKey+" b:"+controllertest.TaintKey+"]")
 
 		edited := b.DeepCopy()
 		edited.Generation, edited.Spec.Taint.Key = 2, "test.nodegate.dev/b"
 		w.setGates(true, a, edited)
-		pass(5 * time.Second)
-		w.wantParameters("with b edited", "map[a:"+testKey+" b:test.nodegate.dev/b]")
+		controllertest.Pass(5 * time.Second)
+		w.wantParameters("with b edited", "map[a:"+controllertest.TaintKey+" b:test.nodegate.dev/b]")
 
 		w.setGates(false, a)
-		pass(time.Minute)
-		w.wantParameters("while it is not known whether b exists", "map[a:"+testKey+" b:test.nodegate.dev/b]")
+		controllertest.Pass(time.Minute)
+		w.wantParameters("while it is not known whether b exists", "map[a:"+controllertest.TaintKey+" b:test.nodegate.dev/b]")
 
 		w.setGates(true, a)
-		pass(5 * time.Second)
-		w.wantParameters("with b deleted", "map[a:"+testKey+"]")
+		controllertest.Pass(5 * time.Second)
+		w.wantParameters("with b deleted", "map[a:"+controllertest.TaintKey+"]")
 
 		// A gate that is there and not in force closes no births, whatever else is
 		// not known.
 		broken := a.DeepCopy()
 		broken.Generation, broken.Spec.OpenWhen = 2, nil
 		w.setGates(false, broken)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		w.wantParameters("with a not accepted", "map[]")
 	})
 }
 
 func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var off atomic.Bool
-		w := newWorld(t, testGate("gate"))
+		w := newWorld(t, controllertest.Gate("gate"))
 		defer w.start(logr.Discard(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 			if _, probe := obj.(*corev1.Node); probe && off.Load() {
 				return nil
 			}
-			return policyOf(ctx, c, obj, o...)
+			return controllertest.PolicyOf(ctx, c, obj, o...)
 		}})()
 		isReady := func() bool {
 			return meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
 		}
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if !isReady() {
 			t.Fatalf("not ready: %+v", w.stored("gate").Status)
 		}
 		off.Store(true)
-		pass(birthProved + 2*time.Second)
+		controllertest.Pass(birth.BirthProved + 2*time.Second)
 		if isReady() {
 			t.Error("ready although births have not been closed for a minute")
 		}
 		off.Store(false)
-		pass(birthLater + 2*time.Second)
+		controllertest.Pass(birth.BirthLater + 2*time.Second)
 		if !isReady() {
 			t.Error("not ready although births are closed again")
 		}
@@ -112,8 +115,8 @@ func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
 
 // What is wrong with the parameters is told by the gate that it is about.
 func TestParameterThatCannotBeWritten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("bad"), testGate("good"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("bad"), controllertest.Gate("good"))
 		denied := func(obj client.Object) error {
 			if p, is := obj.(*corev1.PodTemplate); is && admission.Entries(p)["bad"].Name != "" {
 				return apierrors.NewForbidden(corev1.Resource("podtemplates"), p.Name, errors.New("not this taint"))
@@ -125,7 +128,7 @@ func TestParameterThatCannotBeWritten(t *testing.T) {
 				if err := denied(obj); err != nil {
 					return err
 				}
-				return policyOf(ctx, c, obj, o...)
+				return controllertest.PolicyOf(ctx, c, obj, o...)
 			},
 			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
 				if err := denied(obj); err != nil {
@@ -134,7 +137,7 @@ func TestParameterThatCannotBeWritten(t *testing.T) {
 				return c.Update(ctx, obj, o...)
 			},
 		})()
-		pass(20 * time.Second)
+		controllertest.Pass(20 * time.Second)
 		bad := meta.FindStatusCondition(w.stored("bad").Status.Conditions, v1alpha1.ConditionReady)
 		if bad == nil || bad.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(bad.Message, "not this taint") {
 			t.Errorf("the gate without an entry says %+v", bad)
@@ -147,14 +150,14 @@ func TestParameterThatCannotBeWritten(t *testing.T) {
 
 // More gates than the parameter holds: the youngest is left out, and says why.
 func TestMoreGatesThanFit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var gates []*v1alpha1.NodeGate
 		for i := range 257 { // of the same age, so that names decide
-			gates = append(gates, testGate(fmt.Sprintf("gate-%03d", i)))
+			gates = append(gates, controllertest.Gate(fmt.Sprintf("gate-%03d", i)))
 		}
 		w := newWorld(t, gates...)
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(2 * time.Minute)
+		controllertest.Pass(2 * time.Minute)
 		if got := len(w.parameters()); got != 256 {
 			t.Errorf("the parameter holds %d gates, want 256", got)
 		}

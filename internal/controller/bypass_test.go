@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,8 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/bypass"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // bypassing gates mind their bypassed pods.
@@ -51,7 +55,7 @@ func started(n int, change ...func(i int, p *gate.BoundPod)) []gate.BoundPod {
 // bypassWorld has one node that was closed ten minutes ago for a reboot, and
 // these pods on it.
 func bypassWorld(t *testing.T, policy v1alpha1.BypassedPods, all ...gate.BoundPod) (*world, *nodePods) {
-	w := newWorld(t, testGate("gate", bypassing(policy)))
+	w := newWorld(t, controllertest.Gate("gate", bypassing(policy)))
 	pods := newNodePods()
 	w.pods = pods
 	w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonRebooted) })
@@ -61,9 +65,9 @@ func bypassWorld(t *testing.T, policy v1alpha1.BypassedPods, all ...gate.BoundPo
 
 // open has the node become fit.
 func (w *world) open(t *testing.T) {
-	pass(5 * time.Second)
+	controllertest.Pass(5 * time.Second)
 	w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
-	pass(time.Millisecond)
+	controllertest.Pass(time.Millisecond)
 	if w.closed() != 0 {
 		t.Error("the node is closed still")
 	}
@@ -87,14 +91,14 @@ func (w *world) warnings() []eventsv1.Event {
 }
 
 func TestSeedCiliumBypassedPodsReported(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedReport, append(started(12), aDaemon, aWorkload)...)
 		defer w.start(logr.Discard(), allowing(nil))()
 		w.open(t)
 		if pods.listed() != 0 {
 			t.Error("the pods were listed before the gate had opened, or with it")
 		}
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		events := w.warnings()
 		if len(events) != 1 {
 			t.Fatalf("%d events, want one: %+v", len(events), events)
@@ -104,7 +108,7 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 			!strings.HasPrefix(e.Note, "12 pods had started while gate gate was closed") || !strings.Contains(e.Note, "default/p09 and 2 more") {
 			t.Errorf("the event is %+v", e)
 		}
-		if n := testutil.ToFloat64(w.c.metrics.bypasses.WithLabelValues("gate")); n != 12 || len(pods.evicted) > 0 {
+		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate")); n != 12 || len(pods.evicted) > 0 {
 			t.Errorf("%v pods are counted, want 12; evicted: %v", n, pods.evicted)
 		}
 	})
@@ -112,11 +116,11 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 
 // Nothing is looked for where nobody asked for it.
 func TestBypassedPodsIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedIgnore, started(1)...)
 		defer w.start(logr.Discard(), allowing(nil))()
 		w.open(t)
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if pods.listed() != 0 || len(w.warnings()) != 0 {
 			t.Errorf("%d lists, events %v", pods.listed(), w.warnings())
 		}
@@ -126,7 +130,7 @@ func TestBypassedPodsIgnored(t *testing.T) {
 // Evictions are paced, tried again while a PodDisruptionBudget is in the way, and
 // leave alone what must be.
 func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		all := started(24, func(i int, p *gate.BoundPod) {
 			switch i {
 			case 0:
@@ -141,16 +145,16 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 		})
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, all...)
 		var at []time.Time
-		pods.evict = func(p *gate.BoundPod) cluster.Eviction {
+		pods.evict = func(p *gate.BoundPod) boundpods.Eviction {
 			at = append(at, time.Now())
 			if p.Name == "p04" && pods.evicted["p04"] < 4 {
-				return cluster.EvictionBlocked
+				return boundpods.EvictionBlocked
 			}
-			return cluster.Evicted
+			return boundpods.Evicted
 		}
 		defer w.start(logr.Discard(), allowing(nil))()
 		w.open(t)
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		if left := pods.byNode["n0000"]; len(left) != 4 || left[0].Name != "p00" || left[3].Name != "p03" {
 			t.Errorf("these are left: %+v", left)
 		}
@@ -158,11 +162,11 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 			t.Errorf("evictions: %v", pods.evicted)
 		}
 		for i := range at {
-			if j := i + evictRate; j < len(at) && at[j].Sub(at[i]) < time.Second-time.Millisecond {
-				t.Errorf("more than %d evictions within %s", evictRate, at[j].Sub(at[i]))
+			if j := i + bypass.EvictRate; j < len(at) && at[j].Sub(at[i]) < time.Second-time.Millisecond {
+				t.Errorf("more than %d evictions within %s", bypass.EvictRate, at[j].Sub(at[i]))
 			}
 		}
-		if n := testutil.ToFloat64(w.c.metrics.evictions.WithLabelValues("gate", "blocked")); n != 3 {
+		if n := testutil.ToFloat64(w.c.metrics.Evictions.WithLabelValues("gate", "blocked")); n != 3 {
 			t.Errorf("%v evictions are counted as blocked, want 3", n)
 		}
 		if n := len(w.warnings()); n != 1 {
@@ -173,20 +177,20 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 
 // Evictions are given up some time, and that is told.
 func TestEvictionIsGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
-		pods.evict = func(*gate.BoundPod) cluster.Eviction { return cluster.EvictionBlocked }
+		pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
 		defer w.start(logr.Discard(), allowing(nil))()
 		w.open(t)
-		pass(time.Hour)
-		if n := pods.evicted["p00"]; n != bypassTries+1 {
-			t.Errorf("%d attempts, want %d", n, bypassTries+1)
+		controllertest.Pass(time.Hour)
+		if n := pods.evicted["p00"]; n != bypass.Tries+1 {
+			t.Errorf("%d attempts, want %d", n, bypass.Tries+1)
 		}
 		events := w.warnings()
 		if !slices.ContainsFunc(events, func(e eventsv1.Event) bool { return e.Reason == v1alpha1.EventBypassedPodsRemain }) {
 			t.Errorf("the events are %+v", events)
 		}
-		if len(w.c.bypass.pending) > 0 {
+		if w.c.bypass.Waiting() > 0 {
 			t.Error("the opening is kept for ever")
 		}
 	})
@@ -199,32 +203,32 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 		"closed again": func(w *world) { w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") }) },
 		"rebooted":     func(w *world) { w.change("n0000", func(n *gate.Node) { n.BootID = "next" }) }, // closed again too
 		"rebooted, and the gate does not mind": func(w *world) {
-			ng := testGate("gate", bypassing(v1alpha1.BypassedEvict), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever })
+			ng := controllertest.Gate("gate", bypassing(v1alpha1.BypassedEvict), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever })
 			ng.Generation = 2
 			w.setGates(true, ng)
-			pass(time.Second)
+			controllertest.Pass(time.Second)
 			w.change("n0000", func(n *gate.Node) { n.BootID = "next" })
 		},
 		"replaced": func(w *world) { w.change("n0000", func(n *gate.Node) { n.UID = "another" }) },
 		"deleted":  func(w *world) { w.remove("n0000"); w.c.NodeChanged("n0000", gate.Everything()) },
 		"edited": func(w *world) {
-			ng := testGate("gate", bypassing(v1alpha1.BypassedIgnore))
+			ng := controllertest.Gate("gate", bypassing(v1alpha1.BypassedIgnore))
 			ng.Generation = 2
 			w.setGates(true, ng)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
-				pods.evict = func(*gate.BoundPod) cluster.Eviction { return cluster.EvictionBlocked }
+				pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
 				defer w.start(logr.Discard(), allowing(nil))()
 				w.open(t)
-				pass(6 * time.Second)
+				controllertest.Pass(6 * time.Second)
 				if pods.evicted["p00"] != 1 {
 					t.Fatalf("%d attempts at first", pods.evicted["p00"])
 				}
 				end(w)
-				pass(time.Hour)
+				controllertest.Pass(time.Hour)
 				if pods.evicted["p00"] != 1 {
 					t.Errorf("%d attempts more", pods.evicted["p00"]-1)
 				}
@@ -234,11 +238,11 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 }
 
 func TestNoRightToEvict(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
 		defer w.start(logr.Discard(), allowing(func(what string) bool { return what == "create pods/eviction" }))()
 		w.open(t)
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		ready := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
 		if ready.Reason != v1alpha1.ReasonPermissionMissing || !strings.Contains(ready.Message, "'nodegate manifests --evict-pods'") {
 			t.Errorf("the condition Ready is %+v", ready)
@@ -252,30 +256,30 @@ func TestNoRightToEvict(t *testing.T) {
 // A burst of warnings is written at a rate of its own, keeps nobody waiting, and
 // what is too much is counted.
 func TestWarningsHaveABudget(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		m := newTestMetrics()
 		w := newWorld(t)
-		w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), m)
+		w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), m)
 		defer w.c.queue.ShutDown()
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		began := time.Now()
-		for i := range urgentEvents.waiting + 200 {
-			w.c.events.warn(&gate.Node{Name: fmt.Sprint("n", i)}, nil, "Reason", "Action", strings.Repeat("x", 5000))
+		for i := range telemetry.UrgentEvents.Waiting + 200 {
+			w.c.events.Warning(&gate.Node{Name: fmt.Sprint("n", i)}, nil, "Reason", "Action", strings.Repeat("x", 5000))
 		}
 		if !time.Now().Equal(began) {
 			t.Error("recording waited")
 		}
-		running.Go(func() { w.c.events.run(ctx) })
-		pass(10 * time.Second)
-		written := testutil.ToFloat64(m.events.WithLabelValues("written"))
-		if want := float64(urgentEvents.burst) + 10*float64(urgentEvents.rate); written < want-1 || written > want+1 {
+		running.Go(func() { w.c.events.Run(ctx) })
+		controllertest.Pass(10 * time.Second)
+		written := testutil.ToFloat64(m.Events.WithLabelValues("written"))
+		if want := float64(telemetry.UrgentEvents.Burst) + 10*float64(telemetry.UrgentEvents.Rate); written < want-1 || written > want+1 {
 			t.Errorf("%v events were written in 10 seconds, want %v", written, want)
 		}
-		if n := testutil.ToFloat64(m.events.WithLabelValues("dropped")); n != 200 {
+		if n := testutil.ToFloat64(m.Events.WithLabelValues("dropped")); n != 200 {
 			t.Errorf("%v events are counted as dropped, want 200", n)
 		}
-		if note := w.events()[0].Note; len(note) > eventNoteMax {
+		if note := w.events()[0].Note; len(note) > telemetry.EventNoteMax {
 			t.Errorf("a note has %d bytes", len(note))
 		}
 		stop()

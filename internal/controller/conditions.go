@@ -3,72 +3,76 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// messageMax bounds a condition's message: the API server refuses one of more
-// than 32 KiB, and nobody reads one of more than a screen.
+// messageMax limits the length of a condition's message. The API server rejects more than
+// 32 KiB, and more than a screen is not readable.
 const messageMax = 2048
 
-// observed is what all gates' conditions rest on at one moment.
+// observed is the input of all gates' conditions at one moment.
 type observed struct {
-	set  *gateSet
+	set  *gateset.Set
 	sets *gate.DaemonSets
-	// deadlocks are what these two may come to, by gate.
+	// deadlocks has the possible deadlocks of these gates, by gate.
 	deadlocks map[string][]signal.Deadlock
 }
 
-// observe comes after an earlier look, which may be nil.
-func (c *Controller) observe(set *gateSet, before *observed) *observed {
+// observe returns the current input. It returns before, which may be nil, if nothing has
+// changed.
+func (c *Controller) observe(set *gateset.Set, before *observed) *observed {
 	sets := c.feed.DaemonSets()
 	if before != nil && before.set == set && before.sets == sets {
 		return before
 	}
-	return &observed{set: set, sets: sets, deadlocks: signal.Deadlocks(set.gates, sets)}
+	return &observed{set: set, sets: sets, deadlocks: signal.Deadlocks(set.Gates, sets)}
 }
 
-// feedsError says what is not observed at present of what these needs take: a
-// feed that fails is no other gate's business.
+// feedsError returns an error if something in needs is not being observed. Feeds that
+// only other gates need are not considered.
 func (c *Controller) feedsError(needs gate.Needs) error {
 	if err := c.feed.GatesError(); err != nil {
 		return err
 	}
-	var reading, failing few
+	var reading, failing fleet.NameList
 	var failure error
 	for _, s := range c.feed.StatusOf(needs) {
-		reading.addIf(!s.Synced && s.Err == nil, s.Name)
-		if failing.addIf(s.Err != nil, s.Name); s.Err != nil && failing.first[0] == s.Name {
+		reading.AddIf(!s.Synced && s.Err == nil, s.Name)
+		if failing.AddIf(s.Err != nil, s.Name); s.Err != nil && failing.First[0] == s.Name {
 			failure = s.Err
 		}
 	}
 	switch {
 	case failure != nil:
 		return fmt.Errorf("cannot observe %s: %w", failing, failure)
-	case reading.count > 0:
+	case reading.Count > 0:
 		return fmt.Errorf("not observed yet: %s", reading)
 	}
 	return nil
 }
 
-// status says how a gate fares.
-func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *summary) v1alpha1.NodeGateStatus {
+// status returns the status of a gate.
+func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) v1alpha1.NodeGateStatus {
 	out := *last.status.DeepCopy()
-	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.counts, s.waiting
+	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.Counts, s.Waiting
+	out.NonMembers = s.NonMembersByReason()
+	out.PlainOptOut = c.options.PlainOptOut
 	condition := func(kind string, holds bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if holds {
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: clip(message, messageMax), ObservedGeneration: ng.Generation,
+			Type: kind, Status: status, Reason: reason, Message: fleet.Clip(message, messageMax), ObservedGeneration: ng.Generation,
 			LastTransitionTime: metav1.NewTime(c.clock.Now()),
 		})
 	}
@@ -83,67 +87,75 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 	if ng.Spec.Mode == v1alpha1.ModeDryRun {
 		tried = "in this dry run, where no node is changed: "
 	}
-	a := o.set.acceptance[ng.Name]
-	condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
+	if !o.set.Compiling(ng.Name) { // what was known of it stands
+		a := o.set.Acceptance[ng.Name]
+		condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
+	}
 	ready, reason, message := c.ready(o, ng, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
-	if c.tally.isSettled(ng.Name) {
-		out.Nodes.Throttled = int32(s.throttled.count)
-		unless(s.throttled.count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+s.throttledMessage(ng))
+	if c.ledger.IsSettled(ng.Name) {
+		out.Nodes.Throttled = int32(s.Throttled.Count)
+		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+throttledMessage(s, ng))
 	} else { // what was known before the fleet is looked at stands
 		out.Nodes.Throttled = last.status.Nodes.Throttled
 	}
-	unless(s.contended.count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
-		"another writer keeps undoing the taint on %s; %s", s.contended, last.other))
-	unless(s.overdue.count+s.lapsed.count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, tried+s.overdueMessage())
+	if s.Contradicting.Count > 0 {
+		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, tried+fmt.Sprintf(
+			"gates %s would open and close each other without end on %s, and stay as they are there: edit their signals so that none depends on what another one writes", s.Ring, s.Contradicting))
+	} else {
+		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
+			"another writer keeps undoing the taint on %s; %s", s.Contended, last.other))
+	}
+	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, tried+overdueMessage(s))
 	return out
 }
 
-// throttledMessage says which nodes wait for budget, and what is wrong with them.
-func (s *summary) throttledMessage(ng *v1alpha1.NodeGate) string {
+// throttledMessage describes the nodes that wait for budget, and why they must be closed.
+func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
 	message := fmt.Sprintf("closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
-		s.throttled, ng.Spec.Budget.MaxReclosed)
-	if s.lost != "" {
-		message += "; " + s.lost
+		s.Throttled, ng.Spec.Budget.MaxReclosed)
+	if s.Lost != "" {
+		message += "; " + s.Lost
 	}
 	return message
 }
 
-// ready says whether all is well with a gate, in the order in which things
-// have to be put right.
-func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok bool, reason, message string) {
-	if a := o.set.acceptance[ng.Name]; !a.Accepted {
+// ready returns whether a gate is ready. Problems are checked in the order in which they
+// must be fixed.
+func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (ok bool, reason, message string) {
+	switch a := o.set.Acceptance[ng.Name]; {
+	case o.set.Compiling(ng.Name):
+		return false, a.Reason, a.Message
+	case !a.Accepted:
 		return false, v1alpha1.ReasonNotAccepted, a.Message
 	}
-	g, known := o.set.gate(ng.Name)
+	g, known := o.set.Gate(ng.Name)
 	if !known {
 		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
 	}
 	if g.Mode == v1alpha1.ModePaused {
 		return true, v1alpha1.ReasonPaused, pausedMessage(s)
 	}
-	if err := c.feedsError(g.Needs(o.sets)); err != nil {
-		return false, v1alpha1.ReasonFeedsNotSynced, err.Error()
+	if reason, message := c.lacks(o, g, ng); reason != "" {
+		return false, reason, message
 	}
-	if missing := c.rights.missingFor(&ng.Spec); missing != "" {
-		return false, v1alpha1.ReasonPermissionMissing, missing
-	}
-	remarks, taints := remarks(g, s), g.Taints()
-	for _, named := range g.Signals {
-		r := signal.Diagnose(named.Signal, taints, o.sets)
-		remark := fmt.Sprintf("signal %s: %s", named.Name, r.Message())
-		switch {
-		case r.State == gate.NotYet:
-			return false, string(r.Reason), remark
-		case r.State == gate.Holds && r.Reason != "":
-			remarks += "; " + remark
-		}
+	remarks := remarks(s)
+	if reason, message := diagnose(g, o, &remarks); reason != "" {
+		return false, reason, message
 	}
 	if deadlock := c.deadlocked(o, g); deadlock != "" {
 		return false, v1alpha1.ReasonGatesDeadlocked, deadlock
 	}
-	if s.denied.count > 0 {
-		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.denied, s.denial)
+	if s.Denied.Count > 0 {
+		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.Denied, s.Denial)
+	}
+	if g.Mode != v1alpha1.ModeDryRun && !ng.Spec.Follows() {
+		if err := c.birth.Proved(ng); err != nil {
+			return false, v1alpha1.ReasonBirthNotProved, err.Error()
+		}
+	}
+	if missing := c.guards.Missing(); missing != "" {
+		return false, v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
 		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + doubts(s)
@@ -151,31 +163,52 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *summary) (ok b
 	if ng.Spec.Follows() {
 		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s) + overrides(s)
 	}
-	if err := c.birth.proved(ng); err != nil {
-		return false, v1alpha1.ReasonBirthNotProved, err.Error()
-	}
 	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks + overrides(s)
 }
 
-// remarks tell what is not wrong with a gate, and may still not be what its
-// author meant.
-func remarks(g *gate.Gate, s *summary) string {
-	switch {
-	case s.counts.Selected == 0:
+// lacks returns what a gate needs that is not observed or not permitted, or "".
+func (c *Controller) lacks(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
+	if err := c.feedsError(g.Needs(o.sets)); err != nil {
+		return v1alpha1.ReasonFeedsNotSynced, err.Error()
+	}
+	if missing := c.rights.missingFor(&ng.Spec); missing != "" {
+		return v1alpha1.ReasonPermissionMissing, missing
+	}
+	return "", ""
+}
+
+// diagnose returns the problem of the first signal that cannot hold at present, or "". It
+// adds other facts about signals to remarks.
+func diagnose(g *gate.Gate, o *observed, remarks *string) (reason, message string) {
+	for _, named := range g.Signals {
+		r := signal.Diagnose(named.Signal, g.Taints(), o.sets)
+		remark := fmt.Sprintf("signal %s: %s", named.Name, r.Message())
+		switch {
+		case r.State == gate.NotYet:
+			return string(r.Reason), remark
+		case r.State == gate.Holds && r.Reason != "":
+			*remarks += "; " + remark
+		}
+	}
+	return "", ""
+}
+
+// remarks returns facts about a gate that are not problems but may be unintended.
+func remarks(s *fleet.Summary) string {
+	if s.Counts.Selected == 0 {
 		return "; nodeSelector selects no node at present"
-	case s.outside.count > 0:
-		return fmt.Sprintf("; outside the gate, because they were there before it (existingNodes is %s): %s", g.Existing, s.outside)
+	}
+	if s.Counts.NonMembers > 0 {
+		return fmt.Sprintf("; %d of the selected nodes are not members: see status.nonMembers", s.Counts.NonMembers)
 	}
 	return ""
 }
 
 // doubts tells where it is unknown whether a gate that follows its signals
 // should close.
-func doubts(s *summary) string {
-	if s.doubtful.count == 0 {
+func doubts(s *fleet.Summary) string {
+	if s.Doubtful.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; unknown, and so not closed, on %s: %s", s.doubtful, s.doubt)
+	return fmt.Sprintf("; unknown, and so not closed, on %s: %s", s.Doubtful, s.Doubt)
 }
-
-var errNotChecked = errors.New("whether new nodes are closed has not been checked yet")

@@ -19,11 +19,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/birth"
+	"github.com/nodegate/nodegate/internal/bypass"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Feed is where facts come from. It is implemented by cluster.Feed.
+// Feed provides facts. It is implemented by feed.Feed.
 type Feed interface {
 	// Facts returns what is known of a node; false when there is no such node.
 	Facts(node string) (gate.Facts, bool)
@@ -32,6 +39,10 @@ type Feed interface {
 	// NodesSynced tells whether the nodes are observed. While it is false, Facts
 	// knows none.
 	NodesSynced() bool
+	// Gone reports whether the nodes are observed and this one is not among them.
+	Gone(node string) bool
+	// SameBoot names nodes that have the boot ID of another node.
+	SameBoot() []string
 	// NodeNames lists all nodes.
 	NodeNames() []string
 	// DaemonSets returns the DaemonSets that are observed.
@@ -49,36 +60,39 @@ type Feed interface {
 	// Unsynced names what is to be observed and is not yet.
 	Unsynced() []string
 	// StatusOf says how each feed fares that these needs take.
-	StatusOf(gate.Needs) []cluster.FeedStatus
+	StatusOf(gate.Needs) []reflector.Status
 	// Observe takes over a node as the API server just returned it.
 	Observe(*corev1.Node)
 	// Refresh reads a node anew, or finds out that it is gone.
 	Refresh(ctx context.Context, node string) error
 }
 
-// Options configure a Controller. Zero values have sensible meanings, except
-// where noted.
+// Options configures a Controller. The zero value of a field selects a default, except
+// for required fields.
 type Options struct {
 	// Namespace is nodegate's own namespace. Required.
 	Namespace string
-	// AllowedTaintKeys are the taints that the administrator allows, each as
-	// key:Effect, or key for NoSchedule; nil allows all, which the confinement
-	// policy may then refuse.
+	// AllowedTaintKeys has the allowed taints, each as key:Effect, or key for NoSchedule.
+	// Nil allows all; the confinement policy may then deny some.
 	AllowedTaintKeys []string
-	// AllowedStampAnnotations are the keys of annotations that the administrator
-	// lets gates stamp.
+	// AllowedStampAnnotations has the keys of annotations that gates may stamp.
 	AllowedStampAnnotations []string
-	// TransientTaintPrefixes begin further keys of taints that come and go.
+	// PlainOptOut enables the opt-out label that kubelets can set.
+	PlainOptOut bool
+	// TransientTaintPrefixes has prefixes of further keys of transient taints.
 	TransientTaintPrefixes []string
-	// Workers is how many nodes are worked on at a time. Default 16.
+	// Workers is the number of nodes that are processed concurrently. Defaults to 16.
 	Workers int
-	// Clock tells the time. Default: the real one.
+	// GiveUpLease makes Start return when patches have received no response for a while,
+	// so that another replica can become the leader.
+	GiveUpLease bool
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 	// Log receives one line for each transition.
 	Log logr.Logger
 }
 
-// Controller decides about nodes and carries the decisions out.
+// Controller decides about nodes and carries out the decisions.
 type Controller struct {
 	options Options
 	allowed gate.AllowedTaints
@@ -87,37 +101,44 @@ type Controller struct {
 	log     logr.Logger
 
 	feed    Feed
-	writer  cluster.Applier
+	writer  write.Applier
 	client  client.Client
-	set     atomic.Pointer[gateSet]
+	set     atomic.Pointer[gateset.Set]
 	asked   atomic.Pointer[gate.Needs] // what the feed was last asked to observe
 	lanes   *lanes
 	looks   *looks
 	queue   workqueue.TypedRateLimitingInterface[string]
 	sweep   *sweep
-	tally   *tally
-	budget  *allocator
+	ledger  *fleet.Ledger
+	budget  *fleet.Reservations
 	memory  *memory
 	holding *holding
-	metrics *Metrics
-	birth   *birth
+	metrics *telemetry.Metrics
+	birth   *birth.Reconciler
+	guards  *birth.GuardProber
 	rules   *readinessRules
 	rights  *rights
-	events  *recorder
+	events  *telemetry.Recorder
 	pulse   pulse
+	writes  writes
 	leading atomic.Bool
 
-	// What takes a list of all pods of a node. The last is there in the leader.
-	pods      *pacedPods
-	inspector *inspector
-	bypass    *bypass
+	// Components that need lists of all pods of a node. bypass is nil until Start.
+	pods      *bypass.PodLister
+	inspector *bypass.Inspector
+	bypass    *bypass.Handler
 
-	// gatesChanged holds at most one word that gates or DaemonSets changed.
+	compiler *gateset.Compiler
+
+	// gatesChanged signals a change of gates or DaemonSets.
 	gatesChanged chan struct{}
+
+	// budgetsFrom is the earliest time at which budget may be granted; zero for no delay.
+	budgetsFrom time.Time
 }
 
-// New returns a controller. The feed is attached by Attach, before Start.
-func New(o Options, api client.Client, m *Metrics) *Controller {
+// New returns a Controller. Attach must be called before Start.
+func New(o Options, api client.Client, m *telemetry.Metrics) *Controller {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -126,7 +147,7 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 	}
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
-		tally: newTally(), memory: newMemory(), holding: newHolding(),
+		ledger: fleet.NewLedger(), memory: newMemory(), holding: newHolding(),
 		gatesChanged: make(chan struct{}, 1),
 		lanes:        newLanes(), looks: newLooks(),
 	}
@@ -136,12 +157,14 @@ func New(o Options, api client.Client, m *Metrics) *Controller {
 	}
 	c.stamps = setOf(o.AllowedStampAnnotations)
 	c.sweep = newSweep(c.queue, o.Workers)
-	c.budget = newAllocator(c.tally)
-	c.birth = newBirth(api, o.Namespace, o.Log)
-	c.rules = newReadinessRules(api, o.Log)
+	c.budget = fleet.NewReservations(c.ledger)
+	c.birth = birth.New(api, o.Namespace, o.Log)
+	c.compiler = gateset.NewCompiler(c.GatesChanged)
+	c.guards = birth.NewGuardProber(api, o.Namespace, o.Log, m)
+	c.rules = newReadinessRules(api, o.Clock, o.Log)
 	c.rights = newRights(api, o.Log)
-	c.events = newRecorder(api, o.Clock, o.Log, m)
-	c.set.Store(&gateSet{})
+	c.events = telemetry.NewRecorder(api, o.Clock, o.Log, m)
+	c.set.Store(&gateset.Set{})
 	return c
 }
 
@@ -153,16 +176,16 @@ func setOf(keys []string) map[string]bool {
 	return set
 }
 
-// Attach gives the controller its feed, its writer and what it does with all
-// pods of a node. The feed's handler is the controller itself.
-func (c *Controller) Attach(f Feed, w cluster.Applier, p cluster.NodePods) {
+// Attach sets the feed, whose handler is the Controller, the writer, and the client for
+// all pods of a node.
+func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
 	c.feed, c.writer = f, w
-	c.pods = newPacedPods(p, c.clock)
-	c.inspector = newInspector(c.pods, func(node string) { c.NodeChanged(node, gate.Everything()) }, c.log)
+	c.pods = bypass.NewPodLister(p, c.clock)
+	c.inspector = bypass.NewInspector(c.pods, func(node string) { c.NodeChanged(node, gate.Everything()) }, c.log)
 }
 
-// NodeChanged implements cluster.Handler. A replica that does not lead has all
-// nodes to look at when it comes to lead, and needs no list until then.
+// NodeChanged implements feed.Handler. A replica that is not the leader ignores it,
+// because it evaluates all nodes when it becomes the leader.
 func (c *Controller) NodeChanged(name string, change gate.Change) {
 	if c.leading.Load() {
 		c.looks.tell(name, change)
@@ -171,7 +194,7 @@ func (c *Controller) NodeChanged(name string, change gate.Change) {
 	}
 }
 
-// GatesChanged implements cluster.Handler.
+// GatesChanged implements feed.Handler.
 func (c *Controller) GatesChanged() {
 	select {
 	case c.gatesChanged <- struct{}{}:
@@ -187,9 +210,12 @@ const refreshGap = 100 * time.Millisecond
 // 5,000 nodes takes a fifth of a second of CPU.
 const refreshInterval = 10 * time.Minute
 
-// Follow keeps the compiled gates, and with them what is observed, up to date.
-// It runs in every replica, so that a standby knows all that the leader knows.
-func (c *Controller) Follow(ctx context.Context) error {
+// Follow keeps the compiled gates, and what is observed for them, up to date. It runs in
+// every replica, so that a standby has the same facts as the leader.
+func (c *Controller) Follow(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { c.compiler.Run(ctx) })
 	ticker := c.clock.NewTicker(rulesInterval)
 	defer ticker.Stop()
 	var refreshed time.Time
@@ -198,43 +224,53 @@ func (c *Controller) Follow(ctx context.Context) error {
 		due := true
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-c.gatesChanged:
 		case <-ticker.C():
 			due = c.clock.Since(refreshed) >= refreshInterval
 		}
-		managed := c.rules.managed(ctx)
-		if !due && maps.Equal(managed, before) {
+		gap := refreshGap
+		switch managed, known := c.rules.managed(ctx); {
+		case !known:
+			gap = rulesRetry
+			c.GatesChanged() // they wait to be compiled
+		case !due && maps.Equal(managed, before):
 			continue
+		default:
+			refreshed, before = c.clock.Now(), managed
+			c.refreshGates(managed)
 		}
-		refreshed, before = c.clock.Now(), managed
-		c.refreshGates(managed)
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-c.clock.After(refreshGap):
+			return
+		case <-c.clock.After(gap):
 		}
 	}
 }
 
-// refreshGates compiles the gates anew, given the rules that manage taints by key, and
-// has every node looked at.
+// refreshGates compiles the gates and triggers an evaluation of all nodes. managed has
+// the rules that manage taints, by key.
 func (c *Controller) refreshGates(managed map[string]string) {
-	policy := gate.KeyPolicy{Allowed: c.allowed, Stamps: c.stamps, Managed: managed}
+	policy := gate.KeyPolicy{Allowed: c.allowed, Stamps: c.stamps, PlainOptOut: c.options.PlainOptOut, Managed: managed}
+	if same := fleet.NewNameList(c.feed.SameBoot()); same.Count > 0 {
+		policy.SameBoot = same.String()
+	}
 	declared, complete := c.feed.Gates()
-	known := known{source: c.feed.GatesFrom(), gates: declared, complete: complete, deleted: c.feed.DeletedGates()}
-	set := newGateSet(c.set.Load(), known, policy)
+	compile, begin := c.compiler.Next()
+	known := gateset.Snapshot{Source: c.feed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.feed.DeletedGates(), Compile: compile}
+	set := gateset.New(c.set.Load(), known, policy)
+	begin()
 	daemonSets := c.feed.DaemonSets()
-	needs := set.needs(daemonSets)
-	set.parts = gate.Divide(set.gates, daemonSets)
+	needs := set.Needs(daemonSets)
+	set.Parts = gate.Divide(set.Gates, daemonSets)
 	c.feed.SetNeeds(needs)
 	c.asked.Store(&needs)
-	c.metrics.keepGates(set.signals())
-	c.metrics.gatesKnown(complete)
-	c.tally.agree(set.terms())
+	c.metrics.KeepGates(set.Signals())
+	c.metrics.GatesKnown(complete)
+	c.ledger.SetTerms(termsOf(set))
 	c.set.Store(set)
-	c.looks.renew(set.seq)
-	c.birth.changed()
+	c.looks.renew(set.Seq)
+	c.birth.Changed()
 	if c.leading.Load() {
 		c.lookAtAll()
 	}
@@ -243,34 +279,51 @@ func (c *Controller) refreshGates(managed map[string]string) {
 // lookAtAll has every node looked at: those that are there, and those that are
 // known from before and may be gone.
 func (c *Controller) lookAtAll() {
-	c.sweep.all(append(c.feed.NodeNames(), c.tally.names()...))
+	c.sweep.all(append(c.feed.NodeNames(), c.ledger.Names()...))
 }
 
-// Start works until the context ends, then finishes what is in hand. It runs
-// in the leader only.
+// Start runs the leader until the context ends, and then completes the work in progress.
+// If the leader cannot continue (see watchdog), Start returns an error and abandons what
+// hangs.
 func (c *Controller) Start(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	if !c.awaitFeeds(ctx) {
 		return nil
 	}
-	c.bypass = newBypass(c)
+	c.bypass = bypass.New(bypass.Options{
+		Pods: c.pods, Gates: c.set.Load, Facts: c.feed.Facts,
+		MayList:  func() bool { return !c.rights.lacks(listPods) },
+		MayEvict: func() bool { return !c.rights.lacks(evictPods) },
+		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
+	})
 	c.leading.Store(true)
 	defer c.leading.Store(false)
+	c.writes = writes{}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	var running sync.WaitGroup
-	for range c.options.Workers {
-		running.Go(func() { c.work(ctx) })
+	hands := make([]hand, c.options.Workers)
+	for i := range hands {
+		running.Go(func() { c.work(ctx, &hands[i]) })
 	}
+	running.Go(func() { c.watchdog(ctx, hands, giveUp) })
 	running.Go(func() { c.sweep.run(ctx) })
 	running.Go(func() { c.settle(ctx) })
 	running.Go(func() { newReporter(c).run(ctx) })
-	running.Go(func() { c.birth.run(ctx, c.clock, &c.set) })
+	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
+	running.Go(func() {
+		c.guards.Run(ctx, c.clock, c.feed.NodeNames, func() []string { return c.set.Load().Objects() })
+	})
 	running.Go(func() { c.watchRights(ctx) })
-	running.Go(func() { c.inspector.run(ctx) })
-	running.Go(func() { c.bypass.run(ctx) })
-	running.Go(func() { c.events.run(ctx) })
+	running.Go(func() { c.inspector.Run(ctx) })
+	running.Go(func() { c.bypass.Run(ctx) })
+	running.Go(func() { c.events.Run(ctx) })
 	c.lookAtAll()
 	<-ctx.Done()
 	c.queue.ShutDown()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
 	running.Wait()
 	return nil
 }
@@ -279,7 +332,8 @@ func (c *Controller) Start(ctx context.Context) error {
 // that never syncs makes its own signals unknown, and must not stop the rest.
 const feedPatience = 30 * time.Second
 
-// awaitFeeds is false if the context ends first.
+// awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
+// false if the context ends first.
 func (c *Controller) awaitFeeds(ctx context.Context) bool {
 	timeout := c.clock.NewTimer(feedPatience)
 	defer timeout.Stop()
@@ -298,17 +352,21 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 	return true
 }
 
-// settleInterval is how often it is asked whether the whole fleet has been
-// looked at, so that budgets can be given, and who is next in line for them.
-const settleInterval = time.Second
+// takeOver is called before Start if the previous leader did not release the Lease. It
+// may have been paused, and close nodes under a budget until it notices (see
+// fleet.Ledger.Heartbeat), or may complete its work in progress. Until then the number of
+// closed nodes is unknown.
+func (c *Controller) takeOver() {
+	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
+}
 
 // settle finds out when budgets can be given, and calls as many nodes as there
 // is room for. What is called is put where it does not keep new work waiting.
 func (c *Controller) settle(ctx context.Context) {
-	ticker := c.clock.NewTicker(settleInterval)
+	ticker := c.clock.NewTicker(fleet.SettleInterval)
 	defer ticker.Stop()
 	for {
-		if c.tally.beat(c.clock.Now()) {
+		if c.ledger.Heartbeat(c.clock.Now()) {
 			c.log.Info("the process was paused, looking at all nodes before closing any under a budget")
 			c.lookAtAll()
 		}
@@ -317,27 +375,27 @@ func (c *Controller) settle(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		if c.feed.NodesSynced() {
-			if seq := c.set.Load().seq; !c.tally.isSettledFor(seq) {
-				c.tally.settle(c.feed.NodeNames(), seq)
+		if c.feed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
+			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
+				c.ledger.Settle(c.feed.NodeNames(), seq)
 			}
-			c.sweep.all(c.tally.due())
+			c.sweep.all(c.ledger.Due())
 		}
 	}
 }
 
-// Ready is a readiness check: the gates are known, and everything that they
-// need is observed.
+// Ready is a readiness check. It returns nil if the gates are known, and everything that
+// they need is observed.
 func (c *Controller) Ready() error {
 	if err := c.unsynced(); err != nil {
 		return err
 	}
 	set := c.set.Load()
-	if set.seq == 0 {
+	if set.Seq == 0 {
 		return errors.New("the gates have not been compiled yet")
 	}
 	// DaemonSets that have just been read have pods that are not asked for yet.
-	if !reflect.DeepEqual(*c.asked.Load(), set.needs(c.feed.DaemonSets())) {
+	if !reflect.DeepEqual(*c.asked.Load(), set.Needs(c.feed.DaemonSets())) {
 		return errors.New("what the gates' DaemonSets need is not asked for yet")
 	}
 	return c.unsynced() // it may have been asked for just now
@@ -345,7 +403,7 @@ func (c *Controller) Ready() error {
 
 func (c *Controller) unsynced() error {
 	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
-		return fmt.Errorf("not observed yet: %s", fewOf(unsynced))
+		return fmt.Errorf("not observed yet: %s", fleet.NewNameList(unsynced))
 	}
 	return nil
 }

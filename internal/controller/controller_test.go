@@ -5,10 +5,12 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,14 +20,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // A leader that has just started knows nothing of what is closed already.
 func TestNewLeaderKeepsToTheBudget(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(100, func(i int, n *gate.Node) {
 			delete(n.Labels, "fit") // all of them have regressed
 			if i < 20 {
@@ -38,14 +43,14 @@ func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 		w.after = func() { peak = max(peak, w.countClosed()) }
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		defer stop()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if peak > 20 || w.closed() != 20 {
 			t.Errorf("%d nodes are closed, and %d were at a time, want 20 of 100", w.closed(), peak)
 		}
 		// Throttled nodes resume by themselves.
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		w.change("n0001", func(n *gate.Node) { n.Labels["fit"] = "" })
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if peak > 20 || w.closed() != 20 || len(w.nodes["n0000"].Taints) > 0 {
 			t.Errorf("after two nodes opened, %d are closed, want 20 again", w.closed())
 		}
@@ -54,11 +59,11 @@ func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 
 // Room in the budget is used without much ado, and by the whole fleet at once.
 func TestBudgetIsUsedUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(100, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(15 * time.Second)
+		controllertest.Pass(15 * time.Second)
 		if n := w.closed(); n != 20 {
 			t.Errorf("%d nodes are closed, want 20 of 100", n)
 		}
@@ -66,20 +71,20 @@ func TestBudgetIsUsedUp(t *testing.T) {
 }
 
 func TestAdoptionIsPaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
 		w.add(100, func(int, *gate.Node) {})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(4 * time.Second)
+		controllertest.Pass(4 * time.Second)
 		if n := w.written(); n < 40 || n > 55 {
 			t.Errorf("%d nodes were adopted within 4 s, want about 50", n)
 		}
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		if n := w.written(); n != 100 {
 			t.Errorf("%d writes for 100 adopted nodes, want one each", n)
 		}
 		// They were never closed: nothing can be said of how long it took.
-		if n := testutil.CollectAndCount(w.c.metrics.timeToOpen); n != 0 {
+		if n := testutil.CollectAndCount(w.c.metrics.TimeToOpen); n != 0 {
 			t.Errorf("%d series tell how long adopted nodes were closed", n)
 		}
 	})
@@ -92,11 +97,11 @@ func TestSlotsAfterFailures(t *testing.T) {
 		err  error
 		held bool
 	}{
-		{cluster.ErrConflict, true}, {cluster.ErrDenied, false}, {cluster.ErrGone, false}, {context.DeadlineExceeded, true},
+		{write.ErrConflict, true}, {write.ErrDenied, false}, {write.ErrGone, false}, {context.DeadlineExceeded, true},
 	} {
 		t.Run(test.err.Error(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, testGate("gate"))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate"))
 				w.add(2, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
 				w.fail = func(node string) error {
 					if node == "n0000" {
@@ -105,12 +110,12 @@ func TestSlotsAfterFailures(t *testing.T) {
 					return nil
 				}
 				w.start(logr.Discard(), interceptor.Funcs{})()
-				set := newGateSet(&gateSet{}, known{source: w.GatesFrom(), gates: w.gates, complete: true}, gate.KeyPolicy{})
-				set.since["gate"] = 0 // as if the fleet had been looked at
-				w.c.tally.agree(set.terms())
+				set := gateset.New(&gateset.Set{}, gateset.Snapshot{Source: w.GatesFrom(), Gates: w.gates, Complete: true}, gate.KeyPolicy{})
+				set.Since["gate"] = 0 // as if the fleet had been looked at
+				w.c.ledger.SetTerms(termsOf(set))
 				w.c.set.Store(set)
 				for name := range w.nodes {
-					w.c.tally.set(name, []standing{{gate: "gate", selected: true, state: v1alpha1.StateOpen}}, 1)
+					w.c.ledger.Set(name, []fleet.GateState{{Gate: "gate", Selected: true, State: v1alpha1.StateOpen}}, 1)
 				}
 				_, _ = w.c.reconcile(t.Context(), "n0000")
 				if _, err := w.c.reconcile(t.Context(), "n0001"); err != nil {
@@ -127,8 +132,8 @@ func TestSlotsAfterFailures(t *testing.T) {
 // A denied write is told once, in the gate's status too, is not tried again and
 // again, and keeps nobody else waiting.
 func TestDeniedWriteIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		var mu sync.Mutex
 		tries, denied := 0, true
@@ -139,11 +144,11 @@ func TestDeniedWriteIsTold(t *testing.T) {
 				return nil
 			}
 			tries++
-			return fmt.Errorf("patching: %w: no such right", cluster.ErrDenied)
+			return fmt.Errorf("patching: %w: no such right", write.ErrDenied)
 		}
-		var log logLines
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		pass(5 * time.Minute)
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(5 * time.Minute)
 		if w.closed() != 1 {
 			t.Errorf("%d nodes are closed, want only the one that may not be written", w.closed())
 		}
@@ -161,11 +166,11 @@ func TestDeniedWriteIsTold(t *testing.T) {
 		mu.Lock()
 		denied = false
 		mu.Unlock()
-		pass(2 * time.Minute)
+		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 0 {
 			t.Error("the node did not open when it could be written again")
 		}
-		lines := strings.Join(log.all(), "\n")
+		lines := strings.Join(log.All(), "\n")
 		if strings.Count(lines, "may not be written") != 1 || strings.Count(lines, "can be written again") != 1 || strings.Count(lines, "gate opened") != 3 {
 			t.Errorf("want one line for each transition, got:\n%s", lines)
 		}
@@ -184,24 +189,43 @@ func (w *world) stored(name string) *v1alpha1.NodeGate {
 
 // A node that goes while all nodes are being read anew is not told of one by one.
 func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		w.mu.Lock()
 		w.unsynced = true
 		w.mu.Unlock()
 		w.remove("n0000")
 		w.c.NodeChanged("n0000", gate.Everything())
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		w.mu.Lock()
 		w.unsynced = false
 		w.mu.Unlock()
 		w.c.GatesChanged()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if n := w.stored("gate").Status.Nodes.Selected; n != 2 {
 			t.Errorf("%d nodes are counted, want the 2 that are left", n)
+		}
+	})
+}
+
+// A node that is not known while all nodes are being read anew is not taken to be gone
+// because they have been read a moment later: what it holds of the budget stays its own.
+func TestNodeIsNotForgottenWhileNodesAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
+		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonRegression) })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(time.Second)
+		w.mu.Lock()
+		w.unsynced, w.syncs = true, true
+		w.mu.Unlock()
+		w.c.NodeChanged("n0000", gate.Everything())
+		controllertest.Pass(time.Second)
+		if names := w.c.ledger.Names(); !slices.Contains(names, "n0000") {
+			t.Errorf("counted are %v: n0000 is forgotten, though it is there", names)
 		}
 	})
 }
@@ -209,23 +233,23 @@ func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
 // Series go with the gate, although the openings that its deletion brings come
 // afterwards.
 func TestSeriesGoWithTheGate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		m := w.c.metrics
-		if testutil.CollectAndCount(m.nodes) != 6 {
+		if testutil.CollectAndCount(m.Nodes) != 6 {
 			t.Error("the gate has no series")
 		}
 		w.setGates(true)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if w.closed() != 0 {
 			t.Fatal("the deleted gate's nodes did not open")
 		}
 		for name, n := range map[string]int{
-			"nodes": testutil.CollectAndCount(m.nodes), "opens": testutil.CollectAndCount(m.opens), "conditions": testutil.CollectAndCount(m.conditions), "proved": testutil.CollectAndCount(m.proved),
-			"timeToOpen": testutil.CollectAndCount(m.timeToOpen), "closes": testutil.CollectAndCount(m.closes),
+			"nodes": testutil.CollectAndCount(m.Nodes), "opens": testutil.CollectAndCount(m.Opens), "conditions": testutil.CollectAndCount(m.Conditions), "proved": testutil.CollectAndCount(m.Proved),
+			"timeToOpen": testutil.CollectAndCount(m.TimeToOpen), "closes": testutil.CollectAndCount(m.Closes),
 		} {
 			if n != 0 {
 				t.Errorf("%d series of %s are left", n, name)
@@ -235,27 +259,27 @@ func TestSeriesGoWithTheGate(t *testing.T) {
 }
 
 func TestTransitionsAreCountedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(_ int, n *gate.Node) {
 			n.Created = time.Now().Add(-90 * time.Second)
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
-			n.Records["gate"] = `{"state":"Closed","reason":"Birth","boot":"boot","taint":"` + testKey + `:NoSchedule","source":"crd"}`
+			n.Records["gate"] = `{"state":"Closed","reason":"Birth","boot":"boot","taint":"` + controllertest.TaintKey + `:NoSchedule","source":"crd"}`
 		})
 		var tries atomic.Int32
 		w.fail = func(string) error {
 			if tries.Add(1) <= 5 {
-				return cluster.ErrConflict
+				return write.ErrConflict
 			}
 			return nil
 		}
-		var log logLines
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		pass(10 * time.Second)
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(10 * time.Second)
 		w.c.GatesChanged()
-		pass(10 * time.Second)
-		opens := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", string(v1alpha1.ReasonSignalsHold)))
-		lines := strings.Join(log.all(), "\n")
+		controllertest.Pass(10 * time.Second)
+		opens := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", string(v1alpha1.ReasonSignalsHold)))
+		lines := strings.Join(log.All(), "\n")
 		if opens != 1 || strings.Count(lines, "gate opened") != 1 || !strings.Contains(lines, `"closedSeconds"=90`) {
 			t.Errorf("%v openings were counted, want 1, after 90 s; log:\n%s", opens, lines)
 		}
@@ -281,12 +305,12 @@ func TestWaitsAreHandedOn(t *testing.T) {
 
 // The pods of a DaemonSet can only be asked for when the DaemonSet is known.
 func TestReadyWaitsForThePodsOfDaemonSets(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen[0].SignalSource = v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "ns", Name: "agent"}}
 		}))
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		if err := w.c.Ready(); err != nil {
 			t.Fatalf("not ready: %v", err)
 		}
@@ -297,7 +321,7 @@ func TestReadyWaitsForThePodsOfDaemonSets(t *testing.T) {
 			t.Error("ready before the daemon's pods are asked for")
 		}
 		w.c.GatesChanged()
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		if err := w.c.Ready(); err != nil {
 			t.Errorf("not ready although they are: %v", err)
 		}

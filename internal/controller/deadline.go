@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // waitsForMax bounds what is told of the signals that one gate waits for.
@@ -15,14 +18,14 @@ const waitsForMax = 600
 
 // tellDeadline tells that a gate's deadline has passed on a node. It is told once,
 // since that it has passed is in the record that was just written.
-func (c *Controller) tellDeadline(set *gateSet, n *gate.Node, g *gate.Gate, v *gate.Verdict) {
+func (c *Controller) tellDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate, v *gate.Verdict) {
 	what, action := "stays closed", v1alpha1.DeadlineKeepClosed
 	if v.Opened() {
 		what, action = "opens", v1alpha1.DeadlineOpen
 	}
 	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
-	c.events.warn(n, set.reference(v.Gate), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
-		"gate %s %s on this node, past its deadline: %s", v.Gate, what, clip(waitsFor(g, v), waitsForMax)))
+	c.events.Warning(n, telemetry.GateReference(set.Object(v.Gate)), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
+		"gate %s %s on this node, past its deadline: %s", v.Gate, what, fleet.Clip(waitsFor(g, v), waitsForMax)))
 }
 
 // waitsFor says in words all that a gate waits for.
@@ -45,21 +48,15 @@ func waitsFor(g *gate.Gate, v *gate.Verdict) string {
 	return strings.Join(all, "; ")
 }
 
-// lapsed tells whether the gate is open because its deadline passed, and its
-// signals have not all held since.
-func (s *standing) lapsed() bool {
-	return s.state == v1alpha1.StateOpen && s.reason == v1alpha1.ReasonDeadlinePassed
-}
-
-// overdueMessage says on which nodes the deadline has passed, and what the first
-// of them waits for.
-func (s *summary) overdueMessage() string {
+// overdueMessage describes the nodes whose deadline has passed, and what the first of
+// them waits for.
+func overdueMessage(s *fleet.Summary) string {
 	var parts []string
-	if s.overdue.count > 0 {
-		parts = append(parts, fmt.Sprintf("past the deadline and kept closed: %s; %s", s.overdue, s.overdueFor))
+	if s.Overdue.Count > 0 {
+		parts = append(parts, fmt.Sprintf("past the deadline and kept closed: %s; %s", s.Overdue, s.OverdueFor))
 	}
-	if s.lapsed.count > 0 {
-		parts = append(parts, fmt.Sprintf("opened by the deadline, while the signals have not held yet: %s", s.lapsed))
+	if s.Lapsed.Count > 0 {
+		parts = append(parts, fmt.Sprintf("opened by the deadline, while the signals have not held yet: %s", s.Lapsed))
 	}
 	return strings.Join(parts, "; ")
 }

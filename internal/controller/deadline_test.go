@@ -5,6 +5,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -38,32 +40,32 @@ func (w *world) passed() (out []eventsv1.Event) {
 // itself, half an hour later than that for a silence, whatever becomes of the
 // controller, and is told of once.
 func TestDeadlineKeepsClosedAndTells(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", dueIn(3600, v1alpha1.DeadlineKeepClosed)))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", dueIn(3600, v1alpha1.DeadlineKeepClosed)))
 		w.add(5, func(_ int, n *gate.Node) {
 			delete(n.Labels, "fit")
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 			n.Created = time.Now().Add(-10 * time.Minute)
 		})
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		ready := func(status corev1.ConditionStatus) {
 			w.change("n0000", func(n *gate.Node) {
 				n.Conditions = []gate.Condition{{Type: "Ready", Status: status, Transition: time.Now()}}
 			})
 		}
 		ready(corev1.ConditionUnknown)
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		stop()
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		stop = w.start(logr.Discard(), interceptor.Funcs{})
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		ready(corev1.ConditionTrue)
-		pass(10*time.Minute - 2*time.Second) // an hour since it closed
+		controllertest.Pass(10*time.Minute - 2*time.Second) // an hour since it closed
 		if n := w.stored("gate").Status.Nodes.Overdue; n != 0 || len(w.passed()) > 0 {
 			t.Errorf("%d overdue, %d events: too soon", n, len(w.passed()))
 		}
-		pass(4 * time.Second)
+		controllertest.Pass(4 * time.Second)
 		status := w.stored("gate").Status
 		overdue := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionOverdue)
 		if status.Nodes.Overdue != 4 || status.Nodes.Closed != 5 || len(w.passed()) != 4 || overdue == nil {
@@ -76,22 +78,22 @@ func TestDeadlineKeepsClosedAndTells(t *testing.T) {
 		if e := w.passed()[0]; e.Type != corev1.EventTypeWarning || e.Note != "gate gate stays closed on this node, past its deadline: signal fit: the node has no label fit" {
 			t.Errorf("event %+v", e)
 		}
-		if v := testutil.ToFloat64(w.c.metrics.nodes.WithLabelValues("gate", "overdue")); v != 4 {
+		if v := testutil.ToFloat64(w.c.metrics.Nodes.WithLabelValues("gate", "overdue")); v != 4 {
 			t.Errorf("metric: %v", v)
 		}
 		stop()
 		stop = w.start(logr.Discard(), interceptor.Funcs{})
 		defer func() { stop() }()
-		pass(28 * time.Minute)
+		controllertest.Pass(28 * time.Minute)
 		if n := len(w.passed()); n != 0 { // a fake API server for each
 			t.Errorf("%d events after a restart, of what was told before", n)
 		}
-		pass(3 * time.Minute)
+		controllertest.Pass(3 * time.Minute)
 		if n := w.stored("gate").Status.Nodes.Overdue; n != 5 || len(w.passed()) != 1 {
 			t.Errorf("%d overdue, %d events: the silent one is late", n, len(w.passed()))
 		}
 		w.change("n0001", func(n *gate.Node) { n.Labels = map[string]string{"fit": ""} })
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if n := w.stored("gate").Status.Nodes; n.Overdue != 4 || n.Open != 1 {
 			t.Errorf("after one has opened: %+v", n)
 		}
@@ -101,8 +103,8 @@ func TestDeadlineKeepsClosedAndTells(t *testing.T) {
 // A deadline that opens: it is told, and the gate does not close for its signals
 // until they have held once.
 func TestDeadlineOpensAndTells(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
 		w.add(5, func(i int, n *gate.Node) {
 			isOpen(n, "gate")
 			if i == 0 {
@@ -111,11 +113,11 @@ func TestDeadlineOpensAndTells(t *testing.T) {
 			}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(50*time.Minute - 2*time.Second)
+		controllertest.Pass(50*time.Minute - 2*time.Second)
 		if w.closed() != 1 {
 			t.Error("it opened too soon")
 		}
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		status := w.stored("gate").Status
 		overdue := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionOverdue)
 		if w.closed() != 0 || w.written() != 1 || len(w.passed()) != 1 || overdue == nil {
@@ -127,16 +129,16 @@ func TestDeadlineOpensAndTells(t *testing.T) {
 		if note := w.passed()[0].Note; !strings.Contains(note, "gate gate opens on this node") {
 			t.Errorf("event: %s", note)
 		}
-		if n := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", "DeadlinePassed")); n != 1 {
+		if n := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", "DeadlinePassed")); n != 1 {
 			t.Errorf("opens: %v", n)
 		}
 		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{"fit": ""} })
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionOverdue) != nil {
 			t.Error("it is as any other now")
 		}
 		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{} })
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if w.closed() != 1 || len(w.passed()) != 1 {
 			t.Errorf("%d closed, %d events: it closes for its signals again", w.closed(), len(w.passed()))
 		}

@@ -5,6 +5,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -30,7 +32,7 @@ func TestGatesThatWaitForEachOther(t *testing.T) {
 		return ds
 	}
 	waitingGate := func(name string) *v1alpha1.NodeGate {
-		return testGate(name, func(s *v1alpha1.NodeGateSpec) {
+		return controllertest.Gate(name, func(s *v1alpha1.NodeGateSpec) {
 			s.Taint.Key = "test.nodegate.dev/" + name
 			s.OpenWhen[0].SignalSource = v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "ns", Name: name}}
 			s.NodeSelector.MatchExpressions = []v1alpha1.LabelSelectorRequirement{{Key: name, Operator: metav1.LabelSelectorOpExists}}
@@ -46,13 +48,13 @@ func TestGatesThatWaitForEachOther(t *testing.T) {
 		"a chain":           {[]map[string]string{{"a": "", "b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a", "test.nodegate.dev/b"), daemon("b", "test.nodegate.dev/b")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, waitingGate("a"), waitingGate("b"))
 				w.daemonSets, w.observed = c.daemons, map[string]bool{"ns": true}
 				w.agents = map[gate.PodQuery][]gate.Pod{c.daemons[0].Pods: nil, c.daemons[1].Pods: nil}
 				w.add(len(c.labels), func(i int, n *gate.Node) { n.Created, n.Labels = time.Now(), c.labels[i] })
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(time.Minute)
+				controllertest.Pass(time.Minute)
 				for _, name := range []string{"a", "b"} {
 					ready := meta.FindStatusCondition(w.stored(name).Status.Conditions, v1alpha1.ConditionReady)
 					if told := ready != nil && ready.Reason == v1alpha1.ReasonGatesDeadlocked; told != c.deadlock {

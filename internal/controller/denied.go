@@ -9,60 +9,69 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nodegate/nodegate/internal/cluster"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // What the API server does not let us write for one gate must keep no other gate
 // of the node closed, nor must a stamp that may not be written, or an override
 // that may not be taken off, keep its own.
 
-// applyLess carries out something of a decision that was denied: what concerns
-// the taints of one gate alone, or else the whole without what goes along (see
-// applyBare). Nil means that something was written. An attempt that failed, but was
-// not denied, is the last: nobody knows what has become of the node.
-func (c *Controller) applyLess(ctx context.Context, set *gateSet, facts *gate.Facts, d *gate.Decision, denial error, now time.Time) error {
+// applyLess carries out a part of a decision that was denied: what concerns the taints of
+// a single gate, or else everything except stamps and overrides (see applyBare), or else
+// only the taints that close gates. It returns nil if something was written. It stops
+// after an attempt that failed without being denied, because the state of the node is
+// then unknown.
+func (c *Controller) applyLess(ctx context.Context, set *gateset.Set, facts *gate.Facts, d *gate.Decision, denial error, now time.Time) error {
 	parts := c.taintsApart(set, facts, d)
 	if len(parts) < 2 {
-		return c.applyBare(ctx, set, facts, *d, denial, false)
+		parts = nil // the whole was denied
 	}
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
 		part := *facts
 		part.Allowed = parts[id]
-		if err := c.applyPart(ctx, set, &part, now); !errors.Is(err, cluster.ErrDenied) {
+		if err := c.applyPart(ctx, set, &part, now); !errors.Is(err, write.ErrDenied) {
 			return err
 		}
 	}
-	return c.applyBare(ctx, set, facts, *d, denial, false)
+	err := c.applyBare(ctx, set, facts, *d, denial, false)
+	if errors.Is(err, write.ErrRejected) {
+		err = c.applyTaints(ctx, &facts.Node, *d, err)
+	}
+	return err
 }
 
-// applyPart carries out what is decided when no other taints are allowed. It is
-// denied where that is nothing.
-func (c *Controller) applyPart(ctx context.Context, set *gateSet, part *gate.Facts, now time.Time) error {
-	d := gate.Decide(set.gates, part, now)
+// applyPart carries out the decision with a limited set of allowed taints. It returns
+// ErrDenied if that changes nothing.
+func (c *Controller) applyPart(ctx context.Context, set *gateset.Set, part *gate.Facts, now time.Time) error {
+	d := gate.Decide(set.Gates, part, now)
 	if !d.Changes {
-		return cluster.ErrDenied
+		return write.ErrDenied
 	}
 	err := c.apply(ctx, &part.Node, &d)
 	switch {
 	case err == nil:
 		c.account(set, part, &d, true)
-	case errors.Is(err, cluster.ErrDenied):
+	case errors.Is(err, write.ErrDenied):
 		return c.applyBare(ctx, set, part, d, err, true)
 	}
 	return err
 }
 
-// taintsApart returns, for each of a decision's gates, the taints that must be
-// allowed to decide about it: its own, and the one of its record.
-func (c *Controller) taintsApart(set *gateSet, facts *gate.Facts, d *gate.Decision) map[string]gate.AllowedTaints {
+// taintsApart returns, for each gate of a decision, the taints that must be allowed in
+// order to decide about it: its own, and the one in its record.
+func (c *Controller) taintsApart(set *gateset.Set, facts *gate.Facts, d *gate.Decision) map[string]gate.AllowedTaints {
 	parts := make(map[string]gate.AllowedTaints)
 	for name := range d.Records {
 		taints := make(gate.AllowedTaints)
 		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.Put().Key != "" {
 			taints[gate.IDOf(r.Put())] = true
 		}
-		if g, ok := set.gate(name); ok {
+		if g, ok := set.Gate(name); ok {
 			for _, t := range g.Taints() {
 				taints[gate.IDOf(t)] = true
 			}
@@ -77,10 +86,10 @@ func (c *Controller) taintsApart(set *gateSet, facts *gate.Facts, d *gate.Decisi
 	return parts
 }
 
-// applyBare carries out a decision that was denied, or a part of one, without its
-// stamps, and without taking overrides off that have ended, which guards of an
-// older version deny. Where there is none of these the denial stands.
-func (c *Controller) applyBare(ctx context.Context, set *gateSet, facts *gate.Facts, d gate.Decision, denial error, part bool) error {
+// applyBare carries out a decision that was denied, or a part of one, without stamps and
+// without removing expired overrides, which guards of older versions deny. If the
+// decision contains neither, it returns the denial.
+func (c *Controller) applyBare(ctx context.Context, set *gateset.Set, facts *gate.Facts, d gate.Decision, denial error, part bool) error {
 	if len(d.Stamps)+len(d.Withdrawn) == 0 || len(d.Records) == 0 {
 		return denial
 	}
@@ -93,23 +102,49 @@ func (c *Controller) applyBare(ctx context.Context, set *gateSet, facts *gate.Fa
 	if len(keys) == 0 {
 		what = "node written, but for overrides that have ended"
 	}
-	c.log.Info(what, "node", facts.Node.Name, "annotations", keys, "denial", clip(denial.Error(), deniedMax))
+	c.log.Info(what, "node", facts.Node.Name, "annotations", keys, "denial", fleet.Clip(denial.Error(), deniedMax))
 	c.account(set, facts, &d, part)
 	return nil
 }
 
-// deniedMax bounds what is kept of the API server's words.
+// applyTaints adds the taints of a decision that was denied, without its records. On a
+// node whose annotations are full there is no space for a record, so a user who can fill
+// them could otherwise prevent the node from being closed. The API server rejects the
+// content of such a write. Writes that it denies for other reasons are not retried this
+// way: an API server that has just started denies everything until it has read the roles,
+// and the record can be written a moment later. The next decision is denied again because
+// of its records, which the gate's status reports. Gates are not opened this way. If
+// there is no taint to add, applyTaints returns the denial.
+func (c *Controller) applyTaints(ctx context.Context, n *gate.Node, d gate.Decision, denial error) error {
+	taints := slices.Clone(n.Taints)
+	for _, t := range d.Taints {
+		if !slices.ContainsFunc(n.Taints, func(had corev1.Taint) bool { return had.Key == t.Key && had.Effect == t.Effect }) {
+			taints = append(taints, t)
+		}
+	}
+	if len(taints) == len(n.Taints) {
+		return denial
+	}
+	d.Taints, d.Records, d.Stamps, d.Withdrawn = taints, nil, nil, nil
+	if err := c.apply(ctx, n, &d); err != nil {
+		return err
+	}
+	c.log.Info("node tainted without a record", "node", n.Name, "denial", fleet.Clip(denial.Error(), deniedMax))
+	return nil
+}
+
+// deniedMax limits the length of the API server's error that is kept.
 const deniedMax = 512
 
-// denialOf is what the API server said when it denied a decision, if that was to
-// change something for this gate, or nobody knows for which; else it is empty.
+// denialOf returns the API server's error if it denied a decision that changes something
+// for this gate, or for which the gate is unknown. Otherwise it returns "".
 func denialOf(gateName string, d *gate.Decision, failure error) string {
 	_, concerned := d.Records[gateName]
 	if _, withdrawn := d.Withdrawn[gateName]; withdrawn || len(d.Records)+len(d.Withdrawn) == 0 {
 		concerned = true
 	}
-	if !concerned || !errors.Is(failure, cluster.ErrDenied) {
+	if !concerned || !errors.Is(failure, write.ErrDenied) {
 		return ""
 	}
-	return clip(failure.Error(), deniedMax)
+	return fleet.Clip(failure.Error(), deniedMax)
 }

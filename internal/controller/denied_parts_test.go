@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -36,7 +38,7 @@ func withKey(key string) func(*v1alpha1.NodeGateSpec) {
 // A part of a denied decision of which nobody knows whether it was written keeps
 // its slot, as a whole one does.
 func TestPartInDoubtKeepsItsSlot(t *testing.T) {
-	w := newWorld(t, testGate("gate"), testGate("other", withKey(otherKey)))
+	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "gate")
 		isOpen(n, "other")
@@ -45,8 +47,8 @@ func TestPartInDoubtKeepsItsSlot(t *testing.T) {
 	w.deniedAs(t, s.strict, logr.Discard(), 0, func() {
 		w.c.writer = s
 		_, _ = w.c.reconcile(t.Context(), "n0000")
-		w.c.tally.agree(w.c.set.Load().terms())
-		w.c.tally.settle([]string{"n0000"}, 1)
+		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
+		w.c.ledger.Settle([]string{"n0000"}, 1)
 		w.mu.Lock()
 		n := w.nodes["n0000"]
 		delete(n.Labels, "fit")
@@ -58,18 +60,18 @@ func TestPartInDoubtKeepsItsSlot(t *testing.T) {
 	if w.closed() != 1 {
 		t.Fatalf("%d are closed, want one, by the write without an answer", w.closed())
 	}
-	if w.c.tally.reserve(slot{gate: "gate"}, "another", time.Now()) {
+	if w.c.ledger.Reserve(fleet.Pool{Gate: "gate"}, "another", time.Now()) {
 		t.Error("its slot is given to another node")
 	}
 }
 
 // A gate opens also where both another gate's key and its own stamp are denied.
 func TestDeniedStampAndKeyKeepNoGateClosed(t *testing.T) {
-	w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }),
-		testGate("other", withKey(otherKey)))
+	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }),
+		controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
-		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], testKey, otherKey)
+		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, otherKey)
 		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
 	})
 	w.denied(t, &strict{deniesKey: otherKey, deniesStamps: true})
@@ -80,16 +82,16 @@ func TestDeniedStampAndKeyKeepNoGateClosed(t *testing.T) {
 
 // That a write is denied is told of those gates for which it was to be.
 func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
-	w := newWorld(t, testGate("gate"), testGate("other", withKey(otherKey)))
+	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "gate")
 		isClosed(n, "other", v1alpha1.ReasonBirth)
-		n.Records["other"] = strings.ReplaceAll(n.Records["other"], testKey, otherKey)
+		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, otherKey)
 		n.Taints[0].Key = otherKey
 	})
 	w.denied(t, &strict{deniesKey: otherKey})
 	for gateName, want := range map[string]int{"gate": 0, "other": 1} {
-		if got := w.c.tally.summary(gateName).denied.count; got != want {
+		if got := w.c.ledger.Summary(gateName).Denied.Count; got != want {
 			t.Errorf("gate %s: denied on %d nodes, want %d", gateName, got, want)
 		}
 	}
@@ -99,12 +101,12 @@ func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
 // overrides, which go on being followed.
 func TestDeniedPartTellsNothingOfOtherOverrides(t *testing.T) {
 	const third = "test.nodegate.dev/c"
-	w := newWorld(t, testGate("gate"), testGate("other", withKey(otherKey)), testGate("third", withKey(third)))
+	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)), controllertest.Gate("third", withKey(third)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "third")
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
-		n.Records["third"] = strings.ReplaceAll(n.Records["third"], testKey, third)
-		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], testKey, otherKey)
+		n.Records["third"] = strings.ReplaceAll(n.Records["third"], controllertest.TaintKey, third)
+		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, otherKey)
 		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
 		overrideFor(time.Hour, "third", v1alpha1.StateOpen)(n)
 	})

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // strict is an API server whose policies have not been told of all that the
@@ -24,9 +27,16 @@ import (
 type strict struct {
 	*world
 	// deniesKey and deniesStamps are what it does not let pass.
-	deniesKey    string
-	deniesStamps bool
+	deniesKey     string
+	deniesStamps  bool
+	deniesRecords error
 }
+
+// A Node that has no room for a record, and a write of one that is forbidden.
+var (
+	errFull      = fmt.Errorf("%w: annotations: Too long", write.ErrRejected)
+	errForbidden = errors.New("no role allows it")
+)
 
 func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	of := func(taints []corev1.Taint) (all []string) {
@@ -37,8 +47,11 @@ func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 		}
 		return all
 	}
+	if s.deniesRecords != nil && len(d.Records) > 0 {
+		return nil, fmt.Errorf("patching: %w: %w", write.ErrDenied, s.deniesRecords)
+	}
 	if !slices.Equal(of(n.Taints), of(d.Taints)) || s.deniesStamps && len(d.Stamps) > 0 {
-		return nil, fmt.Errorf("patching: %w: by policy", cluster.ErrDenied)
+		return nil, fmt.Errorf("patching: %w: by policy", write.ErrDenied)
 	}
 	return s.world.Apply(ctx, n, d)
 }
@@ -47,9 +60,9 @@ func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 // was logged.
 func (w *world) denied(t *testing.T, s *strict) string {
 	t.Helper()
-	var log logLines
-	w.deniedAs(t, s, log.logger(), 5, func() {})
-	return strings.Join(log.all(), "\n")
+	var log controllertest.LogLines
+	w.deniedAs(t, s, log.Logger(), 5, func() {})
+	return strings.Join(log.All(), "\n")
 }
 
 // deniedAfter decides as often, and returns what is remembered of the node.
@@ -64,7 +77,7 @@ func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, be
 	s.world = w
 	w.c = New(Options{Namespace: "nodegate-system", Log: log}, nil, newTestMetrics())
 	w.c.Attach(w, s, w.pods)
-	w.c.set.Store(newGateSet(&gateSet{}, known{source: w.GatesFrom(), gates: w.gates, complete: true}, gate.KeyPolicy{}))
+	w.c.set.Store(gateset.New(&gateset.Set{}, gateset.Snapshot{Source: w.GatesFrom(), Gates: w.gates, Complete: true}, gate.KeyPolicy{}))
 	before()
 	for range times {
 		_, _ = w.c.reconcile(t.Context(), "n0000")
@@ -74,10 +87,10 @@ func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, be
 // What may not be taken off a node for a gate that is gone keeps no other gate
 // closed there.
 func TestDeniedCleaningUpKeepsNoGateClosed(t *testing.T) {
-	w := newWorld(t, testGate("gate"))
+	w := newWorld(t, controllertest.Gate("gate"))
 	w.add(1, func(_ int, n *gate.Node) {
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
-		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], testKey, "test.nodegate.dev/gone=x")
+		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone=x")
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Value: "x", Effect: corev1.TaintEffectNoSchedule})
 	})
 	w.denied(t, &strict{deniesKey: "test.nodegate.dev/gone"})
@@ -97,12 +110,12 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 			s.Timing.CloseAfterSeconds = ptr.To[int32](3600)
 		}
 	}
-	w := newWorld(t, testGate("gate", waits(testKey, "fit")), testGate("other", waits(other, "well")))
+	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "other") // and its label is not there
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
-		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], testKey, "test.nodegate.dev/gone")
-		n.Records["other"] = strings.ReplaceAll(n.Records["other"], testKey, other)
+		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone")
+		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, other)
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)
@@ -132,22 +145,22 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 // other closed.
 func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
 	const first, again = "test.nodegate.dev/first", "test.nodegate.dev/again"
-	two := testGate("two", func(s *v1alpha1.NodeGateSpec) {
+	two := controllertest.Gate("two", func(s *v1alpha1.NodeGateSpec) {
 		s.Taint.Key = first
 		s.RecloseTaint = &v1alpha1.Taint{Key: again, Effect: corev1.TaintEffectNoSchedule}
 	})
 	for _, key := range []string{first, again} {
-		w := newWorld(t, testGate("gate"), two)
+		w := newWorld(t, controllertest.Gate("gate"), two)
 		w.add(1, func(_ int, n *gate.Node) {
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
-			n.Records["two"] = strings.ReplaceAll(n.Records["gate"], testKey, key)
+			n.Records["two"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, key)
 			if key == again {
 				n.Records["two"] = strings.Replace(n.Records["two"], "{", `{"reclosed":true,`, 1)
 			}
 			n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 		})
-		w.denied(t, &strict{deniesKey: testKey})
-		if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != testKey {
+		w.denied(t, &strict{deniesKey: controllertest.TaintKey})
+		if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != controllertest.TaintKey {
 			t.Errorf("closed with %s: the node has the taints %v, want that of the other gate", key, n.Taints)
 		}
 	}
@@ -155,16 +168,16 @@ func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
 
 // Both keys of a gate come and go by themselves.
 func TestKeysOfAGateSet(t *testing.T) {
-	ng := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.RecloseTaint = &v1alpha1.Taint{Key: "test.nodegate.dev/again"} })
-	set := newGateSet(&gateSet{}, known{gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
-	if !set.keys[testKey] || !set.keys["test.nodegate.dev/again"] || len(set.keys) != 2 {
-		t.Errorf("the keys are %v", set.keys)
+	ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.RecloseTaint = &v1alpha1.Taint{Key: "test.nodegate.dev/again"} })
+	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
+	if !set.Keys[controllertest.TaintKey] || !set.Keys["test.nodegate.dev/again"] || len(set.Keys) != 2 {
+		t.Errorf("the keys are %v", set.Keys)
 	}
 }
 
 // For want of a stamp no gate stays closed, and that is told.
 func TestDeniedStampKeepsNoGateClosed(t *testing.T) {
-	w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }))
+	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }))
 	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 	log := w.denied(t, &strict{deniesStamps: true})
 	if w.closed() != 0 {
@@ -172,5 +185,51 @@ func TestDeniedStampKeepsNoGateClosed(t *testing.T) {
 	}
 	if strings.Count(log, "gate opened without its stamp") != 1 || strings.Count(log, `"msg"="gate opened" `) != 1 {
 		t.Errorf("want it told once, got:\n%s", log)
+	}
+}
+
+// Where records are denied, a gate closes without one, and none opens: a node whose
+// taint is gone would still have the record of a closed gate.
+func TestDeniedRecordKeepsNoGateOpen(t *testing.T) {
+	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)), controllertest.Gate("gate"))
+	foreign := corev1.Taint{Key: "example.com/foreign", Effect: corev1.TaintEffectNoExecute}
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "closing") // and its label is not there
+		n.Records["closing"] = strings.ReplaceAll(n.Records["closing"], controllertest.TaintKey, otherKey)
+		isClosed(n, "gate", v1alpha1.ReasonBirth) // and it could open
+		n.Taints = append(n.Taints, foreign)
+	})
+	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
+	var log controllertest.LogLines
+	w.deniedAs(t, &strict{deniesRecords: errFull}, log.Logger(), 5, func() {
+		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
+		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
+		w.c.ledger.Settle([]string{"n0000"}, 1)
+	})
+	n := w.nodes["n0000"]
+	if got := fmt.Sprint(n.Taints); got != fmt.Sprint([]corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}, foreign, {Key: otherKey, Effect: corev1.TaintEffectNoSchedule}}) {
+		t.Errorf("the node has the taints %s", got)
+	}
+	if lines := strings.Join(log.All(), "\n"); w.written() != 1 || strings.Count(lines, "node tainted without a record") != 1 {
+		t.Errorf("%d writes; logged is\n%s", w.written(), lines)
+	}
+}
+
+// Where a write is forbidden there is no taint without a record: an API server that
+// has just started forbids everything, and lets the second attempt pass.
+func TestForbiddenRecordAddsNoTaint(t *testing.T) {
+	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)))
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "closing")
+		n.Records["closing"] = strings.ReplaceAll(n.Records["closing"], controllertest.TaintKey, otherKey)
+	})
+	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
+	w.deniedAs(t, &strict{deniesRecords: errForbidden}, logr.Discard(), 5, func() {
+		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
+		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
+		w.c.ledger.Settle([]string{"n0000"}, 1)
+	})
+	if n := w.nodes["n0000"]; w.written() != 0 || len(n.Taints) != 0 {
+		t.Errorf("%d writes, and the taints are %v", w.written(), n.Taints)
 	}
 }

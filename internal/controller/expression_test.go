@@ -5,6 +5,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // going makes a gate one that goes by an expression.
@@ -33,8 +36,8 @@ func closingBy(expression string) func(*v1alpha1.NodeGateSpec) {
 // An expression that cannot be compiled says where and why. Nothing more is
 // closed, what is closed stays so, and a correction finds it.
 func TestExpressionThatIsBroken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		ng := testGate("gate", closingBy(`labels[?"bad"].orValue("") == "yes"`))
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate", closingBy(`labels[?"bad"].orValue("") == "yes"`))
 		w := newWorld(t, ng)
 		w.add(10, func(i int, n *gate.Node) {
 			if i == 0 {
@@ -42,7 +45,7 @@ func TestExpressionThatIsBroken(t *testing.T) {
 			}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if n := w.closed(); n != 1 {
 			t.Fatalf("%d nodes are closed, want 1", n)
 		}
@@ -52,7 +55,7 @@ func TestExpressionThatIsBroken(t *testing.T) {
 			closingBy(expression)(&edited.Spec)
 			edited.Spec.OpenWhen = nil
 			w.setGates(true, edited)
-			pass(5 * time.Second)
+			controllertest.Pass(5 * time.Second)
 		}
 		edit(2, `labels[?"bad"].orValue("") == 1`)
 		c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted)
@@ -69,7 +72,7 @@ func TestExpressionThatIsBroken(t *testing.T) {
 		}
 		w.change("n0001", func(n *gate.Node) { n.Labels = map[string]string{"bad": "yes"} })
 		w.change("n0000", func(n *gate.Node) { n.Labels = nil })
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if n := w.closed(); n != 1 {
 			t.Errorf("%d nodes are closed by a gate that is not accepted, want the one of before", n)
 		}
@@ -86,22 +89,22 @@ func TestExpressionThatIsBroken(t *testing.T) {
 // Nobody waits on a node that may have to be closed: that its expression has no
 // answer is told by the gate.
 func TestExpressionWithoutAnswerIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", closingBy(`labels["bad"] == "yes"`)))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", closingBy(`labels["bad"] == "yes"`)))
 		w.add(5, func(i int, n *gate.Node) {
 			if i > 0 {
 				n.Labels = map[string]string{"bad": "no"}
 			}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
-		const want = "; unknown, and so not closed, on n0000: signal cel: the expression has no answer on this node: no such key: bad"
+		const want = "; unknown, and so not closed, on n0000: signal cel: the expression could not be evaluated on this node: no such key: bad"
 		if c == nil || c.Status != "True" || !strings.HasSuffix(c.Message, want) {
 			t.Errorf("Ready = %+v", c)
 		}
 		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{"bad": "no"} })
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		c = meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
 		if c == nil || strings.Contains(c.Message, "unknown") {
 			t.Errorf("Ready = %+v, and every node answers", c)
@@ -111,20 +114,20 @@ func TestExpressionWithoutAnswerIsTold(t *testing.T) {
 
 // A gate that is what it was is not compiled again, and is judged again.
 func TestGatesAreCompiledOnce(t *testing.T) {
-	policy := gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: testKey, Effect: "NoSchedule"}: true}}
-	fine, broken := testGate("fine", going("true")), testGate("broken", going("1"))
-	now := known{source: v1alpha1.SourceCRD, gates: []*v1alpha1.NodeGate{fine, broken}, complete: true}
-	first := newGateSet(&gateSet{}, now, policy)
-	second := newGateSet(first, now, gate.KeyPolicy{Allowed: gate.AllowedTaints{}})
-	a, _ := first.gate("fine")
-	b, _ := second.gate("fine")
+	policy := gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: controllertest.TaintKey, Effect: "NoSchedule"}: true}}
+	fine, broken := controllertest.Gate("fine", going("true")), controllertest.Gate("broken", going("1"))
+	now := gateset.Snapshot{Source: v1alpha1.SourceCRD, Gates: []*v1alpha1.NodeGate{fine, broken}, Complete: true}
+	first := gateset.New(&gateset.Set{}, now, policy)
+	second := gateset.New(first, now, gate.KeyPolicy{Allowed: gate.AllowedTaints{}})
+	a, _ := first.Gate("fine")
+	b, _ := second.Gate("fine")
 	if &a.Signals[0] != &b.Signals[0] {
 		t.Error("compiled twice")
 	}
-	if !first.accepted("fine") || second.accepted("fine") || second.acceptance["fine"].Reason != v1alpha1.ReasonTaintKeyNotAllowed {
-		t.Errorf("judged %+v and %+v", first.acceptance["fine"], second.acceptance["fine"])
+	if !first.Accepted("fine") || second.Accepted("fine") || second.Acceptance["fine"].Reason != v1alpha1.ReasonTaintKeyNotAllowed {
+		t.Errorf("judged %+v and %+v", first.Acceptance["fine"], second.Acceptance["fine"])
 	}
-	if got := second.acceptance["broken"]; got.Reason != v1alpha1.ReasonInvalidSpec || got != first.acceptance["broken"] {
+	if got := second.Acceptance["broken"]; got.Reason != v1alpha1.ReasonInvalidSpec || got != first.Acceptance["broken"] {
 		t.Errorf("broken: %+v", got)
 	}
 	edited := fine.DeepCopy()
@@ -133,9 +136,9 @@ func TestGatesAreCompiledOnce(t *testing.T) {
 	again := fine.DeepCopy() // deleted, and made again
 	again.UID = "another"
 	for _, ng := range []*v1alpha1.NodeGate{edited, again} {
-		now.gates = []*v1alpha1.NodeGate{ng}
-		third := newGateSet(first, now, policy)
-		if c, _ := third.gate("fine"); &a.Signals[0] == &c.Signals[0] || third.since["fine"] != third.seq {
+		now.Gates = []*v1alpha1.NodeGate{ng}
+		third := gateset.New(first, now, policy)
+		if c, _ := third.Gate("fine"); &a.Signals[0] == &c.Signals[0] || third.Since["fine"] != third.Seq {
 			t.Errorf("another gate is taken for the one of before: %+v", ng.ObjectMeta)
 		}
 	}

@@ -10,26 +10,23 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/admission"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // world is a cluster in memory: feed and writer in one.
@@ -44,11 +41,12 @@ type world struct {
 	source     string // SourceCRD if empty
 	daemonSets []gate.DaemonSet
 	observed   map[string]bool // namespaces whose DaemonSets are known
-	pods       cluster.NodePods
-	writer     cluster.Applier              // the world itself if nil
+	pods       boundpods.Client
+	writer     write.Applier                // the world itself if nil
 	clock      clock.WithTicker             // the bubble's if nil
 	unsynced   bool                         // the nodes are being read anew
-	feeds      []cluster.FeedStatus         // of ResourceSlices, each called like its driver
+	syncs      bool                         // they have been, right after facts are next asked for
+	feeds      []reflector.Status           // of ResourceSlices, each called like its driver
 	agents     map[gate.PodQuery][]gate.Pod // of every node
 	writes     []string
 	looks      int // how many times facts were asked for
@@ -59,30 +57,17 @@ type world struct {
 	// fail, if set, is asked before a write; after is told of one.
 	fail  func(node string) error
 	after func()
+	// compile compiles gates. Nil is signal.Compile.
+	compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)
+	// giveUpLease is the option, and ended what Start came to.
+	// tookOver has the controller begin as one that took over.
+	tookOver    bool
+	giveUpLease bool
+	ended       <-chan error
 }
 
 func newWorld(t *testing.T, gates ...*v1alpha1.NodeGate) *world {
 	return &world{t: t, nodes: map[string]gate.Node{}, gates: gates, complete: true}
-}
-
-const testKey = "test.nodegate.dev/a"
-
-// testGate is open where the label "fit" is.
-func testGate(name string, change ...func(*v1alpha1.NodeGateSpec)) *v1alpha1.NodeGate {
-	ng := &v1alpha1.NodeGate{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 1},
-		Spec: v1alpha1.NodeGateSpec{
-			Taint:         v1alpha1.Taint{Key: testKey, Effect: corev1.TaintEffectNoSchedule},
-			OpenWhen:      []v1alpha1.Signal{{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}},
-			ReclosePolicy: v1alpha1.RecloseOnRegression,
-			Timing:        v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](0)},
-			Budget:        v1alpha1.Budget{MaxReclosed: ptr.To(intstr.FromString("20%"))},
-		},
-	}
-	for _, f := range change {
-		f(&ng.Spec)
-	}
-	return ng
 }
 
 // add adds nodes as if they had been there for an hour.
@@ -105,16 +90,16 @@ func (w *world) add(n int, change func(i int, node *gate.Node)) {
 func isOpen(node *gate.Node, gateName string) {
 	node.Records[gateName] = gate.Record{
 		State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Since: time.Now().Add(-10 * time.Minute),
-		Boot: "boot", Taint: testKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
+		Boot: "boot", Taint: controllertest.TaintKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
 	}.String()
 }
 
 func isClosed(node *gate.Node, gateName string, reason v1alpha1.Reason) {
 	node.Records[gateName] = gate.Record{
 		State: v1alpha1.StateClosed, Reason: reason, Since: time.Now().Add(-10 * time.Minute),
-		Boot: "boot", Taint: testKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
+		Boot: "boot", Taint: controllertest.TaintKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
 	}.String()
-	node.Taints = []corev1.Taint{{Key: testKey, Effect: corev1.TaintEffectNoSchedule}}
+	node.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
 }
 
 // change changes a node, and tells of it.
@@ -175,11 +160,11 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	defer w.mu.Unlock()
 	node, ok := w.nodes[n.Name]
 	if !ok {
-		return nil, cluster.ErrGone
+		return nil, write.ErrGone
 	}
 	for name := range d.Records {
 		if n.Records[name] != node.Records[name] {
-			return nil, fmt.Errorf("patching: %w", cluster.ErrConflict)
+			return nil, fmt.Errorf("patching: %w", write.ErrConflict)
 		}
 	}
 	node.Taints, node.Records = d.Taints, maps.Clone(node.Records)
@@ -215,7 +200,11 @@ func (w *world) facts(node string) (gate.Facts, bool) {
 	if before, isBehind := w.behind[node]; isBehind {
 		n, ok = before, true
 	}
-	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, ok && !w.unsynced
+	known := ok && !w.unsynced
+	if w.syncs {
+		w.unsynced, w.syncs = false, false
+	}
+	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, known
 }
 
 // FactsOf implements Feed: with no more pods than are asked for.
@@ -231,12 +220,23 @@ func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 // NodesSynced implements Feed.
 func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unsynced }
 
+// Gone implements Feed.
+func (w *world) Gone(node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, known := w.nodes[node]
+	return !known && !w.unsynced
+}
+
 // NodeNames implements Feed.
 func (w *world) NodeNames() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.nodes))
 }
+
+// SameBoot implements Feed.
+func (w *world) SameBoot() []string { return nil }
 
 // Gates implements Feed.
 func (w *world) Gates() ([]*v1alpha1.NodeGate, bool) {
@@ -267,8 +267,8 @@ func (w *world) DeletedGates() map[string]bool { return nil }
 func (w *world) GatesError() error             { return nil }
 func (w *world) SetNeeds(gate.Needs)           {}
 func (w *world) Unsynced() []string            { return nil }
-func (w *world) StatusOf(n gate.Needs) []cluster.FeedStatus {
-	return slices.DeleteFunc(slices.Clone(w.feeds), func(s cluster.FeedStatus) bool { return !slices.Contains(n.ResourceSlices, s.Name) })
+func (w *world) StatusOf(n gate.Needs) []reflector.Status {
+	return slices.DeleteFunc(slices.Clone(w.feeds), func(s reflector.Status) bool { return !slices.Contains(n.ResourceSlices, s.Name) })
 }
 func (w *world) Observe(*corev1.Node) {}
 
@@ -282,66 +282,6 @@ func (w *world) Refresh(_ context.Context, node string) error {
 	return w.unreadable
 }
 
-// apiClient returns a client that closes probe nodes at birth as the policy
-// would, by what parameters there are, unless closes says otherwise.
-func apiClient(t testing.TB, funcs interceptor.Funcs, objects ...client.Object) client.WithWatch {
-	t.Helper()
-	scheme, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if funcs.Create == nil {
-		funcs.Create = policyOf
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.NodeGate{}).WithInterceptorFuncs(funcs).Build()
-}
-
-// policyOf does what the birth policy does, for a selector of everything.
-func policyOf(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return c.Create(ctx, obj, o...)
-	}
-	var parameters corev1.PodTemplateList
-	if err := c.List(ctx, &parameters, client.HasLabels{v1alpha1.ParameterLabel}); err != nil {
-		return err
-	}
-	for i := range parameters.Items {
-		for name, e := range admission.Entries(&parameters.Items[i]) {
-			closeAtBirth(node, name, e.Taint.Key, e.Taint.Effect)
-		}
-	}
-	return nil
-}
-
-func closeAtBirth(node *corev1.Node, gateName, key string, effect corev1.TaintEffect) {
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.RecordAnnotationPrefix+gateName, gate.Record{
-		State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Taint: key + ":" + string(effect),
-	}.String())
-}
-
-// logLines collects what is logged.
-type logLines struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *logLines) logger() logr.Logger {
-	return funcr.New(func(_, args string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.lines = append(l.lines, args)
-	}, funcr.Options{})
-}
-
-func (l *logLines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.lines)
-}
-
 // start starts a controller on the world, and returns what stops it. It is for
 // use in a synctest bubble.
 func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
@@ -350,14 +290,22 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	for _, ng := range w.gates {
 		objects = append(objects, ng.DeepCopy())
 	}
-	api := apiClient(w.t, funcs, objects...)
-	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock}, api, NewMetrics(prometheus.NewRegistry()))
+	api := controllertest.Client(w.t, funcs, objects...)
+	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock, GiveUpLease: w.giveUpLease}, api, telemetry.NewMetrics(prometheus.NewRegistry()))
 	w.c.Attach(w, w.applier(), w.pods)
+	if w.compile != nil {
+		w.c.compiler.Compile = w.compile
+	}
+	if w.tookOver {
+		w.c.takeOver()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	c := w.c // there may be another one by the time this one is stopped
-	running.Go(func() { _ = c.Follow(ctx) })
-	running.Go(func() { _ = c.Start(ctx) })
+	running.Go(func() { c.Follow(ctx) })
+	ended := make(chan error, 1)
+	w.ended = ended
+	running.Go(func() { ended <- c.Start(ctx) })
 	c.GatesChanged()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -367,23 +315,11 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	return stop
 }
 
-func (w *world) applier() cluster.Applier {
+func (w *world) applier() write.Applier {
 	if w.writer != nil {
 		return w.writer
 	}
 	return w
 }
 
-// bubble runs a test in which time passes by itself.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
-}
-
-// pass lets time pass.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-func newTestMetrics() *Metrics { return NewMetrics(prometheus.NewRegistry()) }
+func newTestMetrics() *telemetry.Metrics { return telemetry.NewMetrics(prometheus.NewRegistry()) }

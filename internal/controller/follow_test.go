@@ -5,6 +5,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -32,14 +34,14 @@ func setNIC(n *gate.Node, status corev1.ConditionStatus) {
 // A closeWhen gate has nothing to do with birth: no parameter, no probe, and
 // nothing is amiss without them.
 func TestCloseWhenHasNoBirth(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		was := testGate("gate")
+	synctest.Test(t, func(t *testing.T) {
+		was := controllertest.Gate("gate")
 		w := newWorld(t, was)
 		w.add(3, func(int, *gate.Node) {})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
-		w.wantParameters("with openWhen", "map[gate:"+testKey+"]")
-		if n := testutil.CollectAndCount(w.c.metrics.proved); n != 1 {
+		controllertest.Pass(5 * time.Second)
+		w.wantParameters("with openWhen", "map[gate:"+controllertest.TaintKey+"]")
+		if n := testutil.CollectAndCount(w.c.metrics.Proved); n != 1 {
 			t.Errorf("%d series tell of birth, want 1", n)
 		}
 
@@ -47,9 +49,9 @@ func TestCloseWhenHasNoBirth(t *testing.T) {
 		edited.Generation = 2
 		closing(&edited.Spec)
 		w.setGates(true, edited)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		w.wantParameters("with closeWhen", "map[]")
-		if n := testutil.CollectAndCount(w.c.metrics.proved); n != 0 {
+		if n := testutil.CollectAndCount(w.c.metrics.Proved); n != 0 {
 			t.Errorf("%d series tell of birth, want none", n)
 		}
 		status := w.stored("gate").Status
@@ -65,19 +67,19 @@ func TestCloseWhenHasNoBirth(t *testing.T) {
 // A closed node is told of with the signal that keeps it closed; every selected
 // node is open or closed; the budget holds, and resumes.
 func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", closing))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", closing))
 		w.add(10, func(i int, n *gate.Node) {
 			if i < 3 {
 				setNIC(n, "Kaput")
 			}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(4 * time.Second) // within seconds of a gate that is new: its whole fleet had to be looked at
+		controllertest.Pass(4 * time.Second) // within seconds of a gate that is new: its whole fleet had to be looked at
 		if n := w.closed(); n != 2 {
 			t.Fatalf("%d nodes are closed, want 2 of 10", n)
 		}
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		status := w.stored("gate").Status
 		if n := status.Nodes; n.Selected != 10 || n.Open != 8 || n.Closed != 2 {
 			t.Errorf("counts: %+v", n)
@@ -91,11 +93,11 @@ func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
 		}
 
 		w.change(first.Node, func(n *gate.Node) { setNIC(n, "Fine") })
-		pass(30 * time.Second)
+		controllertest.Pass(30 * time.Second)
 		if n := w.closed(); n != 2 || w.written() != 4 {
 			t.Errorf("%d nodes are closed after %d writes, want 2 after 4", n, w.written())
 		}
-		if got := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", string(v1alpha1.ReasonSignalsCleared))); got != 1 {
+		if got := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", string(v1alpha1.ReasonSignalsCleared))); got != 1 {
 			t.Errorf("%v openings are counted, want 1", got)
 		}
 		if meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled) {
@@ -105,18 +107,18 @@ func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
 }
 
 func TestReopenByHandIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", closing, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", closing, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
 		w.add(1, func(_ int, n *gate.Node) { setNIC(n, "Kaput") })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		w.change("n0000", func(n *gate.Node) { setNIC(n, "Fine") })
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if waiting := w.stored("gate").Status.Waiting; len(waiting) != 1 || !strings.Contains(waiting[0].Message, "remove the taint") {
 			t.Errorf("told: %+v", waiting)
 		}
 		w.change("n0000", func(n *gate.Node) { n.Taints = nil })
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Open != 1 || len(w.nodes["n0000"].Records) != 0 {
 			t.Errorf("counts: %+v, records %v", n, w.nodes["n0000"].Records)
 		}

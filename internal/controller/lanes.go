@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// newsInARow is how many nodes of which there is news are taken up in a row while
+// newsInARow is how many changed nodes are processed in a row while
 // others wait. It keeps those that wait from doing so for ever.
 const newsInARow = 8
 
@@ -21,7 +21,7 @@ const newsInARow = 8
 // its methods under a lock of its own.
 type lanes struct {
 	mu sync.Mutex
-	// marked are nodes of which there is news, until they are taken up for it.
+	// marked are changed nodes that have not been processed yet.
 	marked map[string]bool
 	// news and others are the nodes that wait, first come first served, and places
 	// is where each of them waits.
@@ -95,7 +95,7 @@ func (l *lanes) Pop() string {
 	return name
 }
 
-// newNodeQueue returns a queue of nodes in the order of lanes.
+// newNodeQueue returns a workqueue with the order of a priorityQueue.
 func newNodeQueue(o *Options, order *lanes) workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -21,7 +23,7 @@ import (
 // again: it is the next to be served.
 func TestNewsGoesFirst(t *testing.T) {
 	const fleet = 5000
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		order := newLanes()
 		q := newNodeQueue(&Options{Clock: clock.RealClock{}}, order)
 		defer q.ShutDown()
@@ -30,7 +32,7 @@ func TestNewsGoesFirst(t *testing.T) {
 		for _, name := range names(fleet) {
 			q.AddAfter(name, time.Minute) // all at the same moment
 		}
-		pass(2 * time.Minute)
+		controllertest.Pass(2 * time.Minute)
 		news("new")
 		news("n4999") // which waits already
 		if got := []string{take(), take()}; !slices.Equal(got, []string{"new", "n4999"}) {
@@ -114,24 +116,24 @@ func TestLanesLoseNothing(t *testing.T) {
 // takes a worker a second; a node whose label comes now is opened by the first
 // worker that is free.
 func TestNewNodeOpensWhileAFleetIsLookedAtAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(5000, func(_ int, n *gate.Node) {
 			delete(n.Labels, "fit")
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		w.fail = func(string) error { <-time.After(time.Second); return nil }
-		edited := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "edited" })
+		edited := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "edited" })
 		edited.Generation++
 		w.setGates(true, edited)
-		pass(2500 * time.Millisecond)
+		controllertest.Pass(2500 * time.Millisecond)
 		before := w.written()
 		w.change("n4999", func(n *gate.Node) { n.Labels["fit"] = "" })
 		began := time.Now()
 		for !slices.Contains(w.writesFrom(before), "n4999") {
-			pass(100 * time.Millisecond)
+			controllertest.Pass(100 * time.Millisecond)
 			if waited := time.Since(began); waited > time.Minute {
 				t.Fatalf("not opened within %s", waited)
 			}

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // looks knows what is to be looked at when a node is next taken up: what has changed
@@ -84,23 +86,23 @@ func (l *looks) forget(node string) {
 
 // begin returns the gates that have to be decided about for a node that is taken up, all
 // or a part, and when the node has to be looked at in any case.
-func (c *Controller) begin(node string, set *gateSet, now time.Time) (*gateSet, time.Time) {
-	change, until := c.looks.begin(node, set.seq, now)
-	if part, some := set.parts.Touched(change); some {
-		return set.only(part), until
+func (c *Controller) begin(node string, set *gateset.Set, now time.Time) (*gateset.Set, time.Time) {
+	change, until := c.looks.begin(node, set.Seq, now)
+	if part, some := set.Parts.Touched(change); some {
+		return set.Only(part), until
 	}
 	return set, time.Time{}
 }
 
 // stand takes over how a node stands by what was decided about all gates, or a part, and
 // whether it was carried out.
-func (c *Controller) stand(set *gateSet, node string, standings []standing, written bool) {
+func (c *Controller) compactState(set *gateset.Set, node string, standings []fleet.GateState, written bool) {
 	switch {
-	case set.part != nil:
-		c.tally.amend(node, standings, set.scope(), written)
+	case set.Part != nil:
+		c.ledger.Amend(node, standings, set.Scope(), written)
 	case written:
-		c.tally.set(node, standings, set.seq)
+		c.ledger.Set(node, standings, set.Seq)
 	default:
-		c.tally.note(node, standings, set.seq)
+		c.ledger.Note(node, standings, set.Seq)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -65,7 +66,7 @@ func newHerd(b *testing.B) *herd {
 	h := &herd{world: &world{nodes: map[string]gate.Node{}, gates: gates, complete: true, agents: map[gate.PodQuery][]gate.Pod{}}, sets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
 	for i := range gates {
 		name := fmt.Sprintf("gate-%03d", i)
-		gates[i] = testGate(name, func(s *v1alpha1.NodeGateSpec) {
+		gates[i] = controllertest.Gate(name, func(s *v1alpha1.NodeGateSpec) {
 			s.Taint.Key = "test.nodegate.dev/" + name
 			s.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: name, Status: "True"}}
 			if i%2 == 1 {
@@ -82,7 +83,7 @@ func newHerd(b *testing.B) *herd {
 			isOpen(n, ng.Name)
 		}
 	})
-	h.c = New(Options{Log: logr.Discard()}, apiClient(b, interceptor.Funcs{}), newTestMetrics())
+	h.c = New(Options{Log: logr.Discard()}, controllertest.Client(b, interceptor.Funcs{}), newTestMetrics())
 	h.c.Attach(h, h.world, nil)
 	b.Cleanup(h.c.queue.ShutDown)
 	h.c.refreshGates(nil)
@@ -181,7 +182,7 @@ func (h *herd) decision(b *testing.B, node string) (signals int) {
 	if !d.Settled {
 		b.Fatal("not settled")
 	}
-	h.c.looks.rest(node, set.seq, until)
+	h.c.looks.rest(node, set.Seq, until)
 	for i := range d.Verdicts {
 		signals += len(d.Verdicts[i].Readings)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -63,7 +65,7 @@ func TestWhatALookIsAbout(t *testing.T) {
 // conditionGate closes under no budget as soon as a condition is not True, and has a
 // taint of its own, if not this one.
 func conditionGate(name, condition string, change ...func(*v1alpha1.NodeGateSpec)) *v1alpha1.NodeGate {
-	return testGate(name, append([]func(*v1alpha1.NodeGateSpec){func(s *v1alpha1.NodeGateSpec) {
+	return controllertest.Gate(name, append([]func(*v1alpha1.NodeGateSpec){func(s *v1alpha1.NodeGateSpec) {
 		s.Taint.Key = "test.nodegate.dev/" + name
 		s.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: condition, Status: "True"}}
 		s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
@@ -121,14 +123,14 @@ func (s reading) Read(in gate.Input) gate.Reading { s.times.Add(1); return s.Sig
 // countReads has the controller count, by gate, how often signals are read.
 func countReads(c *Controller) map[string]*atomic.Int32 {
 	set := *c.set.Load()
-	set.gates = slices.Clone(set.gates)
+	set.Gates = slices.Clone(set.Gates)
 	reads := make(map[string]*atomic.Int32)
-	for i := range set.gates {
-		g := &set.gates[i]
+	for i := range set.Gates {
+		g := &set.Gates[i]
 		reads[g.Name] = new(atomic.Int32)
 		g.Signals = []gate.NamedSignal{{Name: g.Signals[0].Name, Signal: reading{g.Signals[0].Signal, reads[g.Name]}}}
 	}
-	set.parts = gate.Divide(set.gates, nil)
+	set.Parts = gate.Divide(set.Gates, nil)
 	c.set.Store(&set)
 	return reads
 }
@@ -136,7 +138,7 @@ func countReads(c *Controller) map[string]*atomic.Int32 {
 // A condition flips: the gate that looks at it closes, is told of, and opens again, and
 // no other gate is so much as looked at, though another has something to wait for.
 func TestOnlyGatesThatLookAreRead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		slow := func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = ptr.To[int32](60) }
 		w := newWorld(t, conditionGate("disk", "Disk"), conditionGate("memory", "Memory"), conditionGate("slow", "Slow", slow))
 		w.writer = teller{w}
@@ -148,11 +150,11 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 			n.Conditions[3].Status, n.Conditions[3].Transition = "False", time.Now()
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		reads, looks := countReads(w.c), w.looks
 		standsAs := func(want ...string) {
 			t.Helper()
-			pass(time.Second)
+			controllertest.Pass(time.Second)
 			for _, a := range must(w.c.answers("n0000")) {
 				want = slices.DeleteFunc(want, func(s string) bool { return s == a.Gate+"="+a.State })
 			}
@@ -175,7 +177,7 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 		if standsAs("disk=Open"); reads["disk"].Load() != before {
 			t.Error("a gate was read for what nobody looks at")
 		}
-		pass(time.Minute) // what has been waiting since before
+		controllertest.Pass(time.Minute) // what has been waiting since before
 		if s := must(w.c.answers("n0000")); s[2].Gate != "slow" || s[2].State != v1alpha1.StateClosed {
 			t.Errorf("what was at rest has missed its time: %+v", s)
 		}
@@ -200,7 +202,7 @@ func chaosGates() []*v1alpha1.NodeGate {
 	}
 	return []*v1alpha1.NodeGate{
 		conditionGate("damped", "A", damped), conditionGate("one", "B", sharing), conditionGate("other", "C", sharing),
-		conditionGate("plain", "B"), conditionGate("follows", "C", follows), testGate("labelled"),
+		conditionGate("plain", "B"), conditionGate("follows", "C", follows), controllertest.Gate("labelled"),
 	}
 }
 
@@ -263,7 +265,7 @@ func (w *world) chaos(dice *rand.Rand, honest bool) {
 		gates[i].Generation++
 		w.setGates(true, gates...)
 	}
-	pass(time.Duration(dice.IntN(30)) * time.Second)
+	controllertest.Pass(time.Duration(dice.IntN(30)) * time.Second)
 }
 
 // stands tells how all gates stand on all nodes: by their records, by the taints, and by
@@ -293,15 +295,15 @@ func TestChaosWithParts(t *testing.T) {
 	for seed := range seeds(4) {
 		stands, looks := [2]string{}, [2]int{}
 		for i, honest := range []bool{true, false} {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := chaosWorld(t)
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(10 * time.Second)
+				controllertest.Pass(10 * time.Second)
 				dice := rand.New(rand.NewPCG(seed, 0))
 				for range 40 {
 					w.chaos(dice, honest)
 				}
-				pass(3 * time.Minute)
+				controllertest.Pass(3 * time.Minute)
 				stands[i], looks[i] = w.stands(), w.whole
 			})
 		}

@@ -5,6 +5,7 @@ package controller
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -36,12 +38,12 @@ func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
 		"a gate is overridden":     {func(*v1alpha1.NodeGateSpec) {}, edit(overrideFor(time.Hour, "disk", v1alpha1.StateClosed)), true},
 		"a gate is not known and may be there": {func(*v1alpha1.NodeGateSpec) {}, func(w *world) {
 			w.setGates(false, w.gates...)
-			pass(10 * time.Second)
+			controllertest.Pass(10 * time.Second)
 			edit(func(n *gate.Node) { isClosed(n, "nobody", v1alpha1.ReasonBirth) })(w)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, conditionGate("disk", "Disk", c.disk), conditionGate("memory", "Memory"))
 				w.writer = teller{w}
 				w.add(1, func(_ int, n *gate.Node) {
@@ -51,12 +53,12 @@ func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
 					}
 				})
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(10 * time.Second)
+				controllertest.Pass(10 * time.Second)
 				c.before(w)
-				pass(time.Minute)
+				controllertest.Pass(time.Minute)
 				whole, looks := w.whole, w.looks
 				w.edit("n0000", flipOf("Memory"), setCondition(2, "False"))
-				pass(time.Second)
+				controllertest.Pass(time.Second)
 				if got := w.whole > whole; got != c.whole || w.looks == looks {
 					t.Errorf("looked %d times, %d of these at everything; want it so: %t", w.looks-looks, w.whole-whole, c.whole)
 				}

@@ -11,25 +11,25 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// memory keeps what a decision hands on to the next one about the same node
-// and what is not worth a write. Losing it costs no more than a wait.
+// memory keeps what a decision hands on to the next decision about the same node and what
+// is not worth a write. Losing it only causes a delay.
 type memory struct {
 	mu    sync.Mutex
 	lost  map[string]remembered
 	fails map[string]failures
-	// ignored are the overrides that are not followed, by node and gate, and why.
+	// ignored has the overrides that are not followed, by node and gate, with the cause.
 	ignored map[string]map[string]string
 }
 
-// remembered is what was decided about one Node.
+// remembered is the state of one Node.
 type remembered struct {
-	uid           types.UID
-	lost, rollout map[string]time.Time // by gate
-	steady        map[string]gate.Steady
-	shadow        map[string]string
+	uid                 types.UID
+	lost, rollout, left map[string]time.Time // by gate
+	steady              map[string]gate.Steady
+	shadow              map[string]string
 }
 
-// failures to write a node, in a row.
+// failures counts consecutive failures to write a node.
 type failures struct {
 	denied bool
 	count  int
@@ -39,20 +39,18 @@ func newMemory() *memory {
 	return &memory{lost: make(map[string]remembered), fails: make(map[string]failures), ignored: make(map[string]map[string]string)}
 }
 
-// recall fills in what is to be handed to the next decision.
+// recall sets the facts that the previous decision handed on.
 func (m *memory) recall(f *gate.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.lost[f.Node.Name]; r.uid == f.Node.UID {
-		f.LostSince, f.RolloutSince, f.Steady, f.Shadow = r.lost, r.rollout, r.steady, r.shadow
+		f.LostSince, f.RolloutSince, f.LeftSince, f.Steady, f.Shadow = r.lost, r.rollout, r.left, r.steady, r.shadow
 	}
 }
 
-// keep takes over what a decision hands on. A part of a decision says nothing of
-// gates whose signals it did not read: what is kept of these, stays.
-//
-// Nor does a decision about some gates say anything of those that it does not cover;
-// nil covers all.
+// keep stores what a decision hands on. With part, the decision is a part of another one:
+// for gates whose signals it did not read, the previous values are kept. The same applies
+// to gates that are not covered; nil covers all.
 func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool, covers func(gate string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,6 +67,7 @@ func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool, covers func(gat
 		}
 		note(&r.lost, v.Gate, v.LostSince)
 		note(&r.rollout, v.Gate, v.RolloutSince)
+		note(&r.left, v.Gate, v.LeftSince)
 		if v.Shadow != "" {
 			put(&r.shadow, v.Gate, v.Shadow)
 		}
@@ -76,17 +75,18 @@ func (m *memory) keep(n *gate.Node, d *gate.Decision, part bool, covers func(gat
 			put(&r.steady, v.Gate, *v.Steady)
 		}
 	}
-	if r.lost == nil && r.rollout == nil && r.steady == nil && r.shadow == nil {
+	if r.lost == nil && r.rollout == nil && r.left == nil && r.steady == nil && r.shadow == nil {
 		delete(m.lost, n.Name)
 		return
 	}
 	m.lost[n.Name] = r
 }
 
-// retainOthers takes over what was kept of gates that are not covered.
+// retainOthers keeps the values of gates that are not covered.
 func (r *remembered) retainOthers(before *remembered, covers func(gate string) bool) {
 	putOthers(&r.lost, before.lost, covers)
 	putOthers(&r.rollout, before.rollout, covers)
+	putOthers(&r.left, before.left, covers)
 	putOthers(&r.steady, before.steady, covers)
 	putOthers(&r.shadow, before.shadow, covers)
 }
@@ -99,10 +99,11 @@ func putOthers[V any](m *map[string]V, from map[string]V, covers func(gate strin
 	}
 }
 
-// retain takes over what was kept of a gate.
+// retain keeps the values of a gate.
 func (r *remembered) retain(before *remembered, gateName string) {
 	note(&r.lost, gateName, before.lost[gateName])
 	note(&r.rollout, gateName, before.rollout[gateName])
+	note(&r.left, gateName, before.left[gateName])
 	if shadow, ok := before.shadow[gateName]; ok {
 		put(&r.shadow, gateName, shadow)
 	}
@@ -117,7 +118,7 @@ func note(times *map[string]time.Time, gateName string, t time.Time) {
 	}
 }
 
-// put sets a key of a map that need not be there yet.
+// put sets a key of a map, which is created if it is nil.
 func put[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
 		*m = make(map[string]V)
@@ -145,8 +146,8 @@ func (m *memory) ignoring(node string, ignored map[string]string) map[string]str
 	return news
 }
 
-// failed counts a failure to write a node, and returns how many of its kind
-// came before it in a row.
+// failed counts a failed write of a node, and returns the number of consecutive previous
+// failures of its kind.
 func (m *memory) failed(node string, denied bool) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +160,7 @@ func (m *memory) failed(node string, denied bool) int {
 	return f.count - 1
 }
 
-// succeeded ends a row of failures, and tells whether there was one.
+// succeeded resets the count of failures, and returns whether there were any.
 func (m *memory) succeeded(node string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

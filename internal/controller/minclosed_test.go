@@ -4,36 +4,38 @@ package controller
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // A gate that is to stay closed for a while opens when that is over, though no
 // event says so, and though the controller was replaced half way.
 func TestMinClosedIsWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", func(spec *v1alpha1.NodeGateSpec) { spec.Timing.MinClosedSeconds = 3600 }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) { spec.Timing.MinClosedSeconds = 3600 }))
 		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) }) // ten minutes ago
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
-		pass(20 * time.Minute)
+		controllertest.Pass(20 * time.Minute)
 		waiting := w.stored("gate").Status.Waiting
 		if len(waiting) != 1 || waiting[0].Reason != string(v1alpha1.ReadingMinClosed) || w.written() != 0 {
 			t.Errorf("waits for %+v, after %d writes", waiting, w.written())
 		}
 		stop()
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		stop = w.start(logr.Discard(), interceptor.Funcs{})
 		defer stop()
-		pass(20*time.Minute - 2*time.Second)
+		controllertest.Pass(20*time.Minute - 2*time.Second)
 		if w.closed() != 1 {
 			t.Error("it opened too soon")
 		}
-		pass(4 * time.Second)
+		controllertest.Pass(4 * time.Second)
 		if w.closed() != 0 || w.written() != 1 {
 			t.Errorf("%d closed after %d writes, an hour after it closed", w.closed(), w.written())
 		}

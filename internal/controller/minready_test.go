@@ -4,20 +4,22 @@ package controller
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // minReadySeconds are waited for although no event tells of their end, and a
 // controller that is replaced half way changes nothing.
 func TestMinReadyIsWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", func(spec *v1alpha1.NodeGateSpec) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) {
 			spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{
 				Namespace: "a", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}, MinReadySeconds: 3600,
 			}}
@@ -28,19 +30,19 @@ func TestMinReadyIsWaitedFor(t *testing.T) {
 		}}}
 		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
-		pass(30 * time.Minute)
+		controllertest.Pass(30 * time.Minute)
 		waiting := w.stored("gate").Status.Waiting
 		if len(waiting) != 1 || waiting[0].Reason != string(v1alpha1.ReadingPodReadyTooBriefly) {
 			t.Errorf("waits for %+v", waiting)
 		}
 		stop()
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Until(ready.Add(time.Hour - time.Second)))
+		controllertest.Pass(time.Until(ready.Add(time.Hour - time.Second)))
 		if w.closed() != 1 || w.written() != 0 {
 			t.Error("it opened too soon")
 		}
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		if w.closed() != 0 || w.written() != 1 {
 			t.Errorf("%d closed after %d writes, in time", w.closed(), w.written())
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -29,26 +30,14 @@ func (r *reporter) tellMode(ng *v1alpha1.NodeGate, last *reported) {
 		r.log.Info("gate is in another mode", "gate", ng.Name, "mode", mode, "before", was)
 	}
 	last.mode = mode
-	r.metrics.gateMode(ng.Name, mode)
+	r.metrics.GateMode(ng.Name, mode)
 }
 
 func modeOf(spec *v1alpha1.NodeGateSpec) v1alpha1.Mode {
 	return cmp.Or(spec.Mode, v1alpha1.ModeEnforce)
 }
 
-// gateMode tells of the mode that a gate is in.
-func (m *Metrics) gateMode(name string, mode v1alpha1.Mode) {
-	m.about(name, func() {
-		for _, other := range []v1alpha1.Mode{v1alpha1.ModeEnforce, v1alpha1.ModeDryRun, v1alpha1.ModePaused} {
-			if other != mode {
-				m.modes.DeleteLabelValues(name, string(other))
-			}
-		}
-		m.modes.WithLabelValues(name, string(mode)).Set(1)
-	})
-}
-
-// pausedMessage says what a paused gate does not do, and what it holds.
-func pausedMessage(s *summary) string {
-	return fmt.Sprintf("nodes stay as they are and new ones are not closed: kept closed are %d, whatever their signals say", s.counts.Closed)
+// pausedMessage describes the state of a paused gate.
+func pausedMessage(s *fleet.Summary) string {
+	return fmt.Sprintf("nodes stay as they are and new ones are not closed: kept closed are %d, whatever their signals say", s.Counts.Closed)
 }

@@ -3,9 +3,9 @@
 package controller
 
 import (
-	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 func inMode(mode v1alpha1.Mode) func(*v1alpha1.NodeGateSpec) {
@@ -29,9 +31,9 @@ func (w *world) inMode(mode v1alpha1.Mode) {
 	ng.Generation++
 	ng.Spec.Mode = mode
 	w.setGates(true, ng)
-	pass(10 * time.Second)
+	controllertest.Pass(10 * time.Second)
 	w.c.lookAtAll() // as the feed would have every node that was written
-	pass(30 * time.Second)
+	controllertest.Pass(30 * time.Second)
 }
 
 func (w *world) says(t *testing.T, kind, reason, message string) {
@@ -42,24 +44,15 @@ func (w *world) says(t *testing.T, kind, reason, message string) {
 	}
 }
 
-func (l *logLines) count(text string) (n int) {
-	for _, line := range l.all() {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
-}
-
 // A dry run takes its budget from what would be, tells what it would do, and does
 // nothing. Switched to Enforce, the gate does it.
 func TestDryRunThenEnforce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }))
 		w.add(10, unfit)
-		var log logLines
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		pass(time.Minute)
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(time.Minute)
 		status := w.stored("gate").Status
 		if n := status.Nodes; n.Selected != 10 || n.Closed != 2 || n.Open != 0 || len(status.Waiting) != 2 {
 			t.Errorf("of 10 nodes and a budget of 20 %%: %+v, waiting %v", n, status.Waiting)
@@ -68,24 +61,24 @@ func TestDryRunThenEnforce(t *testing.T) {
 		w.says(t, v1alpha1.ConditionAccepted, "DryRun", "in dry run")
 		w.says(t, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, "in this dry run, where no node is changed: closing waits on")
 		m := w.c.metrics
-		closings := testutil.ToFloat64(m.closes.WithLabelValues("gate", string(v1alpha1.ReasonBirth))) // counted from zero
-		if w.written() != 0 || len(w.parameters()) != 0 || closings != 0 || testutil.CollectAndCount(m.closes) != 1 || testutil.CollectAndCount(m.proved) != 0 {
-			t.Errorf("%d writes, %d parameters, %v closings counted for birth, %d reasons", w.written(), len(w.parameters()), closings, testutil.CollectAndCount(m.closes))
+		closings := testutil.ToFloat64(m.Closes.WithLabelValues("gate", string(v1alpha1.ReasonBirth))) // counted from zero
+		if w.written() != 0 || len(w.parameters()) != 0 || closings != 0 || testutil.CollectAndCount(m.Closes) != 1 || testutil.CollectAndCount(m.Proved) != 0 {
+			t.Errorf("%d writes, %d parameters, %v closings counted for birth, %d reasons", w.written(), len(w.parameters()), closings, testutil.CollectAndCount(m.Closes))
 		}
-		if told, real := log.count(`"gate would close"`), log.count(`"gate closed"`); told != 2 || real != 0 {
+		if told, real := log.Count(`"gate would close"`), log.Count(`"gate closed"`); told != 2 || real != 0 {
 			t.Errorf("told %d times that it would close, %d that it did", told, real)
 		}
-		if v := testutil.ToFloat64(m.modes.WithLabelValues("gate", "DryRun")); v != 1 || log.count(`"gate is in another mode"`) != 1 {
-			t.Errorf("mode: metric %v, log %q", v, log.all())
+		if v := testutil.ToFloat64(m.Modes.WithLabelValues("gate", "DryRun")); v != 1 || log.Count(`"gate is in another mode"`) != 1 {
+			t.Errorf("mode: metric %v, log %q", v, log.All())
 		}
 		for _, waits := range status.Waiting { // two of them turn out to be fit
 			w.change(waits.Node, func(n *gate.Node) { n.Labels["fit"] = "" })
 		}
-		pass(time.Minute)
-		if n := w.stored("gate").Status.Nodes; n.Closed != 2 || n.Open != 2 || log.count(`"gate would open"`) != 2 {
-			t.Errorf("%+v, told %d times that it would open", n, log.count(`"gate would open"`))
+		controllertest.Pass(time.Minute)
+		if n := w.stored("gate").Status.Nodes; n.Closed != 2 || n.Open != 2 || log.Count(`"gate would open"`) != 2 {
+			t.Errorf("%+v, told %d times that it would open", n, log.Count(`"gate would open"`))
 		}
-		if w.written() != 0 || testutil.CollectAndCount(m.opens, "nodegate_opens_total") != 0 || testutil.ToFloat64(m.patches.WithLabelValues("ok")) != 0 {
+		if w.written() != 0 || testutil.CollectAndCount(m.Opens, "nodegate_opens_total") != 0 || testutil.ToFloat64(m.Patches.WithLabelValues("ok")) != 0 {
 			t.Errorf("%d writes", w.written())
 		}
 		w.inMode(v1alpha1.ModeEnforce)
@@ -93,7 +86,7 @@ func TestDryRunThenEnforce(t *testing.T) {
 			t.Errorf("enforced: %+v, %d nodes tainted", n, w.closed())
 		}
 		w.says(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
-		if n := testutil.CollectAndCount(m.modes); n != 1 || len(w.parameters()) != 1 {
+		if n := testutil.CollectAndCount(m.Modes); n != 1 || len(w.parameters()) != 1 {
 			t.Errorf("%d modes, %d parameters", n, len(w.parameters()))
 		}
 	})
@@ -102,26 +95,26 @@ func TestDryRunThenEnforce(t *testing.T) {
 // Coming into a dry run, a gate opens what it held, which is told as done; it goes
 // on, on paper, where it stood.
 func TestEnforceThenDryRun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", dueIn(7200, v1alpha1.DeadlineOpen)))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", dueIn(7200, v1alpha1.DeadlineOpen)))
 		w.add(5, func(i int, n *gate.Node) {
 			unfit(i, n)
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 		})
-		var log logLines
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		pass(time.Minute)
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(time.Minute)
 		w.inMode(v1alpha1.ModeDryRun)
 		if n := w.stored("gate").Status.Nodes; w.closed() != 0 || n.Closed != 5 {
 			t.Errorf("%d nodes are tainted, status %+v", w.closed(), n)
 		}
-		if n := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", "DryRun")); n != 5 || len(w.parameters()) != 0 {
+		if n := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", "DryRun")); n != 5 || len(w.parameters()) != 0 {
 			t.Errorf("%v openings, %d parameters", n, len(w.parameters()))
 		}
 		before := len(w.events())
-		pass(time.Hour) // the deadline would pass
-		if n := w.stored("gate").Status.Nodes; n.Open != 5 || log.count(`"gate would open"`) != 5 || len(w.events()) != before || log.count(`"deadline passed"`) != 0 {
-			t.Errorf("%+v, %d events, log %q", n, len(w.events())-before, log.all())
+		controllertest.Pass(time.Hour) // the deadline would pass
+		if n := w.stored("gate").Status.Nodes; n.Open != 5 || log.Count(`"gate would open"`) != 5 || len(w.events()) != before || log.Count(`"deadline passed"`) != 0 {
+			t.Errorf("%+v, %d events, log %q", n, len(w.events())-before, log.All())
 		}
 		w.says(t, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, "in this dry run")
 		if n := w.written(); n != 5 {
@@ -132,22 +125,22 @@ func TestEnforceThenDryRun(t *testing.T) {
 
 // Another leader begins the dry run again, and tells of the mode again.
 func TestDryRunBeginsAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", inMode(v1alpha1.ModeDryRun)))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun)))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })
-		var log logLines
-		stop := w.start(log.logger(), interceptor.Funcs{})
-		pass(20 * time.Minute)
+		var log controllertest.LogLines
+		stop := w.start(log.Logger(), interceptor.Funcs{})
+		controllertest.Pass(20 * time.Minute)
 		if n := w.stored("gate").Status.Nodes; n.Closed != 1 {
 			t.Errorf("%+v", n)
 		}
 		stop()
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		pass(time.Minute)
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(time.Minute)
 		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Selected != 1 {
 			t.Errorf("%+v, want an existing node", n)
 		}
-		if n := log.count(`"gate is in another mode"`); n != 2 {
+		if n := log.Count(`"gate is in another mode"`); n != 2 {
 			t.Errorf("told %d times", n)
 		}
 	})
@@ -155,11 +148,11 @@ func TestDryRunBeginsAgain(t *testing.T) {
 
 // Nodes that need no more than a record need nothing in a dry run.
 func TestDryRunWaitsForNoPace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
 		w.add(500, func(int, *gate.Node) {})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second) // five hundred would take fifty
+		controllertest.Pass(5 * time.Second) // five hundred would take fifty
 		if n := w.stored("gate").Status.Nodes; n.Open != 500 || w.written() != 0 {
 			t.Errorf("%+v, %d writes", n, w.written())
 		}
@@ -169,17 +162,17 @@ func TestDryRunWaitsForNoPace(t *testing.T) {
 // A paused gate neither opens nor closes, and closes no births. Resumed, it does
 // what is due.
 func TestPauseAndResume(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(10, func(i int, n *gate.Node) {
 			if isOpen(n, "gate"); i < 2 {
 				unfit(i, n)
 				isClosed(n, "gate", v1alpha1.ReasonBirth)
 			}
 		})
-		var log logLines
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		pass(time.Minute)
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(time.Minute)
 		if len(w.parameters()) != 1 {
 			t.Error("births are not closed")
 		}
@@ -188,7 +181,7 @@ func TestPauseAndResume(t *testing.T) {
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		w.change("n0005", func(n *gate.Node) { delete(n.Labels, "fit") })
 		w.change("n0006", func(n *gate.Node) { n.BootID = "next" })
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		status := w.stored("gate").Status
 		if n := status.Nodes; w.written() != before || w.closed() != 2 || n.Closed != 2 || n.Open != 8 || len(w.parameters()) != 0 {
 			t.Errorf("%d writes, %d tainted, %+v, %d parameters", w.written()-before, w.closed(), n, len(w.parameters()))
@@ -198,8 +191,8 @@ func TestPauseAndResume(t *testing.T) {
 		if len(status.Waiting) != 2 || status.Waiting[0].Reason != "Paused" || status.Waiting[0].Since.IsZero() {
 			t.Errorf("waiting: %+v", status.Waiting)
 		}
-		if v := testutil.ToFloat64(w.c.metrics.modes.WithLabelValues("gate", "Paused")); v != 1 || testutil.CollectAndCount(w.c.metrics.proved) != 0 {
-			t.Errorf("metric %v, births: %d", v, testutil.CollectAndCount(w.c.metrics.proved))
+		if v := testutil.ToFloat64(w.c.metrics.Modes.WithLabelValues("gate", "Paused")); v != 1 || testutil.CollectAndCount(w.c.metrics.Proved) != 0 {
+			t.Errorf("metric %v, births: %d", v, testutil.CollectAndCount(w.c.metrics.Proved))
 		}
 		w.inMode(v1alpha1.ModeEnforce)
 		for name, want := range map[string]v1alpha1.Reason{"n0000": v1alpha1.ReasonSignalsHold, "n0001": v1alpha1.ReasonBirth, "n0005": v1alpha1.ReasonRegression} {
@@ -213,57 +206,17 @@ func TestPauseAndResume(t *testing.T) {
 // A gate in dry run has its key count as no gate's for those that act, so that it
 // does not change which daemons belong on a node.
 func TestKeysOfDryRunsAreNobodys(t *testing.T) {
-	set := newGateSet(&gateSet{}, known{gates: []*v1alpha1.NodeGate{testGate("gate", inMode(v1alpha1.ModeDryRun))}}, gate.KeyPolicy{})
-	if len(set.keys) > 0 || set.closesAtBirth("gate") || !set.unneeded("gate") {
-		t.Errorf("keys %v, closes at birth: %t", set.keys, set.closesAtBirth("gate"))
-	}
-}
-
-// What a dry run wants to see waits for what others do.
-func TestDryRunsAreInspectedLast(t *testing.T) {
-	i := newInspector(nil, nil, logr.Discard())
-	now := time.Now()
-	for _, node := range []string{"dry1", "dry2", "both"} {
-		i.ask(node, now, false, true)
-	}
-	i.ask("a", now, false, false)
-	i.ask("both", now, false, false)
-	i.ask("a", now, false, true)
-	var order []string
-	for node, ok := i.next(); ok; node, ok = i.next() {
-		order = append(order, node)
-	}
-	if want := []string{"a", "both", "dry1", "dry2"}; !slices.Equal(order, want) {
-		t.Errorf("in the order %v, want %v", order, want)
-	}
-}
-
-// Whatever is in hand about pods that bypassed a gate ends with its acting.
-func TestPauseEndsEvictions(t *testing.T) {
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
-		set := newGateSet(&gateSet{}, known{gates: []*v1alpha1.NodeGate{testGate("gate", inMode(mode), func(s *v1alpha1.NodeGateSpec) { s.BypassedPods = v1alpha1.BypassedEvict })}}, gate.KeyPolicy{})
-		w := newWorld(t)
-		w.add(1, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		c := New(Options{}, apiClient(t, interceptor.Funcs{}), newTestMetrics())
-		c.Attach(w, w, newNodePods())
-		c.set.Store(set)
-		b := newBypass(c)
-		o := &opening{uid: "uid-of-n0000", boot: "boot", closure: gate.Closure{Until: time.Now()}}
-		if _, _, stands := b.stands(bypassKey{node: "n0000", gate: "gate"}, o); stands || set.minds("gate") {
-			t.Errorf("mode %s: still looked for", mode)
-		}
-		set.declared["gate"].Spec.Mode = ""
-		if _, _, stands := b.stands(bypassKey{node: "n0000", gate: "gate"}, o); !stands || !set.minds("gate") {
-			t.Error("acting, it is not looked for")
-		}
+	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun))}}, gate.KeyPolicy{})
+	if len(set.Keys) > 0 || set.ClosesAtBirth("gate") || !set.Unneeded("gate") {
+		t.Errorf("keys %v, closes at birth: %t", set.Keys, set.ClosesAtBirth("gate"))
 	}
 }
 
 // The gate comes into a dry run while a write of before is on its way. What it
 // closed is opened all the same.
 func TestModeChangesUnderAWrite(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })
 		closed := 0
 		w.after = func() {
@@ -275,7 +228,7 @@ func TestModeChangesUnderAWrite(t *testing.T) {
 			}
 		}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if n := w.nodes["n0000"]; closed != 1 || len(n.Taints) > 0 || len(n.Records) > 0 || w.written() != 2 {
 			t.Errorf("%d writes, taints %v, records %v", w.written(), n.Taints, n.Records)
 		}

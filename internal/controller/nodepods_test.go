@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,8 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
 )
 
 // nodePods are the pods of the nodes of a world.
@@ -33,7 +35,7 @@ type nodePods struct {
 	// onList, if set, is called before a list is made; evict answers evictions,
 	// which are counted by pod.
 	onList  func(node string) error
-	evict   func(p *gate.BoundPod) cluster.Eviction
+	evict   func(p *gate.BoundPod) boundpods.Eviction
 	evicted map[string]int
 }
 
@@ -41,7 +43,7 @@ func newNodePods() *nodePods {
 	return &nodePods{byNode: map[string][]gate.BoundPod{}, evicted: map[string]int{}}
 }
 
-// List implements cluster.NodePods.
+// List implements boundpods.Client.
 func (p *nodePods) List(_ context.Context, node string) ([]gate.BoundPod, error) {
 	if p.onList != nil {
 		if err := p.onList(node); err != nil {
@@ -54,16 +56,16 @@ func (p *nodePods) List(_ context.Context, node string) ([]gate.BoundPod, error)
 	return slices.Clone(p.byNode[node]), nil
 }
 
-// Evict implements cluster.NodePods.
-func (p *nodePods) Evict(_ context.Context, pod *gate.BoundPod) (cluster.Eviction, error) {
+// Evict implements boundpods.Client.
+func (p *nodePods) Evict(_ context.Context, pod *gate.BoundPod) (boundpods.Eviction, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.evicted[pod.Name]++
-	outcome := cluster.Evicted
+	outcome := boundpods.Evicted
 	if p.evict != nil {
 		outcome = p.evict(pod)
 	}
-	if outcome != cluster.Evicted {
+	if outcome != boundpods.Evicted {
 		return outcome, fmt.Errorf("evicting: %s", outcome)
 	}
 	for node := range p.byNode {
@@ -89,7 +91,7 @@ func allowing(lack func(what string) bool) interceptor.Funcs {
 	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 		review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
 		if !ok {
-			return policyOf(ctx, c, obj, o...)
+			return controllertest.PolicyOf(ctx, c, obj, o...)
 		}
 		a := review.Spec.ResourceAttributes
 		review.Status.Allowed = lack == nil || !lack(strings.TrimSuffix(a.Verb+" "+a.Resource+"/"+a.Subresource, "/"))
@@ -107,7 +109,7 @@ func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
 
 // newUnfit is a world of nodes that are to be closed if they are idle.
 func newUnfit(t *testing.T, nodes int) (*world, *nodePods) {
-	w, pods := newWorld(t, testGate("gate", ifIdle)), newNodePods()
+	w, pods := newWorld(t, controllertest.Gate("gate", ifIdle)), newNodePods()
 	w.pods = pods
 	w.add(nodes, unfit)
 	return w, pods
@@ -120,7 +122,7 @@ var (
 
 // At most ten nodes a second are closed for being idle, and none that is not.
 func TestBackfillIsPaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfit(t, 100)
 		for i := range 100 {
 			pods.set(fmt.Sprintf("n%04d", i), aDaemon)
@@ -137,7 +139,7 @@ func TestBackfillIsPaced(t *testing.T) {
 			}
 		}
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 50 || len(closings) != 50 {
 			t.Errorf("%d nodes are closed by %d closings, want the 50 idle ones", n, len(closings))
 		}
@@ -166,24 +168,24 @@ func TestBackfillIsPaced(t *testing.T) {
 // A node that is not idle is looked at again, not often, and however often it is
 // decided about meanwhile.
 func TestBusyNodeIsLookedAtAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfit(t, 1)
 		pods.set("n0000", aWorkload)
 		defer w.start(logr.Discard(), allowing(nil))()
 		for range 9 {
-			pass(time.Minute)
+			controllertest.Pass(time.Minute)
 			w.change("n0000", func(n *gate.Node) { n.Labels["changed"] = time.Now().String() })
 		}
 		if n := pods.listed(); n != 1 {
 			t.Errorf("%d lists in nine minutes, want one", n)
 		}
 		pods.set("n0000", aDaemon)
-		pass(3 * time.Minute)
+		controllertest.Pass(3 * time.Minute)
 		if w.closed() != 1 {
 			t.Error("the node has been idle for minutes and is open")
 		}
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		if w.closed() != 0 {
 			t.Error("the node became fit and is closed")
 		}
@@ -193,15 +195,15 @@ func TestBusyNodeIsLookedAtAgain(t *testing.T) {
 // A pod was bound between the look and the taint: the node opens again, with a
 // reason of its own, and is not closed again as long as the pod is there.
 func TestPodBoundBetweenLookAndTaint(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfit(t, 1)
 		w.after = func() { pods.set("n0000", aWorkload) }
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		if n := w.written(); n != 2 || w.closed() != 0 || len(w.nodes["n0000"].Records) > 0 {
 			t.Errorf("%d writes, records %v, want it closed once and opened once without a record", n, w.nodes["n0000"].Records)
 		}
-		if n := testutil.ToFloat64(w.c.metrics.opens.WithLabelValues("gate", string(v1alpha1.ReasonNotIdle))); n != 1 {
+		if n := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", string(v1alpha1.ReasonNotIdle))); n != 1 {
 			t.Errorf("it is told %v times that the node was not idle, want once", n)
 		}
 	})
@@ -210,22 +212,22 @@ func TestPodBoundBetweenLookAndTaint(t *testing.T) {
 // That another gate has found the node busy meanwhile does not put off the look
 // that opens it again.
 func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		first := testGate("gate", ifIdle)
+	synctest.Test(t, func(t *testing.T) {
+		first := controllertest.Gate("gate", ifIdle)
 		w := newWorld(t, first)
 		pods := newNodePods()
 		w.pods = pods
 		w.add(1, unfit)
 		w.after = func() { pods.set("n0000", aWorkload) }
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(2 * time.Second)
-		other := testGate("other", ifIdle)
+		controllertest.Pass(2 * time.Second)
+		other := controllertest.Gate("other", ifIdle)
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		w.setGates(true, first, other)
 		if w.closed() != 1 {
 			t.Fatalf("the node has the taints %v, want one of the first gate", w.nodes["n0000"].Taints)
 		}
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if w.closed() != 0 {
 			t.Errorf("the node is not idle, and still has the taints %v", w.nodes["n0000"].Taints)
 		}
@@ -234,13 +236,13 @@ func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
 
 // What may not be closed anyway is not looked at, and that is told.
 func TestLooksWaitForBudget(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", ifIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", ifIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
 		pods := newNodePods()
 		w.pods = pods
 		w.add(50, unfit)
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		if w.closed() != 3 {
 			t.Errorf("%d nodes are closed, want the 3 that the budget allows", w.closed())
 		}
@@ -256,11 +258,11 @@ func TestLooksWaitForBudget(t *testing.T) {
 // A list that hangs keeps nobody from opening, not even another gate of the
 // same node.
 func TestLooksDoNotDelayOpenings(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		other := testGate("other")
+	synctest.Test(t, func(t *testing.T) {
+		other := controllertest.Gate("other")
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		other.Spec.OpenWhen[0].Label.Key = "other"
-		w := newWorld(t, testGate("gate", ifIdle), other)
+		w := newWorld(t, controllertest.Gate("gate", ifIdle), other)
 		pods := newNodePods()
 		w.pods = pods
 		hang := make(chan struct{})
@@ -268,11 +270,11 @@ func TestLooksDoNotDelayOpenings(t *testing.T) {
 		w.add(50, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "other", v1alpha1.ReasonBirth) })
 		defer w.start(logr.Discard(), allowing(nil))()
 		defer close(hang)
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		for _, name := range w.NodeNames() {
 			w.change(name, func(n *gate.Node) { n.Labels["other"] = "" })
 		}
-		pass(time.Millisecond)
+		controllertest.Pass(time.Millisecond)
 		if w.closed() != 0 {
 			t.Errorf("%d nodes are closed still", w.closed())
 		}
@@ -282,7 +284,7 @@ func TestLooksDoNotDelayOpenings(t *testing.T) {
 // Without the right to list pods nothing is closed, the gate's status says how
 // to grant it, and when that is done it goes on by itself.
 func TestNoRightToListPods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfit(t, 3)
 		var mu sync.Mutex
 		lacks := true
@@ -299,7 +301,7 @@ func TestNoRightToListPods(t *testing.T) {
 			defer mu.Unlock()
 			return lacks && what == "list pods"
 		}))()
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		ng := w.stored("gate")
 		accepted := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
 		ready := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
@@ -312,7 +314,7 @@ func TestNoRightToListPods(t *testing.T) {
 		mu.Lock()
 		lacks = false
 		mu.Unlock()
-		pass(2 * time.Minute)
+		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 3 {
 			t.Errorf("the right was granted, and %d nodes of 3 are closed", w.closed())
 		}

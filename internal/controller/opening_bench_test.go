@@ -14,15 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // BenchmarkOpening is what the controller does for one node on which two gates
 // open: facts in hand, decision, patch, what is told of it, and the decision that
 // follows the write. The API server is not in it, nor is what observes it.
 func BenchmarkOpening(b *testing.B) {
-	w := &world{nodes: map[string]gate.Node{}, gates: []*v1alpha1.NodeGate{testGate("a"), testGate("b", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })}, complete: true}
+	w := &world{nodes: map[string]gate.Node{}, gates: []*v1alpha1.NodeGate{controllertest.Gate("a"), controllertest.Gate("b", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })}, complete: true}
 	for _, ng := range w.gates {
 		ng.CreationTimestamp = metav1.NewTime(time.Now().Add(-48 * time.Hour))
 	}
@@ -34,7 +35,7 @@ func BenchmarkOpening(b *testing.B) {
 			n.Taints = append(n.Taints, corev1.Taint{Key: ng.Spec.Taint.Key, Effect: ng.Spec.Taint.Effect})
 		}
 	})
-	w.c = New(Options{Log: zap.New(zap.WriteTo(io.Discard))}, apiClient(b, interceptor.Funcs{}), newTestMetrics())
+	w.c = New(Options{Log: zap.New(zap.WriteTo(io.Discard))}, controllertest.Client(b, interceptor.Funcs{}), newTestMetrics())
 	w.c.Attach(w, patched{w, b}, nil)
 	defer w.c.queue.ShutDown()
 	w.c.refreshGates(nil)
@@ -64,7 +65,7 @@ type patched struct {
 
 // Apply implements cluster.Applier.
 func (p patched) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
-	if body, err := cluster.Patch(n, d); err != nil || len(body) == 0 {
+	if body, err := write.Patch(n, d); err != nil || len(body) == 0 {
 		p.b.Fatalf("patch %s, error %v", body, err)
 	}
 	return p.world.Apply(ctx, n, d)

@@ -5,14 +5,15 @@ package controller
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -33,8 +34,8 @@ func (w *world) tainted(node string) bool {
 // whatever becomes of the controller, and the node is closed again by one write,
 // also where the budget is used up: it has been counted all along.
 func TestOverrideEndsByItself(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(10, func(i int, n *gate.Node) {
 			isOpen(n, "gate")
 			if i < 2 {
@@ -42,40 +43,39 @@ func TestOverrideEndsByItself(t *testing.T) {
 				isClosed(n, "gate", v1alpha1.ReasonRegression)
 			}
 		})
-		var log strings.Builder
-		logger := funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{})
-		stop := w.start(logger, interceptor.Funcs{})
-		pass(time.Minute)
+		var log controllertest.LogLines
+		stop := w.start(log.Logger(), interceptor.Funcs{})
+		controllertest.Pass(time.Minute)
 		begin := time.Now()
 		w.change("n0000", overrideFor(time.Hour, "gate", v1alpha1.StateOpen))
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if w.tainted("n0000") || len(w.writes) != 1 {
 			t.Fatalf("a minute after it was opened by hand: written to %v", w.writes)
 		}
 		w.change("n0002", func(n *gate.Node) { delete(n.Labels, "fit") }) // two of ten are closed by themselves
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		if w.tainted("n0002") {
 			t.Error("the slot of a node that is open by hand was given away")
 		}
 		w.checkOverridden(t, 1, "overridden by hand on n0000")
 		stop()
-		pass(10 * time.Minute)
-		stop = w.start(logger, interceptor.Funcs{})
-		pass(time.Until(begin.Add(time.Hour - time.Second)))
+		controllertest.Pass(10 * time.Minute)
+		stop = w.start(log.Logger(), interceptor.Funcs{})
+		controllertest.Pass(time.Until(begin.Add(time.Hour - time.Second)))
 		if w.tainted("n0000") {
 			t.Error("closed before the hour was over")
 		}
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		if !w.tainted("n0000") || len(w.writes) != 2 || len(w.nodes["n0000"].Overrides) > 0 {
 			t.Errorf("the hour is over: overrides %v, written to %v", w.nodes["n0000"].Overrides, w.writes)
 		}
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		w.checkOverridden(t, 0, "")
 		stop()
 		for _, want := range []string{`"gate opened" "gate"="gate" "node"="n0000" "reason"="Overridden"`, `"because"="ticket 7"`,
 			`"gate closed" "gate"="gate" "node"="n0000" "reason"="OverrideEnded"`} {
-			if strings.Count(log.String(), want) != 1 {
-				t.Errorf("told %d times, want once: %s", strings.Count(log.String(), want), want)
+			if strings.Count(strings.Join(log.All(), "\n"), want) != 1 {
+				t.Errorf("told %d times, want once: %s", strings.Count(strings.Join(log.All(), "\n"), want), want)
 			}
 		}
 	})
@@ -94,8 +94,8 @@ func (w *world) checkOverridden(t *testing.T, count int32, remark string) {
 // A fit node is kept closed for a while, also one that is outside the gate, and
 // takes nothing of the budget.
 func TestOverrideKeepsClosed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(10, func(i int, n *gate.Node) {
 			if isOpen(n, "gate"); i == 1 {
 				delete(n.Records, "gate")
@@ -103,13 +103,13 @@ func TestOverrideKeepsClosed(t *testing.T) {
 		})
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		defer func() { stop() }()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		for _, name := range []string{"n0000", "n0001"} {
 			w.change(name, overrideFor(time.Hour, "gate", v1alpha1.StateClosed))
 		}
 		w.change("n0002", func(n *gate.Node) { delete(n.Labels, "fit") })
 		w.change("n0003", func(n *gate.Node) { delete(n.Labels, "fit") })
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		for _, name := range []string{"n0000", "n0001", "n0002", "n0003"} {
 			if !w.tainted(name) {
 				t.Errorf("%s is not closed", name)
@@ -119,7 +119,7 @@ func TestOverrideKeepsClosed(t *testing.T) {
 		if s := w.stored("gate").Status; s.Nodes.Closed != 4 || s.Waiting[0].Reason == "" {
 			t.Errorf("the status says %+v, %+v", s.Nodes, s.Waiting)
 		}
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		if w.tainted("n0000") || w.tainted("n0001") || w.nodes["n0001"].Records["gate"] != "" {
 			t.Errorf("the hour is over: %+v, %+v", w.nodes["n0000"], w.nodes["n0001"])
 		}
@@ -128,24 +128,25 @@ func TestOverrideKeepsClosed(t *testing.T) {
 
 // Who writes an override that is not followed is told, once.
 func TestOverrideThatIsNotFollowedIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		var log strings.Builder
-		stop := w.start(funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}), interceptor.Funcs{})
+		var log controllertest.LogLines
+		stop := w.start(log.Logger(), interceptor.Funcs{})
 		defer func() { stop() }()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		w.change("n0000", func(n *gate.Node) { n.Overrides = map[string]string{"gate": "Closed"} })
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		w.change("n0000", func(n *gate.Node) { n.Labels["other"] = "x" })
-		pass(time.Minute)
-		if got := strings.Count(log.String(), `"override is not followed" "gate"="gate" "node"="n0000"`); got != 1 {
-			t.Errorf("told %d times:\n%s", got, log.String())
+		controllertest.Pass(time.Minute)
+		lines := strings.Join(log.All(), "\n")
+		if got := strings.Count(lines, `"override is not followed" "gate"="gate" "node"="n0000"`); got != 1 {
+			t.Errorf("told %d times:\n%s", got, lines)
 		}
 		w.checkOverridden(t, 0, "the override is not followed on n0000: reading the override")
 
 		w.change("n0000", overrideFor(30*24*time.Hour, "gate", v1alpha1.StateClosed))
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if len(w.nodes["n0000"].Overrides) > 0 || w.tainted("n0000") {
 			t.Errorf("an override of a month: %+v", w.nodes["n0000"])
 		}

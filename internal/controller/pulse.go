@@ -26,9 +26,9 @@ type pulse struct {
 // beat tells that a worker has taken something up.
 func (p *pulse) beat() { p.asked.Store(0) }
 
-// Live is a liveness check: the loop turns. It asks the loop for a beat and
-// fails when an earlier one has been missing for too long. In a replica that
-// does not lead there is no loop, and nothing to fail.
+// Live is a liveness check. It adds livenessKey to the queue, and fails if it has been
+// there for too long. In a replica that is not the leader there are no workers, and it
+// succeeds.
 func (c *Controller) Live() error {
 	if !c.leading.Load() {
 		return nil

@@ -118,8 +118,8 @@ func (c *Controller) watchRights(ctx context.Context) {
 func (c *Controller) neededRights() map[right]bool {
 	all := make(map[right]bool)
 	set := c.set.Load()
-	for name, ng := range set.declared {
-		if !set.accepted(name) {
+	for name, ng := range set.Declared {
+		if !set.Accepted(name) {
 			continue
 		}
 		for _, n := range needsOf(&ng.Spec) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -26,23 +27,40 @@ const (
 	// rulesInterval is how often rules are looked at while no gate changes.
 	rulesInterval = time.Minute
 	rulesTimeout  = 5 * time.Second
+	// rulesRetry is how soon they are looked at again while no list of them has
+	// succeeded, and rulesPatience how long gates wait for one: another controller's
+	// kind that is broken must not keep them from acting.
+	rulesRetry    = time.Second
+	rulesPatience = 30 * time.Second
 )
 
-// readinessRules knows which keys rules manage. Where they cannot be listed,
-// what was known last stands; where the kind does not exist, there are none.
+// readinessRules determines which keys rules manage. If they cannot be listed, the
+// previous result is kept. If the resource does not exist, there are none.
 type readinessRules struct {
 	client client.Reader
+	clock  clock.PassiveClock
 	log    logr.Logger
 	byKey  map[string]string
 	failed bool
+	// asked is when they were first asked for.
+	asked time.Time
 }
 
-func newReadinessRules(reader client.Reader, log logr.Logger) *readinessRules {
-	return &readinessRules{client: reader, log: log}
+func newReadinessRules(reader client.Reader, c clock.PassiveClock, log logr.Logger) *readinessRules {
+	return &readinessRules{client: reader, clock: c, log: log}
 }
 
-// managed lists the rules, and returns their names, by the key that they manage.
-func (r *readinessRules) managed(ctx context.Context) map[string]string {
+// managed lists the rules, and returns their names by the key that they manage. It
+// returns false while it is still unknown whether there are any.
+func (r *readinessRules) managed(ctx context.Context) (map[string]string, bool) {
+	if r.asked.IsZero() {
+		r.asked = r.clock.Now()
+	}
+	r.list(ctx)
+	return r.byKey, r.byKey != nil || r.clock.Since(r.asked) >= rulesPatience
+}
+
+func (r *readinessRules) list(ctx context.Context) {
 	stopping := ctx
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
@@ -65,5 +83,4 @@ func (r *readinessRules) managed(ctx context.Context) map[string]string {
 		}
 	}
 	r.failed = err != nil
-	return r.byKey
 }

@@ -4,16 +4,20 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -21,37 +25,25 @@ import (
 // within a minute, and one that goes likewise. While no rule changes nobody looks at
 // nodes because of that, but for once in refreshInterval.
 func TestRulesAreFollowed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const fleet = 50
-		w := newWorld(t, testGate("gate"))
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(fleet, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 		var managed atomic.Bool
-		funcs := allowing(nil)
-		others := funcs.List
-		funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			rules, is := list.(*unstructured.UnstructuredList)
-			switch {
-			case !is && others != nil:
-				return others(ctx, c, list, options...)
-			case !is:
-				return c.List(ctx, list, options...)
-			case managed.Load():
-				rules.Items = []unstructured.Unstructured{{Object: map[string]any{
-					"metadata": map[string]any{"name": "rule"},
-					"spec":     map[string]any{"taint": map[string]any{"key": testKey}},
-				}}}
+		defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
+			if managed.Load() {
+				return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
 			}
-			return nil
-		}
-		defer w.start(logr.Discard(), funcs)()
+			return nil, nil
+		}))()
 		accepted := func() bool {
 			return meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted)
 		}
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		w.mu.Lock()
 		before := w.looks
 		w.mu.Unlock()
-		pass(refreshInterval + rulesInterval)
+		controllertest.Pass(refreshInterval + rulesInterval)
 		w.mu.Lock()
 		looks := w.looks - before
 		w.mu.Unlock()
@@ -60,10 +52,69 @@ func TestRulesAreFollowed(t *testing.T) {
 		}
 		for _, now := range []bool{true, false} {
 			managed.Store(now)
-			pass(rulesInterval + 5*time.Second)
+			controllertest.Pass(rulesInterval + 5*time.Second)
 			if accepted() == now {
 				t.Errorf("accepted: %t, while a rule manages its taint: %t", accepted(), now)
 			}
 		}
 	})
+}
+
+// While it is not known whether a rule manages a gate's taint, the gate closes nothing. A
+// list that never succeeds does not keep it from acting for ever.
+func TestFirstListOfRulesFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails time.Duration
+		acts  bool // in the end
+	}{
+		"and then tells of a rule": {20 * time.Second, false},
+		"and goes on failing":      {time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate"))
+				w.add(10, func(_ int, n *gate.Node) { // new, and open
+					delete(n.Labels, "fit")
+					n.Created = time.Now()
+				})
+				mended := time.Now().Add(c.fails)
+				defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
+					if time.Now().Before(mended) {
+						return nil, errors.New("no answer")
+					}
+					return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
+				}))()
+				controllertest.Pass(rulesPatience - time.Second)
+				if w.written() > 0 {
+					t.Errorf("%d nodes were written before it was known whether a rule manages the taint", w.written())
+				}
+				controllertest.Pass(time.Minute)
+				if got := w.written() > 0; got != c.acts {
+					t.Errorf("acts: %v, want %v", got, c.acts)
+				}
+			})
+		})
+	}
+}
+
+// listingRules answers lists of NodeReadinessRules with what rules returns.
+func listingRules(rules func() ([]unstructured.Unstructured, error)) interceptor.Funcs {
+	funcs := allowing(nil)
+	funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (err error) {
+		all, is := list.(*unstructured.UnstructuredList)
+		if !is {
+			return c.List(ctx, list, options...)
+		}
+		all.Items, err = rules()
+		return err
+	}
+	return funcs
+}
+
+// rule is a NodeReadinessRule that manages a key.
+func rule(key string) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "rule"},
+		"spec":     map[string]any{"taint": map[string]any{"key": key}},
+	}}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,36 +19,46 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/gates"
+	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Process is how a process that runs a controller is set up.
+// Process configures a process that runs a controller.
 type Process struct {
-	// Config is the API server and the identity. Required.
+	// Config is the client configuration for the API server. Required.
 	Config *rest.Config
-	// MetricsAddress and HealthAddress are where to listen; "0" for nowhere.
-	MetricsAddress, HealthAddress string
-	// ProfileAddress is where to serve net/http/pprof; "" or "0" for nowhere.
+	// Metrics configures how to serve metrics.
+	Metrics MetricsPort
+	// HealthAddress is the address of the health probes; "0" disables them.
+	HealthAddress string
+	// ProfileAddress is the address of net/http/pprof; "" or "0" disables it.
 	ProfileAddress string
-	// LeaderElect lets one replica at a time do the work.
+	// LeaderElect enables leader election, so that only one replica acts.
 	LeaderElect bool
-	// Gates is where NodeGates come from. Default: the API server.
-	Gates cluster.GateSource
-	// Registerer takes the metrics. Default: the registry that is served at
-	// MetricsAddress.
+	// LeaseDuration is election.Options.Duration.
+	LeaseDuration time.Duration
+	// Identity is the replica's name in the Lease, usually that of its pod. Defaults to a
+	// unique name.
+	Identity string
+	// Gates is the source of NodeGates. Defaults to the API server.
+	Gates gates.Source
+	// Registerer registers the metrics. Defaults to the registry that is served at
+	// Metrics.Address.
 	Registerer prometheus.Registerer
-	// Webhook has the process serve the webhook that closes gates at birth. Nil
-	// where the API server does that by policy.
+	// Webhook, unless nil, makes the process serve the webhook that closes gates at
+	// birth. It is not needed if a policy closes them.
 	Webhook *Webhook
-	// Options are the controller's own.
+	// Options are the options of the controller.
 	Options Options
 }
 
-// Client returns a client for what the controller does besides watching and
-// patching nodes. It reads from the API server, not from a cache.
+// Client returns a client for everything except watching and patching nodes. It reads
+// from the API server, not from a cache.
 func (p *Process) Client() (client.Client, error) {
 	scheme, err := sharedScheme()
 	if err != nil {
@@ -60,8 +71,8 @@ func (p *Process) Client() (client.Client, error) {
 	return c, nil
 }
 
-// sharedScheme is the one scheme of the process: each takes half a megabyte. It is
-// read only.
+// sharedScheme returns the scheme that the whole process shares, because a scheme takes
+// half a megabyte. It must not be modified.
 var sharedScheme = sync.OnceValues(newScheme)
 
 func newScheme() (*runtime.Scheme, error) {
@@ -72,28 +83,36 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Run runs a controller until the context ends; then it finishes what is in
-// hand and gives the lease back.
+// Run runs a replica until the context ends. Then it completes the work in progress and
+// releases the Lease.
 func (p *Process) Run(ctx context.Context) error {
 	scheme, err := sharedScheme()
 	if err != nil {
 		return err
 	}
+	api, err := p.Client()
+	if err != nil {
+		return err
+	}
+	metrics, certificate, err := p.Metrics.options(api, p.Options.Log)
+	if err != nil {
+		return err
+	}
+	// The manager elects no leader: it would end the process when the Lease is lost.
 	m, err := ctrl.NewManager(p.Config, ctrl.Options{
-		Scheme:                        scheme,
-		Logger:                        p.Options.Log,
-		Metrics:                       metricsserver.Options{BindAddress: p.MetricsAddress},
-		HealthProbeBindAddress:        p.HealthAddress,
-		PprofBindAddress:              p.ProfileAddress,
-		LeaderElection:                p.LeaderElect,
-		LeaderElectionID:              v1alpha1.LeaseName,
-		LeaderElectionNamespace:       p.Options.Namespace,
-		LeaderElectionReleaseOnCancel: true, // safe, as the process ends with the manager
+		Scheme:                 scheme,
+		Logger:                 p.Options.Log,
+		Metrics:                metrics,
+		HealthProbeBindAddress: p.HealthAddress,
+		PprofBindAddress:       p.ProfileAddress,
 	})
 	if err != nil {
 		return fmt.Errorf("building manager: %w", err)
 	}
-	if err := p.assemble(m); err != nil {
+	if certificate != nil {
+		err = m.Add(certificate)
+	}
+	if err := errors.Join(err, p.assemble(m, api)); err != nil {
 		return fmt.Errorf("assembling controller: %w", err)
 	}
 	if err := m.Start(ctx); err != nil {
@@ -102,62 +121,48 @@ func (p *Process) Run(ctx context.Context) error {
 	return nil
 }
 
-// assemble wires feed, writer and controller into the manager.
-func (p *Process) assemble(m manager.Manager) error {
-	api, err := p.Client()
-	if err != nil {
-		return err
-	}
+// assemble creates the feed, the writer and the controller, and adds them to the manager.
+func (p *Process) assemble(m manager.Manager, api client.Client) error {
 	if p.Registerer == nil {
 		p.Registerer = ctrlmetrics.Registry
 	}
-	c := New(p.Options, api, NewMetrics(p.Registerer))
-	feed, err := cluster.New(cluster.Options{Config: p.Config, Handler: c, Log: p.Options.Log, Clock: p.Options.Clock, Gates: p.Gates})
+	r := &replica{process: p, api: api, metrics: telemetry.NewMetrics(p.Registerer)}
+	watched := telemetry.NewWatches()
+	var err error
+	r.feed, err = feed.New(feed.Options{
+		Config: p.Config, Handler: r, Log: p.Options.Log, Clock: p.Options.Clock, Gates: p.Gates, Silenced: watched.Silenced,
+	})
 	if err != nil {
 		return err
 	}
-	writer, err := cluster.NewWriter(p.Config)
-	if err != nil {
+	watched.Status = r.feed.Status
+	p.Registerer.MustRegister(watched)
+	if r.writer, err = write.NewWriter(p.Config); err != nil {
 		return err
 	}
-	pods, err := cluster.NewNodePods(p.Config)
-	if err != nil {
+	if r.pods, err = boundpods.New(p.Config); err != nil {
 		return err
 	}
-	c.Attach(feed, writer, pods)
+	if p.LeaderElect {
+		if r.election, err = p.election(); err != nil {
+			return err
+		}
+	}
+	r.renew()
 	if p.Webhook != nil {
-		if err := p.serveWebhook(m, c, api); err != nil {
+		if err := p.serveWebhook(m, r.birthGates); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		serveAnswers(m, c),
-		m.Add(everywhere(feed.Run)),
-		m.Add(everywhere(c.Follow)),
-		m.Add(inLeader(c.Start)),
-		m.AddReadyzCheck("feeds", check(c.Ready)),
-		m.AddHealthzCheck("loop", check(c.Live)),
+		serveAnswers(m, r.serveAnswer),
+		m.Add(manager.RunnableFunc(r.feed.Run)),
+		m.Add(manager.RunnableFunc(r.run)),
+		m.AddReadyzCheck("feeds", check(r.Ready)),
+		m.AddHealthzCheck("loop", check(r.Live)),
 	)
 }
 
 func check(f func() error) healthz.Checker {
 	return func(*http.Request) error { return f() }
 }
-
-// everywhere runs in every replica.
-type everywhere func(context.Context) error
-
-// Start implements manager.Runnable.
-func (f everywhere) Start(ctx context.Context) error { return f(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
-
-// inLeader runs in the replica that leads.
-type inLeader func(context.Context) error
-
-// Start implements manager.Runnable.
-func (f inLeader) Start(ctx context.Context) error { return f(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (inLeader) NeedLeaderElection() bool { return true }

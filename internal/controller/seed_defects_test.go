@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // Istio's controller changed its cached Node before the write: after one
@@ -23,11 +25,11 @@ import (
 // with the object that had been refused, and then gave up. Here every attempt is
 // decided anew on what is known by then, until one succeeds.
 func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
-	for _, failure := range []error{cluster.ErrConflict, context.DeadlineExceeded} {
+	for _, failure := range []error{write.ErrConflict, context.DeadlineExceeded} {
 		t.Run(failure.Error(), func(t *testing.T) {
 			const failures = 60
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, testGate("gate"))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate"))
 				w.add(1, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
 				var tries atomic.Int32
 				w.fail = func(name string) error {
@@ -43,10 +45,10 @@ func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
 					return fmt.Errorf("patching: %w", failure)
 				}
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(time.Hour) // the look at everything once in ten minutes would take ten
+				controllertest.Pass(time.Hour) // the look at everything once in ten minutes would take ten
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				want := fmt.Sprintf("[{foreign-%d  NoSchedule <nil>} {%s  NoSchedule <nil>}]", failures, testKey)
+				want := fmt.Sprintf("[{foreign-%d  NoSchedule <nil>} {%s  NoSchedule <nil>}]", failures, controllertest.TaintKey)
 				if got := fmt.Sprint(w.nodes["n0000"].Taints); got != want || len(w.writes) != 1 {
 					t.Errorf("after %d tries and %d writes the node has %s, want %s", tries.Load(), len(w.writes), got, want)
 				}
@@ -58,9 +60,9 @@ func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
 // Tainter wrote one node after the other: one write that hung kept all others
 // waiting.
 func TestSeedTainterSlowWriteDelaysNobody(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		const fleet = 100
-		w := newWorld(t, testGate("gate"))
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(fleet, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		hangs := make(chan struct{})
 		w.fail = func(name string) error {
@@ -70,12 +72,12 @@ func TestSeedTainterSlowWriteDelaysNobody(t *testing.T) {
 			return nil
 		}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(15 * time.Second)
+		controllertest.Pass(15 * time.Second)
 		if n := w.closed(); n != 1 {
 			t.Errorf("%d nodes are closed, want only the one whose write hangs", n)
 		}
 		close(hangs)
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		if n := w.closed(); n != 0 {
 			t.Errorf("%d nodes are closed", n)
 		}

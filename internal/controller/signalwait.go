@@ -11,6 +11,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // How long each signal of a gate kept a node waiting is the time from the closing
@@ -41,7 +42,7 @@ func newHolding() *holding { return &holding{nodes: make(map[string]held)} }
 
 // look takes note of what signals say, and returns, for each gate that opens by its
 // signals, how long each of these has kept the node waiting, in the gate's order.
-func (h *holding) look(set *gateSet, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
+func (h *holding) look(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.nodes[n.Name]
@@ -52,7 +53,7 @@ func (h *holding) look(set *gateSet, n *gate.Node, d *gate.Decision, now time.Ti
 	var waits map[string][]time.Duration
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		g, known := set.gate(v.Gate)
+		g, known := set.Gate(v.Gate)
 		if !known || v.DryRun || g.CloseWhen {
 			continue
 		}
@@ -68,14 +69,14 @@ func (h *holding) look(set *gateSet, n *gate.Node, d *gate.Decision, now time.Ti
 			}
 		}
 	}
-	putOthers(&is.gates, before.gates, set.covers)
+	putOthers(&is.gates, before.gates, set.Covers)
 	if delete(h.nodes, n.Name); is.gates != nil {
 		h.nodes[n.Name] = is
 	}
 	return waits
 }
 
-// seenHolding is what is to be remembered of a closed gate's signals.
+// seenHolding returns what to keep of the signals of a closed gate.
 func seenHolding(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) (all []seen) {
 	for i := range v.Readings {
 		if r := &v.Readings[i]; r.State == gate.Holds && r.Since.IsZero() {
@@ -92,9 +93,9 @@ func firstSeen(was []seen, signal string, now time.Time) time.Time {
 	return now
 }
 
-// waited is how long each signal of a gate that opens has kept the node waiting.
-// The API's times may come from a clock that is wrong: no wait is less than none,
-// or more than all of it.
+// waited returns how long each signal of a gate that opens has kept the node waiting.
+// Times from the API may come from a clock that is wrong, so the results are limited to
+// the range from zero to the total time.
 func waited(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) []time.Duration {
 	all := make([]time.Duration, len(v.Readings))
 	most := max(now.Sub(v.ClosedSince), 0)
@@ -113,16 +114,4 @@ func (h *holding) forget(node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.nodes, node)
-}
-
-// waited tells for how long each signal of a gate that opened has kept a node
-// waiting.
-func (m *Metrics) waited(g *gate.Gate, waits []time.Duration) {
-	m.about(g.Name, func() {
-		for i, wait := range waits {
-			if slices.Contains(m.gates[g.Name], g.Signals[i].Name) { // or it was edited since
-				m.signalWait.WithLabelValues(g.Name, g.Signals[i].Name).Observe(wait.Seconds())
-			}
-		}
-	})
 }

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -11,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -26,7 +28,7 @@ func twoSignals(s *v1alpha1.NodeGateSpec) {
 func (w *world) waitOf(signal string) (sum float64, count uint64) {
 	w.t.Helper()
 	var out dto.Metric
-	if err := w.c.metrics.signalWait.WithLabelValues("gate", signal).(interface{ Write(*dto.Metric) error }).Write(&out); err != nil {
+	if err := w.c.metrics.SignalWait.WithLabelValues("gate", signal).(interface{ Write(*dto.Metric) error }).Write(&out); err != nil {
 		w.t.Fatal(err)
 	}
 	return out.GetHistogram().GetSampleSum(), out.GetHistogram().GetSampleCount()
@@ -42,35 +44,35 @@ func (w *world) waitIs(t *testing.T, signal string, want time.Duration, times ui
 // Each signal's wait is from the closing to when the signal began to hold: as the
 // API tells or, where it does not, as was seen.
 func TestSignalWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", twoSignals))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", twoSignals))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) }) // 10 minutes ago
 		defer w.start(logr.Discard(), allowing(nil))()
 		label := func(key string) { w.change("n0000", func(n *gate.Node) { n.Labels[key] = "" }) }
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		label("other")
-		pass(30 * time.Second)
-		if n := testutil.ToFloat64(w.c.metrics.waiting.WithLabelValues("gate", "fit")); n != 1 {
+		controllertest.Pass(30 * time.Second)
+		if n := testutil.ToFloat64(w.c.metrics.Waiting.WithLabelValues("gate", "fit")); n != 1 {
 			t.Errorf("%v nodes wait for fit", n)
 		}
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "other") }) // not for good
-		pass(30 * time.Second)
+		controllertest.Pass(30 * time.Second)
 		label("other")
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		w.change("n0000", func(n *gate.Node) {
 			n.Conditions = append(n.Conditions, gate.Condition{Type: "Network", Status: "True", Transition: time.Now().Add(-150 * time.Second)})
 		})
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		w.waitIs(t, "fit", 0, 0)
 		label("fit")
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		if w.closed() != 0 {
 			t.Fatal("the node is closed still")
 		}
 		w.waitIs(t, "fit", 14*time.Minute, 1)
 		w.waitIs(t, "other", 12*time.Minute, 1)
 		w.waitIs(t, "network", 10*time.Minute+30*time.Second, 1)
-		if n := testutil.ToFloat64(w.c.metrics.waiting.WithLabelValues("gate", "fit")); n != 0 {
+		if n := testutil.ToFloat64(w.c.metrics.Waiting.WithLabelValues("gate", "fit")); n != 0 {
 			t.Errorf("%v nodes wait for fit", n)
 		}
 		if len(w.c.holding.nodes) > 0 {
@@ -91,8 +93,8 @@ func TestSignalWaitsAreBounded(t *testing.T) {
 		"between these, surely": {time.Minute, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, testGate("gate", twoSignals))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate", twoSignals))
 				w.add(2, func(i int, n *gate.Node) {
 					isClosed(n, "gate", v1alpha1.ReasonBirth)
 					n.Labels["other"] = ""
@@ -102,7 +104,7 @@ func TestSignalWaitsAreBounded(t *testing.T) {
 					}
 				})
 				defer w.start(logr.Discard(), allowing(nil))()
-				pass(time.Second)
+				controllertest.Pass(time.Second)
 				if w.closed() != 0 {
 					t.Fatal("a node is closed still")
 				}
@@ -119,8 +121,8 @@ func TestSignalWaitsAreBounded(t *testing.T) {
 
 // Budgets are told by zone, and zones that are gone are not.
 func TestBudgetIsAMetric(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		zone := func(name string) func(*gate.Node) {
 			return func(n *gate.Node) { n.Labels["topology.kubernetes.io/zone"] = name }
 		}
@@ -128,10 +130,10 @@ func TestBudgetIsAMetric(t *testing.T) {
 		defer w.start(logr.Discard(), allowing(nil))()
 		told := func(used, allowed float64, name string) {
 			t.Helper()
-			pass(5 * time.Second)
+			controllertest.Pass(5 * time.Second)
 			m := w.c.metrics
-			u, a := testutil.ToFloat64(m.used.WithLabelValues("gate", name)), testutil.ToFloat64(m.allowed.WithLabelValues("gate", name))
-			if n := testutil.CollectAndCount(m.used); u != used || a != allowed || n != 1 {
+			u, a := testutil.ToFloat64(m.Used.WithLabelValues("gate", name)), testutil.ToFloat64(m.Allowed.WithLabelValues("gate", name))
+			if n := testutil.CollectAndCount(m.Used); u != used || a != allowed || n != 1 {
 				t.Errorf("%v of %v are used in zone %s, of %d", u, a, name, n)
 			}
 		}
@@ -140,7 +142,7 @@ func TestBudgetIsAMetric(t *testing.T) {
 			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
 		}
 		told(2, 2, "a")
-		oldest := testutil.ToFloat64(w.c.metrics.oldest.WithLabelValues("gate"))
+		oldest := testutil.ToFloat64(w.c.metrics.Oldest.WithLabelValues("gate"))
 		if ago := float64(time.Now().Unix()) - oldest; ago < 4 || ago > 6 {
 			t.Errorf("the oldest closing was %v s ago", ago)
 		}

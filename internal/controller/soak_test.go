@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -38,30 +40,30 @@ func TestSoakIsWaitedFor(t *testing.T) {
 		}, 90 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, testGate("gate", func(spec *v1alpha1.NodeGateSpec) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) {
 					spec.OpenWhen[0].SignalSource = c.signal
 					spec.Timing.OpenAfterSeconds = 3600
 				}))
 				w.add(1, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonRegression) })
 				stop := w.start(logr.Discard(), interceptor.Funcs{})
-				pass(time.Minute)
+				controllertest.Pass(time.Minute)
 				w.change("n0000", c.holds)
 				began := time.Now()
-				pass(20 * time.Minute)
+				controllertest.Pass(20 * time.Minute)
 				waiting := w.stored("gate").Status.Waiting
 				until := began.Add(time.Hour).UTC().Format(time.RFC3339)
 				if len(waiting) != 1 || waiting[0].Reason != string(v1alpha1.ReadingOpenAfter) || !strings.Contains(waiting[0].Message, until) {
 					t.Errorf("waits for %+v, want until %s", waiting, until)
 				}
 				stop()
-				pass(10 * time.Minute)
+				controllertest.Pass(10 * time.Minute)
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(time.Until(began.Add(c.opens - 2*time.Second)))
+				controllertest.Pass(time.Until(began.Add(c.opens - 2*time.Second)))
 				if w.closed() != 1 || w.written() != 0 {
 					t.Error("it opened too soon")
 				}
-				pass(4 * time.Second)
+				controllertest.Pass(4 * time.Second)
 				if w.closed() != 0 || w.written() != 1 {
 					t.Errorf("%d closed after %d writes, in time", w.closed(), w.written())
 				}
@@ -76,7 +78,7 @@ func TestStaleHeartbeatEndsASoak(t *testing.T) {
 	for name, beats := range map[string]bool{"beating": true, "fallen silent": false} {
 		for _, replaced := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, replaced %t", name, replaced), func(t *testing.T) {
-				bubble(t, func(t *testing.T) { testStaleSoak(t, beats, replaced) })
+				synctest.Test(t, func(t *testing.T) { testStaleSoak(t, beats, replaced) })
 			})
 		}
 	}
@@ -84,14 +86,14 @@ func TestStaleHeartbeatEndsASoak(t *testing.T) {
 
 func testStaleSoak(t *testing.T, beats, replaced bool) {
 	t.Helper()
-	w := newWorld(t, testGate("gate", probed(func(s *v1alpha1.NodeGateSpec) {
+	w := newWorld(t, controllertest.Gate("gate", probed(func(s *v1alpha1.NodeGateSpec) {
 		s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
 		s.Timing.OpenAfterSeconds = 600
 	})))
 	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) })
 	stop := w.start(logr.Discard(), interceptor.Funcs{})
 	defer func() { stop() }()
-	pass(10 * time.Second)
+	controllertest.Pass(10 * time.Second)
 	beat := func(n *gate.Node) { n.Conditions[0].Heartbeat = time.Now() }
 	w.change("n0000", func(n *gate.Node) { is("Probed", "True")(w, n, time.Now()); beat(n) })
 	for minute := range 12 {
@@ -102,7 +104,7 @@ func testStaleSoak(t *testing.T, beats, replaced bool) {
 		if beats {
 			w.change("n0000", beat)
 		}
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 	}
 	if isOpen := w.closed() == 0; isOpen != beats {
 		t.Errorf("two minutes after the soak would be over, the gate is open: %t", isOpen)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 const (
@@ -30,26 +30,26 @@ const (
 	statusTimeout  = 5 * time.Second
 )
 
-// reporter keeps the gates' status up to date.
+// reporter keeps the status of gates up to date.
 type reporter struct {
 	*Controller
 	gates map[types.UID]*reported
-	// last is what the last report rested on.
+	// last is the input of the last report.
 	last *observed
 	// strangers are the gates that were last told to be unknown.
 	strangers string
 }
 
-// reported is what has become of one gate's status.
+// reported is what was last reported about one gate.
 type reported struct {
-	// status is as it was last written, or read before that.
+	// status is the status as last written, or else as read.
 	status v1alpha1.NodeGateStatus
-	// contended names the nodes that the condition Contended is about, and other
-	// says who else writes there.
+	// contended has the nodes of the condition Contended, and other describes the other
+	// writer.
 	contended, other string
-	// mode is the mode that was last told of; empty is Enforce.
+	// mode is the last reported mode; empty means Enforce.
 	mode v1alpha1.Mode
-	// failures counts writes that failed, in a row; the next comes after retryAt.
+	// failures counts consecutive failed writes. The next attempt is at retryAt.
 	failures int
 	retryAt  time.Time
 }
@@ -58,7 +58,7 @@ func newReporter(c *Controller) *reporter {
 	return &reporter{Controller: c, gates: make(map[types.UID]*reported)}
 }
 
-// run works until the context ends.
+// run reports until the context ends.
 func (r *reporter) run(ctx context.Context) {
 	ticker := r.clock.NewTicker(statusInterval)
 	defer ticker.Stop()
@@ -72,17 +72,17 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// report writes the status of every gate of which there is news.
+// report writes the status of every gate whose status has changed.
 func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
 	r.last = r.observe(set, r.last)
 	r.keep(set)
 	r.tellStrangers(set)
-	for _, name := range set.names() {
+	for _, name := range set.Names() {
 		if ctx.Err() != nil {
 			return
 		}
-		ng := set.declared[name]
+		ng := set.Declared[name]
 		last := r.gates[ng.UID]
 		if r.clock.Now().Before(last.retryAt) {
 			continue
@@ -94,11 +94,11 @@ func (r *reporter) report(ctx context.Context) {
 // keep forgets gates that are gone, and starts with what the status of new
 // ones says already: the feed's copies are newer than those of the set, which
 // is made anew only when a spec changes.
-func (r *reporter) keep(set *gateSet) {
+func (r *reporter) keep(set *gateset.Set) {
 	declared, _ := r.feed.Gates()
 	before := r.gates
-	r.gates = make(map[types.UID]*reported, len(set.declared))
-	for _, list := range [][]*v1alpha1.NodeGate{declared, set.list()} {
+	r.gates = make(map[types.UID]*reported, len(set.Declared))
+	for _, list := range [][]*v1alpha1.NodeGate{declared, set.List()} {
 		for _, ng := range list {
 			if r.gates[ng.UID] != nil {
 				continue
@@ -123,30 +123,31 @@ func (r *reporter) noteWrite(ctx context.Context, name string, last *reported, e
 	last.failures++
 }
 
-// write writes a gate's status if it is not what was written last.
+// write writes a gate's status if it has changed since it was last written.
 func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	summary := r.tally.summary(ng.Name)
-	if mayCloseAtBirth(&ng.Spec) {
-		r.metrics.birthProved(ng.Name, r.birth.proved(ng) == nil, r.birth.lastProved(ng))
+	summary := r.ledger.Summary(ng.Name)
+	if gateset.MayCloseAtBirth(&ng.Spec) {
+		r.metrics.BirthProved(ng.Name, r.birth.Proved(ng) == nil, r.birth.LastProved(ng))
 	} else {
-		r.metrics.notClosedAtBirth(ng.Name)
+		r.metrics.NotClosedAtBirth(ng.Name)
 	}
 	r.tellMode(ng, last)
-	if last.contended != summary.contended.String() {
-		last.contended = summary.contended.String()
-		last.other = r.otherWriter(ctx, summary.contended.first)
+	if last.contended != summary.Contended.String() {
+		last.contended = summary.Contended.String()
+		last.other = r.otherWriter(ctx, summary.Contended.First)
 	}
 	status := r.status(o, ng, last, summary)
-	r.metrics.gateNodes(ng.Name, status.Nodes)
-	r.metrics.gateWaiting(ng.Name, summary)
-	r.metrics.gateBudget(ng.Name, r.tally.usage(ng.Name))
-	r.metrics.gateConditions(ng.Name, status.Conditions)
+	r.metrics.GateNodes(ng.Name, status.Nodes)
+	r.metrics.GateNonMembers(ng.Name, status.NonMembers)
+	r.metrics.GateWaiting(ng.Name, summary)
+	r.metrics.GateBudget(ng.Name, r.ledger.Usage(ng.Name))
+	r.metrics.GateConditions(ng.Name, status.Conditions)
 	if apiequality.Semantic.DeepEqual(last.status, status) {
 		return nil
 	}
-	if o.set.source != v1alpha1.SourceCRD {
+	if o.set.Source != v1alpha1.SourceCRD {
 		r.tellConditions(ng.Name, last.status.Conditions, status.Conditions)
 		last.status = status
 		return nil
@@ -170,8 +171,8 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	return nil
 }
 
-// statusPatch is a JSON patch that replaces the status of this very gate, not of
-// a later one with its name.
+// statusPatch returns a JSON patch that replaces the status of the gate with this UID,
+// and not of a later one with the same name.
 func statusPatch(uid types.UID, status *v1alpha1.NodeGateStatus) ([]byte, error) {
 	body, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": uid},
@@ -183,8 +184,8 @@ func statusPatch(uid types.UID, status *v1alpha1.NodeGateStatus) ([]byte, error)
 	return body, nil
 }
 
-// otherWriter names who wrote the taints of the first of these nodes last,
-// apart from us.
+// otherWriter identifies the last writer, other than nodegate, of the taints of the first
+// node.
 func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
 	if len(nodes) == 0 {
 		return ""
@@ -196,7 +197,7 @@ func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
 	var newest *metav1.ManagedFieldsEntry
 	for i := range n.ManagedFields {
 		e := &n.ManagedFields[i]
-		if e.Manager == cluster.FieldManager || e.FieldsV1 == nil || !strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:taints"`) {
+		if e.Manager == v1alpha1.FieldManager || e.FieldsV1 == nil || !strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:taints"`) {
 			continue
 		}
 		if newest == nil || newest.Time.Before(e.Time) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -23,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // countPatches counts writes of status, and has them fail while fail is set.
@@ -39,24 +42,24 @@ func countPatches(n *atomic.Int32, fail *atomic.Bool) interceptor.Funcs {
 }
 
 func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var patches atomic.Int32
 		var fail atomic.Bool
-		w := newWorld(t, testGate("gate"))
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(50, func(i int, n *gate.Node) {
 			delete(n.Labels, "fit")
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 		})
 		stop := w.start(logr.Discard(), countPatches(&patches, &fail))
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		before := w.stored("gate")
-		if len(before.Status.Waiting) != waitingMax || before.Status.Nodes.Closed != 50 {
+		if len(before.Status.Waiting) != fleet.WaitingMax || before.Status.Nodes.Closed != 50 {
 			t.Errorf("status: %+v", before.Status)
 		}
 		written := patches.Load()
 		for range 60 {
 			w.c.GatesChanged()
-			pass(10 * time.Second)
+			controllertest.Pass(10 * time.Second)
 		}
 		if n := patches.Load() - written; n != 0 {
 			t.Errorf("%d writes within ten minutes in which nothing changed", n)
@@ -68,12 +71,12 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 		w.gates = []*v1alpha1.NodeGate{before}
 		patches.Store(0)
 		defer w.start(logr.Discard(), countPatches(&patches, &fail))()
-		w.setGates(true, testGate("gate"))
-		pass(statusInterval / 2)
+		w.setGates(true, controllertest.Gate("gate"))
+		controllertest.Pass(statusInterval / 2)
 		w.mu.Lock()
 		w.gates = []*v1alpha1.NodeGate{before}
 		w.mu.Unlock()
-		pass(20 * time.Second)
+		controllertest.Pass(20 * time.Second)
 		after := w.stored("gate")
 		for _, c := range before.Status.Conditions {
 			if now := meta.FindStatusCondition(after.Status.Conditions, c.Type); now == nil || !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
@@ -86,12 +89,12 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 // Flux, Helm's --wait and others judge by kstatus, and by nothing that they would
 // have to know of gates.
 func TestStatusIsKstatus(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		ng := testGate("gate")
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate")
 		ng.Generation = 1
 		w := newWorld(t, ng)
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		stored := w.stored("gate")
 		judged := func(change func(*v1alpha1.NodeGate)) kstatus.Status {
 			t.Helper()
@@ -122,22 +125,22 @@ func TestStatusIsKstatus(t *testing.T) {
 }
 
 func TestStatusThatCannotBeWritten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var patches atomic.Int32
 		var fail atomic.Bool
 		fail.Store(true)
-		var log logLines
-		w := newWorld(t, testGate("gate"))
-		defer w.start(log.logger(), countPatches(&patches, &fail))()
-		pass(10 * time.Minute)
+		var log controllertest.LogLines
+		w := newWorld(t, controllertest.Gate("gate"))
+		defer w.start(log.Logger(), countPatches(&patches, &fail))()
+		controllertest.Pass(10 * time.Minute)
 		if n := patches.Load(); n > 20 {
 			t.Errorf("%d attempts within ten minutes", n)
 		}
-		if n := strings.Count(strings.Join(log.all(), "\n"), "cannot write status"); n != 1 {
+		if n := strings.Count(strings.Join(log.All(), "\n"), "cannot write status"); n != 1 {
 			t.Errorf("it was logged %d times, want once", n)
 		}
 		fail.Store(false)
-		pass(2 * time.Minute)
+		controllertest.Pass(2 * time.Minute)
 		if !meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady) {
 			t.Error("the status was not written when it could be")
 		}
@@ -145,15 +148,15 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 }
 
 func TestStatusOfAGateThatIsGone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log logLines
-		w := newWorld(t, testGate("gate"))
-		defer w.start(log.logger(), interceptor.Funcs{})()
-		if err := w.c.client.Delete(t.Context(), testGate("gate")); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		var log controllertest.LogLines
+		w := newWorld(t, controllertest.Gate("gate"))
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		if err := w.c.client.Delete(t.Context(), controllertest.Gate("gate")); err != nil {
 			t.Fatal(err)
 		}
-		pass(10 * time.Second)
-		for _, line := range log.all() {
+		controllertest.Pass(10 * time.Second)
+		for _, line := range log.All() {
 			if strings.Contains(line, "cannot write") {
 				t.Errorf("logged: %s", line)
 			}
@@ -163,17 +166,17 @@ func TestStatusOfAGateThatIsGone(t *testing.T) {
 
 // What was in the status and is not any more goes, lists and counts too.
 func TestStatusIsReplacedAsAWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if len(w.stored("gate").Status.Waiting) != 1 {
 			t.Fatalf("status: %+v", w.stored("gate").Status)
 		}
 		w.remove("n0000")
 		w.c.NodeChanged("n0000", gate.Everything())
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		if status := w.stored("gate").Status; len(status.Waiting) != 0 || status.Nodes != (v1alpha1.NodeCounts{}) {
 			t.Errorf("without any node the status is %+v", status)
 		}
@@ -181,13 +184,13 @@ func TestStatusIsReplacedAsAWhole(t *testing.T) {
 }
 
 func TestContendedNamesTheOther(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0000", ManagedFields: []metav1.ManagedFieldsEntry{
 			{Manager: "old", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now().Add(-time.Hour)}},
 			{Manager: "rival", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now()}},
 			{Manager: "kubelet", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`), Time: &metav1.Time{Time: time.Now()}},
 		}}}
-		c := New(Options{}, apiClient(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+		c := New(Options{}, controllertest.Client(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 			node.DeepCopyInto(obj.(*corev1.Node))
 			return nil
 		}}), newTestMetrics())
@@ -199,65 +202,65 @@ func TestContendedNamesTheOther(t *testing.T) {
 }
 
 func TestSummaryIsOfConstantSize(t *testing.T) {
-	tally, now := newTally(), time.Now()
+	ledger, now := fleet.NewLedger(), time.Now()
 	for i := range 1000 {
-		tally.set(fmt.Sprintf("n%04d", i), []standing{{
-			gate: "gate", selected: true, state: v1alpha1.StateClosed, since: now.Add(time.Duration((i*7919)%1000) * -time.Second),
-			throttled: true, signal: "agent", denied: strings.Repeat("no ", 100), reading: gate.Reading{Reason: v1alpha1.ReadingPodNotReady, Subject: strings.Repeat("x", 1000)},
+		ledger.Set(fmt.Sprintf("n%04d", i), []fleet.GateState{{
+			Gate: "gate", Selected: true, State: v1alpha1.StateClosed, Since: now.Add(time.Duration((i*7919)%1000) * -time.Second),
+			Throttled: true, Signal: "agent", Denied: strings.Repeat("no ", 100), Reading: gate.Reading{Reason: v1alpha1.ReadingPodNotReady, Subject: strings.Repeat("x", 1000)},
 		}}, 1)
 	}
-	s := tally.summary("gate")
-	if len(s.waiting) != waitingMax || len(s.waiting[0].Message) != 512 {
-		t.Errorf("%d nodes wait, the first because of %d bytes", len(s.waiting), len(s.waiting[0].Message))
+	s := ledger.Summary("gate")
+	if len(s.Waiting) != fleet.WaitingMax || len(s.Waiting[0].Message) != 512 {
+		t.Errorf("%d nodes wait, the first because of %d bytes", len(s.Waiting), len(s.Waiting[0].Message))
 	}
-	if !slices.IsSortedFunc(s.waiting, func(a, b v1alpha1.WaitingNode) int { return a.Since.Compare(b.Since.Time) }) {
-		t.Errorf("not sorted by waiting time: %v", s.waiting)
+	if !slices.IsSortedFunc(s.Waiting, func(a, b v1alpha1.WaitingNode) int { return a.Since.Compare(b.Since.Time) }) {
+		t.Errorf("not sorted by waiting time: %v", s.Waiting)
 	}
-	if oldest := now.Add(-999 * time.Second).Truncate(time.Second); !s.waiting[0].Since.Time.Equal(oldest) {
-		t.Errorf("the first has waited since %s, want %s", s.waiting[0].Since, oldest)
+	if oldest := now.Add(-999 * time.Second).Truncate(time.Second); !s.Waiting[0].Since.Time.Equal(oldest) {
+		t.Errorf("the first has waited since %s, want %s", s.Waiting[0].Since, oldest)
 	}
-	if got := s.throttled.String(); got != "n0000, n0001, n0002 and 997 more" {
+	if got := s.Throttled.String(); got != "n0000, n0001, n0002 and 997 more" {
 		t.Errorf("throttled nodes are told as %q", got)
 	}
-	if n := strings.Count(s.lost, "signal agent: "); n != fewMax || len(s.lost) > fewMax*600 {
-		t.Errorf("why %d nodes are to be closed is told in %d bytes", n, len(s.lost))
+	if n := strings.Count(s.Lost, "signal agent: "); n != fleet.FewMax || len(s.Lost) > fleet.FewMax*600 {
+		t.Errorf("why %d nodes are to be closed is told in %d bytes", n, len(s.Lost))
 	}
 }
 
 // BenchmarkReport is a second of the worst kind: something changed on a node of
 // every gate.
 func BenchmarkReport(b *testing.B) {
-	const gates, fleet = 200, 5000
-	tally := newTally()
-	all := make([]standing, gates)
-	for i := range fleet {
+	const gates, nodes = 200, 5000
+	ledger := fleet.NewLedger()
+	all := make([]fleet.GateState, gates)
+	for i := range nodes {
 		for g := range all {
-			all[g] = standing{gate: fmt.Sprintf("gate-%03d", g), selected: true, state: v1alpha1.StateOpen, since: time.Unix(int64(i), 0)}
+			all[g] = fleet.GateState{Gate: fmt.Sprintf("gate-%03d", g), Selected: true, State: v1alpha1.StateOpen, Since: time.Unix(int64(i), 0)}
 		}
-		tally.set(fmt.Sprintf("n%04d", i), all, 1)
+		ledger.Set(fmt.Sprintf("n%04d", i), all, 1)
 	}
 	for i := 0; b.Loop(); i++ {
 		for g := range all {
-			all[g].since = time.Unix(int64(i), 1000)
+			all[g].Since = time.Unix(int64(i), 1000)
 		}
-		tally.set("n0000", all, 1)
+		ledger.Set("n0000", all, 1)
 		for g := range all {
-			tally.summary(all[g].gate)
+			ledger.Summary(all[g].Gate)
 		}
 	}
 }
 
 // A feed that fails is the business of the gates that need it, and no other's.
 func TestFeedsThatFail(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("other"), testGate("dra", func(s *v1alpha1.NodeGateSpec) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("other"), controllertest.Gate("dra", func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen = []v1alpha1.Signal{{Name: "gpus", SignalSource: v1alpha1.SignalSource{
 				ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "gpu.example.com"},
 			}}}
 		}))
-		w.feeds = []cluster.FeedStatus{{Name: "gpu.example.com", Err: errors.New("no such kind")}}
+		w.feeds = []reflector.Status{{Name: "gpu.example.com", Err: errors.New("no such kind")}}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		c := meta.FindStatusCondition(w.stored("dra").Status.Conditions, v1alpha1.ConditionReady)
 		if c == nil || c.Reason != v1alpha1.ReasonFeedsNotSynced || !strings.Contains(c.Message, "no such kind") {
 			t.Errorf("the gate that needs the feed: %+v", c)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -27,12 +30,12 @@ import (
 // has seen the whole fleet, then no more than is missing, and its status goes on
 // saying what its predecessor's said.
 func TestStormAcrossARestart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newStorm(t, testGate("gate", budget("20%")))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		stop := s.start(logr.Discard(), interceptor.Funcs{})
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.breaks()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 		told := s.stored("gate")
 		stop()
@@ -61,7 +64,7 @@ func TestStormAcrossARestart(t *testing.T) {
 			return nil
 		}
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(9 * time.Second)
+		controllertest.Pass(9 * time.Second)
 		if n := s.written() - written; n != len(recovered) {
 			t.Errorf("%d nodes were written before the fleet was known, want the %d that recovered", n, len(recovered))
 		}
@@ -70,7 +73,7 @@ func TestStormAcrossARestart(t *testing.T) {
 		if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionThrottled); c == nil || c.Message != before.Message || now.Nodes.Throttled != told.Status.Nodes.Throttled {
 			t.Errorf("the condition was %+v, and is %+v before the fleet is known", before, c)
 		}
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 		if n := s.written() - written; n != 2*len(recovered)+1 {
 			t.Errorf("%d nodes were written, want %d: the two that recovered, two in their place, and the new one", n, 2*len(recovered)+1)
@@ -85,8 +88,8 @@ func TestStormAcrossARestart(t *testing.T) {
 // That a leader does not know yet how many are closed is not told as if so many
 // were.
 func TestNotKnownIsNotThrottled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newStorm(t, testGate("gate", budget("100%")))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm(t, controllertest.Gate("gate", budget("100%")))
 		s.lost = s.NodeNames()
 		s.fail = func(string) error { <-time.After(10 * time.Second); return nil }
 		late := s.nodes["n0005"]
@@ -99,12 +102,12 @@ func TestNotKnownIsNotThrottled(t *testing.T) {
 		}
 		s.nodes[late.Name] = late
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(9 * time.Second)
+		controllertest.Pass(9 * time.Second)
 		status := s.stored("gate").Status
 		if s.written() != 0 || status.Nodes.Throttled != 0 || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionThrottled) != nil {
 			t.Errorf("after %d writes, with the fleet not known, the status is %+v", s.written(), status)
 		}
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		if n := s.closed(); n != len(s.nodes)-1 {
 			t.Errorf("%d nodes are closed, want all but one", n)
 		}
@@ -125,19 +128,19 @@ func (c *jumpingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) 
 // goes on, and hears of what has opened first, it looks at all nodes before it
 // takes that for room.
 func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newStorm(t, testGate("gate", budget("20%")))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		c := &jumpingClock{}
 		s.clock = c
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.breaks()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 		var opened []string
 		var others []string // the last in line
 		for _, zone := range []string{"a", "b", "c"} {
-			line := s.c.tally.peek(slot{"gate", zone}).line
+			line := s.c.ledger.Queued(fleet.Pool{Gate: "gate", Zone: zone})
 			others = append(others, line[len(line)-gate.MaxReclosed(ptr.To(intstr.FromString("20%")), 84):]...)
 		}
 		s.mu.Lock()
@@ -156,7 +159,7 @@ func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
 		for _, name := range opened {
 			s.c.NodeChanged(name, gate.Everything())
 		}
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 	})
 }
@@ -181,19 +184,19 @@ func (d *deposed) Apply(_ context.Context, n *gate.Node, decision *gate.Decision
 // A leader is deposed in the middle of its writes: by these, and by no more, too
 // many are closed. Nothing more closes then until there is room again.
 func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newStorm(t, testGate("gate", budget("20%")))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		old := &deposed{world: s.world, until: make(chan struct{})}
 		stopOld := s.startWith(old)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.breaks()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		inFlight := old.inFlight
 		if inFlight == 0 || s.closed() != 0 {
 			t.Fatalf("%d writes are in flight, and %d nodes are closed", inFlight, s.closed())
 		}
 		defer s.startWith(s.world)()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld() // by the new leader
 		budgeted := s.closed()
 
@@ -206,21 +209,21 @@ func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
 		}
 		var stopping sync.WaitGroup
 		stopping.Go(stopOld)
-		pass(0)
+		controllertest.Pass(0)
 		close(old.until)
 		stopping.Wait()
-		pass(5 * time.Minute)
+		controllertest.Pass(5 * time.Minute)
 		if most <= budgeted || most > budgeted+inFlight || s.closed() != most {
 			t.Errorf("%d nodes are closed, and %d were; want some more than the %d of the budget, for at most %d writes in flight", s.closed(), most, budgeted, inFlight)
 		}
 		s.abates()
-		pass(0)
+		controllertest.Pass(0)
 		if n := s.closed(); n != 0 {
 			t.Errorf("%d nodes are closed still", n)
 		}
 		s.after = s.watch
 		s.breaks()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld() // as if nothing had been
 	})
 }

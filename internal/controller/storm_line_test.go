@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -23,16 +26,16 @@ import (
 // even looked at. Who comes again goes to the back, so that nodes that flap do
 // not keep the others waiting.
 func TestWhoWaitsLongestIsNext(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", budget("1")))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.add(200, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		order := rand.Perm(200)
 		node := func(i int) string { return fmt.Sprintf("n%04d", order[i]) }
 		for i := range order {
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") })
-			pass(10 * time.Millisecond)
+			controllertest.Pass(10 * time.Millisecond)
 		}
 		herds := 0
 		for i := range order {
@@ -41,14 +44,14 @@ func TestWhoWaitsLongestIsNext(t *testing.T) {
 			}
 			before := w.looks
 			w.change(node(i), func(n *gate.Node) { n.Labels["fit"] = "" })
-			pass(time.Millisecond)
+			controllertest.Pass(time.Millisecond)
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // it flaps
-			pass(settleInterval)
+			controllertest.Pass(fleet.SettleInterval)
 			if w.looks-before > 5 { // more than it, again as it flaps, and the next one
 				herds++
 			}
 		}
-		if most := int(200*settleInterval/refreshInterval) + 1; herds > most { // all are looked at then
+		if most := int(200*fleet.SettleInterval/refreshInterval) + 1; herds > most { // all are looked at then
 			t.Errorf("%d times more was looked at than who was called, want %d at most", herds, most)
 		}
 		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
@@ -61,16 +64,16 @@ func TestWhoWaitsLongestIsNext(t *testing.T) {
 // new nodes and those whose signals are back open at once.
 func TestStormDelaysNoOpening(t *testing.T) {
 	const latency = 50 * time.Millisecond // of a write
-	bubble(t, func(t *testing.T) {
-		ng := testGate("gate", budget("10%"))
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate", budget("10%"))
 		s := newStorm(t, ng)
 		s.fail = func(string) error { <-time.After(latency); return nil }
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		opens := func(name string, within time.Duration) {
 			t.Helper()
 			s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
-			pass(within)
+			controllertest.Pass(within)
 			if s.isClosed(name) {
 				t.Errorf("node %s has not opened within %s", name, within)
 			}
@@ -83,7 +86,7 @@ func TestStormDelaysNoOpening(t *testing.T) {
 			s.nodes[name] = n
 		}
 		s.breaks()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 		born("new-1")
 		opens("new-1", latency)
@@ -98,7 +101,7 @@ func TestStormDelaysNoOpening(t *testing.T) {
 		born("new-3")
 		before := s.closed()
 		for s.closed() == before { // until they begin to close
-			pass(latency / 5)
+			controllertest.Pass(latency / 5)
 		}
 		// The workers are busy, and as many nodes as there are workers are before it.
 		opens("new-2", 3*latency)
@@ -106,7 +109,7 @@ func TestStormDelaysNoOpening(t *testing.T) {
 			t.Fatalf("%d nodes are closed: the storm is over too soon to tell", n)
 		}
 		opens("new-3", 3*latency)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 	})
 }
@@ -114,23 +117,23 @@ func TestStormDelaysNoOpening(t *testing.T) {
 // The budget is raised and lowered in the middle. What is closed stays closed,
 // and nothing else closes before there is room again.
 func TestBudgetEditedInAStorm(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		ng := testGate("gate", budget("20%"))
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate", budget("20%"))
 		s := newStorm(t, ng)
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.breaks()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 		raised := edited(ng, "50%")
 		s.setGates(true, raised)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isHeld()
 		before := s.closed()
 
 		s.after = nil // more are closed, now, than should be
 		s.setGates(true, edited(raised, "10%"))
-		pass(5 * time.Minute)
+		controllertest.Pass(5 * time.Minute)
 		if n := s.closed(); n != before {
 			t.Errorf("%d nodes are closed after the budget was lowered, want the %d from before", n, before)
 		}
@@ -145,7 +148,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 				continue
 			}
 			s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
-			pass(2 * settleInterval)
+			controllertest.Pass(2 * fleet.SettleInterval)
 			s.mu.Lock()
 			members, now := s.zones()
 			s.mu.Unlock()
@@ -159,7 +162,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 			}
 		}
 		s.abates()
-		pass(0)
+		controllertest.Pass(0)
 		if n := s.closed(); n != 0 {
 			t.Errorf("%d nodes are closed still", n)
 		}
@@ -169,13 +172,13 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 // Closed nodes that move to another zone count there; nodes that go, waiting or
 // closed, give their place to others; a gate that goes leaves nothing behind.
 func TestStormOfNodesThatMoveAndGo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		ng := testGate("gate", budget("10"))
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate", budget("10"))
 		s := newStorm(t, ng)
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.breaks()
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		s.isHeld()
 		closedIn := func(zone string) (names []string) {
 			s.mu.Lock()
@@ -192,7 +195,7 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 		for _, name := range closedIn("a")[:3] {
 			s.change(name, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
 		}
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		if a, b := len(closedIn("a")), len(closedIn("b")); a != 10 || b != 13 {
 			t.Errorf("%d and %d nodes are closed, want 10, and 13 for the ones that moved", a, b)
 		}
@@ -200,7 +203,7 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 			name := closedIn("b")[0]
 			s.remove(name)
 			s.c.NodeChanged(name, gate.Everything())
-			pass(2 * time.Second)
+			controllertest.Pass(2 * time.Second)
 		}
 		if n := len(closedIn("b")); n != 10 {
 			t.Errorf("%d nodes of zone b are closed, want 10", n)
@@ -212,18 +215,15 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 				s.c.NodeChanged(name, gate.Everything())
 			}
 		}
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		if n := len(closedIn("a")); n != 10 {
 			t.Errorf("%d nodes of zone a are closed, want 10", n)
 		}
 		s.setGates(true)
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.isOver()
-		tally := s.c.tally
-		tally.mu.Lock()
-		defer tally.mu.Unlock()
-		if len(tally.gates)+len(tally.slots)+len(tally.doubtful) > 0 {
-			t.Errorf("something is kept of a gate that is gone: %+v", tally.gates)
+		if s.c.ledger.HasGates() || len(s.c.ledger.Reserving()) > 0 {
+			t.Error("something is kept of a gate that is gone")
 		}
 	})
 }

@@ -7,11 +7,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -83,17 +85,17 @@ func (c *crowd) meddle() {
 func TestPeopleInAStorm(t *testing.T) {
 	for seed := range seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				again := func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }
-				one, other := testGate("gate", budget("5"), again), testGate("other", withKey(otherKey), budget("3"), again)
+				one, other := controllertest.Gate("gate", budget("5"), again), controllertest.Gate("other", withKey(otherKey), budget("3"), again)
 				c := &crowd{newStorm(t, one, other), rand.New(rand.NewPCG(seed, 1))}
 				c.after, c.behind = c.watch, map[string]gate.Node{}
 				u := &unreliable{world: c.world, rng: rand.New(rand.NewPCG(seed, 2))}
 				defer c.startWith(u)()
-				pass(5 * time.Second)
+				controllertest.Pass(5 * time.Second)
 				c.breaks()
 				for range 25 {
-					pass(time.Duration(c.rng.IntN(5000)) * time.Millisecond)
+					controllertest.Pass(time.Duration(c.rng.IntN(5000)) * time.Millisecond)
 					for range c.rng.IntN(10) {
 						c.meddle()
 					}
@@ -104,7 +106,7 @@ func TestPeopleInAStorm(t *testing.T) {
 				for _, name := range c.lost {
 					c.change(name, func(n *gate.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: n.Zone()} })
 				}
-				pass(10 * time.Minute)
+				controllertest.Pass(10 * time.Minute)
 				c.isCalm()
 			})
 		})
@@ -131,11 +133,8 @@ func (c *crowd) isCalm() {
 	if c.excess != "" {
 		c.t.Error(c.excess)
 	}
-	tally := c.c.tally
-	tally.mu.Lock()
-	defer tally.mu.Unlock()
-	if len(tally.slots)+len(tally.doubtful) > 0 {
-		c.t.Errorf("slots are held: %v, doubtful %v", tally.slots, tally.doubtful)
+	if nodes := c.c.ledger.Reserving(); len(nodes) > 0 {
+		c.t.Errorf("budget is reserved for %v", nodes)
 	}
 }
 

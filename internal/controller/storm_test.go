@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -156,12 +159,12 @@ func edited(ng *v1alpha1.NodeGate, to string) *v1alpha1.NodeGate {
 func TestStorm(t *testing.T) {
 	for _, maxReclosed := range []string{"0", "0%", "1", "7", "1%", "20%", "50%", "99%", "100%", "100", "1000"} {
 		t.Run(maxReclosed, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newStorm(t, testGate("gate", budget(maxReclosed)))
+			synctest.Test(t, func(t *testing.T) {
+				s := newStorm(t, controllertest.Gate("gate", budget(maxReclosed)))
 				defer s.start(logr.Discard(), interceptor.Funcs{})()
-				pass(5 * time.Second)
+				controllertest.Pass(5 * time.Second)
 				s.breaks()
-				pass(2 * time.Second)
+				controllertest.Pass(2 * time.Second)
 				s.isHeld()
 				closed := s.closed()
 				waiting := len(s.lost) - closed
@@ -171,25 +174,23 @@ func TestStorm(t *testing.T) {
 				if n := s.stored("gate").Status.Nodes; int(n.Throttled) != waiting || int(n.Closed) != closed {
 					t.Errorf("counts: %+v, want %d closed and %d throttled", n, closed, waiting)
 				}
-				if told := testutil.ToFloat64(s.c.metrics.nodes.WithLabelValues("gate", "throttled")); int(told) != waiting {
+				if told := testutil.ToFloat64(s.c.metrics.Nodes.WithLabelValues("gate", "throttled")); int(told) != waiting {
 					t.Errorf("the metric says that %v wait, want %d", told, waiting)
 				}
 				s.abates()
-				pass(0)
+				controllertest.Pass(0)
 				s.isOver()
 				if n := s.written(); n != 2*closed {
 					t.Errorf("%d writes to close and open %d nodes", n, closed)
 				}
-				pass(2 * time.Second)
+				controllertest.Pass(2 * time.Second)
 				status := s.stored("gate").Status
 				if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionThrottled) != nil || status.Nodes.Throttled != 0 {
 					t.Errorf("told after the storm: %+v", status)
 				}
-				s.c.tally.mu.Lock()
-				defer s.c.tally.mu.Unlock()
-				for zone, z := range s.c.tally.gates["gate"].zones {
-					if len(z.line)+z.inFlight+z.closed != 0 {
-						t.Errorf("zone %q is left as %+v", zone, *z)
+				for zone, u := range s.c.ledger.Usage("gate") {
+					if waiting := s.c.ledger.Queued(fleet.Pool{Gate: "gate", Zone: zone}); len(waiting) != 0 || u.Used != 0 {
+						t.Errorf("of zone %q, %v wait, and %d count as closed", zone, waiting, u.Used)
 					}
 				}
 			})
@@ -200,8 +201,8 @@ func TestStorm(t *testing.T) {
 // Who waits is told with the signal that it lost, of a few, and without asking
 // too much of anybody.
 func TestStormIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newStorm(t, testGate("gate", budget("0"), func(s *v1alpha1.NodeGateSpec) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm(t, controllertest.Gate("gate", budget("0"), func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen = append([]v1alpha1.Signal{{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "kubernetes.io/os"}}}}, s.OpenWhen...)
 		}))
 		for name, n := range s.nodes {
@@ -209,9 +210,9 @@ func TestStormIsTold(t *testing.T) {
 			s.nodes[name] = n
 		}
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		s.breaks()
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		c := meta.FindStatusCondition(s.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled)
 		want := "closing waits on n0000, n0001, n0002 and 267 more: as many nodes of their zone are closed as budget.maxReclosed (0) allows; " +
 			"n0000: signal fit: the node has no label fit; n0001: signal fit: the node has no label fit; n0002: signal fit: the node has no label fit"
@@ -222,7 +223,7 @@ func TestStormIsTold(t *testing.T) {
 		s.mu.Lock()
 		before := s.looks
 		s.mu.Unlock()
-		pass(10 * time.Minute)
+		controllertest.Pass(10 * time.Minute)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if n, most := s.looks-before, int(10*time.Minute/refreshInterval+1)*len(s.nodes); n > most {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,15 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // A node whose write does not come back holds its slot, and gives it back when it
 // is gone.
 func TestNodeThatGoesWithASlot(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", budget("1")))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 		w.fail = func(node string) error {
 			if node == "n0000" {
@@ -34,17 +36,17 @@ func TestNodeThatGoesWithASlot(t *testing.T) {
 			return nil
 		}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		for _, name := range []string{"n0000", "n0001"} {
 			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
-			pass(time.Minute)
+			controllertest.Pass(time.Minute)
 		}
 		if w.closed() != 0 {
 			t.Error("a node was closed although the slot may be taken")
 		}
 		w.remove("n0000")
 		w.c.NodeChanged("n0000", gate.Everything())
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 		if w.closed() != 1 {
 			t.Error("the slot of a node that is gone was not given to another")
 		}
@@ -55,30 +57,30 @@ func TestNodeThatGoesWithASlot(t *testing.T) {
 // is known of it, it is as before that write, and fit again: its place is not
 // given to another by that.
 func TestSlotOfALostWriteIsNotGivenAway(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", budget("1")))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.behind, w.unreadable = map[string]gate.Node{}, errors.New("no answer")
 		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 		l := &losing{world: w}
 		defer w.startWith(l)()
-		pass(5 * time.Second)
+		controllertest.Pass(5 * time.Second)
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
 		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
-		pass(time.Second)
+		controllertest.Pass(time.Second)
 		w.mu.Lock()
 		before := w.behind[l.lost]
 		before.Labels = map[string]string{"fit": ""} // as with a pod, of which another watch tells
 		w.behind[l.lost] = before
 		w.mu.Unlock()
 		w.change(l.lost, func(n *gate.Node) { n.Labels["fit"] = "" })
-		pass(5 * time.Minute)
+		controllertest.Pass(5 * time.Minute)
 		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 1 {
 			t.Errorf("%d nodes are closed, want the one of which nothing is known", w.closed())
 		}
 		w.mu.Lock()
 		w.unreadable = nil
 		w.mu.Unlock()
-		pass(2 * time.Minute)
+		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 0 {
 			t.Errorf("%d nodes are closed, want one: the other", w.closed())
 		}
@@ -122,7 +124,7 @@ func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	<-time.After(slow)
 	switch what {
 	case 0:
-		return nil, fmt.Errorf("patching: %w", cluster.ErrConflict)
+		return nil, fmt.Errorf("patching: %w", write.ErrConflict)
 	case 1:
 		return nil, context.DeadlineExceeded
 	case 2:
@@ -146,7 +148,7 @@ func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 }
 
 // startWith is start with a writer of its own.
-func (w *world) startWith(writer cluster.Applier) (stop func()) {
+func (w *world) startWith(writer write.Applier) (stop func()) {
 	w.writer = writer
 	return w.start(logr.Discard(), interceptor.Funcs{})
 }
@@ -157,16 +159,16 @@ func (w *world) startWith(writer cluster.Applier) (stop func()) {
 func TestStormOnABadDay(t *testing.T) {
 	for seed := range seeds(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newStorm(t, testGate("gate", budget("20%")))
+			synctest.Test(t, func(t *testing.T) {
+				s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 				s.behind = map[string]gate.Node{}
 				rng := rand.New(rand.NewPCG(seed, 1))
 				u := &unreliable{world: s.world, rng: rand.New(rand.NewPCG(seed, 2))}
 				stop := s.startWith(u)
-				pass(5 * time.Second)
+				controllertest.Pass(5 * time.Second)
 				s.breaks()
 				for range 20 {
-					pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
+					controllertest.Pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
 					for range rng.IntN(30) {
 						s.change(s.lost[rng.IntN(len(s.lost))], func(n *gate.Node) {
 							if _, fit := n.Labels["fit"]; fit {
@@ -185,10 +187,10 @@ func TestStormOnABadDay(t *testing.T) {
 					}
 				}
 				s.breaks()
-				pass(5 * time.Minute)
+				controllertest.Pass(5 * time.Minute)
 				s.isHeld()
 				s.abates()
-				pass(5 * time.Minute)
+				controllertest.Pass(5 * time.Minute)
 				s.isOver()
 				stop()
 			})
@@ -200,12 +202,12 @@ func TestStormOnABadDay(t *testing.T) {
 // has been opened, also if a person had it open meanwhile: it may come back.
 func TestNodeThatLeavesKeepsItsPlaceWhileItIsClosed(t *testing.T) {
 	for name, byHand := range map[string]bool{"closed": false, "open by hand": true} {
-		t.Run(name, func(t *testing.T) { bubble(t, func(t *testing.T) { leaves(t, byHand) }) })
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaves(t, byHand) }) })
 	}
 }
 
 func leaves(t *testing.T, byHand bool) {
-	w := newWorld(t, testGate("gate", budget("1")))
+	w := newWorld(t, controllertest.Gate("gate", budget("1")))
 	w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 	var fails atomic.Bool
 	w.fail = func(node string) error {
@@ -215,22 +217,22 @@ func leaves(t *testing.T, byHand bool) {
 		return nil
 	}
 	defer w.start(logr.Discard(), interceptor.Funcs{})()
-	pass(5 * time.Second)
+	controllertest.Pass(5 * time.Second)
 	w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
-	pass(2 * time.Second)
+	controllertest.Pass(2 * time.Second)
 	if byHand {
 		w.change("n0000", overrideFor(time.Hour, "gate", v1alpha1.StateOpen))
-		pass(2 * time.Second)
+		controllertest.Pass(2 * time.Second)
 	}
 	fails.Store(true)
 	w.change("n0000", func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
 	w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
-	pass(time.Minute)
+	controllertest.Pass(time.Minute)
 	if w.tainted("n0000") == byHand || w.tainted("n0001") {
 		t.Errorf("the one that leaves is closed: %v, the other %v", w.tainted("n0000"), w.tainted("n0001"))
 	}
 	fails.Store(false)
-	pass(2 * time.Minute)
+	controllertest.Pass(2 * time.Minute)
 	if !w.tainted("n0001") || w.tainted("n0000") {
 		t.Error("its place was not given to the other when it was open")
 	}

@@ -6,29 +6,31 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // A gate from a file has no status: its conditions are told by the log, once
 // for each change, and by metrics.
 func TestConditionsOfGatesFromFiles(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var patches atomic.Int32
 		var fail atomic.Bool
-		var log logLines
-		w := newWorld(t, testGate("gate"), testGate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
+		var log controllertest.LogLines
+		w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
 		w.source = v1alpha1.SourceFiles
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
-		defer w.start(log.logger(), countPatches(&patches, &fail))()
-		pass(time.Minute)
+		defer w.start(log.Logger(), countPatches(&patches, &fail))()
+		controllertest.Pass(time.Minute)
 		told := func(parts ...string) (n int) {
-			for _, line := range log.all() {
+			for _, line := range log.All() {
 				all := strings.Contains(line, "gate condition changed")
 				for _, part := range parts {
 					all = all && strings.Contains(line, part)
@@ -44,15 +46,15 @@ func TestConditionsOfGatesFromFiles(t *testing.T) {
 		}
 		if told(`"gate"="gate"`, `"condition"="Accepted" "status"="True"`) != 1 ||
 			told(`"gate"="refused"`, `"condition"="Accepted" "status"="False" "reason"="TaintConflict"`) != 1 {
-			t.Errorf("not told, or not once:\n%s", strings.Join(log.all(), "\n"))
+			t.Errorf("not told, or not once:\n%s", strings.Join(log.All(), "\n"))
 		}
 		before := told()
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		if n := told() - before; n != 0 {
 			t.Errorf("%d lines within an hour in which nothing changed", n)
 		}
-		if testutil.ToFloat64(w.c.metrics.conditions.WithLabelValues("gate", v1alpha1.ConditionAccepted)) != 1 ||
-			testutil.ToFloat64(w.c.metrics.conditions.WithLabelValues("refused", v1alpha1.ConditionAccepted)) != 0 {
+		if testutil.ToFloat64(w.c.metrics.Conditions.WithLabelValues("gate", v1alpha1.ConditionAccepted)) != 1 ||
+			testutil.ToFloat64(w.c.metrics.Conditions.WithLabelValues("refused", v1alpha1.ConditionAccepted)) != 0 {
 			t.Error("the metrics do not tell which gate is accepted")
 		}
 		if r, err := gate.ParseRecord(w.nodes["n0000"].Records["gate"]); err != nil || r.Source != v1alpha1.SourceFiles {
@@ -63,37 +65,37 @@ func TestConditionsOfGatesFromFiles(t *testing.T) {
 
 // What a gate of another source closed stays closed, and that is told.
 func TestUnknownGatesAreTold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log logLines
+	synctest.Test(t, func(t *testing.T) {
+		var log controllertest.LogLines
 		w := newWorld(t)
 		w.source = v1alpha1.SourceFiles
 		w.add(3, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
-		defer w.start(log.logger(), countPatches(new(atomic.Int32), new(atomic.Bool)))()
-		pass(time.Minute)
-		text := strings.Join(log.all(), "\n")
-		if w.closed() != 3 || strings.Count(text, "gates are not known, keeping what they closed") != 1 || testutil.ToFloat64(w.c.metrics.strangers) != 1 {
+		defer w.start(log.Logger(), countPatches(new(atomic.Int32), new(atomic.Bool)))()
+		controllertest.Pass(time.Minute)
+		text := strings.Join(log.All(), "\n")
+		if w.closed() != 3 || strings.Count(text, "gates are not known, keeping what they closed") != 1 || testutil.ToFloat64(w.c.metrics.Strangers) != 1 {
 			t.Errorf("%d nodes are closed, told:\n%s", w.closed(), text)
 		}
 		w.mu.Lock()
 		w.source = v1alpha1.SourceCRD // back at the source that knows
 		w.mu.Unlock()
 		w.setGates(true)
-		pass(time.Minute)
-		if w.closed() != 0 || testutil.ToFloat64(w.c.metrics.strangers) != 0 {
-			t.Errorf("%d nodes are closed, %v unknown gates", w.closed(), testutil.ToFloat64(w.c.metrics.strangers))
+		controllertest.Pass(time.Minute)
+		if w.closed() != 0 || testutil.ToFloat64(w.c.metrics.Strangers) != 0 {
+			t.Errorf("%d nodes are closed, %v unknown gates", w.closed(), testutil.ToFloat64(w.c.metrics.Strangers))
 		}
 	})
 }
 
 // While the gates are not known to be all, that shows.
 func TestCompletenessIsAMetric(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		defer w.start(logr.Discard(), countPatches(new(atomic.Int32), new(atomic.Bool)))()
 		for _, complete := range []bool{true, false, true} {
-			w.setGates(complete, testGate("gate"))
-			pass(time.Second)
-			if got := testutil.ToFloat64(w.c.metrics.complete); got != map[bool]float64{true: 1}[complete] {
+			w.setGates(complete, controllertest.Gate("gate"))
+			controllertest.Pass(time.Second)
+			if got := testutil.ToFloat64(w.c.metrics.Complete); got != map[bool]float64{true: 1}[complete] {
 				t.Errorf("complete: %t, the metric is %v", complete, got)
 			}
 		}

@@ -13,14 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // Events of transitions. What one write opened on a node is one Event, and what it
 // closed another, whatever number of gates that was: there are never more Events
 // than transitions, nor than two for a write.
 
-// transitions collects what has become of a node's gates by one write.
+// transitions collects the transitions of a node's gates in one write.
 type transitions struct {
 	opened, closed []string
 	// only are the gates that opened and closed; of one, the Event says that it is
@@ -28,8 +31,8 @@ type transitions struct {
 	only []string
 }
 
-// add adds a verdict that was carried out, in words. An opening by deadline is told
-// by an Event of its own.
+// add adds a verdict that was carried out. An opening by deadline has an Event of its
+// own.
 func (t *transitions) add(g *gate.Gate, v *gate.Verdict, now time.Time) {
 	switch {
 	case v.Opened() && !v.PassedDeadline:
@@ -47,32 +50,24 @@ func (t *transitions) add(g *gate.Gate, v *gate.Verdict, now time.Time) {
 }
 
 // tellTransitions tells what has become of a node's gates.
-func (c *Controller) tellTransitions(set *gateSet, n *gate.Node, t *transitions) {
+func (c *Controller) tellTransitions(set *gateset.Set, n *gate.Node, t *transitions) {
 	var related *corev1.ObjectReference
 	if len(t.only) == 1 {
-		related = set.reference(t.only[0])
+		related = telemetry.GateReference(set.Object(t.only[0]))
 	}
 	if len(t.opened) > 0 {
-		c.events.tell(n, related, v1alpha1.EventGateOpened, v1alpha1.EventActionOpen, gates(t.opened)+" opened: "+strings.Join(t.opened, ", "))
+		c.events.Normal(n, related, v1alpha1.EventGateOpened, v1alpha1.EventActionOpen, countOf(t.opened)+" opened: "+strings.Join(t.opened, ", "))
 	}
 	if len(t.closed) > 0 {
-		c.events.tell(n, related, v1alpha1.EventGateClosed, v1alpha1.EventActionClose, gates(t.closed)+" closed: "+strings.Join(t.closed, ", "))
+		c.events.Normal(n, related, v1alpha1.EventGateClosed, v1alpha1.EventActionClose, countOf(t.closed)+" closed: "+strings.Join(t.closed, ", "))
 	}
 }
 
-func gates(names []string) string {
+func countOf(names []string) string {
 	if len(names) == 1 {
 		return "gate"
 	}
 	return fmt.Sprintf("%d gates", len(names))
-}
-
-// reference is how Events name a gate; nil if it is not an object, or not known.
-func (s *gateSet) reference(name string) *corev1.ObjectReference {
-	if ng, known := s.declared[name]; known && s.source == v1alpha1.SourceCRD {
-		return gateReference(ng)
-	}
-	return nil
 }
 
 // becauseMax bounds what is told of why one gate opened or closed.
@@ -95,7 +90,7 @@ func because(g *gate.Gate, v *gate.Verdict) string {
 	if why == "" {
 		return string(v.Reason)
 	}
-	return fmt.Sprintf("%s: %s", v.Reason, clip(why, becauseMax))
+	return fmt.Sprintf("%s: %s", v.Reason, fleet.Clip(why, becauseMax))
 }
 
 // readings says in words what those of a gate's signals say that are in a state.
@@ -109,8 +104,8 @@ func readings(g *gate.Gate, v *gate.Verdict, in gate.State) string {
 	return strings.Join(all, "; ")
 }
 
-// conditionEvents says by which Events conditions are told: when they become what
-// wants attention, and when they are no more.
+// conditionEvents maps conditions to Events: one when a condition indicates a problem,
+// and one when the problem has ended.
 var conditionEvents = []struct {
 	condition     string
 	amiss         metav1.ConditionStatus
@@ -138,9 +133,9 @@ func (r *reporter) tellGate(ng *v1alpha1.NodeGate, before, now []metav1.Conditio
 		wasAmiss, isAmiss := was != nil && was.Status == e.amiss, is != nil && is.Status == e.amiss
 		switch {
 		case isAmiss && !wasAmiss && (was != nil || e.fromTheStart):
-			r.events.tellOfGate(ng, corev1.EventTypeWarning, e.event, inWords(is, ""))
+			r.events.Gate(ng, corev1.EventTypeWarning, e.event, inWords(is, ""))
 		case !isAmiss && wasAmiss:
-			r.events.tellOfGate(ng, corev1.EventTypeNormal, e.over, inWords(is, e.words))
+			r.events.Gate(ng, corev1.EventTypeNormal, e.over, inWords(is, e.words))
 		}
 	}
 }

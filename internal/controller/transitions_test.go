@@ -10,23 +10,23 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // told are the Events about objects of a kind, in the order in which they happened,
@@ -60,26 +60,26 @@ func (w *world) toldIs(t *testing.T, kind string, want ...string) {
 // What one write does to a node is one Event for what opens and one for what
 // closes, with each gate's reason; a gate that is related is named.
 func TestTransitionsAreToldOfTheNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		second := testGate("second", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })
-		w := newWorld(t, testGate("gate"), second)
+	synctest.Test(t, func(t *testing.T) {
+		second := controllertest.Gate("second", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })
+		w := newWorld(t, controllertest.Gate("gate"), second)
 		w.add(1, func(i int, n *gate.Node) {
 			unfit(i, n)
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 			isClosed(n, "second", v1alpha1.ReasonBirth)
-			n.Taints = []corev1.Taint{{Key: testKey, Effect: "NoSchedule"}, {Key: "test.nodegate.dev/b", Effect: "NoSchedule"}}
+			n.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: "NoSchedule"}, {Key: "test.nodegate.dev/b", Effect: "NoSchedule"}}
 		})
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(30 * time.Second)
+		controllertest.Pass(30 * time.Second)
 		w.toldIs(t, "Node")
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
-		pass(30 * time.Second)
+		controllertest.Pass(30 * time.Second)
 		both := "Normal GateOpened n0000 (-): 2 gates opened: gate after 10m30s (SignalsHold), second after 10m30s (SignalsHold)"
 		w.toldIs(t, "Node", both)
-		w.setGates(true, testGate("gate")) // the other is deleted: its record goes, and there is nothing to tell
-		pass(30 * time.Second)
+		w.setGates(true, controllertest.Gate("gate")) // the other is deleted: its record goes, and there is nothing to tell
+		controllertest.Pass(30 * time.Second)
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
-		pass(30 * time.Second)
+		controllertest.Pass(30 * time.Second)
 		w.toldIs(t, "Node", both, "Normal GateClosed n0000 (gate): gate closed: gate (Regression: signal fit: the node has no label fit)")
 		for _, e := range w.events() {
 			if e.Regarding.Kind == "Node" && (e.Regarding.UID != "uid-of-n0000" || e.Namespace != "default" || e.ReportingController != v1alpha1.EventReporter) {
@@ -94,11 +94,11 @@ func TestTransitionsAreToldOfTheNode(t *testing.T) {
 
 // An opening by deadline is one transition, and told once.
 func TestOpeningByDeadlineIsToldOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		w.waitIs(t, "fit", 0, 0) // it never held
 		w.toldIs(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node, past its deadline: signal fit: the node has no label fit")
 	})
@@ -108,22 +108,22 @@ func TestOpeningByDeadlineIsToldOnce(t *testing.T) {
 // when it no longer does; the fleet's size does not matter, and a gate that has
 // just been declared is not yet alarming.
 func TestConditionsAreToldOfTheGate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"), testGate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
 		w.add(10, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(10 * time.Second)
+		controllertest.Pass(10 * time.Second)
 		w.toldIs(t, "NodeGate",
 			"Warning NotAccepted refused (-): TaintConflict: the older gate gate has the taint test.nodegate.dev/a:NoSchedule, "+
 				"and a node cannot carry test.nodegate.dev/a=other:NoSchedule as well: use the same value, or another key")
 		for _, name := range w.NodeNames() {
 			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
 		}
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		for _, name := range w.NodeNames() {
 			w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
 		}
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		told := w.told("NodeGate")
 		if len(told) != 3 || !strings.HasPrefix(told[1], "Warning Throttled gate (-): closing waits on ") ||
 			told[2] != "Normal NotThrottled gate (-): closing does not wait for budget any more" {
@@ -169,22 +169,30 @@ func TestConditionEvents(t *testing.T) {
 		{v1alpha1.ConditionContended, yes, none, "", v1alpha1.EventNotContended},
 	} {
 		t.Run(fmt.Sprintf("%s from %q to %q %s", c.condition, c.before, c.now, c.mode), func(t *testing.T) {
-			w := newWorld(t)
-			w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), newTestMetrics())
-			defer w.c.queue.ShutDown()
-			ng := testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
-			newReporter(w.c).tellGate(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
-			got := ""
-			if len(w.c.events.urgent.events) > 0 {
-				e := <-w.c.events.urgent.events
-				got = e.Reason
-				if (e.Type == corev1.EventTypeWarning) != (c.now != none && got != v1alpha1.EventReady && got != v1alpha1.EventAccepted) || e.Note == "" || e.Regarding.UID != ng.UID {
-					t.Errorf("the event is %+v", e)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
+				defer w.c.queue.ShutDown()
+				ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
+				newReporter(w.c).tellGate(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { w.c.events.Run(ctx) })
+				controllertest.Pass(time.Second)
+				stop()
+				running.Wait()
+				var reasons []string
+				for _, e := range w.events() {
+					reasons = append(reasons, e.Reason)
+					routine := c.now == none || e.Reason == v1alpha1.EventReady || e.Reason == v1alpha1.EventAccepted
+					if (e.Type == corev1.EventTypeWarning) == routine || e.Note == "" || e.Regarding.UID != ng.UID {
+						t.Errorf("the event is %+v", e)
+					}
 				}
-			}
-			if got != c.want || len(w.c.events.urgent.events) > 0 {
-				t.Errorf("told %q, want %q", got, c.want)
-			}
+				if got := strings.Join(reasons, " "); got != c.want {
+					t.Errorf("the events are %q, want %q", got, c.want)
+				}
+			})
 		})
 	}
 }
@@ -199,30 +207,30 @@ func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 		"failed": func(context.Context) error { return errors.New("no") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, testGate("gate"))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate"))
 				w.add(fleet, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 				funcs := allowing(nil)
 				funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					if _, is := o.(*eventsv1.Event); is {
 						return create(ctx)
 					}
-					return policyOf(ctx, c, o, options...)
+					return controllertest.PolicyOf(ctx, c, o, options...)
 				}
 				defer w.start(logr.Discard(), funcs)()
-				pass(10 * time.Second)
+				controllertest.Pass(10 * time.Second)
 				before := w.written()
 				for _, name := range w.NodeNames() {
 					w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
 				}
-				pass(time.Millisecond)
+				controllertest.Pass(time.Millisecond)
 				if n := w.written() - before; n != fleet || w.closed() != 0 {
 					t.Errorf("%d writes, %d nodes are closed still, after no time", n, w.closed())
 				}
-				pass(10 * time.Minute)
-				m := w.c.metrics.events
-				failed, dropped := testutil.ToFloat64(m.WithLabelValues(eventFailed)), testutil.ToFloat64(m.WithLabelValues(eventDropped))
-				if failed != float64(routineEvents.burst) || dropped != float64(fleet-routineEvents.burst) {
+				controllertest.Pass(10 * time.Minute)
+				m := w.c.metrics.Events
+				failed, dropped := testutil.ToFloat64(m.WithLabelValues(telemetry.EventFailed)), testutil.ToFloat64(m.WithLabelValues(telemetry.EventDropped))
+				if failed != float64(telemetry.RoutineEvents.Burst) || dropped != float64(fleet-telemetry.RoutineEvents.Burst) {
 					t.Errorf("%v failed, %v were dropped, of %d", failed, dropped, fleet)
 				}
 			})
@@ -233,33 +241,33 @@ func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 // What wants attention is told at once, however much there was to tell that does not;
 // of that, what is not told at once is not told.
 func TestWarningsDoNotWaitForOpenings(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		m := newTestMetrics()
 		w := newWorld(t)
-		w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), m)
+		w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), m)
 		defer w.c.queue.ShutDown()
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { w.c.events.run(ctx) })
-		node, most := &gate.Node{Name: "n"}, routineEvents.burst
+		running.Go(func() { w.c.events.Run(ctx) })
+		node, most := &gate.Node{Name: "n"}, telemetry.RoutineEvents.Burst
 		for range 3 * most {
-			w.c.events.tell(node, nil, "Routine", "Action", "")
+			w.c.events.Normal(node, nil, "Routine", "Action", "")
 		}
-		w.c.events.warn(node, nil, "Urgent", "Action", "")
-		pass(time.Millisecond)
+		w.c.events.Warning(node, nil, "Urgent", "Action", "")
+		controllertest.Pass(time.Millisecond)
 		if told, urgent := w.events(), w.warnings(); len(told) != most+1 || len(urgent) != 1 { // each under a name of its own
 			t.Errorf("told at once: %d Events and %d warnings, want %d and 1", len(told), len(urgent), most+1)
 		}
-		if n := testutil.ToFloat64(m.events.WithLabelValues(eventDropped)); n != float64(2*most) {
+		if n := testutil.ToFloat64(m.Events.WithLabelValues(telemetry.EventDropped)); n != float64(2*most) {
 			t.Errorf("%v were dropped, want %d", n, 2*most)
 		}
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		if told := w.events(); len(told) != most+1 {
 			t.Errorf("%d Events were told later", len(told)-most-1)
 		}
 		for range 5 { // one by one
-			w.c.events.tell(node, nil, "Routine", "Action", "")
-			pass(time.Second)
+			w.c.events.Normal(node, nil, "Routine", "Action", "")
+			controllertest.Pass(time.Second)
 		}
 		if told := w.events(); len(told) != most+6 {
 			t.Errorf("%d of 5 that came one by one were told", len(told)-most-1)
@@ -272,46 +280,17 @@ func TestWarningsDoNotWaitForOpenings(t *testing.T) {
 // In the steady state nothing is told, and a gate of a file is no object that an
 // Event could be about.
 func TestNothingToTell(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }))
 		w.source = v1alpha1.SourceFiles
 		w.add(5, func(i int, n *gate.Node) {
 			isOpen(n, "gate")
 			unfit(i, n)
 		})
 		defer w.start(logr.Discard(), allowing(nil))()
-		pass(time.Hour)
+		controllertest.Pass(time.Hour)
 		if lines := slices.Concat(w.told("Node"), w.told("NodeGate")); len(lines) > 0 {
 			t.Errorf("told:\n%s", strings.Join(lines, "\n"))
 		}
 	})
-}
-
-// The end of the process cuts Events off, which is no failure.
-func TestEndIsNoFailureOfEvents(t *testing.T) {
-	for what, c := range map[string]struct {
-		ends bool
-		want int
-	}{"it fails": {false, 1}, "the process ends": {true, 0}} {
-		t.Run(what, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-					if c.ends {
-						cancel()
-					}
-					return errors.New("no answer")
-				}})
-			logged := 0
-			log := funcr.New(func(string, string) { logged++ }, funcr.Options{})
-			r := newRecorder(api, clock.RealClock{}, log, newTestMetrics())
-			for range 2 {
-				r.write(ctx, &eventsv1.Event{})
-			}
-			if logged != c.want {
-				t.Errorf("%d lines are logged, want %d", logged, c.want)
-			}
-		})
-	}
 }

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -84,9 +86,9 @@ func recorded(change func(*gate.Record)) func(*world, *gate.Node, time.Time) {
 	return func(_ *world, n *gate.Node, _ time.Time) {
 		r := gate.Record{
 			State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonRegression, Since: time.Now(),
-			Boot: "boot", Taint: testKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
+			Boot: "boot", Taint: controllertest.TaintKey + ":NoSchedule", Source: v1alpha1.SourceCRD,
 		}
-		n.Taints = []corev1.Taint{{Key: testKey, Effect: corev1.TaintEffectNoSchedule}}
+		n.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
 		change(&r)
 		n.Records["gate"] = r.String()
 	}
@@ -192,7 +194,7 @@ func TestWaits(t *testing.T) {
 					continue
 				}
 				t.Run(name+map[bool]string{false: "", true: ", replaced"}[replaced]+", clock "+skew.String(), func(t *testing.T) {
-					bubble(t, func(t *testing.T) { testWait(t, &c, replaced, skew) })
+					synctest.Test(t, func(t *testing.T) { testWait(t, &c, replaced, skew) })
 				})
 			}
 		}
@@ -201,7 +203,7 @@ func TestWaits(t *testing.T) {
 
 func testWait(t *testing.T, c *timeRule, replaced bool, skew time.Duration) {
 	t.Helper()
-	w := newWorld(t, testGate("gate", c.spec))
+	w := newWorld(t, controllertest.Gate("gate", c.spec))
 	w.agents = map[gate.PodQuery][]gate.Pod{agents: {{UID: "p", Name: "p", Created: time.Now().Add(-time.Hour), Ready: true}}}
 	w.add(1+c.others, func(i int, n *gate.Node) {
 		if i == 0 {
@@ -211,27 +213,27 @@ func testWait(t *testing.T, c *timeRule, replaced bool, skew time.Duration) {
 	start := func() func() { return w.start(logr.Discard(), interceptor.Funcs{}) }
 	stop := start()
 	defer func() { stop() }()
-	pass(10 * time.Second) // the fleet is known
+	controllertest.Pass(10 * time.Second) // the fleet is known
 	began := time.Now()
 	w.change("n0000", func(n *gate.Node) { c.begins(w, n, began.Add(skew)) })
 	due := began.Add(c.after)
 	if !c.ownClock && (skew < 0 || !c.sawIt) {
 		due = due.Add(skew)
 	}
-	pass(c.after / 4)
+	controllertest.Pass(c.after / 4)
 	if replaced {
 		stop()
-		pass(c.after / 4)
+		controllertest.Pass(c.after / 4)
 		if stop = start(); c.startsOver {
 			due = time.Now().Add(c.after)
 		}
 	}
 	stands := w.closed()
-	pass(time.Until(due) - 500*time.Millisecond)
+	controllertest.Pass(time.Until(due) - 500*time.Millisecond)
 	if w.closed() != stands {
 		t.Errorf("%s after it began, which is too soon: %d closed", time.Since(began), w.closed())
 	}
-	pass(4 * time.Second) // a new leader looks at the fleet before it closes under a budget
+	controllertest.Pass(4 * time.Second) // a new leader looks at the fleet before it closes under a budget
 	want := 0
 	if c.closes {
 		want = 1

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -10,30 +11,35 @@ import (
 	"strconv"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/nodegate/nodegate/internal/admission"
-	"github.com/nodegate/nodegate/internal/certificate"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/telemetry"
 	"github.com/nodegate/nodegate/internal/webhook"
 )
 
-// Webhook is how a process serves the webhook that closes gates at birth. Every
-// replica serves it; the leader looks after its certificate.
+// Webhook configures how a process serves the webhook that closes gates at birth. Every
+// replica serves it.
 type Webhook struct {
-	// Address is where to listen, such as ":9443". Required.
+	// Address is the address to listen on, such as ":9443". Required.
 	Address string
-	// Hosts are the names and addresses by which the API server calls the
-	// webhook. Default: that of its Service.
-	Hosts []string
-	// Period and Settle are those of the certificate. Zero for the defaults.
-	Period, Settle time.Duration
-	// IdleTimeout is that of webhook.Server. Zero for the default.
+	// CertificateDir is the directory in which the certificate is mounted. Required.
+	CertificateDir string
+	// ClientCAFile contains the CA certificates of permitted clients, as PEM; empty
+	// permits all clients.
+	ClientCAFile string
+	// ClientNames has the common names of permitted clients. Empty permits every client
+	// with a certificate of these CAs.
+	ClientNames []string
+	// Period is webhook.Mounted.Period. Zero selects the default.
+	Period time.Duration
+	// IdleTimeout is webhook.Server.IdleTimeout. Zero selects the default.
 	IdleTimeout time.Duration
 }
 
-// Validate says what is wrong with the address.
+// Validate returns an error if the address or the permitted clients are invalid.
 func (w *Webhook) Validate() error {
 	_, text, err := net.SplitHostPort(w.Address)
 	if err != nil {
@@ -42,49 +48,61 @@ func (w *Webhook) Validate() error {
 	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
 		return fmt.Errorf("reading the webhook's address: port %q is none between 1 and 65535", text)
 	}
+	if len(w.ClientNames) > 0 && w.ClientCAFile == "" {
+		return errors.New("names of clients mean nothing without the authorities of their certificates")
+	}
 	return nil
 }
 
-// serveWebhook adds to the manager what the webhook needs.
-func (p *Process) serveWebhook(m manager.Manager, c *Controller, api client.Client) error {
-	c.birth.by = admission.ByWebhook
+// clientCAs reads the CA certificates of permitted clients; nil permits all.
+func (w *Webhook) clientCAs() (*x509.CertPool, error) {
+	if w.ClientCAFile == "" {
+		return nil, nil
+	}
+	pool, err := cert.NewPool(w.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authorities of the webhook's clients: %w", err)
+	}
+	return pool, nil
+}
+
+// serveWebhook adds the webhook to the manager.
+func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, bool)) error {
 	if err := p.Webhook.Validate(); err != nil {
 		return err
 	}
-	options := certificate.Options{
-		Client:        api,
-		Secret:        client.ObjectKey{Namespace: p.Options.Namespace, Name: admission.WebhookSecret},
-		Configuration: admission.BirthWebhook,
-		Hosts:         p.Webhook.Hosts,
-		Period:        p.Webhook.Period, Settle: p.Webhook.Settle,
-		Log: p.Options.Log,
+	clients, err := p.Webhook.clientCAs()
+	if err != nil {
+		return err
 	}
-	if options.Hosts == nil {
-		options.Hosts = []string{admission.WebhookHost(p.Options.Namespace)}
+	expiry := telemetry.NewCertificateExpiry(p.Registerer)
+	certificate := &webhook.Mounted{
+		Dir: p.Webhook.CertificateDir, Host: admission.WebhookHost(p.Options.Namespace), Period: p.Webhook.Period,
+		Taken: func(until time.Time) { expiry.Set(float64(until.Unix())) }, Log: p.Options.Log,
 	}
-	expiry := newCertificateExpiry(p.Registerer)
-	holder := certificate.NewHolder(options, func(until time.Time) { expiry.Set(float64(until.Unix())) })
 	mux := http.NewServeMux()
-	mux.Handle(admission.WebhookPath, &webhook.Handler{Gates: c.birthGates, Log: p.Options.Log})
-	server := &webhook.Server{Address: p.Webhook.Address, Handler: mux, GetCertificate: holder.GetCertificate, IdleTimeout: p.Webhook.IdleTimeout}
+	mux.Handle(admission.WebhookPath, &webhook.Handler{Gates: gates, Log: p.Options.Log})
+	server := &webhook.Server{
+		Address: p.Webhook.Address, Handler: mux, GetCertificate: certificate.GetCertificate,
+		ClientCAs: clients, ClientNames: p.Webhook.ClientNames, IdleTimeout: p.Webhook.IdleTimeout,
+	}
 	return errors.Join(
 		m.Add(server),
-		m.Add(everywhere(holder.Follow)),
-		m.Add(inLeader(certificate.NewKeeper(options).Run)),
-		m.AddReadyzCheck("webhook", check(holder.Ready)),
+		m.Add(certificate),
+		m.AddReadyzCheck("webhook", check(certificate.Ready)),
 	)
 }
 
-// birthGates returns the gates that close at birth; false while they are not
-// known. One that would have Nodes refused is not among them.
+// birthGates returns the gates that close at birth, and whether they are known. Gates
+// that would make the API server reject Nodes are left out.
 func (c *Controller) birthGates() ([]gate.Gate, bool) {
 	set := c.set.Load()
 	var gates []gate.Gate
-	for i := range set.gates {
-		name := set.gates[i].Name
-		if set.closesAtBirth(name) && admission.Writable(set.declared[name]) == nil {
-			gates = append(gates, set.gates[i])
+	for i := range set.Gates {
+		name := set.Gates[i].Name
+		if set.ClosesAtBirth(name) && admission.Writable(set.Declared[name]) == nil {
+			gates = append(gates, set.Gates[i])
 		}
 	}
-	return gates, set.seq > 0
+	return gates, set.Seq > 0
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // An API server refuses a Node for what a webhook has put on it, whatever its
@@ -17,20 +19,20 @@ import (
 // definition is another version's, must not keep nodes from registering.
 func TestWebhookWritesNothingThatHasNodesRefused(t *testing.T) {
 	c := New(Options{Namespace: "nodegate-system", Log: logr.Discard()}, nil, newTestMetrics())
-	value := testGate("value")
+	value := controllertest.Gate("value")
 	value.Spec.Taint.Value = "not a value"
-	effect := testGate("effect")
+	effect := controllertest.Gate("effect")
 	effect.Spec.Taint.Key, effect.Spec.Taint.Effect = "test.nodegate.dev/effect", "NoWay"
-	key := testGate("key")
+	key := controllertest.Gate("key")
 	key.Spec.Taint.Key = "not/a/key"
-	long := testGate(strings.Repeat("x", 64))
+	long := controllertest.Gate(strings.Repeat("x", 64))
 	long.Spec.Taint.Key = "test.nodegate.dev/long"
-	all := []*v1alpha1.NodeGate{testGate("good"), value, effect, key, long}
+	all := []*v1alpha1.NodeGate{controllertest.Gate("good"), value, effect, key, long}
 	all[0].Spec.Taint.Key = "test.nodegate.dev/good"
 	if _, known := c.birthGates(); known {
 		t.Error("the gates are known before they were read")
 	}
-	c.set.Store(newGateSet(&gateSet{}, known{source: v1alpha1.SourceCRD, gates: all, complete: true}, gate.KeyPolicy{}))
+	c.set.Store(gateset.New(&gateset.Set{}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Gates: all, Complete: true}, gate.KeyPolicy{}))
 	gates, known := c.birthGates()
 	if !known || len(gates) != 1 || gates[0].Name != "good" {
 		t.Errorf("known: %t, closed at birth: %+v, want the good one alone", known, gates)

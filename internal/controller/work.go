@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // Nodes that cannot be written are tried again after retryFirst, then ever
@@ -33,14 +33,16 @@ const (
 // hands before that is worth a word.
 const conflictsTold = 10
 
-// work takes nodes from the queue, one at a time, until it is shut down.
-func (c *Controller) work(ctx context.Context) {
+// work processes nodes from the queue, one at a time, until it is shut down.
+func (c *Controller) work(ctx context.Context, in *hand) {
 	for {
 		name, shutdown := c.queue.Get()
 		if shutdown {
 			return
 		}
+		in.take(name)
 		c.workOn(ctx, name)
+		in.done()
 		c.queue.Done(name)
 	}
 }
@@ -83,16 +85,16 @@ func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// retry has a node tried again that could not be written. It logs the first
-// failure of a row.
+// retry schedules a retry for a node whose processing failed. It logs the first of
+// consecutive failures.
 func (c *Controller) retry(name string, err error) {
 	switch {
-	case errors.Is(err, cluster.ErrConflict): // somebody else was faster: decide again
+	case errors.Is(err, write.ErrConflict): // somebody else was faster: decide again
 		c.lanes.mark(name)
 		if c.queue.NumRequeues(name) == conflictsTold {
 			c.log.Info("node keeps changing while it is written, retrying", "node", name)
 		}
-	case errors.Is(err, cluster.ErrDenied):
+	case errors.Is(err, write.ErrDenied):
 		before := c.memory.failed(name, true)
 		if before == 0 {
 			c.log.Error(err, "node may not be written, retrying", "node", name)

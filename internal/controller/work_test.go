@@ -4,26 +4,26 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // What is in hand is finished, and what waits is the next leader's.
 func TestStopFinishesWhatIsInHand(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(500, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		w.fail = func(string) error { <-time.After(time.Second); return nil }
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
-		pass(1500 * time.Millisecond)
+		controllertest.Pass(1500 * time.Millisecond)
 		for name := range w.nodes {
 			w.c.queue.Add(name)
 		}
@@ -40,7 +40,7 @@ func TestStopFinishesWhatIsInHand(t *testing.T) {
 
 func TestStopDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	bubble(t, func(*testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		work, done := finishing(context.WithoutCancel(ctx))
 		defer done()
 		if deadline, _ := work.Deadline(); time.Until(deadline) != writeTimeout {
@@ -48,7 +48,7 @@ func TestStopDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 		}
 	})
 	cancel()
-	bubble(t, func(*testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		stopping, cancel := context.WithCancel(context.Background())
 		work, done := finishing(stopping)
 		defer done()
@@ -61,69 +61,42 @@ func TestStopDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 	})
 }
 
+// A loop that does not turn is not alive. A replica that does not lead has none.
 func TestLiveness(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
-		w.add(2000, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
-		hang := make(chan struct{})
-		var mu sync.Mutex
-		hangs := 0 // how many workers hang for good; the others are slow
-		w.fail = func(string) error {
-			mu.Lock()
-			hangs--
-			forGood := hangs >= 0
-			mu.Unlock()
-			if forGood {
-				<-hang
-			}
-			<-time.After(writeTimeout)
-			return errors.New("no answer")
-		}
-		stop := w.start(logr.Discard(), interceptor.Funcs{})
-		pass(time.Second)
-		for name := range w.nodes {
-			w.c.queue.Add(name) // half an hour's work
-		}
-		alive := func(d time.Duration) error {
-			for range int(d / (10 * time.Second)) {
-				if err := w.c.Live(); err != nil {
-					return err
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
+		defer c.queue.ShutDown()
+		alive := func(leading bool) error {
+			c.leading.Store(leading)
+			err := c.Live()
+			for range int(5 * time.Minute / (10 * time.Second)) {
+				controllertest.Pass(10 * time.Second)
+				if err = c.Live(); err != nil {
+					break
 				}
-				pass(10 * time.Second)
 			}
-			return nil
+			return err
 		}
-		// A long queue and an API server that answers nothing is no reason to be
-		// killed, nor is one worker that hangs.
-		mu.Lock()
-		hangs = 1
-		mu.Unlock()
-		if err := alive(10 * time.Minute); err != nil {
-			t.Errorf("not alive: %v", err)
-		}
-		mu.Lock()
-		hangs = 16
-		mu.Unlock()
-		if alive(5*time.Minute) == nil {
-			t.Error("alive although all workers hang")
-		}
-		mu.Lock()
-		hangs = 0
-		mu.Unlock()
-		close(hang)
-		stop()
-		if err := w.c.Live(); err != nil {
+		if err := alive(false); err != nil {
 			t.Errorf("a replica that does not lead is not alive: %v", err)
+		}
+		if alive(true) == nil {
+			t.Error("alive although nobody takes anything up")
+		}
+		go c.work(t.Context(), &hand{})
+		controllertest.Pass(time.Second)
+		if err := alive(true); err != nil {
+			t.Errorf("not alive: %v", err)
 		}
 	})
 }
 
 // A replica that waits to lead is ready, and keeps no list of nodes.
 func TestStandby(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate"))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(10, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
-		w.c = New(Options{}, apiClient(t, interceptor.Funcs{}), newTestMetrics())
+		w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
 		w.c.Attach(w, w, nil)
 		defer w.c.queue.ShutDown()
 		if w.c.Ready() == nil {

@@ -5,6 +5,7 @@ package controller
 import (
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -57,8 +59,8 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 		"everything may":           {[]string{"a", noZone}, intstr.FromString("100%"), map[string]int{"a": 10, noZone: 10}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, testGate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
 				w.add(10*len(c.zones), func(i int, n *gate.Node) {
 					n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: c.zones[i/10]}
 					if c.zones[i/10] == noZone {
@@ -66,7 +68,7 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 					}
 				})
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				pass(time.Minute)
+				controllertest.Pass(time.Minute)
 				got := w.closedByZone()
 				if c.most > 0 && got[noZone]+got[""] != c.most || c.most == 0 && !maps.Equal(got, c.want) {
 					t.Errorf("closed %v, want %v (%d)", got, c.want, c.most)
@@ -78,13 +80,13 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 
 // In zones of one node each, each may close under any budget but none.
 func TestBudgetOfZonesOfOne(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
 		w.add(5, func(_ int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: "z-" + n.Name}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 5 {
 			t.Errorf("%d are closed, want all of 5", n)
 		}
@@ -94,13 +96,13 @@ func TestBudgetOfZonesOfOne(t *testing.T) {
 // A closed node that comes into another zone counts there, and not where it was.
 // None opens for it, though there are more closed now than may be.
 func TestBudgetWhereTheZoneChanges(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, testGate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
 		w.add(4, func(i int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: []string{"a", "b"}[i%2]}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if got := w.closedByZone(); !maps.Equal(got, map[string]int{"a": 1, "b": 1}) {
 			t.Fatalf("closed %v", got)
 		}
@@ -109,18 +111,18 @@ func TestBudgetWhereTheZoneChanges(t *testing.T) {
 			moves = "n0002"
 		}
 		w.change(moves, func(n *gate.Node) { delete(n.Labels, corev1.LabelTopologyZone) })
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if got := w.closedByZone(); !maps.Equal(got, map[string]int{noZone: 1, "a": 1, "b": 1}) {
 			t.Errorf("closed %v after one lost its zone", got)
 		}
 		w.change(moves, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if got := w.closedByZone(); !maps.Equal(got, map[string]int{"a": 1, "b": 2}) {
 			t.Errorf("closed %v after it came into zone b", got)
 		}
 		// Zone b has no room before both have opened.
 		w.change(moves, func(n *gate.Node) { delete(n.Labels, "bad") })
-		pass(time.Minute)
+		controllertest.Pass(time.Minute)
 		if got := w.closedByZone(); got["b"] != 1 {
 			t.Errorf("closed %v after it opened", got)
 		}

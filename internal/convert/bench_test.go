@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkConvertTainter10000 converts ten thousand matchers, all different, and
-// prints the gates.
+// BenchmarkConvertTainter10000 converts ten thousand different matchers and prints the
+// gates.
 func BenchmarkConvertTainter10000(b *testing.B) {
 	var text strings.Builder
 	for i := range 10_000 {
@@ -23,7 +23,7 @@ func BenchmarkConvertTainter10000(b *testing.B) {
 	for b.Loop() {
 		r := Tainter(source, TainterOptions{})
 		if len(r.Gates) != 10_000 {
-			b.Fatal(tellings(r))
+			b.Fatal(findingsText(r))
 		}
 		if err := r.WriteYAML(io.Discard); err != nil {
 			b.Fatal(err)

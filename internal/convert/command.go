@@ -12,16 +12,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewCommand returns the command 'convert' of a program. What the program is called
-// stands in the examples.
+// NewCommand returns the command 'convert'. program is the name of the program in the
+// examples.
 func NewCommand(program string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "convert",
-		Short: "Turn another tool's configuration into NodeGates",
-		Long: "Turn another tool's configuration into NodeGates, and print them as YAML.\n\n" +
-			"What the configuration means is kept. What is not exactly the same is told in comments and on standard\n" +
-			"error, by line. Where meaning would be lost, nothing is printed and it fails. Nothing is applied,\n" +
-			"and no cluster is asked.",
+		Short: "Convert another tool's configuration to NodeGates",
+		Long: "Convert another tool's configuration to NodeGates, and print them as YAML.\n\n" +
+			"The meaning of the configuration is preserved. Differences are reported in comments and on standard error, by\n" +
+			"line. If meaning would be lost, the command prints no gates and fails. Nothing is applied, and no cluster is\n" +
+			"contacted.",
 		Example: "  nodegate convert tainter tainter.toml > gates.yaml\n" +
 			"  kubectl get configmap -n kube-system istio-cni-taint -o yaml | nodegate convert istio -",
 		Args: knownTool,
@@ -43,7 +43,7 @@ func NewCommand(program string) *cobra.Command {
 	return command
 }
 
-// knownTool refuses what is none of the commands.
+// knownTool rejects arguments that are not subcommands.
 func knownTool(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -52,18 +52,18 @@ func knownTool(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		tools = append(tools, c.Name())
 	}
-	return fmt.Errorf("cannot convert from %q: choose one of %s", args[0], strings.Join(tools, ", "))
+	return fmt.Errorf("unknown tool %q: use one of %s", args[0], strings.Join(tools, ", "))
 }
 
-// oneFile refuses anything but one argument.
+// oneFile accepts exactly one argument.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return fmt.Errorf("%s takes a FILE, or - for standard input; it was given %d arguments", cmd.CommandPath(), len(args))
+	return fmt.Errorf("%s takes one FILE, or - for standard input, got %d arguments", cmd.CommandPath(), len(args))
 }
 
-// newConvertFrom makes the command of a tool that has nothing to choose.
+// newConvertFrom returns the command for a tool without flags.
 func newConvertFrom(tool, short, example string, run func(Source) *Result) *cobra.Command {
 	return &cobra.Command{
 		Use: tool + " FILE|-", Short: short, Example: example, Args: oneFile,
@@ -77,37 +77,37 @@ func newConvertTainter() *cobra.Command {
 	var options TainterOptions
 	command := newConvertFrom("tainter", "Convert a configuration of LasseHels/tainter (TOML, YAML or JSON)",
 		"  nodegate convert tainter tainter.toml\n"+
-			"  nodegate convert tainter --anchor tainter.toml   # 'Ready' is not to match 'NotReady' any more\n"+
+			"  nodegate convert tainter --anchor tainter.toml   # 'Ready' no longer matches 'NotReady'\n"+
 			"  nodegate convert tainter --format json - < config",
 		func(source Source) *Result { return Tainter(source, options) })
 	command.Long = "Convert a configuration of LasseHels/tainter. Each matcher becomes a gate that is closed while all of its\n" +
-		"conditions match; matchers with the same taint share it.\n\n" +
-		"Tainter finds a pattern anywhere in a type or status, so that Ready also matches NotReady. The gates keep\n" +
-		"that, and it is told for each condition; --anchor has patterns match as a whole."
+		"conditions match. Matchers with the same taint share it.\n\n" +
+		"Tainter searches for a pattern anywhere in a type or status, so that Ready also matches NotReady. The gates\n" +
+		"preserve this, and a note is printed for each condition. With --anchor, patterns must match as a whole."
 	flags := command.Flags()
-	flags.StringVar(&options.Format, "format", "", "toml, yaml or json; default: by the ending of the file's name, toml without one")
-	flags.BoolVar(&options.Anchor, "anchor", false, "match whole types and statuses, where Tainter finds a pattern anywhere in them")
+	flags.StringVar(&options.Format, "format", "", "toml, yaml or json (default by the extension of the file name, or toml)")
+	flags.BoolVar(&options.Anchor, "anchor", false, "match whole types and statuses, instead of searching for patterns anywhere in them as Tainter does")
 	return command
 }
 
 func newConvertNodeTaintsHandler() *cobra.Command {
 	namespace := DefaultInitNamespace
-	command := newConvertFrom("nodetaintshandler", "Convert a set-up of zhangchl007/nodetaintshandler (manifests or environment)",
-		"  nodegate convert nodetaintshandler                      # as it is without settings\n"+
+	command := newConvertFrom("nodetaintshandler", "Convert an installation of zhangchl007/nodetaintshandler (manifests or environment)",
+		"  nodegate convert nodetaintshandler                      # default settings\n"+
 			"  cat deploy/*.yaml | nodegate convert nodetaintshandler -\n"+
 			"  nodegate convert nodetaintshandler handler.env          # lines such as STARTUP_BACKFILL=1",
 		func(source Source) *Result { return NodeTaintsHandler(source, namespace) })
 	command.Use = "nodetaintshandler [FILE|-]"
-	command.Long = "Convert a set-up of zhangchl007/nodetaintshandler. Its taint, labels and annotations are fixed; its environment\n" +
-		"is read from the Deployment among the manifests, or from lines of NAME=VALUE, and the namespace of the\n" +
-		"initialization pods from their DaemonSet, if it is among them."
+	command.Long = "Convert an installation of zhangchl007/nodetaintshandler. Its taint, labels and annotations are fixed. Its\n" +
+		"environment is read from the Deployment among the manifests, or from lines of NAME=VALUE. The namespace of the\n" +
+		"initialization pods is read from their DaemonSet, if it is among the manifests."
 	command.Args = cobra.MaximumNArgs(1)
-	command.Flags().StringVar(&namespace, "namespace", namespace, "the namespace of the initialization pods, if no manifest tells")
+	command.Flags().StringVar(&namespace, "namespace", namespace, "namespace of the initialization pods, if no manifest specifies it")
 	return command
 }
 
-// printGates converts a file, or nothing if none is named. Nothing is printed if
-// something would be lost, so that no part of it is taken for the whole.
+// printGates converts a file, or empty input if no file is named. If there are errors, it
+// prints no gates, so that a part of the result is not mistaken for the whole.
 func printGates(cmd *cobra.Command, args []string, run func(Source) *Result) error {
 	source := Source{Name: "defaults"}
 	if len(args) > 0 {
@@ -117,15 +117,15 @@ func printGates(cmd *cobra.Command, args []string, run func(Source) *Result) err
 		}
 	}
 	result := run(source)
-	var told bytes.Buffer
+	var findings bytes.Buffer
 	for _, finding := range result.Findings {
-		fmt.Fprintln(&told, finding)
+		fmt.Fprintln(&findings, finding)
 	}
-	if _, err := told.WriteTo(cmd.ErrOrStderr()); err != nil {
-		return fmt.Errorf("telling what differs: %w", err)
+	if _, err := findings.WriteTo(cmd.ErrOrStderr()); err != nil {
+		return fmt.Errorf("printing findings: %w", err)
 	}
 	if n := result.Errors(); n > 0 {
-		return fmt.Errorf("%s is not converted: see the errors above (%d)", source.Name, n)
+		return fmt.Errorf("%s was not converted: see the %d errors above", source.Name, n)
 	}
 	return result.WriteYAML(cmd.OutOrStdout())
 }

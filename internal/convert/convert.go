@@ -17,34 +17,34 @@ import (
 
 // Source is the configuration of another tool.
 type Source struct {
-	// Name stands for the input in findings and comments: the path of a file.
+	// Name is the name of the input in findings and comments, such as the path of a file.
 	Name string
 	// Data is the content.
 	Data []byte
 }
 
-// Severity says what a finding means for the conversion.
+// Severity is the severity of a finding.
 type Severity string
 
 const (
-	// Note tells a difference that does not lose what was meant.
+	// Note means that something differs, but that the meaning is preserved.
 	Note Severity = "note"
-	// Error tells of something that was meant and would be lost. An input with an
-	// error has no gates.
+	// Error means that the meaning would be lost. An input with an error results in no
+	// gates.
 	Error Severity = "error"
 )
 
-// Finding is one thing to be told about an input.
+// Finding is a message about an input.
 type Finding struct {
-	// Name is the input's.
+	// Name is the name of the input.
 	Name string
-	// Line is where; 0 for the input as a whole.
+	// Line is the line in the input, or 0 for the input as a whole.
 	Line     int
 	Severity Severity
 	Message  string
 }
 
-// String returns the finding in the form in which compilers tell theirs.
+// String returns the finding in the form of compiler messages.
 func (f Finding) String() string {
 	if f.Line == 0 {
 		return fmt.Sprintf("%s: %s: %s", f.Name, f.Severity, f.Message)
@@ -52,32 +52,32 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", f.Name, f.Line, f.Severity, f.Message)
 }
 
-// Gate is a NodeGate that stands for a part of the input.
+// Gate is a NodeGate that results from a part of the input.
 type Gate struct {
-	// NodeGate has a name and a spec, and no defaults filled in.
+	// NodeGate has a name and a spec. Defaults are not filled in.
 	NodeGate v1alpha1.NodeGate
-	// Line is where the input declares it.
+	// Line is the line of the input in which it is declared.
 	Line int
-	// notes are the findings about it.
+	// notes are the findings about this gate.
 	notes []string
-	// lines are where the input asks for some of its fields, by path.
+	// lines contains the lines of the input that determine fields, by field path.
 	lines map[string]int
 }
 
-// Result is what became of an input.
+// Result is the result of a conversion.
 type Result struct {
-	// Gates are accepted by the API's rules; none if a finding is an error.
+	// Gates conform to the API's rules. Empty if a finding is an error.
 	Gates []Gate
-	// Findings are in the order of the input's lines.
+	// Findings are sorted by line.
 	Findings []Finding
 
 	tool, name string
 	notes      []string
-	// all are the gates, also if they are refused.
+	// all contains the gates even if there are errors.
 	all []Gate
 }
 
-// Errors counts the findings that are errors.
+// Errors returns the number of findings that are errors.
 func (r *Result) Errors() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -88,7 +88,7 @@ func (r *Result) Errors() int {
 	return n
 }
 
-// converter collects what becomes of one input.
+// converter accumulates the result of a conversion.
 type converter struct {
 	tool     string
 	source   Source
@@ -103,33 +103,33 @@ func newConverter(tool string, source Source) *converter {
 	return &converter{tool: tool, source: source, names: names{}}
 }
 
-func (c *converter) find(line int, severity Severity, message string) {
+func (c *converter) addFinding(line int, severity Severity, message string) {
 	c.findings = append(c.findings, Finding{Name: c.source.Name, Line: line, Severity: severity, Message: message})
 }
 
-// lose tells of something that cannot be kept.
-func (c *converter) lose(line int, format string, args ...any) {
-	c.find(line, Error, fmt.Sprintf(format, args...))
+// errorf adds an error about something that cannot be preserved.
+func (c *converter) errorf(line int, format string, args ...any) {
+	c.addFinding(line, Error, fmt.Sprintf(format, args...))
 }
 
-// tell tells a difference that concerns the input as a whole, once.
-func (c *converter) tell(message string) {
+// noteInput adds a note about the input as a whole, unless it has been added already.
+func (c *converter) noteInput(message string) {
 	if slices.Contains(c.notes, message) {
 		return
 	}
 	c.notes = append(c.notes, message)
-	c.find(0, Note, message)
+	c.addFinding(0, Note, message)
 }
 
-// note tells a difference that concerns one gate.
-func (c *converter) note(g *Gate, line int, format string, args ...any) {
+// noteGate adds a note about one gate.
+func (c *converter) noteGate(g *Gate, line int, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	g.notes = append(g.notes, message)
-	c.find(line, Note, message)
+	c.addFinding(line, Note, message)
 }
 
-// add adds a gate under a name like the one that is asked for. The pointer is
-// good until the next call.
+// add adds a gate with a unique name that resembles the given one. The pointer is valid
+// until the next call.
 func (c *converter) add(line int, name string, spec v1alpha1.NodeGateSpec) *Gate {
 	g := Gate{Line: line}
 	g.NodeGate.Name = c.names.unique(name)
@@ -139,23 +139,23 @@ func (c *converter) add(line int, name string, spec v1alpha1.NodeGateSpec) *Gate
 	return &c.gates[len(c.gates)-1]
 }
 
-// acknowledge accepts the dangers that the other tool takes without asking.
+// acknowledge sets the acknowledgements that the other tool does not require.
 func (c *converter) acknowledge(spec *v1alpha1.NodeGateSpec) {
 	if spec.Taint.Effect == corev1.TaintEffectNoExecute {
 		spec.Acknowledge = append(spec.Acknowledge, v1alpha1.AcknowledgePodEviction)
-		c.tell("NoExecute evicts running pods without regard to disruption budgets; acknowledge: [PodEviction] " +
-			"says that this is meant, which " + c.tool + " does not ask")
+		c.noteInput("NoExecute evicts running pods regardless of disruption budgets; acknowledge: [PodEviction] " +
+			"confirms this, which " + c.tool + " does not require")
 	}
 	if spec.Taint.Key == v1alpha1.TaintOutOfService {
 		spec.Acknowledge = append(spec.Acknowledge, v1alpha1.AcknowledgeVolumeDetach)
-		c.tell(v1alpha1.TaintOutOfService + " detaches volumes, which destroys data on a machine that still runs; " +
-			"acknowledge: [VolumeDetach] says that this is meant. nodegate puts the taint on only once the node has " +
-			"been silent (Ready Unknown) for a minute or its cloud says that it is shut down, and lifts it as soon " +
-			"as the node speaks; " + c.tool + " puts it on as soon as the conditions match, and leaves it there")
+		c.noteInput(v1alpha1.TaintOutOfService + " detaches volumes, which destroys data if the machine is still running; " +
+			"acknowledge: [VolumeDetach] confirms this. nodegate adds the taint only after the node has been unreachable (Ready " +
+			"is Unknown) for a minute or its cloud has reported that it is shut down, and removes it as soon as the node reports " +
+			"again; " + c.tool + " adds it as soon as the conditions match, and does not remove it")
 	}
 }
 
-// result checks the gates and hands everything over.
+// result validates the gates and returns the result.
 func (c *converter) result() *Result {
 	c.checkValues()
 	if c.errors() == 0 {
@@ -171,8 +171,8 @@ func (c *converter) result() *Result {
 
 func (c *converter) errors() int { return (&Result{Findings: c.findings}).Errors() }
 
-// checkValues refuses gates that differ only in their taint's value: a node
-// cannot carry both, and nodegate accepts the older only.
+// checkValues adds errors for gates whose taints differ in their value only: a node cannot
+// carry both taints, and nodegate accepts the older gate only.
 func (c *converter) checkValues() {
 	type place struct {
 		key    string
@@ -186,32 +186,34 @@ func (c *converter) checkValues() {
 		if other, taken := first[at]; !taken {
 			first[at] = g
 		} else if value := other.NodeGate.Spec.Taint.Value; value != t.Value {
-			c.lose(g.Line, "the taint %s:%s has the value %q here and %q in line %d; a node can carry one of the two, "+
-				"and nodegate accepts one such gate only: use one value, or two keys", t.Key, t.Effect, t.Value, value, other.Line)
+			c.errorf(g.Line, "the taint %s:%s has the value %q here and %q in line %d, but a node can carry only one of them, "+
+				"and nodegate accepts only one of the gates: use one value, or two keys", t.Key, t.Effect, t.Value, value, other.Line)
 		}
 	}
 }
 
-// unbudgeted lets any number of nodes be closed at a time, as other tools do.
+// unbudgeted returns a budget that allows all nodes to be closed at a time, as in other
+// tools.
 func unbudgeted() v1alpha1.Budget {
 	return v1alpha1.Budget{MaxReclosed: ptr.To(intstr.FromString("100%"))}
 }
 
-// atOnce closes an OnRegression gate without damping, as other tools do.
-func atOnce() v1alpha1.Timing {
+// undamped returns timing with which an OnRegression gate closes immediately, as in other
+// tools.
+func undamped() v1alpha1.Timing {
 	return v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](0), RolloutGraceSeconds: ptr.To[int32](0)}
 }
 
 const (
-	tellUnbudgeted = "any number of nodes may be closed at a time (maxReclosed: 100%%), as with %s; " +
-		"remove budget for the default of 20%% of a zone, which keeps a mistake small"
-	tellAtOnce = "the gate closes as soon as a signal stops holding, as with %s, so that each rollout of a daemon " +
-		"closes it on every node; remove timing.closeAfterSeconds and timing.rolloutGraceSeconds for the defaults " +
-		"(120 and 600), which sit that out"
-	tellBirth = "the gate is closed from a node's creation on; %s taints a node after it has appeared"
+	unbudgetedNote = "any number of nodes may be closed at a time (maxReclosed: 100%%), as with %s; " +
+		"remove budget to use the default of 20%% of a zone, which limits the effect of a mistake"
+	undampedNote = "the gate closes as soon as a signal stops holding, as with %s, so each rollout of a daemon " +
+		"closes it on every node; remove timing.closeAfterSeconds and timing.rolloutGraceSeconds to use the defaults " +
+		"(120 and 600), which prevent this"
+	birthNote = "the gate is closed from a node's creation; %s adds the taint some time later"
 )
 
-// list names things in a sentence.
+// list joins items with commas and "and".
 func list(items []string) string {
 	if len(items) < 2 {
 		return strings.Join(items, "")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package convert turns the configuration of other tools that taint nodes into
-// NodeGates. It keeps what the configuration means; what cannot be kept exactly
-// is told as a note, and where meaning would be lost the input is refused as a
-// whole, by line. It reads no files and asks no cluster: bytes in, gates and
-// findings out.
+// Package convert converts the configuration of other tools that taint nodes to
+// NodeGates. It preserves the meaning of the configuration. Differences are reported as
+// notes, by line. If meaning would be lost, the whole input is rejected. The package does
+// no I/O: it gets bytes, and returns gates and findings.
 package convert

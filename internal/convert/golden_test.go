@@ -18,9 +18,9 @@ import (
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// tools convert the files of a folder of testdata.
+// tools contains the conversion of each folder of testdata.
 var tools = map[string]func(Source) *Result{
 	"tainter": func(s Source) *Result {
 		return Tainter(s, TainterOptions{Anchor: strings.HasPrefix(s.Name, "anchor")})
@@ -31,7 +31,7 @@ var tools = map[string]func(Source) *Result{
 	"nodetaintshandler":         func(s Source) *Result { return NodeTaintsHandler(s, DefaultInitNamespace) },
 }
 
-// inputs are the golden cases of a tool.
+// inputs returns the golden cases of a tool.
 func inputs(t testing.TB, tool string) []Source {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", tool, "*"))
@@ -52,14 +52,14 @@ func inputs(t testing.TB, tool string) []Source {
 	return all
 }
 
-// TestGolden converts all of testdata: what is printed, and what is told.
+// TestGolden converts all of testdata, and compares gates and findings.
 func TestGolden(t *testing.T) {
 	for tool, run := range tools {
 		for _, source := range inputs(t, tool) {
 			name := tool + "/" + source.Name
 			t.Run(name, func(t *testing.T) {
 				r := run(source)
-				golden(t, name+".findings", tellings(r))
+				golden(t, name+".findings", findingsText(r))
 				golden(t, name+".gates", yamlOf(t, r))
 				checkGates(t, r, true)
 			})
@@ -80,11 +80,11 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s (-want +got); update it with -update:\n%s", path, diff)
 	}
 }
 
-func tellings(r *Result) string {
+func findingsText(r *Result) string {
 	var b strings.Builder
 	for _, f := range r.Findings {
 		b.WriteString(f.String() + "\n")
@@ -101,15 +101,15 @@ func yamlOf(t testing.TB, r *Result) string {
 	return b.String()
 }
 
-// tester is a test or a fuzz target's.
+// tester is implemented by tests and fuzz targets.
 type tester interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// checkGates: each gate is what is printed, the API server would accept it, and
-// no two have one name.
+// checkGates checks that each gate equals the printed one, that the API server would accept
+// it, and that names are unique.
 func checkGates(t tester, r *Result, accepted bool) []*v1alpha1.NodeGate {
 	t.Helper()
 	var b bytes.Buffer
@@ -135,7 +135,7 @@ func checkGates(t tester, r *Result, accepted bool) []*v1alpha1.NodeGate {
 			continue
 		}
 		if names[printed.Name] {
-			t.Errorf("two gates are called %s", printed.Name)
+			t.Errorf("two gates have the name %s", printed.Name)
 		}
 		names[printed.Name] = true
 		out = append(out, printed)
@@ -144,13 +144,12 @@ func checkGates(t tester, r *Result, accepted bool) []*v1alpha1.NodeGate {
 		}
 	}
 	if len(out) != len(r.Gates) {
-		t.Errorf("%d of %d gates are printed", len(out), len(r.Gates))
+		t.Errorf("%d of %d gates were printed", len(out), len(r.Gates))
 	}
 	return out
 }
 
-// checkPrinted compares what was printed, and then read with its defaults, to
-// the gate with its defaults.
+// checkPrinted compares the printed gate to the original, both with defaults.
 func checkPrinted(t tester, document string, printed, gate *v1alpha1.NodeGate) {
 	t.Helper()
 	want, err := defaulted(gate)
@@ -159,7 +158,7 @@ func checkPrinted(t tester, document string, printed, gate *v1alpha1.NodeGate) {
 		return
 	}
 	if diff := cmp.Diff(want.Spec, printed.Spec, cmpopts.EquateEmpty()); diff != "" || want.Name != printed.Name {
-		t.Errorf("printed is another gate than meant (-meant +printed):\n%s\n%s", diff, document)
+		t.Errorf("the printed gate differs (-want +printed):\n%s\n%s", diff, document)
 	}
 }
 

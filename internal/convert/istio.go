@@ -15,10 +15,10 @@ import (
 
 const (
 	istioTool = "Istio's node readiness controller"
-	// istioTaint is the key of its only taint.
+	// istioTaint is the key of the only taint of the controller.
 	istioTaint = "NodeReadiness"
-	// maxSignals is how many signals a gate takes. Gates that share a taint open
-	// a node together, so that more signals make more gates.
+	// maxSignals is the maximum number of signals of a gate. If there are more, they are
+	// divided among several gates with the same taint.
 	maxSignals = 16
 )
 
@@ -27,21 +27,20 @@ type istio struct {
 	*converter
 	signals []v1alpha1.Signal
 	names   names
-	// seen are requirements by namespace and selector.
+	// seen contains the previous requirements, by namespace and selector.
 	seen map[[2]string]bool
 }
 
-// Istio converts the ConfigMap of Istio's node readiness controller
-// (istio-cni-taint, in Istio 1.8 to 1.17), or one of its files: a list of
-// {name, namespace, selector}. All of it becomes one gate that opens when each
-// of these has its ready pod.
+// Istio converts the ConfigMap of Istio's node readiness controller (istio-cni-taint, in
+// Istio 1.8 to 1.17), or one of its files: a list of {name, namespace, selector}. The result
+// is one gate that opens when each of these has a ready pod.
 func Istio(source Source) *Result {
 	i := istio{newConverter(istioTool, source), nil, names{}, map[[2]string]bool{}}
 	for _, document := range i.read(source.Data) {
 		i.document(document)
 	}
 	if len(i.signals) == 0 && i.errors() == 0 {
-		i.lose(0, "it names no pods, so that there is nothing to wait for")
+		i.errorf(0, "the input names no pods: there is nothing to wait for")
 	}
 	if len(i.signals) > 0 {
 		i.gate()
@@ -56,11 +55,11 @@ func (i *istio) document(document *yaml.Node) {
 	}
 	for _, object := range i.objects([]*yaml.Node{document}) {
 		if object.at("kind") != "ConfigMap" {
-			i.lose(document.Line, "this is neither a ConfigMap nor a list of {name, namespace, selector}")
+			i.errorf(document.Line, "the document is neither a ConfigMap nor a list of {name, namespace, selector}")
 			continue
 		}
 		for _, file := range i.dataFiles(object, document.Line) {
-			for _, inner := range i.readInside(file) {
+			for _, inner := range i.readDataFile(file) {
 				i.entries(inner)
 			}
 		}
@@ -69,7 +68,7 @@ func (i *istio) document(document *yaml.Node) {
 
 func (i *istio) entries(n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
-		i.lose(n.Line, "this is not a list of {name, namespace, selector}")
+		i.errorf(n.Line, "the document is not a list of {name, namespace, selector}")
 		return
 	}
 	for _, item := range n.Content {
@@ -79,16 +78,15 @@ func (i *istio) entries(n *yaml.Node) {
 	}
 }
 
-// entry reads an entry. Each part between the commas of its selector asks for a
-// pod of its own.
+// entry reads an entry. Each comma-separated part of its selector requires a pod of its own.
 func (i *istio) entry(line int, f fields) {
 	if !f.has("namespace") || f.at("namespace") == "" {
-		i.lose(line, "the entry names no namespace, so that a pod of any namespace will do, which anybody can create: "+
+		i.errorf(line, "the entry has no namespace, so that a pod of any namespace satisfies it, even one of an unprivileged user: "+
 			"add the namespace of the pods")
 		return
 	}
 	if !f.has("selector") || strings.TrimSpace(f.at("selector")) == "" {
-		i.lose(line, "the entry has no selector, so that any pod of the namespace will do: add a selector of the pods that matter")
+		i.errorf(line, "the entry has no selector, so that any pod of the namespace satisfies it: add a selector for the relevant pods")
 		return
 	}
 	namespace, ok := i.str(f["namespace"], "namespace")
@@ -101,30 +99,30 @@ func (i *istio) entry(line int, f fields) {
 		i.part(f, namespace, strings.TrimSpace(part))
 	}
 	if len(parts) > 1 {
-		i.find(f["selector"].line, Note, fmt.Sprintf("the selector %q asks for %d pods, one for each part between commas, "+
-			"and not for one pod with all of these labels: so do the gate's signals", selector, len(parts)))
+		i.addFinding(f["selector"].line, Note, fmt.Sprintf("the selector %q requires %d pods, one for each comma-separated part, "+
+			"instead of one pod with all of these labels; the gate's signals preserve this", selector, len(parts)))
 	}
 }
 
 func (i *istio) part(f fields, namespace, part string) {
 	line := f["selector"].line
 	if part == "" {
-		i.lose(line, "the selector has an empty part, so that any pod of the namespace will do: remove the comma")
+		i.errorf(line, "the selector has an empty part, so that any pod of the namespace satisfies it: remove the comma")
 		return
 	}
 	requirements, err := labels.ParseToRequirements(part)
 	if err != nil {
-		i.lose(line, "the selector is split at each comma, and %q cannot be read: %s", part, err)
+		i.errorf(line, "the selector is split at commas, and %q is invalid: %s", part, err)
 		return
 	}
 	selector, err := selectorOf(requirements)
 	if err != nil {
-		i.lose(line, "the selector %q: %s", part, err)
+		i.errorf(line, "the selector %q: %s", part, err)
 		return
 	}
 	at := [2]string{namespace, part}
 	if i.seen[at] {
-		i.find(line, Note, fmt.Sprintf("pods with %q in namespace %s are asked for twice, which is once", part, namespace))
+		i.addFinding(line, Note, fmt.Sprintf("pods with %q in namespace %s are required twice, which has no further effect", part, namespace))
 		return
 	}
 	i.seen[at] = true
@@ -137,7 +135,7 @@ func (i *istio) part(f fields, namespace, part string) {
 	i.signals = append(i.signals, signal)
 }
 
-// gate makes as many gates as the signals need.
+// gate adds as many gates as the signals require.
 func (i *istio) gate() {
 	ready := v1alpha1.Signal{Name: i.names.unique("node ready")}
 	ready.Condition = &v1alpha1.ConditionSignal{Type: string(corev1.NodeReady), Status: string(corev1.ConditionTrue)}
@@ -147,19 +145,19 @@ func (i *istio) gate() {
 		i.add(0, ofTaint(istioTaint, ""), v1alpha1.NodeGateSpec{
 			Taint:    v1alpha1.Taint{Key: istioTaint, Effect: corev1.TaintEffectNoSchedule},
 			OpenWhen: signals[:n], ReclosePolicy: v1alpha1.RecloseOnRegression, ExistingNodes: v1alpha1.ExistingClose,
-			Timing: atOnce(), Budget: unbudgeted(),
+			Timing: undamped(), Budget: unbudgeted(),
 		})
 		signals = signals[n:]
 	}
 	if len(i.gates) > 1 {
-		i.tell(fmt.Sprintf("a gate takes %d signals, so that there are %d gates; they share the taint, which is on while one of them is closed",
+		i.noteInput(fmt.Sprintf("a gate can have %d signals, so there are %d gates; they share the taint, which is on a node while one of them is closed",
 			maxSignals, len(i.gates)))
 	}
-	i.tell("a node counts as ready by its Ready condition; Istio's controller goes by the condition with the newest heartbeat, " +
-		"whichever that is, and so keeps healthy nodes tainted")
-	i.tell("a pod that is terminating, finished, a mirror pod, or known only from before a reboot is not ready; for Istio's controller it was")
-	i.tell("one ready pod of each selector keeps the gate open; Istio's controller taints the node whenever another one of them is not ready")
-	i.tell(fmt.Sprintf(tellBirth, i.tool))
-	i.tell(fmt.Sprintf(tellAtOnce, i.tool))
-	i.tell(fmt.Sprintf(tellUnbudgeted, i.tool))
+	i.noteInput("a node counts as ready if its Ready condition is True; Istio's controller uses the condition with the newest heartbeat, " +
+		"regardless of its type, and therefore keeps healthy nodes tainted")
+	i.noteInput("a pod is not ready if it is terminating, finished, a mirror pod, or known only from before a reboot; for Istio's controller, it is")
+	i.noteInput("one ready pod for each selector keeps the gate open; Istio's controller taints the node whenever another matching pod is not ready")
+	i.noteInput(fmt.Sprintf(birthNote, i.tool))
+	i.noteInput(fmt.Sprintf(undampedNote, i.tool))
+	i.noteInput(fmt.Sprintf(unbudgetedNote, i.tool))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// objects returns the Kubernetes objects of the documents, those of lists one by
-// one. It is nil if one of the documents is no object, which has been told then.
+// objects returns the Kubernetes objects of the documents, including the items of lists. If
+// a document is not an object, it adds an error and returns nil.
 func (c *converter) objects(documents []*yaml.Node) []fields {
 	var out []fields
 	for _, document := range documents {
@@ -35,7 +35,7 @@ func (c *converter) objects(documents []*yaml.Node) []fields {
 	return out
 }
 
-// at is the text under a key, or "".
+// at returns the scalar of a key, or "".
 func (f fields) at(key string) string {
 	if v, ok := f[key]; ok && v.Kind == yaml.ScalarNode {
 		return v.Value
@@ -43,7 +43,7 @@ func (f fields) at(key string) string {
 	return ""
 }
 
-// within goes down into mappings of which any key may be missing.
+// within returns the fields of a nested mapping, or nil if a key is missing.
 func (f fields) within(keys ...string) fields {
 	for _, key := range keys {
 		v, ok := f[key]
@@ -58,25 +58,25 @@ func (f fields) within(keys ...string) fields {
 	return f
 }
 
-// dataFile is a file inside a ConfigMap, and where it begins.
+// dataFile is a file in a ConfigMap.
 type dataFile struct {
 	name    string
 	content string
-	// offset is to be added to a line of the content.
+	// offset is the difference between line numbers of the input and of the content.
 	offset int
-	// exact tells whether lines can be told at all.
+	// exact is true if line numbers of the content correspond to lines of the input.
 	exact bool
 }
 
-// dataFiles returns the files of a ConfigMap, in their order.
+// dataFiles returns the files of a ConfigMap in their order.
 func (c *converter) dataFiles(object fields, line int) []dataFile {
 	if !object.has("data") {
-		c.lose(line, "the ConfigMap has no data")
+		c.errorf(line, "the ConfigMap has no data")
 		return nil
 	}
 	n := object["data"]
 	if n.Kind != yaml.MappingNode {
-		c.lose(n.line, "data is not a mapping of keys to values")
+		c.errorf(n.line, "data is not a mapping of keys to values")
 		return nil
 	}
 	var out []dataFile
@@ -95,8 +95,8 @@ func (c *converter) dataFiles(object fields, line int) []dataFile {
 	return out
 }
 
-// readInside reads a file inside the input. Lines are the input's.
-func (c *converter) readInside(f dataFile) []*yaml.Node {
+// readDataFile reads a file in a ConfigMap. Line numbers are those of the input.
+func (c *converter) readDataFile(f dataFile) []*yaml.Node {
 	move := func(line int) int {
 		if !f.exact {
 			line = 1
@@ -106,7 +106,7 @@ func (c *converter) readInside(f dataFile) []*yaml.Node {
 	inner := newConverter(c.tool, c.source)
 	documents := inner.read([]byte(f.content))
 	for _, finding := range inner.findings {
-		c.find(move(finding.Line), finding.Severity, fmt.Sprintf("in %s: %s", f.name, finding.Message))
+		c.addFinding(move(finding.Line), finding.Severity, fmt.Sprintf("in %s: %s", f.name, finding.Message))
 	}
 	for _, document := range documents {
 		eachNode(document, func(n *yaml.Node) { n.Line = move(n.Line) })
@@ -121,7 +121,7 @@ func eachNode(n *yaml.Node, do func(*yaml.Node)) {
 	}
 }
 
-// selectorOf makes a gate's selector of requirements.
+// selectorOf converts requirements to the selector of a gate.
 func selectorOf(requirements []labels.Requirement) (v1alpha1.LabelSelector, error) {
 	var out v1alpha1.LabelSelector
 	require := func(key string, operator metav1.LabelSelectorOperator, values []string) {

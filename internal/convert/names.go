@@ -11,7 +11,7 @@ import (
 // maxLabel is the length of a DNS label.
 const maxLabel = 63
 
-// label makes a DNS label out of any text: lower case, words apart.
+// label converts any text to a DNS label in lower case, with hyphens between words.
 func label(text string) string {
 	var b strings.Builder
 	lower, gap := false, false
@@ -31,7 +31,7 @@ func label(text string) string {
 	return clip(b.String(), maxLabel)
 }
 
-// clip shortens a label to a length.
+// clip truncates a label.
 func clip(name string, length int) string {
 	if len(name) > length {
 		name = strings.TrimRight(name[:length], "-")
@@ -39,10 +39,10 @@ func clip(name string, length int) string {
 	return name
 }
 
-// names are labels in use, each with the number that was last appended to it.
+// names contains the labels in use, each with the last number that was appended to it.
 type names map[string]int
 
-// unique takes the first label that is free: the text's, or that with a number.
+// unique returns the first unused label for the text, with a number appended if needed.
 func (n names) unique(text string) string {
 	base := label(text)
 	if base == "" {
@@ -63,7 +63,7 @@ func (n names) unique(text string) string {
 	}
 }
 
-// ofTaint is what a gate is called after its taint.
+// ofTaint returns the name of a gate for its taint.
 func ofTaint(key, value string) string {
 	_, name, found := strings.Cut(key, "/")
 	if !found {

@@ -15,7 +15,7 @@ import (
 
 const (
 	nidhoggTool = "nidhogg"
-	// nidhoggPrefix begins its taint keys where nothing else is said.
+	// nidhoggPrefix is the default prefix of its taint keys.
 	nidhoggPrefix = "nidhogg.uswitch.com"
 )
 
@@ -24,13 +24,14 @@ type nidhogg struct {
 	*converter
 	prefix   string
 	selector v1alpha1.LabelSelector
-	// delay is how long a taint stays on; delayLine is where that is said.
+	// delay is the configured delay in seconds before a taint is removed, and delayLine its
+	// line.
 	delay, delayLine int
 	seen             map[[2]string]bool
 }
 
-// Nidhogg converts a configuration of nidhogg (uswitch's, or pelotech's that
-// goes on with it), or a ConfigMap that holds one. Each DaemonSet becomes a gate.
+// Nidhogg converts a configuration of nidhogg (of uswitch, or of its successor by pelotech),
+// or a ConfigMap that contains one. Each DaemonSet becomes a gate.
 func Nidhogg(source Source) *Result {
 	n := nidhogg{converter: newConverter(nidhoggTool, source), prefix: nidhoggPrefix, seen: map[[2]string]bool{}}
 	if root := n.single(n.read(source.Data)); root != nil {
@@ -44,18 +45,18 @@ func (n *nidhogg) document(root *yaml.Node) {
 		if object, ok := n.mapping(root, "the document"); ok && object.at("kind") == "ConfigMap" {
 			files := n.dataFiles(object, root.Line)
 			if len(files) > 1 {
-				n.lose(files[1].offset, "the ConfigMap holds several files, and nidhogg reads one: leave that one")
+				n.errorf(files[1].offset, "the ConfigMap contains several files, but nidhogg reads one: keep only that one")
 				return
 			}
 			for _, file := range files {
-				if inner := n.single(n.readInside(file)); inner != nil {
+				if inner := n.single(n.readDataFile(file)); inner != nil {
 					n.configuration(inner)
 				}
 			}
 			return
 		}
 	}
-	n.findings = nil // what is wrong with the mapping is told below
+	n.findings = nil // configuration reports the same problems
 	n.configuration(root)
 }
 
@@ -72,33 +73,33 @@ func (n *nidhogg) configuration(root *yaml.Node) {
 	if f.has("taintRemovalDelayInSeconds") {
 		v, err := f["taintRemovalDelayInSeconds"], error(nil)
 		if n.delay, err = strconv.Atoi(v.Value); err != nil || v.ShortTag() != "!!int" || n.delay < 0 {
-			n.lose(v.line, "taintRemovalDelayInSeconds is not a number of seconds")
+			n.errorf(v.line, "taintRemovalDelayInSeconds is not a number of seconds")
 		}
 		n.delayLine = v.line
 	}
 	n.readSelector(f, root.Line)
 	if !f.has("daemonsets") {
-		n.lose(root.Line, `the configuration has no "daemonsets", so that there is nothing to wait for`)
+		n.errorf(root.Line, `the configuration has no "daemonsets": there is nothing to wait for`)
 		return
 	}
 	items := n.items(f["daemonsets"], "daemonsets")
 	if f["daemonsets"].Kind == yaml.SequenceNode && len(items) == 0 {
-		n.lose(f["daemonsets"].line, "there are no daemonsets, so that there is nothing to wait for")
+		n.errorf(f["daemonsets"].line, "daemonsets is empty: there is nothing to wait for")
 	}
 	for _, item := range items {
 		n.daemonSet(resolve(item))
 	}
-	n.tellAll()
+	n.noteDifferences()
 }
 
-// readSelector reads either form of nodeSelector: pelotech's list of selectors,
-// or uswitch's map of labels.
+// readSelector reads nodeSelector in one of its forms: pelotech's list of selectors, or
+// uswitch's map of labels.
 func (n *nidhogg) readSelector(f fields, line int) {
 	v, ok := f["nodeSelector"]
 	switch {
 	case !ok || v.ShortTag() == "!!null":
-		n.lose(line, "there is no nodeSelector: nidhogg then takes that of each DaemonSet, which is not in this file. "+
-			"Add it (nodeSelector: [kubernetes.io/os=linux], for example), or nodeSelector: {} for every node")
+		n.errorf(line, "there is no nodeSelector: nidhogg then uses that of each DaemonSet, which is not in this file. "+
+			"Add it, for example nodeSelector: [kubernetes.io/os=linux], or nodeSelector: {} for every node")
 	case v.Kind == yaml.MappingNode:
 		all, _ := n.mapping(v.Node, "nodeSelector")
 		for key := range all {
@@ -112,11 +113,11 @@ func (n *nidhogg) readSelector(f fields, line int) {
 			n.selector.MatchLabels[key] = value
 		}
 	case v.Kind == yaml.SequenceNode && len(v.Content) == 0:
-		n.lose(v.line, "an empty list selects no node; write nodeSelector: {} for every node")
+		n.errorf(v.line, "an empty list selects no node: write nodeSelector: {} for every node")
 	case v.Kind == yaml.SequenceNode:
 		n.readSelectors(v)
 	default:
-		n.lose(v.line, "nodeSelector is neither a list of selectors nor a mapping of labels, and nidhogg ignores it: write it as a list")
+		n.errorf(v.line, "nodeSelector is neither a list of selectors nor a mapping of labels, and nidhogg ignores it: write it as a list")
 	}
 }
 
@@ -130,17 +131,17 @@ func (n *nidhogg) readSelectors(v field) {
 		}
 		requirements, err := labels.ParseToRequirements(text)
 		if err != nil {
-			n.lose(item.Line, "the selector %q cannot be read: %s", text, err)
+			n.errorf(item.Line, "the selector %q is invalid: %s", text, err)
 		}
 		all = append(all, requirements...)
 	}
 	selector, err := selectorOf(all)
 	if err != nil {
-		n.lose(v.line, "nodeSelector: %s", err)
+		n.errorf(v.line, "nodeSelector: %s", err)
 	}
 	n.selector = selector
 	if len(v.Content) > 1 {
-		n.find(v.line, Note, "a node must match every entry of nodeSelector, as nidhogg's documentation has it; its release 0.6.0 looks at the last one only")
+		n.addFinding(v.line, Note, "a node must match every entry of nodeSelector, as in nidhogg's documentation; nidhogg 0.6.0 uses the last entry only")
 	}
 }
 
@@ -155,7 +156,7 @@ func (n *nidhogg) daemonSet(item *yaml.Node) {
 		return
 	}
 	if n.seen[[2]string{namespace, name}] {
-		n.find(item.Line, Note, fmt.Sprintf("the DaemonSet %s/%s is named twice, which is once", namespace, name))
+		n.addFinding(item.Line, Note, fmt.Sprintf("the DaemonSet %s/%s is listed twice, which has no further effect", namespace, name))
 		return
 	}
 	n.seen[[2]string{namespace, name}] = true
@@ -166,25 +167,25 @@ func (n *nidhogg) daemonSet(item *yaml.Node) {
 		NodeSelector: *n.selector.DeepCopy(),
 		Taint:        v1alpha1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
 		OpenWhen:     []v1alpha1.Signal{signal}, ReclosePolicy: v1alpha1.RecloseOnRegression,
-		ExistingNodes: v1alpha1.ExistingClose, Timing: atOnce(), Budget: unbudgeted(),
+		ExistingNodes: v1alpha1.ExistingClose, Timing: undamped(), Budget: unbudgeted(),
 	}
 	spec.Timing.OpenAfterSeconds = int32(min(n.delay, 1<<30))
 	g := n.add(item.Line, ofTaint(key, ""), spec)
 	g.lines = map[string]int{"spec.timing.openAfterSeconds": n.delayLine}
 }
 
-func (n *nidhogg) tellAll() {
+func (n *nidhogg) noteDifferences() {
 	if len(n.gates) == 0 {
 		return
 	}
-	n.tell("a pod must belong to the DaemonSet itself (by UID), be ready, and not be terminating or known only from before a reboot; " +
-		"nidhogg takes any owner of that name. A DaemonSet of another API group, such as ExtendedDaemonSet, is not waited for")
-	n.tell(fmt.Sprintf("the annotation %s/ready-since is not written; what reads it can read the gates' status and metrics", n.prefix))
-	n.tell("taints under " + n.prefix + "/ of DaemonSets that are not in this file are left alone; nidhogg removes them")
+	n.noteInput("a pod must be owned by the DaemonSet itself (by UID), be ready, and not be terminating or known only from before a reboot; " +
+		"nidhogg accepts any owner of that name. DaemonSets of other API groups, such as ExtendedDaemonSet, are not waited for")
+	n.noteInput(fmt.Sprintf("the annotation %s/ready-since is not written; its readers can use the gates' status and metrics instead", n.prefix))
+	n.noteInput("taints under " + n.prefix + "/ of DaemonSets that are not in this file are not changed; nidhogg removes them")
 	if n.delay > 0 {
-		n.tell("the DaemonSet must have been ready for taintRemovalDelayInSeconds without a break (openAfterSeconds); nidhogg waits and does not look again")
+		n.noteInput("the DaemonSet must have been ready for taintRemovalDelayInSeconds without interruption (openAfterSeconds); nidhogg waits without checking again")
 	}
-	n.tell(fmt.Sprintf(tellBirth, n.tool))
-	n.tell(fmt.Sprintf(tellAtOnce, n.tool))
-	n.tell(fmt.Sprintf(tellUnbudgeted, n.tool))
+	n.noteInput(fmt.Sprintf(birthNote, n.tool))
+	n.noteInput(fmt.Sprintf(undampedNote, n.tool))
+	n.noteInput(fmt.Sprintf(unbudgetedNote, n.tool))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What nodetaintshandler has written into its code.
+// Constants in the code of nodetaintshandler.
 const (
 	handlerTool        = "nodetaintshandler"
 	handlerTaintKey    = "startup.k8s.io/initializing"
@@ -30,25 +30,24 @@ const (
 	handlerWebhook     = "STARTUP_WEBHOOK"
 )
 
-// DefaultInitNamespace is where nodetaintshandler's own manifests have the
-// initialization pods.
+// DefaultInitNamespace is the namespace of the initialization pods in nodetaintshandler's
+// own manifests.
 const DefaultInitNamespace = metav1.NamespaceSystem
 
-// handler converts one set-up.
+// handler converts one installation.
 type handler struct {
 	*converter
-	// backfill tells whether nodes of before are closed; backfillLine where.
+	// backfill specifies whether existing nodes are closed, and backfillLine is its line.
 	backfill     bool
 	backfillLine int
-	// namespaces are those of the DaemonSets with the initialization pods.
+	// namespaces are those of the DaemonSets of the initialization pods.
 	namespaces []string
 }
 
-// NodeTaintsHandler converts a set-up of nodetaintshandler. All of it is fixed
-// but the environment, which is read from a Deployment among the objects of the
-// input or from lines of NAME=VALUE; the input may be empty. Initialization pods
-// are looked for in the namespaces of the DaemonSets in the input or, where
-// there are none, in the one given.
+// NodeTaintsHandler converts an installation of nodetaintshandler. All of it is fixed except
+// the environment, which is read from a Deployment among the objects of the input or from
+// lines of NAME=VALUE. The input may be empty. The namespaces of initialization pods are
+// those of the DaemonSets in the input or, if there are none, the given one.
 func NodeTaintsHandler(source Source, namespace string) *Result {
 	h := handler{converter: newConverter(handlerTool, source)}
 	switch {
@@ -71,7 +70,7 @@ func NodeTaintsHandler(source Source, namespace string) *Result {
 	return h.result()
 }
 
-// isEnvironment tells whether the first line that says something is NAME=VALUE.
+// isEnvironment reports whether the first non-empty line has the form NAME=VALUE.
 func isEnvironment(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
@@ -93,7 +92,7 @@ func (h *handler) lines() {
 		}
 		name, value, found := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if !found {
-			h.lose(n, "this is not NAME=VALUE")
+			h.errorf(n, "the line is not of the form NAME=VALUE")
 			continue
 		}
 		if q := len(value) - 1; q > 0 && value[0] == value[q] && (value[0] == '"' || value[0] == '\'') {
@@ -103,22 +102,22 @@ func (h *handler) lines() {
 	}
 }
 
-// variable takes up one variable of the environment.
+// variable reads one variable of the environment.
 func (h *handler) variable(line int, name, value string) {
 	switch {
 	case name == handlerBackfill:
 		h.backfill, h.backfillLine = value == "1", line
 		if value != "1" {
-			h.find(line, Note, fmt.Sprintf("%s is %q, which is not 1, so that there is no backfill", name, value))
+			h.addFinding(line, Note, fmt.Sprintf("%s is %q instead of 1, so there is no backfill", name, value))
 		}
 	case name == handlerWebhook:
-		h.find(line, Note, name+" means nothing: nodetaintshandler never reads it")
+		h.addFinding(line, Note, name+" has no effect: nodetaintshandler does not read it")
 	case strings.HasPrefix(name, "STARTUP_"):
-		h.lose(line, "nodetaintshandler knows no %s: correct or remove it (known: %s, %s)", name, handlerBackfill, handlerWebhook)
+		h.errorf(line, "%s is unknown to nodetaintshandler: correct or remove it (known: %s, %s)", name, handlerBackfill, handlerWebhook)
 	}
 }
 
-// object looks at one Kubernetes object.
+// object reads one Kubernetes object.
 func (h *handler) object(object fields) {
 	template := object.within("spec", "template")
 	switch object.at("kind") {
@@ -140,14 +139,14 @@ func (h *handler) object(object fields) {
 		}
 		namespace := object.within("metadata").at("namespace")
 		if namespace == "" {
-			h.lose(object["kind"].line, "the DaemonSet has no metadata.namespace: add the one that it runs in")
+			h.errorf(object["kind"].line, "the DaemonSet has no metadata.namespace: add the namespace in which it runs")
 			return
 		}
 		h.namespaces = append(h.namespaces, namespace)
 	}
 }
 
-// env reads a variable of a container.
+// env reads an environment variable of a container.
 func (h *handler) env(n *yaml.Node) {
 	f, ok := h.mapping(n, "the variable")
 	if !ok {
@@ -158,7 +157,7 @@ func (h *handler) env(n *yaml.Node) {
 		return
 	}
 	if f.has("valueFrom") {
-		h.lose(f["valueFrom"].line, "the value of %s is not in this file: write it here", name)
+		h.errorf(f["valueFrom"].line, "the value of %s is not in this file: write it here", name)
 		return
 	}
 	value := ""
@@ -188,11 +187,11 @@ func (h *handler) gate() {
 	}
 	g := h.add(0, ofTaint(handlerTaintKey, ""), spec)
 	g.lines = map[string]int{"spec.existingNodes": h.backfillLine}
-	h.tellAll()
+	h.noteDifferences()
 }
 
-// signals makes a signal of the initialization pods. Of several namespaces, one
-// will do.
+// signals returns a signal for the initialization pods. If there are several namespaces, a
+// pod in one of them is sufficient.
 func (h *handler) signals() []v1alpha1.Signal {
 	used := names{}
 	var sources []v1alpha1.NamedSource
@@ -209,20 +208,20 @@ func (h *handler) signals() []v1alpha1.Signal {
 	return []v1alpha1.Signal{{Name: "init", AnyOf: sources}}
 }
 
-func (h *handler) tellAll() {
-	h.tell("initialization pods count in namespace " + list(h.namespaces) + "; nodetaintshandler takes any pod with the label, " +
-		"so that whoever may create pods can open the gate (--namespace names another one)")
-	h.tell("one ready pod opens the gate, as with nodetaintshandler; where there are several initialization DaemonSets, make it " +
-		"one daemonSet signal for each to wait for all of them")
-	h.tell("a pod that is terminating, or known only from an earlier machine of this name, is not ready; for nodetaintshandler it was. " +
-		"Its container statuses are not looked at, its Ready condition is")
-	h.tell("a taint of this key and effect with another value is put right; nodetaintshandler adds a second one, which the API server refuses")
+func (h *handler) noteDifferences() {
+	h.noteInput("initialization pods count in namespace " + list(h.namespaces) + " only; nodetaintshandler accepts any pod with the label, " +
+		"so that any user who can create pods can open the gate (--namespace specifies another namespace)")
+	h.noteInput("one ready pod opens the gate, as with nodetaintshandler; to wait for several initialization DaemonSets, use " +
+		"one daemonSet signal for each of them")
+	h.noteInput("a pod is not ready if it is terminating, or known only from an earlier machine of this name; for nodetaintshandler, it is. " +
+		"The pod's Ready condition is used instead of its container statuses")
+	h.noteInput("a taint with this key and effect but another value is corrected; nodetaintshandler adds a second one, which the API server rejects")
 	if !h.backfill {
 		return
 	}
-	h.tell("a node of before is closed if nothing but daemon, mirror and finished pods run on it; nodetaintshandler takes it for idle if no pod is " +
+	h.noteInput("an existing node is closed if only daemon, mirror and finished pods run on it; nodetaintshandler considers it idle if it has no pods " +
 		"outside of kube-system and kube-public")
-	h.tell("the backfill leaves nodes with " + handlerSkipLabel + "=" + handlerSkipValue + " alone; nodetaintshandler's does not")
-	h.tell(fmt.Sprintf(tellUnbudgeted, h.tool))
-	h.tell("nodes that nodetaintshandler has stamped with " + handlerCompletedAt + " are not exempt from the backfill: nodegate goes by its own records")
+	h.noteInput("the backfill excludes nodes with " + handlerSkipLabel + "=" + handlerSkipValue + "; nodetaintshandler's does not")
+	h.noteInput(fmt.Sprintf(unbudgetedNote, h.tool))
+	h.noteInput("nodes with the annotation " + handlerCompletedAt + " of nodetaintshandler are not exempt from the backfill: nodegate uses its own records")
 }

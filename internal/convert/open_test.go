@@ -17,14 +17,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// podOnNode is a pod of a test.
+// podOnNode is a pod on the node of a test.
 type podOnNode struct {
 	namespace string
 	labels    labels.Set
 	ready     bool
 }
 
-// observe puts the pods that the gates ask for into the facts.
+// observe adds the pods that the gates need to the facts.
 func observe(t tester, f *gate.Facts, gates []gate.Gate, pods []podOnNode) {
 	t.Helper()
 	f.Pods = map[gate.PodQuery][]gate.Pod{}
@@ -49,8 +49,7 @@ func observe(t tester, f *gate.Facts, gates []gate.Gate, pods []podOnNode) {
 
 var readyNode = gate.Condition{Type: string(corev1.NodeReady), Status: corev1.ConditionTrue}
 
-// Istio's controller cuts selectors at commas: each part asks for a ready pod of
-// its own.
+// Istio's controller splits selectors at commas: each part requires a ready pod of its own.
 func TestSeedIstioConvertCommaRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type entry struct{ namespace, selector string }
@@ -90,7 +89,7 @@ func TestSeedIstioConvertCommaRule(t *testing.T) {
 		f := freshNode(gates, []gate.Condition{readyNode})
 		observe(t, f, gates, pods)
 		if got := len(gate.Decide(gates, f, epoch).Taints) == 0; got != open {
-			t.Fatalf("open: %v, with Istio %v\npods %+v\n%s\n%s", got, open, pods, text.String(), tellings(r))
+			t.Fatalf("open: %v, with Istio %v\npods %+v\n%s\n%s", got, open, pods, text.String(), findingsText(r))
 		}
 		f.Node.Conditions = []gate.Condition{{Type: readyNode.Type, Status: corev1.ConditionFalse}}
 		if len(gate.Decide(gates, f, epoch).Taints) != 1 {
@@ -99,7 +98,7 @@ func TestSeedIstioConvertCommaRule(t *testing.T) {
 	})
 }
 
-// The example of its own documentation.
+// The example in the documentation of Istio's controller.
 func TestSeedIstioConvertExample(t *testing.T) {
 	r := Istio(Source{Name: "list.yaml", Data: []byte("- name: istio-cni\n  selector: app=istio, app=istio-cni\n  namespace: kube-system\n")})
 	gates := compileAll(t, checkGates(t, r, true))
@@ -123,8 +122,8 @@ func TestSeedIstioConvertExample(t *testing.T) {
 	}
 }
 
-// node-readiness-controller takes a condition that is missing for its default
-// status, or Unknown.
+// node-readiness-controller treats a missing condition as if it had its default status, or
+// Unknown.
 func TestSeedNodeReadinessControllerConvertKeepsMeaning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type want struct{ kind, status, byDefault string }
@@ -177,7 +176,7 @@ func TestSeedNodeReadinessControllerConvertKeepsMeaning(t *testing.T) {
 		r := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(text.String())})
 		gates := compileAll(t, checkGates(t, r, true))
 		if len(gates) != 1 {
-			t.Fatalf("%d gates:\n%s", len(gates), tellings(r))
+			t.Fatalf("%d gates:\n%s", len(gates), findingsText(r))
 		}
 		if got := len(gate.Decide(gates, freshNode(gates, conditions), epoch).Taints) == 0; got != open {
 			t.Fatalf("open: %v, with node-readiness-controller %v; conditions %v\n%s", got, open, conditions, text.String())
@@ -185,7 +184,7 @@ func TestSeedNodeReadinessControllerConvertKeepsMeaning(t *testing.T) {
 	})
 }
 
-// nidhogg holds a node that it selects until the DaemonSet's pod is ready.
+// nidhogg taints a selected node until the DaemonSet's pod is ready.
 func TestSeedNidhoggConvertSelectors(t *testing.T) {
 	for form, want := range map[string][]string{
 		"{}":                              {"a", "b", "c"},
@@ -202,7 +201,7 @@ func TestSeedNidhoggConvertSelectors(t *testing.T) {
 		r := Nidhogg(Source{Name: "x", Data: []byte("daemonsets: [{name: kiam, namespace: kube-system}]\nnodeSelector: " + form + "\n")})
 		gates := compileAll(t, checkGates(t, r, true))
 		if len(gates) != 1 {
-			t.Errorf("%s: %d gates:\n%s", form, len(gates), tellings(r))
+			t.Errorf("%s: %d gates:\n%s", form, len(gates), findingsText(r))
 			continue
 		}
 		var got []string
@@ -219,8 +218,8 @@ func TestSeedNidhoggConvertSelectors(t *testing.T) {
 	}
 }
 
-// nodetaintshandler skips system pools and has one taint, one label, one
-// annotation; its backfill is an environment variable.
+// nodetaintshandler excludes system pools and has one taint, one label and one annotation.
+// An environment variable enables its backfill.
 func TestSeedNodetaintshandlerConvertEnvironment(t *testing.T) {
 	for text, backfill := range map[string]bool{
 		"": false, "STARTUP_BACKFILL=1": true, "STARTUP_BACKFILL=true": false, "export STARTUP_BACKFILL='1'\n": true,
@@ -228,7 +227,7 @@ func TestSeedNodetaintshandlerConvertEnvironment(t *testing.T) {
 	} {
 		r := NodeTaintsHandler(Source{Name: "x", Data: []byte(text)}, "init")
 		if len(r.all) != 1 {
-			t.Errorf("%q: %d gates:\n%s", text, len(r.all), tellings(r))
+			t.Errorf("%q: %d gates:\n%s", text, len(r.all), findingsText(r))
 			continue
 		}
 		spec := r.all[0].NodeGate.Spec

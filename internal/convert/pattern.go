@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// pattern is a regular expression of Rust's syntax that looks for something
-// anywhere in a text, as RE2 reads it.
+// pattern is a regular expression in Rust's syntax that matches anywhere in a text, parsed
+// as RE2.
 type pattern struct {
 	text string
 	tree *syntax.Regexp
-	// begins and ends tell whether it is anchored there.
+	// begins and ends specify whether the pattern is anchored at the beginning and the end.
 	begins, ends bool
-	// ascii names a class that is smaller in RE2, which knows it for ASCII only.
+	// ascii is a character class that is limited to ASCII in RE2, but not in Rust.
 	ascii string
-	// compiled is made when it is needed: most patterns are plain words.
+	// compiled is set on first use, because most patterns are literals.
 	compiled *regexp.Regexp
 }
 
-// readPattern refuses what RE2 cannot read, and what it would read in another
-// way without a word.
+// readPattern parses a pattern. It returns an error if RE2 cannot parse the pattern or
+// would interpret it differently.
 func readPattern(text string) (*pattern, error) {
 	p := &pattern{text: text}
 	var err error
@@ -33,7 +33,7 @@ func readPattern(text string) (*pattern, error) {
 		return nil, err
 	}
 	if p.tree, err = syntax.Parse(text, syntax.Perl); err != nil {
-		return nil, fmt.Errorf("RE2, the syntax of gates, cannot read it: %w", err)
+		return nil, fmt.Errorf("gates use RE2, which cannot parse it: %w", err)
 	}
 	first, last := p.tree, p.tree
 	if p.tree.Op == syntax.OpConcat {
@@ -43,8 +43,8 @@ func readPattern(text string) (*pattern, error) {
 	return p, nil
 }
 
-// gate returns what says the same in a gate, which compares whole texts: the
-// text itself, or an expression.
+// gate returns the equivalent of the pattern in a gate, which compares whole texts: either
+// an exact text or an expression.
 func (p *pattern) gate() (exact, expression string) {
 	if exact, ok := p.literal(); ok && p.begins && p.ends {
 		return exact, ""
@@ -68,7 +68,7 @@ func (p *pattern) gate() (exact, expression string) {
 	return "", expression
 }
 
-// whole returns what the author may have thought of: the whole text.
+// whole returns the pattern for the whole text, which the author may have intended.
 func (p *pattern) whole() (exact, expression string) {
 	if exact, ok := p.literal(); ok && exact != "" {
 		return exact, ""
@@ -79,7 +79,7 @@ func (p *pattern) whole() (exact, expression string) {
 	return "", p.text
 }
 
-// literal returns the text that the pattern looks for, if it is only one.
+// literal returns the text that the pattern matches, if it is a literal.
 func (p *pattern) literal() (string, bool) {
 	if p.tree.Op != syntax.OpLiteral && p.tree.Op != syntax.OpConcat {
 		return "", false
@@ -91,10 +91,10 @@ func (p *pattern) literal() (string, bool) {
 	return string(core[0].Rune), true
 }
 
-// loose tells whether it may match more than it says.
+// loose reports whether the pattern is not anchored at both ends.
 func (p *pattern) loose() bool { return !p.begins || !p.ends }
 
-// matches tells whether a text contains a match.
+// matches reports whether a text contains a match.
 func (p *pattern) matches(text string) bool {
 	if word, ok := p.literal(); ok {
 		switch {
@@ -108,34 +108,34 @@ func (p *pattern) matches(text string) bool {
 		return strings.Contains(text, word)
 	}
 	if p.compiled == nil {
-		p.compiled = regexp.MustCompile(p.text) // it has been parsed
+		p.compiled = regexp.MustCompile(p.text) // readPattern has parsed it
 	}
 	return p.compiled.MatchString(text)
 }
 
-// matchesAll tells whether it matches every text that is not empty. Of some
-// that do it does not know.
+// matchesAll reports whether the pattern matches every non-empty text. It returns false for
+// some patterns that do.
 func (p *pattern) matchesAll() bool {
 	anything := !p.begins || !p.ends
-	characters := 0 // that it asks for
+	characters := 0 // required by the pattern
 	for _, sub := range p.core() {
 		switch {
-		case isAnyOne(sub):
+		case isAnyCharacter(sub):
 			if p.begins && p.ends && sub.Op != syntax.OpPlus {
-				return false // one character only
+				return false // exactly one character
 			}
 			characters++
 			anything = true
-		case sub.Op == syntax.OpStar && isAnyOne(sub.Sub[0]):
+		case sub.Op == syntax.OpStar && isAnyCharacter(sub.Sub[0]):
 			anything = true
-		case !mayBeNothing(sub):
+		case !matchesEmpty(sub):
 			return false
 		}
 	}
 	return anything && characters <= 1
 }
 
-// core is the expression without its anchors.
+// core returns the expression without its anchors.
 func (p *pattern) core() []*syntax.Regexp {
 	subs := []*syntax.Regexp{p.tree}
 	if p.tree.Op == syntax.OpConcat {
@@ -146,38 +146,38 @@ func (p *pattern) core() []*syntax.Regexp {
 	})
 }
 
-// mayBeNothing tells whether the expression matches the empty text at any place.
-func mayBeNothing(tree *syntax.Regexp) bool {
+// matchesEmpty reports whether the expression matches the empty text at any position.
+func matchesEmpty(tree *syntax.Regexp) bool {
 	switch tree.Op {
 	case syntax.OpEmptyMatch, syntax.OpStar, syntax.OpQuest:
 		return true
 	case syntax.OpRepeat:
-		return tree.Min == 0 || mayBeNothing(tree.Sub[0])
+		return tree.Min == 0 || matchesEmpty(tree.Sub[0])
 	case syntax.OpCapture, syntax.OpPlus:
-		return mayBeNothing(tree.Sub[0])
+		return matchesEmpty(tree.Sub[0])
 	case syntax.OpAlternate:
-		return slices.ContainsFunc(tree.Sub, mayBeNothing)
+		return slices.ContainsFunc(tree.Sub, matchesEmpty)
 	case syntax.OpConcat:
-		return !slices.ContainsFunc(tree.Sub, func(sub *syntax.Regexp) bool { return !mayBeNothing(sub) })
+		return !slices.ContainsFunc(tree.Sub, func(sub *syntax.Regexp) bool { return !matchesEmpty(sub) })
 	}
 	return false
 }
 
-// isAnyOne tells whether the expression matches any one character.
-func isAnyOne(tree *syntax.Regexp) bool {
+// isAnyCharacter reports whether the expression matches any single character.
+func isAnyCharacter(tree *syntax.Regexp) bool {
 	switch tree.Op {
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		return true
 	case syntax.OpCapture, syntax.OpPlus:
-		return isAnyOne(tree.Sub[0])
+		return isAnyCharacter(tree.Sub[0])
 	}
 	return false
 }
 
 var repetition = regexp.MustCompile(`^\{\d+(,\d*)?\}`)
 
-// rust looks for what Rust's regular expressions and RE2 both accept, and read
-// in different ways. It returns a class that RE2 knows for ASCII only.
+// rust returns an error if Rust's regular expressions and RE2 both accept a pattern but
+// interpret it differently. It returns a character class that is limited to ASCII in RE2.
 func rust(text string) (ascii string, err error) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -192,7 +192,7 @@ func rust(text string) (ascii string, err error) {
 			i += n - 1
 		case '{':
 			if !repetition.MatchString(text[i:]) {
-				return "", errors.New(`"{" does not begin a repetition such as {2} or {2,5}, and RE2 reads it as itself: write "\{"`)
+				return "", errors.New(`"{" does not start a repetition such as {2} or {2,5}, and RE2 treats it as a literal: write "\{"`)
 			}
 		case '[':
 			n, class, err := rustClass(text[i:])
@@ -208,22 +208,22 @@ func rust(text string) (ascii string, err error) {
 	return ascii, nil
 }
 
-// rustEscape looks at what begins with a backslash, and returns its length.
+// rustEscape checks an escape sequence and returns its length.
 func rustEscape(text string) (length int, ascii string, err error) {
 	if len(text) < 2 {
-		return len(text), "", nil // refused by the parser
+		return len(text), "", nil // the parser rejects it
 	}
 	length = 2
 	switch c := text[1]; c {
 	case 'b', 'B', 'd', 'D', 's', 'S', 'w', 'W':
 		ascii = text[:2]
 		if c == 'b' && strings.HasPrefix(text[2:], "{") {
-			return 0, "", errors.New(`RE2 has no \b{...}`)
+			return 0, "", errors.New(`RE2 does not support \b{...}`)
 		}
 	case '<', '>':
-		return 0, "", fmt.Errorf(`\%c is the beginning or end of a word for Tainter and itself in RE2: write \b`, c)
+		return 0, "", fmt.Errorf(`\%c matches the start or end of a word in Tainter, but is a literal in RE2: write \b`, c)
 	case 'Q', '0', '1', '2', '3', '4', '5', '6', '7':
-		return 0, "", fmt.Errorf(`Tainter refuses \%c`, c)
+		return 0, "", fmt.Errorf(`Tainter rejects \%c`, c)
 	case 'p', 'P', 'x':
 		if strings.HasPrefix(text[2:], "{") {
 			if end := strings.IndexByte(text, '}'); end > 0 {
@@ -234,14 +234,14 @@ func rustEscape(text string) (length int, ascii string, err error) {
 	return length, ascii, nil
 }
 
-// rustClass looks at what begins with a bracket, and returns its length.
+// rustClass checks a bracket expression and returns its length.
 func rustClass(text string) (length int, ascii string, err error) {
 	i := 1
 	if strings.HasPrefix(text[i:], "^") {
 		i++
 	}
 	if strings.HasPrefix(text[i:], "]") {
-		i++ // the first is itself
+		i++ // a leading ] is a literal
 	}
 	for i < len(text) {
 		switch {
@@ -263,10 +263,10 @@ func rustClass(text string) (length int, ascii string, err error) {
 			}
 			i += end + 2
 		case text[i] == '[', strings.HasPrefix(text[i:], "&&"), strings.HasPrefix(text[i:], "--"), strings.HasPrefix(text[i:], "~~"):
-			return 0, "", errors.New(`RE2 has no classes within classes and no set operations (&&, --, ~~), and reads them as plain characters: write the class out`)
+			return 0, "", errors.New(`RE2 does not support nested classes and set operations (&&, --, ~~), and treats them as literals: expand the class`)
 		default:
 			i++
 		}
 	}
-	return len(text), ascii, nil // refused by the parser
+	return len(text), ascii, nil // the parser rejects it
 }

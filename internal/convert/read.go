@@ -15,14 +15,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A document is a tree of yaml.Nodes, whatever it was written in: they know
-// their lines.
+// Documents of all formats are trees of yaml.Nodes, because these contain line numbers.
 
-// readYAML reads the documents of a YAML or JSON text that are not empty. An
-// error is told, and nil returned.
+// readYAML returns the non-empty documents of a YAML or JSON text. If the text is invalid,
+// it adds an error and returns nil.
 func (c *converter) readYAML(data []byte) []*yaml.Node {
 	if !utf8.Valid(data) {
-		c.lose(0, "this is not UTF-8 text")
+		c.errorf(0, "this is not UTF-8 text")
 		return nil
 	}
 	var documents []*yaml.Node
@@ -32,7 +31,7 @@ func (c *converter) readYAML(data []byte) []*yaml.Node {
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			c.lose(lineOf(err), "reading YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			c.errorf(lineOf(err), "reading YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return nil
 		}
 		if root := document.Content[0]; root.ShortTag() != "!!null" {
@@ -40,18 +39,18 @@ func (c *converter) readYAML(data []byte) []*yaml.Node {
 		}
 	}
 	if len(documents) == 0 {
-		c.lose(0, "there is nothing in it")
+		c.errorf(0, "the input is empty")
 	}
 	return documents
 }
 
-// readJSON reads JSON, whose indents may be tabs, as YAML. Within strings there
-// are none.
+// readJSON reads JSON as YAML. It replaces tabs, which JSON allows for indentation. Strings
+// in JSON contain no tabs.
 func (c *converter) readJSON(data []byte) []*yaml.Node {
 	return c.readYAML(bytes.ReplaceAll(data, []byte("\t"), []byte(" ")))
 }
 
-// read reads YAML or JSON, whichever it looks like.
+// read reads YAML or JSON, depending on the first character.
 func (c *converter) read(data []byte) []*yaml.Node {
 	if begin := bytes.TrimSpace(data); len(begin) > 0 && (begin[0] == '{' || begin[0] == '[') {
 		return c.readJSON(data)
@@ -59,10 +58,10 @@ func (c *converter) read(data []byte) []*yaml.Node {
 	return c.readYAML(data)
 }
 
-// single returns the one document that a configuration consists of.
+// single returns the only document of a configuration.
 func (c *converter) single(documents []*yaml.Node) *yaml.Node {
 	if len(documents) > 1 {
-		c.lose(documents[1].Line, "%s reads one document only; remove this one", c.tool)
+		c.errorf(documents[1].Line, "%s reads one document only: remove this one", c.tool)
 	}
 	if len(documents) != 1 {
 		return nil
@@ -72,8 +71,8 @@ func (c *converter) single(documents []*yaml.Node) *yaml.Node {
 
 var linePattern = regexp.MustCompile(`\bline (\d+)\b`)
 
-// lineOf finds the line in an error of the YAML library, which has no other way
-// to tell it.
+// lineOf returns the line number in an error of the YAML library, which has it in the
+// message only.
 func lineOf(err error) int {
 	found := linePattern.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -83,7 +82,7 @@ func lineOf(err error) int {
 	return line
 }
 
-// resolve follows an alias.
+// resolve returns the target of an alias, or the node itself.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -97,21 +96,21 @@ type field struct {
 	line int
 }
 
-// fields are the values of a mapping by their keys.
+// fields contains the values of a mapping by key.
 type fields map[string]field
 
-// has tells whether a key is there and has a value.
+// has reports whether a key exists and has a value.
 func (f fields) has(key string) bool {
 	v, ok := f[key]
 	return ok && v.ShortTag() != "!!null"
 }
 
-// mapping reads a mapping. Where keys are named, others are refused: the other
-// tool ignores them, but whoever wrote them did not mean to be ignored.
+// mapping returns the fields of a mapping. If keys are named, other keys are errors: the
+// other tool ignores them, which the author did not intend.
 func (c *converter) mapping(n *yaml.Node, what string, known ...string) (fields, bool) {
 	line := n.Line
 	if n = resolve(n); n.Kind != yaml.MappingNode {
-		c.lose(line, "%s is not a mapping of keys to values", what)
+		c.errorf(line, "%s is not a mapping of keys to values", what)
 		return nil, false
 	}
 	out := make(fields, len(n.Content)/2)
@@ -119,9 +118,9 @@ func (c *converter) mapping(n *yaml.Node, what string, known ...string) (fields,
 		key, value := n.Content[i], resolve(n.Content[i+1])
 		switch _, twice := out[key.Value]; {
 		case twice:
-			c.lose(key.Line, "%s has %q twice", what, key.Value)
+			c.errorf(key.Line, "%s has %q twice", what, key.Value)
 		case known != nil && !slices.Contains(known, key.Value):
-			c.lose(key.Line, "%s has no %q, and %s ignores it: correct or remove it (known: %s)",
+			c.errorf(key.Line, "%s has the unknown key %q, which %s ignores: correct or remove it (known: %s)",
 				what, key.Value, c.tool, strings.Join(known, ", "))
 		default:
 			out[key.Value] = field{value, key.Line}
@@ -130,49 +129,49 @@ func (c *converter) mapping(n *yaml.Node, what string, known ...string) (fields,
 	return out, true
 }
 
-// items reads a list.
+// items returns the elements of a list.
 func (c *converter) items(f field, what string) []*yaml.Node {
 	if f.Kind != yaml.SequenceNode {
-		c.lose(f.line, "%s is not a list", what)
+		c.errorf(f.line, "%s is not a list", what)
 		return nil
 	}
 	return f.Content
 }
 
-// text reads a string that may not be empty; line is where it is missed. It is
-// false when there is none, which has been told then.
+// text returns a string that must not be empty. line is the line of the error if the key is
+// missing. The second result is false if an error was added.
 func (c *converter) text(f fields, key, what string, line int) (string, bool) {
 	v := f[key]
 	if !f.has(key) {
-		c.lose(line, "%s has no %q, and %s needs it", what, key, c.tool)
+		c.errorf(line, "%s has no %q, which %s requires", what, key, c.tool)
 		return "", false
 	}
 	s, ok := c.str(v, key)
 	if ok && s == "" {
-		c.lose(v.line, "%s is empty, and %s needs it", key, c.tool)
+		c.errorf(v.line, "%s is empty, but %s requires a value", key, c.tool)
 		return "", false
 	}
 	return s, ok
 }
 
-// str reads a string that may be empty.
+// str returns a string that may be empty.
 func (c *converter) str(v field, key string) (string, bool) {
 	switch {
 	case v.Kind != yaml.ScalarNode:
-		c.lose(v.line, "%s is not a text", key)
+		c.errorf(v.line, "%s is not a string", key)
 		return "", false
 	case v.ShortTag() != "!!str":
-		c.lose(v.line, "%s is %s without quotes, which is not a text: write %q", key, v.Value, v.Value)
+		c.errorf(v.line, "%s is %s without quotes, which is not a string: write %q", key, v.Value, v.Value)
 		return "", false
 	}
 	return v.Value, true
 }
 
-// boolean reads a boolean.
+// boolean returns a boolean.
 func (c *converter) boolean(v field, key string) bool {
 	value, err := strconv.ParseBool(v.Value)
 	if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!bool" || err != nil {
-		c.lose(v.line, "%s is neither true nor false", key)
+		c.errorf(v.line, "%s is neither true nor false", key)
 	}
 	return value
 }

@@ -24,40 +24,40 @@ const (
 // readinessRules converts NodeReadinessRules.
 type readinessRules struct{ *converter }
 
-// NodeReadinessRules converts the NodeReadinessRules among the objects of the
-// input, each to a gate.
+// NodeReadinessRules converts each NodeReadinessRule among the objects of the input to a
+// gate.
 func NodeReadinessRules(source Source) *Result {
 	r := readinessRules{newConverter(ruleTool, source)}
 	found := 0
 	for _, object := range r.objects(r.read(source.Data)) {
 		if object.at("kind") != ruleKind || !strings.HasPrefix(object.at("apiVersion"), ruleGroup) {
-			r.find(object["kind"].line, Note, fmt.Sprintf("a %s is not a %s, and is left out", object.at("kind"), ruleKind))
+			r.addFinding(object["kind"].line, Note, fmt.Sprintf("a %s is not a %s, and is ignored", object.at("kind"), ruleKind))
 			continue
 		}
 		found++
 		r.rule(object)
 	}
 	if found == 0 && r.errors() == 0 {
-		r.lose(0, "there is no %s in it", ruleKind)
+		r.errorf(0, "the input has no %s", ruleKind)
 	}
-	r.tellAll()
+	r.noteDifferences()
 	return r.result()
 }
 
-func (r readinessRules) tellAll() {
+func (r readinessRules) noteDifferences() {
 	if len(r.gates) == 0 {
 		return
 	}
-	r.tell("a gate whose taint key a NodeReadinessRule manages is not accepted: stop the node-readiness-controller, and delete " +
-		"its rules (whose finalizer nobody else removes), when you apply the gates")
-	r.tell("a condition whose status is Unknown neither opens nor closes a gate; for the node-readiness-controller it is not met")
-	r.tell(fmt.Sprintf(tellBirth, r.tool))
-	r.tell(fmt.Sprintf(tellUnbudgeted, r.tool))
+	r.noteInput("a gate is not accepted if a NodeReadinessRule manages its taint key: when you apply the gates, stop the node-readiness-controller, " +
+		"and delete its rules (including their finalizer, which nothing else removes)")
+	r.noteInput("a condition with status Unknown neither opens nor closes a gate; for the node-readiness-controller, it is not met")
+	r.noteInput(fmt.Sprintf(birthNote, r.tool))
+	r.noteInput(fmt.Sprintf(unbudgetedNote, r.tool))
 	if slices.ContainsFunc(r.gates, func(g Gate) bool { return g.NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression }) {
-		r.tell("a continuous rule closes as soon as a condition is not met (closeAfterSeconds: 0), and after a reboot or silence of the node too; " +
-			"remove timing for the default of 120 seconds of damping")
+		r.noteInput("a continuous rule closes as soon as a condition is not met (closeAfterSeconds: 0), and also after a reboot or while the node is unreachable; " +
+			"remove timing to use the default damping of 120 seconds")
 	}
-	r.tell("labels, annotations and status of a rule are not carried over")
+	r.noteInput("labels, annotations and status of a rule are not converted")
 }
 
 // rule converts one rule.
@@ -65,15 +65,15 @@ func (r readinessRules) rule(object fields) {
 	line := object["kind"].line
 	for key, v := range object {
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "spec", "status"}, key) {
-			r.lose(v.line, "a rule has no %q: correct or remove it", key)
+			r.errorf(v.line, "the rule has the unknown key %q: correct or remove it", key)
 		}
 	}
 	name := object.within("metadata").at("name")
 	if name == "" {
-		r.lose(line, "the rule has no metadata.name")
+		r.errorf(line, "the rule has no metadata.name")
 	}
 	if !object.has("spec") {
-		r.lose(line, "the rule has no spec")
+		r.errorf(line, "the rule has no spec")
 		return
 	}
 	at := object["spec"].line
@@ -93,11 +93,11 @@ func (r readinessRules) rule(object fields) {
 	g := r.add(line, name, spec)
 	g.lines = map[string]int{"spec.mode": f["dryRun"].line, "spec.taint": f["taint"].line, "spec.openWhen": f["conditions"].line}
 	if g.NodeGate.Name != name {
-		r.note(g, line, "the rule %q becomes the gate %q, since a gate's name is a DNS label", name, g.NodeGate.Name)
+		r.noteGate(g, line, "the rule %q becomes the gate %q, because a gate's name must be a DNS label", name, g.NodeGate.Name)
 	}
 }
 
-// mode reads how often the rule acts, and whether it does.
+// mode reads the rule's enforcementMode and dryRun.
 func (r readinessRules) mode(spec *v1alpha1.NodeGateSpec, f fields, line int) {
 	switch mode, ok := r.text(f, "enforcementMode", "spec", line); {
 	case !ok:
@@ -105,9 +105,9 @@ func (r readinessRules) mode(spec *v1alpha1.NodeGateSpec, f fields, line int) {
 		spec.ReclosePolicy = v1alpha1.RecloseNever
 	case mode == "continuous":
 		spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-		spec.Timing.CloseAfterSeconds = atOnce().CloseAfterSeconds
+		spec.Timing.CloseAfterSeconds = undamped().CloseAfterSeconds
 	default:
-		r.lose(f["enforcementMode"].line, "enforcementMode is %q, and not bootstrap-only or continuous", mode)
+		r.errorf(f["enforcementMode"].line, "enforcementMode is %q, want bootstrap-only or continuous", mode)
 	}
 	if f.has("dryRun") && r.boolean(f["dryRun"], "dryRun") {
 		spec.Mode = v1alpha1.ModeDryRun
@@ -116,7 +116,7 @@ func (r readinessRules) mode(spec *v1alpha1.NodeGateSpec, f fields, line int) {
 
 func (r readinessRules) taint(f fields, line int) v1alpha1.Taint {
 	if !f.has("taint") {
-		r.lose(line, "spec has no taint")
+		r.errorf(line, "spec has no taint")
 		return v1alpha1.Taint{}
 	}
 	line = f["taint"].line
@@ -127,14 +127,14 @@ func (r readinessRules) taint(f fields, line int) v1alpha1.Taint {
 	key, _ := r.text(t, "key", "taint", line)
 	effect, _ := r.text(t, "effect", "taint", line)
 	if effect != "" && !isEffect(effect) {
-		r.lose(t["effect"].line, "the effect is %q, and not NoSchedule, PreferNoSchedule or NoExecute", effect)
+		r.errorf(t["effect"].line, "the effect is %q, want NoSchedule, PreferNoSchedule or NoExecute", effect)
 	}
 	value := ""
 	if t.has("value") {
 		value, _ = r.str(t["value"], "value")
 	}
 	if t.has("timeAdded") {
-		r.find(t["timeAdded"].line, Note, "timeAdded is left out: it is the time at which the taint is put on a node")
+		r.addFinding(t["timeAdded"].line, Note, "timeAdded is ignored: it is set when the taint is added to a node")
 	}
 	return v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
 }
@@ -142,7 +142,7 @@ func (r readinessRules) taint(f fields, line int) v1alpha1.Taint {
 func (r readinessRules) nodeSelector(f fields, line int) v1alpha1.LabelSelector {
 	var out v1alpha1.LabelSelector
 	if !f.has("nodeSelector") {
-		r.lose(line, "spec has no nodeSelector: write nodeSelector: {} if every node is meant")
+		r.errorf(line, "spec has no nodeSelector: write nodeSelector: {} to select every node")
 		return out
 	}
 	s, _ := r.mapping(f["nodeSelector"].Node, "nodeSelector", "matchLabels", "matchExpressions")
@@ -186,15 +186,15 @@ type ruleCondition struct {
 	kind, status, byDefault string
 }
 
-// conditions makes the gate's signals of the rule's conditions.
+// conditions converts the rule's conditions to the gate's signals.
 func (r readinessRules) conditions(f fields, line int) []v1alpha1.Signal {
 	if !f.has("conditions") {
-		r.lose(line, "spec has no conditions")
+		r.errorf(line, "spec has no conditions")
 		return nil
 	}
 	items := r.items(f["conditions"], "conditions")
 	if f["conditions"].Kind == yaml.SequenceNode && len(items) == 0 {
-		r.lose(f["conditions"].line, "there are no conditions, so that there is nothing to wait for")
+		r.errorf(f["conditions"].line, "conditions is empty: there is nothing to wait for")
 	}
 	var all []ruleCondition
 	for _, n := range items {
@@ -204,7 +204,7 @@ func (r readinessRules) conditions(f fields, line int) []v1alpha1.Signal {
 	}
 	if policy := f.at("conditionPolicy"); f.has("conditionPolicy") && policy != "allOf" {
 		if policy != "anyOf" {
-			r.lose(f["conditionPolicy"].line, "conditionPolicy is %q, and not allOf or anyOf", policy)
+			r.errorf(f["conditionPolicy"].line, "conditionPolicy is %q, want allOf or anyOf", policy)
 		}
 		return anyOf(all)
 	}
@@ -232,7 +232,7 @@ func (r readinessRules) condition(n *yaml.Node) (ruleCondition, bool) {
 	return out, hasType && hasStatus
 }
 
-// source is a signal that holds when the condition is met.
+// source returns a signal that holds if the condition is met.
 func (c ruleCondition) source() v1alpha1.SignalSource {
 	s := &v1alpha1.ConditionSignal{Type: c.kind, Status: c.status}
 	if c.status == c.byDefault {
@@ -241,7 +241,7 @@ func (c ruleCondition) source() v1alpha1.SignalSource {
 	return v1alpha1.SignalSource{Condition: s}
 }
 
-// ruleSources names the conditions.
+// ruleSources returns the conditions as named sources.
 func ruleSources(all []ruleCondition) []v1alpha1.NamedSource {
 	used := names{}
 	out := make([]v1alpha1.NamedSource, len(all))
@@ -251,8 +251,8 @@ func ruleSources(all []ruleCondition) []v1alpha1.NamedSource {
 	return out
 }
 
-// anyOf makes one signal of conditions of which one will do: an expression over
-// their types where they want the same status, or else anyOf.
+// anyOf converts conditions of which one is sufficient to one signal: a pattern of their
+// types if they require the same status, and otherwise an anyOf.
 func anyOf(all []ruleCondition) []v1alpha1.Signal {
 	if len(all) == 0 {
 		return nil

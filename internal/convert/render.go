@@ -20,7 +20,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// width is how long a line may become.
+// width is the maximum line length.
 const width = 100
 
 // WriteYAML writes the gates as YAML documents, with the notes as comments.
@@ -48,7 +48,7 @@ func (r *Result) WriteYAML(w io.Writer) error {
 	return nil
 }
 
-// taints are those of all gates, as --allowed-taint-keys has them.
+// taints returns the taints of all gates in the form of --allowed-taint-keys.
 func (r *Result) taints() []string {
 	var taints []string
 	for i := range r.Gates {
@@ -63,8 +63,7 @@ func (r *Result) taints() []string {
 	return slices.Compact(taints)
 }
 
-// comment writes a text as a comment, in lines. Whatever the text holds, it
-// stays a comment.
+// comment writes a text as comment lines. The text cannot end the comment.
 func comment(b *bytes.Buffer, text string) {
 	indent := ""
 	if strings.HasPrefix(text, "- ") {
@@ -95,8 +94,7 @@ func render(b *bytes.Buffer, g *v1alpha1.NodeGate) {
 	t.write(b, 2)
 }
 
-// tree is a value on its way to YAML: a scalar, a mapping (which has keys) or a
-// list.
+// tree is a value to be written as YAML: a scalar, a mapping (which has keys) or a list.
 type tree struct {
 	scalar string
 	keys   []string
@@ -104,17 +102,17 @@ type tree struct {
 	list   bool
 }
 
-// spec makes a tree of a spec, in the order of the API's fields.
+// spec converts a spec to a tree, in the order of the API's fields.
 func spec(s *v1alpha1.NodeGateSpec) tree {
 	all := structure(reflect.ValueOf(s).Elem())
-	if !slices.Contains(all.keys, "nodeSelector") { // {} says something there
+	if !slices.Contains(all.keys, "nodeSelector") { // {} selects all nodes and must be written
 		all.keys = slices.Insert(all.keys, 0, "nodeSelector")
 		all.kids = slices.Insert(all.kids, 0, tree{})
 	}
 	return all
 }
 
-// structure makes a tree of a struct: of the fields that say something.
+// structure converts a struct to a tree without zero fields.
 func structure(v reflect.Value) tree {
 	names := fieldNames(v.Type())
 	t := tree{keys: make([]string, 0, len(names)), kids: make([]tree, 0, len(names))}
@@ -132,19 +130,19 @@ func structure(v reflect.Value) tree {
 	return t
 }
 
-var namesOfTypes sync.Map
+var fieldNameCache sync.Map
 
-// fieldNames are the names of a struct's fields in JSON; "" is inline. To find
-// them takes longer than to write the fields.
+// fieldNames returns the JSON names of a struct's fields. "" means inline. The names are
+// cached, because determining them takes longer than writing the fields.
 func fieldNames(t reflect.Type) []string {
-	if names, ok := namesOfTypes.Load(t); ok {
+	if names, ok := fieldNameCache.Load(t); ok {
 		return names.([]string)
 	}
 	names := make([]string, t.NumField())
 	for i := range names {
 		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
 	}
-	namesOfTypes.Store(t, names)
+	fieldNameCache.Store(t, names)
 	return names
 }
 
@@ -194,7 +192,7 @@ func (t *tree) write(b *bytes.Buffer, indent int) {
 			continue
 		}
 		switch {
-		case t.list: // the mapping begins behind the dash
+		case t.list: // the mapping starts after the dash
 			var inner bytes.Buffer
 			kid.write(&inner, indent+2)
 			b.WriteString(strings.TrimLeft(inner.String(), " "))
@@ -208,12 +206,12 @@ func (t *tree) write(b *bytes.Buffer, indent int) {
 	}
 }
 
-// isSignals tells whether it is a list of what deserves a line for each.
+// isSignals reports whether the tree is a list of signals, which are written one per line.
 func (t *tree) isSignals() bool {
 	return t.list && len(t.kids) > 0 && slices.Contains(t.kids[0].keys, "name")
 }
 
-// flow writes a value on one line.
+// flow returns the value in flow style.
 func (t *tree) flow() string {
 	if t.kids == nil {
 		if t.scalar == "" {
@@ -236,11 +234,11 @@ func (t *tree) flow() string {
 
 var (
 	plain = regexp.MustCompile(`^(?:[A-Za-z_/][A-Za-z0-9_./*-]*|\.\*[A-Za-z0-9_./*-]*|[0-9]+%)$`)
-	// words are those that some YAML takes for something else.
+	// words are strings that some YAML parsers read as other types.
 	words = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 )
 
-// scalar writes a text so that all YAML takes it for a text.
+// scalar returns a scalar that all YAML parsers read as the given string.
 func scalar(text string) string {
 	switch {
 	case plain.MatchString(text) && !slices.Contains(words, strings.ToLower(text)):

@@ -17,44 +17,44 @@ import (
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
-// maxRefused is how many refused gates are told of; more would tell nothing new.
-const maxRefused = 100
+// maxRejected is the maximum number of invalid gates that are reported.
+const maxRejected = 100
 
-// maxShapes is how many kinds of gates are remembered to be accepted.
+// maxShapes is the maximum size of the cache of accepted gates.
 const maxShapes = 64
 
-// checkRules refuses gates that the API server would refuse. To apply the rules
-// takes a millisecond, so of gates that differ only in plain words, one stands
-// for all.
+// checkRules adds errors for gates that the API server would reject. Validation takes a
+// millisecond, so gates that differ in plain strings only are validated once.
 func (c *converter) checkRules() {
-	refused := 0
+	rejected := 0
 	var accepted []*v1alpha1.NodeGate
 	for i := range c.gates {
 		g := &c.gates[i]
-		stand := standIn(&g.NodeGate)
-		if slices.ContainsFunc(accepted, func(a *v1alpha1.NodeGate) bool { return reflect.DeepEqual(a, stand) }) {
+		simple := simplify(&g.NodeGate)
+		if slices.ContainsFunc(accepted, func(a *v1alpha1.NodeGate) bool { return reflect.DeepEqual(a, simple) }) {
 			continue
 		}
-		if crd.Validate(stand) == nil {
+		if crd.Validate(simple) == nil {
 			if len(accepted) == maxShapes {
 				accepted = accepted[:0]
 			}
-			accepted = append(accepted, stand)
+			accepted = append(accepted, simple)
 			continue
 		}
-		if refused++; refused > maxRefused {
-			c.lose(g.Line, "this and further gates would be refused too")
+		if rejected++; rejected > maxRejected {
+			c.errorf(g.Line, "the API server would reject this gate and others after it")
 			return
 		}
-		c.refuse(g, crd.Validate(&g.NodeGate))
+		c.reject(g, crd.Validate(&g.NodeGate))
 	}
 }
 
-// refuse tells what the API server would say, where the input asks for it.
-func (c *converter) refuse(g *Gate, err error) {
+// reject adds the errors that the API server would return, with the lines of the input that
+// determine the invalid fields.
+func (c *converter) reject(g *Gate, err error) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
-		c.lose(g.Line, "the gate %s would be refused: %s", g.NodeGate.Name, err)
+		c.errorf(g.Line, "the API server would reject gate %s: %s", g.NodeGate.Name, err)
 		return
 	}
 	for _, cause := range status.Status().Details.Causes {
@@ -64,7 +64,7 @@ func (c *converter) refuse(g *Gate, err error) {
 				line = at
 			}
 		}
-		c.lose(line, "the gate %s would be refused: %s: %s", g.NodeGate.Name, cause.Field, cause.Message)
+		c.errorf(line, "the API server would reject gate %s: %s: %s", g.NodeGate.Name, cause.Field, cause.Message)
 	}
 }
 
@@ -74,43 +74,42 @@ var (
 	plainWord  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,60}$`)
 )
 
-// maxPlainPattern is how long a pattern may be to be taken for a plain one.
+// maxPlainPattern is the maximum length of a pattern that counts as plain.
 const maxPlainPattern = 128
 
-// standIn returns a gate of which the API's rules think the same as of this
-// one: it has other words in the places where the rules know nothing but that
-// they are plain. (The rules tell core's keys from others, and patterns that RE2
-// can read.)
-func standIn(g *v1alpha1.NodeGate) *v1alpha1.NodeGate {
+// simplify returns a gate that is valid if and only if the given gate is. Plain strings,
+// which do not affect validity, are replaced by fixed ones. (The rules distinguish core's
+// taint keys from others, and check that RE2 can parse patterns.)
+func simplify(g *v1alpha1.NodeGate) *v1alpha1.NodeGate {
 	out := g.DeepCopy()
-	out.Name = plainly(plainLabel, g.Name, "name")
+	out.Name = replacePlain(plainLabel, g.Name, "name")
 	taint := &out.Spec.Taint
 	if !strings.HasPrefix(taint.Key, v1alpha1.CoreTaintPrefix) {
-		taint.Key = plainly(plainKey, taint.Key, "example.com/key")
+		taint.Key = replacePlain(plainKey, taint.Key, "example.com/key")
 	}
-	taint.Value = plainly(plainWord, taint.Value, "value")
+	taint.Value = replacePlain(plainWord, taint.Value, "value")
 	for _, signals := range [][]v1alpha1.Signal{out.Spec.OpenWhen, out.Spec.CloseWhen} {
-		other := map[string]string{} // the rules tell the same from another
+		other := map[string]string{} // the rules distinguish equal names from different ones
 		for i := range signals {
 			s := &signals[i]
 			if _, again := other[s.Name]; !again {
-				other[s.Name] = plainly(plainLabel, s.Name, fmt.Sprintf("signal-%d", i))
+				other[s.Name] = replacePlain(plainLabel, s.Name, fmt.Sprintf("signal-%d", i))
 			}
 			s.Name = other[s.Name]
 			if s.Condition != nil {
-				standInCondition(s.Condition)
+				simplifyCondition(s.Condition)
 			}
 			if s.DaemonSet != nil {
-				s.DaemonSet.Namespace = plainly(plainLabel, s.DaemonSet.Namespace, "namespace")
-				s.DaemonSet.Name = plainly(plainLabel, s.DaemonSet.Name, "name")
+				s.DaemonSet.Namespace = replacePlain(plainLabel, s.DaemonSet.Namespace, "namespace")
+				s.DaemonSet.Name = replacePlain(plainLabel, s.DaemonSet.Name, "name")
 			}
 		}
 	}
 	return out
 }
 
-func standInCondition(c *v1alpha1.ConditionSignal) {
-	c.Type, c.Status = plainly(plainWord, c.Type, "Type"), plainly(plainWord, c.Status, "Status")
+func simplifyCondition(c *v1alpha1.ConditionSignal) {
+	c.Type, c.Status = replacePlain(plainWord, c.Type, "Type"), replacePlain(plainWord, c.Status, "Status")
 	for _, p := range []*string{&c.TypePattern, &c.StatusPattern} {
 		if *p == "" || len(*p) > maxPlainPattern || strings.Contains(*p, "{") { // repetitions have limits
 			continue
@@ -121,7 +120,7 @@ func standInCondition(c *v1alpha1.ConditionSignal) {
 	}
 }
 
-func plainly(what *regexp.Regexp, text, other string) string {
+func replacePlain(what *regexp.Regexp, text, other string) string {
 	if what.MatchString(text) {
 		return other
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// TainterOptions say how to read a configuration of Tainter.
+// TainterOptions are options for reading a configuration of Tainter.
 type TainterOptions struct {
-	// Format is toml, yaml or json; empty goes by the name's ending.
+	// Format is toml, yaml or json. If empty, it is derived from the extension of the name.
 	Format string
-	// Anchor has patterns match whole types and statuses, where Tainter looks for
-	// them anywhere.
+	// Anchor makes patterns match whole types and statuses. Tainter searches for them
+	// anywhere.
 	Anchor bool
 }
 
@@ -29,14 +29,14 @@ const tainterTool = "Tainter"
 type tainter struct {
 	*converter
 	anchor bool
-	// shared counts the matchers before by key and effect of their taint.
+	// shared contains the line of the first matcher by key and effect of the taint.
 	shared map[[2]string]int
-	// patterns are those read before.
+	// patterns is a cache of parsed patterns.
 	patterns map[string]*pattern
 }
 
-// Tainter converts a configuration of LasseHels/tainter. Each matcher becomes a
-// gate that is closed while all of its conditions match.
+// Tainter converts a configuration of LasseHels/tainter. Each matcher becomes a gate that
+// is closed while all of its conditions match.
 func Tainter(source Source, options TainterOptions) *Result {
 	t := tainter{newConverter(tainterTool, source), options.Anchor, map[[2]string]int{}, map[string]*pattern{}}
 	if root := t.parse(options.Format); root != nil {
@@ -57,7 +57,7 @@ func (t *tainter) parse(format string) *yaml.Node {
 	case "json":
 		return t.single(t.readJSON(t.source.Data))
 	}
-	t.lose(0, "Tainter reads %s too, nodegate does not: write it as TOML, YAML or JSON, or say with --format which of these it is", format)
+	t.errorf(0, "Tainter also reads %s, but nodegate does not: use TOML, YAML or JSON, and specify the format with --format if needed", format)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (t *tainter) configuration(root *yaml.Node) {
 		t.mapping(l.Node, "log", "max_level")
 	}
 	if !all.has("reconciler") {
-		t.lose(root.Line, `the configuration has no "reconciler", and Tainter needs it`)
+		t.errorf(root.Line, `the configuration has no "reconciler", which Tainter requires`)
 		return
 	}
 	reconciler, ok := t.mapping(all["reconciler"].Node, "reconciler", "matchers")
@@ -81,35 +81,35 @@ func (t *tainter) configuration(root *yaml.Node) {
 		return
 	}
 	if !reconciler.has("matchers") {
-		t.lose(all["reconciler"].line, `reconciler has no "matchers", and Tainter needs it`)
+		t.errorf(all["reconciler"].line, `reconciler has no "matchers", which Tainter requires`)
 		return
 	}
 	if all.has("server") || all.has("log") {
-		t.tell("server and log are not for gates; see 'nodegate controller --help'")
+		t.noteInput("server and log do not apply to gates; see 'nodegate controller --help'")
 	}
 	matchers := t.items(reconciler["matchers"], "matchers")
 	for _, m := range matchers {
 		t.matcher(m)
 	}
 	if reconciler["matchers"].Kind == yaml.SequenceNode && len(matchers) == 0 {
-		t.lose(reconciler["matchers"].line, "there are no matchers, so that there is nothing to convert")
+		t.errorf(reconciler["matchers"].line, "matchers is empty: there is nothing to convert")
 	}
-	t.tellAll()
+	t.noteDifferences()
 }
 
-// tellAll tells what is so with every gate.
-func (t *tainter) tellAll() {
+// noteDifferences adds the notes that apply to all gates.
+func (t *tainter) noteDifferences() {
 	if len(t.gates) == 0 {
 		return
 	}
-	t.tell("every node is selected, control planes too, as with Tainter, which knows no selector: narrow nodeSelector if you can")
-	t.tell(fmt.Sprintf(tellUnbudgeted, t.tool))
+	t.noteInput("every node is selected, including control planes, because Tainter has no selector: narrow nodeSelector if possible")
+	t.noteInput(fmt.Sprintf(unbudgetedNote, t.tool))
 	if slices.ContainsFunc(t.gates, func(g Gate) bool { return g.NodeGate.Spec.Reopen == v1alpha1.ReopenManual }) {
-		t.tell("Tainter never takes a taint away, and reopen: Manual leaves that to a person, too; remove reopen to have the " +
-			"taint go when its conditions clear. Once a person took it away, Tainter would put it back at once, nodegate " +
-			"not before the conditions have cleared")
+		t.noteInput("Tainter never removes a taint, and with reopen: Manual nodegate leaves this to a user; remove reopen to have nodegate " +
+			"remove the taint when its conditions clear. After a user has removed the taint, Tainter would add it again immediately; " +
+			"nodegate adds it again only after the conditions have cleared")
 	}
-	t.tell("a taint of the same key and effect with another value is put right; Tainter leaves it")
+	t.noteInput("a taint with the same key and effect but another value is corrected; Tainter leaves it")
 }
 
 // matcher converts one matcher.
@@ -121,12 +121,12 @@ func (t *tainter) matcher(n *yaml.Node) {
 	}
 	taint, ok := t.taint(m, n.Line)
 	if !m.has("conditions") {
-		t.lose(n.Line, `the matcher has no "conditions", and Tainter needs it`)
+		t.errorf(n.Line, `the matcher has no "conditions", which Tainter requires`)
 		return
 	}
 	conditions := t.items(m["conditions"], "conditions")
 	if m["conditions"].Kind == yaml.SequenceNode && len(conditions) == 0 {
-		t.lose(m["conditions"].line, "without conditions, Tainter taints every node of the cluster; nodegate does not: name a condition")
+		t.errorf(m["conditions"].line, "without conditions, Tainter taints every node of the cluster, but nodegate does not: add a condition")
 	}
 	var read []tainterCondition
 	for _, condition := range conditions {
@@ -138,17 +138,17 @@ func (t *tainter) matcher(n *yaml.Node) {
 		return
 	}
 	if !slices.ContainsFunc(read, func(r tainterCondition) bool { return !r.matchesAll() }) {
-		t.lose(m["conditions"].line, "its conditions match every node of the cluster; nodegate does not taint for that: "+
-			"name a condition that only some nodes have")
+		t.errorf(m["conditions"].line, "the conditions match every node of the cluster, for which nodegate does not add a taint: "+
+			"add a condition that only some nodes have")
 		return
 	}
 	t.gate(n.Line, taint, read)
 }
 
-// taint reads a matcher's taint.
+// taint returns the taint of a matcher.
 func (t *tainter) taint(m fields, line int) (v1alpha1.Taint, bool) {
 	if !m.has("taint") {
-		t.lose(line, `the matcher has no "taint", and Tainter needs it`)
+		t.errorf(line, `the matcher has no "taint", which Tainter requires`)
 		return v1alpha1.Taint{}, false
 	}
 	line = m["taint"].line
@@ -160,7 +160,7 @@ func (t *tainter) taint(m fields, line int) (v1alpha1.Taint, bool) {
 	key, hasKey := t.text(f, "key", "taint", line)
 	value, hasValue := t.text(f, "value", "taint", line)
 	if hasEffect && !isEffect(effect) {
-		t.lose(f["effect"].line, "the effect is %q, and not NoSchedule, PreferNoSchedule or NoExecute", effect)
+		t.errorf(f["effect"].line, "the effect is %q, want NoSchedule, PreferNoSchedule or NoExecute", effect)
 		return v1alpha1.Taint{}, false
 	}
 	return v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}, hasEffect && hasKey && hasValue
@@ -181,7 +181,7 @@ type tainterCondition struct {
 
 func (r *tainterCondition) matchesAll() bool { return r.kind.matchesAll() && r.status.matchesAll() }
 
-// healthy are the conditions of a node of which nothing is wrong.
+// healthy contains the conditions of a healthy node.
 var healthy = []corev1.NodeCondition{
 	{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
@@ -190,7 +190,7 @@ var healthy = []corev1.NodeCondition{
 	{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse},
 }
 
-// matchesHealthy tells whether a healthy node has the condition.
+// matchesHealthy reports whether a healthy node matches the condition.
 func (r *tainterCondition) matchesHealthy() bool {
 	return slices.ContainsFunc(healthy, func(c corev1.NodeCondition) bool {
 		return r.kind.matches(string(c.Type)) && r.status.matches(string(c.Status))
@@ -219,10 +219,10 @@ func (t *tainter) condition(n *yaml.Node) (tainterCondition, bool) {
 	return r, ok
 }
 
-// pattern reads a regular expression, which may be empty.
+// pattern returns a regular expression, which may be empty.
 func (t *tainter) pattern(f fields, key string, line int) *pattern {
 	if !f.has(key) {
-		t.lose(line, "the condition has no %q, and Tainter needs it", key)
+		t.errorf(line, "the condition has no %q, which Tainter requires", key)
 		return nil
 	}
 	text, ok := t.str(f[key], key)
@@ -234,18 +234,18 @@ func (t *tainter) pattern(f fields, key string, line int) *pattern {
 	}
 	p, err := readPattern(text)
 	if err != nil {
-		t.lose(f[key].line, "the %s %q means nothing here: %s", key, text, err)
+		t.errorf(f[key].line, "the %s %q cannot be converted: %s", key, text, err)
 		return nil
 	}
 	t.patterns[text] = p
 	return p
 }
 
-// gate adds the gate of one matcher.
+// gate adds the gate for a matcher.
 func (t *tainter) gate(line int, taint v1alpha1.Taint, conditions []tainterCondition) {
 	spec := v1alpha1.NodeGateSpec{Taint: taint, Reopen: v1alpha1.ReopenManual, Budget: unbudgeted()}
 	if taint.Key == v1alpha1.TaintOutOfService {
-		spec.Reopen = "" // its guards lift it
+		spec.Reopen = "" // nodegate removes this taint when the node reports again
 	}
 	signals := names{}
 	for _, c := range conditions {
@@ -262,8 +262,8 @@ func (t *tainter) gate(line int, taint v1alpha1.Taint, conditions []tainterCondi
 	g := t.add(line, ofTaint(taint.Key, taint.Value), spec)
 	at := [2]string{taint.Key, string(taint.Effect)}
 	if before, ok := t.shared[at]; ok {
-		t.note(g, line, "it shares its taint with the matcher of line %d: the taint is on while one of them matches, and when "+
-			"both do, which Tainter's write does not survive", before)
+		t.noteGate(g, line, "the gate shares its taint with the matcher in line %d: the taint is on a node while one or both of them match; "+
+			"Tainter fails to write the taint if both match", before)
 	} else {
 		t.shared[at] = line
 	}
@@ -271,37 +271,38 @@ func (t *tainter) gate(line int, taint v1alpha1.Taint, conditions []tainterCondi
 		t.noteCondition(g, &conditions[i])
 	}
 	if !slices.ContainsFunc(conditions, func(c tainterCondition) bool { return !c.matchesHealthy() }) {
-		t.note(g, line, "a node of which nothing is wrong matches (it has Ready=True and the pressures False): the gate closes on every such node")
+		t.noteGate(g, line, "a healthy node matches (Ready is True, and the pressure conditions are False): the gate closes on every healthy node")
 	}
 }
 
-// noteCondition tells where a condition matches more, or something else, than it
-// seems to say.
+// noteCondition adds notes if a condition matches more than, or something else than, it
+// seems to.
 func (t *tainter) noteCondition(g *Gate, c *tainterCondition) {
 	for i, p := range []*pattern{c.kind, c.status} {
 		key := [2]string{"type", "status"}[i]
 		if p.ascii != "" {
-			t.note(g, c.line, "the %s %q: %s is about ASCII here, about all of Unicode in Tainter", key, p.text, p.ascii)
+			t.noteGate(g, c.line, "the %s %q: here, %s refers to ASCII; in Tainter, to all of Unicode", key, p.text, p.ascii)
 		}
 	}
 	if !c.kind.loose() && !c.status.loose() {
 		return
 	}
-	said := fmt.Sprintf("%s=%s", c.kind.text, c.status.text)
+	text := fmt.Sprintf("%s=%s", c.kind.text, c.status.text)
 	if t.anchor {
-		t.note(g, c.line, "%q matches whole types and statuses now, as --anchor asks; Tainter finds it anywhere%s", said, also(c.kind))
+		t.noteGate(g, c.line, "with --anchor, %q matches whole types and statuses; Tainter finds it anywhere%s", text, also(c.kind))
 		return
 	}
-	t.note(g, c.line, "%q is found anywhere in a type and a status%s, and the gate keeps that; --anchor has it match them as a whole", said, also(c.kind))
+	t.noteGate(g, c.line, "%q is found anywhere in a type and a status%s, which the gate preserves; with --anchor, it matches them as a whole", text, also(c.kind))
 }
 
-// known are types that nodes often have, or that are easily hit by mistake.
+// known are condition types that are common on nodes, or that are easily matched by
+// mistake.
 var known = []string{
 	"Ready", "NotReady", "PodsReady", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "KernelDeadlock",
 	"ReadonlyFilesystem", "FrequentKubeletRestart", "FrequentContainerdRestart", "FrequentUnregisterNetDevice",
 }
 
-// also names types that the pattern hits without saying so.
+// also returns a phrase with the other types that the pattern matches, or "".
 func also(p *pattern) string {
 	text, ok := p.literal()
 	if !ok || !p.loose() {
@@ -316,5 +317,5 @@ func also(p *pattern) string {
 	if len(hits) == 0 {
 		return ""
 	}
-	return ", in " + list(hits) + " too"
+	return ", including " + list(hits)
 }

@@ -24,7 +24,7 @@ import (
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// tainterConfig is a configuration of Tainter, for tests.
+// tainterConfig is a configuration of Tainter for tests.
 type tainterConfig struct {
 	Reconciler struct {
 		Matchers []tainterMatcher `json:"matchers"`
@@ -45,9 +45,9 @@ type tainterWant struct {
 	Status string `json:"status"`
 }
 
-// taints is what Tainter would put on a node: a matcher's taint if each of its
-// conditions is found, anywhere in the type and anywhere in the status of one of
-// the node's conditions.
+// taints returns the taints that Tainter would add to a node: a matcher's taint if the
+// patterns of each of its conditions are found anywhere in the type and status of one of the
+// node's conditions.
 func (c tainterConfig) taints(conditions []gate.Condition) []string {
 	var out []string
 	for _, m := range c.Reconciler.Matchers {
@@ -117,7 +117,7 @@ func drawConditions(t *rapid.T) []gate.Condition {
 	}), 0, 5, func(c gate.Condition) string { return c.Type }).Draw(t, "conditions")
 }
 
-// compileAll compiles gates as the controller does.
+// compileAll compiles gates like the controller.
 func compileAll(t tester, list []*v1alpha1.NodeGate) []gate.Gate {
 	t.Helper()
 	var out []gate.Gate
@@ -140,8 +140,8 @@ func compileAll(t tester, list []*v1alpha1.NodeGate) []gate.Gate {
 	return out
 }
 
-// freshNode is what is known of a node that has just been created, with a budget
-// that does not stand in the way.
+// freshNode returns the facts about a node that has just been created, with sufficient
+// budget.
 func freshNode(gates []gate.Gate, conditions []gate.Condition) *gate.Facts {
 	f := &gate.Facts{
 		Node: gate.Node{
@@ -164,8 +164,8 @@ func taintsOf(d gate.Decision) []string {
 	return out
 }
 
-// Tainter taints a node by patterns that it finds anywhere; so do the gates.
-// What it would refuse to write, two equal taints, is one taint here.
+// Gates match the same nodes as Tainter, which finds patterns anywhere. If two matchers have
+// equal taints, Tainter fails to write them, and the gates share one taint.
 func TestSeedTainterConvertKeepsMeaning(t *testing.T) {
 	converted := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -175,9 +175,9 @@ func TestSeedTainterConvertKeepsMeaning(t *testing.T) {
 		if r.Errors() > 0 {
 			everywhere := func(f Finding) bool { return strings.Contains(f.Message, "match every node") }
 			if !slices.ContainsFunc(r.Findings, everywhere) || r.Errors() > len(config.Reconciler.Matchers) {
-				t.Fatalf("refused:\n%s%s", tellings(r), config.text(format))
+				t.Fatalf("rejected:\n%s%s", findingsText(r), config.text(format))
 			}
-			return // taints the whole cluster
+			return // Tainter would taint the whole cluster
 		}
 		converted++
 		gates := compileAll(t, checkGates(t, r, true))
@@ -188,7 +188,7 @@ func TestSeedTainterConvertKeepsMeaning(t *testing.T) {
 		}
 	})
 	if converted == 0 {
-		t.Error("every configuration was refused")
+		t.Error("every configuration was rejected")
 	}
 }
 
@@ -201,7 +201,7 @@ func yamlString(t tester, r *Result) string {
 	return b.String()
 }
 
-// Tainter's TOML may say the same in many ways, and in YAML and JSON.
+// A configuration has the same result in all forms of TOML, in YAML and in JSON.
 func TestSeedTainterConvertFormats(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := drawTainterConfig(t)
@@ -221,7 +221,7 @@ func TestSeedTainterConvertFormats(t *testing.T) {
 	})
 }
 
-// With --anchor, a pattern is the whole type or status.
+// With --anchor, a pattern matches the whole type or status.
 func TestSeedTainterConvertAnchor(t *testing.T) {
 	var config tainterConfig
 	m := tainterMatcher{Conditions: []tainterWant{{"Ready", "False|Unknown"}}}
@@ -248,8 +248,8 @@ func TestSeedTainterConvertAnchor(t *testing.T) {
 	}
 }
 
-// Tainter's taint stays when the condition clears. So does the gate's, until a
-// person takes it away; out-of-service is lifted by its guards.
+// Tainter's taint stays when the condition clears, and so does the gate's, until a user
+// removes it. nodegate removes the out-of-service taint itself.
 func TestSeedTainterConvertTaintStays(t *testing.T) {
 	for key, want := range map[string]v1alpha1.Reopen{"example.com/a": v1alpha1.ReopenManual, v1alpha1.TaintOutOfService: ""} {
 		text := fmt.Sprintf("[[reconciler.matchers]]\ntaint = {effect='NoExecute', key='%s', value='a'}\nconditions = [{type='^A$', status='^True$'}]\n", key)

@@ -12,16 +12,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readTOML reads a TOML text. An error is told, and nil returned.
+// readTOML reads a TOML text. If the text is invalid, it adds an error and returns nil.
 func (c *converter) readTOML(data []byte) *yaml.Node {
-	var content any // the library checks the text as a whole
+	var content any // this validates the text as a whole
 	if err := toml.Unmarshal(data, &content); err != nil {
 		line := 0
 		var at *toml.DecodeError
 		if errors.As(err, &at) {
 			line, _ = at.Position()
 		}
-		c.lose(line, "reading TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
+		c.errorf(line, "reading TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
 		return nil
 	}
 	t := newTOMLTree(data)
@@ -31,7 +31,7 @@ func (c *converter) readTOML(data []byte) *yaml.Node {
 		t.add(parser.Expression())
 	}
 	if err := parser.Error(); err != nil {
-		c.lose(0, "reading TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
+		c.errorf(0, "reading TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
 		return nil
 	}
 	return t.root
@@ -39,10 +39,10 @@ func (c *converter) readTOML(data []byte) *yaml.Node {
 
 // tomlTree builds the tree of a valid TOML text.
 type tomlTree struct {
-	// newlines are the offsets at which lines end.
+	// newlines are the offsets of line ends.
 	newlines []int
 	root     *yaml.Node
-	// table is what keys are being put into.
+	// table is the current table.
 	table *yaml.Node
 }
 
@@ -59,14 +59,14 @@ func newTOMLTree(data []byte) *tomlTree {
 
 func newNode(kind yaml.Kind, line int) *yaml.Node { return &yaml.Node{Kind: kind, Line: line} }
 
-// line tells the line of an offset. The library's own way counts from the
-// beginning each time.
+// line returns the line of an offset. The library's function is slow, because it counts
+// from the beginning each time.
 func (t *tomlTree) line(r unstable.Range) int {
 	n, _ := slices.BinarySearch(t.newlines, int(r.Offset))
 	return n + 1
 }
 
-// add takes up a table, an element of an array of tables, or a key with a value.
+// add adds a table, an element of an array of tables, or a key with a value.
 func (t *tomlTree) add(e *unstable.Node) {
 	switch e.Kind {
 	case unstable.Table:
@@ -90,18 +90,18 @@ func keysOf(e *unstable.Node) []*unstable.Node {
 	return keys
 }
 
-// descend goes into tables, and makes those that are not there.
+// descend returns a nested table. It creates missing tables.
 func (t *tomlTree) descend(table *yaml.Node, keys []*unstable.Node) *yaml.Node {
 	for _, key := range keys {
 		table = t.child(table, key, yaml.MappingNode)
-		if table.Kind == yaml.SequenceNode { // of an array, the last element is meant
+		if table.Kind == yaml.SequenceNode { // in an array of tables, keys refer to the last element
 			table = table.Content[len(table.Content)-1]
 		}
 	}
 	return table
 }
 
-// child returns what a table has under a key, and makes it if it is not there.
+// child returns the value of a key in a table. It creates the value if it is missing.
 func (t *tomlTree) child(table *yaml.Node, key *unstable.Node, kind yaml.Kind) *yaml.Node {
 	for i := 0; i+1 < len(table.Content); i += 2 {
 		if table.Content[i].Value == string(key.Data) {
@@ -125,7 +125,7 @@ func (t *tomlTree) put(table *yaml.Node, e *unstable.Node) {
 	t.set(t.descend(table, keys[:len(keys)-1]), last, t.value(e.Value(), t.line(last.Raw)))
 }
 
-// tags are what the values of TOML are in YAML; all others are times.
+// tags maps kinds of TOML values to YAML tags. All other kinds are times.
 var tags = map[unstable.Kind]string{
 	unstable.String: "!!str", unstable.Bool: "!!bool", unstable.Integer: "!!int", unstable.Float: "!!float",
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// integers are the gates around each integer of the definition, %s being its
-// value. Those of closeWhen and anyOf are of the same types as openWhen's.
+// integers contains, for each integer of the definition, a gate with %s in place of its
+// value. The types of closeWhen and anyOf are those of openWhen.
 var integers = map[string]string{
 	".spec.timing.minClosedSeconds":                     "timing: {minClosedSeconds: %s}",
 	".spec.timing.openAfterSeconds":                     "timing: {openAfterSeconds: %s}",
@@ -30,15 +30,15 @@ var integers = map[string]string{
 	".spec.openWhen[].condition.maxHeartbeatAgeSeconds": "- {name: a, condition: {type: a, status: b, maxHeartbeatAgeSeconds: %s}}",
 }
 
-// asOpenWhen is the path of a signal's field as it is called in openWhen.
+// asOpenWhen returns the corresponding path in openWhen.
 func asOpenWhen(path string) string {
 	path = strings.Replace(path, ".closeWhen[]", ".openWhen[]", 1)
 	return strings.Replace(path, ".anyOf[]", "", 1)
 }
 
-// TestEveryIntegerIsBounded goes beyond both bounds of every integer: with less
-// than nothing, with more than the most, with what no Go type could hold, and
-// with what is no integer. Each is refused, in its place.
+// TestEveryIntegerIsBounded exceeds both bounds of every integer, and tries negative
+// values, values that no Go type can hold, and values that are not integers. Each must
+// be rejected with the path of the field.
 func TestEveryIntegerIsBounded(t *testing.T) {
 	tested := make(map[string]bool)
 	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -55,7 +55,7 @@ func TestEveryIntegerIsBounded(t *testing.T) {
 			t.Errorf("%s is not bounded", path)
 			return
 		case *schema.Minimum < 0 || *schema.Maximum > math.MaxInt32 || *schema.Maximum*float64(time.Second) > math.MaxInt64:
-			t.Errorf("%s: from %v to %v is no wait", path, *schema.Minimum, *schema.Maximum)
+			t.Errorf("%s: the range from %v to %v is invalid", path, *schema.Minimum, *schema.Maximum)
 		}
 		tested[known] = true
 		if path == known {
@@ -64,7 +64,7 @@ func TestEveryIntegerIsBounded(t *testing.T) {
 	})
 	for path := range integers {
 		if !tested[path] {
-			t.Errorf("%s is in the table, and not in the definition", path)
+			t.Errorf("%s is in the table but not in the definition", path)
 		}
 	}
 }
@@ -81,12 +81,13 @@ func testInteger(t *testing.T, path, fields string, least, most int64) {
 		err := inProcess(t, document(t, fmt.Sprintf(fields, value)))
 		refused := slices.ContainsFunc(effective(causes(t, err)), refusalAt(at))
 		if refused == want {
-			t.Errorf("%s: %s: refused: %v (%v)", path, value, refused, err)
+			t.Errorf("%s: %s: rejected: %v (%v)", path, value, refused, err)
 		}
 	}
 }
 
-// TestNumbersThatMayBeTexts is the same for fields that take both.
+// TestNumbersThatMayBeTexts is the same for fields that accept both numbers and
+// strings.
 func TestNumbersThatMayBeTexts(t *testing.T) {
 	for _, field := range []struct {
 		at, fields string
@@ -103,7 +104,7 @@ func TestNumbersThatMayBeTexts(t *testing.T) {
 	}, {
 		at: "spec.openWhen[0].resource.atLeast", fields: "- {name: a, resource: {name: a, atLeast: %s}}",
 		takes: []string{"1", "1000000", `"1m"`, `"4Gi"`, `"1e3"`, `"1E99"`, `"2.5"`},
-		// Comparing with an exponent of a billion takes a billion digits.
+		// Comparing a quantity with an exponent of a billion requires a billion digits.
 		refuses: []string{
 			"0", "-1", "1.5", "true", `"0"`, `"-1Gi"`, `""`, `"abc"`, `"1Zi"`, `"1 Gi"`, `"1e"`, `"0e5"`,
 			`"1e100"`, `"1e2000000000"`, `"1e-2000000000"`, `"1e+0000000001"`, `"1E999999999"`,
@@ -112,13 +113,14 @@ func TestNumbersThatMayBeTexts(t *testing.T) {
 		for value, want := range both(field.takes, field.refuses) {
 			err := inProcess(t, document(t, fmt.Sprintf(field.fields, value)))
 			if refused := slices.ContainsFunc(effective(causes(t, err)), refusalAt(field.at)); refused == want {
-				t.Errorf("%s: %s: refused: %v (%v)", field.at, value, refused, err)
+				t.Errorf("%s: %s: rejected: %v (%v)", field.at, value, refused, err)
 			}
 		}
 	}
 }
 
-// refusalAt finds the refusal of a field. One of a wrong type names no field.
+// refusalAt returns a function that reports whether a cause is the rejection of a
+// field. The cause of a wrong type has no field.
 func refusalAt(at string) func(metav1.StatusCause) bool {
 	return func(c metav1.StatusCause) bool { return c.Field == at || strings.Contains(c.Message, at) }
 }

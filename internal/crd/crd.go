@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crd holds the CustomResourceDefinition of NodeGate and obeys it
-// without an API server. The schema, the defaults and the CEL rules exist once,
-// in the definition; a gate from a file passes through them with the same code
-// that the API server runs, and is refused with the same words.
+// Package crd contains the CustomResourceDefinition of NodeGate and applies it without
+// an API server. The schema, the defaults and the CEL rules are specified only in the
+// definition. A gate from a file is validated by the code that the API server uses, and
+// rejected with the same messages.
 package crd
 
 import (
@@ -39,7 +39,7 @@ import (
 //go:embed nodegate.dev_nodegates.yaml
 var manifest []byte
 
-// Kind is the kind that the definition defines.
+// Kind is the kind of NodeGate objects.
 const Kind = "NodeGate"
 
 // Manifest returns the definition as YAML, ready to be applied.
@@ -56,9 +56,9 @@ func Definition() (*apiextensionsv1.CustomResourceDefinition, error) {
 	return definition, nil
 }
 
-// Decode reads a NodeGate from YAML or JSON as the API server does under strict
-// field validation: an unknown or doubled field is refused, defaults are
-// filled in, and the rules are applied. A status is dropped.
+// Decode parses a NodeGate from YAML or JSON in the same way as the API server with
+// strict field validation: it rejects unknown and duplicate fields, sets defaults and
+// applies the validation rules. It drops the status.
 func Decode(document []byte) (*v1alpha1.NodeGate, error) {
 	rules, err := compiled()
 	if err != nil {
@@ -71,19 +71,19 @@ func Decode(document []byte) (*v1alpha1.NodeGate, error) {
 	if err := rules.prune(object); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	_, told := object.Object["status"]
+	_, hasStatus := object.Object["status"]
 	if err := rules.admit(object); err != nil {
 		return nil, err
 	}
-	if !told { // its default is for those who read a gate that nobody has looked at
+	if !hasStatus { // the default is only for gates that the controller has not processed yet
 		delete(object.Object, "status")
 	}
 	return fromUnstructured(object)
 }
 
-// Validate says whether the API server would accept the gate, in its words:
-// the error, if any, is an API status that lists every broken rule. The gate
-// is not changed.
+// Validate returns an error if the API server would reject the gate. The error is an
+// API status with the API server's message, which lists every violation. Validate does
+// not change the gate.
 func Validate(gate *v1alpha1.NodeGate) error {
 	rules, err := compiled()
 	if err != nil {
@@ -98,14 +98,14 @@ func Validate(gate *v1alpha1.NodeGate) error {
 	return rules.admit(object)
 }
 
-// rules are the definition, compiled. They may be used concurrently.
+// rules contains the compiled definition. It is safe for concurrent use.
 type rules struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
 	cel        *cel.Validator
 }
 
-// compiled compiles the definition at the first call.
+// compiled compiles the definition when it is first called.
 var compiled = sync.OnceValues(func() (*rules, error) {
 	definition, err := Definition()
 	if err != nil {
@@ -131,7 +131,7 @@ var compiled = sync.OnceValues(func() (*rules, error) {
 	}, nil
 })
 
-// prune refuses fields that the schema does not know, and drops nulls.
+// prune rejects fields that are not in the schema, and removes nulls.
 func (r *rules) prune(object *unstructured.Unstructured) error {
 	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object.Object,
 		objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
@@ -151,8 +151,8 @@ func (r *rules) prune(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// admit fills in the defaults and applies the rules, in the order in which the
-// API server does at a create.
+// admit sets defaults and applies the validation rules, in the order in which the API
+// server does so on creation.
 func (r *rules) admit(object *unstructured.Unstructured) error {
 	delete(object.Object, "status")
 	defaulting.Default(object.Object, r.structural)
@@ -174,8 +174,7 @@ func (r *rules) admit(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// evaluate applies the CEL rules, unless errors found before make the object
-// unfit for them.
+// evaluate applies the CEL rules, unless an earlier error prevents their evaluation.
 func (r *rules) evaluate(object *unstructured.Unstructured, found field.ErrorList) field.ErrorList {
 	for _, err := range found {
 		switch err.Type {
@@ -185,12 +184,12 @@ func (r *rules) evaluate(object *unstructured.Unstructured, found field.ErrorLis
 				"because the object was invalid; correct the existing errors to complete validation")}
 		}
 	}
-	// The rules have a cost limit and need no deadline.
+	// The rules have a cost limit, so no deadline is needed.
 	errs, _ := r.cel.Validate(context.Background(), nil, r.structural, object.Object, nil, celconfig.RuntimeCELCostBudget)
 	return errs
 }
 
-// parse reads one YAML or JSON document that says it is a NodeGate.
+// parse parses a YAML or JSON document whose kind is NodeGate.
 func parse(document []byte) (*unstructured.Unstructured, error) {
 	data, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
-// An admitter says whether a document would be admitted: the API server, or
-// this package in its place.
+// admitter validates a document: the API server, or this package in its place.
 type admitter func(t *testing.T, document []byte) error
 
 func inProcess(_ *testing.T, document []byte) error {
@@ -35,34 +34,34 @@ func TestRulesInProcess(t *testing.T) {
 	testRules(t, inProcess)
 }
 
-// testRules goes through the specification.
+// testRules tests every rule of the table.
 func testRules(t *testing.T, admit admitter) {
 	for i, r := range rules {
 		t.Run(fmt.Sprintf("%d/%s", i, r.at), func(t *testing.T) {
 			kept, broken := causes(t, admit(t, document(t, r.keep))), causes(t, admit(t, document(t, r.breaks)))
 			if len(kept) > 0 {
-				t.Errorf("%s\nmust be accepted, is refused: %v", r.keep, kept)
+				t.Errorf("%s\nmust be accepted, but is rejected: %v", r.keep, kept)
 			}
 			if !slices.ContainsFunc(broken, r.refuses) || len(effective(broken)) != 1 {
-				t.Errorf("%s\nmust be refused with\n%s: %s\nis with\n%v", r.breaks, r.at, r.says, broken)
+				t.Errorf("%s\nmust be rejected with\n%s: %s\ngot\n%v", r.breaks, r.at, r.message, broken)
 			}
 		})
 	}
 }
 
-// refuses says whether the cause is this rule's refusal.
+// refuses reports whether the cause is this rule's rejection.
 func (r rule) refuses(cause metav1.StatusCause) bool {
-	return cause.Field == r.at && strings.HasSuffix(cause.Message, r.says)
+	return cause.Field == r.at && strings.HasSuffix(cause.Message, r.message)
 }
 
-// effective leaves out the remark that other rules were not looked at.
+// effective removes the remark that other rules were not checked.
 func effective(list []metav1.StatusCause) []metav1.StatusCause {
 	return slices.DeleteFunc(slices.Clone(list), func(c metav1.StatusCause) bool {
 		return strings.Contains(c.Message, "some validation rules were not checked")
 	})
 }
 
-// causes returns what an API error complains of.
+// causes returns the causes of an API error.
 func causes(t *testing.T, err error) []metav1.StatusCause {
 	t.Helper()
 	if err == nil {
@@ -75,7 +74,7 @@ func causes(t *testing.T, err error) []metav1.StatusCause {
 	return status.Status().Details.Causes
 }
 
-// document lays the fields over base.
+// document merges the fields into base.
 func document(t *testing.T, fields string) []byte {
 	t.Helper()
 	gate := map[string]any{}
@@ -106,19 +105,20 @@ func parse(t *testing.T, text string, into any) {
 	}
 }
 
-// TestEveryRuleIsInTheTable finds every CEL rule of the definition in the
-// specification.
+// TestEveryRuleIsInTheTable checks that the table contains every CEL rule of the
+// definition.
 func TestEveryRuleIsInTheTable(t *testing.T) {
 	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		for _, celRule := range schema.XValidations {
-			if !slices.ContainsFunc(rules, func(r rule) bool { return strings.HasSuffix(r.says, celRule.Message) }) {
+			if !slices.ContainsFunc(rules, func(r rule) bool { return strings.HasSuffix(r.message, celRule.Message) }) {
 				t.Errorf("%s: rule %q has no row in the table", path, celRule.Message)
 			}
 		}
 	})
 }
 
-// TestEveryFieldIsDescribed holds the definition to what kubectl explain needs.
+// TestEveryFieldIsDescribed checks that every field has a description for kubectl
+// explain.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		if schema.Description == "" && !strings.HasSuffix(path, ".metadata") && !strings.HasSuffix(path, "]") {
@@ -127,8 +127,8 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	})
 }
 
-// TestEverySpecListIsBounded holds the definition to bounds, without which the
-// API server could refuse it for the cost of its rules.
+// TestEverySpecListIsBounded checks that every list has an upper bound. Without it, the
+// API server could reject the definition because of the cost of its rules.
 func TestEverySpecListIsBounded(t *testing.T) {
 	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		switch {
@@ -142,7 +142,7 @@ func TestEverySpecListIsBounded(t *testing.T) {
 	})
 }
 
-// walk visits every schema of the definition.
+// walk calls visit for every schema of the definition.
 func walk(t *testing.T, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
 	t.Helper()
 	definition, err := crd.Definition()
@@ -167,10 +167,10 @@ func walk(t *testing.T, visit func(path string, schema *apiextensionsv1.JSONSche
 }
 
 func TestDecodeRefusesWhatIsNotAGate(t *testing.T) {
-	for _, test := range []struct{ name, document, says string }{
+	for _, test := range []struct{ name, document, message string }{
 		{"unknown field", base + "  colour: red\n", `strict decoding error: unknown field "spec.colour"`},
 		{"unknown metadata", strings.Replace(base, "name: example", "name: example\n  colour: red", 1), `strict decoding error: unknown field "metadata.colour"`},
-		{"doubled field", base + "  nodeSelector: {}\n", `"nodeSelector" already set in map`},
+		{"duplicate field", base + "  nodeSelector: {}\n", `"nodeSelector" already set in map`},
 		{"empty", "", "the document is empty; write one NodeGate"},
 		{"not a map", "- a", "parsing a NodeGate: "},
 		{"not YAML", "a: b: c", "parsing YAML: "},
@@ -178,8 +178,8 @@ func TestDecodeRefusesWhatIsNotAGate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := crd.Decode([]byte(test.document))
-			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got error %v, want BadRequest with %q", err, test.says)
+			if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), test.message) {
+				t.Errorf("got error %v, want BadRequest with %q", err, test.message)
 			}
 		})
 	}
@@ -189,12 +189,12 @@ func TestDecodeNeedsAName(t *testing.T) {
 	for _, nameless := range []string{string(document(t, "metadata: {}")), strings.Replace(base, "metadata:\n  name: example\n", "", 1)} {
 		_, err := crd.Decode([]byte(nameless))
 		if got := effective(causes(t, err)); len(got) != 1 || got[0].Field != "metadata.name" {
-			t.Errorf("%s\ngot %v, want a complaint about metadata.name", nameless, got)
+			t.Errorf("%s\ngot %v, want an error about metadata.name", nameless, got)
 		}
 	}
 }
 
-func TestDecodeFillsInDefaults(t *testing.T) {
+func TestDecodeSetsDefaults(t *testing.T) {
 	gate, err := crd.Decode(document(t, pods("namespace: a")))
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestDecodeFillsInDefaults(t *testing.T) {
 	}
 }
 
-// checkDefaults checks a gate with one pods signal that says only what it must.
+// checkDefaults checks a gate with one pods signal that has only required fields.
 func checkDefaults(t *testing.T, gate *v1alpha1.NodeGate) {
 	t.Helper()
 	spec, pods := gate.Spec, gate.Spec.OpenWhen[0].Pods
@@ -217,8 +217,8 @@ func checkDefaults(t *testing.T, gate *v1alpha1.NodeGate) {
 		{"budget.maxReclosed", spec.Budget.MaxReclosed.String(), "20%"},
 		{"pods.readyBy", pods.ReadyBy, v1alpha1.ReadyByCondition},
 		{"pods.require", pods.Require, v1alpha1.RequireAny},
-		// These two belong to openWhen gates only, so that a default would
-		// collide with closeWhen. Unset means OnReboot and Ignore.
+		// These fields are only for openWhen gates, so a default would conflict with
+		// closeWhen. Unset means OnReboot and Ignore.
 		{"reclosePolicy", spec.ReclosePolicy, v1alpha1.ReclosePolicy("")},
 		{"existingNodes", spec.ExistingNodes, v1alpha1.ExistingNodes("")},
 	} {
@@ -228,7 +228,7 @@ func checkDefaults(t *testing.T, gate *v1alpha1.NodeGate) {
 	}
 }
 
-func TestValidateLeavesTheGateAlone(t *testing.T) {
+func TestValidateDoesNotModifyTheGate(t *testing.T) {
 	gate := &v1alpha1.NodeGate{}
 	gate.Name = "example"
 	gate.Spec.Taint = v1alpha1.Taint{Key: "example.com/not-ready", Effect: "NoSchedule"}
@@ -243,9 +243,14 @@ func TestValidateLeavesTheGateAlone(t *testing.T) {
 	}
 }
 
-// FuzzDecode looks for documents that make the rules panic, and for gates that
-// are valid when decoded and not afterwards.
+// FuzzDecode searches for documents that make the rules panic, and for gates that are
+// valid when decoded but not afterwards.
 func FuzzDecode(f *testing.F) {
+	// The rules are compiled here because an input that takes 10 seconds is considered
+	// to hang.
+	if _, err := crd.Decode([]byte(base)); err != nil {
+		f.Fatal(err)
+	}
 	f.Add([]byte(base))
 	f.Add([]byte("{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate}"))
 	f.Add([]byte("{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate, metadata: {name: a}, spec: {openWhen: [{name: a, condition: {typePattern: '('}}]}}"))
@@ -255,7 +260,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if err := crd.Validate(gate); err != nil {
-			t.Errorf("valid when decoded, not afterwards: %v", err)
+			t.Errorf("valid when decoded, but not afterwards: %v", err)
 		}
 	})
 }

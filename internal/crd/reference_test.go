@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestReferenceExamples has the API server look at the examples of the API's
-// reference. That of the status it takes as the controller writes it, and keeps
-// every word of it.
+// TestReferenceExamples checks that the API server accepts the examples in the API
+// reference. It accepts the example of a status when it is written like the controller
+// does, and stores it completely.
 func TestReferenceExamples(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/examples.yaml")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestReferenceExamples(t *testing.T) {
 	}
 }
 
-// checkStatus gives a gate the status, and looks at what is kept of it.
+// checkStatus writes the status of a gate and checks what is stored.
 func checkStatus(t *testing.T, example string) {
 	t.Helper()
 	client := connect(t)
@@ -58,7 +58,7 @@ func checkStatus(t *testing.T, example string) {
 		t.Fatalf("%v\n%s", err, example)
 	}
 	if err := json.Unmarshal(body, &got); err != nil || len(want.Status) == 0 || !reflect.DeepEqual(got, want) {
-		t.Errorf("of the status\n%v\nis kept\n%v (%v)", want, got, err)
+		t.Errorf("the status\n%v\nis stored as\n%v (%v)", want, got, err)
 	}
 }
 

@@ -4,13 +4,13 @@ package crd_test
 
 import "strings"
 
-// A rule of the API and two minimal specs, one that keeps it and one that
-// breaks it. Both are laid over base; null removes a field. A spec that begins
-// with "-" is a signal, and replaces the ones of base.
+// rule is a rule of the API and two minimal specs, one that satisfies it and one that
+// violates it. Both are merged into base; null removes a field. A spec that begins with
+// "-" is a signal, and replaces the signals of base.
 type rule struct {
-	// at and says are the field and the sentence of the refusal.
-	at, says string
-	// keep is accepted and breaks is refused, for this rule only.
+	// at and message are the field and the message of the rejection.
+	at, message string
+	// keep is accepted. breaks is rejected because of this rule only.
 	keep, breaks string
 }
 
@@ -27,458 +27,466 @@ spec:
   - {name: agent, daemonSet: {namespace: kube-system, name: agent}}
 `
 
-// rules is the specification of what the API refuses.
+// rules specifies everything that the API rejects.
 var rules = []rule{
-	// What a gate must have.
+	// Required fields.
 	{
-		at: "spec.nodeSelector", says: "Required value",
+		at: "spec.nodeSelector", message: "Required value",
 		keep: "nodeSelector: {}", breaks: "nodeSelector: null",
 	}, {
-		at: "spec.taint", says: "Required value",
+		at: "spec.taint", message: "Required value",
 		keep: "taint: {key: a, effect: NoSchedule}", breaks: "taint: null",
 	}, {
-		at: "spec.taint.key", says: "Required value",
+		at: "spec.taint.key", message: "Required value",
 		keep: "taint: {key: a, effect: NoSchedule}", breaks: "taint: {effect: NoSchedule}",
 	}, {
-		at: "spec.taint.effect", says: "Required value",
+		at: "spec.taint.effect", message: "Required value",
 		keep: "taint: {key: a, effect: PreferNoSchedule}", breaks: "taint: {key: a}",
 	}, {
-		at: "spec", says: "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)",
+		at: "spec", message: "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)",
 		keep: "{}", breaks: "openWhen: null",
 	}, {
-		at: "spec", says: "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)",
+		at: "spec", message: "set exactly one of openWhen (closed until its signals hold) and closeWhen (closed while its signals hold)",
 		keep:   "{openWhen: null, closeWhen: [{name: a, label: {key: a}}]}",
 		breaks: "closeWhen: [{name: a, label: {key: a}}]",
 	}, {
-		at: "spec.openWhen", says: "should have at least 1 items",
+		at: "spec.openWhen", message: "should have at least 1 items",
 		keep: "{}", breaks: "openWhen: []",
 	}, {
-		at: "spec.openWhen", says: "must have at most 16 items",
+		at: "spec.openWhen", message: "must have at most 16 items",
 		keep: signals(16), breaks: signals(17),
 	}, {
-		at: "spec.closeWhen", says: "should have at least 1 items",
+		at: "spec.closeWhen", message: "should have at least 1 items",
 		keep: closeWhen(""), breaks: "{openWhen: null, closeWhen: []}",
 	}, {
-		at: "spec.closeWhen", says: "must have at most 16 items",
+		at: "spec.closeWhen", message: "must have at most 16 items",
 		keep:   "{openWhen: null, " + strings.Replace(signals(16), "openWhen", "closeWhen", 1) + "}",
 		breaks: "{openWhen: null, " + strings.Replace(signals(17), "openWhen", "closeWhen", 1) + "}",
 	},
 
-	// What closeWhen excludes, and what needs it.
+	// Fields that exclude or require closeWhen.
 	{
-		at: "spec.reclosePolicy", says: "a closeWhen gate follows its signals and has no reclosePolicy; remove it",
+		at: "spec.reclosePolicy", message: "reclosePolicy must not be set when closeWhen is set; remove it",
 		keep: "reclosePolicy: Never", breaks: closeWhen("reclosePolicy: Never"),
 	}, {
-		at: "spec.existingNodes", says: "a closeWhen gate applies to every selected node and has no existingNodes; remove it",
+		at: "spec.existingNodes", message: "existingNodes must not be set when closeWhen is set, because a closeWhen gate applies to every selected node; remove it",
 		keep: "existingNodes: Adopt", breaks: closeWhen("existingNodes: Adopt"),
 	}, {
-		at: "spec.recloseTaint", says: "a closeWhen gate has one taint and no recloseTaint; remove it",
+		at: "spec.recloseTaint", message: "recloseTaint must not be set when closeWhen is set, because a closeWhen gate has only one taint; remove it",
 		keep:   "recloseTaint: {key: a, effect: NoSchedule}",
 		breaks: closeWhen("recloseTaint: {key: a, effect: NoSchedule}"),
 	}, {
-		at: "spec.bypassedPods", says: "a closeWhen gate follows its signals and has no bypassedPods; remove it",
+		at: "spec.bypassedPods", message: "bypassedPods must not be set when closeWhen is set; remove it",
 		keep: "bypassedPods: Report", breaks: closeWhen("bypassedPods: Report"),
 	}, {
-		at: "spec.bypassedPods", says: "taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",
+		at: "spec.bypassedPods", message: "bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",
 		keep:   "bypassedPods: Evict",
 		breaks: "{bypassedPods: Evict, taint: {key: a, effect: PreferNoSchedule}}",
 	}, {
-		at: "spec.bypassedPods", says: "taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",
+		at: "spec.bypassedPods", message: "bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",
 		keep:   "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}, recloseTaint: {key: b, effect: NoSchedule}}",
 		breaks: "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}, recloseTaint: {key: b, effect: PreferNoSchedule}}",
 	}, {
-		at: "spec.bypassedPods", says: "taint.effect PreferNoSchedule lets pods in, and none gets past it; remove bypassedPods, or use NoSchedule",
+		at: "spec.bypassedPods", message: "bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",
 		keep:   "{bypassedPods: Report, recloseTaint: {key: b, effect: PreferNoSchedule}}",
 		breaks: "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}}",
 	}, {
-		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		at: "spec.recloseTaint.value", message: "recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",
 		keep:   "recloseTaint: {key: example.com/not-ready, effect: NoSchedule}",
 		breaks: "recloseTaint: {key: example.com/not-ready, value: again, effect: NoSchedule}",
 	}, {
-		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		at: "spec.recloseTaint.value", message: "recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",
 		keep:   "{taint: {key: a, value: x, effect: NoSchedule}, recloseTaint: {key: a, value: x, effect: NoSchedule}}",
 		breaks: "{taint: {key: a, value: x, effect: NoSchedule}, recloseTaint: {key: a, effect: NoSchedule}}",
 	}, {
-		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		at: "spec.recloseTaint.value", message: "recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",
 		keep:   "{taint: {key: a, value: '', effect: NoSchedule}, recloseTaint: {key: a, effect: NoSchedule}}",
 		breaks: "{taint: {key: a, value: x, effect: NoSchedule}, recloseTaint: {key: a, value: z, effect: NoSchedule}}",
 	}, {
-		at: "spec.recloseTaint.value", says: "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other; use another key, or remove recloseTaint",
+		at: "spec.recloseTaint.value", message: "recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",
 		keep:   "{acknowledge: [PodEviction], recloseTaint: {key: example.com/not-ready, value: again, effect: NoExecute}}",
 		breaks: "{acknowledge: [PodEviction], recloseTaint: {key: example.com/not-ready, value: again, effect: NoSchedule}}",
 	}, {
-		at: "spec.reopen", says: "only a closeWhen gate can be reopened by hand; remove reopen",
+		at: "spec.reopen", message: "reopen Manual requires closeWhen; remove reopen",
 		keep: closeWhen("reopen: Manual"), breaks: "reopen: Manual",
 	}, {
-		at: "spec.timing.closeAfterSeconds", says: "timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",
+		at: "spec.timing.closeAfterSeconds", message: "timing.closeAfterSeconds must not be set when closeWhen is set, because a closeWhen gate closes immediately; remove it",
 		keep: closeWhen("timing: {closeAfterSeconds: 0}"), breaks: closeWhen("timing: {closeAfterSeconds: 60}"),
 	}, {
-		at: "spec.timing.closeAfterSeconds", says: "timing.closeAfterSeconds is for OnRegression gates, and a closeWhen gate closes at once; remove it",
+		at: "spec.timing.closeAfterSeconds", message: "timing.closeAfterSeconds must not be set when closeWhen is set, because a closeWhen gate closes immediately; remove it",
 		keep: "timing: {closeAfterSeconds: 60}", breaks: closeWhen("timing: {closeAfterSeconds: 121}"),
 	},
 
-	// The dangers that must be acknowledged.
+	// Risks that must be acknowledged.
 	{
-		at: "spec.taint.effect", says: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
+		at: "spec.taint.effect", message: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
 		keep:   "{taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]}",
 		breaks: "taint: {key: a, effect: NoExecute}",
 	}, {
-		at: "spec.taint.effect", says: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
+		at: "spec.taint.effect", message: "taint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
 		keep:   closeWhen("taint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]"),
 		breaks: closeWhen("taint: {key: a, effect: NoExecute}"),
 	}, {
-		at: "spec.recloseTaint.effect", says: "recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
+		at: "spec.recloseTaint.effect", message: "recloseTaint.effect NoExecute evicts running pods; add PodEviction to acknowledge, or use NoSchedule",
 		keep:   "{recloseTaint: {key: a, effect: NoExecute}, acknowledge: [PodEviction]}",
 		breaks: "recloseTaint: {key: a, effect: NoExecute}",
 	}, {
-		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",
+		at: "spec.taint.key", message: "taint.key node.kubernetes.io/out-of-service detaches volumes; add VolumeDetach to acknowledge, or use another key",
 		keep:   closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
 		breaks: closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction]"),
 	}, {
-		at: "spec.taint.key", says: "taint.key node.kubernetes.io/out-of-service is only for closeWhen gates: it goes on when a node is gone and comes off when it speaks; use closeWhen, or another key",
+		at: "spec.taint.key", message: "taint.key node.kubernetes.io/out-of-service requires closeWhen, so that the taint is removed as soon as the node is reporting again; use closeWhen, or another key",
 		keep:   closeWhen("taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, acknowledge: [PodEviction, VolumeDetach]"),
 		breaks: "{taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
 	}, {
-		at: "spec.reopen", says: "the taint node.kubernetes.io/out-of-service goes as soon as the node speaks again and waits for nobody; remove reopen",
+		at: "spec.reopen", message: "reopen must not be Manual with taint.key node.kubernetes.io/out-of-service, which is removed as soon as the node is reporting again; remove reopen",
 		keep:   closeWhen("reopen: Automatic, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
 		breaks: closeWhen("reopen: Manual, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
 	}, {
-		at: "spec.recloseTaint.key", says: "recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",
+		at: "spec.recloseTaint.key", message: "recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",
 		keep:   "recloseTaint: {key: a, effect: NoSchedule}",
 		breaks: "{recloseTaint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]}",
 	}, {
-		at: "spec.acknowledge[0]", says: `supported values: "PodEviction", "VolumeDetach"`,
+		at: "spec.acknowledge[0]", message: `supported values: "PodEviction", "VolumeDetach"`,
 		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [Everything]",
 	}, {
-		at: "spec.acknowledge[1]", says: `Duplicate value: "PodEviction"`,
+		at: "spec.acknowledge[1]", message: `Duplicate value: "PodEviction"`,
 		keep: "acknowledge: [PodEviction]", breaks: "acknowledge: [PodEviction, PodEviction]",
 	},
 
 	// Taints.
 	{
-		at: "spec.taint.key", says: "taint key must be a qualified name; write it as name or example.com/name",
+		at: "spec.taint.key", message: "taint key must be a qualified name; write it as name or example.com/name",
 		keep: "taint: {key: Example.COM_key, effect: NoSchedule}", breaks: "taint: {key: -key, effect: NoSchedule}",
 	}, {
-		at: "spec.taint.key", says: "taint key must be a qualified name; write it as name or example.com/name",
+		at: "spec.taint.key", message: "taint key must be a qualified name; write it as name or example.com/name",
 		keep: "taint: {key: example.com/key, effect: NoSchedule}", breaks: "taint: {key: Example.com/key, effect: NoSchedule}",
 	}, {
-		at: "spec.recloseTaint.key", says: "taint key must be a qualified name; write it as name or example.com/name",
+		at: "spec.recloseTaint.key", message: "taint key must be a qualified name; write it as name or example.com/name",
 		keep: "recloseTaint: {key: a/b, effect: NoSchedule}", breaks: "recloseTaint: {key: a/b/c, effect: NoSchedule}",
 	}, {
-		at: "spec.taint.key", says: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
+		at: "spec.taint.key", message: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
 		keep: "taint: {key: node.kubernetes.io.example.com/a, effect: NoSchedule}", breaks: "taint: {key: node.kubernetes.io/not-ready, effect: NoSchedule}",
 	}, {
-		at: "spec.recloseTaint.key", says: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
+		at: "spec.recloseTaint.key", message: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
 		keep: "recloseTaint: {key: a, effect: NoSchedule}", breaks: "recloseTaint: {key: node.kubernetes.io/unschedulable, effect: NoSchedule}",
 	}, {
-		at: "spec.taint.value", says: "taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
+		at: "spec.taint.value", message: "taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
 		keep: "taint: {key: a, value: A-1_b.c, effect: NoSchedule}", breaks: `taint: {key: a, value: "a b", effect: NoSchedule}`,
 	}, {
-		at: "spec.taint.effect", says: `supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
+		at: "spec.taint.effect", message: `supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
 		keep: "taint: {key: a, effect: PreferNoSchedule}", breaks: "taint: {key: a, effect: NoAdmit}",
 	},
 
 	// Names.
 	{
-		at: "metadata", says: "metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",
+		at: "metadata", message: "metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",
 		keep: named(strings.Repeat("a", 63)), breaks: named(strings.Repeat("a", 64)),
 	}, {
-		at: "metadata", says: "metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",
+		at: "metadata", message: "metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",
 		keep: named("a-b"), breaks: named("a.b"),
 	}, {
-		at: "spec.openWhen[0].name", says: "signal name must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit",
+		at: "spec.openWhen[0].name", message: "signal name must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit",
 		keep: "- {name: a-1, label: {key: a}}", breaks: "- {name: A, label: {key: a}}",
 	}, {
-		at: "spec.openWhen[0].anyOf[0].name", says: "signal name must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit",
+		at: "spec.openWhen[0].anyOf[0].name", message: "signal name must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit",
 		keep: anyOf("{name: a, label: {key: a}}"), breaks: anyOf("{name: a-, label: {key: a}}"),
 	}, {
-		at: "spec.openWhen[1]", says: `Duplicate value: {"name":"a"}`,
+		at: "spec.openWhen[1]", message: `Duplicate value: {"name":"a"}`,
 		keep: "openWhen: [{name: a, label: {key: a}}, {name: b, label: {key: a}}]", breaks: "openWhen: [{name: a, label: {key: a}}, {name: a, label: {key: b}}]",
 	}, {
-		at: "spec.openWhen[0].anyOf[1]", says: `Duplicate value: {"name":"a"}`,
+		at: "spec.openWhen[0].anyOf[1]", message: `Duplicate value: {"name":"a"}`,
 		keep: anyOf("{name: a, label: {key: a}}"), breaks: "- {name: a, anyOf: [{name: a, label: {key: a}}, {name: a, label: {key: b}}]}",
 	},
 
 	// The kind of a signal.
 	{
-		at: "spec.openWhen[0]", says: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
 		keep: "- {name: a, label: {key: a}}", breaks: "- {name: a}",
 	}, {
-		at: "spec.openWhen[0]", says: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
 		keep: "- {name: a, annotation: {key: a}}", breaks: "- {name: a, label: {key: a}, annotation: {key: a}}",
 	}, {
-		at: "spec.openWhen[0].anyOf[0]", says: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices and expression",
+		at: "spec.openWhen[0].anyOf[0]", message: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices and expression",
 		keep: anyOf("{name: a, label: {key: a}}"), breaks: anyOf("{name: a}"),
 	}, {
-		at: "spec.openWhen[0].anyOf", says: "should have at least 2 items",
+		at: "spec.openWhen[0].anyOf", message: "should have at least 2 items",
 		keep: anyOf("{name: a, label: {key: a}}"), breaks: "- {name: a, anyOf: [{name: a, label: {key: a}}]}",
 	},
 
 	// daemonSet and daemonSets.
 	{
-		at: "spec.openWhen[0].daemonSet.namespace", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		at: "spec.openWhen[0].daemonSet.namespace", message: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
 		keep: "- {name: a, daemonSet: {namespace: a-1, name: a}}", breaks: "- {name: a, daemonSet: {namespace: a.b, name: a}}",
 	}, {
-		at: "spec.openWhen[0].daemonSet.name", says: "name must be the name of a DaemonSet (lower-case letters, digits, '-' and '.'); correct it",
+		at: "spec.openWhen[0].daemonSet.name", message: "name must be the name of a DaemonSet (lower-case letters, digits, '-' and '.'); correct it",
 		keep: "- {name: a, daemonSet: {namespace: a, name: a.b}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a_b}}",
 	}, {
-		at: "spec.openWhen[0].daemonSet.minReadySeconds", says: "should be greater than or equal to 0",
+		at: "spec.openWhen[0].daemonSet.minReadySeconds", message: "should be greater than or equal to 0",
 		keep: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: 60}}", breaks: "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: -1}}",
 	}, {
-		at: "spec.openWhen[0].daemonSets.minReadySeconds", says: "should be less than or equal to 86400",
+		at: "spec.openWhen[0].daemonSets.minReadySeconds", message: "should be less than or equal to 86400",
 		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: 86400}}", breaks: "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: 86401}}",
 	}, {
-		at: "spec.openWhen[0].pods.minReadySeconds", says: "should be greater than or equal to 0",
+		at: "spec.openWhen[0].pods.minReadySeconds", message: "should be greater than or equal to 0",
 		keep: pods("minReadySeconds: 60"), breaks: pods("minReadySeconds: -1"),
 	}, {
-		at: "spec.openWhen[0].daemonSets.namespaces[0]", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		at: "spec.openWhen[0].daemonSets.namespaces[0]", message: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
 		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [A], selector: {}}}",
 	}, {
-		at: "spec.openWhen[0].daemonSets.namespaces", says: "should have at least 1 items",
+		at: "spec.openWhen[0].daemonSets.namespaces", message: "should have at least 1 items",
 		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [], selector: {}}}",
 	}, {
-		at: "spec.openWhen[0].daemonSets.selector", says: "Required value",
+		at: "spec.openWhen[0].daemonSets.selector", message: "Required value",
 		keep: "- {name: a, daemonSets: {namespaces: [a], selector: {}}}", breaks: "- {name: a, daemonSets: {namespaces: [a]}}",
 	},
 
 	// pods.
 	{
-		at: "spec.openWhen[0].pods.namespace", says: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		at: "spec.openWhen[0].pods.namespace", message: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
 		keep: pods("namespace: a"), breaks: pods("namespace: a/b"),
 	}, {
-		at: "spec.openWhen[0].pods.selector", says: "selector may not be empty, or every pod of the namespace would do; add matchLabels or matchExpressions",
+		at: "spec.openWhen[0].pods.selector", message: "selector must not be empty, because it would match every pod in the namespace; add matchLabels or matchExpressions",
 		keep: pods("selector: {matchExpressions: [{key: a, operator: Exists}]}"), breaks: pods("selector: {}"),
 	}, {
-		at: "spec.openWhen[0].pods.selector", says: "selector may not be empty, or every pod of the namespace would do; add matchLabels or matchExpressions",
+		at: "spec.openWhen[0].pods.selector", message: "selector must not be empty, because it would match every pod in the namespace; add matchLabels or matchExpressions",
 		keep: pods("selector: {matchLabels: {a: b}}"), breaks: pods("selector: {matchLabels: {}, matchExpressions: []}"),
 	}, {
-		at: "spec.openWhen[0].pods.readyAnnotation", says: "readyAnnotation goes with readyBy Annotation or Either; set both, or remove readyAnnotation",
+		at: "spec.openWhen[0].pods.readyAnnotation", message: "readyAnnotation is required when readyBy is Annotation or Either, and must not be set otherwise",
 		keep: pods("readyBy: Annotation, readyAnnotation: a"), breaks: pods("readyBy: Annotation"),
 	}, {
-		at: "spec.openWhen[0].pods.readyAnnotation", says: "readyAnnotation goes with readyBy Annotation or Either; set both, or remove readyAnnotation",
+		at: "spec.openWhen[0].pods.readyAnnotation", message: "readyAnnotation is required when readyBy is Annotation or Either, and must not be set otherwise",
 		keep: pods("readyBy: Either, readyAnnotation: a"), breaks: pods("readyAnnotation: a"),
 	}, {
-		at: "spec.openWhen[0].pods.readyAnnotation", says: "readyAnnotation must be an annotation key; write it as name or example.com/name",
+		at: "spec.openWhen[0].pods.readyAnnotation", message: "readyAnnotation must be an annotation key; write it as name or example.com/name",
 		keep: pods("readyBy: Either, readyAnnotation: example.com/a"), breaks: pods("readyBy: Either, readyAnnotation: a/b/c"),
 	}, {
-		at: "spec.openWhen[0].pods.readyBy", says: `supported values: "Condition", "Annotation", "Either"`,
+		at: "spec.openWhen[0].pods.readyBy", message: `supported values: "Condition", "Annotation", "Either"`,
 		keep: pods("readyBy: Condition"), breaks: pods("readyBy: Both"),
 	}, {
-		at: "spec.openWhen[0].pods.require", says: `supported values: "Any", "All"`,
+		at: "spec.openWhen[0].pods.require", message: `supported values: "Any", "All"`,
 		keep: pods("require: All"), breaks: pods("require: Some"),
 	},
 
 	// condition.
 	{
-		at: "spec.openWhen[0].condition", says: "a condition is named in one way; set exactly one of type and typePattern",
+		at: "spec.openWhen[0].condition", message: "set exactly one of type and typePattern",
 		keep: condition("type: Ready, status: 'True'"), breaks: condition("status: 'True'"),
 	}, {
-		at: "spec.openWhen[0].condition", says: "a condition is named in one way; set exactly one of type and typePattern",
+		at: "spec.openWhen[0].condition", message: "set exactly one of type and typePattern",
 		keep: condition("typePattern: .*Problem, status: 'False'"), breaks: condition("type: Ready, typePattern: Ready, status: 'True'"),
 	}, {
-		at: "spec.openWhen[0].condition", says: "a condition's status is given in one way; set exactly one of status and statusPattern",
+		at: "spec.openWhen[0].condition", message: "set exactly one of status and statusPattern",
 		keep: condition("type: Ready, statusPattern: True|Unknown"), breaks: condition("type: Ready"),
 	}, {
-		at: "spec.openWhen[0].condition", says: "a condition's status is given in one way; set exactly one of status and statusPattern",
+		at: "spec.openWhen[0].condition", message: "set exactly one of status and statusPattern",
 		keep: condition("type: Ready, status: 'True'"), breaks: condition("type: Ready, status: 'True', statusPattern: 'True'"),
 	}, {
-		at: "spec.openWhen[0].condition.typePattern", says: "error parsing regexp: missing closing ): `a(` evaluating rule: typePattern must be a regular expression of the RE2 syntax; correct it",
+		at: "spec.openWhen[0].condition.typePattern", message: "error parsing regexp: missing closing ): `a(` evaluating rule: typePattern must be a regular expression in RE2 syntax; correct it",
 		keep: condition("typePattern: 'a(b)?', status: 'True'"), breaks: condition("typePattern: a(, status: 'True'"),
 	}, {
-		at: "spec.openWhen[0].condition.statusPattern", says: "error parsing regexp: missing closing ): `^(?:\\Qa)$` evaluating rule: statusPattern must be a regular expression of the RE2 syntax; correct it",
+		at: "spec.openWhen[0].condition.statusPattern", message: "error parsing regexp: missing closing ): `^(?:\\Qa)$` evaluating rule: statusPattern must be a regular expression in RE2 syntax; correct it",
 		keep: condition(`type: Ready, statusPattern: '\Qa\E'`), breaks: condition(`type: Ready, statusPattern: '\Qa'`),
 	}, {
-		at: "spec.openWhen[0].condition.statusPattern", says: "error parsing regexp: unexpected ): `a)|(b` evaluating rule: statusPattern must be a regular expression of the RE2 syntax; correct it",
+		at: "spec.openWhen[0].condition.statusPattern", message: "error parsing regexp: unexpected ): `a)|(b` evaluating rule: statusPattern must be a regular expression in RE2 syntax; correct it",
 		keep: condition(`type: Ready, statusPattern: (a)|(b)`), breaks: condition(`type: Ready, statusPattern: a)|(b`),
 	}, {
-		at: "spec.openWhen[0].condition.whenMissing", says: `supported values: "NotYet", "Holds"`,
+		at: "spec.openWhen[0].condition.whenMissing", message: `supported values: "NotYet", "Holds"`,
 		keep: condition("type: Ready, status: 'True', whenMissing: Holds"), breaks: condition("type: Ready, status: 'True', whenMissing: Unknown"),
 	}, {
-		at: "spec.openWhen[0].condition.maxHeartbeatAgeSeconds", says: "should be greater than or equal to 1",
+		at: "spec.openWhen[0].condition.maxHeartbeatAgeSeconds", message: "should be greater than or equal to 1",
 		keep: condition("type: Ready, status: 'True', maxHeartbeatAgeSeconds: 1"), breaks: condition("type: Ready, status: 'True', maxHeartbeatAgeSeconds: 0"),
 	},
 
 	// label and annotation.
 	{
-		at: "spec.openWhen[0].label.key", says: "key must be a label or annotation key; write it as name or example.com/name",
+		at: "spec.openWhen[0].label.key", message: "key must be a label or annotation key; write it as name or example.com/name",
 		keep: "- {name: a, label: {key: example.com/a}}", breaks: "- {name: a, label: {key: example.com/}}",
 	}, {
-		at: "spec.openWhen[0].label.value", says: "value must be a label value, at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; correct it",
+		at: "spec.openWhen[0].label.value", message: "value must be a label value, at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; correct it",
 		keep: `- {name: a, label: {key: a, value: ""}}`, breaks: `- {name: a, label: {key: a, value: "a,b"}}`,
 	}, {
-		at: "spec.openWhen[0].label.value", says: "value must be a label value, at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; correct it",
+		at: "spec.openWhen[0].label.value", message: "value must be a label value, at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; correct it",
 		keep:   "- {name: a, label: {key: a, value: " + strings.Repeat("a", 63) + "}}",
 		breaks: "- {name: a, label: {key: a, value: " + strings.Repeat("a", 64) + "}}",
 	}, {
-		at: "spec.openWhen[0].annotation.key", says: "key must be a label or annotation key; write it as name or example.com/name",
+		at: "spec.openWhen[0].annotation.key", message: "key must be a label or annotation key; write it as name or example.com/name",
 		keep: `- {name: a, annotation: {key: a, value: "any, thing"}}`, breaks: `- {name: a, annotation: {key: "a b"}}`,
 	},
 
 	// csiDriver, resource, resourceSlices, expression.
 	{
-		at: "spec.openWhen[0].csiDriver.name", says: "name must be the name of a CSI driver, such as ebs.csi.aws.com; correct it",
+		at: "spec.openWhen[0].csiDriver.name", message: "name must be the name of a CSI driver, such as ebs.csi.aws.com; correct it",
 		keep: "- {name: a, csiDriver: {name: ebs.csi.aws.com}}", breaks: "- {name: a, csiDriver: {name: ebs/csi}}",
 	}, {
-		at: "spec.openWhen[0].resource.name", says: "name must be the name of a resource, such as example.com/gpu; correct it",
+		at: "spec.openWhen[0].resource.name", message: "name must be the name of a resource, such as example.com/gpu; correct it",
 		keep: "- {name: a, resource: {name: example.com/gpu}}", breaks: "- {name: a, resource: {name: a/b/c}}",
 	}, {
-		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1",
+		at: "spec.openWhen[0].resource.atLeast", message: "atLeast must be greater than 0 and have an exponent of at most two digits; correct it, or remove it to use the default of 1",
 		keep: "- {name: a, resource: {name: a, atLeast: 4Gi}}", breaks: "- {name: a, resource: {name: a, atLeast: 0Gi}}",
 	}, {
-		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1",
+		at: "spec.openWhen[0].resource.atLeast", message: "atLeast must be greater than 0 and have an exponent of at most two digits; correct it, or remove it to use the default of 1",
 		keep: "- {name: a, resource: {name: a, atLeast: 1}}", breaks: "- {name: a, resource: {name: a, atLeast: -1}}",
 	}, {
-		at: "spec.openWhen[0].resource.atLeast", says: "atLeast must be more than 0, with an exponent of two digits at most; correct it, or remove it for 1",
+		at: "spec.openWhen[0].resource.atLeast", message: "atLeast must be greater than 0 and have an exponent of at most two digits; correct it, or remove it to use the default of 1",
 		keep: "- {name: a, resource: {name: a, atLeast: '1e99'}}", breaks: "- {name: a, resource: {name: a, atLeast: '1e2000000000'}}",
 	}, {
-		at: "spec.openWhen[0].resourceSlices.driver", says: "driver must be the name of a DRA driver, such as gpu.example.com; correct it",
+		at: "spec.openWhen[0].resourceSlices.driver", message: "driver must be the name of a DRA driver, such as gpu.example.com; correct it",
 		keep: "- {name: a, resourceSlices: {driver: gpu.example.com}}", breaks: "- {name: a, resourceSlices: {driver: GPU}}",
 	}, {
-		at: "spec.openWhen[0].expression", says: "should be at least 1 chars long",
+		at: "spec.openWhen[0].expression", message: "should be at least 1 chars long",
 		keep: `- {name: a, expression: "true"}`, breaks: `- {name: a, expression: ""}`,
 	}, {
-		at: "spec.openWhen[0].expression", says: "may not be more than 4096 bytes",
-		keep:   `- {name: a, expression: "true` + strings.Repeat("ß", 4092) + `"}`, // letters, whatever it says
-		breaks: `- {name: a, expression: "true` + strings.Repeat(" ", 64<<10) + `"}`,
+		at: "spec.openWhen[0].expression", message: "may not be more than 1024 bytes",
+		keep:   `- {name: a, expression: "true` + strings.Repeat("ß", 1020) + `"}`, // the limit is in characters
+		breaks: `- {name: a, expression: "true` + strings.Repeat(" ", 1021) + `"}`,
+	}, {
+		at: "spec.openWhen[0].expression", message: "expression must have at most 100 opening brackets; split it into several signals",
+		keep:   `- {name: a, expression: "` + strings.Repeat(`(\n[{`, 33) + "(" + `)"}`,
+		breaks: `- {name: a, expression: "` + strings.Repeat(`(\n[{`, 33) + "((" + `)"}`,
+	}, {
+		at: "spec.openWhen[0].expression", message: "expression must use optMap and optFlatMap at most 3 times in total; use orValue or hasValue instead",
+		keep:   `- {name: a, expression: "a.optMap(x, x)\n.optFlatMap(x, x) .optMap(x, x)"}`,
+		breaks: `- {name: a, expression: "a.optMap(x, x)\n.optFlatMap(x, x) .optMap(x, x)\n.optMap(x, x)"}`,
 	},
 
-	// Label selectors: the same everywhere.
+	// Label selectors, which have the same rules everywhere.
 	{
-		at: "spec.nodeSelector.matchLabels", says: "matchLabels has a key that is not a label key; write it as name or example.com/name",
+		at: "spec.nodeSelector.matchLabels", message: "matchLabels has a key that is not a label key; write it as name or example.com/name",
 		keep: "nodeSelector: {matchLabels: {example.com/a: b}}", breaks: `nodeSelector: {matchLabels: {"a,b": c}}`,
 	}, {
-		at: "spec.nodeSelector.matchLabels[a]", says: "a label value may hold letters, digits, '-', '_' and '.' only; correct it",
+		at: "spec.nodeSelector.matchLabels[a]", message: "a label value must contain only letters, digits, '-', '_' and '.'; correct it",
 		keep: `nodeSelector: {matchLabels: {a: ""}}`, breaks: `nodeSelector: {matchLabels: {a: "b\nIn c d"}}`,
 	}, {
-		at: "spec.nodeSelector.matchLabels[a]", says: "a label value must begin and end with a letter or digit; correct it",
+		at: "spec.nodeSelector.matchLabels[a]", message: "a label value must begin and end with a letter or digit; correct it",
 		keep: "nodeSelector: {matchLabels: {a: b_c}}", breaks: "nodeSelector: {matchLabels: {a: _b}}",
 	}, {
-		at: "spec.nodeSelector.matchLabels.a", says: "may not be more than 63 bytes",
+		at: "spec.nodeSelector.matchLabels.a", message: "may not be more than 63 bytes",
 		keep:   "nodeSelector: {matchLabels: {a: " + strings.Repeat("b", 63) + "}}",
 		breaks: "nodeSelector: {matchLabels: {a: " + strings.Repeat("b", 64) + "}}",
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].key", says: "key is not a label key; write it as name or example.com/name",
+		at: "spec.nodeSelector.matchExpressions[0].key", message: "key is not a label key; write it as name or example.com/name",
 		keep: matching("{key: example.com/a, operator: Exists}"), breaks: matching(`{key: "a b", operator: Exists}`),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].operator", says: `supported values: "In", "NotIn", "Exists", "DoesNotExist"`,
+		at: "spec.nodeSelector.matchExpressions[0].operator", message: `supported values: "In", "NotIn", "Exists", "DoesNotExist"`,
 		keep: matching("{key: a, operator: DoesNotExist}"), breaks: matching("{key: a, operator: Gt, values: ['1']}"),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		at: "spec.nodeSelector.matchExpressions[0].values", message: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
 		keep: matching("{key: a, operator: In, values: [b]}"), breaks: matching("{key: a, operator: In}"),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		at: "spec.nodeSelector.matchExpressions[0].values", message: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
 		keep: matching("{key: a, operator: NotIn, values: [b, '']}"), breaks: matching("{key: a, operator: NotIn, values: []}"),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		at: "spec.nodeSelector.matchExpressions[0].values", message: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
 		keep: matching("{key: a, operator: Exists, values: []}"), breaks: matching("{key: a, operator: Exists, values: [b]}"),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].values[1]", says: "a label value may hold letters, digits, '-', '_' and '.' only; correct it",
+		at: "spec.nodeSelector.matchExpressions[0].values[1]", message: "a label value must contain only letters, digits, '-', '_' and '.'; correct it",
 		keep: matching("{key: a, operator: In, values: [b, c.d]}"), breaks: matching("{key: a, operator: In, values: [b, 'c,d']}"),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].values[1]", says: "a label value must begin and end with a letter or digit; correct it",
+		at: "spec.nodeSelector.matchExpressions[0].values[1]", message: "a label value must begin and end with a letter or digit; correct it",
 		keep: matching("{key: a, operator: In, values: [b, c-d]}"), breaks: matching("{key: a, operator: In, values: [b, c-]}"),
 	}, {
-		at: "spec.nodeSelector.matchExpressions", says: "must have at most 8 items",
+		at: "spec.nodeSelector.matchExpressions", message: "must have at most 8 items",
 		keep: matching(list(8, "{key: a, operator: Exists}")), breaks: matching(list(9, "{key: a, operator: Exists}")),
 	}, {
-		at: "spec.nodeSelector.matchExpressions[0].values", says: "must have at most 64 items",
+		at: "spec.nodeSelector.matchExpressions[0].values", message: "must have at most 64 items",
 		keep: matching("{key: a, operator: In, values: [" + list(64, "b") + "]}"), breaks: matching("{key: a, operator: In, values: [" + list(65, "b") + "]}"),
 	}, {
-		at: "spec.openWhen[0].daemonSets.selector.matchExpressions[0].values", says: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
+		at: "spec.openWhen[0].daemonSets.selector.matchExpressions[0].values", message: "operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",
 		keep:   "- {name: a, daemonSets: {namespaces: [a], selector: {matchExpressions: [{key: a, operator: In, values: [b]}]}}}",
 		breaks: "- {name: a, daemonSets: {namespaces: [a], selector: {matchExpressions: [{key: a, operator: In}]}}}",
 	}, {
-		at: "spec.openWhen[0].pods.selector.matchLabels[a]", says: "a label value may hold letters, digits, '-', '_' and '.' only; correct it",
+		at: "spec.openWhen[0].pods.selector.matchLabels[a]", message: "a label value must contain only letters, digits, '-', '_' and '.'; correct it",
 		keep: pods("selector: {matchLabels: {a: b}}"), breaks: pods("selector: {matchLabels: {a: 'b c'}}"),
 	},
 
 	// Waits, deadline, budget, stamp.
 	{
-		at: "spec.timing.closeAfterSeconds", says: "should be greater than or equal to 0",
+		at: "spec.timing.closeAfterSeconds", message: "should be greater than or equal to 0",
 		keep: "timing: {closeAfterSeconds: 0}", breaks: "timing: {closeAfterSeconds: -1}",
 	}, {
-		at: "spec.timing.rolloutGraceSeconds", says: "should be less than or equal to 86400",
+		at: "spec.timing.rolloutGraceSeconds", message: "should be less than or equal to 86400",
 		keep: "timing: {rolloutGraceSeconds: 86400}", breaks: "timing: {rolloutGraceSeconds: 86401}",
 	}, {
-		at: "spec.timing.minClosedSeconds", says: "should be greater than or equal to 0",
+		at: "spec.timing.minClosedSeconds", message: "should be greater than or equal to 0",
 		keep: "timing: {minClosedSeconds: 0}", breaks: "timing: {minClosedSeconds: -1}",
 	}, {
-		at: "spec.timing.minClosedSeconds", says: "a gate that is reopened by hand is closed as long as a person says; remove timing.minClosedSeconds",
+		at: "spec.timing.minClosedSeconds", message: "timing.minClosedSeconds must be 0 when reopen is Manual; remove it",
 		keep: closeWhen("timing: {minClosedSeconds: 60}"), breaks: closeWhen("reopen: Manual, timing: {minClosedSeconds: 60}"),
 	}, {
-		at: "spec.timing.minClosedSeconds", says: "timing.minClosedSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",
+		at: "spec.timing.minClosedSeconds", message: "timing.minClosedSeconds would keep node.kubernetes.io/out-of-service on a node that is reporting again; remove it",
 		keep:   closeWhen("timing: {minClosedSeconds: 60}"),
 		breaks: closeWhen("timing: {minClosedSeconds: 60}, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
 	}, {
-		at: "spec.timing.openAfterSeconds", says: `"string"`,
+		at: "spec.timing.openAfterSeconds", message: `"string"`,
 		keep: "timing: {openAfterSeconds: 60}", breaks: "timing: {openAfterSeconds: 5m}",
 	}, {
-		at: "spec.timing.openAfterSeconds", says: "a gate that is reopened by hand is closed as long as a person says; remove timing.openAfterSeconds",
+		at: "spec.timing.openAfterSeconds", message: "timing.openAfterSeconds must be 0 when reopen is Manual; remove it",
 		keep: closeWhen("timing: {openAfterSeconds: 60}"), breaks: closeWhen("reopen: Manual, timing: {openAfterSeconds: 60}"),
 	}, {
-		at: "spec.timing.openAfterSeconds", says: "timing.openAfterSeconds would keep node.kubernetes.io/out-of-service on a node that is back; remove it",
+		at: "spec.timing.openAfterSeconds", message: "timing.openAfterSeconds would keep node.kubernetes.io/out-of-service on a node that is reporting again; remove it",
 		keep:   closeWhen("timing: {openAfterSeconds: 60}"),
 		breaks: closeWhen("timing: {openAfterSeconds: 60}, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, acknowledge: [VolumeDetach]"),
 	}, {
-		at: "spec.deadline", says: "a deadline needs a clock; set podMissingSeconds, readySeconds or both",
+		at: "spec.deadline", message: "set at least one of podMissingSeconds and readySeconds",
 		keep: "deadline: {readySeconds: 600}", breaks: "deadline: {action: Open}",
 	}, {
-		at: "spec.deadline.readySeconds", says: "should be greater than or equal to 1",
+		at: "spec.deadline.readySeconds", message: "should be greater than or equal to 1",
 		keep: "deadline: {readySeconds: 1}", breaks: "deadline: {readySeconds: 0}",
 	}, {
-		at: "spec.deadline.readySeconds", says: "should be less than or equal to 604800",
+		at: "spec.deadline.readySeconds", message: "should be less than or equal to 604800",
 		keep: "deadline: {readySeconds: 604800}", breaks: "deadline: {readySeconds: 604801}",
 	}, {
-		at: "spec.deadline", says: "a closeWhen gate waits for nothing and has no deadline; remove it",
+		at: "spec.deadline", message: "deadline must not be set when closeWhen is set; remove it",
 		keep: closeWhen("timing: {minClosedSeconds: 60}"), breaks: closeWhen("deadline: {readySeconds: 600}"),
 	}, {
-		at: "spec.deadline.podMissingSeconds", says: "no signal of this gate looks at pods, so that none can be missing; use deadline.readySeconds",
+		at: "spec.deadline.podMissingSeconds", message: "deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or anyOf; add one, or use deadline.readySeconds",
 		keep:   "{openWhen: [{name: a, daemonSet: {namespace: a, name: a}}], deadline: {podMissingSeconds: 600}}",
 		breaks: "{openWhen: [{name: a, label: {key: a}}], deadline: {podMissingSeconds: 600}}",
 	}, {
-		at: "spec.deadline.action", says: `supported values: "KeepClosed", "Open"`,
+		at: "spec.deadline.action", message: `supported values: "KeepClosed", "Open"`,
 		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", message: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 100%}", breaks: "budget: {maxReclosed: 101%}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", message: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 0}", breaks: "budget: {maxReclosed: -1}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", message: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 5}", breaks: "budget: {maxReclosed: '5'}",
 	}, {
-		at: "spec.budget.maxReclosed", says: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
+		at: "spec.budget.maxReclosed", message: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 1000000}", breaks: "budget: {maxReclosed: 4294967296}",
 	}, {
-		at: "spec.openedAtAnnotation", says: "openedAtAnnotation must be an annotation key; write it as name or example.com/name",
+		at: "spec.openedAtAnnotation", message: "openedAtAnnotation must be an annotation key; write it as name or example.com/name",
 		keep: "openedAtAnnotation: example.com/opened-at", breaks: "openedAtAnnotation: opened at",
 	}, {
-		at: "spec.openedAtAnnotation", says: "annotations under gate.nodegate.dev/ are nodegate's own records; choose another key",
+		at: "spec.openedAtAnnotation", message: "annotations under gate.nodegate.dev/ are nodegate's own records; choose another key",
 		keep: "openedAtAnnotation: opened-at", breaks: "openedAtAnnotation: gate.nodegate.dev/example",
 	}, {
-		at: "spec.openedAtAnnotation", says: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
+		at: "spec.openedAtAnnotation", message: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
 		keep: "openedAtAnnotation: startup.k8s.io/completedAt", breaks: "openedAtAnnotation: node.alpha.kubernetes.io/ttl",
 	}, {
-		at: "spec.openedAtAnnotation", says: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
+		at: "spec.openedAtAnnotation", message: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
 		keep: "openedAtAnnotation: mykubernetes.io/a", breaks: "openedAtAnnotation: kubernetes.io/a",
 	},
 
-	// Choices.
+	// Enumerations.
 	{
-		at: "spec.reclosePolicy", says: `supported values: "Never", "OnReboot", "OnRegression"`,
+		at: "spec.reclosePolicy", message: `supported values: "Never", "OnReboot", "OnRegression"`,
 		keep: "reclosePolicy: OnRegression", breaks: "reclosePolicy: Always",
 	}, {
-		at: "spec.existingNodes", says: `supported values: "Ignore", "Adopt", "CloseIfIdle", "Close"`,
+		at: "spec.existingNodes", message: `supported values: "Ignore", "Adopt", "CloseIfIdle", "Close"`,
 		keep: "existingNodes: Close", breaks: "existingNodes: Open",
 	}, {
-		at: "spec.reopen", says: `supported values: "Automatic", "Manual"`,
+		at: "spec.reopen", message: `supported values: "Automatic", "Manual"`,
 		keep: "reopen: Automatic", breaks: "reopen: Never",
 	}, {
-		at: "spec.bypassedPods", says: `supported values: "Ignore", "Report", "Evict"`,
+		at: "spec.bypassedPods", message: `supported values: "Ignore", "Report", "Evict"`,
 		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Hold",
 	}, {
-		at: "spec.mode", says: `supported values: "Enforce", "DryRun", "Paused"`,
+		at: "spec.mode", message: `supported values: "Enforce", "DryRun", "Paused"`,
 		keep: "mode: DryRun", breaks: "mode: Observe",
 	},
 }
@@ -492,7 +500,7 @@ func signals(n int) string {
 	return "openWhen: [" + strings.Join(entries, ", ") + "]"
 }
 
-// closeWhen returns a closeWhen gate with more fields.
+// closeWhen returns a closeWhen gate with additional fields.
 func closeWhen(fields string) string {
 	return "{openWhen: null, closeWhen: [{name: a, label: {key: a}}], " + fields + "}"
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A node of usual size: 25 labels, 8 conditions, 4 taints.
+// The node has a usual size: 25 labels, 8 conditions, 4 taints.
 func BenchmarkHolds(b *testing.B) {
 	n := aNode()
 	for i := range 23 {

@@ -13,18 +13,18 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// What an expression may cost, in CEL's units: a hundred nanoseconds or so each.
+// The maximum costs of an expression, in CEL cost units of about 100 nanoseconds each.
 const (
-	// CostLimit is what one evaluation may cost. It then ends with an error.
+	// CostLimit is the maximum cost of one evaluation. An evaluation that exceeds it
+	// ends with an error.
 	CostLimit = 10_000
-	// estimateLimit is what one evaluation may cost at worst, by estimate. The
-	// worst is far from the usual, as Kubernetes allows for, too: it estimates ten
-	// times as much as it lets an evaluation cost.
+	// estimateLimit is the maximum estimated worst-case cost of one evaluation. The
+	// worst case is far from the usual case. Kubernetes also allows estimates of ten
+	// times the runtime limit.
 	estimateLimit = 10 * CostLimit
 )
 
-// optimized is how expressions are evaluated, and counting how what they cost
-// is counted.
+// optimized contains the options for evaluation, counting those for measuring its cost.
 var (
 	optimized = cel.EvalOptions(cel.OptOptimize)
 	counting  = []cel.ProgramOption{
@@ -34,16 +34,16 @@ var (
 	}
 )
 
-// The sizes of a usual node, or rather of a large one: costs are estimated with
-// these. On a node that is larger an evaluation is counted in any case.
+// The sizes of a large node, for which costs are estimated. On a node that exceeds one
+// of them, the cost of an evaluation is always measured.
 const (
 	manyLabels, manyItems    = 128, 32
 	longKey, longLabel       = 317, 63
 	longAnnotation, longText = 1024, 256
 )
 
-// usual tells whether a node has none of the sizes that costs are estimated
-// with exceeded. Of labels and taints the API bounds the lengths.
+// usual reports whether a node does not exceed any of these sizes. The API limits the
+// lengths of labels and taints.
 func usual(n *gate.Node) bool {
 	if len(n.Labels) > manyLabels || len(n.Conditions) > manyItems || len(n.Taints) > manyItems {
 		return false
@@ -66,11 +66,11 @@ func usual(n *gate.Node) bool {
 	return true
 }
 
-// estimator estimates costs on a node of these sizes.
+// estimator estimates costs for a node of these sizes.
 var estimator = &library.CostEstimator{SizeEstimator: sizes{}}
 
-// sizes estimates how large the variables are, and takes it that what functions
-// make of them is no longer than an annotation.
+// sizes estimates the sizes of the variables. It assumes that the results of functions
+// are no longer than an annotation.
 type sizes struct{}
 
 // EstimateSize implements checker.CostEstimator. A path names a variable, then
@@ -107,9 +107,9 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 	return nil
 }
 
-// tame are functions that make nothing larger than what they are given. Of an
-// expression that uses others an estimate is no upper bound: it does not see that
-// a text is doubled again and again.
+// tame contains the functions whose result is never larger than their arguments. If an
+// expression uses other functions, the estimate is not an upper bound: it does not take
+// into account that a text may be doubled repeatedly.
 var tame = setOf(
 	operators.Conditional, operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse,
 	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
@@ -118,7 +118,7 @@ var tame = setOf(
 	"compareTo", "isGreaterThan", "isLessThan", "asInteger", "major", "minor", "patch",
 )
 
-// searched are the variables that a tame expression may go through.
+// searched contains the variables that a tame expression may iterate over.
 var searched = setOf(labelsVariable, conditionsVariable, taintsVariable)
 
 func setOf(all ...string) map[string]bool {
@@ -129,8 +129,9 @@ func setOf(all ...string) map[string]bool {
 	return set
 }
 
-// isTame tells whether the estimate of an expression's cost is an upper bound: it
-// goes through nothing but variables, and makes nothing larger than these.
+// isTame reports whether the estimate of an expression's cost is an upper bound: the
+// expression iterates only over variables, and creates no value that is larger than
+// these.
 func isTame(checked *ast.AST) bool {
 	result := true
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

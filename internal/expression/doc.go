@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package expression compiles CEL expressions over the facts about a node, and
-// evaluates them. It computes, and does nothing else.
+// evaluates them. It has no side effects.
 //
-// An expression depends on facts alone: there is no variable and no function
-// for the present time, so that it changes only when a fact does.
+// An expression depends only on facts. It has no variable or function for the current
+// time, so its result changes only when a fact changes.
 package expression

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The variables of an expression.
+// The variables that expressions can use.
 const (
 	labelsVariable      = "labels"
 	annotationsVariable = "annotations"
@@ -24,15 +24,15 @@ const (
 	createdVariable     = "created"
 )
 
-// The types of what the variables hold. Their fields are called as in the API.
+// The types of the variables' elements. Their fields have the same names as in the API.
 const (
 	conditionName = "nodegate.Condition"
 	taintName     = "nodegate.Taint"
 	nodeInfoName  = "nodegate.NodeInfo"
 )
 
-// language is the language that Kubernetes' API server of 1.37 speaks, less the
-// library that asks an authorizer: one must not ask anybody here.
+// language is the CEL environment of the Kubernetes 1.37 API server, without the
+// authorizer library, which would perform I/O.
 var language = []cel.EnvOption{
 	cel.HomogeneousAggregateLiterals(),
 	cel.EagerlyValidateDeclarations(true),
@@ -59,13 +59,14 @@ var variables = []cel.EnvOption{
 	cel.Variable(createdVariable, cel.TimestampType),
 }
 
-// nodeInfoFields are those of a Node's status.nodeInfo that expressions know.
+// nodeInfoFields are the fields of a Node's status.nodeInfo that expressions can use.
 var nodeInfoFields = []string{
 	"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeletVersion",
 	"machineID", "operatingSystem", "osImage", "systemUUID",
 }
 
-// environment is made once: it takes milliseconds.
+// environment returns the CEL environment. It is created only once, because that takes
+// milliseconds.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	env, err := cel.NewEnv(append(slices.Clip(language), boundedQuantities...)...)
 	if err != nil {

@@ -13,35 +13,47 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Expression is a compiled expression. It is immutable and safe for concurrent
-// use.
+// Expression is a compiled expression. It is immutable and safe for concurrent use.
 type Expression struct {
-	// counted ends at CostLimit.
+	// counted measures the cost and ends at CostLimit.
 	counted cel.Program
-	// uncounted is three times as fast, for usual nodes. Nil if even on one of
-	// these the expression might cost more than CostLimit.
+	// uncounted is three times as fast and is used for usual nodes. Nil if the
+	// expression might cost more than CostLimit even on a usual node.
 	uncounted cel.Program
 	names     names
-	// variables are those that it mentions.
+	// variables contains the variables that the expression uses.
 	variables map[string]bool
 }
 
-// errorsMax is how many errors of an expression are told.
+// errorsMax is the maximum number of errors of an expression that are reported.
 const errorsMax = 3
 
-// Compile compiles an expression, which must return a bool. An error tells its
-// place in the expression, if it has one.
+// Compile compiles an expression, which must return a bool. The error contains the
+// position in the expression, if there is one. While an expression is in use, Compile
+// returns the same Expression for the same text.
 func Compile(expression string) (*Expression, error) {
+	if e := cached(expression); e != nil {
+		return e, nil
+	}
+	e, err := compile(expression)
+	if err != nil {
+		return nil, err
+	}
+	remember(expression, e)
+	return e, nil
+}
+
+func compile(expression string) (*Expression, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("setting up CEL: %w", err)
 	}
-	checked, issues := env.Compile(expression)
-	if issues.Err() != nil {
-		return nil, explain(issues)
+	checked, err := check(env, expression)
+	if err != nil {
+		return nil, err
 	}
 	if got := checked.OutputType(); !got.IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("it must return bool, and returns %s", got)
+		return nil, fmt.Errorf("it must return bool, but returns %s", got)
 	}
 	e := &Expression{}
 	if e.names, err = namesIn(checked.NativeRep()); err != nil {
@@ -54,15 +66,36 @@ func Compile(expression string) (*Expression, error) {
 	return e, nil
 }
 
-// plan says how the expression is evaluated, if it does not cost too much.
+// check parses an expression and checks its types, if the expression is within the
+// bounds.
+func check(env *cel.Env, expression string) (*cel.Ast, error) {
+	if err := checkText(expression); err != nil {
+		return nil, err
+	}
+	parsed, issues := env.Parse(expression)
+	if len(issues.Errors()) > 0 { // Err() would repeat the text for each error
+		return nil, explain(issues)
+	}
+	if err := checkTree(parsed.NativeRep()); err != nil {
+		return nil, err
+	}
+	checked, issues := env.Check(parsed)
+	if len(issues.Errors()) > 0 {
+		return nil, explain(issues)
+	}
+	return checked, nil
+}
+
+// plan determines how the expression is evaluated, or returns an error if it may cost
+// too much.
 func (e *Expression) plan(env *cel.Env, checked *cel.Ast) error {
 	cost, err := env.EstimateCost(checked, estimator)
 	if err != nil {
 		return fmt.Errorf("estimating its cost: %w", err)
 	}
 	if cost.Max > estimateLimit {
-		return fmt.Errorf("it may cost too much: %d by estimate, and at most %d is allowed; "+
-			"look at fewer things, or avoid lists within lists", cost.Max, estimateLimit)
+		return fmt.Errorf("it may cost too much: the estimate is %d, but at most %d is allowed; "+
+			"use fewer or less deeply nested macros such as all and exists", cost.Max, estimateLimit)
 	}
 	if e.counted, err = env.Program(checked, append([]cel.ProgramOption{optimized}, counting...)...); err != nil {
 		return fmt.Errorf("planning its evaluation: %w", err)
@@ -76,22 +109,22 @@ func (e *Expression) plan(env *cel.Env, checked *cel.Ast) error {
 	return nil
 }
 
-// explain says what is wrong with an expression, and where.
+// explain returns the errors of an expression, with their positions.
 func explain(issues *cel.Issues) error {
 	all := issues.Errors()
-	told := make([]string, 0, errorsMax+1)
+	texts := make([]string, 0, errorsMax+1)
 	for _, e := range all[:min(len(all), errorsMax)] {
-		told = append(told, place(e.Location.Line(), e.Location.Column())+": "+strings.ReplaceAll(e.Message, " (in container '')", ""))
+		texts = append(texts, place(e.Location.Line(), e.Location.Column())+": "+strings.ReplaceAll(e.Message, " (in container '')", ""))
 	}
 	if more := len(all) - errorsMax; more > 0 {
-		told = append(told, fmt.Sprintf("and %d more", more))
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return errors.New(strings.Join(told, "; "))
+	return errors.New(strings.Join(texts, "; "))
 }
 
-// Holds evaluates the expression on a node, for a gate whose taints have these keys.
-// An error says why there is no answer: something is not there, or the
-// evaluation cost more than CostLimit.
+// Holds evaluates the expression for a node and a gate whose taints have these keys. It
+// returns an error if the expression reads a value that does not exist, or if the
+// evaluation costs more than CostLimit.
 func (e *Expression) Holds(n *gate.Node, taintKeys ...string) (bool, error) {
 	program := e.counted
 	if e.uncounted != nil && usual(n) {
@@ -108,17 +141,17 @@ func (e *Expression) Holds(n *gate.Node, taintKeys ...string) (bool, error) {
 	return bool(holds), nil
 }
 
-// Annotations are the keys of annotations that the expression looks at.
+// Annotations returns the keys of the annotations that the expression reads.
 func (e *Expression) Annotations() []string { return e.names.of(annotationsVariable) }
 
-// Resources are the resources of allocatable that the expression looks at.
+// Resources returns the names of the allocatable resources that the expression reads.
 func (e *Expression) Resources() []string { return e.names.of(allocatableVariable) }
 
-// NodeInfo are the fields of nodeInfo that the expression looks at.
+// NodeInfo returns the names of the nodeInfo fields that the expression reads.
 func (e *Expression) NodeInfo() []string { return e.names.of(nodeInfoVariable) }
 
-// LooksAtConditions tells whether the expression looks at the node's conditions.
-func (e *Expression) LooksAtConditions() bool { return e.variables[conditionsVariable] }
+// ReadsConditions reports whether the expression reads the node's conditions.
+func (e *Expression) ReadsConditions() bool { return e.variables[conditionsVariable] }
 
-// LooksAtTaints tells whether the expression looks at the node's taints.
-func (e *Expression) LooksAtTaints() bool { return e.variables[taintsVariable] }
+// ReadsTaints reports whether the expression reads the node's taints.
+func (e *Expression) ReadsTaints() bool { return e.variables[taintsVariable] }

@@ -8,16 +8,24 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Whatever is written as an expression is refused or has an answer or an error,
-// and counting what it costs changes neither.
+// FuzzExpression checks that any text is rejected or can be evaluated to a result or an
+// error, that measuring the cost does not change the result, and that compiling is
+// cheap.
 func FuzzExpression(f *testing.F) {
 	for _, text := range truths {
 		f.Add(text)
 	}
 	f.Add(`labels["zone"] == "a"`)
 	f.Add(`[1, 2].map(annotations, annotations)[0] == 1`)
+	for _, a := range attacks {
+		f.Add(a.text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		e, err := Compile(text)
+		var e *Expression
+		var err error
+		if used := allocated(func() { e, err = Compile(text) }); used > compiledMax {
+			t.Fatalf("compiling %q allocates %d bytes", text, used)
+		}
 		if err != nil {
 			return
 		}

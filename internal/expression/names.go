@@ -12,29 +12,29 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Of annotations, allocatable and nodeInfo only that is kept which some
-// expression names. So each of these must be named where it is used: what an
-// expression does not name, it would not find.
+// nodegate stores only those annotations, allocatable resources and nodeInfo fields
+// that some expression names. An expression must therefore use literal names: others
+// would not be stored, and the expression would not find them.
 
-// literally says how what is in a variable is named, for variables of which not
-// all is kept.
+// literally contains an explanation of how to name the contents of each variable that
+// is stored only in part.
 var literally = map[string]string{
 	annotationsVariable: `the keys of annotations must be named literally, as in annotations[?"example.com/key"] or ` +
-		`"example.com/key" in annotations: nodegate keeps no others`,
+		`"example.com/key" in annotations: nodegate stores no others`,
 	allocatableVariable: `the resources of allocatable must be named literally, as in allocatable[?"example.com/gpu"] or ` +
-		`"example.com/gpu" in allocatable: nodegate keeps no others`,
-	nodeInfoVariable: "the fields of nodeInfo must be named, as in nodeInfo.kernelVersion: nodegate keeps no others",
+		`"example.com/gpu" in allocatable: nodegate stores no others`,
+	nodeInfoVariable: "the fields of nodeInfo must be named, as in nodeInfo.kernelVersion: nodegate stores no others",
 }
 
-// names are what an expression names, by variable.
+// names contains the literal names that an expression uses, by variable.
 type names map[string]map[string]bool
 
 func (n names) of(variable string) []string { return slices.Sorted(maps.Keys(n[variable])) }
 
-// namesIn returns what a checked expression names, or an error with its place.
+// namesIn returns the names in a checked expression, or an error with its position.
 func namesIn(checked *ast.AST) (names, error) {
 	found := make(names)
-	named := make(map[int64]bool) // variables' uses that name something
+	named := make(map[int64]bool) // uses of variables that have a literal name
 	visit := func(e ast.Expr) {
 		variable, name := nameIn(e)
 		if name == "" {
@@ -52,7 +52,7 @@ func namesIn(checked *ast.AST) (names, error) {
 		if err != nil || e.Kind() != ast.IdentKind || named[e.ID()] {
 			return
 		}
-		if how, asks := literally[e.AsIdent()]; asks {
+		if how, required := literally[e.AsIdent()]; required {
 			at := checked.SourceInfo().GetStartLocation(e.ID())
 			err = fmt.Errorf("%s: %s", place(at.Line(), at.Column()), how)
 		}
@@ -60,8 +60,8 @@ func namesIn(checked *ast.AST) (names, error) {
 	return found, err
 }
 
-// variablesIn returns the variables that an expression mentions, and perhaps others
-// that it declares itself.
+// variablesIn returns the variables that an expression uses. It may include variables
+// that the expression declares itself.
 func variablesIn(checked *ast.AST) map[string]bool {
 	found := make(map[string]bool)
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -72,9 +72,9 @@ func variablesIn(checked *ast.AST) map[string]bool {
 	return found
 }
 
-// nameIn returns the variable that an expression looks into, and what it names
-// there: x.name, x[name], name in x, and the optional forms of these. The name
-// is empty if it is none of them.
+// nameIn returns the variable that an expression reads from and the name that it reads:
+// x.name, x[name], name in x, and the optional forms of these. The name is empty if the
+// expression has none of these forms.
 func nameIn(e ast.Expr) (variable ast.Expr, name string) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -97,7 +97,7 @@ func nameIn(e ast.Expr) (variable ast.Expr, name string) {
 	return variable, name
 }
 
-// text returns a literal text; empty for anything else.
+// text returns the value of a string literal, or "" for any other expression.
 func text(e ast.Expr) string {
 	if e.Kind() != ast.LiteralKind {
 		return ""
@@ -106,6 +106,6 @@ func text(e ast.Expr) string {
 	return string(s)
 }
 
-// place says where something is in an expression, in which lines and columns
-// are counted from 1 and 0.
+// place returns the human-readable position of a line, counted from 1, and a column,
+// counted from 0.
 func place(line, column int) string { return fmt.Sprintf("line %d, column %d", line, column+1) }

@@ -12,14 +12,14 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// longQuantity and farQuantity are texts of quantities that are not read. To
-// compare 1e2000000000 takes as many digits, which no limit of costs counts, and
-// a node's label may say that.
+// longQuantity and farQuantity reject quantities that are expensive to process.
+// Comparing 1e2000000000 requires that many digits, which no cost limit accounts for,
+// and the value may come from a node's label.
 const longQuantity = 64
 
 var farQuantity = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
 
-// boundedQuantities replaces those of Kubernetes' functions that read texts.
+// boundedQuantities replaces Kubernetes' functions that parse quantities.
 var boundedQuantities = []cel.EnvOption{
 	cel.Function("quantity", cel.Overload("string_to_quantity", []*cel.Type{cel.StringType}, apiservercel.QuantityType,
 		cel.UnaryBinding(func(text ref.Val) ref.Val {
@@ -36,14 +36,14 @@ var boundedQuantities = []cel.EnvOption{
 		}))),
 }
 
-// parseQuantity returns the quantity of a text, or an error as CEL has them.
+// parseQuantity returns the quantity of a text, or a CEL error.
 func parseQuantity(value ref.Val) (resource.Quantity, ref.Val) {
 	text, ok := value.(types.String)
 	if !ok {
 		return resource.Quantity{}, types.MaybeNoSuchOverloadErr(value)
 	}
 	if len(text) > longQuantity || farQuantity.MatchString(string(text)) {
-		return resource.Quantity{}, types.NewErr("quantity out of range: at most %d letters, and an exponent of two digits", longQuantity)
+		return resource.Quantity{}, types.NewErr("quantity out of range: at most %d characters and an exponent of at most two digits are allowed", longQuantity)
 	}
 	q, err := resource.ParseQuantity(string(text))
 	if err != nil {

@@ -19,13 +19,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Nothing is copied before an expression asks for it: variables are resolved
-// one by one, and what is in them is wrapped when it is looked at.
+// Values are converted lazily: variables are resolved one by one, and their contents
+// are wrapped when an expression accesses them.
 
 // node resolves the variables of an expression.
 type node struct {
 	*gate.Node
-	// own are the keys of the gate's own taints, which are no facts about the node.
+	// own contains the keys of the gate's own taints, which are hidden from the
+	// expression.
 	own []string
 }
 
@@ -55,8 +56,8 @@ func (n node) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// foreignTaints are all but the gate's own: a gate that went by its own taint
-// would never open, or never come to rest.
+// foreignTaints returns all taints except the gate's own. A gate that depended on its
+// own taint would never open, or would oscillate.
 func (n node) foreignTaints() []corev1.Taint {
 	isOwn := func(t corev1.Taint) bool { return slices.Contains(n.own, t.Key) }
 	if !slices.ContainsFunc(n.Taints, isOwn) {
@@ -65,10 +66,10 @@ func (n node) foreignTaints() []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(n.Taints), isOwn)
 }
 
-// info are the fields of nodeInfo that are kept of the node.
+// info contains the nodeInfo fields that are stored for the node.
 type info map[string]string
 
-// adapter makes facts into CEL's values.
+// adapter converts facts to CEL values.
 type adapter struct{ types.Adapter }
 
 // NativeToValue implements types.Adapter.
@@ -88,8 +89,8 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	return a.Adapter.NativeToValue(value)
 }
 
-// listOf makes a list of records, all at once: one by one, each would be made
-// anew whenever an expression comes to look at it.
+// listOf returns a list of records. It creates all of them at once; otherwise, each
+// would be created again for every access.
 func listOf[T any](a types.Adapter, values []T, of *types.Type, fields map[string]field[T]) ref.Val {
 	records, elements := make([]record[T], len(values)), make([]ref.Val, len(values))
 	for i := range values {
@@ -99,7 +100,7 @@ func listOf[T any](a types.Adapter, values []T, of *types.Type, fields map[strin
 	return types.NewRefValList(a, elements)
 }
 
-// field is one field of a record. Get returns nil where it is not set.
+// field is a field of a record. get returns nil if the field is not set.
 type field[T any] struct {
 	of  *apiservercel.DeclType
 	get func(*T) ref.Val
@@ -119,7 +120,7 @@ var (
 	nodeInfoType  = types.NewObjectType(nodeInfoName, traits.FieldTesterType|traits.IndexerType)
 )
 
-// A condition's heartbeat is not among its fields: it changes all the time.
+// Heartbeats are not available as a field, because they change continuously.
 var conditionFields = map[string]field[gate.Condition]{
 	"type":               {apiservercel.StringType, func(c *gate.Condition) ref.Val { return types.String(c.Type) }},
 	"status":             {apiservercel.StringType, func(c *gate.Condition) ref.Val { return types.String(c.Status) }},
@@ -158,8 +159,8 @@ func instant(t time.Time) ref.Val {
 	return types.Timestamp{Time: t}
 }
 
-// record is a value with fields. One that is not set is an error to read, as an
-// absent key of a map is; has() asks whether it is set.
+// record is a value with fields. Reading a field that is not set is an error, like
+// reading an absent key of a map. has() reports whether it is set.
 type record[T any] struct {
 	value  *T
 	of     *types.Type

@@ -13,30 +13,40 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// KeyPolicy says which taint keys and annotations gates may use.
+// KeyPolicy specifies which taints and annotations gates may use.
 type KeyPolicy struct {
-	// Allowed are the taints that the administrator allows.
+	// Allowed contains the taints that the administrator allows.
 	Allowed AllowedTaints
-	// Stamps are the annotations that gates may stamp; nil allows all.
+	// Stamps contains the annotations that gates may write when they open
+	// (openedAtAnnotation). Nil allows every annotation.
 	Stamps map[string]bool
-	// Managed names, by key, the NodeReadinessRule that manages the key.
+	// PlainOptOut reports whether the opt-out label that kubelets can set excludes
+	// nodes from gates.
+	PlainOptOut bool
+	// Managed maps taint keys to the name of the NodeReadinessRule that manages the
+	// key.
 	Managed map[string]string
+	// SameBoot describes, in human-readable form, the nodes that share a boot ID with
+	// another node. Empty if there are none.
+	SameBoot string
 }
 
-// Acceptance says whether a gate is in force, and why not.
+// Acceptance reports whether a gate is in force and, if not, why.
 type Acceptance struct {
 	Accepted bool
 	Reason   string
 	Message  string
 }
 
-// Accept says which of the gates are in force, by name. A gate yields to an
-// older one (or, of the same age, to one whose name sorts first) that has, among
-// its taints, the key and effect of one of its own with another value, since a
-// node can carry only one of the two; both are told. A gate in dry run has others
-// yield to it only if they are in dry run too, and is accepted whatever the
-// administrator or a NodeReadinessRule says about its keys, which it does not
-// touch.
+// Accept returns the acceptance of each gate, by name. Two gates conflict if they
+// specify the same taint key and effect with different values, because a node can carry
+// only one of the two taints. The older gate is accepted (for gates of the same age:
+// the one whose name sorts first) and the other one is not; the acceptance of both
+// describes the conflict.
+//
+// A gate in dry run makes only other gates in dry run yield. It is accepted even if the
+// administrator does not allow its keys or a NodeReadinessRule manages them, because it
+// does not change any taint.
 func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 	byAge := make([]*Gate, len(gates))
 	for i := range gates {
@@ -52,7 +62,7 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 		a := policy.accept(g)
 		if t, by, contradicts := earlier.against(g); a.Accepted && contradicts {
 			a = conflict(t, by.gate, by.value)
-			if g.Mode != v1alpha1.ModeDryRun || by.gate.Mode == v1alpha1.ModeDryRun { // what is only tried is no news to others
+			if g.Mode != v1alpha1.ModeDryRun || by.gate.Mode == v1alpha1.ModeDryRun { // a dry run does not concern gates that act
 				yielding[by.gate.Name] = append(yielding[by.gate.Name], yield{g, t})
 			}
 		}
@@ -66,19 +76,19 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 		if a.Reason != v1alpha1.ReasonInDryRun && a.Reason != v1alpha1.ReasonPaused {
 			a.Reason = v1alpha1.ReasonTaintConflict
 		}
-		a.Message += "; " + tellYounger(younger)
+		a.Message += "; " + youngerMessage(younger)
 		out[name] = a
 	}
 	return out
 }
 
-// claims are who was first to claim each taint, and with which value.
+// claims maps each taint to the first gate that claims it.
 type claims map[claimKey]claim
 
 type claimKey struct {
 	key    string
 	effect corev1.TaintEffect
-	tried  bool // by the gates in dry run as well as by the others
+	dryRun bool // whether gates in dry run count as well
 }
 
 type claim struct {
@@ -86,13 +96,13 @@ type claim struct {
 	value string
 }
 
-// yield is a gate that yields to an older one, and the taint because of which.
+// yield is a gate that yields to an older one, with the conflicting taint.
 type yield struct {
 	gate  *Gate
 	taint v1alpha1.Taint
 }
 
-// against returns the first taint of a gate that an earlier claim contradicts.
+// against returns the first taint of the gate that conflicts with an earlier claim.
 func (c claims) against(g *Gate) (v1alpha1.Taint, claim, bool) {
 	for _, t := range g.Taints() {
 		first, taken := c[claimKey{t.Key, t.Effect, g.Mode == v1alpha1.ModeDryRun}]
@@ -103,11 +113,11 @@ func (c claims) against(g *Gate) (v1alpha1.Taint, claim, bool) {
 	return v1alpha1.Taint{}, claim{}, false
 }
 
-// add has a gate claim its taints where it is the first.
+// add records the taints that the gate is the first to claim.
 func (c claims) add(g *Gate) {
 	for _, t := range g.Taints() {
 		for _, at := range []claimKey{{t.Key, t.Effect, true}, {t.Key, t.Effect, false}} {
-			if _, taken := c[at]; !taken && (at.tried || g.Mode != v1alpha1.ModeDryRun) {
+			if _, taken := c[at]; !taken && (at.dryRun || g.Mode != v1alpha1.ModeDryRun) {
 				c[at] = claim{g, t.Value}
 			}
 		}
@@ -134,10 +144,14 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 	}
 	if !g.ProvesBoot() && g.recloses() {
 		remark(v1alpha1.ReasonNoBootEvidence,
-			"; none of its signals can tell the current boot from an earlier one, so after a reboot it opens on what was known before")
+			"; none of its signals can distinguish the current boot from an earlier one, so after a reboot the gate may open on outdated information")
+	}
+	if p.SameBoot != "" && g.ProvesBoot() && g.recloses() {
+		remark(v1alpha1.ReasonNoBootEvidence, fmt.Sprintf(
+			"; some nodes share a boot ID (%s), as containers on one host do: their reboots are not detected and do not close the gate", p.SameBoot))
 	}
 	if !p.AllowsStamp(g.Stamp) {
-		remark(v1alpha1.ReasonStampNotAllowed, fmt.Sprintf("; its openings are not stamped, because the administrator has not allowed the annotation %s: "+
+		remark(v1alpha1.ReasonStampNotAllowed, fmt.Sprintf("; openedAtAnnotation is not written, because the administrator has not allowed the annotation %s: "+
 			"add it to --allowed-stamp-annotations (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
 			g.Stamp, listKeys(p.Stamps)))
 	}
@@ -147,20 +161,20 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 	return a
 }
 
-// inForce says how a gate that nothing speaks against is in force.
+// inForce returns the acceptance of a gate that has no problems.
 func (g *Gate) inForce() Acceptance {
 	switch g.Mode {
 	case v1alpha1.ModePaused:
 		return Acceptance{Accepted: true, Reason: v1alpha1.ReasonPaused,
-			Message: "the gate is paused: it closes and opens no node, and new nodes are not closed"}
+			Message: "the gate is paused: it neither opens nor closes on any node, and new nodes are not closed"}
 	case v1alpha1.ModeDryRun:
 		return Acceptance{Accepted: true, Reason: v1alpha1.ReasonInDryRun,
-			Message: "the gate is in dry run: it changes no node, and new nodes are not closed"}
+			Message: "the gate is in dry run: it does not change nodes, and new nodes are not closed"}
 	}
 	return Acceptance{Accepted: true, Reason: v1alpha1.ReasonAccepted, Message: "the gate is in force"}
 }
 
-// refuse says why a gate may not act on the keys of its taints, or nothing.
+// refuse returns why the gate may not use its taints. The message is empty if it may.
 func (p KeyPolicy) refuse(g *Gate) Acceptance {
 	for _, t := range g.Taints() {
 		if !p.Allowed.Allows(t) {
@@ -176,8 +190,8 @@ func (p KeyPolicy) refuse(g *Gate) Acceptance {
 	return Acceptance{}
 }
 
-// coreKey returns the first of the gate's taint keys that belongs to Kubernetes
-// and is not for gates, or nothing.
+// coreKey returns the first of the gate's taint keys that is reserved for Kubernetes,
+// or "".
 func (g *Gate) coreKey() string {
 	for _, t := range g.Taints() {
 		if strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) && !g.detaches() {
@@ -187,30 +201,30 @@ func (g *Gate) coreKey() string {
 	return ""
 }
 
-// refusedSpec says what of the gate's own spec keeps it from being in force, or
-// nothing. The API server refuses most of it; a file may say anything.
+// refusedSpec returns why the gate's own spec prevents it from being in force, or "".
+// The API server rejects most of these specs, but a gate may also come from a file.
 func (g *Gate) refusedSpec() string {
 	if len(g.Signals) == 0 {
-		return "the gate names no signal to go by: add one to openWhen or closeWhen"
+		return "the gate has no signals: add one to openWhen or closeWhen"
 	}
 	return cmp.Or(g.refusedToDetach(), g.refusedToReclose())
 }
 
-// refusedToReclose says why a gate with this recloseTaint is not in force, or
-// nothing.
+// refusedToReclose returns why the gate's recloseTaint prevents it from being in force,
+// or "".
 func (g *Gate) refusedToReclose() string {
 	switch again := g.RecloseTaint; {
 	case again.Key == "":
 	case g.CloseWhen:
-		return "a closeWhen gate has one taint and no recloseTaint: remove it"
+		return "a closeWhen gate has only one taint: remove recloseTaint"
 	case again.Key == g.Taint.Key && again.Effect == g.Taint.Effect && again.Value != g.Taint.Value:
-		return "recloseTaint differs from taint in nothing but its value, by which nobody tells one from the other: use another key, or remove recloseTaint"
+		return "recloseTaint must differ from taint in more than its value: use another key, or remove recloseTaint"
 	}
 	return ""
 }
 
-// AllowsStamp tells whether a gate may stamp an annotation; none is allowed
-// always.
+// AllowsStamp reports whether a gate may write the annotation. The empty key, which
+// means that no annotation is written, is always allowed.
 func (p KeyPolicy) AllowsStamp(key string) bool {
 	return key == "" || p.Stamps == nil || p.Stamps[key]
 }
@@ -223,14 +237,14 @@ func conflict(t v1alpha1.Taint, holder *Gate, value string) Acceptance {
 		holder.Name, TaintText(held), TaintText(t))}
 }
 
-// tellYounger says which gates yield to one, of which the first is named however
-// many there are.
-func tellYounger(younger []yield) string {
+// youngerMessage describes the gates that yield to a gate. It names only the first of
+// them, so that its length is bounded.
+func youngerMessage(younger []yield) string {
 	first := younger[0]
 	if len(younger) == 1 {
-		return fmt.Sprintf("the younger gate %s asks for the taint %s, and is not accepted", first.gate.Name, TaintText(first.taint))
+		return fmt.Sprintf("the younger gate %s specifies the conflicting taint %s and is not accepted", first.gate.Name, TaintText(first.taint))
 	}
-	return fmt.Sprintf("the younger gate %s asks for the taint %s, as %d more do for other values than this gate's, and they are not accepted",
+	return fmt.Sprintf("the younger gate %s specifies the conflicting taint %s and is not accepted, nor are %d other gates with conflicting values",
 		first.gate.Name, TaintText(first.taint), len(younger)-1)
 }
 

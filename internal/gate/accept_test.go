@@ -20,55 +20,58 @@ func TestAccept(t *testing.T) {
 		gates  []Gate
 		policy KeyPolicy
 		want   string
-		says   string // part of the last gate's message
+		text   string // part of the last gate's message
 	}{
-		"in force":                {[]Gate{aGate("a", proving)}, policy, "a=Accepted", "in force"},
-		"no evidence":             {[]Gate{aGate("a")}, policy, "a=NoBootEvidence", "after a reboot"},
-		"none needed":             {[]Gate{aGate("a", reclosing(never))}, policy, "a=Accepted", ""},
-		"one proof will do":       {[]Gate{aGate("a", waitingFor(flagSignal("x"), agent("y")))}, policy, "a=Accepted", ""},
-		"key of a rule":           {[]Gate{aGate("a", tainting("nrr.example/key:NoSchedule"))}, policy, "a=!OwnedByNodeReadinessRule", "rule-1"},
-		"key not allowed":         {[]Gate{aGate("a")}, KeyPolicy{Allowed: allowed("z/z", "b/b:NoExecute")}, "a=!TaintKeyNotAllowed", "taint a.example/not-ready:NoSchedule: add it to --allowed-taint-keys (now: b/b:NoExecute, z/z:NoSchedule)"},
-		"none allowed":            {[]Gate{aGate("a")}, KeyPolicy{Allowed: allowed()}, "a=!TaintKeyNotAllowed", "(now: none)"},
-		"key allowed":             {[]Gate{aGate("a", proving)}, KeyPolicy{Allowed: allowed("a.example/not-ready")}, "a=Accepted", ""},
-		"effect not allowed":      {[]Gate{aGate("a", proving, tainting("k:NoExecute"))}, KeyPolicy{Allowed: allowed("k")}, "a=!TaintKeyNotAllowed", "taint k:NoExecute: add it"},
-		"stamp not allowed":       {[]Gate{aGate("a", proving, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{"a/at": true}}, "a=StampNotAllowed", "not allowed the annotation b/at: add it to --allowed-stamp-annotations (now: a/at)"},
-		"that, unproved":          {[]Gate{aGate("a", stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{}}, "a=StampNotAllowed", "after a reboot it opens on what was known before; its openings are not stamped"},
-		"stamp allowed":           {[]Gate{aGate("a", proving, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{"b/at": true}}, "a=Accepted", ""},
-		"no stamp":                {[]Gate{aGate("a", proving)}, KeyPolicy{Stamps: map[string]bool{}}, "a=Accepted", ""},
-		"Kubernetes' key":         {[]Gate{aGate("a", tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
-		"no signals":              {[]Gate{aGate("a", waitingFor())}, policy, "a=!InvalidSpec", "openWhen"},
-		"shared taint":            {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
-		"another effect":          {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoExecute"))}, policy, "a=Accepted b=Accepted", ""},
-		"the younger yields":      {[]Gate{aGate("z", proving, older, tainting("k=1:NoSchedule")), aGate("a", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=!TaintConflict z=TaintConflict", ""},
-		"ties go by name":         {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", "older gate a has the taint k=1:NoSchedule"},
-		"two taints":              {[]Gate{aGate("a", proving, tainting("k:NoSchedule"), recloseTainting("l:NoSchedule"))}, KeyPolicy{Allowed: allowed("k", "l")}, "a=Accepted", ""},
-		"twice the same taint":    {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=1:NoSchedule"))}, policy, "a=Accepted", ""},
-		"two effects of a key":    {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=2:NoExecute"))}, policy, "a=Accepted", ""},
-		"two values of a key":     {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=2:NoSchedule"))}, policy, "a=!InvalidSpec", "recloseTaint differs from taint in nothing but its value"},
-		"the other key of a rule": {[]Gate{aGate("a", proving, recloseTainting("nrr.example/key:NoSchedule"))}, policy, "a=!OwnedByNodeReadinessRule", "rule-1"},
-		"the other key not allowed": {[]Gate{aGate("a", proving, tainting("k:NoSchedule"), recloseTainting("l:NoSchedule"))}, KeyPolicy{Allowed: allowed("k")},
+		"in force":                               {[]Gate{aGate("a", proving)}, policy, "a=Accepted", "in force"},
+		"no evidence":                            {[]Gate{aGate("a")}, policy, "a=NoBootEvidence", "after a reboot"},
+		"shared boots":                           {[]Gate{aGate("a", proving)}, KeyPolicy{SameBoot: "n1, n2 and 3 more"}, "a=NoBootEvidence", "share a boot ID (n1, n2 and 3 more)"},
+		"shared boots, no evidence":              {[]Gate{aGate("a")}, KeyPolicy{SameBoot: "n1, n2"}, "a=NoBootEvidence", "after a reboot"},
+		"shared boots, no evidence needed":       {[]Gate{aGate("a", proving, reclosing(never))}, KeyPolicy{SameBoot: "n1, n2"}, "a=Accepted", ""},
+		"no evidence needed":                     {[]Gate{aGate("a", reclosing(never))}, policy, "a=Accepted", ""},
+		"one signal with evidence is sufficient": {[]Gate{aGate("a", waitingFor(flagSignal("x"), agent("y")))}, policy, "a=Accepted", ""},
+		"key managed by a rule":                  {[]Gate{aGate("a", tainting("nrr.example/key:NoSchedule"))}, policy, "a=!OwnedByNodeReadinessRule", "rule-1"},
+		"key not allowed":                        {[]Gate{aGate("a")}, KeyPolicy{Allowed: allowed("z/z", "b/b:NoExecute")}, "a=!TaintKeyNotAllowed", "taint a.example/not-ready:NoSchedule: add it to --allowed-taint-keys (now: b/b:NoExecute, z/z:NoSchedule)"},
+		"none allowed":                           {[]Gate{aGate("a")}, KeyPolicy{Allowed: allowed()}, "a=!TaintKeyNotAllowed", "(now: none)"},
+		"key allowed":                            {[]Gate{aGate("a", proving)}, KeyPolicy{Allowed: allowed("a.example/not-ready")}, "a=Accepted", ""},
+		"effect not allowed":                     {[]Gate{aGate("a", proving, tainting("k:NoExecute"))}, KeyPolicy{Allowed: allowed("k")}, "a=!TaintKeyNotAllowed", "taint k:NoExecute: add it"},
+		"stamp not allowed":                      {[]Gate{aGate("a", proving, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{"a/at": true}}, "a=StampNotAllowed", "not allowed the annotation b/at: add it to --allowed-stamp-annotations (now: a/at)"},
+		"stamp not allowed, no evidence":         {[]Gate{aGate("a", stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{}}, "a=StampNotAllowed", "after a reboot the gate may open on outdated information; openedAtAnnotation is not written"},
+		"stamp allowed":                          {[]Gate{aGate("a", proving, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{"b/at": true}}, "a=Accepted", ""},
+		"no stamp":                               {[]Gate{aGate("a", proving)}, KeyPolicy{Stamps: map[string]bool{}}, "a=Accepted", ""},
+		"key of Kubernetes":                      {[]Gate{aGate("a", tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
+		"no signals":                             {[]Gate{aGate("a", waitingFor())}, policy, "a=!InvalidSpec", "openWhen"},
+		"shared taint":                           {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
+		"another effect":                         {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoExecute"))}, policy, "a=Accepted b=Accepted", ""},
+		"the younger yields":                     {[]Gate{aGate("z", proving, older, tainting("k=1:NoSchedule")), aGate("a", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=!TaintConflict z=TaintConflict", ""},
+		"same age: the first name wins":          {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule")), aGate("b", proving, tainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", "older gate a has the taint k=1:NoSchedule"},
+		"two taints":                             {[]Gate{aGate("a", proving, tainting("k:NoSchedule"), recloseTainting("l:NoSchedule"))}, KeyPolicy{Allowed: allowed("k", "l")}, "a=Accepted", ""},
+		"twice the same taint":                   {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=1:NoSchedule"))}, policy, "a=Accepted", ""},
+		"two effects of a key":                   {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=2:NoExecute"))}, policy, "a=Accepted", ""},
+		"two values of a key":                    {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("k=2:NoSchedule"))}, policy, "a=!InvalidSpec", "recloseTaint must differ from taint in more than its value"},
+		"recloseTaint's key managed by a rule":   {[]Gate{aGate("a", proving, recloseTainting("nrr.example/key:NoSchedule"))}, policy, "a=!OwnedByNodeReadinessRule", "rule-1"},
+		"recloseTaint's key not allowed": {[]Gate{aGate("a", proving, tainting("k:NoSchedule"), recloseTainting("l:NoSchedule"))}, KeyPolicy{Allowed: allowed("k")},
 			"a=!TaintKeyNotAllowed", "taint l:NoSchedule: add it to --allowed-taint-keys (now: k:NoSchedule)"},
-		"the other is Kubernetes'":   {[]Gate{aGate("a", proving, recloseTainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
-		"the other detaches volumes": {[]Gate{aGate("a", proving, recloseTainting("node.kubernetes.io/out-of-service:NoExecute"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
-		"closeWhen with another":     {[]Gate{follower("a", recloseTainting("l:NoSchedule"))}, policy, "a=!InvalidSpec", "no recloseTaint"},
-		"the other is one's first":   {[]Gate{aGate("a", proving, older, tainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
-		"the first is one's other":   {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
-		"both have another":          {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
-		"crosswise, of the same":     {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("l=1:NoSchedule")), aGate("b", proving, tainting("l=1:NoSchedule"), recloseTainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
-		"who is refused for one of two holds neither": {[]Gate{aGate("a", older, recloseTainting("nrr.example/key:NoSchedule"), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
+		"recloseTaint's key of Kubernetes":    {[]Gate{aGate("a", proving, recloseTainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
+		"recloseTaint detaches volumes":       {[]Gate{aGate("a", proving, recloseTainting("node.kubernetes.io/out-of-service:NoExecute"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
+		"recloseTaint with closeWhen":         {[]Gate{follower("a", recloseTainting("l:NoSchedule"))}, policy, "a=!InvalidSpec", "remove recloseTaint"},
+		"recloseTaint conflicts with a taint": {[]Gate{aGate("a", proving, older, tainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
+		"taint conflicts with a recloseTaint": {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
+		"two recloseTaints conflict":          {[]Gate{aGate("a", proving, older, recloseTainting("k=1:NoSchedule")), aGate("b", proving, younger, recloseTainting("k=2:NoSchedule"))}, policy, "a=TaintConflict b=!TaintConflict", ""},
+		"swapped taints with the same values": {[]Gate{aGate("a", proving, tainting("k=1:NoSchedule"), recloseTainting("l=1:NoSchedule")), aGate("b", proving, tainting("l=1:NoSchedule"), recloseTainting("k=1:NoSchedule"))}, policy, "a=Accepted b=Accepted", ""},
+		"a gate rejected for one taint claims neither": {[]Gate{aGate("a", older, recloseTainting("nrr.example/key:NoSchedule"), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
 			"a=!OwnedByNodeReadinessRule b=Accepted", ""},
-		"paused":                     {[]Gate{aGate("a", inPause, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{}}, "a=Paused", "the gate is paused: it closes and opens no node, and new nodes are not closed; none of its signals"},
-		"a pause excuses nothing":    {[]Gate{aGate("a", inPause)}, KeyPolicy{Allowed: allowed()}, "a=!TaintKeyNotAllowed", ""},
-		"in dry run":                 {[]Gate{aGate("a", inDryRun)}, policy, "a=DryRun", "the gate is in dry run: it changes no node, and new nodes are not closed; none of its signals"},
-		"a dry run needs no leave":   {[]Gate{aGate("a", proving, inDryRun)}, KeyPolicy{Allowed: allowed()}, "a=DryRun", "; with mode Enforce it would not be accepted: the administrator has not allowed the taint a.example/not-ready:NoSchedule"},
-		"nor a rule's":               {[]Gate{aGate("a", inDryRun, tainting("nrr.example/key:NoSchedule"))}, policy, "a=DryRun", "it would not be accepted: the NodeReadinessRule rule-1"},
-		"but no key of Kubernetes":   {[]Gate{aGate("a", inDryRun, tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
-		"and signals":                {[]Gate{aGate("a", inDryRun, waitingFor())}, policy, "a=!InvalidSpec", ""},
-		"nobody yields to a dry run": {[]Gate{aGate("a", proving, older, inDryRun, tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=DryRun b=Accepted", ""},
-		"but another":                {[]Gate{aGate("a", proving, older, inDryRun, tainting("k=1:NoSchedule")), aGate("b", proving, younger, inDryRun, tainting("k=2:NoSchedule"))}, policy, "a=DryRun b=!TaintConflict", ""},
-		"a dry run yields":           {[]Gate{aGate("a", proving, older, tainting("k=1:NoSchedule")), aGate("b", proving, younger, inDryRun, tainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", ""},
-		"all yield to a pause":       {[]Gate{aGate("a", proving, older, inPause, tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=Paused b=!TaintConflict", ""},
-		"who is refused holds nothing": {[]Gate{aGate("a", older, waitingFor(), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
+		"paused":                             {[]Gate{aGate("a", inPause, stamping("b/at"))}, KeyPolicy{Stamps: map[string]bool{}}, "a=Paused", "the gate is paused: it neither opens nor closes on any node, and new nodes are not closed; none of its signals"},
+		"paused, key not allowed":            {[]Gate{aGate("a", inPause)}, KeyPolicy{Allowed: allowed()}, "a=!TaintKeyNotAllowed", ""},
+		"in dry run":                         {[]Gate{aGate("a", inDryRun)}, policy, "a=DryRun", "the gate is in dry run: it does not change nodes, and new nodes are not closed; none of its signals"},
+		"dry run, key not allowed":           {[]Gate{aGate("a", proving, inDryRun)}, KeyPolicy{Allowed: allowed()}, "a=DryRun", "; with mode Enforce it would not be accepted: the administrator has not allowed the taint a.example/not-ready:NoSchedule"},
+		"dry run, key managed by a rule":     {[]Gate{aGate("a", inDryRun, tainting("nrr.example/key:NoSchedule"))}, policy, "a=DryRun", "it would not be accepted: the NodeReadinessRule rule-1"},
+		"dry run, key of Kubernetes":         {[]Gate{aGate("a", inDryRun, tainting("node.kubernetes.io/not-ready:NoSchedule"))}, policy, "a=!TaintKeyNotAllowed", "belongs to Kubernetes"},
+		"dry run without signals":            {[]Gate{aGate("a", inDryRun, waitingFor())}, policy, "a=!InvalidSpec", ""},
+		"a gate does not yield to a dry run": {[]Gate{aGate("a", proving, older, inDryRun, tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=DryRun b=Accepted", ""},
+		"a dry run yields to a dry run":      {[]Gate{aGate("a", proving, older, inDryRun, tainting("k=1:NoSchedule")), aGate("b", proving, younger, inDryRun, tainting("k=2:NoSchedule"))}, policy, "a=DryRun b=!TaintConflict", ""},
+		"a dry run yields to a gate":         {[]Gate{aGate("a", proving, older, tainting("k=1:NoSchedule")), aGate("b", proving, younger, inDryRun, tainting("k=2:NoSchedule"))}, policy, "a=Accepted b=!TaintConflict", ""},
+		"a gate yields to a paused gate":     {[]Gate{aGate("a", proving, older, inPause, tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=Paused b=!TaintConflict", ""},
+		"a rejected gate claims nothing": {[]Gate{aGate("a", older, waitingFor(), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
 			"a=!InvalidSpec b=Accepted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +89,8 @@ func TestAccept(t *testing.T) {
 				if text := strings.Join(texts, " "); text != c.want {
 					t.Errorf("got %s, want %s", text, c.want)
 				}
-				if a := got[c.gates[len(c.gates)-1].Name]; !strings.Contains(a.Message, c.says) && len(c.gates) == 1 {
-					t.Errorf("message %q does not say %q", a.Message, c.says)
+				if a := got[c.gates[len(c.gates)-1].Name]; !strings.Contains(a.Message, c.text) && len(c.gates) == 1 {
+					t.Errorf("message %q does not contain %q", a.Message, c.text)
 				}
 				slices.Reverse(c.gates)
 			}
@@ -95,9 +98,9 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Of two gates that ask for different values each names the other, whichever of
-// hundreds it is.
-func TestTaintConflictIsToldOnBoth(t *testing.T) {
+// If two gates specify conflicting values, the message of each names the other one,
+// even among hundreds of gates.
+func TestTaintConflictIsReportedOnBoth(t *testing.T) {
 	proving := waitingFor(agent("agent"))
 	older := aGate("older", proving, createdAgo(2*time.Hour), tainting("k=1:NoSchedule"))
 	younger := func(name, taint string) Gate { return aGate(name, proving, createdAgo(time.Hour), tainting(taint)) }
@@ -113,13 +116,13 @@ func TestTaintConflictIsToldOnBoth(t *testing.T) {
 		"on the younger": {[]Gate{younger("b", "k=2:NoSchedule"), older}, "b",
 			"the older gate older has the taint k=1:NoSchedule, and a node cannot carry k=2:NoSchedule as well: use the same value, or another key"},
 		"on the older": {[]Gate{younger("b", "k=2:NoSchedule"), older}, "older",
-			"the gate is in force; the younger gate b asks for the taint k=2:NoSchedule, and is not accepted"},
+			"the gate is in force; the younger gate b specifies the conflicting taint k=2:NoSchedule and is not accepted"},
 		"no value is another value": {[]Gate{younger("b", "k:NoSchedule"), older}, "older",
-			"the gate is in force; the younger gate b asks for the taint k:NoSchedule, and is not accepted"},
-		"of hundreds the first": {hundreds, "older",
-			"the gate is in force; the younger gate g000 asks for the taint k=2:NoSchedule, as 199 more do for other values than this gate's, and they are not accepted"},
-		"of one that agrees nothing":       {[]Gate{older, younger("b", "k=1:NoSchedule")}, "older", "the gate is in force"},
-		"of one that is refused otherwise": {[]Gate{older, aGate("b", waitingFor(), tainting("k=2:NoSchedule"))}, "older", "the gate is in force"},
+			"the gate is in force; the younger gate b specifies the conflicting taint k:NoSchedule and is not accepted"},
+		"hundreds: the first is named": {hundreds, "older",
+			"the gate is in force; the younger gate g000 specifies the conflicting taint k=2:NoSchedule and is not accepted, nor are 199 other gates with conflicting values"},
+		"no conflict with an equal value":                     {[]Gate{older, younger("b", "k=1:NoSchedule")}, "older", "the gate is in force"},
+		"no conflict with a gate rejected for another reason": {[]Gate{older, aGate("b", waitingFor(), tainting("k=2:NoSchedule"))}, "older", "the gate is in force"},
 	} {
 		for range 2 { // in either order
 			if got := Accept(c.gates, KeyPolicy{})[c.on].Message; got != c.want {
@@ -130,7 +133,7 @@ func TestTaintConflictIsToldOnBoth(t *testing.T) {
 	}
 }
 
-// Every reason has words, and none of them has a hole in it.
+// Every reason has a message without an unused placeholder.
 func TestMessages(t *testing.T) {
 	for reason := range messages {
 		r := Reading{Reason: reason, Subject: "SUBJECT"}
@@ -140,10 +143,10 @@ func TestMessages(t *testing.T) {
 	}
 	hostile := Reading{Reason: v1alpha1.ReadingDiffers, Subject: "condition Bad=\x1b[2J\n\"x\""}
 	if text := hostile.Message(); text != `condition Bad=\x1b[2J\n"x" does not match` {
-		t.Errorf("what a node says of itself reads %q", text)
+		t.Errorf("text from a node is printed as %q", text)
 	}
 	v := Verdict{Blocked: v1alpha1.ReadingNodeSilent}
-	if text := v.Obstacle().Message(); text != "the node has stopped reporting (Ready is Unknown)" {
+	if text := v.Obstacle().Message(); text != "the node is unreachable (Ready is Unknown)" {
 		t.Error(text)
 	}
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// A TaintID identifies a taint on a node: the API server refuses a second one
-// with the same key and effect.
+// TaintID identifies a taint on a node. The API server rejects a second taint with the
+// same key and effect.
 type TaintID struct {
 	Key    string
 	Effect corev1.TaintEffect
 }
 
-// IDOf returns what identifies a gate's taint on a node.
+// IDOf returns the ID of a taint.
 func IDOf(t v1alpha1.Taint) TaintID { return TaintID{t.Key, t.Effect} }
 
-// String returns the form key:Effect.
+// String returns the ID in the form key:Effect.
 func (id TaintID) String() string { return id.Key + ":" + string(id.Effect) }
 
-// ParseTaintID reads the form key:Effect. The effect of a key alone is
-// NoSchedule, which evicts no pod.
+// ParseTaintID parses the form key:Effect. If there is no effect, it defaults to
+// NoSchedule, which does not evict pods.
 func ParseTaintID(text string) (TaintID, error) {
 	key, effect, found := strings.Cut(text, ":")
 	id := TaintID{Key: key, Effect: corev1.TaintEffectNoSchedule}
@@ -46,14 +46,14 @@ func ParseTaintID(text string) (TaintID, error) {
 
 var effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
-// AllowedTaints are the taints that the administrator lets nodegate add to nodes,
-// change and remove. Nil allows all.
+// AllowedTaints is the set of taints that the administrator allows nodegate to add,
+// change and remove. Nil allows every taint.
 type AllowedTaints map[TaintID]bool
 
-// Allows reports whether a gate may have the taint, with any value.
+// Allows reports whether gates may use the taint. Its value does not matter.
 func (a AllowedTaints) Allows(t v1alpha1.Taint) bool { return a == nil || a[IDOf(t)] }
 
-// String lists the taints in order.
+// String returns the allowed taints as a sorted list.
 func (a AllowedTaints) String() string {
 	var list []string
 	for id, allowed := range a {
@@ -68,8 +68,8 @@ func (a AllowedTaints) String() string {
 	return strings.Join(list, ", ")
 }
 
-// ParseAllowedTaints reads taints in the form of ParseTaintID. The error names
-// all that have another form, which the result does not allow.
+// ParseAllowedTaints parses taints in the form of ParseTaintID. The error names every
+// text that is not valid; the result contains the others.
 func ParseAllowedTaints(texts []string) (AllowedTaints, error) {
 	a := make(AllowedTaints, len(texts))
 	var errs []error

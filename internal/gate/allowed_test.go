@@ -9,7 +9,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// allowed are taints as the administrator writes them.
+// allowed parses taints as the administrator specifies them.
 func allowed(texts ...string) AllowedTaints {
 	a, err := ParseAllowedTaints(texts)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestAllows(t *testing.T) {
 			t.Errorf("%s: %t", text, got)
 		}
 		if !AllowedTaints(nil).Allows(taint) || (AllowedTaints{}).Allows(taint) {
-			t.Errorf("%s: nil allows all, and an empty list nothing", text)
+			t.Errorf("%s: nil must allow every taint, and an empty list none", text)
 		}
 	}
 	if got := allowed("b", "a:NoExecute").String(); got != "a:NoExecute, b:NoSchedule" {

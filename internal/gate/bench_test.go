@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// benchmarkNode is a running node under n gates, all of them open but the last,
+// benchmarkNode returns a running node with n gates, all of them open except the last,
 // which waits for its agent.
 func benchmarkNode(n int) *sim {
 	s := aNode()

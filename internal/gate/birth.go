@@ -11,26 +11,26 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Birth says what is to be on a Node that is being created, for the gates given:
-// those that close at birth. It is Decide at a moment at which no signal can
-// hold, without a clock, and so the same to the byte as what the API server's own
-// policy writes, whichever of the two comes first.
+// Birth returns what a Node must carry when it is created, given the gates that close
+// at birth. The result is that of Decide at a time when no signal can hold yet. It does
+// not depend on a clock, so it is byte-identical to what the API server's birth policy
+// writes, and it does not matter which of the two runs first.
 //
-// A record that came along with the Node is not to be believed: it is written
-// over, or erased where its gate does not select the Node. Records of other gates
-// stay. Taints begins with the Node's own, as they are, also where the value is
-// not the gate's: the controller corrects it.
+// Records that the Node was submitted with are not trusted. They are overwritten, or
+// removed if their gate does not select the Node. Records of other gates are kept.
+// Taints starts with the Node's own taints, unchanged, even if the value of one differs
+// from the gate's: the controller corrects it later.
 func Birth(gates []Gate, n Node) Decision {
 	sent := n.Records
 	n.Records, n.Created = nil, time.Time{}
 	unborn := make([]Gate, len(gates))
 	for i, g := range gates {
 		g.Signals = []NamedSignal{{Signal: nothingYet{}}}
-		g.Deadline = Deadline{} // its clock does not run yet
+		g.Deadline = Deadline{} // its clock has not started
 		g.RecloseTaint = v1alpha1.Taint{}
 		unborn[i] = g
-		// However much the clocks differ, a Node is younger than the gate that it
-		// is born into.
+		// A Node is always younger than a gate that closes at its birth, even if the
+		// clocks differ.
 		if g.Created.After(n.Created) {
 			n.Created = g.Created
 		}
@@ -56,8 +56,8 @@ func Birth(gates []Gate, n Node) Decision {
 	return d
 }
 
-// forgetTime removes what a policy, which has no clock, could not have written,
-// from the records and from the taints after the first n.
+// forgetTime removes the times from records and from all taints after the first n,
+// because the birth policy, which has no clock, cannot write them.
 func (d *Decision) forgetTime(n int) {
 	for name, raw := range d.Records {
 		if r, err := ParseRecord(raw); err == nil {
@@ -70,7 +70,7 @@ func (d *Decision) forgetTime(n int) {
 	}
 }
 
-// nothingYet stands for any signal before the Node exists.
+// nothingYet stands in for any signal before the Node exists.
 type nothingYet struct{}
 
 func (nothingYet) Read(Input) Reading            { return Reading{State: NotYet} }

@@ -37,14 +37,14 @@ func TestBirthByWebhook(t *testing.T) {
 		taints  []string
 		records map[string]string
 	}{
-		"closed, though its signal would hold": {Node{Labels: fit}, []string{cniTaint}, map[string]string{"cni": cniRecord}},
-		"two, and no time in either": {Node{Labels: labels.Set{"pool": "gpu"}}, []string{cniTaint, "gpu.example/x:NoExecute"}, map[string]string{
+		"closed although its signal would hold": {Node{Labels: fit}, []string{cniTaint}, map[string]string{"cni": cniRecord}},
+		"two gates, without times": {Node{Labels: labels.Set{"pool": "gpu"}}, []string{cniTaint, "gpu.example/x:NoExecute"}, map[string]string{
 			"cni": cniRecord, "gpu": `{"state":"Closed","reason":"Birth","boot":"b","taint":"gpu.example/x:NoExecute","source":"crd"}`}},
-		"there already":          {Node{Taints: taintsOf(cniTaint), Records: map[string]string{"cni": cniRecord}}, []string{cniTaint}, nil},
-		"a wrong value":          {Node{Taints: taintsOf("cni.example/not-ready=x:NoSchedule", "a.example/b:NoExecute")}, []string{"cni.example/not-ready=x:NoSchedule", "a.example/b:NoExecute"}, map[string]string{"cni": cniRecord}},
-		"another effect is left": {Node{Taints: taintsOf("cni.example/not-ready:NoExecute")}, []string{"cni.example/not-ready:NoExecute", cniTaint}, map[string]string{"cni": cniRecord}},
-		"twice, which is for the API server to refuse": {Node{Taints: taintsOf(cniTaint, cniTaint)}, []string{cniTaint, cniTaint}, map[string]string{"cni": cniRecord}},
-		"records that came along are not believed": {
+		"already present":                     {Node{Taints: taintsOf(cniTaint), Records: map[string]string{"cni": cniRecord}}, []string{cniTaint}, nil},
+		"another value":                       {Node{Taints: taintsOf("cni.example/not-ready=x:NoSchedule", "a.example/b:NoExecute")}, []string{"cni.example/not-ready=x:NoSchedule", "a.example/b:NoExecute"}, map[string]string{"cni": cniRecord}},
+		"another effect is kept":              {Node{Taints: taintsOf("cni.example/not-ready:NoExecute")}, []string{"cni.example/not-ready:NoExecute", cniTaint}, map[string]string{"cni": cniRecord}},
+		"twice, which the API server rejects": {Node{Taints: taintsOf(cniTaint, cniTaint)}, []string{cniTaint, cniTaint}, map[string]string{"cni": cniRecord}},
+		"submitted records are not trusted": {
 			Node{Records: map[string]string{"cni": `{"state":"Open"}`, "gpu": `{"state":"Closed","taint":"a.example/b:NoExecute"}`, "other": "x"}, Taints: taintsOf("a.example/b:NoExecute")},
 			[]string{"a.example/b:NoExecute", cniTaint}, map[string]string{"cni": cniRecord, "gpu": ""}},
 	} {
@@ -64,9 +64,8 @@ func TestBirthByWebhook(t *testing.T) {
 	}
 }
 
-// Whatever gates and nodes there are: what is written is written once, others'
-// taints stay where they are, and the controller that meets the Node later finds
-// it as it would have it.
+// For any gates and nodes, Birth is idempotent, keeps the order of foreign taints, and
+// returns what the controller wants when it observes the Node later.
 func TestBirthIsWhatTheControllerWants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gates := slices.DeleteFunc(randomGates(t), func(g Gate) bool { return g.CloseWhen })
@@ -88,7 +87,7 @@ func TestBirthIsWhatTheControllerWants(t *testing.T) {
 			}
 		}
 		if again := Birth(gates, born); again.Changes {
-			t.Fatalf("asked again, it writes again: %+v", again)
+			t.Fatalf("a second call writes again: %+v", again)
 		}
 		for i, taint := range n.Taints {
 			if got := born.Taints[i]; got.Key != taint.Key || got.Effect != taint.Effect || taint.Key == "foreign.example/x" && got != taint {
@@ -101,14 +100,14 @@ func TestBirthIsWhatTheControllerWants(t *testing.T) {
 				t.Fatalf("gate %s is not closed: %v", g.Name, born.Taints)
 			}
 		}
-		// Nothing is known of any signal. Records of gates that do not exist are kept.
+		// All signals are unknown. Records of gates that do not exist are kept.
 		known := maps.Clone(born.Records)
 		maps.DeleteFunc(known, func(name, _ string) bool {
 			return !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name })
 		})
 		born.Records = known
-		// The policy is not told of a gate's other taint. Where the Node brought one
-		// along, the controller takes it off.
+		// The policy does not know a gate's recloseTaint. If the Node was submitted
+		// with it, the controller removes it.
 		astray := slices.ContainsFunc(gates, func(g Gate) bool { return n.taint(g.RecloseTaint.Key, g.RecloseTaint.Effect) >= 0 })
 		if later := Decide(gates, &Facts{Node: born}, epoch.Add(time.Second)); later.Changes && !astray {
 			t.Fatalf("the controller writes %v %v to a node with %v %v", later.Taints, later.Records, born.Taints, born.Records)

@@ -8,26 +8,26 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// A node's decision asks for budget (WantBudget) and does not know how much there
-// is. This is what whoever counts goes by.
+// A decision about one node requests budget (WantBudget) but does not know how much is
+// left. The controller counts nodes and grants budget by the rules below.
 
-// MaxReclosed is how many of a number of nodes a budget lets be closed. A percentage
-// is rounded up, so that a small zone is not left without any.
+// MaxReclosed returns how many of the given number of nodes may be closed under the
+// budget. A percentage is rounded up, so that even a small zone gets a budget of one.
 func MaxReclosed(budget *intstr.IntOrString, nodes int) int {
-	if budget == nil { // the default that the schema gives
+	if budget == nil { // the default in the schema
 		budget = new(intstr.FromString("20%"))
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)
-	if err != nil { // the schema lets nothing else in
+	if err != nil { // the schema rejects such a budget
 		return 0
 	}
 	return n
 }
 
-// IsBudgeted tells whether closing for this reason counts against the budget.
+// IsBudgeted reports whether closing for this reason counts against the budget.
 func IsBudgeted(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold:
+	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonSignalsHold:
 		return true
 	}
 	return false

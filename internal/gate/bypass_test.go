@@ -12,8 +12,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// closureOf returns the time in which a gate was closed by a record, as the core
-// tells it when the gate opens.
+// closureOf returns the closure that is reported when the gate opens.
 func closureOf(t *testing.T, s *sim) *Closure {
 	t.Helper()
 	d := s.flag("cni", "holds").run(t)
@@ -29,7 +28,7 @@ func closedFor(reason v1alpha1.Reason, ago time.Duration) *sim {
 	})
 }
 
-// Which time counts depends on why the gate was closed.
+// The period depends on why the gate was closed.
 func TestClosure(t *testing.T) {
 	const minute = time.Minute
 	birth := aNode(aGate("cni")).age(minute).taint(cniTaint).raw("cni", `{"state":"Closed","reason":"Birth","taint":"`+cniTaint+`"}`)
@@ -37,11 +36,11 @@ func TestClosure(t *testing.T) {
 		node *sim
 		from time.Duration // before the opening
 	}{
-		"from the Node's creation":             {birth, minute},
-		"from the closing":                     {closedFor(v1alpha1.ReasonRegression, minute), minute},
-		"from before a new boot was seen":      {closedFor(v1alpha1.ReasonRebooted, minute), 6 * minute},
-		"from the silence, where it stayed up": {closedFor(v1alpha1.ReasonNodeSilent, minute), minute},
-		"from before a boot after silence":     {closedFor(v1alpha1.ReasonNodeSilent, minute).boot("b"), 5 * minute},
+		"from the Node's creation":                {birth, minute},
+		"from the closing":                        {closedFor(v1alpha1.ReasonRegression, minute), minute},
+		"from before a new boot was observed":     {closedFor(v1alpha1.ReasonRebooted, minute), 6 * minute},
+		"from unreachability, without a reboot":   {closedFor(v1alpha1.ReasonNodeSilent, minute), minute},
+		"from before a boot after unreachability": {closedFor(v1alpha1.ReasonNodeSilent, minute).boot("b"), 5 * minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := closureOf(t, c.node)
@@ -60,18 +59,19 @@ func TestClosure(t *testing.T) {
 	}
 }
 
-// Cilium asks for NoExecute to be rid of pods that came before the agent, which
-// has everything evicted, or restarts pods of one label whose network it does
-// not manage, on and on.
+// Cilium recommends NoExecute to remove pods that started before the agent. That evicts
+// all pods. Alternatively, it repeatedly restarts pods with a certain label whose
+// network it does not manage.
 func TestSeedCiliumBypassed(t *testing.T) {
 	opened := epoch
 	at := func(secondsBefore int) time.Time { return opened.Add(-time.Duration(secondsBefore) * time.Second) }
-	// A quick reboot: the new boot is seen 30 seconds before the agent is ready.
+	// A quick reboot: the new boot is observed 30 seconds before the agent is ready.
 	reboot := &Closure{From: at(30).Add(-bypassBoot), Until: opened, NewBoot: true}
 	reboot.Taint, _ = parseTaint(cniTaint)
 	// The gate closed 30 seconds ago without a reboot.
 	closed := &Closure{Taint: reboot.Taint, From: at(30), Until: opened}
-	// A pod of yesterday whose container started so long before the opening.
+	// A pod created yesterday whose container started the given number of seconds
+	// before the gate opened.
 	pod := func(started int, change ...func(*BoundPod)) BoundPod {
 		p := BoundPod{Owned: true, Created: at(86400), Bound: at(86400), Starts: []Start{{At: at(started), Running: true}}}
 		for _, c := range change {
@@ -89,28 +89,28 @@ func TestSeedCiliumBypassed(t *testing.T) {
 		pod     BoundPod
 		want    bool
 	}{
-		"bound before the reboot, started before the agent":   {reboot, pod(7), true},
-		"started before the new boot was told of":             {reboot, pod(31), true},
-		"ended in the old boot, not started again":            {reboot, pod(3600, func(p *BoundPod) { p.Starts[0].Running = false }), false},
-		"nobody watched the reboot an hour ago":               {reboot, pod(3600), true},
-		"started when the agent was ready":                    {reboot, pod(-3), false},
-		"too close to the opening to tell":                    {reboot, pod(1), false},
-		"just far enough":                                     {reboot, pod(2), true},
-		"one of its containers started while it was closed":   {reboot, pod(-9, func(p *BoundPod) { p.Starts = append(p.Starts, Start{At: at(9)}) }), true},
-		"it has not started":                                  {reboot, pod(0, func(p *BoundPod) { p.Starts = nil }), false},
-		"bound while the gate was closed":                     {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(20), at(10) }), true},
-		"bound when it was open, by a clock that is right":    {closed, pod(9, func(p *BoundPod) { p.Bound = at(-1) }), false},
-		"created when it was open, by a clock that is right":  {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(-1), time.Time{} }), false},
-		"nobody says when it was bound":                       {closed, pod(9, func(p *BoundPod) { p.Bound = time.Time{} }), true},
-		"it ran before the gate closed, and never restarted":  {closed, pod(31), false},
-		"restarted while the gate was closed":                 {closed, pod(30), true},
-		"restarted after the opening":                         {closed, pod(-60), false},
-		"it tolerates the taint":                              {closed, pod(9, tolerating("cni.example/not-ready")), false},
-		"it tolerates another one":                            {closed, pod(9, tolerating("other.example/x")), true},
-		"it is on its way out":                                {closed, pod(9, func(p *BoundPod) { p.Terminating = true }), false},
-		"it has finished":                                     {closed, pod(9, func(p *BoundPod) { p.Finished = true }), false},
-		"a mirror pod":                                        {closed, pod(9, func(p *BoundPod) { p.Mirror = true }), false},
-		"a daemon that does not tolerate its gate is told of": {closed, pod(9, func(p *BoundPod) { p.Daemon = true }), true},
+		"bound before the reboot, started before the agent":    {reboot, pod(7), true},
+		"started before the new boot was reported":             {reboot, pod(31), true},
+		"ended in the old boot, not started again":             {reboot, pod(3600, func(p *BoundPod) { p.Starts[0].Running = false }), false},
+		"the reboot an hour ago was not observed":              {reboot, pod(3600), true},
+		"started when the agent was ready":                     {reboot, pod(-3), false},
+		"too close to the opening":                             {reboot, pod(1), false},
+		"just before that":                                     {reboot, pod(2), true},
+		"one of its containers started while it was closed":    {reboot, pod(-9, func(p *BoundPod) { p.Starts = append(p.Starts, Start{At: at(9)}) }), true},
+		"it has not started":                                   {reboot, pod(0, func(p *BoundPod) { p.Starts = nil }), false},
+		"bound while the gate was closed":                      {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(20), at(10) }), true},
+		"bound while it was open, by the API server's clock":   {closed, pod(9, func(p *BoundPod) { p.Bound = at(-1) }), false},
+		"created while it was open, by the API server's clock": {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(-1), time.Time{} }), false},
+		"without a binding time":                               {closed, pod(9, func(p *BoundPod) { p.Bound = time.Time{} }), true},
+		"it ran before the gate closed, and never restarted":   {closed, pod(31), false},
+		"restarted while the gate was closed":                  {closed, pod(30), true},
+		"restarted after the opening":                          {closed, pod(-60), false},
+		"it tolerates the taint":                               {closed, pod(9, tolerating("cni.example/not-ready")), false},
+		"it tolerates another one":                             {closed, pod(9, tolerating("other.example/x")), true},
+		"it is terminating":                                    {closed, pod(9, func(p *BoundPod) { p.Terminating = true }), false},
+		"it has finished":                                      {closed, pod(9, func(p *BoundPod) { p.Finished = true }), false},
+		"a mirror pod":                                         {closed, pod(9, func(p *BoundPod) { p.Mirror = true }), false},
+		"a daemon that does not tolerate its gate":             {closed, pod(9, func(p *BoundPod) { p.Daemon = true }), true},
 	} {
 		if got := c.closure.Bypassed(&c.pod); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
@@ -123,11 +123,11 @@ func TestEvictable(t *testing.T) {
 		pod  BoundPod
 		want bool
 	}{
-		"what a controller replaces":      {BoundPod{Owned: true}, true},
-		"a pod of nobody's":               {BoundPod{}, false},
-		"a daemon":                        {BoundPod{Owned: true, Daemon: true}, false},
-		"a mirror pod":                    {BoundPod{Owned: true, Mirror: true}, false},
-		"one with the node's own network": {BoundPod{Owned: true, HostNetwork: true}, false},
+		"a pod with a controller":    {BoundPod{Owned: true}, true},
+		"a pod without a controller": {BoundPod{}, false},
+		"a daemon":                   {BoundPod{Owned: true, Daemon: true}, false},
+		"a mirror pod":               {BoundPod{Owned: true, Mirror: true}, false},
+		"a host-network pod":         {BoundPod{Owned: true, HostNetwork: true}, false},
 	} {
 		if got := c.pod.Evictable(); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)

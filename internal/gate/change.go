@@ -4,26 +4,25 @@ package gate
 
 import "slices"
 
-// Aspect is a part of what is known of a node that changes by itself, and that few
-// gates look at.
+// Aspect is a part of what is known about a node that changes independently and that
+// few gates read.
 type Aspect struct {
 	Kind AspectKind
-	// Name is the type of the condition, the key of the annotation or the taint, the
-	// name of the resource, of the field of nodeInfo, of the DRA driver or of the gate.
-	// Empty for other kinds.
+	// Name is the type of the condition, the key of the annotation or taint, or the
+	// name of the resource, nodeInfo field, DRA driver or gate. Empty for other kinds.
 	Name string
-	// Pods says which pods, of AspectPods.
+	// Pods is the query that selects the pods of AspectPods.
 	Pods PodQuery
 }
 
-// AspectKind is a kind of aspects.
+// AspectKind is the kind of an Aspect.
 type AspectKind uint8
 
 const (
-	// AspectCondition is the status and transition time of a condition, but for Ready,
-	// which all gates look at.
+	// AspectCondition is the status and transition time of a condition other than
+	// Ready, which all gates read.
 	AspectCondition AspectKind = iota + 1
-	// AspectHeartbeats are the heartbeats of all conditions.
+	// AspectHeartbeats is the heartbeats of all conditions.
 	AspectHeartbeats
 	// AspectAnnotation is an annotation that is neither a record nor an override.
 	AspectAnnotation
@@ -31,11 +30,11 @@ const (
 	AspectAllocatable
 	// AspectNodeInfo is one field of the node's nodeInfo.
 	AspectNodeInfo
-	// AspectPods are those pods of the node that a query finds.
+	// AspectPods is the set of pods on the node that a query selects.
 	AspectPods
 	// AspectCSINode is the node's CSINode.
 	AspectCSINode
-	// AspectResourceSlices are the node's ResourceSlices of one driver.
+	// AspectResourceSlices is the node's ResourceSlices of one driver.
 	AspectResourceSlices
 	// AspectRecord is the record of one gate.
 	AspectRecord
@@ -43,23 +42,22 @@ const (
 	AspectTaint
 )
 
-// Change tells what may have changed of what is known of a node. Whoever tells of
-// more than has changed does no harm. Its zero value is that nothing has. Changes
-// are values: none is changed by what is made of it.
+// Change describes what may have changed about a node. It may include aspects that have
+// not changed. The zero value means that nothing has changed. A Change is immutable.
 type Change struct {
 	everything bool
 	aspects    []Aspect
 }
 
-// aspectsMax bounds a change that gathers while nobody looks at the node: of one
-// with more aspects than this everything may have changed.
+// aspectsMax limits a change that accumulates while the node is not reconciled. If a
+// change has more aspects, everything may have changed.
 const aspectsMax = 16
 
-// Everything may have changed.
+// Everything returns a change of everything.
 func Everything() Change { return Change{everything: true} }
 
-// ChangeOf returns the change of these aspects, and of nothing else. They are the
-// caller's no more.
+// ChangeOf returns a change of exactly these aspects. The caller must not modify the
+// slice afterwards.
 func ChangeOf(aspects ...Aspect) Change {
 	if len(aspects) > aspectsMax {
 		return Everything()
@@ -67,16 +65,17 @@ func ChangeOf(aspects ...Aspect) Change {
 	return Change{aspects: aspects}
 }
 
-// IsNothing tells whether nothing has changed.
+// IsNothing reports whether nothing has changed.
 func (c Change) IsNothing() bool { return !c.everything && len(c.aspects) == 0 }
 
-// IsEverything tells whether everything may have changed.
+// IsEverything reports whether everything may have changed.
 func (c Change) IsEverything() bool { return c.everything }
 
-// Aspects are those that have changed, if not everything has. They are read only.
+// Aspects returns the aspects that have changed, unless IsEverything is true. The
+// caller must not modify them.
 func (c Change) Aspects() []Aspect { return c.aspects }
 
-// And returns what has changed by both changes.
+// And returns the union of both changes.
 func (c Change) And(other Change) Change {
 	switch {
 	case c.everything, other.IsNothing():

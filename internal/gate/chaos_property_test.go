@@ -15,8 +15,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// chaos is a node in any state that somebody could have brought it into, with
-// gates of all kinds, as the controller compiles and accepts them.
+// chaos is a node in any state that users and other writers can cause, with gates of
+// all kinds as the controller compiles and accepts them.
 type chaos struct {
 	*sim
 	policy KeyPolicy
@@ -25,7 +25,7 @@ type chaos struct {
 var (
 	chaosKeys    = []string{"a.example/x", "b.example/x", v1alpha1.TaintOutOfService}
 	chaosForeign = []string{"x.example/a", "karpenter.sh/unregistered", "node.kubernetes.io/unreachable", v1alpha1.TaintCloudShutdown}
-	chaosNames   = []string{"p", "q", "r", "s"} // of which some are not gates
+	chaosNames   = []string{"p", "q", "r", "s"} // some of them are not gates
 	chaosReasons = []v1alpha1.Reason{v1alpha1.ReasonBirth, v1alpha1.ReasonRebooted, v1alpha1.ReasonNodeSilent, v1alpha1.ReasonNodeShutdown,
 		v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold,
 		v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand, v1alpha1.ReasonOverridden, v1alpha1.ReasonOverrideEnded, "Nonsense"}
@@ -80,7 +80,7 @@ func (c *chaos) drawGates(t *rapid.T) {
 			g.RecloseTaint = drawChaosTaint(t, chaosKeys)
 		}
 		g.Selector = rapid.SampledFrom([]func() Gate{func() Gate { return aGate("") }, func() Gate { return aGate("", selecting("pool=gpu")) }}).Draw(t, "selector")().Selector
-		if !g.detaches() { // the API refuses it
+		if !g.detaches() { // the API rejects it
 			g.MinClosed = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "minClosed")
 		}
 		g.Stamp = rapid.SampledFrom([]string{"", "example.com/at"}).Draw(t, "stamp")
@@ -110,6 +110,7 @@ func (c *chaos) drawNode(t *rapid.T) {
 	n := &c.facts.Node
 	c.age(rapid.SampledFrom([]time.Duration{-time.Minute, time.Second, 9 * time.Minute, 24 * time.Hour}).Draw(t, "age"))
 	n.BootID = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "boot")
+	c.facts.Boot.Seen = c.now
 	c.label(v1alpha1.OptOutLabel, rapid.SampledFrom([]string{"", "", "", "true"}).Draw(t, "out"))
 	c.label("pool", rapid.SampledFrom([]string{"gpu", "cpu"}).Draw(t, "pool"))
 	c.ready(rapid.SampledFrom([]string{"", "True", "False", "Unknown"}).Draw(t, "ready"))
@@ -179,8 +180,8 @@ func (c *chaos) drawRest(t *rapid.T) {
 	}
 }
 
-// Whatever state a node is in, a decision keeps to what must always be true, and
-// after a few of them there is nothing left to do.
+// In any state of a node, a decision satisfies the invariants, and a few decisions
+// later there is nothing left to do.
 func TestChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawChaos(t)
@@ -200,7 +201,8 @@ func TestChaos(t *testing.T) {
 	})
 }
 
-// checkCalm: where nothing happens but that time passes, a node is soon left alone.
+// checkCalm checks that a node is soon left alone if nothing happens except that time
+// passes.
 func (c *chaos) checkCalm(t *rapid.T) {
 	const most = 5
 	writes := 0
@@ -213,19 +215,20 @@ func (c *chaos) checkCalm(t *rapid.T) {
 		case d.Recheck.IsZero():
 			return
 		case !d.Recheck.After(c.now):
-			t.Fatalf("asks to be asked at once again: %s", show(d))
+			t.Fatalf("requests an immediate recheck again: %s", show(d))
 		default:
 			c.remember(d)
 			c.now = d.Recheck
 		}
 		if writes > most {
-			t.Fatalf("written for the %dth time, and nothing has happened: %s", writes, show(d))
+			t.Fatalf("written %d times although nothing has happened: %s", writes, show(d))
 		}
 	}
-	t.Fatalf("asks again and again: %s", show(c.decide()))
+	t.Fatalf("requests rechecks endlessly: %s", show(c.decide()))
 }
 
-// checkForbidden: what is nobody's, or may not be changed, is what it was.
+// checkForbidden checks that taints that belong to no gate, or must not be changed, do
+// not change.
 func (c *chaos) checkForbidden(t *rapid.T, before []corev1.Taint, d Decision) {
 	others := func(taints []corev1.Taint) (all []corev1.Taint) {
 		for _, taint := range taints {
@@ -242,14 +245,14 @@ func (c *chaos) checkForbidden(t *rapid.T, before []corev1.Taint, d Decision) {
 	for _, taint := range d.Taints {
 		at := fmt.Sprint(taint.Key, taint.Effect)
 		if seen[at] {
-			t.Fatalf("two taints of one key and effect: %s", show(d))
+			t.Fatalf("two taints with the same key and effect: %s", show(d))
 		}
 		seen[at] = true
 	}
 }
 
-// claims are the taints, by key and effect, that records say closed gates have on
-// the node.
+// claims returns the taints, by key and effect, that the records of closed gates
+// account for.
 func (s *sim) claims() map[v1alpha1.Taint]bool {
 	all := map[v1alpha1.Taint]bool{}
 	for _, raw := range s.facts.Node.Records {
@@ -264,47 +267,50 @@ func (s *sim) claims() map[v1alpha1.Taint]bool {
 	return all
 }
 
-// checkOrphans: a taint that a record told of goes with the last record that does.
+// checkOrphans checks that a taint is removed together with the last record that
+// accounts for it.
 func (c *chaos) checkOrphans(t *rapid.T, before map[v1alpha1.Taint]bool, d Decision) {
 	after := c.claims()
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if _, err := ParseRecord(c.facts.Node.Records[v.Gate]); err != nil && v.Blocked == v1alpha1.ReadingPaused {
-			return // a pause keeps a record that nobody can read, and what it may tell of
+			return // a paused gate keeps an unreadable record, and the taint that it may account for
 		}
 	}
+	// A node that is about to leave a gate keeps an unreadable record, too.
+	kept := func(v Verdict) bool { return v.Contended || v.Held || !v.Leaves.IsZero() }
 	for _, taint := range d.Taints {
 		at := v1alpha1.Taint{Key: taint.Key, Effect: taint.Effect}
-		if before[at] && !after[at] && !slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Contended || v.Held }) {
-			t.Fatalf("nobody accounts for the taint %s any more: %s", coreText(taint), show(d))
+		if before[at] && !after[at] && !slices.ContainsFunc(d.Verdicts, kept) {
+			t.Fatalf("no record accounts for the taint %s any longer: %s", coreText(taint), show(d))
 		}
 	}
 }
 
-// checkDetaching: a node is taken out of service only while it is silent, and no
-// gate keeps one there that speaks.
+// checkDetaching checks that a node is put out of service only while it is unreachable,
+// and that no gate keeps a reporting node out of service.
 func (c *chaos) checkDetaching(t *rapid.T, before *sim, d Decision) {
 	if c.facts.Node.Silent() {
 		return
 	}
 	for _, taint := range d.Taints {
 		if taint.Key == v1alpha1.TaintOutOfService && before.facts.Node.taint(taint.Key, taint.Effect) < 0 {
-			t.Fatalf("a node that speaks is taken out of service: %s", show(d))
+			t.Fatalf("a reporting node is put out of service: %s", show(d))
 		}
 	}
 	for name, raw := range c.facts.Node.Records {
 		r, err := ParseRecord(raw)
 		if err != nil || !r.tainted() || r.Since.Before(c.facts.Node.Created) {
-			continue // what nobody can read, or is of an earlier Node, claims nothing
+			continue // an unreadable record, or one of a former Node, claims nothing
 		}
 		if taint, _ := parseTaint(r.Taint); r.Key() == v1alpha1.TaintOutOfService && c.policy.Allowed.Allows(taint) && c.facts.Node.taint(taint.Key, taint.Effect) >= 0 {
-			t.Fatalf("gate %s keeps a node that speaks out of service: %s", name, show(d))
+			t.Fatalf("gate %s keeps a reporting node out of service: %s", name, show(d))
 		}
 	}
 }
 
-// checkOpenings: what opens on the word of its signals has that word, of a node
-// that reports.
+// checkOpenings checks that a gate that opens because of its signals is on a reporting
+// node, and that its signals hold.
 func (c *chaos) checkOpenings(t *rapid.T, d Decision) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]

@@ -12,52 +12,55 @@ import (
 
 // Deadlines.
 //
-// A closed gate's clock is in its record: it runs from when the gate closed, anew
-// from when a new boot was seen, and stands still while the node is silent, for
-// which the record keeps account. What the daemon does, dies or is replaced, does
-// not touch it, nor does a restart of the controller. No clock of a node is read
-// but to tell when it spoke again, and that only between two times of our own.
+// The clock of a closed gate is kept in its record. It starts when the gate closes,
+// restarts when a new boot is observed, and stops while the node is unreachable; the
+// record accounts for that time. Pods that fail or are replaced do not affect it, nor
+// do restarts of the controller. Times from the API are used only to determine when the
+// node became unreachable or reachable again, and only between two times of the
+// controller's own clock.
 //
-// A deadline passes once: the record says so, Overdue, until the gate opens, the
-// node reboots or the deadline is edited to be longer. What opens by a deadline
-// is open for that reason, DeadlinePassed, until its signals have all held once:
-// so long it does not close for their not holding, and silence alone does not end
-// it either, but only a new boot. Where they hold, and only had to for longer, that
-// is the reason already.
+// A deadline passes once. The record then has Overdue set until the gate opens, the
+// node reboots or the deadline is extended. A gate that its deadline opens has the
+// reason DeadlinePassed until all of its signals have held once. Until then it does not
+// close because its signals do not hold, and if it closes because the node is
+// unreachable, it opens again when the node returns; only a new boot ends the
+// exception. If the signals hold and only have to hold for longer, the gate opens with
+// the reason SignalsHold instead.
 
-// Deadline bounds how long a gate waits on a node. Its zero value does not.
+// Deadline limits how long a gate waits on a node. The zero value means no limit.
 type Deadline struct {
-	// PodMissing is how long a gate may have been closed while a required pod is
-	// missing; zero for as long as it likes.
+	// PodMissing is how long the gate may be closed while a required pod is missing.
+	// Zero means no limit.
 	PodMissing time.Duration
-	// Ready is how long a gate may have been closed.
+	// Ready is how long the gate may be closed. Zero means no limit.
 	Ready time.Duration
-	// Open opens a gate of which the deadline has passed.
+	// Open specifies that the gate opens when its deadline has passed.
 	Open bool
 }
 
 func (t Deadline) isSet() bool { return t.PodMissing > 0 || t.Ready > 0 }
 
-// LacksPod tells whether the signal does not hold because a required pod is
-// missing from the node.
+// LacksPod reports whether the signal does not hold because a required pod is missing
+// from the node.
 func (r Reading) LacksPod() bool {
 	switch r.Reason {
-	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingDaemonSetNotFound, v1alpha1.ReadingDaemonSetNotEligible, v1alpha1.ReadingDaemonDoesNotTolerateGate:
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingDaemonSetNotFound, v1alpha1.ReadingDaemonSetNotEligible, v1alpha1.ReadingDaemonDoesNotTolerateGate:
 		return true
 	}
 	return r.Lacks
 }
 
-// Unseen tells whether the signal is unknown because what it looks at has not
-// been observed: the fault is ours, and not the node's.
+// Unseen reports whether the signal is unknown because the objects that it depends on
+// have not been observed. The cause is nodegate, not the node.
 func (r Reading) Unseen() bool {
 	return r.State == Unknown && (r.Blind || r.Reason == v1alpha1.ReadingNotObserved)
 }
 
-// keepClock keeps account of silence in a closed gate's record.
+// keepClock accounts in a closed gate's record for the time that the node is
+// unreachable.
 func (d *decider) keepClock(s *slot) {
 	r := s.after
-	if !s.gate.Deadline.isSet() || s.isOpenByHand() {
+	if !s.gate.Deadline.isSet() || s.isOverriddenOpen() {
 		r.stopClock()
 		return
 	}
@@ -72,8 +75,9 @@ func (d *decider) keepClock(s *slot) {
 	}
 }
 
-// waitsSince is when a closed gate's clock started. At birth that is the same
-// whether the API server closed it or the controller, a little later.
+// waitsSince returns when a closed gate's clock started. For a new node it is the
+// Node's creation, so that it does not matter whether the API server closed the gate or
+// the controller did, a little later.
 func (r *Record) waitsSince(n *Node) time.Time {
 	if r.Reason == v1alpha1.ReasonBirth {
 		return n.Created
@@ -81,10 +85,10 @@ func (r *Record) waitsSince(n *Node) time.Time {
 	return r.closedSince(n)
 }
 
-// stopClock forgets all that a deadline has written.
+// stopClock removes everything that a deadline has written to the record.
 func (r *Record) stopClock() { r.Overdue, r.SilentSince, r.SilentSeconds = false, time.Time{}, 0 }
 
-// within is the time between two others that is nearest to it.
+// within returns the time between from and to that is nearest to t.
 func within(t, from, to time.Time) time.Time {
 	if t.Before(from) {
 		t = from
@@ -95,26 +99,27 @@ func within(t, from, to time.Time) time.Time {
 	return t
 }
 
-// expire decides about a closed gate that its signals do not open: whether its
-// deadline has passed, and what then.
+// expire handles a closed gate that its signals do not open: it determines whether the
+// deadline has passed, and opens the gate if the deadline specifies that.
 func (d *decider) expire(s *slot) {
 	t, r, v := s.gate.Deadline, s.after, s.verdict
-	if !t.isSet() || s.isOpenByHand() {
+	if !t.isSet() || s.isOverriddenOpen() {
 		return
 	}
-	told := r.Overdue
+	reported := r.Overdue
 	if r.Overdue = d.passed(s); !r.Overdue {
 		return
 	}
-	v.Overdue, v.PassedDeadline = true, !told
+	v.Overdue, v.PassedDeadline = true, !reported
 	if !t.Open || d.blocked != "" || anyUnseen(v.Readings) {
 		return
 	}
 	v.ClosedSince, v.Overdue = r.closedSince(&d.Node), false
-	// It does not open a second time for the deadline to pass, but back from silence.
-	v.PassedDeadline = !told || !r.awaitsBoot()
+	// If the gate returns from unreachability, the deadline does not pass a second
+	// time.
+	v.PassedDeadline = !reported || !r.awaitsBoot()
 	v.Blocked, v.BlockedUntil = "", time.Time{}
-	if s.says == Holds { // and only had to for longer
+	if s.signals == Holds { // they only have to hold for longer
 		s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold)
 		return
 	}
@@ -124,8 +129,8 @@ func (d *decider) expire(s *slot) {
 	}
 }
 
-// passed tells whether a closed gate's deadline has passed, or had before. A pod
-// that is missing for a moment, again and again, makes it pass once.
+// passed reports whether a closed gate's deadline has passed, now or before. A pod that
+// is missing repeatedly for short times makes the deadline pass only once.
 func (d *decider) passed(s *slot) bool {
 	t, r := s.gate.Deadline, s.after
 	start := r.waitsSince(&d.Node).Add(time.Duration(r.SilentSeconds) * time.Second)
@@ -134,7 +139,7 @@ func (d *decider) passed(s *slot) bool {
 		until = earliest(until, r.SilentSince)
 	}
 	had, lacks := r.Overdue, lacksPod(s.verdict.Readings)
-	if had && r.awaitsBoot() { // from before the silence
+	if had && r.awaitsBoot() { // it passed before the node became unreachable
 		return true
 	}
 	var next time.Time
@@ -157,9 +162,9 @@ func (d *decider) passed(s *slot) bool {
 	return false
 }
 
-// outlive ends the exception for a gate that its deadline opened, once its signals
-// have all held.
-func (d *decider) outlive(s *slot) {
+// endDeadlineException ends the exception for a gate that its deadline opened, once all
+// of its signals hold.
+func (d *decider) endDeadlineException(s *slot) {
 	if r := s.after; r.Reason == v1alpha1.ReasonDeadlinePassed && d.evaluate(s, r) {
 		r.Reason, r.Digest = v1alpha1.ReasonSignalsHold, ""
 	}

@@ -18,7 +18,7 @@ const (
 	lapsed   = v1alpha1.ReasonDeadlinePassed
 )
 
-// A gate that was closed an hour ago, and when its deadline passes.
+// A gate was closed an hour ago. When does its deadline pass?
 func TestDeadlinePasses(t *testing.T) {
 	waiting := waitingFor(agent("g"))
 	ready := func(limit time.Duration) Gate { return aGate("g", waiting, dueBy(0, limit, false)) }
@@ -38,30 +38,31 @@ func TestDeadlinePasses(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		node *sim
-		// in is when it passes; zero for now, negative for never by time alone.
+		// in is the time until it passes. Zero means now, negative means never without
+		// a change of the facts.
 		in time.Duration
 	}{
-		"in time":                                 {closed(ready(time.Hour)), 0},
-		"not quite":                               {closed(ready(time.Hour + 1)), 1},
-		"whatever the pods do":                    {closed(ready(time.Hour)).pod("g", "a", false), 0},
-		"the pod is missing":                      {closed(podMissing(time.Hour)), 0},
-		"the pod is missing, not quite":           {closed(podMissing(61 * time.Minute)), time.Minute},
-		"the pod is there":                        {closed(podMissing(time.Minute)).pod("g", "a", false), -1},
-		"the first of two clocks":                 {closed(aGate("g", waiting, dueBy(65*time.Minute, 70*time.Minute, false))), 5 * time.Minute},
-		"the other, where the pod is there":       {closed(aGate("g", waiting, dueBy(time.Minute, 70*time.Minute, false))).pod("g", "a", false), 10 * time.Minute},
-		"silence does not count":                  {closed(ready(time.Hour), silentFor(600)), 10 * time.Minute},
-		"nor while it lasts":                      {closed(ready(time.Hour), silentSince(1)).ready("Unknown"), -1},
-		"it had passed before":                    {closed(ready(50*time.Minute), silentSince(10*time.Minute)).ready("Unknown"), 0},
-		"back from silence":                       {back(closed(ready(time.Hour), silentSince(10*time.Minute)), 4*time.Minute), 6 * time.Minute},
-		"back, says a clock that is ahead":        {back(closed(ready(time.Hour), silentSince(10*time.Minute)), -time.Hour), 10 * time.Minute},
-		"back, says a clock that is behind":       {back(closed(ready(time.Hour), silentSince(10*time.Minute)), 5*time.Hour), 0},
-		"a new boot":                              {closed(ready(time.Hour), func(r *Record) { r.Boot, r.Overdue, r.SilentSeconds = "z", true, 600 }), time.Hour},
-		"closed for silence, long back":           {closed(ready(time.Hour), func(r *Record) { r.Reason = v1alpha1.ReasonNodeSilent }), 0},
-		"born, and closed late by the controller": {closed(ready(25*time.Hour), func(r *Record) { r.Reason = v1alpha1.ReasonBirth }), time.Hour},
-		"overdue once, though the pod came":       {closed(podMissing(time.Minute), func(r *Record) { r.Overdue = true }).pod("g", "a", false), 0},
-		"overdue, and given more time":            {closed(ready(2*time.Hour), func(r *Record) { r.Overdue = true }), time.Hour},
-		"the deadline is removed":                 {closed(aGate("g", waiting), func(r *Record) { r.Overdue, r.SilentSeconds = true, 5 }), -1},
-		"the signals hold, but not for long":      {closed(aGate("g", waiting, soaking(time.Hour), dueBy(0, time.Hour, false))).pod("g", "a", true), 0},
+		"exactly at the limit":                       {closed(ready(time.Hour)), 0},
+		"not quite":                                  {closed(ready(time.Hour + 1)), 1},
+		"regardless of the pods":                     {closed(ready(time.Hour)).pod("g", "a", false), 0},
+		"the pod is missing":                         {closed(podMissing(time.Hour)), 0},
+		"the pod is missing, not quite":              {closed(podMissing(61 * time.Minute)), time.Minute},
+		"the pod exists":                             {closed(podMissing(time.Minute)).pod("g", "a", false), -1},
+		"the first of two limits":                    {closed(aGate("g", waiting, dueBy(65*time.Minute, 70*time.Minute, false))), 5 * time.Minute},
+		"the second one, because the pod exists":     {closed(aGate("g", waiting, dueBy(time.Minute, 70*time.Minute, false))).pod("g", "a", false), 10 * time.Minute},
+		"unreachable time does not count":            {closed(ready(time.Hour), silentFor(600)), 10 * time.Minute},
+		"while the node is unreachable":              {closed(ready(time.Hour), silentSince(1)).ready("Unknown"), -1},
+		"it had passed before":                       {closed(ready(50*time.Minute), silentSince(10*time.Minute)).ready("Unknown"), 0},
+		"reachable again":                            {back(closed(ready(time.Hour), silentSince(10*time.Minute)), 4*time.Minute), 6 * time.Minute},
+		"reachable again, by a clock that is ahead":  {back(closed(ready(time.Hour), silentSince(10*time.Minute)), -time.Hour), 10 * time.Minute},
+		"reachable again, by a clock that is behind": {back(closed(ready(time.Hour), silentSince(10*time.Minute)), 5*time.Hour), 0},
+		"a new boot":                                 {closed(ready(time.Hour), func(r *Record) { r.Boot, r.Overdue, r.SilentSeconds = "z", true, 600 }), time.Hour},
+		"closed for unreachability, long ago":        {closed(ready(time.Hour), func(r *Record) { r.Reason = v1alpha1.ReasonNodeSilent }), 0},
+		"closed late by the controller at birth":     {closed(ready(25*time.Hour), func(r *Record) { r.Reason = v1alpha1.ReasonBirth }), time.Hour},
+		"overdue, even if the pod exists now":        {closed(podMissing(time.Minute), func(r *Record) { r.Overdue = true }).pod("g", "a", false), 0},
+		"overdue, then extended":                     {closed(ready(2*time.Hour), func(r *Record) { r.Overdue = true }), time.Hour},
+		"the deadline is removed":                    {closed(aGate("g", waiting), func(r *Record) { r.Overdue, r.SilentSeconds = true, 5 }), -1},
+		"the signals hold, but not for long":         {closed(aGate("g", waiting, soaking(time.Hour), dueBy(0, time.Hour, false))).pod("g", "a", true), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.node
@@ -75,7 +76,7 @@ func TestDeadlinePasses(t *testing.T) {
 					t.Fatalf("%s, record %+v", show(d), r)
 				}
 				if v.PassedDeadline && restarted {
-					t.Fatalf("told again: %s", show(d))
+					t.Fatalf("reported again: %s", show(d))
 				}
 				if c.in > 0 && !d.Recheck.Equal(s.now.Add(c.in)) {
 					t.Fatalf("%s, recheck in %s, want in %s", show(d), d.Recheck.Sub(s.now), c.in)
@@ -100,7 +101,8 @@ func mustParse(t failer, s *sim, name string) Record {
 	return r
 }
 
-// What opens by its deadline, and how long that lasts.
+// A gate opens by its deadline, and keeps the exception until its signals hold or the
+// node reboots.
 func TestDeadlineOpens(t *testing.T) {
 	opens := func(o ...func(*Gate)) Gate {
 		return aGate("g", append([]func(*Gate){dueBy(0, time.Hour, true)}, o...)...)
@@ -116,37 +118,37 @@ func TestDeadlineOpens(t *testing.T) {
 	}
 	const taint = "[g.example/not-ready:NoSchedule] "
 	check(t, map[string]spec{
-		"in time":                             {overdue(opens()), "write [] g:Closed>Open(DeadlinePassed) passed"},
-		"whatever else would have it wait":    {overdue(opens(closedForAtLeast(day), soaking(day))).flag("g", "holds"), "write [] g:Closed>Open(SignalsHold) passed"},
-		"though the gate is not in force":     {overdue(opens(refused)), "write [] g:Closed>Open(DeadlinePassed) passed"},
-		"though a signal is unknown":          {overdue(opens()).flag("g", "unknown"), "write [] g:Closed>Open(DeadlinePassed) passed"},
-		"not while nodegate has not looked":   {overdue(opens(waitingFor(unseenSignal{}))), "write " + taint + "g:Closed>Closed(Birth) overdue passed"},
-		"not while the node is silent":        {overdue(opens()).ready("Unknown"), "write " + taint + "g:Closed>Closed(Birth) blocked=NodeSilent overdue passed"},
-		"not while it shuts down":             {overdue(opens()).shuttingDown(true), "write " + taint + "g:Closed>Closed(Birth) blocked=NodeShutdown overdue passed"},
-		"not while it is being set up":        {overdue(opens()).taint("karpenter.sh/unregistered:NoSchedule"), "write [g.example/not-ready:NoSchedule karpenter.sh/unregistered:NoSchedule] g:Closed>Closed(Birth) blocked=NodeSetup overdue passed"},
-		"kept closed before an edit":          {aNode(opens()).closed("g").record("g", v1alpha1.StateClosed, func(r *Record) { r.Overdue = true }), "write [] g:Closed>Open(DeadlinePassed) passed"},
-		"by its signals, if they hold":        {overdue(opens()).flag("g", "holds"), "write [] g:Closed>Open(SignalsHold)"},
-		"its signals do not close it":         {byDeadline(opens(reclosing(onRegression))).granting("g").after(time.Hour), "[] g:Open>Open(DeadlinePassed)"},
-		"once they held it is as any other":   {byDeadline(opens(reclosing(onRegression))).flag("g", "holds"), "write [] g:Open>Open(SignalsHold)"},
-		"the same with any policy":            {byDeadline(opens(reclosing(never))).flag("g", "holds"), "write [] g:Open>Open(SignalsHold)"},
-		"a new boot ends it":                  {byDeadline(opens()).boot("b"), "write " + taint + "g:Open>Closed(Rebooted)"},
-		"silence closes it for the time":      {byDeadline(opens()).ready("Unknown"), "write " + taint + "g:Open>Closed(NodeSilent) blocked=NodeSilent overdue"},
-		"so does a shutdown":                  {byDeadline(opens()).shuttingDown(true), "write " + taint + "g:Open>Closed(NodeShutdown) blocked=NodeShutdown overdue"},
-		"it is open again in the same boot":   {carried(v1alpha1.ReasonNodeSilent, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
-		"likewise, if the shutdown was off":   {carried(shutdown, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
-		"and not in another":                  {carried(shutdown, "z"), "write " + taint + "g:Closed>Closed(Rebooted)"},
-		"a gate that only tells keeps closed": {overdue(aGate("g", dueBy(0, time.Hour, false))), "write " + taint + "g:Closed>Closed(Birth) overdue passed"},
+		"at the deadline":                                 {overdue(opens()), "write [] g:Closed>Open(DeadlinePassed) passed"},
+		"minClosed and openAfter do not delay it":         {overdue(opens(closedForAtLeast(day), soaking(day))).flag("g", "holds"), "write [] g:Closed>Open(SignalsHold) passed"},
+		"the gate is not in force":                        {overdue(opens(refused)), "write [] g:Closed>Open(DeadlinePassed) passed"},
+		"a signal is unknown":                             {overdue(opens()).flag("g", "unknown"), "write [] g:Closed>Open(DeadlinePassed) passed"},
+		"not while a signal is unobserved":                {overdue(opens(waitingFor(unseenSignal{}))), "write " + taint + "g:Closed>Closed(Birth) overdue passed"},
+		"not while the node is unreachable":               {overdue(opens()).ready("Unknown"), "write " + taint + "g:Closed>Closed(Birth) blocked=NodeSilent overdue passed"},
+		"not while it shuts down":                         {overdue(opens()).shuttingDown(true), "write " + taint + "g:Closed>Closed(Birth) blocked=NodeShutdown overdue passed"},
+		"not while it is being set up":                    {overdue(opens()).taint("karpenter.sh/unregistered:NoSchedule"), "write [g.example/not-ready:NoSchedule karpenter.sh/unregistered:NoSchedule] g:Closed>Closed(Birth) blocked=NodeSetup overdue passed"},
+		"overdue before action Open was set":              {aNode(opens()).closed("g").record("g", v1alpha1.StateClosed, func(r *Record) { r.Overdue = true }), "write [] g:Closed>Open(DeadlinePassed) passed"},
+		"by its signals, if they hold":                    {overdue(opens()).flag("g", "holds"), "write [] g:Closed>Open(SignalsHold)"},
+		"its signals do not close it":                     {byDeadline(opens(reclosing(onRegression))).granting("g").after(time.Hour), "[] g:Open>Open(DeadlinePassed)"},
+		"its signals hold: the exception ends":            {byDeadline(opens(reclosing(onRegression))).flag("g", "holds"), "write [] g:Open>Open(SignalsHold)"},
+		"its signals hold, policy Never":                  {byDeadline(opens(reclosing(never))).flag("g", "holds"), "write [] g:Open>Open(SignalsHold)"},
+		"a new boot ends it":                              {byDeadline(opens()).boot("b"), "write " + taint + "g:Open>Closed(Rebooted)"},
+		"unreachability closes it temporarily":            {byDeadline(opens()).ready("Unknown"), "write " + taint + "g:Open>Closed(NodeSilent) blocked=NodeSilent overdue"},
+		"a shutdown closes it temporarily":                {byDeadline(opens()).shuttingDown(true), "write " + taint + "g:Open>Closed(NodeShutdown) blocked=NodeShutdown overdue"},
+		"it is open again in the same boot":               {carried(v1alpha1.ReasonNodeSilent, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
+		"it is open again when the shutdown is cancelled": {carried(shutdown, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
+		"it is not open again in another boot":            {carried(shutdown, "z"), "write " + taint + "g:Closed>Closed(Rebooted)"},
+		"action KeepClosed":                               {overdue(aGate("g", dueBy(0, time.Hour, false))), "write " + taint + "g:Closed>Closed(Birth) overdue passed"},
 	})
 }
 
-// unseenSignal is one of which nothing is observed.
+// unseenSignal is a signal that has not been observed.
 type unseenSignal struct{ flagSignal }
 
 func (unseenSignal) Read(Input) Reading { return Reading{Reason: v1alpha1.ReadingNotObserved} }
 
-// What opened by a deadline is not a normal member again for a pod of before the
-// boot.
-func TestDeadlineIsNotOutlivedOnStaleEvidence(t *testing.T) {
+// The exception for a gate that its deadline opened does not end because of a pod from
+// before the boot.
+func TestDeadlineExceptionNeedsFreshEvidence(t *testing.T) {
 	g := aGate("g", waitingFor(agent("g")), dueBy(0, 10*time.Second, true))
 	s := aNode(g).open("g").pod("g", "a", true).ready("True").boot("b")
 	s.run(t)
@@ -161,16 +163,16 @@ func TestDeadlineIsNotOutlivedOnStaleEvidence(t *testing.T) {
 	}
 }
 
-// Pods are looked for where a gate opened by its signals.
-func TestDeadlineIsNoClosure(t *testing.T) {
+// A closure is reported only if a gate opens because of its signals.
+func TestDeadlineReportsNoClosure(t *testing.T) {
 	s := aNode(aGate("g", dueBy(0, time.Second, true))).closed("g")
 	if v := s.run(t).Verdicts[0]; v.Closure != nil || v.ClosedSince.IsZero() {
 		t.Errorf("closure %v, closed since %s", v.Closure, v.ClosedSince)
 	}
 }
 
-// What a Node is born with does not depend on its gate's deadline: a policy knows
-// no clock.
+// The result of Birth does not depend on the gate's deadline, because a policy has no
+// clock.
 func TestDeadlineDoesNotRunBeforeBirth(t *testing.T) {
 	n := aNode().ready("Unknown").facts.Node
 	with, without := Birth([]Gate{aGate("g", dueBy(1, 1, true))}, n), Birth([]Gate{aGate("g")}, n)

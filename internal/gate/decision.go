@@ -10,53 +10,63 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Decision says what should be on a node, and why. Its effects belong into one
-// write: Taints, Records and Stamps together, or none. Events, metrics and logs
-// derive from Verdicts, after that write succeeded.
+// Decision is the desired state of a node, with the reasons. Taints, Records and Stamps
+// must be written together, in one write. Events, metrics and logs derive from
+// Verdicts, after the write has succeeded.
 type Decision struct {
-	// Taints is the node's whole list of taints as it should be. Taints that are
-	// not a gate's stay as they are, in their order.
+	// Taints is the desired list of the node's taints. Taints that do not belong to a
+	// gate are unchanged and keep their order.
 	Taints []corev1.Taint
-	// Records are the records to be written, by gate; an empty text removes the
-	// record. Records that are not here stay as they are.
+	// Records contains the records to be written, by gate. An empty text removes the
+	// record. Records that are not included do not change.
 	Records map[string]string
-	// Stamps are other annotations to be written, by key.
+	// Rests contains gates that share a taint that is removed and whose records, or the
+	// absence of records, do not change. If one of them had closed in the meantime, the
+	// taint would have to stay.
+	Rests []string
+	// Carried contains taints that stay because a gate closes whose taint is already on
+	// the node.
+	Carried []corev1.Taint
+	// Stamps contains other annotations to be written, by key.
 	Stamps map[string]string
-	// Withdrawn are overrides to be taken off the node, by gate: with nothing to be
-	// said of one that has ended, or else with why it is refused.
+	// Withdrawn contains the overrides to be removed from the node, by gate. The value
+	// is empty if the override has ended; otherwise it is the reason why it is
+	// rejected.
 	Withdrawn map[string]string
-	// Ignored are overrides that stay and are not followed, by gate, and why.
+	// Ignored contains the overrides that stay but are not applied, by gate, with the
+	// reason.
 	Ignored map[string]string
-	// Changes tells whether there is anything to write.
+	// Changes reports whether there is anything to write.
 	Changes bool
-	// Verdicts are about every gate that concerns the node, by name.
+	// Verdicts contains one verdict for every gate that concerns the node, by name.
 	Verdicts []Verdict
-	// Settled tells whether the gates, once this is written, have nothing left to do
-	// with each other nor with anything but the node: then the next decision may be
-	// about some of them alone (see Parts), as long as it is not time to recheck.
+	// Settled reports whether, after this decision has been written, no gate has
+	// anything left to do that involves other gates or anything other than the node.
+	// The next decision may then cover only some of the gates (see Parts) until
+	// Recheck.
 	Settled bool
-	// Recheck is when the decision may change by the passing of time alone, if it
-	// asks for no change now. Zero when it will not. It is now where a dry run has
-	// gone a step, which nothing but the next decision will follow.
+	// Recheck is the time at which the decision may change without a change of the
+	// facts. Zero if there is no such time. It is the current time if a dry run has
+	// changed its shadow, because no write will cause another decision.
 	Recheck time.Time
 }
 
-// Want is a permission, or something to go by, that a verdict waits for.
+// Want is a permission or a piece of information that a verdict waits for.
 type Want string
 
 const (
-	// WantBudget asks to close under the gate's budget.
+	// WantBudget requests to close under the gate's budget.
 	WantBudget Want = "Budget"
-	// WantPace asks to write to an existing node at a modest rate.
+	// WantPace requests to write to an existing node, which happens at a limited rate.
 	WantPace Want = "Pace"
-	// WantPods asks to see all pods of the node (Facts.AllPods).
+	// WantPods requests a list of all pods on the node (Facts.AllPods).
 	WantPods Want = "Pods"
-	// WantIdle waits for the node to be idle, which it was not by the pods that
-	// were seen: show them again in a while.
+	// WantIdle waits for the node to become idle, which it was not according to the
+	// listed pods. The pods must be listed again later.
 	WantIdle Want = "Idle"
 )
 
-// Verdict returns what is decided about a gate; nil if it has nothing to do with the
+// Verdict returns the verdict about a gate, or nil if the gate does not concern the
 // node.
 func (d *Decision) Verdict(name string) *Verdict {
 	for i := range d.Verdicts {
@@ -67,85 +77,100 @@ func (d *Decision) Verdict(name string) *Verdict {
 	return nil
 }
 
-// Verdict is what was decided about one gate on the node.
+// Verdict is the decision about one gate on the node.
 type Verdict struct {
 	// Gate is the gate's name.
 	Gate string
-	// Selected tells whether the gate exists and selects the node.
+	// Selected reports whether the gate exists and selects the node.
 	Selected bool
-	// Before and After are the gate's states on the node, as people would have it
-	// too (see Overridden): StateClosed, StateOpen, or empty where the node is not,
-	// or no longer, a member of the gate. Every node that a CloseWhen gate selects is
-	// a member, until it is found with the gate's taint put on by somebody else, and
-	// opened.
+	// Before and After are the gate's states on the node, including the effect of an
+	// override (see Overridden): StateClosed, StateOpen, or empty if the node is not,
+	// or no longer, a member of the gate. Every node that a CloseWhen gate selects is a
+	// member. As an exception, Before is empty if the gate opens on a node to which
+	// another writer added the gate's taint.
 	Before, After string
-	// Reason says why the gate is, or has just come, into its state.
+	// Reason is the reason for the gate's state, or for its latest change.
 	Reason v1alpha1.Reason
-	// Since is when it came into the state After.
+	// Since is the time at which the gate entered the state After.
 	Since time.Time
-	// ClosedSince is when a gate that just opened had been closed.
+	// ClosedSince is the time at which a gate that opens by this decision had closed.
 	ClosedSince time.Time
-	// Closure is the time in which a gate that just opened by its signals had been
+	// Closure is the period during which a gate that opens because of its signals was
 	// closed. Nil for any other verdict.
 	Closure *Closure
-	// Blocked says why no signal can open the gate at present. Empty when
-	// nothing stands in the way.
+	// Blocked is the reason why no signal can open the gate at present. Empty if
+	// nothing prevents it.
 	Blocked v1alpha1.ReadingReason
-	// BlockedUntil is when that will be over. Zero when it is not a matter of time.
+	// BlockedUntil is the time at which Blocked ends. Zero if it does not depend on
+	// time.
 	BlockedUntil time.Time
-	// Readings are what the gate's signals say, in the gate's order. Nil where
-	// nothing depends on them.
+	// Readings contains the readings of the gate's signals, in the gate's order. Nil if
+	// the decision does not depend on them.
 	Readings []Reading
-	// Wants is the permission that the gate waits for. Give it by naming the
-	// gate in Facts.Granted, if nothing else is said.
+	// Wants is the permission that the gate waits for. Unless documented otherwise at
+	// the constant, it is granted by adding the gate to Facts.Granted.
 	Wants Want
-	// LostSince is since when an open gate's signals have not held. Zero while
-	// they hold. To be handed back in Facts.LostSince.
+	// NonMember is the reason why the node is not a member of a gate that selects it.
+	// Empty for a member.
+	NonMember v1alpha1.NonMemberReason
+	// LeftSince is the time since which the gate has no longer selected this member.
+	// Zero while it selects the node. Must be passed back in Facts.LeftSince.
+	LeftSince time.Time
+	// Leaves is the time at which the node ceases to be a member because it is no
+	// longer selected. Zero if it remains a member.
+	Leaves time.Time
+	// LostSince is the time since which an open gate's signals have not held. Zero
+	// while they hold. Must be passed back in Facts.LostSince.
 	LostSince time.Time
-	// RolloutSince is the same for signals that do not hold only because of a
-	// rollout. To be handed back in Facts.RolloutSince.
+	// RolloutSince is the same for signals that do not hold only because of a rollout.
+	// Must be passed back in Facts.RolloutSince.
 	RolloutSince time.Time
-	// Steady is what is to be remembered of a closed gate's signals, if the gate
-	// wants them to say for a while what opens it; nil for nothing. To be handed
-	// back in Facts.Steady.
+	// Steady is what has to be remembered about a closed gate's signals if they must be
+	// in the state that opens the gate for some time. Nil if nothing has to be
+	// remembered. Must be passed back in Facts.Steady.
 	Steady *Steady
 	// Overdue is true while the gate is closed and its deadline has passed.
 	Overdue bool
-	// Due is when the closed gate's deadline passes if its signals go on saying what
-	// they say. Zero where none is ahead, and while the node is silent, for then its
-	// clock stands still.
+	// Due is the time at which the closed gate's deadline passes if its readings do not
+	// change. Zero if the deadline has passed or does not apply, and while the node is
+	// unreachable, because the clock is stopped.
 	Due time.Time
-	// PassedDeadline is true when the deadline passes by this decision.
+	// PassedDeadline is true if the deadline passes by this decision.
 	PassedDeadline bool
-	// Contended is true while another writer keeps undoing the gate's taint.
+	// Contended is true while another writer repeatedly reverts the gate's taint.
 	Contended bool
-	// Overridden tells of a person's word for the gate on this node, that is heeded
-	// or just ends. Nil where there is none.
+	// Ring lists the gates, including this one, that would open and close each other on
+	// this node endlessly and therefore keep their state. Empty if there are none.
+	Ring string
+	// Overridden describes a manual override of the gate on this node that is in effect
+	// or ends by this decision. Nil if there is none.
 	Overridden *Overridden
-	// Held is true when the record stays only because it is not known whether
-	// its gate still exists, or because its taint may not be touched.
+	// Held is true if the record is kept only because it is unknown whether its gate
+	// still exists, or because its taint must not be changed.
 	Held bool
-	// DryRun is true of a gate in dry run that holds nothing on the node: the verdict
-	// is what would be, and nothing of it is done or to be told as done.
+	// DryRun is true for a gate in dry run that holds nothing on the node. The verdict
+	// then describes what the gate would do. It is not applied and must not be reported
+	// as applied.
 	DryRun bool
-	// Shadow is the record as it would stand on the node, of a gate in dry run. To be
-	// handed back in Facts.Shadow.
+	// Shadow is the record that a gate in dry run would have on the node. Must be
+	// passed back in Facts.Shadow.
 	Shadow string
 }
 
-// Opened tells whether the gate opens by this decision.
+// Opened reports whether the gate opens by this decision.
 func (v *Verdict) Opened() bool {
 	return v.Before != v1alpha1.StateOpen && v.After == v1alpha1.StateOpen ||
 		v.Before == v1alpha1.StateClosed && v.After == ""
 }
 
-// Closed tells whether the gate closes by this decision.
+// Closed reports whether the gate closes by this decision.
 func (v *Verdict) Closed() bool {
 	return v.Before != v1alpha1.StateClosed && v.After == v1alpha1.StateClosed
 }
 
-// Opens tells whether a gate opens on the word of its signals, or would but for an
-// override. Such a write is good for one boot of the node only.
+// Opens reports whether a gate opens because of its signals, or would without an
+// override. The write of such a decision is valid only for the boot that the decision
+// is based on.
 func (d *Decision) Opens() bool {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -157,8 +182,8 @@ func (d *Decision) Opens() bool {
 	return false
 }
 
-// Waiting returns the first signal, in the gate's order, that the gate waits
-// for, by its index, or -1.
+// Waiting returns the index of the first signal that the gate waits for, in the gate's
+// order, or -1.
 func (v *Verdict) Waiting() int {
 	for i := range v.Readings {
 		if v.Readings[i].State != Holds {
@@ -168,7 +193,7 @@ func (v *Verdict) Waiting() int {
 	return -1
 }
 
-// Obstacle says why no signal can open the gate at present, if one would.
+// Obstacle returns Blocked as a reading, with the time until which it applies.
 func (v *Verdict) Obstacle() Reading {
 	r := Reading{Reason: v.Blocked}
 	if !v.BlockedUntil.IsZero() {

@@ -16,22 +16,22 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// everything is a node's life in which all that people may do to gates and nodes
-// comes together. What state each gate should have is left to the oracle of the
-// histories: here is checked what must be true whatever anybody does.
+// everything is a node to which all actions of users and other writers happen in
+// combination. The oracle of the histories checks the state of each gate; this test
+// checks the invariants that hold in any case.
 type everything struct {
 	history
 	policy KeyPolicy
-	// theirs are gates' taints that somebody else has put on the node.
+	// theirs contains gates' taints that another writer has added to the node.
 	theirs map[string]bool
-	// bootOf is the boot in which a pod's present containers were started, or last
-	// came to be ready or not, booted when the present boot began, and known are the
-	// gates that had come to know an earlier one.
+	// bootOf is the boot in which a pod's current containers were started, or last
+	// became ready or not ready. booted is the start of the current boot. known
+	// contains the gates that had a record in an earlier boot.
 	bootOf map[Incarnation]int
 	booted time.Time
 	known  map[string]bool
-	// byHand is when a person last had a closed gate open.
-	byHand map[string]time.Time
+	// overriddenOpen is the time at which an override last kept a closed gate open.
+	overriddenOpen map[string]time.Time
 }
 
 func newEverything(t *rapid.T) *everything {
@@ -43,14 +43,14 @@ func newEverything(t *rapid.T) *everything {
 	gates = withFollowers(t, gates)
 	w := &everything{
 		history: *newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 300, 100000}).Draw(t, "age"))*time.Second),
-		theirs:  map[string]bool{}, bootOf: map[Incarnation]int{}, known: map[string]bool{}, byHand: map[string]time.Time{},
+		theirs:  map[string]bool{}, bootOf: map[Incarnation]int{}, known: map[string]bool{}, overriddenOpen: map[string]time.Time{},
 	}
 	w.granting(allNames...)
 	return w
 }
 
-// keysOf are all that a gate of this name may come to have, and those that are
-// shared.
+// keysOf returns all taint keys that a gate of this name can have, including shared
+// ones.
 func keysOf(name string) []string {
 	return []string{name + ".example/x", name + ".example/y", "shared.example/x", "shared.example/again"}
 }
@@ -76,7 +76,7 @@ func (w *everything) actions() map[string]func(*rapid.T) {
 			w.gates = slices.Clone(w.gates)
 			g := &w.gates[rapid.IntRange(0, len(w.gates)-1).Draw(t, "edited")]
 			change(t, g)
-			for i := range w.all { // so that it comes back as it went
+			for i := range w.all { // so that the gate returns unchanged
 				if w.all[i].Name == g.Name {
 					w.all = slices.Clone(w.all)
 					w.all[i] = *g
@@ -111,7 +111,7 @@ func (w *everything) actions() map[string]func(*rapid.T) {
 		}
 		w.facts.Allowed = w.policy.Allowed
 	}
-	actions["somebody puts a taint on"] = func(t *rapid.T) {
+	actions["another writer adds a taint"] = func(t *rapid.T) {
 		taint := w.drawTaint(t, rapid.SampledFrom(allNames).Draw(t, "gate"))
 		if n := &w.facts.Node; n.taint(taint.Key, taint.Effect) < 0 {
 			w.taint(TaintText(taint))
@@ -123,15 +123,15 @@ func (w *everything) actions() map[string]func(*rapid.T) {
 		actions[what] = func(t *rapid.T) {
 			before := w.facts.Pods
 			act(t)
-			w.hears(before)
+			w.noteStates(before)
 		}
 	}
 	actions["restart of the controller"] = func(*rapid.T) { w.forget() }
 	return actions
 }
 
-// hears notes that what pods have come to be they are in this boot.
-func (w *everything) hears(before map[PodQuery][]Pod) {
+// noteStates records that the current states of pods belong to the current boot.
+func (w *everything) noteStates(before map[PodQuery][]Pod) {
 	for query, pods := range w.facts.Pods {
 		if len(before[query]) != 1 || len(pods) != 1 || before[query][0] != pods[0] {
 			for i := range pods {
@@ -148,7 +148,7 @@ func (w *everything) drawTaint(t *rapid.T, name string) v1alpha1.Taint {
 	}
 }
 
-// accept has the gates accepted as the controller does.
+// accept marks the gates as accepted in the same way as the controller does.
 func (w *everything) accept() {
 	w.gates = slices.Clone(w.gates)
 	accepted := Accept(w.gates, w.policy)
@@ -157,7 +157,7 @@ func (w *everything) accept() {
 	}
 }
 
-// A node's life with everything that people may do.
+// TestEverything lets everything happen to a node that users can do.
 func TestEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newEverything(t)
@@ -179,9 +179,9 @@ func (w *everything) live(t *rapid.T) {
 		for _, name := range allNames {
 			raw, recorded := w.facts.Node.Records[name]
 			if r, err := ParseRecord(raw); err == nil && r.Override == v1alpha1.StateOpen {
-				w.byHand[name] = w.now
+				w.overriddenOpen[name] = w.now
 			}
-			w.known[name] = w.known[name] && recorded // or else it meets the node anew
+			w.known[name] = w.known[name] && recorded // otherwise the node is new to it
 		}
 		before := *w.sim
 		beforeTaints := slices.Clone(w.facts.Node.Taints)
@@ -215,19 +215,19 @@ func (w *everything) checkStep(t *rapid.T, before *sim, beforeTaints []corev1.Ta
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		w.checkEvidence(t, before, v)
-		if c := v.Closure; c != nil && (c.NewBoot && w.byHand[v.Gate].After(w.booted) || !c.NewBoot && c.From.Before(w.byHand[v.Gate])) {
-			t.Fatalf("judges pods that started while a person had %s open, until %s: %+v", v.Gate, w.byHand[v.Gate], c)
+		if c := v.Closure; c != nil && (c.NewBoot && w.overriddenOpen[v.Gate].After(w.booted) || !c.NewBoot && c.From.Before(w.overriddenOpen[v.Gate])) {
+			t.Fatalf("considers pods that started while %s was overridden open, until %s: %+v", v.Gate, w.overriddenOpen[v.Gate], c)
 		}
 		if v.Closed() && v.Selected && find(w.gates, v.Gate).Mode == v1alpha1.ModePaused {
-			t.Fatalf("%s closes in a pause: %s", v.Gate, show(d))
+			t.Fatalf("%s closes while it is paused: %s", v.Gate, show(d))
 		}
 	}
 }
 
 func taintTextList(taints []corev1.Taint) []string { return taintList(&Node{Taints: taints}) }
 
-// checkForeign: taints that no gate may have, or that may not be changed, are what
-// they were.
+// checkForeign checks that taints that belong to no gate, or must not be changed, do
+// not change.
 func (w *everything) checkForeign(t *rapid.T, before []corev1.Taint, d Decision) {
 	foreign := func(taints []corev1.Taint) []corev1.Taint {
 		return slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool {
@@ -236,12 +236,12 @@ func (w *everything) checkForeign(t *rapid.T, before []corev1.Taint, d Decision)
 		})
 	}
 	if a, b := taintTexts(foreign(before)), taintTexts(foreign(d.Taints)); a != b {
-		t.Fatalf("foreign taints were %s, and are %s: %s", a, b, show(d))
+		t.Fatalf("foreign taints changed from %s to %s: %s", a, b, show(d))
 	}
 }
 
-// checkAccounted: what a gate has put on the node some record accounts for, and
-// what is put there is asked for by a gate that acts.
+// checkAccounted checks that a record accounts for every taint that a gate added, and
+// that only gates that act add taints.
 func (w *everything) checkAccounted(t *rapid.T, before *sim, d Decision) {
 	after := *w.sim
 	after.apply(d)
@@ -249,16 +249,16 @@ func (w *everything) checkAccounted(t *rapid.T, before *sim, d Decision) {
 	for _, taint := range d.Taints {
 		at := v1alpha1.Taint{Key: taint.Key, Effect: taint.Effect}
 		if text := coreText(taint); strings.Contains(text, ".example/") && !strings.HasPrefix(text, "x.") && !claims[at] && !w.theirs[text] {
-			t.Fatalf("nobody accounts for the taint %s: %s\nrecords %v", text, show(d), after.facts.Node.Records)
+			t.Fatalf("no record accounts for the taint %s: %s\nrecords %v", text, show(d), after.facts.Node.Records)
 		}
 		if before.facts.Node.taint(taint.Key, taint.Effect) < 0 && taint.Effect == corev1.TaintEffectNoExecute && taint.TimeAdded == nil {
-			t.Fatalf("when the taint %s was added is not told", coreText(taint))
+			t.Fatalf("the taint %s has no timeAdded", coreText(taint))
 		}
 	}
 }
 
-// checkEvidence: a gate that opens on the word of a pod has that of one that was
-// started in this boot, or that has been ready for a minute of it.
+// checkEvidence checks that a gate that opens because of a pod has a pod that was
+// started in the current boot, or that has been ready for a minute of it.
 func (w *everything) checkEvidence(t *rapid.T, before *sim, v *Verdict) {
 	r, err := ParseRecord(before.facts.Node.Records[v.Gate])
 	if v.DryRun || err != nil || r.State != v1alpha1.StateClosed || !w.known[v.Gate] || !strings.HasPrefix(v.Gate, "pod") {
@@ -276,7 +276,7 @@ func (w *everything) checkEvidence(t *rapid.T, before *sim, v *Verdict) {
 	}
 }
 
-// end: when all gates have been deleted, nothing of theirs is left.
+// end checks that nothing of the gates is left when all of them have been deleted.
 func (w *everything) end(t *rapid.T) {
 	w.gates, w.facts.Allowed = nil, nil
 	w.facts.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
@@ -284,6 +284,6 @@ func (w *everything) end(t *rapid.T) {
 	d := w.decide()
 	w.apply(d)
 	if len(w.facts.Node.Records) > 0 || !slices.Equal(taintList(&w.facts.Node), taintTextList(w.foreign)) {
-		t.Fatalf("all gates are deleted, and there are left %v, %s; foreign are %s", slices.Sorted(maps.Keys(w.facts.Node.Records)), show(d), fmt.Sprint(w.foreign))
+		t.Fatalf("all gates are deleted, but %v and %s are left; foreign taints are %s", slices.Sorted(maps.Keys(w.facts.Node.Records)), show(d), fmt.Sprint(w.foreign))
 	}
 }

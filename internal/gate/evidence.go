@@ -16,24 +16,25 @@ import (
 
 // Evidence of this boot.
 //
-// After a reboot the API goes on telling for a while what was true before: a
-// pod is Ready=True with containers that do not exist any more. The kubelet's
-// loops for node status and pod status are independent, so that neither order
-// of the two writes can be relied upon, and neither can clocks. What does
-// change is identity: containers started anew have new IDs. So a gate that
-// closes for a reboot remembers, as a digest, what its pods were then, and
-// believes a pod when it is something else, or when it is ready after so long
-// that a wrong status would have been corrected.
+// For some time after a reboot, the API still contains what was true before: a pod is
+// Ready=True with containers that no longer exist. The kubelet's loops for node status
+// and pod status are independent, so neither the order of the two writes nor their
+// times are reliable. Identity is: containers that have been started again have new
+// IDs. A gate that closes for a reboot therefore stores a digest of its pods'
+// identities. It accepts a pod as evidence if its identity is a different one, or if
+// the pod is still ready after the time in which a wrong status would have been
+// corrected.
 
-// provenAfter is how long after the new boot was seen a pod whose identity proves
-// nothing counts if it is ready then, and the node reporting. A kubelet corrects
-// pod statuses within 10 seconds, and falls silent in the API after 50. Nobody
-// keeps account of silence in between: when a node falls silent, core marks its
-// pods as not ready, and only its kubelet makes them ready again.
+// provenAfter is how long a boot must be known and the node be Ready before a ready pod
+// counts whose identity proves nothing. A kubelet that is Ready synchronizes its pods
+// and corrects their statuses within 10 seconds. If it stops reporting, the API shows
+// that after 50 seconds; the node lifecycle controller then marks its pods as not
+// ready, and only the kubelet makes them ready again. A kubelet that is not Ready may
+// not synchronize any pod.
 const provenAfter = time.Minute
 
-// Incarnation identifies a pod together with its present containers. It is a
-// hash, so that it stays small in memory and in records.
+// Incarnation identifies a pod together with its current containers. It is a hash, so
+// that it takes little space in memory and in records.
 type Incarnation uint64
 
 // NewIncarnation returns the incarnation of a pod with these containers.
@@ -49,19 +50,20 @@ func NewIncarnation(uid types.UID, containerIDs []string) Incarnation {
 
 func (i Incarnation) String() string { return strconv.FormatUint(uint64(i), 36) }
 
-// Digest names incarnations of pods, separated by spaces and sorted.
+// Digest is a list of incarnations, sorted and separated by spaces.
 type Digest string
 
-// digestAll stands for every pod that existed when the record was written.
+// digestAll represents every pod that existed when the record was written.
 const digestAll Digest = "*"
 
-// digestMax bounds a digest, and so a record, whatever a selector matches.
+// digestMax limits the incarnations in a digest, and so the size of a record, however
+// many pods a selector matches.
 const digestMax = 32
 
 func digestOf(pods []Pod) Digest { return digestWhere(pods, func(*Pod) bool { return true }) }
 
-// digestWhere names what is known of pods: of some their incarnation, and the
-// marks of all.
+// digestWhere returns a digest of the marks of all pods and the incarnations of those
+// for which known returns true.
 func digestWhere(pods []Pod, known func(*Pod) bool) Digest {
 	ids := make([]string, 0, len(pods))
 	for i := range pods {
@@ -93,8 +95,8 @@ func (d Digest) has(i Incarnation) bool {
 	return false
 }
 
-// takeDigest digests the pods that the gate's signals rest on. Where those have
-// not been observed, it is false and the digest stands for all pods.
+// takeDigest returns a digest of the pods that the gate's signals depend on. If they
+// have not been observed, it returns digestAll and false.
 func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
 	pods, observed := g.evidence(f)
 	if !observed {
@@ -103,9 +105,9 @@ func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
 	return digestOf(pods), true
 }
 
-// takeDigestOfBoot is takeDigest for when the new boot is there already. A pod
-// that is not ready says nothing that could be from before: when it comes to be
-// ready, that is the new boot's word, whichever loop of the kubelet spoke first.
+// takeDigestOfBoot is takeDigest for a node whose new boot is already known. It
+// includes only pods that are ready: if any other pod becomes ready later, that happens
+// in the new boot, regardless of the order in which the kubelet writes its statuses.
 func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
 	pods, observed := g.evidence(f)
 	if !observed {
@@ -114,8 +116,8 @@ func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
 	return digestWhere(pods, func(p *Pod) bool { return p.Ready }), true
 }
 
-// evidence returns the pods that the gate's signals rest on. It is false when
-// some have not been observed. The slice is the caller's.
+// evidence returns the pods that the gate's signals depend on, or false if some of them
+// have not been observed. The caller owns the slice.
 func (g *Gate) evidence(f *Facts) ([]Pod, bool) {
 	var pods []Pod
 	for _, s := range g.Signals {
@@ -128,70 +130,80 @@ func (g *Gate) evidence(f *Facts) ([]Pod, bool) {
 	return pods, true
 }
 
-// Trust tells which pods' readiness may be believed for one gate on one node.
-// Its zero value believes all.
+// Trust determines whether a pod's readiness is accepted as evidence for one gate on
+// one node. The zero value accepts all pods.
 type Trust struct {
-	// digest names pods that are known from an earlier boot.
+	// digest contains pods that are known from an earlier boot. So does known, which is
+	// what this replica observed itself.
 	digest Digest
-	// since is when the record was written that holds the digest.
+	known  []Incarnation
+	// since is the time at which the record with the digest was written.
 	since time.Time
-	// nodeCreated is the creation of the Node: an older pod is known from an
-	// earlier Node of the same name, perhaps of another machine.
+	// nodeCreated is the creation time of the Node. An older pod is known from a former
+	// Node of the same name, possibly on another machine.
 	nodeCreated time.Time
-	// reporting is true while the node is reporting.
-	reporting bool
-	// booted is when the current boot was first seen; zero if the gate did not
-	// close for one.
+	// bootKnown is the time since which the node's boot is known. The digest was taken
+	// in that boot or before it.
+	bootKnown time.Time
+	// node is the node in its current state. podsAt is the time for which its pods are
+	// known.
+	node   *Node
+	podsAt time.Time
+	// booted is the time at which the current boot was first observed. Zero if the gate
+	// did not close for a boot.
 	booted time.Time
 }
 
-// trustIn returns what to believe of the node, given the gate's record.
-func trustIn(r *Record, n *Node) Trust {
-	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), reporting: n.Reporting()}
-	if !r.sameBootAsDigest(n) {
+// trustIn returns the trust that follows from the gate's record.
+func (d *decider) trustIn(r *Record) Trust {
+	n := &d.Node
+	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt()}
+	t.bootKnown = t.since
+	if r.closedForBoot() && r.Boot == n.BootID && d.bootSeen().Before(t.bootKnown) {
+		t.bootKnown = d.bootSeen() // the record was written after the boot began
+	}
+	switch {
+	case r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonSignalsHold:
+		// The record was written by a closeWhen gate, which ignores pods.
+		t.digest, t.bootKnown = digestAll, d.bootSeen()
+	case !r.sameBootAsDigest(n):
 		t.digest = r.Digest
 	}
-	if r.Reason == v1alpha1.ReasonRebooted || r.awaitsBoot() && r.Boot != n.BootID {
-		t.booted = t.since
+	if r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID {
+		t.booted, t.known = t.bootKnown, d.Boot.Known
 	}
 	return t
 }
 
-// sameBootAsDigest tells whether the record's digest was taken in the node's
-// present boot: the node fell silent or announced its shutdown, and came back
-// without a reboot. What was true then is evidence.
+// sameBootAsDigest reports whether the record's digest was taken in the node's current
+// boot: the node became unreachable or announced its shutdown, and returned without a
+// reboot. The pods in the digest are then valid evidence.
 func (r *Record) sameBootAsDigest(n *Node) bool {
 	return r.awaitsBoot() && r.Boot == n.BootID
 }
 
-// Believes tells whether the pod's readiness speaks of the node's current boot
-// and the current Node. The time says when that becomes so, or became so, if the
-// pod stays ready; zero means that time has nothing to do with it.
+// Believes reports whether the pod's readiness is evidence of the node's current boot
+// and the current Node. The returned time is when it became evidence, or when it may
+// become evidence if the pod stays ready. It is zero if that does not depend on time.
 func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
-	var stale time.Time // since when the pod's status could have been corrected
+	known := t.bootKnown
 	switch {
-	case t.digest == digestAll && p.Created.Before(t.since), t.digest.has(p.Incarnation):
-		stale = t.since
+	case t.digest == digestAll && p.Created.Before(t.since), t.digest.has(p.Incarnation), slices.Contains(t.known, p.Incarnation):
 	case p.Created.Before(t.nodeCreated):
-		stale = t.nodeCreated
+		known = t.nodeCreated
 	default:
 		return true, time.Time{}
 	}
-	if !t.reporting {
-		return false, time.Time{}
-	}
-	proven := stale.Add(provenAfter)
-	return !now.Before(proven), proven
+	return provenBy(t.node, known, t.podsAt, now)
 }
 
-// HeartbeatSkew is how far the clocks of nodes and of the controller are taken
-// to differ where they are compared.
+// HeartbeatSkew is the assumed maximum difference between the clocks of a node and of
+// the controller, where their times are compared.
 const HeartbeatSkew = 10 * time.Second
 
-// BelievesHeartbeat tells whether what was confirmed at a time, by the node's
-// clock, speaks of the current boot. The first status that a kubelet writes
-// after a boot repeats what others reported before it, so that only a heartbeat
-// of later counts.
+// BelievesHeartbeat reports whether a heartbeat at the given time, by the node's clock,
+// is evidence of the current boot. The first status that a kubelet writes after a boot
+// repeats what other programs reported before it, so only a later heartbeat counts.
 func (t Trust) BelievesHeartbeat(at time.Time) bool {
 	return t.booted.IsZero() || at.After(t.booted.Add(HeartbeatSkew))
 }

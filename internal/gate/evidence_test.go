@@ -30,7 +30,7 @@ func TestIncarnation(t *testing.T) {
 		"not yet started":    NewIncarnation("uid", []string{""}),
 	} {
 		if other, dup := seen[i]; dup {
-			t.Errorf("%s is taken for %s", name, other)
+			t.Errorf("%s has the same incarnation as %s", name, other)
 		}
 		seen[i] = name
 	}
@@ -50,33 +50,93 @@ func TestBelieves(t *testing.T) {
 		pod       Pod
 		at        time.Duration
 		want      bool
-		wantAfter time.Duration // zero where time has nothing to do with it
+		wantAfter time.Duration // zero if it does not depend on time
 	}{
-		"known from before":             {rebooted, aNode().boot("b"), old, 0, false, provenAfter},
-		"proven a minute later":         {rebooted, aNode().boot("b"), old, provenAfter, true, provenAfter},
-		"not a nanosecond sooner":       {rebooted, aNode().boot("b"), old, provenAfter - 1, false, provenAfter},
-		"restarted":                     {rebooted, aNode().boot("b"), somePod("old", "y", before), 0, true, 0},
-		"another pod":                   {rebooted, aNode().boot("b"), somePod("new", "x", before), 0, true, 0},
-		"silent: time proves nothing":   {rebooted, aNode().boot("b").ready("Unknown"), old, day, false, 0},
-		"no Ready condition: the same":  {rebooted, aNode().boot("b").ready(""), old, day, false, 0},
-		"not ready nodes report":        {rebooted, aNode().boot("b").ready("False"), old, provenAfter, true, provenAfter},
-		"back from silence, same boot":  {silent, aNode().boot("b"), old, 0, true, 0},
-		"back from silence, a new boot": {silent, aNode().boot("c"), old, 0, false, provenAfter},
-		"all pods of then":              {all, aNode().boot("b"), old, 0, false, provenAfter},
-		"a pod of later":                {all, aNode().boot("b"), somePod("new", "x", since.Add(time.Second)), 0, true, 0},
-		"older than its Node":           {Record{Since: since}, aNode().age(0), somePod("old", "x", before), 0, false, provenAfter},
-		"younger than its Node":         {Record{Since: since}, aNode().age(0), somePod("new", "x", since), 0, true, 0},
+		"known from before":                          {rebooted, aNode().boot("b"), old, 0, false, provenAfter},
+		"proven a minute later":                      {rebooted, aNode().boot("b"), old, provenAfter, true, provenAfter},
+		"not a nanosecond earlier":                   {rebooted, aNode().boot("b"), old, provenAfter - 1, false, provenAfter},
+		"restarted":                                  {rebooted, aNode().boot("b"), somePod("old", "y", before), 0, true, 0},
+		"another pod":                                {rebooted, aNode().boot("b"), somePod("new", "x", before), 0, true, 0},
+		"unreachable: time proves nothing":           {rebooted, aNode().boot("b").ready("Unknown"), old, day, false, 0},
+		"no Ready condition: time proves nothing":    {rebooted, aNode().boot("b").ready(""), old, day, false, 0},
+		"NotReady: its pods may not be synchronized": {rebooted, aNode().boot("b").ready("False"), old, day, false, 0},
+		"Ready since the boot":                       {rebooted, aNode().boot("b").ready("True"), old, provenAfter, true, provenAfter},
+		"Ready later: a minute from then":            {rebooted, aNode().boot("b").after(time.Hour).ready("True"), old, time.Hour + provenAfter - 1, false, time.Hour + provenAfter},
+		"Ready for a minute":                         {rebooted, aNode().boot("b").after(time.Hour).ready("True"), old, time.Hour + provenAfter, true, time.Hour + provenAfter},
+		"the record was written long after the boot": {rebooted, aNode().sees("b", -time.Hour), old, 0, true, provenAfter - time.Hour},
+		"reachable again in the same boot":           {silent, aNode().boot("b"), old, 0, true, 0},
+		"reachable again in a new boot":              {silent, aNode().boot("c"), old, 0, false, provenAfter},
+		"a digest of all pods: an earlier pod":       {all, aNode().boot("b"), old, 0, false, provenAfter},
+		"a digest of all pods: a later pod":          {all, aNode().boot("b"), somePod("new", "x", since.Add(time.Second)), 0, true, 0},
+		"older than its Node":                        {Record{Since: since}, aNode().age(0), somePod("old", "x", before), 0, false, provenAfter},
+		"younger than its Node":                      {Record{Since: since}, aNode().age(0), somePod("new", "x", since), 0, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, recheck := trustIn(&c.record, &c.node.facts.Node).Believes(&c.pod, epoch.Add(c.at))
+			at := epoch.Add(c.at)
+			d := decider{Facts: &c.node.facts, now: at}
+			got, recheck := d.trustIn(&c.record).Believes(&c.pod, at)
 			var want time.Time
-			if c.wantAfter > 0 {
+			if c.wantAfter != 0 {
 				want = epoch.Add(c.wantAfter)
 			}
 			if got != c.want || !recheck.Equal(want) {
-				t.Errorf("believes %v, from %s; want %v, %s", got, recheck, c.want, want)
+				t.Errorf("accepted: %v, from %s; want %v, %s", got, recheck, c.want, want)
 			}
 		})
+	}
+}
+
+// The passing of time proves only what was certainly correct at that time. A watch that
+// has stalled keeps showing that the pod of the earlier boot is ready.
+func TestTimeProvesOnlyWhatWasKnown(t *testing.T) {
+	s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").pod("agent", "x", true).boot("b").ready("True")
+	s.run(t)
+	booted := s.now
+	for _, c := range []struct {
+		at, podsAt time.Duration
+		opens      bool
+	}{
+		{provenAfter - 1, provenAfter - 1, false},
+		{provenAfter, -time.Second, false},
+		{time.Hour, provenAfter - 1, false},
+		{time.Hour, provenAfter, true},
+	} {
+		s.now, s.facts.PodsAt = booted.Add(c.at), booted.Add(c.podsAt)
+		d := Decide(s.gates, &s.facts, s.now)
+		if d.Verdicts[0].Opened() != c.opens {
+			t.Errorf("%s after the boot, pods known for %s: %s", c.at, c.podsAt, show(d))
+		}
+		if waits := c.at >= provenAfter && !c.opens; waits && !d.Recheck.Equal(s.now.Add(podsRecheck)) {
+			t.Errorf("%s after the boot, pods known for %s: recheck at %s", c.at, c.podsAt, d.Recheck)
+		}
+	}
+}
+
+// An open gate's record is updated to an unobserved boot under the same conditions.
+func TestRecordIsUpdatedToUnobservedBoot(t *testing.T) {
+	s := aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "x", true).bootUnobserved("b").after(time.Hour)
+	s.facts.PodsAt = epoch.Add(provenAfter - 1)
+	if d := s.run(t); d.Changes {
+		t.Errorf("updates the record because of outdated information: %s", show(d))
+	}
+	s.facts.PodsAt = epoch.Add(provenAfter)
+	if d := s.run(t); !d.Changes {
+		t.Errorf("does not update the record: %s", show(d))
+	}
+}
+
+// Another replica closed the gate and knew the pod's current container, while this
+// replica still knows only the container before it.
+func TestPodsThatOnlyThisReplicaKnew(t *testing.T) {
+	s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").pod("agent", "second", true).boot("b")
+	s.run(t)
+	s.facts.Boot.Known = []Incarnation{somePod("pod", "first", epoch).Incarnation}
+	s.pod("agent", "first", true).after(time.Second)
+	if d := s.run(t); d.Verdicts[0].Opened() {
+		t.Errorf("opens because of a container that was known before the boot: %s", show(d))
+	}
+	if d := s.pod("agent", "third", true).run(t); !d.Verdicts[0].Opened() {
+		t.Errorf("does not open because of a container of this boot: %s", show(d))
 	}
 }
 
@@ -93,13 +153,13 @@ func TestDigestIsBounded(t *testing.T) {
 	}
 }
 
-// Where the pods are not known when the gate closes, none of that time counts.
+// If the pods are unknown when the gate closes, none of the time until then counts.
 func TestClosingOnUnobservedPods(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").boot("b")
 	s.run(t)
 	s.pod("agent", "x", true).after(time.Second)
 	if d := s.run(t); d.Verdicts[0].Opened() {
-		t.Errorf("opens on a pod that may be of any boot: %s", show(d))
+		t.Errorf("opens because of a pod that may be of any boot: %s", show(d))
 	}
 	if d := s.after(time.Second).run(t); d.Changes {
 		t.Errorf("writes again: %s", show(d))
@@ -109,9 +169,9 @@ func TestClosingOnUnobservedPods(t *testing.T) {
 	}
 }
 
-// A pod that is not ready when the new boot is first seen can become ready in
-// that boot only, in whichever order the kubelet's two loops write, and whether
-// or not the pods were observed at that moment.
+// A pod that is not ready when the new boot is first observed can only become ready in
+// that boot, in whichever order the kubelet's two loops write, and whether or not the
+// pods were observed at that moment.
 func TestReadyOnlySinceTheNewBoot(t *testing.T) {
 	for name, late := range map[string]bool{"observed": false, "observed a moment later": true} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +187,8 @@ func TestReadyOnlySinceTheNewBoot(t *testing.T) {
 	}
 }
 
-// Not having observed the pods changes no record of a node that came back.
-func TestFollowingUnobservedPods(t *testing.T) {
+// Unobserved pods do not change the record of a node that has returned.
+func TestDigestIsKeptWhilePodsAreUnobserved(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").pod("agent", "x", true).ready("Unknown")
 	s.run(t)
 	s.facts.Pods = nil
@@ -137,8 +197,9 @@ func TestFollowingUnobservedPods(t *testing.T) {
 	}
 }
 
-// A node that shuts down ends its pods one by one: that is not worth a write each.
-func TestShutdownIsNotFollowed(t *testing.T) {
+// A node that shuts down ends its pods one after another, which is not worth a write
+// each.
+func TestDigestIsKeptDuringShutdown(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "x", true).shuttingDown(true)
 	s.run(t)
 	check(t, map[string]spec{
@@ -146,7 +207,7 @@ func TestShutdownIsNotFollowed(t *testing.T) {
 	})
 }
 
-// A damaged record does not tell in which boot the gate closed.
+// A damaged record does not contain the boot in which the gate closed.
 func TestDamagedRecordTrustsNothing(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("agent")))).pod("agent", "x", true).raw("cni", "{").taint(cniTaint)
 	if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {

@@ -10,89 +10,96 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Facts is all that a decision about one node rests on. Facts are read only:
-// whoever gathers them shares them between decisions.
+// Facts is everything that a decision about one node is based on. Facts are shared
+// between decisions and must not be modified.
 type Facts struct {
 	// Node is the node that the decision is about.
 	Node Node
-	// Zone counts the nodes of this node's zone, this one included.
+	// Boot is what was observed about the start of the node's current boot.
+	Boot Boot
+	// Zone counts the nodes in the node's zone, including the node itself.
 	Zone Zone
-	// DaemonSets are those of all namespaces that a signal looks at.
+	// DaemonSets contains the DaemonSets of all namespaces that a signal reads.
 	DaemonSets *DaemonSets
-	// Pods are the pods of this node, by the query that found them. A query
-	// without a key has not been observed yet: its pods are unknown.
+	// Pods contains the pods on the node, by the query that selects them. If a query
+	// has no key, its pods have not been observed yet and are unknown.
 	Pods map[PodQuery][]Pod
+	// PodsAt is the latest time at which Pods was certainly correct: a watch that has
+	// stalled keeps showing an earlier state. Zero means now.
+	PodsAt time.Time
 	// CSINode is the node's CSINode.
 	CSINode CSINode
-	// ResourceSlices are the ResourceSlices of this node, by the name of their
-	// DRA driver. A driver without a key has not been observed yet.
+	// ResourceSlices contains the node's ResourceSlices, by the name of their DRA
+	// driver. If a driver has no key, its ResourceSlices have not been observed yet.
 	ResourceSlices map[string][]ResourceSlice
-	// Part is true where only some of the gates are decided about (see Parts). What
-	// concerns others is left alone: it is not taken for that of a gate which is not
-	// known.
+	// Part is true if the decision covers only some of the gates (see Parts). Records
+	// and overrides of other gates are then ignored, instead of being treated as
+	// orphaned.
 	Part bool
-	// Transient tells which taints come and go by themselves.
+	// Transient determines which taints are transient.
 	Transient Transient
-	// CompleteSources names the sources of gates that are present, readable and
-	// fully read. Only a gate of a complete source can be known to be deleted.
+	// CompleteSources contains the sources of gates that exist, are readable and have
+	// been read completely. Only a gate of a complete source can be known to be
+	// deleted.
 	CompleteSources map[string]bool
-	// DeletedGates names gates that are known to have been deleted although
+	// DeletedGates contains the gates that are known to have been deleted even though
 	// their source is not complete.
 	DeletedGates map[string]bool
-	// Allowed are the taints that the administrator lets nodegate change. Whatever
-	// concerns another one stays as it is.
+	// Allowed contains the taints that the administrator allows nodegate to change.
+	// Gates with other taints keep their state.
 	Allowed AllowedTaints
-	// Granted names the gates that may close or adopt this node now although
-	// that is paced or budgeted (see Verdict.Wants).
+	// Granted contains the gates that may close or adopt this node now although that is
+	// rate-limited or budgeted (see Verdict.Wants).
 	Granted map[string]bool
-	// Shadow remembers, by gate in dry run, the record that would stand on the node
-	// (see Verdict.Shadow). What is lost has the dry run begin again, as if the gate
-	// had come into it just now.
+	// Shadow contains, for each gate in dry run, the record that would be on the node
+	// (see Verdict.Shadow). If a shadow is lost, the dry run starts again as if the
+	// gate had just entered it.
 	Shadow map[string]string
-	// AllPods are all pods of the node, where a verdict wanted to see them (see
-	// WantPods). Nil when they have not been listed.
+	// AllPods contains all pods on the node, if a verdict requested them (see
+	// WantPods). Nil if they have not been listed.
 	AllPods *PodList
-	// LostSince remembers, by gate, since when an open gate's signals have not
-	// held (see Verdict.LostSince). It bridges what has no time in the API.
+	// LostSince contains, by gate, the time since which an open gate's signals have not
+	// held (see Verdict.LostSince). It covers signals for which the API has no time.
 	LostSince map[string]time.Time
-	// RolloutSince remembers the same for signals that do not hold only because
-	// of a rollout (see Verdict.RolloutSince).
+	// LeftSince contains, by gate, the time since which the gate has no longer selected
+	// this member (see Verdict.LeftSince).
+	LeftSince map[string]time.Time
+	// RolloutSince is LostSince for signals that do not hold only because of a rollout
+	// (see Verdict.RolloutSince).
 	RolloutSince map[string]time.Time
-	// Steady remembers, by gate, since when its signals have said what opens it
-	// (see Verdict.Steady).
+	// Steady contains, by gate, the time since which its signals have been in the state
+	// that opens it (see Verdict.Steady).
 	Steady map[string]Steady
 }
 
-// Node is what a decision needs to know of a Node.
+// Node contains the parts of a Node that decisions depend on.
 type Node struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
 	Created         time.Time
-	// BootID identifies the node's boot. Empty when the kubelet has not told.
+	// BootID identifies the node's boot. Empty if the kubelet has not reported it.
 	BootID string
 	// Labels are the node's labels.
 	Labels labels.Set
-	// HasAnnotations tells whether the Node has any annotation at all.
+	// HasAnnotations reports whether the Node has any annotations.
 	HasAnnotations bool
-	// Annotations are those that some signal looks at.
+	// Annotations contains the annotations that some signal reads.
 	Annotations map[string]string
-	// Allocatable are the resources that some signal looks at.
+	// Allocatable contains the resources that some signal reads.
 	Allocatable map[string]resource.Quantity
-	// Info are the fields of the node's nodeInfo that some signal looks at, by
-	// their names in the API. One that is empty there is not here.
+	// Info contains the fields of the node's nodeInfo that some signal reads, by their
+	// names in the API. Empty fields are omitted.
 	Info map[string]string
-	// Records are the gates' records as they stand on the node, by gate.
+	// Records contains the records on the node, by gate.
 	Records map[string]string
-	// Overrides are the overrides of gates as they stand on the node, by gate.
+	// Overrides contains the overrides on the node, by gate.
 	Overrides map[string]string
-	// Taints are all of the node's taints, in order.
+	// Taints contains all of the node's taints, in order.
 	Taints []corev1.Taint
-	// Conditions are the node's conditions.
+	// Conditions contains the node's conditions.
 	Conditions []Condition
 	// ShuttingDown is true while the node announces its shutdown.
 	ShuttingDown bool
@@ -106,7 +113,7 @@ type Condition struct {
 	Transition time.Time
 }
 
-// Condition returns the node's condition of a type.
+// Condition returns the node's condition of the given type.
 func (n *Node) Condition(conditionType string) (Condition, bool) {
 	for i := range n.Conditions {
 		if n.Conditions[i].Type == conditionType {
@@ -116,26 +123,11 @@ func (n *Node) Condition(conditionType string) (Condition, bool) {
 	return Condition{}, false
 }
 
-// optedOut tells whether the node is out of all gates.
-func (n *Node) optedOut() bool { return n.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue }
-
-// Zone returns the name of the node's zone; nodes without one share one.
+// Zone returns the name of the node's zone. Nodes without a zone label form one zone,
+// "".
 func (n *Node) Zone() string { return n.Labels[corev1.LabelTopologyZone] }
 
-// Silent tells whether the node has stopped reporting: its Ready condition is
-// Unknown.
-func (n *Node) Silent() bool {
-	c, ok := n.Condition(string(corev1.NodeReady))
-	return ok && c.Status == corev1.ConditionUnknown
-}
-
-// Reporting tells whether the node has reported and not fallen silent since.
-func (n *Node) Reporting() bool {
-	c, ok := n.Condition(string(corev1.NodeReady))
-	return ok && c.Status != corev1.ConditionUnknown
-}
-
-// taint returns the index of the taint with a key and effect, or -1.
+// taint returns the index of the taint with the given key and effect, or -1.
 func (n *Node) taint(key string, effect corev1.TaintEffect) int {
 	for i := range n.Taints {
 		if n.Taints[i].Key == key && n.Taints[i].Effect == effect {
@@ -147,120 +139,131 @@ func (n *Node) taint(key string, effect corev1.TaintEffect) int {
 
 // Zone counts the nodes of one zone.
 type Zone struct {
-	// Nodes is how many nodes the zone has.
+	// Nodes is the number of nodes in the zone.
 	Nodes int
-	// Silent is how many of them are silent.
+	// Silent is the number of nodes in the zone that are unreachable.
 	Silent int
 }
 
-// A zone of at least partitionMinNodes nodes of which more than
-// partitionPercent are silent looks like a partition of the network rather
-// than like so many dead nodes. Kubernetes' node lifecycle controller draws
-// the line at the same place (--unhealthy-zone-threshold).
+// If more than partitionPercent of the nodes are unreachable in a zone with at least
+// partitionMinNodes nodes, a network partition is more likely than the failure of so
+// many nodes. The threshold is that of Kubernetes' node lifecycle controller
+// (--unhealthy-zone-threshold).
 const (
 	partitionMinNodes = 3
 	partitionPercent  = 55
 )
 
-// Partitioned tells whether so much of the zone is silent that silence proves
-// nothing about a single node.
+// Partitioned reports whether so many nodes of the zone are unreachable that this
+// proves nothing about an individual node.
 func (z Zone) Partitioned() bool {
 	return z.Nodes >= partitionMinNodes && z.Silent*100 > z.Nodes*partitionPercent
 }
 
-// PodQuery names a set of pods: those of a namespace that a label selector, in
-// its canonical text form, selects.
+// PodQuery selects the pods of a namespace that match a label selector in its canonical
+// text form.
 type PodQuery struct {
 	Namespace string
 	Selector  string
-	// Annotation is the key of the annotation that marks pods as ready; empty
-	// where none does.
+	// Annotation is the key of the annotation that marks pods as ready. Empty if there
+	// is none.
 	Annotation string
 }
 
-// Pod is what a decision needs to know of a Pod.
+// Pod contains the parts of a Pod that decisions depend on.
 type Pod struct {
 	UID types.UID
-	// Name is the pod's namespace and name: namespace/name.
+	// Name is the namespace and name of the pod: namespace/name.
 	Name string
 	// Owner is the UID of the pod's controller.
 	Owner   types.UID
 	Created time.Time
-	// Ready is the pod's Ready condition, and ReadySince its last transition.
+	// Ready is the status of the pod's Ready condition. ReadySince is its last
+	// transition time.
 	Ready      bool
 	ReadySince time.Time
-	// MarkedSince is when the annotation that the query names was last written
-	// with the value that marks the pod as ready. Zero while it is not marked.
+	// MarkedSince is the time at which the query's annotation was last written with the
+	// value that marks the pod as ready. Zero while the pod is not marked.
 	MarkedSince time.Time
-	// Terminating is set from the moment the pod's deletion was asked for.
+	// Terminating is true once the deletion of the pod has been requested.
 	Terminating      bool
 	TerminatingSince time.Time
-	// Finished pods have succeeded or failed for good.
+	// Finished is true if the pod has succeeded or failed and will not run again.
 	Finished bool
-	// Mirror pods are made by a kubelet, which may put any label on them.
+	// Mirror is true for a mirror pod. A kubelet creates mirror pods, with any labels.
 	Mirror bool
-	// Incarnation identifies the pod and its present containers: it changes when
-	// a container is started anew.
+	// Unlabelled is true if the pod lacks the labels that the DaemonSet controller adds
+	// to every pod that it creates. A DaemonSet may still own such a pod: it adopts
+	// pods that match its selector, and any user who creates a pod can specify an
+	// owner.
+	Unlabelled bool
+	// Incarnation identifies the pod together with its current containers. It changes
+	// when a container is started again.
 	Incarnation Incarnation
 }
 
-// CSINode is what a decision needs to know of a CSINode: the CSI drivers that a
-// kubelet has registered. It outlives reboots, and its Node for a while.
+// CSINode contains the parts of a CSINode that decisions depend on: the CSI drivers
+// that a kubelet has registered. A CSINode survives reboots and, for a while, its Node.
 type CSINode struct {
-	// Observed tells whether CSINodes are observed. A node without one then has
-	// no drivers and no owner.
+	// Observed reports whether CSINodes are observed. If they are, a node without a
+	// CSINode has no drivers and no owner here.
 	Observed bool
-	// Owner is the UID of the Node that the CSINode is of.
+	// Owner is the UID of the Node that owns the CSINode.
 	Owner types.UID
-	// Drivers tells of each registered driver whether its volume limit is known.
+	// Drivers contains the registered drivers. The value reports whether the driver's
+	// volume limit is known.
 	Drivers map[string]bool
 }
 
-// ResourceSlice is what a decision needs to know of a ResourceSlice: a part of
-// what a DRA driver offers on a node.
+// ResourceSlice contains the parts of a ResourceSlice that decisions depend on. It
+// describes some of the devices that a DRA driver offers on a node.
 type ResourceSlice struct {
 	Name string
-	// Owner is the UID of the Node that the slice is of; empty where it names
-	// none.
+	// Owner is the UID of the Node that owns the slice. Empty if there is no owner.
 	Owner types.UID
-	// Pool is the name of the pool that the slice is a part of.
+	// Pool is the name of the pool that the slice belongs to.
 	Pool string
-	// Generation tells which state of the pool the slice describes.
+	// Generation is the generation of the pool that the slice describes.
 	Generation int64
-	// Count is how many slices the pool has in that generation.
+	// Count is the number of slices that the pool has in that generation.
 	Count int64
 }
 
-// DaemonSets is a snapshot of DaemonSets, which does not change any more.
+// DaemonSets is an immutable snapshot of DaemonSets.
 type DaemonSets struct {
-	// Observed names the namespaces whose DaemonSets are all here.
+	// Observed contains the namespaces whose DaemonSets have all been observed.
 	Observed map[string]bool
-	// Items are sorted by namespace and name.
+	// Items contains the DaemonSets, sorted by namespace and name.
 	Items []DaemonSet
 }
 
-// DaemonSet is what a decision needs to know of a DaemonSet.
+// DaemonSet contains the parts of a DaemonSet that decisions depend on.
 type DaemonSet struct {
 	Namespace string
 	Name      string
 	UID       types.UID
 	Labels    labels.Set
-	// Pods finds the DaemonSet's pods, and others with the same labels.
+	// Pods is the query that selects the DaemonSet's pods. It may select others as
+	// well.
 	Pods PodQuery
-	// PodLabels are the pod template's labels.
+	// PodLabels contains the labels of the pod template.
 	PodLabels labels.Set
-	// NodeName is set when the pod template names one node.
+	// NodeName is the node that the pod template names, if any.
 	NodeName string
 	// Affinity is the pod template's node selector and required node affinity.
 	Affinity nodeaffinity.RequiredNodeAffinity
-	// Tolerations are the pod template's, and those that every daemon pod gets.
+	// Tolerations contains the tolerations of the pod template and those that every
+	// daemon pod gets.
 	Tolerations []corev1.Toleration
-	// Unprobed is true when none of the pod template's containers has a readiness
-	// probe: the pods are ready as soon as they run.
+	// Unprobed is true if no container of the pod template has a readiness probe. The
+	// pods are then ready as soon as they run.
 	Unprobed bool
 	// RollingOut is true while pods of an older template are being replaced.
 	RollingOut bool
+	// Surges is true if the DaemonSet controller may keep two pods on a node during a
+	// rollout. Otherwise, it deletes all pods but the oldest.
+	Surges bool
 }
 
-// String returns the DaemonSet's namespace and name: namespace/name.
+// String returns the namespace and name of the DaemonSet: namespace/name.
 func (ds *DaemonSet) String() string { return ds.Namespace + "/" + ds.Name }

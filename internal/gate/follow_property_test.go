@@ -12,8 +12,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// withFollowers adds closeWhen gates, which may share their taints with the
-// others.
+// withFollowers adds closeWhen gates, which may share their taints with the other
+// gates.
 func withFollowers(t *rapid.T, gates []Gate) []Gate {
 	for _, name := range followNames {
 		if !rapid.Bool().Draw(t, "has "+name) {
@@ -31,9 +31,9 @@ func withFollowers(t *rapid.T, gates []Gate) []Gate {
 	return gates
 }
 
-// The same for closeWhen gates of which another tool puts on the taints, as
-// long as the gates are there to deal with it.
-func TestFollowingARival(t *testing.T) {
+// The same for closeWhen gates whose taints another tool adds, as long as the gates
+// exist to remove them.
+func TestFollowingWithAnotherWriter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gates := withFollowers(t, nil)
 		for i := range gates {
@@ -71,9 +71,9 @@ func TestFollowingARival(t *testing.T) {
 	})
 }
 
-// checkFollowing: a closeWhen gate closes only while all its signals hold, and
-// but for a taint that is there already only under a grant; it opens only
-// because one does not, or by hand.
+// checkFollowing checks that a closeWhen gate closes only while all its signals hold
+// and, unless the taint is already there, only with a grant, and that it opens only
+// because a signal does not hold or a user opens it.
 func (h *history) checkFollowing(t *rapid.T, v *Verdict) {
 	g := find(h.gates, v.Gate)
 	if g == nil || !g.CloseWhen || !v.Selected || v.Overridden != nil {

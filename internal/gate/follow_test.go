@@ -18,7 +18,7 @@ func follower(name string, options ...func(*Gate)) Gate {
 	return g
 }
 
-func byHand(g *Gate) { g.Manual = true }
+func manual(g *Gate) { g.Manual = true }
 
 func openedByHand(r *Record) { r.Reason = v1alpha1.ReasonOpenedByHand }
 
@@ -26,62 +26,62 @@ func TestFollowing(t *testing.T) {
 	bad := follower("cni")
 	and := follower("cni", waitingFor(flagSignal("x"), flagSignal("y")))
 	check(t, map[string]spec{
-		"a fit node is not written to":           {aNode(bad), "[] cni:Open>Open"},
-		"nor is a new one":                       {aNode(bad).age(0), "[] cni:Open>Open"},
-		"nor one of which nothing is known":      {aNode(bad).flag("cni", "unknown").ready(""), "[] cni:Open>Open"},
-		"a node that is not selected is nothing": {aNode(follower("cni", selecting("a=b"))).flag("cni", "holds"), "[]"},
-		"closing asks for budget":                {aNode(bad).flag("cni", "holds"), "[] cni:Open>Open wants=Budget"},
-		"closes once granted":                    {aNode(bad).flag("cni", "holds").granting("cni"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
-		"a new node too":                         {aNode(bad).age(0).flag("cni", "holds").granting("cni"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
-		"all must hold":                          {aNode(and).flag("x", "holds").granting("cni"), "[] cni:Open>Open"},
-		"all do":                                 {aNode(and).flag("x", "holds").flag("y", "holds").granting("cni"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
-		"Unknown does not close":                 {aNode(and).flag("x", "holds").flag("y", "unknown").granting("cni"), "[] cni:Open>Open"},
-		"stays closed":                           {aNode(bad).closed("cni").flag("cni", "holds"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
-		"opens: taint and record go at once":     {aNode(bad).closed("cni"), "write [] cni:Closed>Open(SignalsCleared)"},
-		"one that does not hold is enough":       {aNode(and).closed("cni").flag("x", "unknown"), "write [] cni:Closed>Open(SignalsCleared)"},
-		"Unknown does not open":                  {aNode(and).closed("cni").flag("x", "holds").flag("y", "unknown"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
-		"silence does not keep it from opening":  {aNode(bad).closed("cni").ready("Unknown"), "write [] cni:Closed>Open(SignalsCleared)"},
-		"nor does shutdown":                      {aNode(bad).closed("cni").shuttingDown(true), "write [] cni:Closed>Open(SignalsCleared)"},
-		"nor setting up": {aNode(bad).closed("cni").taint("karpenter.sh/unregistered:NoExecute"),
+		"an open node is not written to":                {aNode(bad), "[] cni:Open>Open"},
+		"a new node is not written to":                  {aNode(bad).age(0), "[] cni:Open>Open"},
+		"a node with unknown signals is not written to": {aNode(bad).flag("cni", "unknown").ready(""), "[] cni:Open>Open"},
+		"a node that is not selected is ignored":        {aNode(follower("cni", selecting("a=b"))).flag("cni", "holds"), "[]"},
+		"closing requests budget":                       {aNode(bad).flag("cni", "holds"), "[] cni:Open>Open wants=Budget"},
+		"closes once granted":                           {aNode(bad).flag("cni", "holds").granting("cni"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		"closes on a new node":                          {aNode(bad).age(0).flag("cni", "holds").granting("cni"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		"all must hold":                                 {aNode(and).flag("x", "holds").granting("cni"), "[] cni:Open>Open"},
+		"closes if all hold":                            {aNode(and).flag("x", "holds").flag("y", "holds").granting("cni"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		"Unknown does not close":                        {aNode(and).flag("x", "holds").flag("y", "unknown").granting("cni"), "[] cni:Open>Open"},
+		"stays closed":                                  {aNode(bad).closed("cni").flag("cni", "holds"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"opens: taint and record are removed together":  {aNode(bad).closed("cni"), "write [] cni:Closed>Open(SignalsCleared)"},
+		"one that does not hold is enough":              {aNode(and).closed("cni").flag("x", "unknown"), "write [] cni:Closed>Open(SignalsCleared)"},
+		"Unknown does not open":                         {aNode(and).closed("cni").flag("x", "holds").flag("y", "unknown"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"unreachability does not prevent opening":       {aNode(bad).closed("cni").ready("Unknown"), "write [] cni:Closed>Open(SignalsCleared)"},
+		"shutdown does not prevent opening":             {aNode(bad).closed("cni").shuttingDown(true), "write [] cni:Closed>Open(SignalsCleared)"},
+		"setup does not prevent opening": {aNode(bad).closed("cni").taint("karpenter.sh/unregistered:NoExecute"),
 			"write [karpenter.sh/unregistered:NoExecute] cni:Closed>Open(SignalsCleared)"},
-		"silence, shutdown and reboot do not close": {aNode(bad).ready("Unknown").shuttingDown(true).boot("b"), "[] cni:Open>Open"},
-		"a reboot changes nothing":                  {aNode(bad).closed("cni").flag("cni", "holds").boot("b"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"unreachability, shutdown and reboot do not close": {aNode(bad).ready("Unknown").shuttingDown(true).boot("b"), "[] cni:Open>Open"},
+		"a reboot changes nothing":                         {aNode(bad).closed("cni").flag("cni", "holds").boot("b"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
 		"foreign taints stay": {aNode(bad).taint("a.example/x:NoSchedule").closed("cni").taint("z.example/x:NoExecute"),
 			"write [a.example/x:NoSchedule z.example/x:NoExecute] cni:Closed>Open(SignalsCleared)"},
-		"a refused gate closes nothing":       {aNode(follower("cni", refused)).flag("cni", "holds").granting("cni"), "[] cni:->-"},
-		"a refused gate still opens":          {aNode(follower("cni", refused)).closed("cni"), "write [] cni:Closed>-(SignalsCleared)"},
-		"a gate without signals does neither": {aNode(follower("cni", waitingFor())).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
-		"a node that leaves is opened":        {aNode(follower("cni", selecting("a=b"))).closed("cni").flag("cni", "holds"), "write [] cni:Closed>-(NotSelected)"},
-		"the gate is deleted":                 {aNode().closed("cni").flag("cni", "holds"), "write [] cni:Closed>-(GateDeleted)"},
-		"the gate is invisible":               {aNode().closed("cni").invisible(), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
-		"an edited taint is swapped": {aNode(follower("cni", tainting("new.example/x:NoExecute"))).closed("cni").flag("cni", "holds"),
+		"a gate that is not accepted does not close":  {aNode(follower("cni", refused)).flag("cni", "holds").granting("cni"), "[] cni:->-"},
+		"a gate that is not accepted still opens":     {aNode(follower("cni", refused)).closed("cni"), "write [] cni:Closed>-(SignalsCleared)"},
+		"a gate without signals does neither":         {aNode(follower("cni", waitingFor())).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"a node that is no longer selected is opened": {aNode(follower("cni", selecting("a=b"))).closed("cni").flag("cni", "holds").left("cni"), "write [] cni:Closed>-(NotSelected)"},
+		"the gate is deleted":                         {aNode().closed("cni").flag("cni", "holds"), "write [] cni:Closed>-(GateDeleted)"},
+		"the gate is invisible":                       {aNode().closed("cni").invisible(), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"an edited taint is replaced": {aNode(follower("cni", tainting("new.example/x:NoExecute"))).closed("cni").flag("cni", "holds"),
 			"write [new.example/x:NoExecute] cni:Closed>Closed(Birth)"},
 		"edited as it opens": {aNode(follower("cni", tainting("new.example/x:NoExecute"))).closed("cni").taint("new.example/x:NoExecute"),
 			"write [] cni:Closed>Open(SignalsCleared)"},
-		"a wrong value is put right": {aNode(bad).record("cni", "Closed").taint("cni.example/not-ready=other:NoSchedule").flag("cni", "holds"),
+		"a wrong value is corrected": {aNode(bad).record("cni", "Closed").taint("cni.example/not-ready=other:NoSchedule").flag("cni", "holds"),
 			"write [" + cniTaint + "] cni:Closed>Closed(Birth)"},
-		"a damaged record of a fit node goes":              {aNode(bad).raw("cni", "{"), "write [] cni:Open>Open"},
-		"a record that openWhen left is not worth a write": {aNode(bad).open("cni").boot("b"), "[] cni:Open>Open(Birth)"},
+		"a damaged record of an open node is removed": {aNode(bad).raw("cni", "{"), "write [] cni:Open>Open"},
+		"a record from openWhen is kept":              {aNode(bad).open("cni").boot("b"), "[] cni:Open>Open(Birth)"},
 	})
 }
 
-// A tool that nodegate replaces has left its taints.
+// A tool that nodegate replaces has left its taints on nodes.
 func TestFollowingTaintsOfOthers(t *testing.T) {
 	bad := follower("cni")
 	check(t, map[string]spec{
-		"the signals hold: closed, without a grant": {aNode(bad).taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
-		"nothing is known: closed":                  {aNode(bad).taint(cniTaint).flag("cni", "unknown"), "write [" + cniTaint + "] cni:Open>Closed(Adopted)"},
-		"they do not hold: lifted":                  {aNode(bad).taint(cniTaint), "write [] cni:->Open(SignalsCleared)"},
-		"another value is the gate's too":           {aNode(bad).taint("cni.example/not-ready=x:NoSchedule"), "write [] cni:->Open(SignalsCleared)"},
-		"another effect is not":                     {aNode(bad).taint("cni.example/not-ready:NoExecute"), "[cni.example/not-ready:NoExecute] cni:Open>Open"},
-		"a refused gate touches nothing":            {aNode(follower("cni", refused)).taint(cniTaint), "[" + cniTaint + "] cni:->-"},
-		"reopened by hand: closed": {aNode(follower("cni", byHand)).taint(cniTaint),
+		"the signals hold: closed, without a grant":   {aNode(bad).taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		"the signals are unknown: closed":             {aNode(bad).taint(cniTaint).flag("cni", "unknown"), "write [" + cniTaint + "] cni:Open>Closed(Adopted)"},
+		"the signals do not hold: removed":            {aNode(bad).taint(cniTaint), "write [] cni:->Open(SignalsCleared)"},
+		"another value belongs to the gate":           {aNode(bad).taint("cni.example/not-ready=x:NoSchedule"), "write [] cni:->Open(SignalsCleared)"},
+		"another effect does not":                     {aNode(bad).taint("cni.example/not-ready:NoExecute"), "[cni.example/not-ready:NoExecute] cni:Open>Open"},
+		"a gate that is not accepted changes nothing": {aNode(follower("cni", refused)).taint(cniTaint), "[" + cniTaint + "] cni:->-"},
+		"reopen Manual: closed": {aNode(follower("cni", manual)).taint(cniTaint),
 			"write [" + cniTaint + "] cni:Open>Closed(Adopted) blocked=ReopenedByHand"},
-		"damaged record, taint there": {aNode(bad).raw("cni", "{").taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		"damaged record, taint present": {aNode(bad).raw("cni", "{").taint(cniTaint).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
 	})
 }
 
-// Gates that share a taint: it is on while one of them is closed.
+// A taint that gates share is on the node while one of them is closed.
 func TestFollowingTogether(t *testing.T) {
 	two := []Gate{follower("a", tainting(cniTaint)), follower("b", tainting(cniTaint))}
 	held := func(name string) func(*sim) *sim {
@@ -90,13 +90,13 @@ func TestFollowingTogether(t *testing.T) {
 	both := func() *sim { return held("a")(held("b")(aNode(two...).taint(cniTaint))) }
 	grant := func(s *sim) *sim { return s.granting("a", "b") }
 	check(t, map[string]spec{
-		"one closes":                    {grant(aNode(two...).flag("b", "holds")), "write [" + cniTaint + "] a:Open>Open b:Open>Closed(SignalsHold)"},
-		"both close, with one taint":    {grant(aNode(two...).flag("a", "holds").flag("b", "holds")), "write [" + cniTaint + "] a:Open>Closed(SignalsHold) b:Open>Closed(SignalsHold)"},
-		"one opens":                     {both().flag("a", "holds"), "write [" + cniTaint + "] a:Closed>Closed(Birth) b:Closed>Open(SignalsCleared)"},
-		"both open":                     {both(), "write [] a:Closed>Open(SignalsCleared) b:Closed>Open(SignalsCleared)"},
-		"a taint of old: the first":     {aNode(two...).taint(cniTaint).flag("a", "holds"), "write [" + cniTaint + "] a:Open>Closed(SignalsHold) b:Open>Open"},
-		"a taint of old: the second":    {aNode(two...).taint(cniTaint).flag("b", "holds"), "write [" + cniTaint + "] a:Open>Open b:Open>Closed(SignalsHold)"},
-		"a taint of old: one remembers": {aNode(two...).taint(cniTaint), "write [] a:->Open(SignalsCleared) b:Open>Open"},
+		"one closes":                              {grant(aNode(two...).flag("b", "holds")), "write [" + cniTaint + "] a:Open>Open b:Open>Closed(SignalsHold)"},
+		"both close, with one taint":              {grant(aNode(two...).flag("a", "holds").flag("b", "holds")), "write [" + cniTaint + "] a:Open>Closed(SignalsHold) b:Open>Closed(SignalsHold)"},
+		"one opens":                               {both().flag("a", "holds"), "write [" + cniTaint + "] a:Closed>Closed(Birth) b:Closed>Open(SignalsCleared)"},
+		"both open":                               {both(), "write [] a:Closed>Open(SignalsCleared) b:Closed>Open(SignalsCleared)"},
+		"an existing taint: the first adopts it":  {aNode(two...).taint(cniTaint).flag("a", "holds"), "write [" + cniTaint + "] a:Open>Closed(SignalsHold) b:Open>Open"},
+		"an existing taint: the second adopts it": {aNode(two...).taint(cniTaint).flag("b", "holds"), "write [" + cniTaint + "] a:Open>Open b:Open>Closed(SignalsHold)"},
+		"an existing taint: one keeps a record":   {aNode(two...).taint(cniTaint), "write [] a:->Open(SignalsCleared) b:Open>Open"},
 		"with an openWhen gate: closed": {
 			aNode(aGate("b", tainting(cniTaint)), two[0]).record("b", "Closed", func(r *Record) { r.Taint = cniTaint }).taint(cniTaint),
 			"[" + cniTaint + "] a:Open>Open b:Closed>Closed(Birth)"},
@@ -109,8 +109,8 @@ func TestFollowingTogether(t *testing.T) {
 	}
 }
 
-func TestReopenedByHand(t *testing.T) {
-	s := aNode(follower("cni", byHand)).flag("cni", "holds").granting("cni")
+func TestReopenManual(t *testing.T) {
+	s := aNode(follower("cni", manual)).flag("cni", "holds").granting("cni")
 	for _, step := range []struct {
 		what   string
 		happen func()
@@ -121,14 +121,14 @@ func TestReopenedByHand(t *testing.T) {
 		{"the signal no longer holds", func() { s.flag("cni", "no") }, "[" + cniTaint + "] cni:Closed>Closed(SignalsHold) blocked=ReopenedByHand"},
 		{"a wrong value is no opening", func() { s.untaint(cniTaint).taint("cni.example/not-ready=x:NoSchedule") },
 			"write [" + cniTaint + "] cni:Closed>Closed(SignalsHold) blocked=ReopenedByHand"},
-		{"a person opens it", func() { s.untaint(cniTaint) }, "write [] cni:Closed>Open(OpenedByHand)"},
+		{"a user opens it", func() { s.untaint(cniTaint) }, "write [] cni:Closed>Open(OpenedByHand)"},
 		{"no more to write", func() {}, "[] cni:Open>Open"},
 		{"closes again", func() { s.flag("cni", "holds") }, "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
-		{"a person opens it although its signal holds", func() { s.untaint(cniTaint) }, "write [] cni:Closed>Open(OpenedByHand)"},
+		{"a user opens it although its signal holds", func() { s.untaint(cniTaint) }, "write [] cni:Closed>Open(OpenedByHand)"},
 		{"it stays open", func() {}, "[] cni:Open>Open(OpenedByHand)"},
 		{"Unknown does not arm it", func() { s.flag("cni", "unknown") }, "[] cni:Open>Open(OpenedByHand)"},
 		{"it still stays open", func() { s.flag("cni", "holds") }, "[] cni:Open>Open(OpenedByHand)"},
-		{"a person closes it", func() { s.taint(cniTaint) }, "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
+		{"a user closes it", func() { s.taint(cniTaint) }, "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
 		{"and opens it", func() { s.untaint(cniTaint) }, "write [] cni:Closed>Open(OpenedByHand)"},
 		{"the signal no longer holds: armed", func() { s.flag("cni", "no") }, "write [] cni:Open>Open"},
 		{"closes", func() { s.flag("cni", "holds") }, "write [" + cniTaint + "] cni:Open>Closed(SignalsHold)"},
@@ -141,54 +141,54 @@ func TestReopenedByHand(t *testing.T) {
 	}
 }
 
-func TestReopenedByHandNeverWithout(t *testing.T) {
-	manual := follower("cni", byHand)
+func TestReopenIsEdited(t *testing.T) {
+	manual := follower("cni", manual)
 	check(t, map[string]spec{
-		"automatic from now on: closes again": {aNode(follower("cni")).record("cni", "Open", openedByHand).flag("cni", "holds"),
+		"changed to Automatic: closes again": {aNode(follower("cni")).record("cni", "Open", openedByHand).flag("cni", "holds"),
 			"[] cni:Open>Open(OpenedByHand) wants=Budget"},
-		"manual from now on: stays closed":          {aNode(manual).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth) blocked=ReopenedByHand"},
-		"a record of other reasons does not disarm": {aNode(manual).open("cni").flag("cni", "holds"), "[] cni:Open>Open(Birth) wants=Budget"},
+		"changed to Manual: stays closed":                       {aNode(manual).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth) blocked=ReopenedByHand"},
+		"a record with another reason does not prevent closing": {aNode(manual).open("cni").flag("cni", "holds"), "[] cni:Open>Open(Birth) wants=Budget"},
 	})
 }
 
-// Where another writer fights for the taint, neither side of the fight runs hot.
-func TestFollowingFights(t *testing.T) {
+// If another writer contends for the taint, nodegate backs off.
+func TestFollowingContention(t *testing.T) {
 	closed := aNode(follower("cni")).closed("cni").flag("cni", "holds").untaint(cniTaint)
 	if got, want := show(closed.run(t)), "write ["+cniTaint+"] cni:Closed>Closed(Birth)"; got != want {
-		t.Errorf("taken away once: got %s, want %s", got, want)
+		t.Errorf("removed once: got %s, want %s", got, want)
 	}
 	closed.after(time.Second).untaint(cniTaint)
 	if got, want := show(closed.run(t)), "[] cni:Closed>Closed(Birth) contended"; got != want {
-		t.Errorf("taken away twice: got %s, want %s", got, want)
+		t.Errorf("removed twice: got %s, want %s", got, want)
 	}
 	if got, want := show(closed.flag("cni", "no").run(t)), "write [] cni:Closed>Open(SignalsCleared)"; got != want {
-		t.Errorf("opens amid the fight: got %s, want %s", got, want)
+		t.Errorf("opens during contention: got %s, want %s", got, want)
 	}
 
 	open := aNode(follower("cni")).taint(cniTaint)
 	open.run(t)
 	open.after(time.Second).taint(cniTaint)
 	if d := open.run(t); show(d) != "["+cniTaint+"] cni:Open>Open(SignalsCleared) contended" || d.Recheck.IsZero() {
-		t.Errorf("put on twice: got %s, recheck %s", show(d), d.Recheck)
+		t.Errorf("added twice: got %s, recheck %s", show(d), d.Recheck)
 	}
-	open.after(fightBackoff)
+	open.after(contentionBackoff)
 	if got, want := show(open.run(t)), "write [] cni:Open>Open(SignalsCleared) contended"; got != want {
 		t.Errorf("after a while: got %s, want %s", got, want)
 	}
 }
 
-// Where several gates have records, one of them must remember the fight, and only
-// one.
-func TestFollowingFightIsRememberedOnce(t *testing.T) {
+// If several gates have records, exactly one of them counts the writes of the other
+// writer.
+func TestFollowingContentionIsCountedOnce(t *testing.T) {
 	shared := func(r *Record) { r.Taint = cniTaint }
 	s := aNode(follower("a", tainting(cniTaint)), follower("b", tainting(cniTaint))).
 		record("a", "Open", shared).record("b", "Open", shared).taint(cniTaint)
 	if d := s.run(t); len(d.Records) != 1 || len(d.Taints) != 0 {
-		t.Errorf("put on once: %s, records %v", show(d), d.Records)
+		t.Errorf("added once: %s, records %v", show(d), d.Records)
 	}
 	if got, want := show(s.after(time.Second).taint(cniTaint).run(t)),
 		"["+cniTaint+"] a:Open>Open(Birth) contended b:Open>Open(Birth)"; got != want {
-		t.Errorf("put on twice: got %s, want %s", got, want)
+		t.Errorf("added twice: got %s, want %s", got, want)
 	}
 }
 
@@ -201,16 +201,16 @@ func TestFollowingHasTimeAdded(t *testing.T) {
 	}
 }
 
-// Pods are levels too: a gate that follows them asks for no evidence of a boot.
-func TestFollowingBelievesPods(t *testing.T) {
+// For a closeWhen gate, pods need no evidence of the boot.
+func TestFollowingAcceptsAnyPod(t *testing.T) {
 	s := aNode(follower("cni", waitingFor(agent("cni")))).pod("cni", "x", true).granting("cni").boot("b").ready("Unknown")
 	if got, want := show(s.run(t)), "write ["+cniTaint+"] cni:Open>Closed(SignalsHold)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// Deleting one of two gates that share a taint, or renaming one, opens nothing
-// that the other would close.
+// Deleting or renaming one of two gates that share a taint does not open a node that
+// the other one would close.
 func TestFollowingRenamed(t *testing.T) {
 	s := aNode(follower("zzz", tainting(cniTaint))).closed("cni").flag("zzz", "holds")
 	if got, want := show(s.run(t)), "write ["+cniTaint+"] cni:->-(GateDeleted) zzz:Closed>Closed(Birth)"; got != want {
@@ -218,6 +218,6 @@ func TestFollowingRenamed(t *testing.T) {
 	}
 	s = aNode(follower("zzz", tainting(cniTaint))).closed("cni")
 	if got, want := show(s.run(t)), "write [] cni:->-(GateDeleted) zzz:Closed>Open(SignalsCleared)"; got != want {
-		t.Errorf("fit: got %s, want %s", got, want)
+		t.Errorf("signals do not hold: got %s, want %s", got, want)
 	}
 }

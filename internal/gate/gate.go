@@ -15,73 +15,102 @@ import (
 type Gate struct {
 	// Name is the NodeGate's name.
 	Name string
-	// Source is where the gate was declared.
+	// Source is where the gate was declared: SourceCRD or SourceFiles.
 	Source string
-	// Created is when the gate was declared.
+	// Created is the time at which the gate was declared.
 	Created time.Time
-	// Accepted gates close. Others put no taint on a node, not even back, and keep
-	// what they closed under control: it opens by their signals.
+	// Accepted is true if the gate is in force. A gate that is not accepted never adds
+	// a taint, not even one that another writer removed. Nodes that it closed stay
+	// under its control and open by its signals.
 	Accepted bool
-	// Mode says whether the gate acts; empty is Enforce. Gates in DryRun are decided
-	// about, and nothing comes of it. Paused ones stay as they are.
+	// Mode specifies whether the gate acts; empty means Enforce. A gate in DryRun is
+	// evaluated without effect. A paused gate keeps its state.
 	Mode v1alpha1.Mode
-	// Broken gates could not be read so far as to tell which nodes they select:
-	// everything that concerns them stays as it is.
+	// Broken is true if the gate's selector could not be read, so that it is unknown
+	// which nodes it selects. Everything that concerns the gate keeps its state.
 	Broken bool
-	// Selector selects the gate's nodes.
+	// Selector selects the gate's nodes, except those that have opted out.
 	Selector labels.Selector
-	// Taint is what a closed gate puts on a node: at birth, and until it has opened
-	// there.
+	// PlainOptOut reports whether the opt-out label that kubelets can set excludes a
+	// node.
+	PlainOptOut bool
+	// Taint is the taint that the closed gate adds to a new node, until the gate first
+	// opens there.
 	Taint v1alpha1.Taint
-	// RecloseTaint is the same for a node on which the gate had been open, or that
-	// was there before it. Zero where that is Taint too.
+	// RecloseTaint is the taint for a node that is not new: the gate was open on it, or
+	// it existed before the gate. Zero if it is the same as Taint.
 	RecloseTaint v1alpha1.Taint
-	// Reclose says when the gate closes again.
+	// Reclose specifies when the gate closes again.
 	Reclose v1alpha1.ReclosePolicy
-	// Existing says what happens to nodes that are not new.
+	// Existing specifies what happens to nodes that are not new.
 	Existing v1alpha1.ExistingNodes
-	// CloseAfter is how long a signal must have stopped holding before an
-	// OnRegression gate closes.
+	// CloseAfter is how long a signal must not have held before an OnRegression gate
+	// closes.
 	CloseAfter time.Duration
-	// RolloutGrace is the same for a daemon that its own rollout replaces.
+	// RolloutGrace is CloseAfter for a daemon that is being replaced by its own
+	// rollout.
 	RolloutGrace time.Duration
-	// MinClosed is how long the gate stays closed at least.
+	// MinClosed is how long the gate stays closed at a minimum.
 	MinClosed time.Duration
-	// OpenAfter is how long the signals of a closed gate must have said what opens
-	// it.
+	// OpenAfter is how long the signals of a closed gate must have been in the state
+	// that opens it.
 	OpenAfter time.Duration
-	// Deadline bounds how long the gate waits on a node. Not for CloseWhen gates.
+	// Deadline limits how long the gate waits on a node. Unused by CloseWhen gates.
 	Deadline Deadline
-	// Stamp is the key of the node annotation that tells when the gate opened;
-	// empty for none.
+	// Stamp is the key of the node annotation that records when the gate opened. Empty
+	// for none.
 	Stamp string
-	// CloseWhen gates follow their signals: closed while all hold, on every node
-	// that they select. Reclose, Existing, CloseAfter and RolloutGrace are not
-	// for them.
+	// CloseWhen is true for a gate that follows its signals: it is closed while all of
+	// them hold, on every node that it selects. Such a gate ignores Reclose, Existing,
+	// CloseAfter and RolloutGrace.
 	CloseWhen bool
-	// Manual CloseWhen gates open only when somebody takes their taint away.
+	// Manual is true for a CloseWhen gate that opens only when a user removes its
+	// taint.
 	Manual bool
-	// MayDetach tells whether the gate's author accepts that volumes are detached.
+	// MayDetach reports whether the gate's author accepts that volumes are detached.
 	MayDetach bool
-	// Signals must all hold for the gate to open or, if it is CloseWhen, to close.
+	// ReadsWrites is true if a signal reads something that gates write: taints or
+	// annotations.
+	ReadsWrites bool
+	// Signals are the signals that must all hold for the gate to open or, if CloseWhen
+	// is set, to close.
 	Signals []NamedSignal
 }
 
-// NamedSignal is a signal under the name that its gate gives it.
+// NamedSignal is a signal with the name that its gate gives it.
 type NamedSignal struct {
 	Name string
 	Signal
 }
 
-// newFor is how long after its creation a node counts as new to a gate.
+// Selects reports whether the gate applies to a node with these labels. A broken gate
+// applies to no node.
+func (g *Gate) Selects(l labels.Set) bool {
+	return !g.Broken && g.Selector.Matches(l) && OptOut(l, g.PlainOptOut) == ""
+}
+
+// OptOut returns the label that excludes a node from all gates, or "". plain specifies
+// whether the label that kubelets can set is effective.
+func OptOut(l labels.Set, plain bool) string {
+	switch {
+	case l[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue:
+		return v1alpha1.OptOutLabel
+	case plain && l[v1alpha1.PlainOptOutLabel] == v1alpha1.OptOutValue:
+		return v1alpha1.PlainOptOutLabel
+	}
+	return ""
+}
+
+// newFor is how long a node counts as new to a gate after its creation.
 const newFor = 10 * time.Minute
 
-// isNew tells whether a node that has no record of the gate was born into it.
+// isNew reports whether a node without a record of the gate is new to it.
 func (g *Gate) isNew(n *Node, now time.Time) bool {
 	return !n.Created.Before(g.Created) && now.Sub(n.Created) <= newFor
 }
 
-// taint is what the gate puts on a node that is new to it, or on one that is not.
+// taint returns the taint for a node that is new to the gate or, if reclosed is true,
+// for one that is not.
 func (g *Gate) taint(reclosed bool) v1alpha1.Taint {
 	if reclosed && g.RecloseTaint.Key != "" {
 		return g.RecloseTaint
@@ -89,7 +118,7 @@ func (g *Gate) taint(reclosed bool) v1alpha1.Taint {
 	return g.Taint
 }
 
-// Taints are all that the gate may put on a node.
+// Taints returns all taints that the gate may add to a node.
 func (g *Gate) Taints() []v1alpha1.Taint {
 	if g.RecloseTaint.Key == "" {
 		return []v1alpha1.Taint{g.Taint}
@@ -97,15 +126,15 @@ func (g *Gate) Taints() []v1alpha1.Taint {
 	return []v1alpha1.Taint{g.Taint, g.RecloseTaint}
 }
 
-// owns tells whether a taint with this key and effect is the gate's: no other
-// writer is to put it there or to take it away.
+// owns reports whether a taint with this key and effect belongs to the gate. No other
+// writer should add or remove it.
 func (g *Gate) owns(key string, effect corev1.TaintEffect) bool {
 	return g.Taint.Key == key && g.Taint.Effect == effect ||
 		g.RecloseTaint.Key == key && g.RecloseTaint.Effect == effect
 }
 
-// role tells whether the taint that a record tells of is the gate's and, if so,
-// whether it is to stay as what the gate puts there when it recloses.
+// role reports whether the record's taint belongs to the gate (own) and, if so, whether
+// it is the one that the gate uses when it recloses (reclosed).
 func (g *Gate) role(r *Record) (reclosed, own bool) {
 	for _, reclosed := range []bool{r.Reclosed, !r.Reclosed} {
 		if r.Taint == TaintText(g.taint(reclosed)) {
@@ -115,10 +144,10 @@ func (g *Gate) role(r *Record) (reclosed, own bool) {
 	return false, false
 }
 
-// recloses tells whether the gate, having opened, may close for a reboot.
+// recloses reports whether the gate may close for a reboot after it has opened.
 func (g *Gate) recloses() bool { return !g.CloseWhen && g.Reclose != v1alpha1.RecloseNever }
 
-// ProvesBoot tells whether one of the gate's signals can tell the node's
+// ProvesBoot reports whether one of the gate's signals can distinguish the node's
 // current boot from an earlier one.
 func (g *Gate) ProvesBoot() bool {
 	for _, s := range g.Signals {

@@ -27,7 +27,7 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	if Holds.String() != "Holds" || NotYet.String() != "NotYet" || Unknown.String() != "Unknown" {
-		t.Error("states have other names")
+		t.Error("unexpected names of states")
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write what the scenarios decide to testdata/*.out.yaml")
+var update = flag.Bool("update", false, "update testdata/*.out.yaml")
 
-// scenario is a node's story: testdata/*.in.yaml. What the core decides at each
-// step, and whenever it asked to be asked again in between, stands in the
-// .out.yaml beside it.
+// scenario is a sequence of events on a node, from testdata/*.in.yaml. The decisions at
+// each step, and at each requested recheck in between, are compared with the
+// corresponding .out.yaml.
 type scenario struct {
 	About string         `json:"about"`
 	Gates []scenarioGate `json:"gates"`
@@ -32,8 +32,8 @@ type scenarioGate struct {
 	Name     string                 `json:"name"`
 	Taint    string                 `json:"taint"`
 	Again    string                 `json:"again"`    // recloseTaint
-	WaitsFor []string               `json:"waitsFor"` // agents; flags where they begin with "flag "
-	Closes   bool                   `json:"closes"`   // while they hold: closeWhen
+	WaitsFor []string               `json:"waitsFor"` // agents, or flags if they begin with "flag "
+	Closes   bool                   `json:"closes"`   // closeWhen gate
 	Manual   bool                   `json:"manual"`
 	Reclose  v1alpha1.ReclosePolicy `json:"reclose"`
 	Existing v1alpha1.ExistingNodes `json:"existing"`
@@ -46,7 +46,7 @@ type scenarioGate struct {
 	Opens      bool `json:"opens"`
 }
 
-// event is something that happens to a node; what is not mentioned stays.
+// event is something that happens to a node. Omitted fields do not change.
 type event struct {
 	At       float64                `json:"at"` // seconds since the beginning
 	What     string                 `json:"what"`
@@ -55,17 +55,17 @@ type event struct {
 	Boot     *string                `json:"boot"`
 	Ready    *string                `json:"ready"`
 	Shutdown *bool                  `json:"shutdown"`
-	Zone     []int                  `json:"zone"` // nodes, silent ones
+	Zone     []int                  `json:"zone"` // nodes, unreachable nodes
 	Pods     map[string]scenarioPod `json:"pods"`
 	Flags    map[string]string      `json:"flags"`
 	Taint    []string               `json:"taint"`
 	Untaint  []string               `json:"untaint"`
-	Gates    []string               `json:"gates"` // those that exist from now on
+	Gates    []string               `json:"gates"` // the gates that exist from now on
 	Visible  *bool                  `json:"visible"`
 	Down     *bool                  `json:"down"`  // whether nodegate is down
 	Grant    []string               `json:"grant"` // the gates that may close from now on
-	// Override is what people have gates be, from now on for so many seconds; none
-	// ends what there is.
+	// Override contains the overrides from now on, with their duration. An empty state
+	// removes the override.
 	Override map[string]scenarioOverride `json:"override"`
 	OptedOut *bool                       `json:"optedOut"`
 }
@@ -107,13 +107,13 @@ func TestScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(got) != string(want) {
-				t.Errorf("differs from %s; look at it, and run with -update if it is right\n%s", out, got)
+				t.Errorf("the result differs from %s; if it is correct, run with -update\n%s", out, got)
 			}
 		})
 	}
 }
 
-// player plays one scenario.
+// player runs one scenario.
 type player struct {
 	sim
 	all     map[string]Gate
@@ -134,7 +134,7 @@ func (sc *scenario) play(t *testing.T) []byte {
 		p.wait(t, at)
 		p.now = at
 		p.happen(e)
-		p.tell(t, e.What)
+		p.show(t, e.What)
 	}
 	p.wait(t, p.now.Add(time.Hour))
 	return []byte("# " + strings.TrimSpace(sc.About) + "\n" + p.out.String())
@@ -204,11 +204,11 @@ func (p *player) happen(e event) {
 	if e.Grant != nil {
 		p.granting(e.Grant...)
 	}
-	p.happenToGates(e)
-	p.happenByPeople(e)
+	p.applyGateChanges(e)
+	p.applyUserActions(e)
 }
 
-func (p *player) happenByPeople(e event) {
+func (p *player) applyUserActions(e event) {
 	for name, o := range e.Override {
 		if p.endOverride(name); o.State != "" {
 			p.override(name, o.State, time.Duration(o.Seconds*float64(time.Second)))
@@ -219,7 +219,7 @@ func (p *player) happenByPeople(e event) {
 	}
 }
 
-func (p *player) happenToGates(e event) {
+func (p *player) applyGateChanges(e event) {
 	if e.Gates != nil {
 		p.gates = nil
 		for _, name := range e.Gates {
@@ -232,6 +232,7 @@ func (p *player) happenToGates(e event) {
 	if e.Down != nil {
 		p.down = *e.Down
 		p.forget()
+		p.facts.Boot = Boot{Seen: p.now}
 		p.recheck = time.Time{}
 	}
 	for _, name := range e.Open {
@@ -241,18 +242,18 @@ func (p *player) happenToGates(e event) {
 	}
 }
 
-// wait lets time pass, and asks the core again when it wanted to be asked.
+// wait advances the time, and decides again at each requested recheck.
 func (p *player) wait(t *testing.T, until time.Time) {
 	for !p.recheck.IsZero() && p.recheck.Before(until) {
 		if p.recheck.Before(p.now) {
-			t.Fatalf("asks for a recheck at %s, which is past", p.recheck)
+			t.Fatalf("requests a recheck at %s, which has passed", p.recheck)
 		}
 		p.now = p.recheck
-		p.tell(t, "(time has passed)")
+		p.show(t, "(time has passed)")
 	}
 }
 
-func (p *player) tell(t *testing.T, what string) {
+func (p *player) show(t *testing.T, what string) {
 	seconds := func(at time.Time) string { return fmt.Sprintf("%gs", at.Sub(epoch).Seconds()) }
 	fmt.Fprintf(&p.out, "- at: %s\n  what: %q\n", seconds(p.now), what)
 	if p.down {
@@ -266,7 +267,7 @@ func (p *player) tell(t *testing.T, what string) {
 	for i := range d.Verdicts {
 		fmt.Fprintf(&p.out, "  - %q\n", showVerdict(&d.Verdicts[i]))
 	}
-	if p.recheck = p.decide().Recheck; !p.recheck.IsZero() { // the write leads to a decision of its own
+	if p.recheck = p.decide().Recheck; !p.recheck.IsZero() { // the write causes another decision
 		fmt.Fprintf(&p.out, "  recheck: %s\n", seconds(p.recheck))
 	}
 }

@@ -11,20 +11,19 @@ import (
 
 // Closing idle nodes.
 //
-// Whether an existing node is idle is not observed: it takes a list of all of
-// its pods, made for the occasion. Between the list and the taint a pod may
-// have been bound, so that the node is looked at once more after it was closed.
-// That it still has to be is in the record: its reason is ExistingIdle until
-// then. If the node turns out to be idle, the reason becomes Existing; if not,
-// the gate opens and the record goes, and the node is as if it had never been
-// closed.
+// Whether an existing node is idle is not observed continuously. It requires a list of
+// all pods on the node, which is made on demand. A pod may be bound between the list
+// and the write of the taint, so the node is checked once more after the gate has
+// closed. Until then, the record's reason is ExistingIdle. If the node is idle, the
+// reason changes to Existing. Otherwise, the gate opens and the record is removed, as
+// if the node had never been closed.
 
-// idleSettles is how long after the closing the pods are looked at again: a
-// scheduler may need that long to hear of a taint.
+// idleSettles is how long after closing the pods are listed again. A scheduler may need
+// that long to observe the taint.
 const idleSettles = 5 * time.Second
 
-// closeIfIdle decides about an existing node that the gate closes with this
-// record, if it is idle.
+// closeIfIdle closes the gate on an existing node with this record, if the node is
+// idle.
 func (d *decider) closeIfIdle(s *slot, r *Record) {
 	switch {
 	case d.AllPods == nil:
@@ -39,9 +38,10 @@ func (d *decider) closeIfIdle(s *slot, r *Record) {
 	}
 }
 
-// confirmIdle looks once more whether a node that was closed because it was idle
-// is. Pods that tolerate the taint may have come since, and do not count: the taint
-// that was put there then, even if the gate has another one by now.
+// confirmIdle checks once more whether a node that was closed because it was idle is
+// idle. Pods that tolerate the taint may have been bound since and do not count. The
+// taint that matters is the one that was added at that time, even if the gate specifies
+// another one now.
 func (d *decider) confirmIdle(s *slot) {
 	g := s.gate
 	if s.after.Reason != v1alpha1.ReasonExistingIdle || g.Existing != v1alpha1.ExistingCloseIfIdle || !g.Accepted {

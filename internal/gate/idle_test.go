@@ -11,13 +11,13 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// listed shows the core all pods of the node, as of now.
+// listed provides a current list of all pods on the node.
 func (s *sim) listed(pods ...BoundPod) *sim {
 	s.facts.AllPods = &PodList{At: s.now, Pods: pods}
 	return s
 }
 
-// unlisted is what the core sees until the pods are listed again.
+// unlisted removes the list of pods.
 func (s *sim) unlisted() *sim { s.facts.AllPods = nil; return s }
 
 var (
@@ -30,20 +30,20 @@ var (
 	toleratesAll = BoundPod{Namespace: "default", Name: "operator", Owned: true, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
 )
 
-// nodetaintshandler's backfill takes a node for idle that has no pod outside
-// kube-system and kube-public: workload there goes unseen, and a daemon, or a
-// pod that finished long ago, anywhere else keeps a node from being closed.
+// nodetaintshandler's backfill considers a node idle if it has no pod outside
+// kube-system and kube-public. It misses workloads there, and a daemon or a finished
+// pod in any other namespace keeps a node from being closed.
 func TestSeedNodetaintshandlerIdle(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods []BoundPod
 		idle bool
 	}{
 		"an empty node": {nil, true},
-		"daemons of any namespace, mirrors, finished": {[]BoundPod{daemonPod, mirrorPod, finishedPod}, true},
-		"workload in kube-system":                     {[]BoundPod{daemonPod, workload}, false},
-		"a pod of nobody's":                           {[]BoundPod{barePod}, false},
-		"a pod that is still going":                   {[]BoundPod{leavingPod}, false},
-		"a pod that tolerates everything":             {[]BoundPod{toleratesAll}, false},
+		"daemons of any namespace, mirror and finished pods": {[]BoundPod{daemonPod, mirrorPod, finishedPod}, true},
+		"workload in kube-system":                            {[]BoundPod{daemonPod, workload}, false},
+		"a pod without a controller":                         {[]BoundPod{barePod}, false},
+		"a pod that is terminating":                          {[]BoundPod{leavingPod}, false},
+		"a pod that tolerates everything":                    {[]BoundPod{toleratesAll}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := aNode(aGate("cni", existing(v1alpha1.ExistingCloseIfIdle))).granting("cni").listed(c.pods...)
@@ -66,28 +66,28 @@ func TestClosingIdleNodes(t *testing.T) {
 		}}, change...)...)
 	}
 	check(t, map[string]spec{
-		"the pods must be seen first":                      {idle(), "[] cni:->- wants=Pods"},
-		"a grant is not enough":                            {idle().granting("cni"), "[] cni:->- wants=Pods"},
-		"an idle node waits for budget":                    {idle().listed(), "[] cni:->- wants=Budget"},
-		"a node that becomes fit is adopted, busy or not":  {idle().flag("cni", "holds").listed(workload), "[] cni:->- wants=Pace"},
-		"a fit node is not even looked at":                 {idle().flag("cni", "holds").granting("cni"), "write [] cni:->Open(Adopted)"},
-		"Unknown closes nothing":                           {idle().flag("cni", "unknown").granting("cni").listed(), "[] cni:->-"},
-		"nor is a silent node closed":                      {idle().ready("Unknown").granting("cni").listed(), "[] cni:->- blocked=NodeSilent"},
-		"nor does a gate that is not accepted close":       {aNode(aGate("cni", refused, existing(v1alpha1.ExistingCloseIfIdle))).granting("cni").listed(), "[] cni:->-"},
-		"Close does not ask":                               {aNode(aGate("cni", existing(v1alpha1.ExistingClose))).listed(workload), "[] cni:->- wants=Budget"},
-		"Ignore does not either":                           {aNode(aGate("cni")).granting("cni").listed(), "[] cni:->-"},
-		"one that is closed is left alone at first":        {closed(4 * time.Second).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
-		"five seconds later its pods must be seen again":   {closed(5 * time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
-		"however long that takes":                          {closed(day), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
-		"what was seen before is not good enough":          {closed(4 * time.Second).listed().after(time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
-		"it was idle: it stays closed":                     {closed(5 * time.Second).listed(daemonPod), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
-		"what tolerates the taint may have come since":     {closed(5 * time.Second).listed(toleratesAll), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
-		"a pod had come: it opens, and is no member":       {closed(5 * time.Second).listed(workload), "write [] cni:Closed>-(NotIdle)"},
-		"fit meanwhile: it just opens":                     {closed(5*time.Second).flag("cni", "holds").listed(workload), "write [] cni:Closed>Open(SignalsHold)"},
-		"one that rebooted meanwhile is a member":          {closed(5 * time.Second).boot("b").listed(workload), "write [" + cniTaint + "] cni:Closed>Closed(Rebooted)"},
-		"a gate that asks for Close now does not look":     {closed(5*time.Second, func(*Record) {}).editing(existing(v1alpha1.ExistingClose)), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
-		"a gate that is no longer accepted does not open":  {closed(5 * time.Second).editing(refused).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
-		"one that was closed for another reason is closed": {idle().closed("cni").listed(workload), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"the pods must be listed first":                        {idle(), "[] cni:->- wants=Pods"},
+		"a grant is not enough":                                {idle().granting("cni"), "[] cni:->- wants=Pods"},
+		"an idle node waits for budget":                        {idle().listed(), "[] cni:->- wants=Budget"},
+		"a node whose signals hold is adopted, idle or not":    {idle().flag("cni", "holds").listed(workload), "[] cni:->- wants=Pace"},
+		"the pods of a node whose signals hold are not listed": {idle().flag("cni", "holds").granting("cni"), "write [] cni:->Open(Adopted)"},
+		"Unknown closes nothing":                               {idle().flag("cni", "unknown").granting("cni").listed(), "[] cni:->-"},
+		"an unreachable node is not closed":                    {idle().ready("Unknown").granting("cni").listed(), "[] cni:->- blocked=NodeSilent"},
+		"a gate that is not accepted does not close":           {aNode(aGate("cni", refused, existing(v1alpha1.ExistingCloseIfIdle))).granting("cni").listed(), "[] cni:->-"},
+		"Close does not request pods":                          {aNode(aGate("cni", existing(v1alpha1.ExistingClose))).listed(workload), "[] cni:->- wants=Budget"},
+		"Ignore does not request pods":                         {aNode(aGate("cni")).granting("cni").listed(), "[] cni:->-"},
+		"a closed node is not checked at first":                {closed(4 * time.Second).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
+		"five seconds later its pods must be listed again":     {closed(5 * time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		"even a day later":                                     {closed(day), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		"an earlier list is not sufficient":                    {closed(4 * time.Second).listed().after(time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		"it was idle: it stays closed":                         {closed(5 * time.Second).listed(daemonPod), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
+		"pods that tolerate the taint do not count":            {closed(5 * time.Second).listed(toleratesAll), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
+		"a pod had been bound: it opens and is not a member":   {closed(5 * time.Second).listed(workload), "write [] cni:Closed>-(NotIdle)"},
+		"the signals hold meanwhile: it opens":                 {closed(5*time.Second).flag("cni", "holds").listed(workload), "write [] cni:Closed>Open(SignalsHold)"},
+		"it rebooted meanwhile: it is a member":                {closed(5 * time.Second).boot("b").listed(workload), "write [" + cniTaint + "] cni:Closed>Closed(Rebooted)"},
+		"a gate changed to Close does not check":               {closed(5*time.Second, func(*Record) {}).editing(existing(v1alpha1.ExistingClose)), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
+		"a gate that is no longer accepted does not open":      {closed(5 * time.Second).editing(refused).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
+		"a node that closed for another reason stays closed":   {idle().closed("cni").listed(workload), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
 	})
 }
 
@@ -99,9 +99,9 @@ func (s *sim) editing(change func(*Gate)) *sim {
 	return s
 }
 
-// A pod was bound between the look and the taint: the node is closed for a
-// moment, and not again as long as that pod is there.
-func TestBusyAfterAllIsNoLoop(t *testing.T) {
+// A pod was bound between the list and the taint: the node is closed for a moment, and
+// not again while the pod exists.
+func TestNotIdleAfterAllDoesNotLoop(t *testing.T) {
 	s := aNode(aGate("cni", existing(v1alpha1.ExistingCloseIfIdle))).granting("cni").listed()
 	var got []string
 	step := func() { got = append(got, show(s.run(t))) }
@@ -125,8 +125,8 @@ func TestBusyAfterAllIsNoLoop(t *testing.T) {
 	}
 }
 
-// It takes the node's other gates no notice, and keeps a taint that one of
-// them needs.
+// Opening for NotIdle does not affect other gates, and keeps a taint that one of them
+// needs.
 func TestNotIdleKeepsWhatOthersClose(t *testing.T) {
 	shared := tainting("shared.example/x:NoSchedule")
 	s := aNode(aGate("a", shared, existing(v1alpha1.ExistingCloseIfIdle)), aGate("b", shared))

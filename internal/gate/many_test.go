@@ -13,9 +13,9 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Two hundred gates in any order, of which twenty select the node, with taints of
-// their own: it is born with all twenty, and all twenty open, by one decision
-// each, of which everything is in the order of the gates' names.
+// Two hundred gates in any order, twenty of which select the node, with taints of their
+// own: the node is closed by all twenty at birth, and all twenty open, with one
+// decision each. Everything in a decision is in the order of the gates' names.
 func TestManyGatesOneDecision(t *testing.T) {
 	const number, onNode = 200, 20
 	var gates []Gate
@@ -33,7 +33,7 @@ func TestManyGatesOneDecision(t *testing.T) {
 	for range 20 {
 		rand.Shuffle(len(gates), func(i, j int) { gates[i], gates[j] = gates[j], gates[i] })
 		if again := Decide(gates, &born.facts, epoch); !reflect.DeepEqual(again, closes) {
-			t.Fatalf("another order of the gates, another decision:\n%+v\n%+v", again, closes)
+			t.Fatalf("the decision depends on the order of the gates:\n%+v\n%+v", again, closes)
 		}
 	}
 	var names, keys []string
@@ -52,7 +52,7 @@ func TestManyGatesOneDecision(t *testing.T) {
 	}
 	for i, key := range keys {
 		if key != want[i]+".example/not-ready" {
-			t.Errorf("taint %d is %s, want that of %s", i, key, want[i])
+			t.Errorf("taint %d is %s, want the taint of %s", i, key, want[i])
 		}
 	}
 
@@ -62,7 +62,7 @@ func TestManyGatesOneDecision(t *testing.T) {
 	for name, raw := range born.facts.Node.Records {
 		size += len(v1alpha1.RecordAnnotationPrefix) + len(name) + len(raw)
 	}
-	if size > 8<<10 { // of the 256 KiB that all annotations may have
+	if size > 8<<10 { // the limit for all annotations is 256 KiB
 		t.Errorf("%d records take %d bytes", onNode, size)
 	}
 	opens := born.label("flag/fit", "holds").decide()

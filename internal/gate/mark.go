@@ -6,22 +6,21 @@ import "strconv"
 
 // Marks.
 //
-// A pod may be marked as ready by an annotation. No kubelet corrects an
-// annotation: it outlives containers, boots, and the machine. So unlike a Ready
-// condition it comes to be believed neither by new containers in its pod nor by
-// the passing of time, but only by having been written since. That tells from
-// the time of the write, which the API server keeps and which, together with the
-// pod's UID, identifies the mark. Times are compared with one another for
-// equality alone, but where a record could not name marks, or the Node is newer
-// than the pod; and these are times of the API server too.
+// A pod may be marked as ready by an annotation. No kubelet corrects an annotation: it
+// survives containers, boots and the machine itself. Unlike a Ready condition, a mark
+// therefore does not become evidence when containers start again or time passes, but
+// only when it is written again. This is detected from the time of the write, which the
+// API server records. The time and the pod's UID identify the mark. Times are compared
+// only for equality, except where a record could not list the marks or the Node is
+// newer than the pod. In these cases both times come from the API server.
 
-// mark identifies the pod's mark.
+// mark returns the incarnation of the pod's mark.
 func (p *Pod) mark() Incarnation {
 	return NewIncarnation(p.UID, []string{"marked", strconv.FormatInt(p.MarkedSince.Unix(), 10)})
 }
 
-// BelievesMark tells whether a marked pod's mark speaks of the node's current
-// boot and the current Node. When it does not, time alone will not do.
+// BelievesMark reports whether a marked pod's mark is evidence of the node's current
+// boot and the current Node. If it is not, the passing of time does not change that.
 func (t Trust) BelievesMark(p *Pod) bool {
 	switch {
 	case t.digest == digestAll:

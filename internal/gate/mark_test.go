@@ -11,7 +11,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// marked returns a pod that has been marked for so long, and runs these
+// marked returns a pod that has been marked for the given time and runs these
 // containers.
 func marked(uid, containers string, created time.Time, since time.Duration) Pod {
 	p := somePod(uid, containers, created)
@@ -19,7 +19,7 @@ func marked(uid, containers string, created time.Time, since time.Duration) Pod 
 	return p
 }
 
-// Neither new containers nor time make an old mark a new one.
+// Neither new containers nor time turn an old mark into a new one.
 func TestBelievesMark(t *testing.T) {
 	created := epoch.Add(-time.Hour)
 	old := marked("old", "x", created, time.Minute)
@@ -28,33 +28,34 @@ func TestBelievesMark(t *testing.T) {
 	silent.Reason, all.Digest = v1alpha1.ReasonNodeSilent, digestAll
 	closed := Record{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonBirth, Boot: "b"}
 	node := aNode().boot("b")
-	again := aNode().boot("b").age(time.Minute) // created again, by a machine of the same name
+	again := aNode().boot("b").age(time.Minute) // created again, for a machine with the same name
 	for name, c := range map[string]struct {
 		record Record
 		node   *sim
 		pod    Pod
 		want   bool
 	}{
-		"no reboot":                            {closed, node, old, true},
-		"the mark of before the reboot":        {rebooted, node, old, false},
-		"in new containers":                    {rebooted, node, marked("old", "y", created, time.Minute), false},
-		"set anew":                             {rebooted, node, marked("old", "y", created, -time.Second), true},
-		"set anew, with the clock behind":      {rebooted, node, marked("old", "y", created, time.Hour), true},
-		"on another pod":                       {rebooted, node, marked("new", "x", created, time.Minute), true},
-		"back in the same boot":                {silent, node, old, true},
-		"in a boot of which no pods are known": {all, node, old, false},
-		"set since then":                       {all, node, marked("old", "x", created, -time.Second), true},
-		"of the former Node":                   {closed, again, old, false},
-		"of the former Node, set anew":         {closed, again, marked("old", "x", created, time.Second), true},
-		"of this Node":                         {closed, again, marked("new", "x", epoch.Add(-time.Minute), time.Minute), true},
+		"no reboot":                                 {closed, node, old, true},
+		"a mark from before the reboot":             {rebooted, node, old, false},
+		"in new containers":                         {rebooted, node, marked("old", "y", created, time.Minute), false},
+		"set again":                                 {rebooted, node, marked("old", "y", created, -time.Second), true},
+		"set again, by a clock that is behind":      {rebooted, node, marked("old", "y", created, time.Hour), true},
+		"on another pod":                            {rebooted, node, marked("new", "x", created, time.Minute), true},
+		"back in the same boot":                     {silent, node, old, true},
+		"the digest stands for all pods":            {all, node, old, false},
+		"the digest stands for all pods, set since": {all, node, marked("old", "x", created, -time.Second), true},
+		"of the former Node":                        {closed, again, old, false},
+		"of the former Node, set again":             {closed, again, marked("old", "x", created, time.Second), true},
+		"of this Node":                              {closed, again, marked("new", "x", epoch.Add(-time.Minute), time.Minute), true},
 	} {
-		if got := trustIn(&c.record, &c.node.facts.Node).BelievesMark(&c.pod); got != c.want {
-			t.Errorf("%s: believed: %t, want %t", name, got, c.want)
+		d := decider{Facts: &c.node.facts, now: epoch}
+		if got := d.trustIn(&c.record).BelievesMark(&c.pod); got != c.want {
+			t.Errorf("%s: accepted: %t, want %t", name, got, c.want)
 		}
 	}
 }
 
-// A digest tells marks from containers, and a mark from one that was set later.
+// A digest distinguishes marks from containers, and a mark from a later one.
 func TestDigestNamesMarks(t *testing.T) {
 	p := marked("a", "x", epoch, time.Minute)
 	later, bare := marked("a", "x", epoch, 0), somePod("a", "x", epoch)
@@ -62,7 +63,8 @@ func TestDigestNamesMarks(t *testing.T) {
 	if !of.has(p.mark()) || !of.has(p.Incarnation) || of.has(later.mark()) || digestOf([]Pod{bare}).has(p.mark()) {
 		t.Errorf("digest %q", of)
 	}
-	// In the new boot, what is not ready says nothing; its mark may be an old one.
+	// In the new boot, a pod that is not ready is not included, but its mark is,
+	// because it may be an old one.
 	g := aGate("g", waitingFor(agent("a")))
 	boot, observed := g.takeDigestOfBoot(&aNode().pods("a", p).facts)
 	if !observed || boot.has(p.Incarnation) || !boot.has(p.mark()) {
@@ -73,11 +75,11 @@ func TestDigestNamesMarks(t *testing.T) {
 		many = append(many, marked(string(types.UID(rune('a'+i))), "x", epoch, 0))
 	}
 	if digestOf(many) != digestAll {
-		t.Error("a record may grow without bounds")
+		t.Error("the size of a record is not limited")
 	}
 }
 
-// markedAgent holds while its pod is marked, and the mark believed.
+// markedAgent holds while its pod has a mark that is accepted as evidence.
 type markedAgent struct{ agent }
 
 func (s markedAgent) Read(in Input) Reading {
@@ -89,8 +91,8 @@ func (s markedAgent) Read(in Input) Reading {
 	return Reading{State: NotYet}
 }
 
-// A pod survives the reboot of its node with its annotation on: the gate waits
-// until the annotation was taken off and set anew, whoever was watching.
+// A pod survives the reboot of its node with its annotation. The gate waits until the
+// annotation has been removed and set again, whether or not the reboot was observed.
 func TestMarkAcrossReboot(t *testing.T) {
 	mark := func(containers string, at time.Time) Pod {
 		p := somePod("p", containers, epoch.Add(-time.Minute))
@@ -98,10 +100,10 @@ func TestMarkAcrossReboot(t *testing.T) {
 		return p
 	}
 	for name, between := range map[string]func(*sim){
-		"quickly":                  func(*sim) {},
-		"after silence":            func(s *sim) { s.ready("Unknown").run(t) },
-		"after its announcement":   func(s *sim) { s.shuttingDown(true).run(t); s.shuttingDown(false) },
-		"with its pods unobserved": func(s *sim) { s.facts.Pods = map[PodQuery][]Pod{}; s.boot("b").run(t) },
+		"quickly":                     func(*sim) {},
+		"after unreachability":        func(s *sim) { s.ready("Unknown").run(t) },
+		"after an announced shutdown": func(s *sim) { s.shuttingDown(true).run(t); s.shuttingDown(false) },
+		"with its pods unobserved":    func(s *sim) { s.facts.Pods = map[PodQuery][]Pod{}; s.boot("b").run(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := aNode(aGate("g", waitingFor(markedAgent{"a"}))).age(time.Minute).pods("a", mark("x", epoch.Add(-time.Second)))
@@ -114,10 +116,10 @@ func TestMarkAcrossReboot(t *testing.T) {
 			s.after(time.Second).pods("a", mark("y", epoch.Add(-time.Second))).run(t)
 			s.after(24 * time.Hour)
 			if v := s.run(t).Verdicts[0]; v.After != v1alpha1.StateClosed {
-				t.Fatalf("a mark of before the reboot opens: %s", showVerdict(&v))
+				t.Fatalf("a mark from before the reboot opens: %s", showVerdict(&v))
 			}
 			if v := s.pods("a", mark("y", s.now)).run(t).Verdicts[0]; v.After != v1alpha1.StateOpen {
-				t.Fatalf("a mark of after the reboot does not open: %s", showVerdict(&v))
+				t.Fatalf("a mark from after the reboot does not open: %s", showVerdict(&v))
 			}
 		})
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// tooSoon tells whether a gate that its signals would open, and that stands as
-// the record says, has not been closed for long enough, or whether they have not
-// said so for long enough: not before the time that is given.
+// tooSoon reports whether a gate with this record must stay closed although its signals
+// would open it, because it has not been closed for long enough or its signals have not
+// been in that state for long enough, which they will have been at the time soaked.
 func (d *decider) tooSoon(s *slot, r *Record, soaked time.Time) bool {
 	reason, until := v1alpha1.ReadingOpenAfter, soaked
 	if from, held := r.closedFrom(&d.Node); held && s.gate.MinClosed > 0 && !from.Add(s.gate.MinClosed).Before(until) {
@@ -24,17 +24,17 @@ func (d *decider) tooSoon(s *slot, r *Record, soaked time.Time) bool {
 	return true
 }
 
-// closedFrom is from when on a gate's least time of being closed counts: what
-// the API tells, so that a restart makes no difference. It is false where there
-// is no such time, because waiting would be good for nothing. Of a taint that the
-// node carried already it is not known for how long; and a node that is back from
-// silence or an announced shutdown without a reboot is what it was before.
+// closedFrom returns the time at which a gate's minimum closed time starts. The time
+// comes from the API, so that restarts do not affect it. The result is false if the
+// minimum does not apply: it is unknown how long a taint has been there that the node
+// already carried, and a node that returned without a reboot, after it was unreachable
+// or announced its shutdown, is unchanged.
 func (r *Record) closedFrom(n *Node) (time.Time, bool) {
 	switch {
 	case r.Reason == v1alpha1.ReasonAdopted, r.sameBootAsDigest(n):
 		return time.Time{}, false
 	case r.Reason == v1alpha1.ReasonBirth:
-		return n.Created, true // the same, whether the API server closed it or we did
+		return n.Created, true // the same, whether the API server or the controller closed it
 	}
 	return r.closedSince(n), true
 }

@@ -11,7 +11,7 @@ import (
 
 func closedForAtLeast(d time.Duration) func(*Gate) { return func(g *Gate) { g.MinClosed = d } }
 
-// A gate that its signals would open, closed for ten minutes at least.
+// The signals would open the gate, which must stay closed for at least ten minutes.
 func TestMinClosed(t *testing.T) {
 	const hold = 10 * time.Minute
 	g := aGate("g", closedForAtLeast(hold))
@@ -24,7 +24,7 @@ func TestMinClosed(t *testing.T) {
 	inBoot := func(boot string) func(*Record) { return func(r *Record) { r.Boot = boot } }
 	for name, c := range map[string]struct {
 		node *sim
-		// left is for how long it stays closed; zero where it opens.
+		// left is how long it stays closed; zero if it opens.
 		left time.Duration
 	}{
 		"closed for long enough":              {closedFor(hold, v1alpha1.ReasonRegression), 0},
@@ -32,23 +32,24 @@ func TestMinClosed(t *testing.T) {
 		"by regression":                       {closedFor(time.Minute, v1alpha1.ReasonRegression), 9 * time.Minute},
 		"as an existing node":                 {closedFor(time.Minute, v1alpha1.ReasonExisting), 9 * time.Minute},
 		"by reboot":                           {closedFor(time.Minute, v1alpha1.ReasonRebooted), 9 * time.Minute},
-		"a reboot starts it anew":             {closedFor(time.Hour, v1alpha1.ReasonRebooted, inBoot("z")), hold},
-		"back from silence in the same boot":  {closedFor(time.Second, v1alpha1.ReasonNodeSilent), 0},
+		"a reboot restarts it":                {closedFor(time.Hour, v1alpha1.ReasonRebooted, inBoot("z")), hold},
+		"reachable again in the same boot":    {closedFor(time.Second, v1alpha1.ReasonNodeSilent), 0},
 		"back from shutdown in the same boot": {closedFor(time.Second, v1alpha1.ReasonNodeShutdown), 0},
-		"back from silence in a new boot":     {closedFor(time.Hour, v1alpha1.ReasonNodeSilent, inBoot("z")), hold},
-		"adopted: since when is not known":    {closedFor(time.Second, v1alpha1.ReasonAdopted), 0},
+		"reachable again in a new boot":       {closedFor(time.Hour, v1alpha1.ReasonNodeSilent, inBoot("z")), hold},
+		"adopted: the time is unknown":        {closedFor(time.Second, v1alpha1.ReasonAdopted), 0},
 		"at birth, by the API server":         {aNode(g).age(time.Minute).flag("g", "holds").raw("g", `{"state":"Closed","reason":"Birth","boot":"a","taint":"g.example/not-ready:NoSchedule"}`).taint("g.example/not-ready:NoSchedule"), 9 * time.Minute},
 		"at birth, by the controller":         {aNode(g).age(time.Minute).flag("g", "holds"), 9 * time.Minute},
 		"born open, and closed late":          {aNode(aGate("g", closedForAtLeast(time.Second))).age(time.Minute).flag("g", "holds"), 0},
 		"registered with the taint":           {aNode(g).age(time.Minute).flag("g", "holds").taint("g.example/not-ready:NoSchedule"), 9 * time.Minute},
-		"of old, with the taint":              {aNode(g).flag("g", "holds").taint("g.example/not-ready:NoSchedule"), 0},
-		"of old, adopted open":                {aNode(aGate("g", closedForAtLeast(hold), existing("Adopt"))).flag("g", "holds").granting("g"), 0},
+		"existing, with the taint":            {aNode(g).flag("g", "holds").taint("g.example/not-ready:NoSchedule"), 0},
+		"existing, adopted open":              {aNode(aGate("g", closedForAtLeast(hold), existing("Adopt"))).flag("g", "holds").granting("g"), 0},
 		"no longer selected":                  {closedFor(0, v1alpha1.ReasonBirth), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.node
 			if name == "no longer selected" {
 				s.gates = []Gate{aGate("g", closedForAtLeast(hold), selecting("pool=gpu"))}
+				s.left("g")
 			}
 			d := s.run(t)
 			v := d.Verdicts[0]
@@ -58,8 +59,8 @@ func TestMinClosed(t *testing.T) {
 				}
 				return
 			}
-			// Whatever is written meanwhile, another controller that knows nothing but the
-			// node comes to the same.
+			// Whatever is written in the meantime, another controller that knows only
+			// the node comes to the same result.
 			for _, passed := range []time.Duration{0, c.left / 2, c.left - 1} {
 				again := *s
 				again.forget()
@@ -75,7 +76,7 @@ func TestMinClosed(t *testing.T) {
 	}
 }
 
-// While the signals do not hold, it is they that are told of.
+// While the signals do not hold, the verdict reports them instead.
 func TestMinClosedBlocksOnlyWhatWouldOpen(t *testing.T) {
 	s := aNode(aGate("g", closedForAtLeast(time.Hour))).age(time.Minute).closed("g")
 	if d := s.decide(); d.Verdicts[0].Blocked != "" || !d.Recheck.IsZero() {
@@ -83,8 +84,8 @@ func TestMinClosedBlocksOnlyWhatWouldOpen(t *testing.T) {
 	}
 }
 
-// A closeWhen gate stays closed for a while although its condition has cleared,
-// but for a taint that it did not put on.
+// A closeWhen gate stays closed for the minimum time although its condition has
+// cleared, unless it did not add the taint itself.
 func TestMinClosedFollowing(t *testing.T) {
 	g := follower("g", closedForAtLeast(time.Minute))
 	s := aNode(g).flag("g", "holds").granting("g")

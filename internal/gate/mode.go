@@ -14,28 +14,30 @@ import (
 
 // Modes.
 //
-// A paused gate is left as it stands: its records, and the taints that they tell
-// of, stay where they are, and nothing joins it. Only out-of-service goes from a
-// node that speaks, as always.
+// A paused gate keeps its state: its records and the taints that they account for do
+// not change, and no node becomes a member. Only the out-of-service taint is still
+// removed from a node that is reporting.
 //
-// A dry run is the same decision about another node: the node as it would be if
-// its gates in dry run acted. That node's records of these gates are shadows,
-// handed from decision to decision (Verdict.Shadow, Facts.Shadow) instead of
-// being written; its taints are the real ones, with those that a closed gate
-// would have put there, and without those that an open one would have taken away.
-// Whatever is decided about that node, of the gates that act only what was decided
-// about the real one counts, which knows nothing of gates in dry run: but for
-// their records of before, which it gives up, so that what they held is opened.
+// A dry run is the same decision about a different node: the node as it would be if its
+// gates in dry run acted. The records of these gates on that node are shadows, which
+// are passed from one decision to the next (Verdict.Shadow, Facts.Shadow) instead of
+// being written. Its taints are the real ones, plus those that closed gates in dry run
+// would have added, minus those that open ones would have removed.
 //
-// With no shadow, a dry run says what would happen if the gate were switched to
+// For gates that act, only the decision about the real node counts. It ignores gates in
+// dry run, except that it removes the records that they had before, so that what they
+// held is opened.
+//
+// Without a shadow, a dry run shows what would happen if the gate were switched to
 // Enforce now.
 
-// acts tells whether the gate is decided about like one that acts.
+// acts reports whether the gate is decided like one that acts.
 func (d *decider) acts(g *Gate) bool {
 	return g.Mode != v1alpha1.ModePaused && (g.Mode != v1alpha1.ModeDryRun || d.supposed[g.Name])
 }
 
-// suspended decides about a gate that does not act, and tells whether it is one.
+// suspended handles a gate that does not act, and reports whether the gate is such a
+// gate.
 func (d *decider) suspended(s *slot) bool {
 	switch {
 	case d.acts(s.gate):
@@ -46,27 +48,29 @@ func (d *decider) suspended(s *slot) bool {
 	case d.frozen(s):
 		s.hold()
 	default:
-		d.letGo(s)
+		d.endEnforcement(s)
 	}
 	return true
 }
 
-// pause leaves a gate as it stands.
+// pause keeps the state of a paused gate.
 func (d *decider) pause(s *slot) {
 	s.hold()
 	v := s.verdict
 	switch v.Held = false; {
 	case s.before == nil && s.gate.CloseWhen && s.gate.Accepted && v.Selected:
 		v.Before, v.After = v1alpha1.StateOpen, v1alpha1.StateOpen // every selected node is a member
+	case s.before == nil && v.Selected:
+		v.NonMember = v1alpha1.NonMemberPaused
 	case v.After == v1alpha1.StateClosed:
 		v.Since, v.Overdue = s.before.taintedSince(&d.Node), s.before.Overdue
 		v.Blocked = v1alpha1.ReadingPaused
 	}
 }
 
-// letGo opens what a gate held before it came to be in dry run. The dry run goes
-// on from there.
-func (d *decider) letGo(s *slot) {
+// endEnforcement opens the gate where it was closed before it entered dry run. The dry
+// run starts from that state.
+func (d *decider) endEnforcement(s *slot) {
 	s.verdict.Reason = v1alpha1.ReasonDryRun
 	if s.before != nil {
 		s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
@@ -74,12 +78,12 @@ func (d *decider) letGo(s *slot) {
 	}
 }
 
-// tryOut adds to a decision what the gates in dry run would do.
-func (d *decider) tryOut(gates []Gate, out *Decision) {
-	facts, supposed := d.suppose(gates)
+// addDryRun adds to a decision what the gates in dry run would do.
+func (d *decider) addDryRun(gates []Gate, out *Decision) {
+	facts, supposed := d.withDryRun(gates)
 	e := newDecider(&facts, d.now)
 	defer e.done()
-	e.supposed = supposed
+	e.supposed, e.ring = supposed, d.ring
 	e.decide(gates)
 	settled := true
 	for i := range e.slots {
@@ -90,7 +94,7 @@ func (d *decider) tryOut(gates []Gate, out *Decision) {
 		v := *s.verdict
 		v.DryRun, v.Closure, v.Shadow = true, nil, s.shadow()
 		if v.Opened() && v.Shadow == "" && s.gate.CloseWhen && d.carriesOwn(s.gate) {
-			v.Shadow = e.opened(s.gate, v.Reason).String() // the taint, which is there still, would be gone
+			v.Shadow = e.opened(s.gate, v.Reason).String() // the taint, which is still there, would have been removed
 		}
 		settled = settled && v.Shadow == d.Shadow[v.Gate]
 		out.Verdicts = append(out.Verdicts, v)
@@ -100,13 +104,13 @@ func (d *decider) tryOut(gates []Gate, out *Decision) {
 	}
 	slices.SortFunc(out.Verdicts, func(a, b Verdict) int { return cmp.Compare(a.Gate, b.Gate) })
 	d.recheckAt(e.recheck)
-	if !settled { // no write will have the node decided about again
+	if !settled { // no write will cause another decision
 		d.recheckAt(d.now)
 	}
 	out.Recheck = d.recheck
 }
 
-// shadow is the record as it would stand.
+// shadow returns the record that the slot would have.
 func (s *slot) shadow() string {
 	if s.keep {
 		return s.raw
@@ -117,9 +121,9 @@ func (s *slot) shadow() string {
 	return s.raw
 }
 
-// suppose returns the facts as they would be if the gates in dry run had acted,
-// and names these gates: those that hold nothing on the node.
-func (d *decider) suppose(gates []Gate) (f Facts, supposed map[string]bool) {
+// withDryRun returns the facts as they would be if the gates in dry run had acted, and
+// the names of these gates. Gates that hold something on the node are not included.
+func (d *decider) withDryRun(gates []Gate) (f Facts, supposed map[string]bool) {
 	f, supposed = *d.Facts, make(map[string]bool, 1)
 	n := &f.Node
 	n.Taints, n.Records = slices.Clone(n.Taints), make(map[string]string, len(n.Records)+len(f.Shadow))
@@ -160,14 +164,14 @@ func (d *decider) suppose(gates []Gate) (f Facts, supposed map[string]bool) {
 		switch i := n.taint(t.Key, t.Effect); {
 		case i < 0:
 			n.Taints = append(n.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
-		case d.undone(t):
+		case d.reverted(t):
 			n.Taints[i].Value = t.Value
 		}
 	}
 	return f, supposed
 }
 
-// anyInDryRun tells whether there is anything to try out.
+// anyInDryRun reports whether any gate is in dry run.
 func anyInDryRun(gates []Gate) bool {
 	for i := range gates {
 		if gates[i].Mode == v1alpha1.ModeDryRun {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
@@ -16,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// twins are one node in two worlds, in which the same happens to it: in the first
-// all gates act, in the second some are in dry run.
+// twins is the same node in two worlds with the same events: in the first, all gates
+// act; in the second, some are in dry run.
 type twins struct {
 	history
 	second *sim
@@ -42,13 +43,13 @@ func newTwins(t *rapid.T) *twins {
 
 func (w *twins) actions() map[string]func(*rapid.T) {
 	actions := w.events()
-	// What becomes of a deleted gate's record is not the same where there is none.
+	// A deleted gate's record has a different fate if there is none.
 	for _, not := range []string{"gate deleted", "invisible", "visible"} {
 		delete(actions, not)
 	}
 	undo := actions["taint is undone"]
 	actions["taint is undone"] = func(t *rapid.T) {
-		if w.tried["hand"] { // by hand can be opened only what is closed
+		if w.tried["hand"] { // a user can only open a gate that is closed
 			return
 		}
 		undo(t)
@@ -80,7 +81,7 @@ func (s *sim) own() []corev1.Taint {
 	})
 }
 
-// follow has the same happen to the second as to the first.
+// follow applies the events of the first world to the second.
 func (w *twins) follow() {
 	own, facts := w.second.own(), w.second.facts
 	w.second.now, w.second.facts = w.now, w.facts
@@ -96,10 +97,9 @@ func (w *twins) follow() {
 	}
 }
 
-// A dry run foretells: where the same is granted, it goes through the same states
-// for the same reasons and at the same times as a gate that acts. Other gates do
-// not notice, and the node has nothing of it.
-func TestDryRunForetells(t *testing.T) {
+// With the same grants, a dry run goes through the same states for the same reasons and
+// at the same times as a gate that acts. It does not affect other gates or the node.
+func TestDryRunPredicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t)
 		actions := w.actions()
@@ -129,12 +129,13 @@ func (w *twins) compare(t *rapid.T, real, tried Verdict) {
 	if tried.DryRun != w.tried[tried.Gate] {
 		t.Fatalf("in dry run: %t, verdict %s", w.tried[tried.Gate], showVerdict(&tried))
 	}
-	// Nobody fights what is not there, nor what another gate has put right.
+	// A taint that is not there, or that another gate has restored, cannot be
+	// contended.
 	real.Contended, tried.Contended = false, false
 	if tried.DryRun {
-		real.Closure, tried.DryRun = nil, false // nothing is to be done
+		real.Closure, tried.DryRun = nil, false // a dry run changes nothing
 		had, have := w.facts.Node.Records[real.Gate], tried.Shadow
-		if !sameButForFights(had, have) {
+		if !sameExceptContention(had, have) {
 			t.Fatalf("the record is %s\nthe shadow    %s", had, have)
 		}
 		tried.Shadow = ""
@@ -144,7 +145,7 @@ func (w *twins) compare(t *rapid.T, real, tried Verdict) {
 	}
 }
 
-func sameButForFights(a, b string) bool {
+func sameExceptContention(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
 	}
@@ -154,9 +155,9 @@ func sameButForFights(a, b string) bool {
 	return errA == nil && errB == nil && ra == rb
 }
 
-// Whatever state a node is in, a dry run that begins now says what the gate would
-// do if it were switched to Enforce now.
-func TestDryRunSaysWhatASwitchWouldDo(t *testing.T) {
+// In any state of a node, a dry run that starts now predicts what the gate would do if
+// it were switched to Enforce now.
+func TestDryRunPredictsASwitch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawChaos(t)
 		if len(c.gates) == 0 {
@@ -165,7 +166,7 @@ func TestDryRunSaysWhatASwitchWouldDo(t *testing.T) {
 		c.facts.Allowed = nil // a dry run may use any
 		g := &c.gates[0]
 		delete(c.facts.Node.Records, g.Name)
-		for i := range c.gates { // an orphan goes to the first that would have it
+		for i := range c.gates { // the first matching gate takes over an orphaned record
 			if c.gates[i].Mode == v1alpha1.ModeDryRun {
 				c.gates[i].Mode = ""
 			}
@@ -173,14 +174,14 @@ func TestDryRunSaysWhatASwitchWouldDo(t *testing.T) {
 		g.Mode = v1alpha1.ModeEnforce
 		switched := c.decide()
 		g.Mode = v1alpha1.ModeDryRun
-		said := c.decide()
-		want, got := verdictOn(switched, g.Name), verdictOn(said, g.Name)
+		predicted := c.decide()
+		want, got := verdictOn(switched, g.Name), verdictOn(predicted, g.Name)
 		want.Closure, want.DryRun, want.Shadow = nil, got.DryRun, switched.Records[g.Name]
-		if c.facts.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0 && g.CloseWhen { // which may be remembered
+		if c.facts.Node.taint(g.Taint.Key, g.Taint.Effect) >= 0 && g.CloseWhen { // the gate may keep a record for it
 			got.Shadow, want.Shadow = "", ""
 		}
 		if !reflect.DeepEqual(want, got) {
-			t.Fatalf("\n    said %s %+v\nswitched %s %+v", show(said), got, show(switched), want)
+			t.Fatalf("\npredicted %s %+v\n switched %s %+v", show(predicted), got, show(switched), want)
 		}
 	})
 }
@@ -194,8 +195,8 @@ func verdictOn(d Decision, name string) Verdict {
 	return Verdict{}
 }
 
-// Whatever is tried out, and whatever is remembered of it, on the node and for
-// the other gates everything is as if the gate were not there.
+// A dry run and its shadow affect neither the node nor the other gates, as if the gate
+// did not exist.
 func TestDryRunChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawChaos(t)
@@ -216,8 +217,9 @@ func TestDryRunChangesNothing(t *testing.T) {
 		opens := with.Opens()
 		with.Verdicts = slices.DeleteFunc(with.Verdicts, func(v Verdict) bool { return v.DryRun })
 		with.Recheck, without.Recheck = time.Time{}, time.Time{}
+		with.Settled, without.Settled = false, false // during a dry run, no decision is settled
 		for _, d := range []*Decision{&with, &without} {
-			maps.DeleteFunc(d.Ignored, func(name, _ string) bool { // overrides of gates that are in dry run, or not there
+			maps.DeleteFunc(d.Ignored, func(name, _ string) bool { // overrides of gates that are in dry run or do not exist
 				return find(c.gates, name) != nil && find(bare.gates, name) == nil
 			})
 			if len(d.Ignored) == 0 {
@@ -228,13 +230,13 @@ func TestDryRunChangesNothing(t *testing.T) {
 			with.Verdicts, without.Verdicts = nil, nil
 		}
 		if !reflect.DeepEqual(with, without) || opens != without.Opens() {
-			t.Fatalf("\n   with %s %v\nwithout %s %v", show(with), with.Records, show(without), without.Records)
+			t.Fatalf("%s\n   with %s %v\nwithout %s %v", cmp.Diff(without, with), show(with), with.Records, show(without), without.Records)
 		}
 	})
 }
 
-// checkPaused: what a paused gate has on the node stays, but for what detaches
-// volumes of a node that speaks.
+// checkPaused checks that a paused gate keeps its state, except for the out-of-service
+// taint on a reporting node.
 func (c *chaos) checkPaused(t *rapid.T, before *sim, d Decision) {
 	for i := range c.gates {
 		g := &c.gates[i]
@@ -247,7 +249,7 @@ func (c *chaos) checkPaused(t *rapid.T, before *sim, d Decision) {
 			t.Fatalf("paused gate %s is written to: %q: %s", g.Name, raw, show(d))
 		}
 		if v.Opened() || v.Closed() {
-			t.Fatalf("paused gate %s moves: %s", g.Name, show(d))
+			t.Fatalf("paused gate %s changes its state: %s", g.Name, show(d))
 		}
 		taint, _ := parseTaint(r.Taint)
 		stale := !r.Since.IsZero() && r.Since.Before(before.facts.Node.Created)
@@ -258,9 +260,9 @@ func (c *chaos) checkPaused(t *rapid.T, before *sim, d Decision) {
 	}
 }
 
-// Whatever a gate was before, once it is in dry run it has nothing on the node
-// any more, as far as nodegate may touch it.
-func TestEnteringDryRunLetsGo(t *testing.T) {
+// Once a gate is in dry run, it holds nothing on the node any longer, unless nodegate
+// must not change it.
+func TestEnteringDryRunOpens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawChaos(t)
 		for i := range c.gates {
@@ -279,10 +281,9 @@ func TestEnteringDryRunLetsGo(t *testing.T) {
 	})
 }
 
-// Whatever modes gates go through in a node's life: one that acts has its taint
-// where it is closed, one in dry run has nothing on the node, and no taint stays
-// that no gate accounts for.
-func TestModesComeAndGo(t *testing.T) {
+// For any sequence of modes: a closed gate that acts has its taint, a gate in dry run
+// has nothing on the node, and no taint remains that no gate accounts for.
+func TestSequencesOfModes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwins(t)
 		w.granting(allNames...)
@@ -298,7 +299,7 @@ func TestModesComeAndGo(t *testing.T) {
 		actions["mode again"] = actions["mode"]
 		actions[""] = func(t *rapid.T) {
 			w.checkOrder(t)
-			for range 3 { // what let go goes on as a dry run
+			for range 3 { // the gate continues as a dry run
 				w.apply(w.decide())
 			}
 			w.checkModes(t, w.run(t))
@@ -310,7 +311,7 @@ func TestModesComeAndGo(t *testing.T) {
 
 func (w *twins) checkModes(t *rapid.T, d Decision) {
 	owned := map[string]bool{}
-	contended := w.facts.CompleteSources == nil // what another writer put there stays while the gate is not known
+	contended := w.facts.CompleteSources == nil // another writer's taint stays while the gate is unknown
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		g := find(w.gates, v.Gate)
@@ -322,14 +323,14 @@ func (w *twins) checkModes(t *rapid.T, d Decision) {
 		if r, err := ParseRecord(raw); recorded && err == nil && r.State == v1alpha1.StateClosed {
 			owned[r.Taint] = true
 			acts := g != nil && g.Mode != v1alpha1.ModePaused
-			if acts && !v.Contended && !slices.Contains(taintList(&w.facts.Node), r.Taint) {
+			if acts && !v.Contended && v.Leaves.IsZero() && !slices.Contains(taintList(&w.facts.Node), r.Taint) {
 				t.Fatalf("%s is closed without its taint: %s", v.Gate, show(d))
 			}
 		}
 	}
 	for _, taint := range w.own() {
 		if !owned[coreText(taint)] && !contended {
-			t.Fatalf("%s is an orphan: %s", coreText(taint), show(d))
+			t.Fatalf("no gate accounts for %s: %s", coreText(taint), show(d))
 		}
 	}
 }

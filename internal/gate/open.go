@@ -8,9 +8,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// keepClosed decides about a node on which the gate is closed: its record is
-// brought up to the node's boot and the gate's taint, and the gate opens if
-// its signals hold.
+// keepClosed handles a node on which the gate is closed. It updates the record to the
+// node's boot and the gate's taint, and opens the gate if its signals hold.
 func (d *decider) keepClosed(s *slot) {
 	s.renew()
 	d.noteBoot(s)
@@ -26,8 +25,7 @@ func (d *decider) keepClosed(s *slot) {
 	}
 }
 
-// renew begins with the record that there is, brought up to the gate's taint
-// and source.
+// renew starts from the existing record, updated to the gate's taint and source.
 func (s *slot) renew() {
 	s.renewed = *s.before
 	r := &s.renewed
@@ -38,51 +36,60 @@ func (s *slot) renew() {
 	s.after = r
 }
 
-// defendClosed puts a closed gate's taint right, and keeps its other one off, but
-// where the gate was edited: then the taint is another one anyway.
+// defendClosed restores a closed gate's taint if another writer has changed it, and
+// removes the gate's other taint. It does nothing if the gate was edited, because its
+// taint is then replaced anyway.
 func (d *decider) defendClosed(s *slot) {
 	if !s.gate.Accepted || s.had != s.gate.taint(s.after.Reclosed) {
 		return
 	}
 	other := s.gate.taint(!s.after.Reclosed)
-	d.defend(s, d.undone(s.had) || other != s.had && d.carriesUnclaimed(other))
+	d.defend(s, d.reverted(s.had) || other != s.had && d.carriesUnclaimed(other))
 }
 
-// noteBoot brings a closed gate's record up to the node's boot. What the
-// gate's pods were known to be before the new boot proves nothing any more.
+// noteBoot updates a closed gate's record to the node's boot. After a new boot, the
+// earlier state of the gate's pods is no longer evidence, and earlier contention over
+// the taint is over.
 func (d *decider) noteBoot(s *slot) {
 	r, boot := s.after, d.Node.BootID
 	switch {
 	case boot == "":
 		return
 	case r.Boot == "", r.Boot == boot:
-		r.Boot = boot // perhaps the first that the kubelet tells of
+		r.Boot = boot // it may be the first boot ID that the kubelet reports
 		d.followPods(s)
 		return
-	case !r.awaitsBoot():
-		// Pods may have come up in the old boot without opening the gate.
+	case r.awaitsBoot() && !d.bootsNow() && (d.Node.Silent() || d.Node.ShuttingDown):
+		return // it closed in an unproved boot, and nothing can be proved now
+	case !r.awaitsBoot() || d.Boot.After != r.Boot:
+		// Pods may have become ready, in the old boot or in an unobserved one, without
+		// opening the gate.
 		r.Digest = digestAll
 	}
-	r.Boot, r.Since, r.Reason = boot, d.since(), v1alpha1.ReasonRebooted
+	reason := v1alpha1.ReasonRebooted
+	if IsBudgeted(r.Reason) && !d.bootsNow() {
+		reason = v1alpha1.ReasonRebootedUnobserved // it still counts against the budget
+	}
+	r.Boot, r.Since, r.Reason = boot, d.since(), reason
 	if r.Override == "" {
 		r.OverrideSince = time.Time{}
 	}
+	r.Fought, r.FoughtAt = 0, time.Time{}
 	r.stopClock()
 	d.followPods(s)
 }
 
-// awaitsBoot tells whether the gate closed because the node seemed about to
-// reboot. The digest that was taken then is all that is needed when it does, be
-// the pods' or the node's status written first.
+// awaitsBoot reports whether the gate closed because the node was expected to reboot.
+// When the node reboots, the digest taken at that time is sufficient, whether the
+// status of the pods or that of the node is written first.
 func (r *Record) awaitsBoot() bool {
 	return r.Reason == v1alpha1.ReasonNodeSilent || r.Reason == v1alpha1.ReasonNodeShutdown
 }
 
-// followPods keeps such a digest up to date where the node came back without a
-// reboot and the gate stays closed: containers that start now belong to the old
-// boot should another one follow. Where none starts, nothing is written. In a new
-// boot, a digest that stands for all pods gives way to one that names them, as
-// soon as they are observed.
+// followPods updates such a digest if the node returned without a reboot and the gate
+// stays closed: containers that start now belong to the old boot if another one
+// follows. If no container starts, nothing is written. In a new boot, a digest that
+// stands for all pods is replaced by one that lists them as soon as they are observed.
 func (d *decider) followPods(s *slot) {
 	r := s.after
 	switch {
@@ -90,16 +97,16 @@ func (d *decider) followPods(s *slot) {
 		if digest, observed := s.gate.takeDigest(d.Facts); observed {
 			r.Digest = digest
 		}
-	case r.Reason == v1alpha1.ReasonRebooted && r.Digest == digestAll:
+	case r.closedForBoot() && r.Digest == digestAll:
 		r.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
 	}
 }
 
-// tryOpen opens a closed gate if its signals hold, or its deadline says so.
+// tryOpen opens a closed gate if its signals hold or its deadline requires it.
 func (d *decider) tryOpen(s *slot) {
 	d.keepClock(s)
 	opens := d.evaluate(s, s.after)
-	if soaked := d.soaked(s, s.after, s.says); !opens || d.tooSoon(s, s.after, soaked) {
+	if soaked := d.soaked(s, s.after, s.signals); !opens || d.tooSoon(s, s.after, soaked) {
 		d.expire(s)
 		return
 	}
@@ -107,17 +114,18 @@ func (d *decider) tryOpen(s *slot) {
 	s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold)
 }
 
-// evaluate reads the gate's signals in the light of its record, and tells
-// whether the gate may open.
+// evaluate reads the gate's signals, given its record, and reports whether the gate may
+// open.
 func (d *decider) evaluate(s *slot, r *Record) bool {
 	s.verdict.Blocked = d.blocked
-	// An open gate's signals are read for what it would put there.
-	s.says = d.read(s, trustIn(r, &d.Node), r.Reclosed || r.State == v1alpha1.StateOpen)
-	return s.says == Holds && s.verdict.Blocked == ""
+	// An open gate's signals are read for the taint that it would add.
+	s.signals = d.read(s, d.trustIn(r), r.Reclosed || r.State == v1alpha1.StateOpen)
+	return s.signals == Holds && s.verdict.Blocked == ""
 }
 
-// read reads the gate's signals, which has closed again or not, and says what they
-// come to: all hold, one does not, or it is not known.
+// read reads the gate's signals and returns their combined state: Holds if all hold,
+// NotYet if one does not hold, otherwise Unknown. reclosed selects the taint that they
+// are read for.
 func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
 	s.verdict.Readings = d.newReadings(len(s.gate.Signals))
 	in := Input{
@@ -125,7 +133,7 @@ func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
 		Lasting: d.lasting, Trust: trust, Now: d.now,
 	}
 	all := Holds
-	if len(s.gate.Signals) == 0 { // a gate that did not compile has none
+	if len(s.gate.Signals) == 0 { // the gate did not compile
 		all = Unknown
 	}
 	for i, signal := range s.gate.Signals {
@@ -142,7 +150,7 @@ func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
 	return all
 }
 
-// blocked says why no signal can open a gate at present.
+// blocked returns the reason why no signal can open a gate at present, or "".
 func (n *Node) blocked() v1alpha1.ReadingReason {
 	switch {
 	case n.Silent():
@@ -155,10 +163,10 @@ func (n *Node) blocked() v1alpha1.ReadingReason {
 	return ""
 }
 
-// undone tells whether another writer has taken a closed gate's taint away, or
-// has given it a value that is no gate's.
-func (d *decider) undone(t v1alpha1.Taint) bool {
-	i := d.place(t.Key, t.Effect)
+// reverted reports whether another writer has removed a closed gate's taint, or has set
+// a value that does not belong to any gate.
+func (d *decider) reverted(t v1alpha1.Taint) bool {
+	i := d.taintIndex(t.Key, t.Effect)
 	if i < 0 {
 		return true
 	}
@@ -174,46 +182,46 @@ func (d *decider) undone(t v1alpha1.Taint) bool {
 	return true
 }
 
-// A taint that another writer has undone is put right at once. When that
-// happens again within fightWindow, the two are fighting: the next attempts
-// wait, ever longer, so that neither the API server nor the pods suffer.
+// A taint that another writer has reverted is restored immediately. If that happens
+// again within contentionWindow, the taint is contended: further attempts wait, for
+// longer each time, to spare the API server and the pods.
 const (
-	fightWindow  = 10 * time.Minute
-	fightBackoff = 10 * time.Second
-	fightMaxWait = 30 * time.Minute
+	contentionWindow  = 10 * time.Minute
+	contentionBackoff = 10 * time.Second
+	contentionMaxWait = 30 * time.Minute
 )
 
-// defend puts the gate's taint right where another writer has undone it: put
-// back while closed, taken away while open.
-func (d *decider) defend(s *slot, undone bool) {
-	if s.mask == "" || s.mask == s.after.State { // or else see cover
-		d.fight(s, undone)
+// defend restores the gate's taint if another writer has reverted it: it adds the taint
+// while the gate is closed and removes it while the gate is open.
+func (d *decider) defend(s *slot, reverted bool) {
+	if s.mask == "" || s.mask == s.after.State { // otherwise, see maskRecord
+		d.contend(s, reverted)
 	}
 }
 
-func (d *decider) fight(s *slot, undone bool) {
+func (d *decider) contend(s *slot, reverted bool) {
 	r := s.after
-	wait := fightMaxWait
+	wait := contentionMaxWait
 	if r.Fought < 8 { // 10 s doubled seven times is 21 minutes
-		wait = min(wait, fightBackoff<<max(r.Fought-1, 0))
+		wait = min(wait, contentionBackoff<<max(r.Fought-1, 0))
 	}
-	calm := r.FoughtAt.Add(max(fightWindow, 2*wait))
-	fighting := r.Fought > 0 && d.now.Before(calm) && !r.FoughtAt.After(d.now)
-	s.verdict.Contended = fighting && r.Fought > 1
+	calm := r.FoughtAt.Add(max(contentionWindow, 2*wait))
+	contended := r.Fought > 0 && d.now.Before(calm) && !r.FoughtAt.After(d.now)
+	s.verdict.Contended = contended && r.Fought > 1
 	if s.verdict.Contended {
 		d.recheckAt(calm)
 	}
 	switch next := r.FoughtAt.Add(wait); {
-	case !undone:
+	case !reverted:
 		return
-	case fighting && d.now.Before(next):
+	case contended && d.now.Before(next):
 		s.leave, s.verdict.Contended = true, true
 		d.recheckAt(next)
-	case fighting:
+	case contended:
 		r.Fought, r.FoughtAt = r.Fought+1, d.now
 		s.verdict.Contended = true
 	default:
 		r.Fought, r.FoughtAt = 1, d.now
 	}
-	s.undoes = !s.leave
+	s.restores = !s.leave
 }

@@ -11,56 +11,61 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// oracle says what state each gate should have on a node. It restates the
-// rules without records, digests or taints: it remembers, in plain fields, what
-// it has seen. It knows the gates of the property tests only: each looks at its
-// own flag, and at the pod of its own name if that begins with "pod".
+// oracle determines the state that each gate should have on a node. It restates the
+// rules without records, digests or taints: it remembers what it has observed in plain
+// fields. It supports only the gates of the property tests, each of which reads its own
+// flag and, if its name starts with "pod", the pod with its name.
 type oracle struct {
 	gates map[string]*memory
-	// guests are the taints of gates that are closed by hand on a node that is not
-	// theirs.
+	// guests contains the taints of gates that are overridden closed on a node that is
+	// not a member.
 	guests map[string]string
+	// left is the time since which a gate has been observed not to select a member.
+	left map[string]time.Time
 }
 
-// memory is what the oracle remembers of a gate on the node.
+// memory is what the oracle remembers about a gate on the node.
 type memory struct {
 	taint  string
 	closed bool
-	boot   string // the boot in which it came into its state, or closed for
-	// old are the incarnations that were seen before the present boot, and since
-	// when the present boot is known.
+	boot   string // the boot in which it entered its state, or for which it closed
+	// old contains the incarnations that were observed before the current boot. since
+	// is the time since which the current boot is known.
 	old   map[Incarnation]bool
 	since time.Time
-	// away is true from silence or shutdown to a new boot: what starts while the
-	// node is not reporting is not known to be old.
+	// known is the time since which that boot is known, though not by this gate.
+	known time.Time
+	// away is true from unreachability or shutdown until a new boot. A container that
+	// starts while the node is not reporting is not known to be old.
 	away bool
-	// from is when it closed; zero where that is not known.
+	// from is the time at which it closed; zero if unknown.
 	from time.Time
-	// run is how long it has been closed without silence, up to the time at;
-	// quiet is whether the node was silent then. overdue is whether that was too
-	// long, and lapsed whether it is open for that reason.
+	// run is how long it has been closed while the node was reachable, up to the time
+	// at. quiet reports whether the node was unreachable then. overdue reports whether
+	// that exceeded the deadline, and lapsed whether the gate is open for that reason.
 	run     time.Duration
 	at      time.Time
 	quiet   bool
 	overdue bool
 	lapsed  bool
-	// good is since when its signals have been seen to say what opens it; zero
-	// while they do not.
+	// good is the time since which its signals have been observed in the state that
+	// opens it; zero while they are not.
 	good time.Time
-	// disarmed is true from when a closeWhen gate is opened by hand until its
+	// disarmed is true from the time at which a user opens a closeWhen gate until its
 	// flag does not hold.
 	disarmed bool
-	// mask is what a person has it be instead, for a time.
+	// mask is the state that an override sets.
 	mask string
-	// anew is true of a gate that closed for a reboot or for its signals: what they
-	// said before is nothing to it.
+	// anew is true for a gate that closed for a reboot or because of its signals:
+	// earlier readings do not count.
 	anew bool
-	// inherited is true of a gate that is away and was another's: nobody knows its
-	// own pods of before. rebooted is true if it closed for a boot, or saw one.
+	// inherited is true for a gate that is away and took over another gate's record:
+	// its own earlier pods are unknown. rebooted is true if it closed for a boot, or
+	// observed one.
 	inherited, rebooted bool
 }
 
-// observe tells the oracle that the core is asked now.
+// observe updates the oracle before a decision.
 func (o *oracle) observe(s *sim) {
 	before := map[string]bool{} // the taints of closed gates
 	for _, m := range o.gates {
@@ -86,19 +91,46 @@ func (o *oracle) observe(s *sim) {
 	}
 	for name, m := range o.gates {
 		if find(s.gates, name) == nil {
-			m.good = time.Time{} // nobody looks at its signals
+			m.good = time.Time{} // its signals are not read
+		}
+	}
+	for name := range o.left {
+		if find(s.gates, name) == nil {
+			delete(o.left, name)
 		}
 	}
 	for i := range s.gates {
 		g := &s.gates[i]
 		if !g.Selector.Matches(s.facts.Node.Labels) {
-			delete(o.gates, g.Name)
-			delete(o.guests, g.Name)
+			if !o.mayComeBack(s, g.Name) {
+				delete(o.gates, g.Name)
+				delete(o.guests, g.Name)
+			}
 			continue
 		}
+		delete(o.left, g.Name)
 		o.decide(s, g, before)
 		o.cover(s, g)
 	}
+}
+
+// mayComeBack reports whether a gate has ceased to select the node less than half a
+// minute ago. Nothing happens to it then, and its signals are not read.
+func (o *oracle) mayComeBack(s *sim, name string) bool {
+	if o.left == nil {
+		o.left = map[string]time.Time{}
+	}
+	if _, left := o.left[name]; !left {
+		o.left[name] = s.now
+	}
+	if m, member := o.gates[name]; member {
+		m.good = time.Time{}
+	}
+	if !s.now.Before(o.left[name].Add(30 * time.Second)) {
+		delete(o.left, name)
+		return false
+	}
+	return true
 }
 
 func (o *oracle) decide(s *sim, g *Gate, before map[string]bool) {
@@ -138,8 +170,8 @@ func find(gates []Gate, name string) *Gate {
 	return &gates[i]
 }
 
-// bequeath: a deleted gate's state goes to another gate with the same taint that
-// has none on this node, or to nobody.
+// bequeath gives a deleted gate's state to another gate with the same taint that has no
+// state on this node, if there is one.
 func (o *oracle) bequeath(s *sim, name string) {
 	heirs := slices.Clone(s.gates)
 	slices.SortFunc(heirs, func(a, b Gate) int { return strings.Compare(a.Name, b.Name) })
@@ -148,7 +180,7 @@ func (o *oracle) bequeath(s *sim, name string) {
 		_, guest := o.guests[heir.Name]
 		if !member && !guest && heir.Selector.Matches(s.facts.Node.Labels) && slices.Contains(ownTexts(&heir), o.gates[name].taint) {
 			o.gates[heir.Name] = o.gates[name]
-			if m := o.gates[heir.Name]; m.boot == "" { // what closeWhen leaves remembers no boot
+			if m := o.gates[heir.Name]; m.boot == "" { // a closeWhen gate records no boot
 				m.boot = s.facts.Node.BootID
 			}
 			o.gates[heir.Name].inherit(s, heir.Name)
@@ -158,7 +190,8 @@ func (o *oracle) bequeath(s *sim, name string) {
 	delete(o.gates, name)
 }
 
-// inherit: it is not known what the heir's own pods were before the last boot.
+// inherit takes into account that the earlier state of the successor's own pods is
+// unknown.
 func (m *memory) inherit(s *sim, heir string) {
 	switch {
 	case m.closed && m.away:
@@ -168,23 +201,23 @@ func (m *memory) inherit(s *sim, heir string) {
 	}
 }
 
-// follow: closed while the flag holds, as far as that is known. The histories
-// grant every close, and add no gate's taint. Open, the gate remembers nothing,
-// but that it was opened by hand.
+// follow closes a closeWhen gate while its flag holds, as far as that is known. The
+// histories grant every closing, and add no gate's taint. While the gate is open, it
+// remembers only whether a user opened it.
 func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
 	m := o.gates[g.Name]
 	flag := s.facts.Node.Labels["flag/"+g.Name]
 	holds, known := flag == "holds", flag != "unknown"
 	tainted := slices.Contains(taintList(&s.facts.Node), TaintText(g.Taint))
 	switch {
-	case m != nil && m.closed && g.Manual && !tainted && m.mask != "Open" && s.word(g.Name) != "Open":
+	case m != nil && m.closed && g.Manual && !tainted && m.mask != "Open" && s.overriddenTo(g.Name) != "Open":
 		*m = memory{taint: m.taint, disarmed: true}
 	case m != nil && m.closed && !m.soaked(s, g, known && !holds), m != nil && m.closed && m.tooSoon(s, g):
 	case m != nil && m.closed && known && !holds && !g.Manual:
 		delete(o.gates, g.Name)
 	case m != nil && m.closed:
 	case tainted && !before[TaintText(g.Taint)]:
-		panic("a taint of nobody's")
+		panic("a taint of no gate")
 	case holds && (m == nil || !m.disarmed || !g.Manual):
 		o.gates[g.Name] = &memory{taint: TaintText(g.Taint), closed: true, boot: s.facts.Node.BootID, since: s.now, from: s.now, at: s.now, anew: true}
 	}
@@ -193,11 +226,12 @@ func (o *oracle) follow(s *sim, g *Gate, before map[string]bool) {
 	}
 }
 
-// expire: a deadline passes, on a clock that stands still in silence, and may open
-// a gate on a node that speaks and is set up. A pod that was missing too late once
-// is enough; so is a deadline that had passed before the node was away.
+// expire determines whether a deadline passes, by a clock that stops while the node is
+// unreachable. It may open a gate on a node that is reporting and set up. It is
+// sufficient that a pod was missing once after the deadline, or that the deadline had
+// passed before the node was away.
 func (m *memory) expire(s *sim, g *Gate) {
-	if m.mask == "Open" || s.word(g.Name) == "Open" {
+	if m.mask == "Open" || s.overriddenTo(g.Name) == "Open" {
 		m.forgetDeadline(s)
 		return
 	}
@@ -235,7 +269,7 @@ func (m *memory) expire(s *sim, g *Gate) {
 	}
 }
 
-// bootToRemember: a gate that never closes again has no use for it.
+// bootToRemember returns the boot, or "" for a gate that never closes again.
 func bootToRemember(s *sim, g *Gate) string {
 	if g.Reclose == v1alpha1.RecloseNever {
 		return ""
@@ -243,13 +277,14 @@ func bootToRemember(s *sim, g *Gate) string {
 	return s.facts.Node.BootID
 }
 
-// joins: born into the gate, or it carries one of its taints and no gate accounts
-// for that.
+// joins reports whether the node is new to the gate, or carries one of its taints
+// without a gate that accounts for it.
 func (o *oracle) joins(s *sim, g *Gate, before map[string]bool) bool {
 	return born(s, g) || len(unclaimed(s, g, before)) > 0
 }
 
-// firstTaint: a new node gets the first taint, others keep what they carry.
+// firstTaint returns the gate's first taint for a new node, and the taint that it
+// carries for any other node.
 func (o *oracle) firstTaint(s *sim, g *Gate, before map[string]bool) string {
 	if born(s, g) {
 		return TaintText(g.Taint)
@@ -257,7 +292,7 @@ func (o *oracle) firstTaint(s *sim, g *Gate, before map[string]bool) string {
 	return unclaimed(s, g, before)[0]
 }
 
-// ownTexts are the gate's taints as texts, the first one first.
+// ownTexts returns the texts of the gate's taints, the first taint first.
 func ownTexts(g *Gate) []string {
 	if g.RecloseTaint.Key == "" {
 		return []string{TaintText(g.Taint)}
@@ -279,15 +314,16 @@ func born(s *sim, g *Gate) bool {
 	return !n.Created.Before(g.Created) && s.now.Sub(n.Created) <= 10*time.Minute
 }
 
-// tooSoon: it has not been closed for long enough, and it is known when it
-// closed. One that is back from silence or shutdown in the same boot may open.
+// tooSoon reports whether it has not been closed for long enough, if the time is known.
+// A gate may open if its node became reachable again, or cancelled its shutdown, in the
+// same boot.
 func (m *memory) tooSoon(s *sim, g *Gate) bool {
 	back := m.away && m.boot == s.facts.Node.BootID
 	return !m.from.IsZero() && !back && s.now.Before(m.from.Add(g.MinClosed))
 }
 
-// soaked: its signals have said for long enough what opens it, as far as was seen,
-// and in this boot.
+// soaked reports whether its signals have been observed for long enough, in this boot,
+// in the state that opens it.
 func (m *memory) soaked(s *sim, g *Gate, good bool) bool {
 	switch {
 	case !good:
@@ -317,7 +353,7 @@ func present(s *sim, name string) map[Incarnation]bool {
 	return out
 }
 
-// presentReady is present for the pods that are ready.
+// presentReady is present for pods that are ready.
 func presentReady(s *sim, name string) map[Incarnation]bool {
 	out := map[Incarnation]bool{}
 	for _, p := range s.facts.Pods[agent(name).query()] {
@@ -328,16 +364,20 @@ func presentReady(s *sim, name string) map[Incarnation]bool {
 	return out
 }
 
-// noteBoot: nothing that was ready when a new boot is first seen counts as new,
-// unless it came while the node was away.
+// noteBoot marks everything that was ready when a new boot is first observed as old,
+// unless it started while the node was away.
 func (m *memory) noteBoot(s *sim, name string) {
 	here := !s.facts.Node.Silent() && !s.facts.Node.ShuttingDown
+	recent := s.facts.Boot.After != "" && s.now.Before(s.facts.Boot.Seen.Add(time.Minute))
 	switch {
+	case s.facts.Node.BootID != m.boot && m.away && !recent && !here:
+		// It closed for a boot that it cannot tell from this one, and the node reports
+		// nothing that could prove one.
 	case s.facts.Node.BootID != m.boot:
-		if !m.away || m.inherited {
+		if !m.away || m.inherited || s.facts.Boot.After != m.boot {
 			m.old = presentReady(s, name)
 		}
-		m.inherited, m.rebooted = false, true
+		m.inherited, m.rebooted, m.known = false, true, s.facts.Boot.Seen
 		m.boot, m.since, m.away, m.from, m.good = s.facts.Node.BootID, s.now, false, s.now, time.Time{}
 		m.run, m.at, m.quiet, m.overdue, m.anew = 0, s.now, false, false, true
 	case m.away && here:
@@ -345,7 +385,7 @@ func (m *memory) noteBoot(s *sim, name string) {
 	}
 }
 
-// againText is the taint of a gate on a node that was in use.
+// againText returns the taint of a gate on a node that was in use.
 func againText(g *Gate) string {
 	texts := ownTexts(g)
 	return texts[len(texts)-1]
@@ -353,12 +393,16 @@ func againText(g *Gate) string {
 
 func (m *memory) maybeClose(s *sim, g *Gate) {
 	n, z := &s.facts.Node, s.facts.Zone
-	rebooted := n.BootID != m.boot
+	booted := n.BootID != m.boot
+	rebooted := booted && s.facts.Boot.After != "" && s.now.Before(s.facts.Boot.Seen.Add(time.Minute))
 	partitioned := z.Nodes >= 3 && float64(z.Silent)/float64(z.Nodes) > 0.55
 	again := againText(g)
 	silent := n.Silent() && !partitioned && !strings.HasSuffix(again, ":NoExecute")
-	if g.Reclose == v1alpha1.RecloseNever && rebooted {
+	if g.Reclose == v1alpha1.RecloseNever && booted {
 		m.boot = ""
+	}
+	if booted && !rebooted && !n.Silent() && !n.ShuttingDown {
+		m.takeUp(s, g)
 	}
 	if g.Reclose == v1alpha1.RecloseNever || !rebooted && !silent && !n.ShuttingDown {
 		return
@@ -368,12 +412,34 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 		old: present(s, g.Name), away: !rebooted, overdue: m.lapsed && !rebooted, mask: m.mask, anew: rebooted, rebooted: rebooted,
 	}
 	if rebooted {
-		m.old = presentReady(s, g.Name)
+		m.old, m.known = presentReady(s, g.Name), s.facts.Boot.Seen
 	}
 }
 
-// fit: the node speaks, is set up, and every signal holds on evidence of the
-// present boot and Node.
+// takeUp updates the gate to an unobserved boot once its signals have had a minute to
+// stop holding, or if the gate would evict pods. The histories grant no closing for it.
+func (m *memory) takeUp(s *sim, g *Gate) {
+	minute := ready(s, s.facts.Boot.Seen)
+	if strings.HasSuffix(againText(g), ":NoExecute") || m.holds(s, g.Name) && !minute.IsZero() && !s.now.Before(minute) {
+		m.boot = s.facts.Node.BootID
+	}
+}
+
+// ready returns the time at which the node will have been Ready for a minute since the
+// given time, if it is Ready.
+func ready(s *sim, since time.Time) time.Time {
+	c, ok := s.facts.Node.Condition("Ready")
+	if !ok || c.Status != "True" {
+		return time.Time{}
+	}
+	if c.Transition.After(since) {
+		since = c.Transition
+	}
+	return since.Add(time.Minute)
+}
+
+// fit reports whether the node is reporting and set up, and every signal holds on
+// evidence of the current boot and Node.
 func (m *memory) fit(s *sim, name string) bool {
 	n := &s.facts.Node
 	for _, t := range n.Taints {
@@ -384,7 +450,7 @@ func (m *memory) fit(s *sim, name string) bool {
 	return !n.Silent() && !n.ShuttingDown && m.holds(s, name)
 }
 
-// holds: every signal does.
+// holds reports whether every signal holds.
 func (m *memory) holds(s *sim, name string) bool {
 	n := &s.facts.Node
 	if n.Labels["flag/"+name] != "holds" {
@@ -401,10 +467,14 @@ func (m *memory) holds(s *sim, name string) bool {
 		if p.Created.Before(n.Created) {
 			stale = n.Created
 		}
-		if m.old[p.Incarnation] && !m.away { // back in the same boot, it is as good as ever
+		if m.old[p.Incarnation] && !m.away { // returned in the same boot, it is valid evidence
 			stale = m.since
+			if m.rebooted && m.known.Before(stale) {
+				stale = m.known
+			}
 		}
-		if stale.IsZero() || !s.now.Before(stale.Add(time.Minute)) {
+		minute := ready(s, stale)
+		if stale.IsZero() || !minute.IsZero() && !s.now.Before(minute) {
 			return true
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// settleOrphans deals with records whose gate is not known. If their source is
-// complete, the gate was deleted: another gate with the same taint takes the
-// record over (so that renaming a gate opens nothing), or it is dropped.
+// settleOrphans handles records without a gate. If their source is complete, the gate
+// was deleted. Another gate with the same taint then takes over the record, so that
+// renaming a gate does not open it; otherwise, the record is removed.
 func (d *decider) settleOrphans() {
 	for i := range d.slots {
 		s := &d.slots[i]
@@ -22,7 +22,7 @@ func (d *decider) settleOrphans() {
 		case s.gate != nil:
 		case s.before != nil && !d.DeletedGates[s.name] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
 			s.hold()
-		case d.frozen(s), s.garbled && slices.ContainsFunc(d.Node.Taints, d.isNobodys):
+		case d.frozen(s), s.garbled && slices.ContainsFunc(d.Node.Taints, d.mayBeOrphaned):
 			s.hold()
 		default:
 			s.verdict.Reason = v1alpha1.ReasonGateDeleted
@@ -34,11 +34,11 @@ func (d *decider) settleOrphans() {
 	}
 }
 
-// isNobodys tells whether a taint may have been put there by a gate that nobody
-// knows any more: nodegate may have, and no known gate will see to it. A garbled
-// record is kept beside it, and goes when somebody has taken the taint off: it is
-// all that tells of where the taint may be from.
-func (d *decider) isNobodys(t corev1.Taint) bool {
+// mayBeOrphaned reports whether a taint may belong to a gate that no longer exists:
+// nodegate may have added it, and no known gate accounts for it. While such a taint
+// exists, an unreadable record is kept, because it is the only trace of the taint's
+// origin. It is removed when the taint is gone.
+func (d *decider) mayBeOrphaned(t corev1.Taint) bool {
 	if d.Allowed != nil && !d.Allowed[TaintID{t.Key, t.Effect}] || strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) {
 		return false
 	}
@@ -48,9 +48,9 @@ func (d *decider) isNobodys(t corev1.Taint) bool {
 	})
 }
 
-// takeOver hands a deleted gate's record to the first accepted gate that
-// selects the node, has the same taint, and has no record of its own. Where the
-// taint has another role in that gate, it stays what it is.
+// takeOver gives a deleted gate's record to the first accepted gate that selects the
+// node, has the same taint, and has no record of its own. The taint stays even if the
+// new gate uses it in the other role (taint or recloseTaint).
 func (d *decider) takeOver(orphan *slot) {
 	for i := range d.slots {
 		s := &d.slots[i]
@@ -58,17 +58,17 @@ func (d *decider) takeOver(orphan *slot) {
 			continue
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {
-			if d.frozen(s) { // it may not write a record at present
+			if d.frozen(s) { // the gate must not write a record at present
 				orphan.hold()
 				return
 			}
 			r := *orphan.before
 			r.Reclosed = reclosed && r.tainted()
-			if r.awaitsBoot() || r.Reason == v1alpha1.ReasonRebooted && d.now.Before(r.Since.Add(provenAfter)) {
-				r.Digest = digestAll // it names the pods of the deleted gate's signals
+			if r.awaitsBoot() || r.closedForBoot() && d.now.Before(r.Since.Add(provenAfter)) {
+				r.Digest = digestAll // the digest lists the pods of the deleted gate's signals
 			}
 			s.restore(&r)
-			orphan.verdict.Before = "" // nothing opens by this
+			orphan.verdict.Before = "" // this opens nothing
 			return
 		}
 	}

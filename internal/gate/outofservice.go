@@ -13,36 +13,38 @@ import (
 
 // Out of service.
 //
-// From a node with the taint node.kubernetes.io/out-of-service Kubernetes
-// detaches every volume that no pod needs there any more, mounted or not, and
-// the attach-detach controller does not ask whether the node is alive: a wrong
-// taint has two machines write to one disk. So a gate with this key needs more
-// than signals. They arm it, and the node's silence fires it: it closes only
-// while Ready is Unknown, which is neither True nor False, and opens the moment
-// it is not, whatever the signals say. See docs/decisions/0009.
+// From a node with the taint node.kubernetes.io/out-of-service, Kubernetes detaches
+// every volume that no pod on the node needs any longer, whether it is mounted or not.
+// The attach-detach controller does not check whether the node is alive, so a wrong
+// taint causes two machines to write to the same disk. A gate with this key therefore
+// needs more than signals. The signals arm the gate, and the node's unreachability
+// triggers it: the gate closes only while Ready is Unknown, which is neither True nor
+// False, and opens as soon as Ready is anything else, regardless of the signals. See
+// docs/decisions/0009.
 
-// goneAfter is how long a node must have been silent to be taken for gone: a
-// minute, and the second that the API's times may be early, being cut to seconds.
+// goneAfter is how long a node must have been unreachable before it is presumed gone:
+// one minute, plus one second because the API truncates times to seconds.
 const goneAfter = time.Minute + time.Second
 
-// detaches tells whether closing the gate has volumes detached. It is for closeWhen
-// gates only, which have one taint.
+// detaches reports whether closing the gate detaches volumes. Only closeWhen gates,
+// which have a single taint, can do so.
 func (g *Gate) detaches() bool { return g.Taint.Key == v1alpha1.TaintOutOfService }
 
-// presumeGone says what a gate's signals come to, given that they come to all. If
-// the gate detaches volumes, they do not hold on a node that speaks, and on a
-// silent one they hold once it can be taken for gone; until then it is not known.
+// presumeGone adjusts the combined state of a gate's signals if the gate detaches
+// volumes. On a node that is reporting, they do not hold. On an unreachable node, they
+// hold once the node is presumed gone; until then, they are unknown.
 func (d *decider) presumeGone(g *Gate, all State) State {
 	switch {
 	case !g.detaches():
 		return all
 	case !d.Node.Silent():
 		return NotYet
-	case all != Holds, d.Node.saidToBeOff():
+	case all != Holds, d.Node.hasShutdownTaint():
 		return all
 	}
-	// The API's time, so that a restart of ours neither shortens nor prolongs the
-	// wait. Where its clock is ahead of ours the wait is longer, never shorter.
+	// The time comes from the API, so that a restart of the controller neither shortens
+	// nor extends the wait. If the API server's clock is ahead of the controller's, the
+	// wait is longer, never shorter.
 	ready, _ := d.Node.Condition(string(corev1.NodeReady))
 	due := ready.Transition.Add(goneAfter)
 	switch {
@@ -55,19 +57,21 @@ func (d *decider) presumeGone(g *Gate, all State) State {
 	return Holds
 }
 
-// saidToBeOff tells whether the node's cloud says that its machine is shut down.
-func (n *Node) saidToBeOff() bool {
+// hasShutdownTaint reports whether the cloud controller has marked the node's machine as shut
+// down.
+func (n *Node) hasShutdownTaint() bool {
 	return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCloudShutdown })
 }
 
-// spares tells whether a taint that no gate accounts for is left alone: on a
-// silent node whoever put it there may know what no signal tells. Once the node
-// speaks it goes, as Kubernetes asks people to see to themselves.
+// spares reports whether a taint that no gate accounts for is kept. On an unreachable
+// node, the writer that added it may have information that the signals do not have.
+// When the node is reporting again, the taint is removed, as Kubernetes requires.
 func (d *decider) spares(g *Gate) bool { return g.detaches() && d.Node.Silent() }
 
-// mustStartOver tells whether it proves nothing that a gate with this key is
-// closed: it closed with another key, before it was edited, or its taint was taken
-// away, perhaps because the node had returned, and this silence is a new one.
+// mustStartOver reports whether a record of a closed gate with this key must be
+// ignored: the gate was closed with another key before it was edited, or its taint was
+// removed, possibly because the node had returned and has become unreachable again
+// since.
 func (d *decider) mustStartOver(s *slot, all State) bool {
 	if !s.gate.detaches() || s.mask == v1alpha1.StateOpen {
 		return false
@@ -75,7 +79,7 @@ func (d *decider) mustStartOver(s *slot, all State) bool {
 	return s.had.Key != s.gate.Taint.Key || all == Unknown && !d.carries(s.had)
 }
 
-// startOver decides about such a gate as if it were open.
+// startOver handles such a gate as if it were open.
 func (d *decider) startOver(s *slot, all State) {
 	closed := s.before
 	s.before = nil
@@ -88,11 +92,11 @@ func (d *decider) startOver(s *slot, all State) {
 	}
 }
 
-// release opens what detaches volumes of a node that speaks, where following
-// signals has not done so: also where it is not known whether the gate still
-// exists, or which nodes it selects, or where its key is another one by now. Only
-// while the taint itself may not be touched, it stays.
-func (d *decider) release(s *slot) {
+// openReturned opens a gate that detaches volumes on a node that is reporting, if
+// following its signals has not done so. It applies even if it is unknown whether the
+// gate still exists or which nodes it selects, or if the gate has another key now. The
+// taint stays only if it must not be changed.
+func (d *decider) openReturned(s *slot) {
 	if s.after == nil || !s.after.tainted() || d.Node.Silent() {
 		return
 	}
@@ -105,8 +109,7 @@ func (d *decider) release(s *slot) {
 	s.after, s.keep, s.leave = nil, false, false
 }
 
-// refusedToDetach says why a gate that would detach volumes is not in force, or
-// nothing.
+// refusedToDetach returns why a gate that would detach volumes is not in force, or "".
 func (g *Gate) refusedToDetach() string {
 	switch {
 	case !g.detaches():
@@ -115,7 +118,7 @@ func (g *Gate) refusedToDetach() string {
 	case !g.MayDetach:
 		return "the taint key " + v1alpha1.TaintOutOfService + " detaches volumes: add VolumeDetach to acknowledge, or use another key"
 	case g.Manual:
-		return "the taint " + v1alpha1.TaintOutOfService + " goes as soon as the node speaks again and waits for nobody: remove reopen"
+		return "reopen must not be Manual with the taint key " + v1alpha1.TaintOutOfService + ", which is removed as soon as the node is reporting again: remove reopen"
 	}
 	return ""
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// silenceWatch says, in plain fields, when a node may be taken out of service.
+// silenceWatch determines, in plain fields, when a node may be put out of service.
 type silenceWatch struct {
 	status string    // of Ready
-	since  time.Time // when it came to be so
-	off    bool      // the cloud says so
-	// rival is true while somebody else's taint is on the node.
-	rival bool
+	since  time.Time // of that status
+	off    bool      // the cloud's shutdown taint is present
+	// foreign is true while another writer's taint is on the node.
+	foreign bool
 }
 
 func (w *silenceWatch) mayClose(s *sim) bool {
@@ -27,12 +27,12 @@ func (w *silenceWatch) mayClose(s *sim) bool {
 	return w.status == "Unknown" && (w.off || !partitioned && !s.now.Before(w.since.Add(time.Minute)))
 }
 
-// Whatever happens to a node, and to the gates, no decision puts the taint that
-// detaches volumes on a node that is not silent for long enough, or leaves ours
-// on one that speaks.
+// For any events on a node and its gates, no decision adds the taint that detaches
+// volumes to a node that has not been unreachable for long enough, or keeps the gate's
+// taint on a reporting node.
 func TestOutOfServiceNeverOnALivingNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gates := []Gate{spot(), follower("hand", tainting(gone), mayDetach, byHand), follower("follow1", tainting("shared.example/x:NoExecute"))}
+		gates := []Gate{spot(), follower("hand", tainting(gone), mayDetach, manual), follower("follow1", tainting("shared.example/x:NoExecute"))}
 		gates[1].Accepted = rapid.Bool().Draw(t, "refused or not")
 		h := newHistory(t, gates, time.Duration(rapid.SampledFrom([]int{0, 100000}).Draw(t, "age"))*time.Second)
 		w := &silenceWatch{status: "True", since: h.now}
@@ -68,23 +68,25 @@ func TestOutOfServiceNeverOnALivingNode(t *testing.T) {
 			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"spot", "hand", "follow1"}), rapid.ID).Draw(t, "to")...)
 		}
 		actions["edit"] = func(t *rapid.T) { h.edit(t) }
-		actions["rival"] = func(*rapid.T) {
+		actions["foreign"] = func(*rapid.T) {
 			if h.facts.Node.taint(v1alpha1.TaintOutOfService, corev1.TaintEffectNoExecute) < 0 {
 				h.taint(gone)
-				w.rival = true
+				w.foreign = true
 			}
 		}
 		actions[""] = func(t *rapid.T) {
 			h.checkOrder(t)
-			h.checkRecheck(t, h.decide())
+			d := h.decide()
+			h.remember(d)
+			h.checkRecheck(t, d)
 			h.checkService(t, w, h.run(t))
 		}
 		t.Repeat(actions)
 	})
 }
 
-// edit changes a gate in ways that the API would refuse, or an older one would
-// not.
+// edit changes a gate in ways that the API rejects, or that an older version of the API
+// does not reject.
 func (h *history) edit(t *rapid.T) {
 	if len(h.gates) == 0 {
 		return
@@ -95,7 +97,7 @@ func (h *history) edit(t *rapid.T) {
 		g.Accepted = !g.Accepted && g.CloseWhen
 	case "broken":
 		g.Broken = !g.Broken
-	case "follows": // such a gate is not accepted
+	case "follows": // this gate is not accepted
 		g.CloseWhen = !g.CloseWhen
 		g.Accepted = g.Accepted && g.CloseWhen
 	case "key":
@@ -105,25 +107,25 @@ func (h *history) edit(t *rapid.T) {
 	}
 }
 
-// checkService compares what was decided with what may be, and what was there.
+// checkService compares the decision with what is allowed and with the previous state.
 func (h *history) checkService(t *rapid.T, w *silenceWatch, d Decision) {
 	is := h.facts.Node.taint(v1alpha1.TaintOutOfService, corev1.TaintEffectNoExecute) >= 0
 	if !is {
-		w.rival = false
+		w.foreign = false
 		h.inService = true
 		return
 	}
-	ours := false // some record says that a gate closed
+	ours := false // a record accounts for the taint
 	for _, raw := range h.facts.Node.Records {
 		if r, err := ParseRecord(raw); err == nil && r.tainted() && r.Taint == gone {
 			ours = true
 		}
 	}
 	switch {
-	case w.status != "Unknown" && (ours || !w.rival):
-		t.Fatalf("a node that says %q is out of service: %s", w.status, show(d))
-	case ours && h.inService && !w.rival && !w.mayClose(h.sim):
-		t.Fatalf("taken out of service after %s of %q: %s", h.now.Sub(w.since), w.status, show(d))
+	case w.status != "Unknown" && (ours || !w.foreign):
+		t.Fatalf("a node with Ready=%q is out of service: %s", w.status, show(d))
+	case ours && h.inService && !w.foreign && !w.mayClose(h.sim):
+		t.Fatalf("put out of service after %s of Ready=%q: %s", h.now.Sub(w.since), w.status, show(d))
 	}
 	h.inService = !ours
 }

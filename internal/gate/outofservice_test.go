@@ -19,12 +19,13 @@ const (
 func mayDetach(g *Gate) { g.MayDetach = true }
 func broken(g *Gate)    { g.Broken = true }
 
-// spot is the gate that takes spot nodes out of service.
+// spot returns a gate that puts spot nodes out of service.
 func spot(options ...func(*Gate)) Gate {
 	return follower("spot", append([]func(*Gate){tainting(gone), mayDetach}, options...)...)
 }
 
-// silent is a node that fell silent so long ago, in a zone where others speak.
+// silent makes the node unreachable since the given time, in a zone whose other nodes
+// are reporting.
 func (s *sim) silent(ago time.Duration) *sim {
 	s.ready("Unknown").zone(10, 1)
 	s.facts.Node.Conditions[0].Transition = s.now.Add(-ago)
@@ -33,71 +34,71 @@ func (s *sim) silent(ago time.Duration) *sim {
 
 func (s *sim) armed() *sim { return s.flag("spot", "holds").granting("spot") }
 
-// outOfService is a node on which the gate is closed.
+// outOfService closes the gate on the node.
 func (s *sim) outOfService() *sim {
 	return s.record("spot", "Closed", func(r *Record) { r.Taint = gone }).taint(gone)
 }
 
-// The notice arms, silence fires.
+// The notice arms the gate, and unreachability triggers it.
 func TestOutOfServiceCloses(t *testing.T) {
 	node := func() *sim { return aNode(spot()) }
 	check(t, map[string]spec{
-		"armed and silent for a minute":       {node().armed().silent(goneAfter), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
-		"it asks for budget":                  {node().flag("spot", "holds").silent(goneAfter), "[] spot:Open>Open wants=Budget"},
-		"silent, and not armed":               {node().granting("spot").silent(time.Hour), "[] spot:Open>Open"},
-		"silent, and nothing is known":        {node().flag("spot", "unknown").granting("spot").silent(time.Hour), "[] spot:Open>Open"},
-		"armed and ready":                     {node().armed(), "[] spot:Open>Open"},
-		"armed and not ready: it speaks":      {node().armed().ready("False").after(time.Hour), "[] spot:Open>Open"},
-		"armed, and nobody tells if it lives": {node().armed().ready(""), "[] spot:Open>Open"},
-		"armed and shutting down":             {node().armed().ready("False").shuttingDown(true), "[] spot:Open>Open"},
-		"silent for less":                     {node().armed().silent(time.Minute), "[] spot:Open>Open"},
-		"silent since nobody knows when":      {node().armed().silent(0).undated(), "[] spot:Open>Open"},
-		"the API's clock is ahead":            {node().armed().silent(-time.Hour), "[] spot:Open>Open"},
-		"the cloud says off":                  {node().armed().taint(cloudSaysOff).silent(0), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
-		"whatever its clock":                  {node().armed().taint(cloudSaysOff).silent(0).undated(), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
-		"the cloud is no signal":              {node().granting("spot").taint(cloudSaysOff).silent(time.Hour), "[" + cloudSaysOff + "] spot:Open>Open"},
-		"nor is its word on a ready node":     {node().armed().taint(cloudSaysOff), "[" + cloudSaysOff + "] spot:Open>Open"},
-		"or on one that is not":               {node().armed().taint(cloudSaysOff).ready("False"), "[" + cloudSaysOff + "] spot:Open>Open"},
-		"a partition is no death":             {node().armed().silent(time.Hour).zone(10, 6), "[] spot:Open>Open"},
-		"half a zone is":                      {node().armed().silent(time.Hour).zone(10, 5), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
-		"unless the cloud says off":           {node().armed().taint(cloudSaysOff).silent(0).zone(10, 10), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
-		"a refused gate":                      {aNode(spot(refused)).armed().silent(time.Hour), "[] spot:->-"},
-		"the other effect too": {aNode(spot(tainting(v1alpha1.TaintOutOfService + ":NoSchedule"))).armed().silent(time.Hour),
+		"armed and unreachable for a minute":                     {node().armed().silent(goneAfter), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		"it requests budget":                                     {node().flag("spot", "holds").silent(goneAfter), "[] spot:Open>Open wants=Budget"},
+		"unreachable, not armed":                                 {node().granting("spot").silent(time.Hour), "[] spot:Open>Open"},
+		"unreachable, signal unknown":                            {node().flag("spot", "unknown").granting("spot").silent(time.Hour), "[] spot:Open>Open"},
+		"armed and ready":                                        {node().armed(), "[] spot:Open>Open"},
+		"armed and not ready: it is reporting":                   {node().armed().ready("False").after(time.Hour), "[] spot:Open>Open"},
+		"armed, without a Ready condition":                       {node().armed().ready(""), "[] spot:Open>Open"},
+		"armed and shutting down":                                {node().armed().ready("False").shuttingDown(true), "[] spot:Open>Open"},
+		"unreachable for less":                                   {node().armed().silent(time.Minute), "[] spot:Open>Open"},
+		"unreachable, without a transition time":                 {node().armed().silent(0).undated(), "[] spot:Open>Open"},
+		"the API's clock is ahead":                               {node().armed().silent(-time.Hour), "[] spot:Open>Open"},
+		"the cloud's shutdown taint":                             {node().armed().taint(cloudSaysOff).silent(0), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
+		"the cloud's shutdown taint, without a transition time":  {node().armed().taint(cloudSaysOff).silent(0).undated(), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
+		"the cloud's shutdown taint, not armed":                  {node().granting("spot").taint(cloudSaysOff).silent(time.Hour), "[" + cloudSaysOff + "] spot:Open>Open"},
+		"the cloud's shutdown taint on a ready node":             {node().armed().taint(cloudSaysOff), "[" + cloudSaysOff + "] spot:Open>Open"},
+		"the cloud's shutdown taint on a node that is not ready": {node().armed().taint(cloudSaysOff).ready("False"), "[" + cloudSaysOff + "] spot:Open>Open"},
+		"a partition":                                            {node().armed().silent(time.Hour).zone(10, 6), "[] spot:Open>Open"},
+		"half of a zone":                                         {node().armed().silent(time.Hour).zone(10, 5), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		"a partition, but with the cloud's shutdown taint":       {node().armed().taint(cloudSaysOff).silent(0).zone(10, 10), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
+		"a gate that is not accepted":                            {aNode(spot(refused)).armed().silent(time.Hour), "[] spot:->-"},
+		"effect NoSchedule": {aNode(spot(tainting(v1alpha1.TaintOutOfService + ":NoSchedule"))).armed().silent(time.Hour),
 			"write [" + v1alpha1.TaintOutOfService + ":NoSchedule] spot:Open>Closed(SignalsHold)"},
 	})
 }
 
 func (s *sim) undated() *sim { s.facts.Node.Conditions[0].Transition = time.Time{}; return s }
 
-// Whatever happens, the taint goes when the node speaks.
+// The taint is removed as soon as the node is reporting, in any case.
 func TestOutOfServiceOpens(t *testing.T) {
 	node := func(options ...func(*Gate)) *sim { return aNode(spot(options...)).armed().outOfService() }
 	check(t, map[string]spec{
-		"silent: it stays":              {node().silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth)"},
-		"it stays in a partition":       {node().silent(time.Hour).zone(10, 10), "[" + gone + "] spot:Closed>Closed(Birth)"},
-		"it stays while not known":      {node().flag("spot", "unknown").silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth)"},
-		"the notice is withdrawn":       {node().flag("spot", "no").silent(time.Hour), "write [] spot:Closed>Open(SignalsCleared)"},
-		"the cloud's word is withdrawn": {node().silent(time.Second), "[" + gone + "] spot:Closed>Closed(Birth)"},
-		"ready":                         {node(), "write [] spot:Closed>Open(NodeReturned)"},
-		"not ready":                     {node().ready("False"), "write [] spot:Closed>Open(NodeReturned)"},
-		"not known":                     {node().ready(""), "write [] spot:Closed>Open(NodeReturned)"},
-		"though the cloud says off": {aNode(spot()).armed().taint(cloudSaysOff).outOfService(),
+		"unreachable: it stays":                 {node().silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth)"},
+		"it stays in a partition":               {node().silent(time.Hour).zone(10, 10), "[" + gone + "] spot:Closed>Closed(Birth)"},
+		"it stays while the signal is unknown":  {node().flag("spot", "unknown").silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth)"},
+		"the notice is withdrawn":               {node().flag("spot", "no").silent(time.Hour), "write [] spot:Closed>Open(SignalsCleared)"},
+		"the cloud's shutdown taint is removed": {node().silent(time.Second), "[" + gone + "] spot:Closed>Closed(Birth)"},
+		"ready":                                 {node(), "write [] spot:Closed>Open(NodeReturned)"},
+		"not ready":                             {node().ready("False"), "write [] spot:Closed>Open(NodeReturned)"},
+		"no Ready condition":                    {node().ready(""), "write [] spot:Closed>Open(NodeReturned)"},
+		"despite the cloud's shutdown taint": {aNode(spot()).armed().taint(cloudSaysOff).outOfService(),
 			"write [" + cloudSaysOff + "] spot:Closed>Open(NodeReturned)"},
-		"though signals are not known": {node().flag("spot", "unknown"), "write [] spot:Closed>Open(NodeReturned)"},
-		"though a person should":       {node(byHand), "write [] spot:Closed>-(NodeReturned)"},
-		"though the gate is refused":   {node(refused), "write [] spot:Closed>-(NodeReturned)"},
-		"though it has no signals":     {node(waitingFor()), "write [] spot:Closed>Open(NodeReturned)"},
-		"though another is kept, and open": {aNode(spot(), follower("z", tainting(gone), mayDetach, broken)).armed().outOfService().open("z"),
+		"despite an unknown signal":         {node().flag("spot", "unknown"), "write [] spot:Closed>Open(NodeReturned)"},
+		"despite reopen Manual":             {node(manual), "write [] spot:Closed>-(NodeReturned)"},
+		"although the gate is not accepted": {node(refused), "write [] spot:Closed>-(NodeReturned)"},
+		"although it has no signals":        {node(waitingFor()), "write [] spot:Closed>Open(NodeReturned)"},
+		"although another gate is held open": {aNode(spot(), follower("z", tainting(gone), mayDetach, broken)).armed().outOfService().open("z"),
 			"write [] spot:Closed>Open(NodeReturned) z:Open>Open(Birth) held"},
-		"though it is broken":            {node(broken), "write [] spot:Closed>-(NodeReturned)"},
-		"though it does not follow":      {node(func(g *Gate) { g.CloseWhen = false; g.Accepted = false }), "write [] spot:Closed>-(NodeReturned)"},
-		"though nobody knows the gate":   {aNode().outOfService().invisible(), "write [] spot:Closed>-(NodeReturned)"},
-		"which stays on a silent node":   {aNode().outOfService().invisible().silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth) held"},
-		"the gate is deleted":            {aNode().outOfService().silent(time.Hour), "write [] spot:Closed>-(GateDeleted)"},
-		"the gate has another taint now": {node(tainting(cniTaint)), "write [" + cniTaint + "] spot:Closed>Closed(Birth)"},
-		"its key may not be touched now": {aNode(spot(tainting(cniTaint), refused)).armed().outOfService().allowing(v1alpha1.TaintOutOfService + ":NoExecute"),
+		"although the gate is broken":                {node(broken), "write [] spot:Closed>-(NodeReturned)"},
+		"although it is not a closeWhen gate":        {node(func(g *Gate) { g.CloseWhen = false; g.Accepted = false }), "write [] spot:Closed>-(NodeReturned)"},
+		"although the gate is unknown":               {aNode().outOfService().invisible(), "write [] spot:Closed>-(NodeReturned)"},
+		"the gate is unknown, unreachable: it stays": {aNode().outOfService().invisible().silent(time.Hour), "[" + gone + "] spot:Closed>Closed(Birth) held"},
+		"the gate is deleted":                        {aNode().outOfService().silent(time.Hour), "write [] spot:Closed>-(GateDeleted)"},
+		"the gate has another taint now":             {node(tainting(cniTaint)), "write [" + cniTaint + "] spot:Closed>Closed(Birth)"},
+		"its key must not be changed now": {aNode(spot(tainting(cniTaint), refused)).armed().outOfService().allowing(v1alpha1.TaintOutOfService + ":NoExecute"),
 			"write [] spot:Closed>-(NodeReturned)"},
-		"its key may not be touched": {aNode(spot()).armed().outOfService().allowing("x"),
+		"its key is not allowed": {aNode(spot()).armed().outOfService().allowing("x"),
 			"[" + gone + "] spot:Closed>Closed(Birth) held"},
 	})
 }
@@ -107,53 +108,53 @@ func (s *sim) allowing(keys ...string) *sim {
 	return s
 }
 
-// Kubernetes asks people to put this taint on by hand, and to take it off when
-// the node is back. Where a gate has its key, the second happens by itself.
-func TestOutOfServiceByHand(t *testing.T) {
+// Kubernetes requires users to add this taint manually and to remove it when the node
+// has returned. If a gate has the key, it is removed automatically.
+func TestOutOfServiceAddedByUser(t *testing.T) {
 	node := func() *sim { return aNode(spot()).granting("spot").taint(gone) }
 	check(t, map[string]spec{
-		"on a silent node it stays":        {node().silent(time.Second), "[" + gone + "] spot:Open>Open"},
-		"for as long as it is silent":      {node().silent(time.Hour), "[" + gone + "] spot:Open>Open"},
-		"it is the gate's once armed":      {node().armed().silent(time.Hour), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
-		"but not before":                   {node().armed().silent(time.Second), "[" + gone + "] spot:Open>Open"},
-		"it goes when the node speaks":     {node(), "write [] spot:->Open(SignalsCleared)"},
-		"armed or not":                     {node().armed(), "write [] spot:->Open(SignalsCleared)"},
-		"a fight of before is forgotten":   {node().record("spot", "Open", func(r *Record) { r.Taint = gone }).silent(time.Second), "write [" + gone + "] spot:Open>Open"},
-		"its other effect is another's":    {aNode(spot()).taint(v1alpha1.TaintOutOfService + ":NoSchedule"), "[" + v1alpha1.TaintOutOfService + ":NoSchedule] spot:Open>Open"},
-		"where no gate is it is another's": {aNode().taint(gone), "[" + gone + "]"},
+		"it stays on an unreachable node":          {node().silent(time.Second), "[" + gone + "] spot:Open>Open"},
+		"it stays while the node is unreachable":   {node().silent(time.Hour), "[" + gone + "] spot:Open>Open"},
+		"it is adopted when the gate closes":       {node().armed().silent(time.Hour), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		"it is not adopted before":                 {node().armed().silent(time.Second), "[" + gone + "] spot:Open>Open"},
+		"it is removed when the node is reporting": {node(), "write [] spot:->Open(SignalsCleared)"},
+		"it is removed even if the gate is armed":  {node().armed(), "write [] spot:->Open(SignalsCleared)"},
+		"earlier contention is forgotten":          {node().record("spot", "Open", func(r *Record) { r.Taint = gone }).silent(time.Second), "write [" + gone + "] spot:Open>Open"},
+		"another effect is foreign":                {aNode(spot()).taint(v1alpha1.TaintOutOfService + ":NoSchedule"), "[" + v1alpha1.TaintOutOfService + ":NoSchedule] spot:Open>Open"},
+		"without a gate it is foreign":             {aNode().taint(gone), "[" + gone + "]"},
 	})
 }
 
-// A closed gate that is edited to have this key has it no sooner than another.
+// A closed gate that is edited to have this key closes no earlier than another gate.
 func TestOutOfServiceAfterAnEdit(t *testing.T) {
 	node := func() *sim {
 		return aNode(spot()).armed().record("spot", "Closed", func(r *Record) { r.Taint = cniTaint }).taint(cniTaint)
 	}
 	check(t, map[string]spec{
-		"the node speaks":        {node(), "write [] spot:Closed>Open(SignalsCleared)"},
-		"it is silent for less":  {node().silent(time.Second), "write [] spot:Closed>Open(SignalsCleared)"},
-		"it is gone":             {node().silent(time.Hour), "write [" + gone + "] spot:Closed>Closed(SignalsHold)"},
-		"there is no budget":     {node().granting().silent(time.Hour), "write [] spot:Closed>Open(SignalsCleared) wants=Budget"},
-		"a person is waited for": {aNode(spot(byHand)).armed().record("spot", "Closed", func(r *Record) { r.Taint = cniTaint }).taint(cniTaint).silent(0), "write [] spot:Closed>Open(SignalsCleared)"},
+		"the node is reporting":       {node(), "write [] spot:Closed>Open(SignalsCleared)"},
+		"unreachable for less":        {node().silent(time.Second), "write [] spot:Closed>Open(SignalsCleared)"},
+		"unreachable for long enough": {node().silent(time.Hour), "write [" + gone + "] spot:Closed>Closed(SignalsHold)"},
+		"there is no budget":          {node().granting().silent(time.Hour), "write [] spot:Closed>Open(SignalsCleared) wants=Budget"},
+		"reopen Manual":               {aNode(spot(manual)).armed().record("spot", "Closed", func(r *Record) { r.Taint = cniTaint }).taint(cniTaint).silent(0), "write [] spot:Closed>Open(SignalsCleared)"},
 	})
 }
 
-// A person who takes the taint off a node that has returned means it, also if the
-// controller sees neither before the node falls silent again.
-func TestOutOfServiceIsTakenOff(t *testing.T) {
+// A user who removes the taint from a node that has returned is respected, even if the
+// controller observes neither before the node becomes unreachable again.
+func TestOutOfServiceIsRemovedByUser(t *testing.T) {
 	node := func() *sim { return aNode(spot()).armed().outOfService().untaint(gone) }
 	check(t, map[string]spec{
-		"in a silence that is new":   {node().silent(time.Second), "write [] spot:Closed>Open(OpenedByHand)"},
-		"in a partition":             {node().silent(time.Hour).zone(10, 10), "write [] spot:Closed>Open(OpenedByHand)"},
-		"while nothing is known":     {node().flag("spot", "unknown").silent(time.Hour), "write [] spot:Closed>Open(OpenedByHand)"},
-		"while it is gone: once":     {node().silent(time.Hour), "write [" + gone + "] spot:Closed>Closed(Birth)"},
-		"though the gate is refused": {aNode(spot(refused)).armed().outOfService().untaint(gone).silent(0), "write [] spot:Closed>-(OpenedByHand)"},
+		"newly unreachable":                     {node().silent(time.Second), "write [] spot:Closed>Open(OpenedByHand)"},
+		"in a partition":                        {node().silent(time.Hour).zone(10, 10), "write [] spot:Closed>Open(OpenedByHand)"},
+		"while the signal is unknown":           {node().flag("spot", "unknown").silent(time.Hour), "write [] spot:Closed>Open(OpenedByHand)"},
+		"unreachable for long enough: restored": {node().silent(time.Hour), "write [" + gone + "] spot:Closed>Closed(Birth)"},
+		"the gate is not accepted":              {aNode(spot(refused)).armed().outOfService().untaint(gone).silent(0), "write [] spot:Closed>-(OpenedByHand)"},
 	})
 }
 
-// The minute counts by the API's clock: a restart neither shortens nor prolongs
-// it, and it is known in advance when to look again.
-func TestOutOfServiceIsLookedAtAgain(t *testing.T) {
+// The minute is measured by the API's times: a restart neither shortens nor extends it,
+// and the time of the recheck is known in advance.
+func TestOutOfServiceRecheck(t *testing.T) {
 	s := aNode(spot()).armed().silent(10 * time.Second)
 	d := s.run(t)
 	if want := s.now.Add(51 * time.Second); !d.Recheck.Equal(want) {
@@ -168,7 +169,8 @@ func TestOutOfServiceIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// A life: notice, silence, a word, silence again, another machine under its name.
+// A sequence: notice, unreachable, reporting, unreachable again, another machine with
+// the same name.
 func TestOutOfServiceLife(t *testing.T) {
 	s := aNode(spot()).granting("spot")
 	for _, step := range []struct {
@@ -177,18 +179,18 @@ func TestOutOfServiceLife(t *testing.T) {
 		want   string
 	}{
 		{"the notice", func() { s.flag("spot", "holds") }, "[] spot:Open>Open"},
-		{"silence", func() { s.silent(0) }, "[] spot:Open>Open"},
-		{"a minute of it", func() { s.after(goneAfter) }, "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
-		{"a word", func() { s.ready("False") }, "write [] spot:Closed>Open(NodeReturned)"},
-		{"silence again", func() { s.silent(0) }, "[] spot:Open>Open"},
-		{"its minute counts anew", func() { s.after(time.Minute) }, "[] spot:Open>Open"},
-		{"and is over", func() { s.after(time.Second) }, "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		{"unreachable", func() { s.silent(0) }, "[] spot:Open>Open"},
+		{"unreachable for a minute", func() { s.after(goneAfter) }, "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		{"it is reporting", func() { s.ready("False") }, "write [] spot:Closed>Open(NodeReturned)"},
+		{"unreachable again", func() { s.silent(0) }, "[] spot:Open>Open"},
+		{"the minute starts again", func() { s.after(time.Minute) }, "[] spot:Open>Open"},
+		{"the minute is over", func() { s.after(time.Second) }, "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
 		{"another machine", func() {
 			n := &s.facts.Node
 			n.UID, n.Created, n.BootID, n.Taints, n.Records = "uid-2", s.now, "b", nil, map[string]string{}
 			s.ready("True")
 		}, "[] spot:Open>Open"},
-		{"with a taint and a record that it brought along", func() { s.outOfService() }, "write [] spot:->Open(SignalsCleared)"},
+		{"with a taint and a record that it was submitted with", func() { s.outOfService() }, "write [] spot:->Open(SignalsCleared)"},
 	} {
 		step.happen()
 		if got := show(s.run(t)); got != step.want {
@@ -200,16 +202,16 @@ func TestOutOfServiceLife(t *testing.T) {
 func TestOutOfServiceIsAccepted(t *testing.T) {
 	for name, c := range map[string]struct {
 		gate Gate
-		says string
+		text string
 	}{
-		"in force":             {spot(), "in force"},
-		"openWhen":             {aGate("spot", tainting(gone), mayDetach), "only a closeWhen gate"},
-		"not acknowledged":     {follower("spot", tainting(gone)), "add VolumeDetach to acknowledge"},
-		"waiting for a person": {spot(byHand), "remove reopen"},
+		"in force":         {spot(), "in force"},
+		"openWhen":         {aGate("spot", tainting(gone), mayDetach), "only a closeWhen gate"},
+		"not acknowledged": {follower("spot", tainting(gone)), "add VolumeDetach to acknowledge"},
+		"reopen Manual":    {spot(manual), "remove reopen"},
 	} {
 		a := Accept([]Gate{c.gate}, KeyPolicy{Allowed: allowed(v1alpha1.TaintOutOfService + ":NoExecute")})["spot"]
-		if a.Accepted != (name == "in force") || !strings.Contains(a.Message, c.says) {
-			t.Errorf("%s: %+v, want %q", name, a, c.says)
+		if a.Accepted != (name == "in force") || !strings.Contains(a.Message, c.text) {
+			t.Errorf("%s: %+v, want %q", name, a, c.text)
 		}
 	}
 	a := Accept([]Gate{spot()}, KeyPolicy{Allowed: allowed()})["spot"]

@@ -19,36 +19,36 @@ import (
 
 // Overrides.
 //
-// A person may have a gate be open or closed on one node for a time, by an
-// annotation of the Node. That is a mask: the gate is decided about as ever, and
-// its record goes on saying what it would be; the override says only whether the
-// taint is on the node meanwhile. Where the two differ the record notes it,
-// because whether it accounts for the taint depends on it. When the time is over
-// the node is what the gate says. See docs/decisions/0020.
+// A user can force a gate to be open or closed on one node for a limited time with an
+// annotation on the Node. The override is a mask: the gate is still evaluated, and its
+// record keeps the state that the gate would have. The override determines only whether
+// the taint is on the node in the meantime. If the two differ, the record notes the
+// override, because it determines whether the record accounts for the taint. When the
+// override ends, the node gets the gate's own state. See docs/decisions/0020.
 //
-// An override names its Node by UID. Nobody knows that before the Node exists, so
-// that no kubelet can register with an override of its own making.
+// An override contains the UID of its Node. The UID does not exist before the Node is
+// created, so a kubelet cannot register with an override.
 
-// OverrideMax is how far ahead an override may end. A policy has no clock, so it
-// is the core that refuses others.
+// OverrideMax is the maximum time until the end of an override. Decide enforces it,
+// because an admission policy has no clock.
 const OverrideMax = 7 * 24 * time.Hour
 
-// overrideReasonMax bounds the reason that a person gives, in characters.
+// overrideReasonMax is the maximum length of an override's reason, in characters.
 const overrideReasonMax = 256
 
-// Override is what the annotation override.nodegate.dev/<gate> says.
+// Override is the content of the annotation override.nodegate.dev/<gate>.
 type Override struct {
-	// State is what the gate is to be on the node: StateOpen or StateClosed.
+	// State is the state of the gate on the node: StateOpen or StateClosed.
 	State string `json:"state"`
-	// Until is when that ends.
+	// Until is the time at which the override ends.
 	Until time.Time `json:"until"`
-	// Reason is why, in the words of whoever wrote it.
+	// Reason is the reason that the user gave.
 	Reason string `json:"reason"`
-	// UID is that of the Node.
+	// UID is the UID of the Node.
 	UID types.UID `json:"uid"`
 }
 
-// ParseOverride reads an override. The error says what is wrong with it.
+// ParseOverride parses an override.
 func ParseOverride(raw string) (Override, error) {
 	var o Override
 	in := json.NewDecoder(bytes.NewReader([]byte(raw)))
@@ -58,68 +58,74 @@ func ParseOverride(raw string) (Override, error) {
 	}
 	switch n := utf8.RuneCountInString(o.Reason); {
 	case in.More():
-		return Override{}, errors.New("reading the override: something comes after it")
+		return Override{}, errors.New("reading the override: unexpected data after the object")
 	case o.State != v1alpha1.StateOpen && o.State != v1alpha1.StateClosed:
 		return Override{}, fmt.Errorf("state %q is neither %s nor %s", o.State, v1alpha1.StateOpen, v1alpha1.StateClosed)
 	case o.Until.IsZero():
-		return Override{}, errors.New("it does not say until when")
+		return Override{}, errors.New("until is missing")
+	case o.Until.UTC().Year() < 0 || o.Until.UTC().Year() > 9999: // it could not be marshalled
+		return Override{}, fmt.Errorf("until %s is out of range", o.Until)
 	case n == 0 || n > overrideReasonMax:
-		return Override{}, fmt.Errorf("the reason has %d characters; give one of 1 to %d", n, overrideReasonMax)
+		return Override{}, fmt.Errorf("the reason has %d characters; use 1 to %d characters", n, overrideReasonMax)
 	}
 	return o, nil
 }
 
-// String returns the override as it stands on a node.
+// String returns the override as it is written to a node.
 func (o Override) String() string {
 	o.Until = o.Until.UTC()
 	raw, err := json.Marshal(o)
-	if err != nil { // texts and times always marshal, but for years that no clock shows
+	if err != nil { // only a year that is out of range can fail
 		panic(fmt.Sprintf("marshalling override: %v", err))
 	}
 	return string(raw)
 }
 
-// Overridden is what a verdict tells of an override.
+// Overridden describes an override in a verdict.
 type Overridden struct {
-	// State is what a person has the gate be. Empty when that just ends.
+	// State is the state that the override sets. Empty if the override ends by this
+	// decision.
 	State string
-	// Until is when it ends, and Because the person's reason.
+	// Until is the time at which the override ends. Because is the user's reason.
 	Until   time.Time
 	Because string
-	// Own and OwnReason are what the gate is on the node by itself, and why.
+	// Own is the gate's own state on the node, without the override. OwnReason is its
+	// reason.
 	Own       string
 	OwnReason v1alpha1.Reason
-	// HeldBy names a gate that keeps the taint on the node although this one is
-	// open by override. Empty where none does.
+	// HeldBy is another gate that keeps the taint on the node although the override
+	// opens this gate. Empty if there is none.
 	HeldBy string
 }
 
-// masking is a slot's part in overrides.
+// masking is the part of a slot that concerns overrides.
 type masking struct {
-	// override is the person's word for the gate; nil for none.
+	// override is the override of the gate; nil if there is none.
 	override *Override
-	// mask is its state, if it is heeded.
+	// mask is the state that the override sets. Empty if it is not applied.
 	mask string
-	// was and wasSince are what the record notes of an override.
+	// was and wasSince are the override that the record notes, and its start.
 	was      string
 	wasSince time.Time
-	// guest is the record of a node that is no member, but for an override.
-	guest *Record
+	// nonMember is the record of a node that is not a member and has a record only because
+	// of an override.
+	nonMember *Record
 }
 
-// isOpenByHand tells whether the taint was off the node by override, or is to be:
-// nobody else has taken it off, and no time counts in which it was on.
-func (m *masking) isOpenByHand() bool {
+// isOverriddenOpen reports whether an override removed the taint or will remove it. In
+// that case no other writer has removed the taint, and the gate's deadline does not
+// run.
+func (m *masking) isOverriddenOpen() bool {
 	return m.mask == v1alpha1.StateOpen || m.was == v1alpha1.StateOpen
 }
 
-// effective is what the gate is on the node, all told.
+// effective returns the gate's state on the node, including the override.
 func (r *Record) effective() string { return cmp.Or(r.Override, r.State) }
 
-// tainted tells whether the record accounts for a taint.
+// tainted reports whether the record accounts for a taint.
 func (r *Record) tainted() bool { return r.effective() == v1alpha1.StateClosed }
 
-// taintedSince is since when it does.
+// taintedSince returns the time since which the record accounts for a taint.
 func (r *Record) taintedSince(n *Node) time.Time {
 	if r.Override != "" {
 		return r.OverrideSince
@@ -127,9 +133,9 @@ func (r *Record) taintedSince(n *Node) time.Time {
 	return r.closedSince(n)
 }
 
-// readOverrides reads what people want. Those that have ended are withdrawn, and
-// so are those that end too late, lest they come into force one day when nobody
-// thinks of them any more.
+// readOverrides reads the overrides on the node. It withdraws those that have ended. It
+// also withdraws those that end too late, so that they do not take effect at a later
+// time when they have been forgotten.
 func (d *decider) readOverrides(gates []Gate) {
 	for name, raw := range d.Node.Overrides {
 		o, err := ParseOverride(raw)
@@ -139,14 +145,14 @@ func (d *decider) readOverrides(gates []Gate) {
 		case err != nil:
 			note(&d.ignored, name, err.Error())
 		case o.UID != d.Node.UID:
-			note(&d.ignored, name, fmt.Sprintf("its uid is not that of this Node, %s", d.Node.UID))
+			note(&d.ignored, name, fmt.Sprintf("its uid differs from the UID of this Node, %s", d.Node.UID))
 		case !d.now.Before(o.Until):
 			note(&d.withdrawn, name, "")
 		case o.Until.Sub(d.now) > OverrideMax+clockSkew:
 			note(&d.withdrawn, name, fmt.Sprintf("it ends at %s, which is more than %d days ahead", o.Until.UTC().Format(time.RFC3339), OverrideMax/(24*time.Hour)))
 		case i < 0:
 			d.recheckAt(o.Until)
-			if !tried(gates, name) {
+			if !isInDryRun(gates, name) {
 				note(&d.ignored, name, "no gate of this name selects the node")
 			}
 		default:
@@ -156,9 +162,9 @@ func (d *decider) readOverrides(gates []Gate) {
 	}
 }
 
-// tried tells whether a gate of this name is in dry run, where it is as if the
-// override were heeded.
-func tried(gates []Gate, name string) bool {
+// isInDryRun reports whether a gate of this name is in dry run. Its override is applied
+// in the dry run.
+func isInDryRun(gates []Gate, name string) bool {
 	return slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name && g.Mode == v1alpha1.ModeDryRun })
 }
 
@@ -169,7 +175,7 @@ func note(notes *map[string]string, name, text string) {
 	(*notes)[name] = text
 }
 
-// ignore does not heed the slot's override, if it has one.
+// ignore ignores the slot's override, if it has one.
 func (d *decider) ignore(s *slot, why string) {
 	if s.override != nil {
 		s.override = nil
@@ -177,18 +183,19 @@ func (d *decider) ignore(s *slot, why string) {
 	}
 }
 
-// heed takes up what a person wants of the gate, before it is decided about.
-// Opening always works. What is there for an override only is no member.
-func (d *decider) heed(s *slot) {
+// takeOverride determines the override to be applied, before the gate is decided.
+// Opening is always possible. A node that has a record only because of an override is
+// not a member.
+func (d *decider) takeOverride(s *slot) {
 	if s.before != nil && s.before.Reason == v1alpha1.ReasonOverridden && s.before.State == v1alpha1.StateOpen {
-		s.guest, s.before = s.before, nil
+		s.nonMember, s.before = s.before, nil
 	}
 	if o := s.override; o != nil && o.State == v1alpha1.StateClosed {
 		switch {
 		case s.gate.detaches():
-			d.ignore(s, "no override takes a node out of service: only its silence does")
+			d.ignore(s, "an override cannot put a node out of service; the gate closes only while the node is unreachable")
 		case !s.gate.Accepted && s.was != v1alpha1.StateClosed:
-			d.ignore(s, "the gate is not accepted, and closes nothing")
+			d.ignore(s, "the gate is not accepted, so it cannot be closed")
 		}
 	}
 	if s.override != nil {
@@ -196,20 +203,20 @@ func (d *decider) heed(s *slot) {
 	}
 }
 
-// putUnder puts what was decided about a gate under the override.
-func (d *decider) putUnder(s *slot) {
+// applyOverride applies the override to the gate's decided state.
+func (d *decider) applyOverride(s *slot) {
 	if !s.selected || s.keep || !d.acts(s.gate) || s.mask == "" && s.was == "" {
 		return
 	}
 	v := s.verdict
 	o := &Overridden{State: s.mask, Own: v.After, OwnReason: v.Reason}
 	if s.after == nil && s.mask == v1alpha1.StateClosed {
-		s.after = d.newGuest(s)
+		s.after = d.newNonMemberRecord(s)
 	}
 	if s.after != nil {
-		d.cover(s)
+		d.maskRecord(s)
 	}
-	d.tellOverride(s)
+	d.setOverriddenOutcome(s)
 	if v.Overridden = o; s.override != nil {
 		o.Until, o.Because = s.override.Until, s.override.Reason
 	}
@@ -218,8 +225,9 @@ func (d *decider) putUnder(s *slot) {
 	}
 }
 
-// tellOverride has the verdict say what the gate is on the node, all told.
-func (d *decider) tellOverride(s *slot) {
+// setOverriddenOutcome sets the verdict to the state of the gate on the node, including
+// the override.
+func (d *decider) setOverriddenOutcome(s *slot) {
 	v := s.verdict
 	if s.was != "" {
 		v.Before = s.was
@@ -228,7 +236,7 @@ func (d *decider) tellOverride(s *slot) {
 		v.After, v.Since = s.after.effective(), s.after.taintedSince(&d.Node)
 	}
 	v.Overdue = v.Overdue && v.After == v1alpha1.StateClosed
-	v.Closure = nil // what started while a person had the gate open did nothing wrong
+	v.Closure = nil // pods that started while the gate was overridden open did not bypass it
 	if v.Opened() {
 		v.ClosedSince = s.wasSince
 		if s.was == "" && s.before != nil {
@@ -243,19 +251,19 @@ func (d *decider) tellOverride(s *slot) {
 	}
 }
 
-// newGuest returns a record for a node that is not a member, nor becomes one by
+// newNonMemberRecord returns a record for a node that is not a member and does not become one by
 // being closed.
-func (d *decider) newGuest(s *slot) *Record {
-	if s.guest != nil {
-		r := *s.guest
+func (d *decider) newNonMemberRecord(s *slot) *Record {
+	if s.nonMember != nil {
+		r := *s.nonMember
 		r.Source = s.gate.Source
 		return &r
 	}
 	return &Record{State: v1alpha1.StateOpen, Since: d.since(), Reason: v1alpha1.ReasonOverridden, Source: s.gate.Source}
 }
 
-// cover notes the override in the record that there is to be, and defends it.
-func (d *decider) cover(s *slot) {
+// maskRecord notes the override in the new record and defends it against other writers.
+func (d *decider) maskRecord(s *slot) {
 	r := s.after
 	if r.Override != "" {
 		r.Override, r.OverrideSince = "", time.Time{}
@@ -265,31 +273,31 @@ func (d *decider) cover(s *slot) {
 	}
 	switch r.Override {
 	case "":
-		d.uncover(s)
+		d.unmaskRecord(s)
 		return
 	case s.was:
 		r.OverrideSince = s.wasSince
 	default:
 		r.OverrideSince = d.since()
-		r.Fought, r.FoughtAt = 0, time.Time{}  // who fought for the opposite has what they want
+		r.Fought, r.FoughtAt = 0, time.Time{}  // the other writer has the state that it wants
 		r.Reclosed = r.Reclosed || r.tainted() // the node was in use
 	}
 	if !s.gate.Accepted {
 		return
 	}
-	undone := d.carriesOwn(s.gate)
+	reverted := d.carriesOwn(s.gate)
 	if r.Override == v1alpha1.StateClosed {
 		t := s.gate.taint(r.Reclosed)
 		r.Taint = TaintText(t)
-		undone = s.had == t && (undone || d.undone(t))
+		reverted = s.had == t && (reverted || d.reverted(t))
 	}
-	d.fight(s, undone)
+	d.contend(s, reverted)
 }
 
-// uncover begins a gate's time of being closed anew where a person had it open
-// until now. Nothing that happened meanwhile counts against a pod, nor the time
-// against the node.
-func (d *decider) uncover(s *slot) {
+// unmaskRecord restarts the closed period of a gate that was overridden open until now.
+// Pods that started in the meantime did not bypass the gate, and the time does not
+// count towards its deadline.
+func (d *decider) unmaskRecord(s *slot) {
 	r := s.after
 	if r.State == v1alpha1.StateOpen {
 		r.Reclosed, r.Taint = false, TaintText(s.gate.Taint)
@@ -306,13 +314,13 @@ func (d *decider) uncover(s *slot) {
 		r.SilentSince = r.Since
 	}
 	if r.Reason == v1alpha1.ReasonBirth {
-		r.Reason = v1alpha1.ReasonOverrideEnded // for it did not close then
+		r.Reason = v1alpha1.ReasonOverrideEnded // the gate closes now, not at birth
 	}
 }
 
-// sayWhoHolds names, where a person has a gate open, a gate that keeps their
-// common taint on the node.
-func (d *decider) sayWhoHolds() {
+// setHeldBy sets HeldBy for gates that are overridden open while another gate keeps
+// their common taint on the node.
+func (d *decider) setHeldBy() {
 	for i := range d.slots {
 		s := &d.slots[i]
 		if s.mask != v1alpha1.StateOpen || s.verdict.Overridden == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// overriding adds what people do to a history's events.
+// overriding adds overrides and opt-outs to a history's events.
 func (h *history) overriding(actions map[string]func(*rapid.T)) {
 	actions["override"] = func(t *rapid.T) {
 		h.override(rapid.SampledFrom(allNames).Draw(t, "gate"), rapid.SampledFrom([]string{"Open", "Closed"}).Draw(t, "state"),
@@ -30,8 +30,8 @@ func (h *history) overriding(actions map[string]func(*rapid.T)) {
 	}
 }
 
-// word is what a person wants of a gate now, or nothing.
-func (s *sim) word(name string) string {
+// overriddenTo returns the state that an override sets now, or "".
+func (s *sim) overriddenTo(name string) string {
 	raw, there := s.facts.Node.Overrides[name]
 	if !there || len(raw) < 3 || strings.Contains(raw, "2999") || strings.Contains(raw, "uid-2") {
 		return ""
@@ -43,9 +43,9 @@ func (s *sim) word(name string) string {
 	return o.State
 }
 
-// optsOut has the oracle forget a node that has opted out.
+// optsOut makes the oracle forget a node that has opted out.
 func (o *oracle) optsOut(s *sim) bool {
-	out := s.facts.Node.Labels["nodegate.dev/opt-out"] == "true"
+	out := s.facts.Node.Labels["node-restriction.kubernetes.io/nodegate-opt-out"] == "true"
 	for i := range s.gates {
 		if out {
 			delete(o.gates, s.gates[i].Name)
@@ -55,21 +55,21 @@ func (o *oracle) optsOut(s *sim) bool {
 	return out
 }
 
-// cover: a person's word lies over the gate's own state. Where it had the gate
-// open although it was closed, and no longer does, the gate closes as if now.
+// cover applies an override to the gate's own state. If an override that kept a closed
+// gate open has ended, the gate closes now.
 func (o *oracle) cover(s *sim, g *Gate) {
-	word := s.word(g.Name)
+	override := s.overriddenTo(g.Name)
 	delete(o.guests, g.Name)
 	m := o.gates[g.Name]
 	if m == nil {
-		if word == "Closed" {
+		if override == "Closed" {
 			o.guests[g.Name] = againText(g)
 		}
 		return
 	}
 	was := m.mask
-	if m.mask = ""; word == "Open" && m.closed || word == "Closed" && !m.closed {
-		m.mask = word
+	if m.mask = ""; override == "Open" && m.closed || override == "Closed" && !m.closed {
+		m.mask = override
 	}
 	if m.mask == "Closed" && was != "Closed" {
 		m.taint = againText(g)
@@ -87,12 +87,12 @@ func (m *memory) forgetDeadline(s *sim) {
 	m.run, m.at, m.quiet, m.overdue = 0, s.now, s.facts.Node.Silent(), false
 }
 
-// tainted tells whether the gate has its taint on the node, all told.
+// tainted reports whether the gate has its taint on the node, including the override.
 func (m *memory) tainted() bool { return m.mask == "Closed" || m.closed && m.mask == "" }
 
 // checkMasks compares the taints on the node with the oracle's.
 func (h *history) checkMasks(t *rapid.T, d Decision) {
-	if slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Contended || v.Held }) {
+	if slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Contended || v.Held || !v.Leaves.IsZero() }) {
 		return
 	}
 	want := map[string]bool{}
@@ -111,13 +111,13 @@ func (h *history) checkMasks(t *rapid.T, d Decision) {
 	}
 }
 
-// checkOverrides: what people want is so, but that nothing is closed that may not
-// be, and that another gate may hold a common taint.
+// checkOverrides checks that overrides are applied, unless the gate must not be closed
+// or another gate keeps a common taint.
 func (c *chaos) checkOverrides(t *rapid.T, d Decision) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		word, g := c.word(v.Gate), find(c.gates, v.Gate)
-		if _, ignored := d.Ignored[v.Gate]; !v.Selected || v.Held || v.Reason == v1alpha1.ReasonNodeReturned || ignored || d.Withdrawn[v.Gate] != "" || g == nil || v.Reason == v1alpha1.ReasonDryRun {
+		override, g := c.overriddenTo(v.Gate), find(c.gates, v.Gate)
+		if _, ignored := d.Ignored[v.Gate]; !v.Selected || v.Held || !v.Leaves.IsZero() || v.Reason == v1alpha1.ReasonNodeReturned || ignored || d.Withdrawn[v.Gate] != "" || g == nil || v.Reason == v1alpha1.ReasonDryRun {
 			continue
 		}
 		tainted := slices.ContainsFunc(d.Taints, func(t corev1.Taint) bool { return g.owns(t.Key, t.Effect) })
@@ -126,11 +126,11 @@ func (c *chaos) checkOverrides(t *rapid.T, d Decision) {
 			held = held || j != i && (d.Verdicts[j].After == v1alpha1.StateClosed || d.Verdicts[j].Held || d.Verdicts[j].Contended)
 		}
 		switch {
-		case word == "Open" && v.After == v1alpha1.StateClosed,
-			word == "Closed" && v.After != v1alpha1.StateClosed,
-			word == "Open" && tainted && !held && v.After != "" && !v.DryRun,
-			word == "Closed" && !tainted && !v.Contended && g.Accepted && !v.DryRun:
-			t.Fatalf("gate %s is to be %s: %s", v.Gate, word, show(d))
+		case override == "Open" && v.After == v1alpha1.StateClosed,
+			override == "Closed" && v.After != v1alpha1.StateClosed,
+			override == "Open" && tainted && !held && v.After != "" && !v.DryRun,
+			override == "Closed" && !tainted && !v.Contended && g.Accepted && !v.DryRun:
+			t.Fatalf("gate %s should be %s: %s", v.Gate, override, show(d))
 		}
 	}
 }

@@ -11,43 +11,44 @@ import (
 
 // Parts.
 //
-// Gates meet on a node only where they have a taint key in common: what one of
-// them decides is nothing to a gate with other keys. So gates fall into parts, of
-// which no two share a key, and of which each can be decided about alone (see
-// Facts.Part) with the outcome that a decision about all would have had for it.
+// Gates interact on a node only if they have a taint key in common. A decision about
+// one gate does not affect a gate with other keys. Gates are therefore divided into
+// parts, such that no two parts share a key. Each part can be decided separately (see
+// Facts.Part), with the same result for its gates as a decision about all gates.
 //
-// Alone it is decided about when something has changed that only its gates look
-// at. The others are at rest: what was decided about them last, with nothing left
-// to do (see Decision.Settled), still stands, for nothing that they look at has
-// changed, and it is not yet the time of which the last decision said that it might
-// change by itself. What every gate may look at is no aspect, and touches all of
-// them: the node's labels, its boot, whether it reports, foreign taints, overrides,
-// DaemonSets. So does whatever is not known to touch fewer.
+// A part is decided separately when only its gates read what has changed. The last
+// decision about the other gates remains valid if it left them nothing to do (see
+// Decision.Settled), if nothing that they read has changed, and until the time at which
+// the last decision might change (Decision.Recheck). Facts that any gate may read are
+// not aspects and affect all gates: the node's labels, boot and liveness, taints that
+// no gate owns, overrides, and DaemonSets. So does every change that is not known to
+// affect fewer gates.
 //
-// A gate in dry run supposes what the node would be, for all gates at once: while
-// there is one, all gates are one part.
+// A gate in dry run changes the facts for all gates at once. While there is one, all
+// gates are one part.
 
-// Parts are gates, divided so that no two parts share a taint key, and what each
-// part looks at. They do not change any more.
+// Parts is an immutable division of gates into parts that share no taint key, with an
+// index of what each part reads.
 type Parts struct {
 	parts []Part
-	// gates and keys tell which part a gate and a taint key belong to.
+	// gates and keys map each gate and each taint key to its part.
 	gates, keys map[string]int
-	// aspects are those that signals name, and the parts that look at them.
+	// aspects maps each aspect that a signal names to the parts that read it.
 	aspects map[Aspect][]int
-	// conditions and taints are the parts that look at all conditions, or at all taints.
+	// conditions and taints contain the parts that read all conditions or all taints.
 	conditions, taints []int
 }
 
-// Part is some of the gates, that are decided about alone.
+// Part is a set of gates that are decided together.
 type Part struct {
-	// Gates are sorted by name.
+	// Gates contains the gates, sorted by name.
 	Gates []Gate
-	// Needs are what their signals look at.
+	// Needs is what the gates' signals read.
 	Needs Needs
 }
 
-// Divide divides gates, which are sorted by name, given the DaemonSets that are known.
+// Divide divides gates into parts, given the DaemonSets that are known. The gates must
+// be sorted by name.
 func Divide(gates []Gate, sets *DaemonSets) *Parts {
 	p := &Parts{gates: make(map[string]int, len(gates)), keys: make(map[string]int, len(gates)), aspects: make(map[Aspect][]int)}
 	for number, members := range divide(gates) {
@@ -55,7 +56,7 @@ func Divide(gates []Gate, sets *DaemonSets) *Parts {
 		for i := range members {
 			g := &members[i]
 			p.gates[g.Name] = number
-			if g.Taint.Key != "" { // or it cannot be read, see Transient.GateKeys
+			if g.Taint.Key != "" { // it is empty if the gate cannot be read, see Transient.GateKeys
 				for _, t := range g.Taints() {
 					p.keys[t.Key] = number
 				}
@@ -68,12 +69,12 @@ func Divide(gates []Gate, sets *DaemonSets) *Parts {
 	return p
 }
 
-// divide returns the gates by part. Within a part they keep their order.
+// divide returns the gates by part. Within a part, they keep their order.
 func divide(gates []Gate) [][]Gate {
 	if anyInDryRun(gates) {
 		return [][]Gate{gates}
 	}
-	first := make([]int, len(gates)) // a gate of the same part that comes before, or itself
+	first := make([]int, len(gates)) // an earlier gate of the same part, or the gate itself
 	root := func(i int) int {
 		for first[i] != i {
 			i = first[i]
@@ -92,7 +93,7 @@ func divide(gates []Gate) [][]Gate {
 		}
 	}
 	var parts [][]Gate
-	numbers := make(map[int]int, len(gates)) // by root, which comes first
+	numbers := make(map[int]int, len(gates)) // by root, which is the part's first gate
 	for i := range gates {
 		number, known := numbers[root(i)]
 		if !known {
@@ -104,26 +105,26 @@ func divide(gates []Gate) [][]Gate {
 	return parts
 }
 
-// index takes note of what a part looks at.
+// index adds what a part reads to the index.
 func (p *Parts) index(part int, n *Needs) {
-	looks := func(kind AspectKind, names []string) {
+	addAll := func(kind AspectKind, names []string) {
 		for _, name := range names {
-			p.look(Aspect{Kind: kind, Name: name}, part)
+			p.add(Aspect{Kind: kind, Name: name}, part)
 		}
 	}
-	looks(AspectCondition, n.Conditions)
-	looks(AspectAnnotation, n.Annotations)
-	looks(AspectAllocatable, n.Resources)
-	looks(AspectNodeInfo, n.NodeInfo)
-	looks(AspectResourceSlices, n.ResourceSlices)
+	addAll(AspectCondition, n.Conditions)
+	addAll(AspectAnnotation, n.Annotations)
+	addAll(AspectAllocatable, n.Resources)
+	addAll(AspectNodeInfo, n.NodeInfo)
+	addAll(AspectResourceSlices, n.ResourceSlices)
 	for _, query := range n.Pods {
-		p.look(Aspect{Kind: AspectPods, Pods: query}, part)
+		p.add(Aspect{Kind: AspectPods, Pods: query}, part)
 	}
 	if n.Heartbeats {
-		p.look(Aspect{Kind: AspectHeartbeats}, part)
+		p.add(Aspect{Kind: AspectHeartbeats}, part)
 	}
 	if n.CSINodes {
-		p.look(Aspect{Kind: AspectCSINode}, part)
+		p.add(Aspect{Kind: AspectCSINode}, part)
 	}
 	if n.AllConditions {
 		p.conditions = append(p.conditions, part)
@@ -133,21 +134,21 @@ func (p *Parts) index(part int, n *Needs) {
 	}
 }
 
-func (p *Parts) look(a Aspect, part int) {
+func (p *Parts) add(a Aspect, part int) {
 	if known := p.aspects[a]; !slices.Contains(known, part) {
 		p.aspects[a] = append(known, part)
 	}
 }
 
-// Touched returns the gates that look at what has changed, together with those that
-// share a taint key with them; none if nobody looks at it. It is false where all
-// gates have to be decided about, and always of nil.
+// Touched returns the gates that read what has changed, and the gates that share a
+// taint key with them. The part is empty if no gate reads it. The result is false if
+// all gates must be decided. It is always false for nil Parts.
 func (p *Parts) Touched(c Change) (Part, bool) {
 	if p == nil || c.everything {
 		return Part{}, false
 	}
-	var room [8]int
-	touched := room[:0]
+	var buffer [8]int
+	touched := buffer[:0]
 	for i := range c.aspects {
 		some, known := p.touchedBy(&c.aspects[i])
 		if !known {
@@ -168,16 +169,15 @@ func (p *Parts) Touched(c Change) (Part, bool) {
 	return p.join(touched), true
 }
 
-// touchedBy returns the parts that an aspect touches. It is false where that is not
-// known.
+// touchedBy returns the parts that read an aspect, or false if that is unknown.
 func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 	switch a.Kind {
-	case AspectRecord: // one without a gate is all gates' to take over
+	case AspectRecord: // any gate may take over an orphaned record
 		part, known := p.gates[a.Name]
 		return []int{part}, known
 	case AspectTaint:
 		part, known := p.keys[a.Name]
-		return append([]int{part}, p.taints...), known && !speaksOfNode(a.Name)
+		return append([]int{part}, p.taints...), known && !affectsAllGates(a.Name)
 	case AspectCondition:
 		if len(p.conditions) > 0 {
 			return slices.Concat(p.aspects[*a], p.conditions), true
@@ -186,13 +186,13 @@ func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 	return p.aspects[*a], true
 }
 
-// speaksOfNode tells whether a taint says something about the node to all gates,
-// even if it is a gate's.
-func speaksOfNode(key string) bool {
+// affectsAllGates reports whether a taint with this key affects every gate, even if it
+// belongs to one of them.
+func affectsAllGates(key string) bool {
 	return key == v1alpha1.TaintCloudShutdown || slices.Contains(setupTaints, key)
 }
 
-// join makes one part of several.
+// join merges several parts into one.
 func (p *Parts) join(numbers []int) Part {
 	var all Part
 	for _, number := range numbers {
@@ -203,23 +203,24 @@ func (p *Parts) join(numbers []int) Part {
 	return all
 }
 
-// settled tells whether no gate waits for anybody, is held by something that is not
-// the node's, or has a taint that another part's gate may have (see Decision).
+// settled reports whether no gate waits for a permission, depends on anything other
+// than the node, or has a taint that a gate of another part may have (see
+// Decision.Settled).
 func (d *decider) settled() bool {
 	if len(d.Node.Overrides) > 0 {
 		return false
 	}
 	for i := range d.slots {
-		if s := &d.slots[i]; s.gate == nil || s.was != "" || s.verdict.Wants != "" || !s.isAtHome() {
+		if s := &d.slots[i]; s.gate == nil || s.was != "" || s.verdict.Wants != "" || !s.hasCurrentTaint() {
 			return false
 		}
 	}
 	return true
 }
 
-// isAtHome tells whether the slot's taint is one that its gate has now. A gate that is
-// edited, and may not act, keeps another.
-func (s *slot) isAtHome() bool {
+// hasCurrentTaint reports whether the slot's recorded taint is one of its gate's
+// current taints. A gate that was edited but must not act keeps another one.
+func (s *slot) hasCurrentTaint() bool {
 	if s.keep && s.gate.Mode != v1alpha1.ModePaused {
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// checkParts: once a decision left nothing to do but on the node, what is decided about
-// each part alone is what is decided about all.
+// checkParts checks that after a decision that left nothing to do except on the node,
+// the decisions about the parts are the same as the decision about all gates.
 func (s *sim) checkParts(t failer, last Decision) {
 	if !last.Settled {
 		return
@@ -28,47 +28,47 @@ func (s *sim) checkParts(t failer, last Decision) {
 		for j := range some.Verdicts {
 			v := &some.Verdicts[j]
 			if whole := all.Verdict(v.Gate); !reflect.DeepEqual(v, whole) || some.Records[v.Gate] != all.Records[v.Gate] {
-				t.Fatalf("alone:\n%+v\ntogether:\n%+v", v, whole)
+				t.Fatalf("separately:\n%+v\ntogether:\n%+v", v, whole)
 			}
 		}
 		for _, taint := range slices.Concat(all.Taints, some.Taints, facts.Node.Taints) {
 			other := all.Taints
 			if part, owned := parts.keys[taint.Key]; !owned || part != i {
-				other = facts.Node.Taints // is nothing to it
+				other = facts.Node.Taints // does not concern the part
 			}
 			if contains := slices.Contains(other, taint); contains != slices.Contains(some.Taints, taint) {
-				t.Fatalf("the taint %s: %v of %s, alone: %s", coreText(taint), contains, show(all), show(some))
+				t.Fatalf("the taint %s: %v in %s, separately: %s", coreText(taint), contains, show(all), show(some))
 			}
 		}
 	}
 	if verdicts != len(all.Verdicts) || records != len(all.Records) {
-		t.Fatalf("the parts say %d things and write %d, together %s", verdicts, records, show(all))
+		t.Fatalf("the parts have %d verdicts and write %d records, together: %s", verdicts, records, show(all))
 	}
 }
 
-// counted is a signal that looks at what it says, and counts how often it is read.
+// counted is a signal that has the given needs and counts how often it is read.
 type counted struct {
 	Signal
 	needs Needs
 	reads *int
 }
 
-func (s counted) Read(in Input) Reading    { *s.reads++; return s.Signal.Read(in) }
-func (s counted) Needs(*DaemonSets) Needs  { return s.needs }
-func looking(n Needs, reads *int) []Signal { return []Signal{counted{flagSignal("fit"), n, reads}} }
+func (s counted) Read(in Input) Reading     { *s.reads++; return s.Signal.Read(in) }
+func (s counted) Needs(*DaemonSets) Needs   { return s.needs }
+func counting(n Needs, reads *int) []Signal { return []Signal{counted{flagSignal("fit"), n, reads}} }
 
-// Which gates are decided about when something changes: those that look at it, those
-// that share a taint key with one of them, or all.
+// A change causes a decision about the gates that read it and those that share a taint
+// key with one of them, or about all gates.
 func TestWhatAChangeTouches(t *testing.T) {
 	all := []Gate{
-		aGate("annotated", waitingFor(looking(Needs{Annotations: []string{"k"}}, nil)...)),
+		aGate("annotated", waitingFor(counting(Needs{Annotations: []string{"k"}}, nil)...)),
 		aGate("broken", func(g *Gate) { g.Broken, g.Taint, g.RecloseTaint = true, v1alpha1.Taint{}, v1alpha1.Taint{Key: "lost"} }),
-		aGate("disk", waitingFor(looking(Needs{Conditions: []string{"Disk"}}, nil)...)),
-		aGate("fresh", waitingFor(looking(Needs{Conditions: []string{"Disk"}, Heartbeats: true}, nil)...), tainting("karpenter.sh/unregistered:NoSchedule")),
-		aGate("pattern", waitingFor(looking(Needs{AllConditions: true}, nil)...)),
+		aGate("disk", waitingFor(counting(Needs{Conditions: []string{"Disk"}}, nil)...)),
+		aGate("fresh", waitingFor(counting(Needs{Conditions: []string{"Disk"}, Heartbeats: true}, nil)...), tainting("karpenter.sh/unregistered:NoSchedule")),
+		aGate("pattern", waitingFor(counting(Needs{AllConditions: true}, nil)...)),
 		aGate("pods", waitingFor(agent("x")), tainting("shared:NoSchedule")),
 		aGate("shares", tainting("shares:NoSchedule"), recloseTainting("shared:NoExecute")),
-		aGate("taints", waitingFor(looking(Needs{Taints: true}, nil)...)),
+		aGate("taints", waitingFor(counting(Needs{Taints: true}, nil)...)),
 	}
 	everything := "everything"
 	for _, test := range []struct {
@@ -84,7 +84,7 @@ func TestWhatAChangeTouches(t *testing.T) {
 		{Aspect{Kind: AspectPods, Pods: agent("y").query()}, ""},
 		{Aspect{Kind: AspectCSINode}, ""},
 		{Aspect{Kind: AspectRecord, Name: "shares"}, "pods shares"},
-		{Aspect{Kind: AspectRecord, Name: "nobody's"}, everything},
+		{Aspect{Kind: AspectRecord, Name: "orphan"}, everything},
 		{Aspect{Kind: AspectTaint, Name: "disk.example/not-ready"}, "disk taints"},
 		{Aspect{Kind: AspectTaint, Name: "foreign"}, everything},
 		{Aspect{Kind: AspectTaint, Name: "lost"}, everything},
@@ -100,7 +100,7 @@ func TestWhatAChangeTouches(t *testing.T) {
 	}
 	for name, c := range map[string]Change{"everything": Everything(), "and more": two.And(Everything()), "too much": tooMuch()} {
 		if _, some := Divide(all, nil).Touched(c); some {
-			t.Errorf("%s touches only some", name)
+			t.Errorf("%s affects only some gates", name)
 		}
 	}
 	inDryRun(&all[0])
@@ -108,7 +108,7 @@ func TestWhatAChangeTouches(t *testing.T) {
 		t.Errorf("with a dry run, a change touches %q", got)
 	}
 	if _, some := (*Parts)(nil).Touched(two); some {
-		t.Error("where nothing is divided, a change touches only some")
+		t.Error("without parts, a change affects only some gates")
 	}
 }
 
@@ -130,30 +130,30 @@ func touchedNames(p Part, some bool) string {
 	return text[:max(len(text)-1, 0)]
 }
 
-// Changes are values: what is made of one is no part of another.
+// Changes are values: combining them does not modify them.
 func TestChangesAreValues(t *testing.T) {
 	of := func(name string) Change { return ChangeOf(Aspect{Kind: AspectCondition, Name: name}) }
 	base := of("a").And(of("b")).And(of("c"))
 	one, other := base.And(of("x")), base.And(of("y"))
 	if !slices.Contains(one.aspects, of("x").aspects[0]) || slices.Contains(one.aspects, of("y").aspects[0]) || len(other.aspects) != 4 {
-		t.Errorf("%v and %v share what they should not", one, other)
+		t.Errorf("%v and %v share memory", one, other)
 	}
 	if again := one.And(one); len(again.aspects) != 4 {
 		t.Errorf("the same twice is %v", again)
 	}
 	if !(Change{}).IsNothing() || !(Change{}).And(Change{}).IsNothing() || base.IsNothing() || !base.And(Everything()).IsEverything() {
-		t.Error("nothing is something, or something nothing")
+		t.Error("IsNothing is wrong")
 	}
 }
 
-// Of a hundred gates of which each looks at a condition of its own, one signal is read
-// when one condition flips.
-func TestOnlyWhoLooksIsRead(t *testing.T) {
+// If each of a hundred gates reads its own condition, one signal is read when one
+// condition changes.
+func TestOnlyAffectedSignalsAreRead(t *testing.T) {
 	s := aNode()
 	reads := make([]int, 100)
 	for i := range reads {
 		name := fmt.Sprintf("g%02d", i)
-		s.gates = append(s.gates, aGate(name, reclosing(v1alpha1.RecloseOnRegression), waitingFor(looking(Needs{Conditions: []string{name}}, &reads[i])...)))
+		s.gates = append(s.gates, aGate(name, reclosing(v1alpha1.RecloseOnRegression), waitingFor(counting(Needs{Conditions: []string{name}}, &reads[i])...)))
 		s.open(name)
 	}
 	if d := s.flag("fit", "holds").run(t); !d.Settled || slices.Contains(reads, 0) {
@@ -172,7 +172,7 @@ func TestOnlyWhoLooksIsRead(t *testing.T) {
 	}
 }
 
-// After which decisions the gates may be decided about apart.
+// TestWhatIsSettled checks after which decisions the parts may be decided separately.
 func TestWhatIsSettled(t *testing.T) {
 	elsewhere := func(r *Record) { r.Taint = "elsewhere:NoSchedule" }
 	regressing := func() *sim {
@@ -183,22 +183,22 @@ func TestWhatIsSettled(t *testing.T) {
 		node *sim
 		want bool
 	}{
-		"an open gate":       {aNode(aGate("a")).open("a"), true},
-		"a closed gate":      {aNode(aGate("a")).closed("a"), true},
-		"one that opens":     {aNode(aGate("a")).flag("a", "holds").closed("a"), true},
-		"none":               {aNode(), true},
-		"one that is paused": {aNode(aGate("a", paused)).closed("a"), true},
-		"one that is paused with another's taint": {aNode(aGate("a", paused)).record("a", "Closed", elsewhere), false},
-		"a gate that waits for budget":            {regressing(), false},
-		"one that was granted it":                 {regressing().granting("a"), true},
-		"a dry run":                               {aNode(aGate("a", inDryRun)), false},
-		"a record whose gate may be there":        {aNode().closed("a").invisible(), false},
-		"a record of a gate that is gone":         {aNode().closed("a"), false},
-		"an override":                             {aNode(aGate("a")).open("a").override("a", "Closed", time.Hour), false},
-		"an override that ends":                   {aNode(aGate("a")).record("a", "Closed", func(r *Record) { r.Override, r.OverrideSince = "Open", r.Since }), false},
-		"an edited gate that changes its taint":   {aNode(aGate("a")).record("a", "Closed", elsewhere), true},
-		"an edited gate that may not":             {aNode(aGate("a", refused)).record("a", "Closed", elsewhere), false},
-		"a gate that cannot be read":              {aNode(aGate("a", func(g *Gate) { g.Broken = true })).closed("a"), false},
+		"an open gate":      {aNode(aGate("a")).open("a"), true},
+		"a closed gate":     {aNode(aGate("a")).closed("a"), true},
+		"a gate that opens": {aNode(aGate("a")).flag("a", "holds").closed("a"), true},
+		"no gate":           {aNode(), true},
+		"a paused gate":     {aNode(aGate("a", paused)).closed("a"), true},
+		"a paused gate with another gate's taint":       {aNode(aGate("a", paused)).record("a", "Closed", elsewhere), false},
+		"a gate that waits for budget":                  {regressing(), false},
+		"a gate that was granted budget":                {regressing().granting("a"), true},
+		"a dry run":                                     {aNode(aGate("a", inDryRun)), false},
+		"a record whose gate may exist":                 {aNode().closed("a").invisible(), false},
+		"a record of a deleted gate":                    {aNode().closed("a"), false},
+		"an override":                                   {aNode(aGate("a")).open("a").override("a", "Closed", time.Hour), false},
+		"an override that ends":                         {aNode(aGate("a")).record("a", "Closed", func(r *Record) { r.Override, r.OverrideSince = "Open", r.Since }), false},
+		"an edited gate that changes its taint":         {aNode(aGate("a")).record("a", "Closed", elsewhere), true},
+		"an edited gate that must not change its taint": {aNode(aGate("a", refused)).record("a", "Closed", elsewhere), false},
+		"a gate that cannot be read":                    {aNode(aGate("a", func(g *Gate) { g.Broken = true })).closed("a"), false},
 	} {
 		if d := test.node.decide(); d.Settled != test.want {
 			t.Errorf("%s: settled is %v: %s", name, d.Settled, show(d))

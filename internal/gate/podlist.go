@@ -13,53 +13,54 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// PodList is all pods of one node, of whatever namespace.
+// PodList is a list of all pods on one node, in all namespaces.
 type PodList struct {
-	// At is when they began to be read: what is in the list is not older.
+	// At is the time at which the list was requested. The list is at least as recent.
 	At   time.Time
 	Pods []BoundPod
 }
 
-// BoundPod is what is known of a pod that is bound to a node, whoever's it is.
+// BoundPod contains the relevant parts of any pod that is bound to a node.
 type BoundPod struct {
 	Namespace, Name string
 	UID             types.UID
-	// ResourceVersion is the state of the pod that this is.
+	// ResourceVersion is the pod's resource version.
 	ResourceVersion string
-	// Daemon pods are controlled by a DaemonSet (of whatever API group).
+	// Daemon is true if a DaemonSet (of any API group) controls the pod.
 	Daemon bool
-	// Mirror pods stand for what a kubelet runs by itself.
+	// Mirror is true if the pod represents a static pod of the kubelet.
 	Mirror bool
-	// Owned pods have a controller, which replaces them.
+	// Owned is true if the pod has a controller, which replaces it.
 	Owned bool
-	// HostNetwork pods use the node's own network.
+	// HostNetwork is true if the pod uses the node's network.
 	HostNetwork bool
-	// Finished pods have succeeded or failed for good.
+	// Finished is true if the pod has succeeded or failed and will not run again.
 	Finished bool
-	// Terminating is set from the moment the pod's deletion was asked for.
+	// Terminating is true once the deletion of the pod has been requested.
 	Terminating bool
 	Tolerations []corev1.Toleration
-	// Created is when the pod was created, and Bound when it was bound to its
-	// node: both by the API server's clock, but for a pod that was created with
-	// its node's name, whose kubelet tells when it was bound. Bound may be zero.
+	// Created is the time at which the pod was created. Bound is the time at which it
+	// was bound to its node, or zero. Both come from the API server's clock, unless the
+	// pod was created with a node name: then Bound is reported by the kubelet.
 	Created, Bound time.Time
-	// Starts are those of its present containers, init containers among them.
+	// Starts contains the start times of the pod's current containers, including init
+	// containers.
 	Starts []Start
 }
 
-// Start is when a container was started last.
+// Start is the last start of a container.
 type Start struct {
-	// At is by the node's clock, in whole seconds.
+	// At is the start time by the node's clock, in whole seconds.
 	At time.Time
-	// Running tells whether the container runs since.
+	// Running reports whether the container has been running since.
 	Running bool
 }
 
-// isWorkload tells whether the pod keeps its node from being idle.
+// isWorkload reports whether the pod prevents its node from being idle.
 func (p *BoundPod) isWorkload() bool { return !p.Daemon && !p.Mirror && !p.Finished }
 
-// Tolerates tells whether the pod may be on a node with the taint, for however
-// long.
+// Tolerates reports whether the pod tolerates the taint, even if only for a limited
+// time.
 func (p *BoundPod) Tolerates(t v1alpha1.Taint) bool {
 	const comparisonOperators = false // alpha: Lt and Gt in tolerations
 	taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}

@@ -20,20 +20,20 @@ import (
 
 var gateNames = []string{"flag1", "flag2", "pod1", "pod2"}
 
-// followNames are those of closeWhen gates; the last is reopened by hand.
+// followNames are the names of closeWhen gates; the last one has reopen Manual.
 var followNames = []string{"follow1", "follow2", "hand"}
 
 var allNames = slices.Concat(gateNames, followNames)
 
-// history is a node's life under random gates.
+// history is a sequence of random events on a node under random gates.
 type history struct {
 	*sim
-	all     []Gate // every gate that may exist
+	all     []Gate // every gate that can exist
 	boots   int
-	started int // containers started so far
+	started int // number of containers started
 	oracle  oracle
-	foreign []corev1.Taint // the taints of others, in order
-	// inService is true while no gate has taken the node out of service.
+	foreign []corev1.Taint // foreign taints, in order
+	// inService is true while no gate has put the node out of service.
 	inService bool
 }
 
@@ -51,7 +51,7 @@ func randomGates(t *rapid.T) []Gate {
 		if !rapid.Bool().Draw(t, "has "+name) {
 			continue
 		}
-		// A key each, or one that two may share.
+		// Each gate has its own key, or one that two gates may share.
 		key := rapid.SampledFrom([]string{name + ".example/x", "shared.example/x"}).Draw(t, "key")
 		effect := rapid.SampledFrom([]string{"NoSchedule", "NoExecute"}).Draw(t, "effect")
 		signals := []Signal{flagSignal(name)}
@@ -65,8 +65,8 @@ func randomGates(t *rapid.T) []Gate {
 	return gates
 }
 
-// randomReclose may give a gate a second taint, which may be another gate's first
-// or second one.
+// randomReclose may give a gate a recloseTaint, which may be another gate's taint or
+// recloseTaint.
 func randomReclose(t *rapid.T, name string) func(*Gate) {
 	if !rapid.Bool().Draw(t, "has another taint") {
 		return func(*Gate) {}
@@ -98,7 +98,7 @@ func (h *history) restart(name string, ready bool) {
 	h.pod(name, fmt.Sprint(h.started), ready)
 }
 
-// events are what may happen; each is small, so that failures are short.
+// events returns the possible events. Each is small, so that failures are short.
 func (h *history) events() map[string]func(*rapid.T) {
 	name := func(t *rapid.T) string { return rapid.SampledFrom(allNames).Draw(t, "gate") }
 	n := &h.facts.Node
@@ -123,14 +123,14 @@ func (h *history) events() map[string]func(*rapid.T) {
 				h.pods(p.Name, p)
 			}
 		},
-		"pod goes":    func(t *rapid.T) { h.pods(name(t)) },
-		"shutdown":    func(t *rapid.T) { h.shuttingDown(rapid.Bool().Draw(t, "is")) },
-		"zone":        func(t *rapid.T) { h.zone(2, rapid.IntRange(0, 2).Draw(t, "silent")) },
-		"relabel":     func(t *rapid.T) { h.label("pool", rapid.SampledFrom([]string{"gpu", "cpu"}).Draw(t, "pool")) },
-		"invisible":   func(*rapid.T) { h.gates = nil; h.invisible() },
-		"visible":     func(*rapid.T) { h.gates = slices.Clone(h.all); h.facts.CompleteSources = map[string]bool{"crd": true} },
-		"set up":      func(*rapid.T) { h.dropForeign("karpenter.sh/unregistered") },
-		"set up anew": func(*rapid.T) { h.addForeign("karpenter.sh/unregistered") },
+		"pod is removed":        func(t *rapid.T) { h.pods(name(t)) },
+		"shutdown":              func(t *rapid.T) { h.shuttingDown(rapid.Bool().Draw(t, "is")) },
+		"zone":                  func(t *rapid.T) { h.zone(2, rapid.IntRange(0, 2).Draw(t, "silent")) },
+		"relabel":               func(t *rapid.T) { h.label("pool", rapid.SampledFrom([]string{"gpu", "cpu"}).Draw(t, "pool")) },
+		"invisible":             func(*rapid.T) { h.gates = nil; h.invisible() },
+		"visible":               func(*rapid.T) { h.gates = slices.Clone(h.all); h.facts.CompleteSources = map[string]bool{"crd": true} },
+		"set up":                func(*rapid.T) { h.dropForeign("karpenter.sh/unregistered") },
+		"is being set up again": func(*rapid.T) { h.addForeign("karpenter.sh/unregistered") },
 		"gate deleted": func(t *rapid.T) {
 			if h.facts.CompleteSources != nil {
 				gone := name(t)
@@ -140,7 +140,7 @@ func (h *history) events() map[string]func(*rapid.T) {
 		"foreign taint": func(t *rapid.T) {
 			h.addForeign(rapid.SampledFrom([]string{"x.example/a", "x.example/b"}).Draw(t, "key"))
 		},
-		"foreign taint goes": func(t *rapid.T) {
+		"foreign taint is removed": func(t *rapid.T) {
 			h.dropForeign(rapid.SampledFrom([]string{"x.example/a", "x.example/b"}).Draw(t, "key"))
 		},
 		"taint is undone": func(*rapid.T) {
@@ -162,12 +162,10 @@ func (h *history) dropForeign(key string) {
 	h.facts.Node.Taints = slices.DeleteFunc(slices.Clone(h.facts.Node.Taints), is)
 }
 
-// decideAndCheck lets the core decide, and checks all that must always be true.
+// decideAndCheck decides and checks all invariants.
 func (h *history) decideAndCheck(t *rapid.T) {
 	h.checkOrder(t)
-	before := h.decide()
-	h.remember(before)
-	h.checkRecheck(t, before)
+	h.checkRecheck(t, h.decide())
 	d := h.run(t)
 	h.checkTaints(t, d)
 	h.checkStates(t)
@@ -187,13 +185,14 @@ func (h *history) checkOrder(t *rapid.T) {
 	}
 }
 
-// checkRecheck: while nothing changes, a decision stands until its recheck.
+// checkRecheck checks that a decision does not change before its recheck while the
+// facts do not change.
 func (h *history) checkRecheck(t *rapid.T, d Decision) {
 	if d.Changes {
 		return
 	}
 	if !d.Recheck.IsZero() && !d.Recheck.After(h.now) {
-		t.Fatalf("asks for a recheck at %s, and it is %s", d.Recheck, h.now)
+		t.Fatalf("requests a recheck at %s, but it is %s", d.Recheck, h.now)
 	}
 	until := []time.Time{h.now.Add(time.Second), h.now.Add(time.Minute), h.now.Add(time.Hour), h.now.Add(100 * time.Hour)}
 	if !d.Recheck.IsZero() {
@@ -204,9 +203,10 @@ func (h *history) checkRecheck(t *rapid.T, d Decision) {
 			continue
 		}
 		later := *h.sim
+		later.remember(d)
 		later.now = at
 		if l := later.decide(); l.Changes || show(l) != show(d) || !l.Recheck.Equal(d.Recheck) {
-			t.Fatalf("changes by time alone, and no recheck: asked for %s\nat %s: %s\nat %s: %s, %s", d.Recheck, h.now, show(d), at, show(l), l.Recheck)
+			t.Fatalf("changes without a recheck: requested %s\nat %s: %s\nat %s: %s, %s", d.Recheck, h.now, show(d), at, show(l), l.Recheck)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (h *history) checkTaints(t *rapid.T, d Decision) {
 		}
 	}
 	if len(foreign)+len(h.foreign) > 0 && !reflect.DeepEqual(foreign, h.foreign) {
-		t.Fatalf("foreign taints are %v, and were %v", foreign, h.foreign)
+		t.Fatalf("foreign taints are %v, but were %v", foreign, h.foreign)
 	}
 	owned := map[string]bool{}
 	for _, v := range d.Verdicts {
@@ -231,7 +231,7 @@ func (h *history) checkTaints(t *rapid.T, d Decision) {
 		r, _ := ParseRecord(h.facts.Node.Records[v.Gate])
 		text := r.Taint
 		owned[text] = true
-		if !v.Contended && !v.Held && !slices.Contains(taintList(&h.facts.Node), text) {
+		if !v.Contended && !v.Held && v.Leaves.IsZero() && !slices.Contains(taintList(&h.facts.Node), text) {
 			t.Fatalf("%s is closed without its taint: %s", v.Gate, show(d))
 		}
 	}
@@ -239,7 +239,7 @@ func (h *history) checkTaints(t *rapid.T, d Decision) {
 		text := coreText(taint)
 		contended := slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Contended })
 		if !owned[text] && !contended {
-			t.Fatalf("%s is an orphan: %s", text, show(d))
+			t.Fatalf("no gate accounts for %s: %s", text, show(d))
 		}
 	}
 }
@@ -283,12 +283,12 @@ func (h *history) checkStates(t *rapid.T) {
 		want[name] = "guest"
 	}
 	if !maps.Equal(got, want) {
-		t.Fatalf("the records say %v, the oracle %v", got, want)
+		t.Fatalf("the records have %v, the oracle %v", got, want)
 	}
 }
 
-// Whatever happens to a node, its gates are in the state that the oracle says,
-// and what must always be true is true.
+// For any sequence of events, the gates are in the state that the oracle determines,
+// and all invariants hold.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gates := withFollowers(t, withDeadlines(t, randomGates(t)))
@@ -296,7 +296,7 @@ func TestHistories(t *testing.T) {
 		h.granting(followNames...)
 		actions := h.events()
 		h.overriding(actions)
-		actions[""] = func(t *rapid.T) { // after each event
+		actions[""] = func(t *rapid.T) { // runs after each event
 			h.oracle.observe(h.sim)
 			h.decideAndCheck(t)
 		}
@@ -304,8 +304,8 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// The same for gates that close on regression, and that take existing nodes in
-// under a grant: what must always be true is true, and Unknown closes nothing.
+// The same for gates that close on regression and gates that existing nodes join, with
+// grants: all invariants hold, and Unknown closes nothing.
 func TestHistoriesWithGrants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gates := withDeadlines(t, randomGates(t))
@@ -336,7 +336,7 @@ func TestHistoriesWithGrants(t *testing.T) {
 				h.checkDeadline(t, &v)
 				budgeted := v.Reason == v1alpha1.ReasonRegression || v.Reason == v1alpha1.ReasonExisting || v.Reason == v1alpha1.ReasonExistingIdle
 				if v.Closed() && budgeted && (!lost || !h.facts.Granted[v.Gate]) {
-					t.Fatalf("closes on Unknown, or without a grant: %s", showVerdict(&v))
+					t.Fatalf("closes because of Unknown or without a grant: %s", showVerdict(&v))
 				}
 			}
 			h.checkTaints(t, h.run(t))
@@ -346,8 +346,8 @@ func TestHistoriesWithGrants(t *testing.T) {
 	})
 }
 
-// checkIdle: a gate that closes idle nodes closes no other, and opens a node for
-// not being idle only just after it closed it for being so.
+// checkIdle checks that a gate that closes idle nodes closes no other, and opens a node
+// for not being idle only just after it closed it for being idle.
 func (h *history) checkIdle(t *rapid.T, v *Verdict) {
 	has := func(counts func(*BoundPod) bool) bool {
 		return h.facts.AllPods != nil && slices.ContainsFunc(h.facts.AllPods.Pods, func(p BoundPod) bool { return counts(&p) })
@@ -362,8 +362,8 @@ func (h *history) checkIdle(t *rapid.T, v *Verdict) {
 	}
 }
 
-// checkDeadline: what opens by its deadline has one that opens, on a node that
-// speaks; what a deadline opened does not close for its signals.
+// checkDeadline checks that a gate that opens by its deadline has one with action Open,
+// on a reporting node, and that it does not close because of its signals afterwards.
 func (h *history) checkDeadline(t *rapid.T, v *Verdict) {
 	t0 := find(h.all, v.Gate).Deadline
 	n := &h.facts.Node
@@ -377,8 +377,8 @@ func (h *history) checkDeadline(t *rapid.T, v *Verdict) {
 	}
 }
 
-// A node that ran before its gates existed is never closed by gates that
-// ignore existing nodes, whatever happens short of somebody else's tainting it.
+// A node that ran before its gates existed is never closed by gates with existingNodes
+// Ignore, unless another writer adds their taint.
 func TestExistingNodesAreNeverClosed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gates := randomGates(t)
@@ -387,15 +387,14 @@ func TestExistingNodesAreNeverClosed(t *testing.T) {
 		actions[""] = func(t *rapid.T) {
 			d := h.run(t)
 			if d.Changes || len(h.facts.Node.Records) > 0 || len(h.facts.Node.Taints) != len(h.foreign) {
-				t.Fatalf("an existing node is touched: %s", show(d))
+				t.Fatalf("an existing node is changed: %s", show(d))
 			}
 		}
 		t.Repeat(actions)
 	})
 }
 
-// A node is written once for its birth, and once for each moment at which a
-// gate opens.
+// A node is written once at its birth, and once at each moment at which gates open.
 func TestOneWriteForEachOpeningMoment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gates := randomGates(t)
@@ -409,7 +408,7 @@ func TestOneWriteForEachOpeningMoment(t *testing.T) {
 				h.restart(name, true)
 			}
 			opened := false
-			for range 3 { // each event may come several times
+			for range 3 { // each event may occur several times
 				d := h.run(t)
 				for i := range d.Verdicts {
 					opened = opened || d.Verdicts[i].Opened()
@@ -428,7 +427,7 @@ func TestOneWriteForEachOpeningMoment(t *testing.T) {
 	})
 }
 
-// Whatever stands in records and taints, the core decides and settles.
+// For any content of records and taints, decisions settle.
 func TestGarbageSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := aNode(withDeadlines(t, randomGates(t))...)
@@ -448,7 +447,7 @@ func TestGarbageSettles(t *testing.T) {
 			}
 		}
 		for range 3 {
-			s.apply(s.decide()) // a record that nobody can read may go only when another's taint is known
+			s.apply(s.decide()) // an unreadable record may be removed only when another gate's taint is known
 			s.run(t)
 			s.after(time.Minute)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// keepOpen decides about a node on which the gate is open: whether it closes
-// again.
+// keepOpen handles a node on which the gate is open: it determines whether the gate
+// closes again.
 func (d *decider) keepOpen(s *slot) {
 	s.renew()
 	if !s.gate.Accepted {
@@ -21,32 +21,35 @@ func (d *decider) keepOpen(s *slot) {
 	if reason := d.recloses(s); reason != "" {
 		s.after = d.closed(s.gate, reason, true)
 		switch reason {
-		case v1alpha1.ReasonRegression: // which is no question of boots
-		case v1alpha1.ReasonRebooted:
+		case v1alpha1.ReasonRegression: // boots do not matter
+		case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved:
 			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
 		default:
 			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
 			s.after.Overdue = s.before.Reason == v1alpha1.ReasonDeadlinePassed
+			if d.hasBooted(s.before) { // nothing has been proved in the current boot
+				s.after.Boot = s.before.Boot
+			}
 		}
-		d.tryOpen(s) // what holds whatever the boot does not flicker
+		d.tryOpen(s) // signals that hold in any boot keep the gate open without closing it first
 		return
 	}
 	d.rememberBoot(s)
-	d.outlive(s)
+	d.endDeadlineException(s)
 	d.defend(s, d.carriesOwn(s.gate))
 }
 
-// recloses says why an open gate closes again, or nothing.
+// recloses returns the reason why an open gate closes again, or "".
 //
-// Silence and shutdown close before the node comes back, because by then it
-// would be too late: core lifts its own taints within milliseconds of the
-// first status of a new boot.
+// Unreachability and shutdown close the gate before the node returns, because later
+// would be too late: Kubernetes removes its own taints within milliseconds of the first
+// status of a new boot.
 func (d *decider) recloses(s *slot) v1alpha1.Reason {
 	g, r, n := s.gate, s.after, &d.Node
 	switch {
 	case g.Reclose == v1alpha1.RecloseNever:
 		return ""
-	case r.Boot != "" && n.BootID != "" && r.Boot != n.BootID:
+	case d.hasBooted(r) && d.bootsNow():
 		return v1alpha1.ReasonRebooted
 	case n.ShuttingDown:
 		return v1alpha1.ReasonNodeShutdown
@@ -55,28 +58,32 @@ func (d *decider) recloses(s *slot) v1alpha1.Reason {
 			return v1alpha1.ReasonNodeSilent
 		}
 		return ""
+	case d.hasBooted(r):
+		return d.rebootedUnobserved(s)
 	case g.Reclose == v1alpha1.RecloseOnRegression && r.Reason != v1alpha1.ReasonDeadlinePassed:
 		return d.regression(s)
 	}
 	return ""
 }
 
-// silenceSettles is how long a node must have been silent before that closes
-// its gates, where the zone is large enough to be partitioned. Kubernetes' node
-// lifecycle controller looks at all nodes every 5 seconds and marks one after
-// the other: only then is it known whether one node fell silent or a zone.
+// silenceSettles is how long a node must have been unreachable before its gates close,
+// if its zone is large enough to be partitioned. Kubernetes' node lifecycle controller
+// checks all nodes every 5 seconds and marks one after another. Only then is it clear
+// whether a single node or a whole zone is unreachable.
 const silenceSettles = 5 * time.Second
 
-// silenceCloses tells whether a silent node's gate closes. Silence is no proof
-// of death: it evicts nobody, and a partition of the network must not become a
-// storm. What it would put there is what counts, whatever was there at birth.
+// silenceCloses reports whether the gate closes on an unreachable node. An unreachable
+// node is not necessarily dead: closing must not evict pods, and a network partition
+// must not cause a storm of writes. The effect that matters is that of the taint that
+// the gate would add now, not the one that it added at birth.
 func (d *decider) silenceCloses(g *Gate) bool {
 	if g.taint(true).Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
 		return false
 	}
 	ready, _ := d.Node.Condition(string(corev1.NodeReady))
 	wait := ready.Transition.Add(silenceSettles).Sub(d.now)
-	// A longer wait means that the clocks differ: better too early than never.
+	// A longer wait means that the clocks differ. It is better to close too early than
+	// never.
 	if d.Zone.Nodes < partitionMinNodes || wait <= 0 || wait > silenceSettles {
 		return true
 	}
@@ -84,7 +91,7 @@ func (d *decider) silenceCloses(g *Gate) bool {
 	return false
 }
 
-// rememberBoot keeps an open record's boot fit for a later comparison.
+// rememberBoot keeps the boot in an open gate's record usable for later comparison.
 func (d *decider) rememberBoot(s *slot) {
 	r := s.after
 	switch {
@@ -97,9 +104,10 @@ func (d *decider) rememberBoot(s *slot) {
 	}
 }
 
-// regression says whether an open gate closes because a signal has stopped
-// holding for long enough. Unknown signals neither start nor stop the wait. What
-// a rollout excuses is timed apart, or it would use up the patience with others.
+// regression returns ReasonRegression if an open gate closes because a signal has not
+// held for long enough, and "" otherwise. Unknown signals neither start nor stop the
+// wait. The time that a rollout excuses is measured separately, so that it does not
+// count towards CloseAfter.
 func (d *decider) regression(s *slot) v1alpha1.Reason {
 	if d.evaluate(s, s.after) {
 		return ""
@@ -110,8 +118,8 @@ func (d *decider) regression(s *slot) v1alpha1.Reason {
 	for _, reading := range v.Readings {
 		switch {
 		case reading.State != NotYet:
-		// A DaemonSet calls its rollout finished when the last new pod is there. Until
-		// that pod is ready too, it is a rollout still.
+		// A DaemonSet reports its rollout as complete when the last new pod exists. The
+		// rollout still counts as in progress until that pod is ready as well.
 		case reading.Rollout, lost.IsZero() && !rollout.IsZero() && reading.ofPod():
 			since := d.lostSince(reading, rollout)
 			v.RolloutSince = earliest(v.RolloutSince, since)
@@ -138,28 +146,29 @@ func (d *decider) regression(s *slot) v1alpha1.Reason {
 	return v1alpha1.ReasonRegression
 }
 
-// lostSince is since when a reading has not held: what was seen first, or what
-// the API tells, if that is earlier. Time before the node's own return does
-// not count: while a node is silent, core marks its pods as not ready.
+// lostSince returns the time since which a reading has not held: the time at which that
+// was first observed, or the time from the API if that is earlier. Time before the node
+// became Ready again does not count: while a node is unreachable, Kubernetes marks its
+// pods as not ready.
 func (d *decider) lostSince(reading Reading, seen time.Time) time.Time {
 	since := d.now
 	if !seen.IsZero() && seen.Before(since) {
 		since = seen
 	}
-	told := reading.Since
-	if told.IsZero() {
+	reported := reading.Since
+	if reported.IsZero() {
 		return since
 	}
-	if ready, ok := d.Node.Condition(string(corev1.NodeReady)); ok && told.Before(ready.Transition) {
-		told = ready.Transition
+	if ready, ok := d.Node.Condition(string(corev1.NodeReady)); ok && reported.Before(ready.Transition) {
+		reported = ready.Transition
 	}
-	if told.Before(since) {
-		since = told
+	if reported.Before(since) {
+		since = reported
 	}
 	return since
 }
 
-// earliest returns the earlier of two times of which either may be missing.
+// earliest returns the earlier of two times. A zero time is ignored.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -13,48 +13,50 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Record is a gate's memory on a node: the annotation gate.nodegate.dev/<gate>.
-// It is written in the same patch as the taint, survives crashes, and says
-// enough to clean up after a gate that was deleted while nobody watched.
+// Record is a gate's state on a node: the annotation gate.nodegate.dev/<gate>. It is
+// written in the same patch as the taint, survives crashes, and contains everything
+// needed to clean up after a gate that was deleted while the controller was not
+// running.
 type Record struct {
 	// State is StateClosed or StateOpen.
 	State string `json:"state"`
-	// Since is when the gate came into that state. Records written at birth by
-	// the API server omit it: a policy has no clock; it is the Node's creation.
+	// Since is the time at which the gate entered that state. The API server's birth
+	// policy has no clock and omits it; it is then the Node's creation time.
 	Since time.Time `json:"since,omitzero"`
-	// Reason says why.
+	// Reason is the reason for the state.
 	Reason v1alpha1.Reason `json:"reason,omitempty"`
-	// Boot is the boot ID that the record speaks of.
+	// Boot is the boot ID that the record refers to.
 	Boot string `json:"boot,omitempty"`
-	// Taint is the taint that the closed gate put there.
+	// Taint is the taint that the closed gate added.
 	Taint string `json:"taint,omitempty"`
-	// Reclosed is true of a closed gate if the node is not new to it: the taint is
-	// the gate's RecloseTaint, whatever that is by now.
+	// Reclosed is true for a closed gate if the node is not new to it. The taint is
+	// then the gate's RecloseTaint, even if that has been edited since.
 	Reclosed bool `json:"reclosed,omitempty"`
 	// Source is where the gate was declared.
 	Source string `json:"source,omitempty"`
-	// Digest names the pods whose readiness was known from before.
+	// Digest lists the pods whose readiness was known before the gate closed.
 	Digest Digest `json:"digest,omitempty"`
-	// Overdue is true of a closed gate whose deadline has passed.
+	// Overdue is true for a closed gate whose deadline has passed.
 	Overdue bool `json:"overdue,omitempty"`
-	// SilentSince is since when the node of a closed gate with a deadline has been
-	// silent, and SilentSeconds for how long it was before.
+	// SilentSince is the time since which the node has been unreachable, for a closed
+	// gate with a deadline. SilentSeconds is how long it was unreachable before, in
+	// total.
 	SilentSince   time.Time `json:"silentSince,omitzero"`
 	SilentSeconds int64     `json:"silentSeconds,omitempty"`
-	// Fought counts how often in a row another writer undid the taint, and
-	// FoughtAt is when it was last put right.
+	// Fought is the number of consecutive times that another writer reverted the taint.
+	// FoughtAt is the time at which the taint was last restored.
 	Fought   int       `json:"fought,omitempty"`
 	FoughtAt time.Time `json:"foughtAt,omitzero"`
-	// Override is the other state, StateOpen or StateClosed, that a person has the
-	// gate be in for a time, and OverrideSince is since when. The taint is on the
-	// node by it, and not by State. OverrideSince outlasts Override in the record of
-	// a gate that is closed again: a person had it open since it closed or, if it
-	// closed for a boot, in that boot.
+	// Override is the opposite state, StateOpen or StateClosed, that a user forces on
+	// the gate for a limited time, and OverrideSince is its start. Override, and not
+	// State, then determines whether the taint is on the node. OverrideSince remains in
+	// the record of a gate that is closed again. It means that the gate was overridden
+	// open since it closed or, if it closed for a boot, in that boot.
 	Override      string    `json:"override,omitempty"`
 	OverrideSince time.Time `json:"overrideSince,omitzero"`
 }
 
-// ParseRecord reads a record. The error says what is wrong with it.
+// ParseRecord parses a record.
 func ParseRecord(raw string) (r Record, err error) {
 	if err := r.parse(raw); err != nil {
 		return Record{}, err
@@ -62,7 +64,7 @@ func ParseRecord(raw string) (r Record, err error) {
 	return r, nil
 }
 
-// parse reads a record into an empty one, which is worth nothing after an error.
+// parse parses a record into an empty one, whose content is undefined after an error.
 func (r *Record) parse(raw string) error {
 	if !r.scan(raw) {
 		*r = Record{}
@@ -76,8 +78,8 @@ func (r *Record) parse(raw string) error {
 	return nil
 }
 
-// check refuses what nodegate never writes, so that a record that somebody
-// else has edited can mislead neither about time nor about whose a taint is.
+// check rejects records that nodegate never writes, so that a record edited by another
+// writer cannot falsify times or the ownership of taints.
 func (r *Record) check() error {
 	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
 		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
@@ -87,12 +89,12 @@ func (r *Record) check() error {
 			continue
 		}
 		if year := t.UTC().Year(); year < 1970 || year > 9000 {
-			return fmt.Errorf("%s is no time that a clock shows", t)
+			return fmt.Errorf("time %s is out of range", t)
 		}
 	}
 	const century = 100 * 366 * 24 * 60 * 60
 	if r.SilentSeconds < 0 || r.SilentSeconds > century {
-		return fmt.Errorf("%d seconds of silence are not possible", r.SilentSeconds)
+		return fmt.Errorf("silentSeconds %d is out of range", r.SilentSeconds)
 	}
 	if r.State == v1alpha1.StateOpen && r.Override == "" {
 		return nil
@@ -100,7 +102,7 @@ func (r *Record) check() error {
 	return r.checkTaint()
 }
 
-// checkTaint checks what a record says of a taint, and of an override of it.
+// checkTaint checks the taint and the override of a record.
 func (r *Record) checkTaint() error {
 	switch r.Override {
 	case "", v1alpha1.StateOpen, v1alpha1.StateClosed:
@@ -108,21 +110,21 @@ func (r *Record) checkTaint() error {
 		return fmt.Errorf("override %q is neither %s nor %s", r.Override, v1alpha1.StateClosed, v1alpha1.StateOpen)
 	}
 	if r.Override == r.State {
-		return fmt.Errorf("override %s is what the gate is", r.Override)
+		return fmt.Errorf("override %s is the same as the state", r.Override)
 	}
 	t, ok := parseTaint(r.Taint)
 	switch {
 	case !ok:
 		return fmt.Errorf("taint %q is not of the form key=value:Effect", r.Taint)
 	case strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) && t.Key != v1alpha1.TaintOutOfService:
-		return fmt.Errorf("taint %q is Kubernetes' own", r.Taint)
+		return fmt.Errorf("taint %q is reserved for Kubernetes", r.Taint)
 	}
 	return nil
 }
 
-// String returns the record as it stands on a node.
+// String returns the record as it is written to a node.
 func (r Record) String() string {
-	// Milliseconds are as exact as a clock that others must understand can be.
+	// Milliseconds are precise enough for times that are compared across clocks.
 	r.Since = r.Since.UTC().Truncate(time.Millisecond)
 	r.SilentSince = r.SilentSince.UTC().Truncate(time.Millisecond)
 	r.FoughtAt = r.FoughtAt.UTC().Truncate(time.Millisecond)
@@ -134,19 +136,19 @@ func (r Record) String() string {
 	return string(raw)
 }
 
-// Key is the key of the taint that the record tells of, if it tells of one.
+// Key returns the recorded taint key, or "".
 func (r *Record) Key() string {
 	t, _ := parseTaint(r.Taint)
 	return t.Key
 }
 
-// Put is the taint that the record tells of; zero where it tells of none.
+// Put returns the recorded taint, or a zero taint if there is none.
 func (r *Record) Put() v1alpha1.Taint {
 	t, _ := parseTaint(r.Taint)
 	return t
 }
 
-// closedSince is when the gate was closed on the node.
+// closedSince returns the time at which the gate closed on the node.
 func (r *Record) closedSince(n *Node) time.Time {
 	if r.Since.IsZero() {
 		return n.Created
@@ -154,8 +156,8 @@ func (r *Record) closedSince(n *Node) time.Time {
 	return r.Since
 }
 
-// TaintText is a taint's text form in records: key=value:Effect, or key:Effect
-// where there is no value.
+// TaintText returns a taint in the form used in records: key=value:Effect, or
+// key:Effect if there is no value.
 func TaintText(t v1alpha1.Taint) string {
 	if t.Value == "" {
 		return t.Key + ":" + string(t.Effect)
@@ -163,7 +165,8 @@ func TaintText(t v1alpha1.Taint) string {
 	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }
 
-// parseTaint reads the text form of a taint. It is false for anything else.
+// parseTaint parses a taint in that form. It returns false if the text has another
+// form.
 func parseTaint(text string) (v1alpha1.Taint, bool) {
 	body, effect, ok := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(body, "=")

@@ -23,36 +23,36 @@ func TestRecordText(t *testing.T) {
 		t.Errorf("empty fields are written: %s", got)
 	}
 	if r, err := ParseRecord(want); err != nil || r.String() != want {
-		t.Errorf("read as %s, %v", r, err)
+		t.Errorf("parsed as %s, %v", r, err)
 	}
 }
 
 func TestParseRecordRefuses(t *testing.T) {
 	for name, raw := range map[string]string{
-		"nothing":               "",
-		"no JSON":               "Closed",
-		"a list":                "[]",
-		"no state":              "{}",
-		"another state":         `{"state":"closed ","taint":"k:NoSchedule"}`,
-		"closed by no taint":    `{"state":"Closed"}`,
-		"a taint of no effect":  `{"state":"Closed","taint":"k"}`,
-		"a taint of no key":     `{"state":"Closed","taint":":NoSchedule"}`,
-		"an unknown effect":     `{"state":"Closed","taint":"k:NoSleep"}`,
-		"Kubernetes' own taint": `{"state":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
-		"no time":               `{"state":"Open","since":"yesterday"}`,
-		"before all clocks":     `{"state":"Open","since":"0001-01-01T00:00:00+01:00"}`,
-		"after all clocks":      `{"state":"Open","since":"9999-12-31T23:59:59-23:00"}`,
-		"a fight after them":    `{"state":"Open","foughtAt":"9999-12-31T23:59:59-23:00"}`,
-		"another override":      `{"state":"Open","override":"Ajar","taint":"k:NoSchedule"}`,
-		"no override":           `{"state":"Open","override":"Open","taint":"k:NoSchedule"}`,
-		"nor this":              `{"state":"Closed","override":"Closed","taint":"k:NoSchedule"}`,
-		"overridden to nothing": `{"state":"Open","override":"Closed"}`,
-		"overridden never":      `{"state":"Open","override":"Closed","taint":"k:NoSchedule","overrideSince":"9999-12-31T23:59:59-23:00"}`,
-		"a taint by override":   `{"state":"Open","override":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
-		"too many fights":       `{"state":"Open","fought":99999999999999999999}`,
+		"nothing":                                 "",
+		"not JSON":                                "Closed",
+		"a list":                                  "[]",
+		"no state":                                "{}",
+		"another state":                           `{"state":"closed ","taint":"k:NoSchedule"}`,
+		"closed without a taint":                  `{"state":"Closed"}`,
+		"a taint without an effect":               `{"state":"Closed","taint":"k"}`,
+		"a taint without a key":                   `{"state":"Closed","taint":":NoSchedule"}`,
+		"an unknown effect":                       `{"state":"Closed","taint":"k:NoSleep"}`,
+		"a taint of Kubernetes":                   `{"state":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
+		"no time":                                 `{"state":"Open","since":"yesterday"}`,
+		"a time before the range":                 `{"state":"Open","since":"0001-01-01T00:00:00+01:00"}`,
+		"a time after the range":                  `{"state":"Open","since":"9999-12-31T23:59:59-23:00"}`,
+		"foughtAt after the range":                `{"state":"Open","foughtAt":"9999-12-31T23:59:59-23:00"}`,
+		"another override":                        `{"state":"Open","override":"Ajar","taint":"k:NoSchedule"}`,
+		"an override that equals the state":       `{"state":"Open","override":"Open","taint":"k:NoSchedule"}`,
+		"a closed override that equals the state": `{"state":"Closed","override":"Closed","taint":"k:NoSchedule"}`,
+		"an override without a taint":             `{"state":"Open","override":"Closed"}`,
+		"overrideSince after the range":           `{"state":"Open","override":"Closed","taint":"k:NoSchedule","overrideSince":"9999-12-31T23:59:59-23:00"}`,
+		"a taint of Kubernetes, overridden":       `{"state":"Open","override":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
+		"fought out of range":                     `{"state":"Open","fought":99999999999999999999}`,
 	} {
 		if r, err := ParseRecord(raw); err == nil {
-			t.Errorf("%s: read as %s", name, r)
+			t.Errorf("%s: parsed as %s", name, r)
 		}
 	}
 }
@@ -66,11 +66,10 @@ func FuzzParseRecord(f *testing.F) {
 		if r, err := ParseRecord(raw); err == nil {
 			again, err := ParseRecord(r.String())
 			if err != nil || again.String() != r.String() {
-				t.Errorf("%s is written as %s, which is read as %s, %v", raw, r, again, err)
+				t.Errorf("%s is written as %s, which is parsed as %s, %v", raw, r, again, err)
 			}
 		}
-		// Whatever stands there, the core decides, settles, and leaves the taint
-		// of another alone.
+		// For any record, decisions settle and do not change a foreign taint.
 		for _, gates := range [][]Gate{nil, {aGate("cni")}, {aGate("cni", refused)}} {
 			s := aNode(gates...).taint("node.kubernetes.io/not-ready:NoSchedule", cniTaint).raw("cni", raw)
 			for range 3 {
@@ -78,7 +77,7 @@ func FuzzParseRecord(f *testing.F) {
 				s.after(time.Hour).boot(s.now.String())
 			}
 			if got := coreText(s.facts.Node.Taints[0]); got != "node.kubernetes.io/not-ready:NoSchedule" {
-				t.Errorf("%q moved or took a foreign taint; first is %s", raw, got)
+				t.Errorf("%q changed a foreign taint; the first is %s", raw, got)
 			}
 		}
 	})

@@ -12,27 +12,27 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Released is what it takes to make a node forget gates.
+// Released describes how gates are removed from a node.
 type Released struct {
-	// Decision is what is to be written: no more taint, record or override of the
-	// gates. It changes nothing where there is nothing to forget.
+	// Decision is the desired state of the node, without taints, records and overrides
+	// of the gates. It changes nothing if there is nothing to remove.
 	Decision
-	// Gates are the gates that the node forgets, sorted.
+	// Gates contains the gates that are removed from the node, sorted.
 	Gates []string
-	// Taken are the taints that come off, in the node's order.
+	// Taken contains the taints that are removed, in the node's order.
 	Taken []corev1.Taint
-	// Kept are gates whose records stay, sorted: they cannot be read, and a taint is
-	// on the node that may be what they tell of.
+	// Kept contains the gates whose records stay, sorted. These records cannot be read,
+	// and the node carries a taint that may belong to them.
 	Kept []string
 }
 
-// Release decides what makes a node forget the gates that are named, whether they
-// still exist or not: their records and overrides go, and the taints that the
-// records account for. Nothing else is touched: not a taint that no record tells
-// of, nor one that the record of a gate which is not named accounts for too, and
-// no stamp, since no record says that there is one.
+// Release returns the desired state of a node without the named gates, whether they
+// still exist or not. It removes their records and overrides, and the taints that the
+// records account for. It changes nothing else: no taint without a record, no taint
+// that the record of another gate accounts for as well, and no stamp, because records
+// do not account for stamps.
 //
-// It knows nothing but the Node. It is for when nobody decides any more.
+// It depends only on the Node. It is used when no controller is running any longer.
 func Release(n *Node, named func(gate string) bool) Released {
 	out := Released{Decision: Decision{Taints: slices.Clone(n.Taints)}}
 	own, others := make(map[heldTaint]bool), make(map[heldTaint]bool)
@@ -77,7 +77,7 @@ func Release(n *Node, named func(gate string) bool) Released {
 	return out
 }
 
-// forget drops a gate's record.
+// forget removes a gate's record.
 func (r *Released) forget(name string) {
 	if r.Records == nil {
 		r.Records = make(map[string]string)
@@ -86,7 +86,7 @@ func (r *Released) forget(name string) {
 	r.Gates = append(r.Gates, name)
 }
 
-// withdraw takes off what people wanted of the gates.
+// withdraw removes the overrides of the named gates.
 func (r *Released) withdraw(n *Node, named func(string) bool) {
 	for name := range n.Overrides {
 		if !named(name) || slices.Contains(r.Kept, name) {
@@ -102,13 +102,14 @@ func (r *Released) withdraw(n *Node, named func(string) bool) {
 	r.Gates = slices.Compact(r.Gates)
 }
 
-// heldTaint names a taint: a node has no two of a key and effect.
+// heldTaint identifies a taint. A node cannot carry two taints with the same key and
+// effect.
 type heldTaint struct {
 	key    string
 	effect corev1.TaintEffect
 }
 
-// held is the taint that the record tells of.
+// held returns the taint that the record accounts for.
 func (r *Record) held() heldTaint {
 	t, _ := parseTaint(r.Taint)
 	return heldTaint{t.Key, t.Effect}

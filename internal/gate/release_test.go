@@ -20,14 +20,14 @@ func TestRelease(t *testing.T) {
 	}
 	const open = `{"state":"Open","reason":"SignalsHold","source":"crd"}`
 	const openedByHand = `{"state":"Closed","taint":"a/a:NoSchedule","override":"Open","overrideSince":"2026-01-01T00:00:00Z"}`
-	const closedByHand = `{"state":"Open","taint":"a/a:NoSchedule","override":"Closed","overrideSince":"2026-01-01T00:00:00Z"}`
+	const overriddenClosed = `{"state":"Open","taint":"a/a:NoSchedule","override":"Closed","overrideSince":"2026-01-01T00:00:00Z"}`
 	foreign, core := taint("example.com/pool"), taint("node.kubernetes.io/not-ready")
 	tests := map[string]struct {
 		node  Node
 		gates []string // none for all
 		want  Released
 	}{
-		"a node that no gate knows": {
+		"a node without gates": {
 			node: Node{Taints: []corev1.Taint{foreign, core}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{foreign, core}}},
 		},
@@ -36,7 +36,7 @@ func TestRelease(t *testing.T) {
 			want: Released{Decision: Decision{Taints: []corev1.Taint{foreign, core}, Records: map[string]string{"a": ""}, Changes: true},
 				Gates: []string{"a"}, Taken: []corev1.Taint{taint("a/a")}},
 		},
-		"an open gate: somebody else has put its taint on": {
+		"an open gate whose taint another writer added": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": open}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}},
 		},
@@ -44,42 +44,42 @@ func TestRelease(t *testing.T) {
 			node: Node{Taints: []corev1.Taint{{Key: "a/a", Effect: corev1.TaintEffectNoExecute}}, Records: map[string]string{"a": closedBy("a/a")}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{{Key: "a/a", Effect: corev1.TaintEffectNoExecute}}, Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}},
 		},
-		"the value is another by now": {
+		"the taint has another value now": {
 			node: Node{Taints: []corev1.Taint{{Key: "a/a", Value: "x", Effect: corev1.TaintEffectNoSchedule}}, Records: map[string]string{"a": closedBy("a/a")}},
 			want: Released{Decision: Decision{Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"},
 				Taken: []corev1.Taint{{Key: "a/a", Value: "x", Effect: corev1.TaintEffectNoSchedule}}},
 		},
-		"two gates share a taint, and both go": {
+		"two gates share a taint, both are removed": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": closedBy("a/a"), "b": closedBy("a/a")}},
 			want: Released{Decision: Decision{Records: map[string]string{"a": "", "b": ""}, Changes: true}, Gates: []string{"a", "b"}, Taken: []corev1.Taint{taint("a/a")}},
 		},
-		"two gates share a taint, and one stays": {
+		"two gates share a taint, one is removed": {
 			node:  Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": closedBy("a/a"), "b": closedBy("a/a")}},
 			gates: []string{"a"},
 			want:  Released{Decision: Decision{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}},
 		},
-		"another gate stays as it is": {
+		"another gate keeps its state": {
 			node:  Node{Taints: []corev1.Taint{taint("a/a"), taint("b/b")}, Records: map[string]string{"a": closedBy("a/a"), "b": closedBy("b/b")}, Overrides: map[string]string{"b": "x"}},
 			gates: []string{"a"},
 			want:  Released{Decision: Decision{Taints: []corev1.Taint{taint("b/b")}, Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}, Taken: []corev1.Taint{taint("a/a")}},
 		},
-		"opened by hand: the taint is another's, and the override goes": {
+		"overridden open: the taint is foreign, and the override is removed": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": openedByHand}, Overrides: map[string]string{"a": "x"}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": ""}, Withdrawn: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}},
 		},
-		"closed by hand": {
-			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": closedByHand}},
+		"overridden closed": {
+			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": overriddenClosed}},
 			want: Released{Decision: Decision{Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}, Taken: []corev1.Taint{taint("a/a")}},
 		},
-		"an override and no record": {
+		"an override without a record": {
 			node: Node{Overrides: map[string]string{"a": "x"}},
 			want: Released{Decision: Decision{Withdrawn: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}},
 		},
-		"a record that cannot be read, beside a taint that may be its own": {
+		"an unreadable record, with a taint that may be its own": {
 			node: Node{Taints: []corev1.Taint{foreign}, Records: map[string]string{"a": "garbage"}, Overrides: map[string]string{"a": "x"}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{foreign}}, Kept: []string{"a"}},
 		},
-		"a record that cannot be read, and no taint that may be its own": {
+		"an unreadable record, without a taint that may be its own": {
 			node: Node{Taints: []corev1.Taint{core, taint("b/b")}, Records: map[string]string{"a": "garbage", "b": closedBy("b/b")}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{core}, Records: map[string]string{"a": "", "b": ""}, Changes: true},
 				Gates: []string{"a", "b"}, Taken: []corev1.Taint{taint("b/b")}},
@@ -97,7 +97,7 @@ func TestRelease(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, test.node.Taints, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("the facts were written to:\n%s", diff)
+				t.Errorf("the facts were modified:\n%s", diff)
 			}
 		})
 	}
@@ -114,8 +114,8 @@ func namedOrAll(gates []string) func(string) bool {
 	}
 }
 
-// Whatever is on a node: what is not a gate's stays, in its order, and once it has
-// been released there is nothing left to release.
+// For any node, everything that does not belong to a gate stays, in its order, and
+// nothing is left to release afterwards.
 func TestReleaseLeavesTheRest(t *testing.T) {
 	pool := []string{"a/a", "b/b", "c/c", "node.kubernetes.io/not-ready"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -139,7 +139,7 @@ func TestReleaseLeavesTheRest(t *testing.T) {
 		named := namedOrAll(gates)
 		got := Release(&n, named)
 
-		told := func(key string, whose func(string) bool) bool {
+		recorded := func(key string, whose func(string) bool) bool {
 			for name, raw := range n.Records {
 				if r, err := ParseRecord(raw); err == nil && whose(name) && r.State == v1alpha1.StateClosed && r.Key() == key {
 					return true
@@ -150,7 +150,7 @@ func TestReleaseLeavesTheRest(t *testing.T) {
 		var want []corev1.Taint
 		for _, taint := range n.Taints {
 			others := func(name string) bool { return !named(name) }
-			if !told(taint.Key, named) || told(taint.Key, others) {
+			if !recorded(taint.Key, named) || recorded(taint.Key, others) {
 				want = append(want, taint)
 			}
 		}
@@ -162,18 +162,18 @@ func TestReleaseLeavesTheRest(t *testing.T) {
 			if _, gone := got.Records[name]; !gone {
 				after.Records[name] = raw
 			} else if !named(name) {
-				t.Fatalf("the record of %s goes", name)
+				t.Fatalf("the record of %s is removed", name)
 			}
 		}
 		for name, raw := range n.Overrides {
 			if _, gone := got.Withdrawn[name]; !gone {
 				after.Overrides[name] = raw
 			} else if !named(name) {
-				t.Fatalf("the override of %s goes", name)
+				t.Fatalf("the override of %s is removed", name)
 			}
 		}
 		if again := Release(&after, named); again.Changes {
-			t.Fatalf("there is more to release: %+v", again)
+			t.Fatalf("there is something left to release: %+v", again)
 		}
 	})
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// scan reads a record of the form in which nodegate and the API server write
-// them: plain JSON without spaces or escapes. Every decision reads the
-// records of all the node's gates, and JSON's own reader takes longer for them
-// than all the rest. It is false for anything else, which is not to say that it
-// is wrong.
+// scan parses a record in the form in which nodegate and the API server write it: plain
+// JSON without spaces or escapes. Every decision reads the records of all of the node's
+// gates, and encoding/json would take longer than the rest of the decision. scan
+// returns false for any other form, which may still be valid.
 func (r *Record) scan(raw string) bool {
 	rest, ok := strings.CutPrefix(raw, "{")
 	for ok {
@@ -36,7 +35,7 @@ func (r *Record) scan(raw string) bool {
 	return false
 }
 
-// scanField reads the value of one field, and returns what comes after it.
+// scanField parses the value of one field and returns the text after it.
 func (r *Record) scanField(key, text string) (rest string, ok bool) {
 	switch key {
 	case "fought":
@@ -93,7 +92,7 @@ func (r *Record) scanOverride(key, value string) bool {
 	return false
 }
 
-// cutText cuts a quoted text off the beginning, if it is plain ASCII.
+// cutText cuts a quoted string of plain ASCII off the beginning of the text.
 func cutText(text string) (value, rest string, ok bool) {
 	if text == "" || text[0] != '"' {
 		return "", "", false
@@ -109,7 +108,7 @@ func cutText(text string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// cutCount cuts a number off the beginning.
+// cutCount cuts a positive number off the beginning of the text.
 func cutCount(text string) (n int, rest string, ok bool) {
 	end := 0
 	for end < len(text) && text[end] >= '0' && text[end] <= '9' {

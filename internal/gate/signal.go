@@ -12,11 +12,12 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// State is what a signal says. The zero value is Unknown.
+// State is the state of a signal. The zero value is Unknown.
 type State uint8
 
 const (
-	// Unknown means that there is nothing to go by. It never opens and never closes a gate.
+	// Unknown means that the state cannot be determined. It never opens and never
+	// closes a gate.
 	Unknown State = iota
 	// NotYet means that the signal does not hold.
 	NotYet
@@ -36,83 +37,86 @@ func (s State) String() string {
 	}
 }
 
-// Reading is what a signal says of a node at one moment.
+// Reading is the result of reading a signal on a node.
 type Reading struct {
 	State  State
 	Reason v1alpha1.ReadingReason
-	// Subject names what the reason is about: a pod, a DaemonSet, a key.
+	// Subject is the object that the reason refers to: a pod, a DaemonSet, a key.
 	Subject string
-	// Since is when the signal came to say so, as the API tells. Zero when the
-	// API does not tell.
+	// Since is the time since which the signal has had this state, according to the
+	// API. Zero if the API does not report it.
 	Since time.Time
-	// Longer is true when the signal may have said so for longer, because one of
-	// several things will do, and of one that does the API does not tell since when.
+	// Longer is true if the signal may have had this state for longer than Since: one
+	// of several alternatives is sufficient, and the API does not report a time for one
+	// that holds.
 	Longer bool
-	// Recheck is when the reading may change by the passing of time alone. Zero
-	// when it does not.
+	// Recheck is the time at which the reading may change without a change of the
+	// facts. Zero if there is no such time.
 	Recheck time.Time
-	// Rollout is true when the signal does not hold only because a daemon is
-	// being replaced by its own rollout.
+	// Rollout is true if the signal does not hold only because a daemon is being
+	// replaced by its own rollout.
 	Rollout bool
-	// Lacks is true when a required pod is missing although the reason is another,
-	// because several readings were put together (see LacksPod).
+	// Lacks is true if a required pod is missing although Reason is a different one,
+	// because several readings were combined (see LacksPod).
 	Lacks bool
-	// Blind is true when something has not been observed, likewise (see Unseen).
+	// Blind is true if something has not been observed although Reason is a different
+	// one, because several readings were combined (see Unseen).
 	Blind bool
 }
 
-// ofPod tells whether it is a pod that is missing, not ready, or only just ready.
+// ofPod reports whether the reason concerns a pod that does not count as ready.
 func (r Reading) ofPod() bool {
 	switch r.Reason {
-	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating:
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating:
 		return true
 	}
 	return false
 }
 
-// messages say each reason in words; %s is the reading's subject.
+// messages contains a message for each reason. %s is the reading's subject.
 var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingReady:                     "%s is ready",
 	v1alpha1.ReadingPodMissing:                "%s has no pod on this node",
+	v1alpha1.ReadingPodNotByDaemonSet:         "pod %s is owned by the DaemonSet but was not created by the DaemonSet controller: delete the pod, so that the DaemonSet controller creates one",
 	v1alpha1.ReadingPodNotReady:               "pod %s is not ready",
-	v1alpha1.ReadingPodReadyTooBriefly:        "pod %s is ready, and has not been for the signal's minReadySeconds",
+	v1alpha1.ReadingPodReadyTooBriefly:        "pod %s is ready, but has not been ready for the signal's minReadySeconds",
 	v1alpha1.ReadingPodNotAnnotated:           `pod %s does not carry the gate's readyAnnotation with the value "true"`,
 	v1alpha1.ReadingPodTerminating:            "pod %s is terminating",
-	v1alpha1.ReadingStaleEvidence:             "pod %s is known to be ready only from before this boot or this Node",
-	v1alpha1.ReadingStaleAnnotation:           "pod %s has carried the gate's readyAnnotation since before this boot or this Node: have its program take the annotation away when it starts, or delete the pod",
+	v1alpha1.ReadingStaleEvidence:             "the evidence that pod %s is ready predates the current boot or the current Node",
+	v1alpha1.ReadingStaleAnnotation:           "the readyAnnotation of pod %s predates the current boot or the current Node: make its program remove the annotation when it starts, or delete the pod",
 	v1alpha1.ReadingDaemonSetNotFound:         "DaemonSet %s does not exist: create it, or correct the gate",
-	v1alpha1.ReadingDaemonSetNotEligible:      "DaemonSet %s does not run on this node: its node selector, affinity or tolerations exclude it",
+	v1alpha1.ReadingDaemonSetNotEligible:      "DaemonSet %s does not run on this node: its node selector, affinity or tolerations exclude the node",
 	v1alpha1.ReadingDaemonDoesNotTolerateGate: "DaemonSet %s, a taint of the gate that waits for it: add the toleration to its pod template",
-	v1alpha1.ReadingDaemonNotProbed:           "the pods of DaemonSet %s have no readinessProbe, so that they are ready as soon as they run",
-	v1alpha1.ReadingDaemonsReady:              "every selected DaemonSet that belongs on this node has its ready pod here",
-	v1alpha1.ReadingNoDaemonSetSelected:       "no DaemonSet matches its selector, so that it holds on every node",
-	v1alpha1.ReadingNoDaemonSetBelongs:        "no selected DaemonSet belongs on this node",
-	v1alpha1.ReadingNodeBeingSetUp:            "no selected DaemonSet belongs on this node yet, and the node is still being set up",
+	v1alpha1.ReadingDaemonNotProbed:           "the pods of DaemonSet %s have no readinessProbe, so they are ready as soon as they run",
+	v1alpha1.ReadingDaemonsReady:              "every selected DaemonSet that should run on this node has a ready pod here",
+	v1alpha1.ReadingNoDaemonSetSelected:       "no DaemonSet matches its selector, so it holds on every node",
+	v1alpha1.ReadingNoDaemonSetBelongs:        "no selected DaemonSet should run on this node",
+	v1alpha1.ReadingNodeBeingSetUp:            "no selected DaemonSet should run on this node yet, and the node is still being set up",
 	v1alpha1.ReadingMatches:                   "%s matches",
 	v1alpha1.ReadingMissing:                   "the node has no %s",
 	v1alpha1.ReadingDiffers:                   "%s does not match",
-	v1alpha1.ReadingInsufficient:              "%s is less than the gate asks for",
-	v1alpha1.ReadingFormerNode:                "%s belongs to a former Node of this name",
-	v1alpha1.ReadingNotOwned:                  "%s is owned by no Node, so that it may be a former one's",
+	v1alpha1.ReadingInsufficient:              "%s is less than the gate requires",
+	v1alpha1.ReadingFormerNode:                "%s belongs to a former Node of the same name",
+	v1alpha1.ReadingNotOwned:                  "%s is not owned by a Node, so it may belong to a former Node of the same name",
 	v1alpha1.ReadingPoolIncomplete:            "%s is incomplete",
-	v1alpha1.ReadingExpressionFailed:          "the expression has no answer on this node: %s",
-	v1alpha1.ReadingNoneHolds:                 "none holds: %s",
-	v1alpha1.ReadingStaleHeartbeat:            "%s has no heartbeat that is recent enough and of this boot",
-	v1alpha1.ReadingTooBriefly:                "%s matches, but not for long enough yet",
-	v1alpha1.ReadingNoTransitionTime:          "%s matches, and does not tell since when",
+	v1alpha1.ReadingExpressionFailed:          "the expression could not be evaluated on this node: %s",
+	v1alpha1.ReadingNoneHolds:                 "no alternative holds: %s",
+	v1alpha1.ReadingStaleHeartbeat:            "%s has no recent heartbeat from the current boot",
+	v1alpha1.ReadingTooBriefly:                "%s matches, but has not matched for long enough",
+	v1alpha1.ReadingNoTransitionTime:          "%s matches, but has no transition time",
 	v1alpha1.ReadingNotObserved:               "%s is not observed yet",
-	v1alpha1.ReadingInvalidSpec:               "the gate's signals are invalid, so that nothing opens it but its deadline or deletion: see its condition Accepted",
-	v1alpha1.ReadingNodeSilent:                "the node has stopped reporting (Ready is Unknown)",
+	v1alpha1.ReadingInvalidSpec:               "the gate's signals are invalid, so only its deadline or its deletion opens it: see its condition Accepted",
+	v1alpha1.ReadingNodeSilent:                "the node is unreachable (Ready is Unknown)",
 	v1alpha1.ReadingNodeShutdown:              "the node has announced its shutdown (see its conditions Ready and GracefulNodeShutdownInProgress)",
 	v1alpha1.ReadingNodeSetup:                 "the node is still being set up by its cloud provider or provisioner",
-	v1alpha1.ReadingMinClosed:                 "the signals would open the gate, which stays closed until %s (timing.minClosedSeconds)",
-	v1alpha1.ReadingOpenAfter:                 "the signals have not said for long enough what opens the gate: it stays closed until %s (timing.openAfterSeconds)",
-	v1alpha1.ReadingPaused:                    "the gate is paused, and stays as it is (mode)",
-	v1alpha1.ReadingOverridden:                "somebody has the gate closed on the node until %s (the Node's annotation override.nodegate.dev/ and the gate's name)",
-	v1alpha1.ReadingReopenedByHand:            "the gate is reopened by hand: see to the node, then remove the taint",
+	v1alpha1.ReadingMinClosed:                 "the signals would open the gate, but it stays closed until %s (timing.minClosedSeconds)",
+	v1alpha1.ReadingOpenAfter:                 "the signals have not been in the state that opens the gate for long enough: it stays closed until %s (timing.openAfterSeconds)",
+	v1alpha1.ReadingPaused:                    "the gate is paused and keeps its state (mode)",
+	v1alpha1.ReadingOverridden:                "a manual override keeps the gate closed on the node until %s (the Node's annotation override.nodegate.dev/ followed by the gate's name)",
+	v1alpha1.ReadingReopenedByHand:            "the gate opens only when a user removes its taint (reopen: Manual): repair the node, then remove the taint",
 }
 
-// Message says the reading in words.
+// Message returns a human-readable description of the reading.
 func (r Reading) Message() string { return message(r.Reason, r.Subject) }
 
 func message(reason v1alpha1.ReadingReason, subject string) string {
@@ -123,9 +127,9 @@ func message(reason v1alpha1.ReadingReason, subject string) string {
 	return strings.ReplaceAll(format, "%s", Printable(subject))
 }
 
-// Printable is a text of one line in which what cannot be seen, such as the end of a
-// line or what steers a terminal, is written as Go writes it. Nodes say of themselves
-// what they like, and may not forge what people read.
+// Printable returns the text as a single line in which non-printable characters, such
+// as newlines and terminal control characters, are escaped as in Go. Nodes control some
+// of their data and must not be able to forge output.
 func Printable(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
 		return text
@@ -134,67 +138,68 @@ func Printable(text string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// Signal is one compiled signal. Implementations are immutable and safe for
-// concurrent use.
+// Signal is a compiled signal. Implementations are immutable and safe for concurrent
+// use.
 type Signal interface {
-	// Read says what the signal reads on a node. It does no I/O.
+	// Read returns the reading of the signal on a node. It performs no I/O.
 	Read(in Input) Reading
-	// Evidence returns the pods whose state the signal rests on, ready or not.
-	// It is false when they have not been observed.
+	// Evidence returns the pods that the signal's state depends on, whether they are
+	// ready or not. It returns false if they have not been observed.
 	Evidence(f *Facts) ([]Pod, bool)
-	// ProvesBoot tells whether the signal can tell what belongs to the node's
-	// current boot from what is older.
+	// ProvesBoot reports whether the signal can distinguish evidence of the node's
+	// current boot from older evidence.
 	ProvesBoot() bool
-	// Needs returns what must be observed for the signal, given the DaemonSets
-	// that are known so far. A gate is not decided about when something has changed
-	// that its signals do not need (see Parts).
+	// Needs returns what must be observed for the signal, given the known DaemonSets.
+	// The gate is not decided again when something changes that its signals do not need
+	// (see Parts).
 	Needs(sets *DaemonSets) Needs
 }
 
-// Input is what a signal reads from.
+// Input is what a signal reads.
 type Input struct {
 	*Facts
-	// Taint is the gate's own taint, as it is or would be on the node.
+	// Taint is the gate's own taint that is, or would be, on the node.
 	Taint v1alpha1.Taint
-	// OtherTaint is the gate's own in another state. The same if it has but one.
+	// OtherTaint is the gate's other taint. The same as Taint if the gate has only one.
 	OtherTaint v1alpha1.Taint
-	// Lasting are the node's lasting taints (see Transient), found once for all
-	// signals.
+	// Lasting contains the node's taints that are not transient (see Transient),
+	// computed once for all signals.
 	Lasting []corev1.Taint
-	// Trust tells which pods' readiness may be believed.
+	// Trust determines which pods' readiness is accepted as evidence.
 	Trust Trust
 	Now   time.Time
 }
 
-// Needs is what must be observed for a signal: what it looks at. Of a Node, labels,
-// boot and whether it reports are always observed, and every signal may look at them.
+// Needs describes what must be observed for a signal because the signal reads it. The
+// labels, boot and liveness of a Node are always observed, and every signal may read
+// them.
 type Needs struct {
-	// DaemonSetNamespaces are the namespaces whose DaemonSets are needed.
+	// DaemonSetNamespaces contains the namespaces of the DaemonSets.
 	DaemonSetNamespaces []string
-	// Pods are the pods that are needed.
+	// Pods contains the queries that select the pods.
 	Pods []PodQuery
-	// Annotations are the keys of node annotations that are needed.
+	// Annotations contains the keys of node annotations.
 	Annotations []string
-	// Resources are the names of resources of the nodes' allocatable that are
-	// needed.
+	// Resources contains the names of resources in the nodes' allocatable.
 	Resources []string
-	// NodeInfo are the names of fields of the nodes' nodeInfo that are needed.
+	// NodeInfo contains the names of fields of the nodes' nodeInfo.
 	NodeInfo []string
-	// CSINodes tells whether the nodes' CSINodes are needed.
+	// CSINodes reports whether CSINodes are needed.
 	CSINodes bool
-	// ResourceSlices are the names of DRA drivers whose ResourceSlices are needed.
+	// ResourceSlices contains the names of the DRA drivers of the ResourceSlices.
 	ResourceSlices []string
-	// Heartbeats tells whether the heartbeats of conditions are needed: each is
-	// news, then.
+	// Heartbeats reports whether the heartbeats of conditions are needed. Each
+	// heartbeat is then a change.
 	Heartbeats bool
-	// Conditions are the types of conditions that are looked at, and AllConditions and
-	// Taints tell whether all conditions or taints are. They are always observed. The
-	// taints that say which daemons belong on the node need not be named.
+	// Conditions contains the types of the conditions that the signal reads.
+	// AllConditions and Taints report whether it reads all conditions or all taints.
+	// All of these are always observed. Taints that determine which daemons belong on
+	// the node need not be included.
 	Conditions            []string
 	AllConditions, Taints bool
 }
 
-// Add adds what is needed for something else.
+// Add adds the needs of another signal.
 func (n *Needs) Add(other Needs) {
 	n.DaemonSetNamespaces = append(n.DaemonSetNamespaces, other.DaemonSetNamespaces...)
 	n.Pods = append(n.Pods, other.Pods...)

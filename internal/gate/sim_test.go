@@ -15,12 +15,12 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// epoch is when every test begins.
+// epoch is the start time of every test.
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 const cniTaint = "cni.example/not-ready:NoSchedule"
 
-// flagSignal is a level signal that a test sets by a label of the node.
+// flagSignal is a signal without evidence that a test sets by a label of the node.
 type flagSignal string
 
 func (s flagSignal) Read(in Input) Reading {
@@ -42,8 +42,8 @@ func (flagSignal) Evidence(*Facts) ([]Pod, bool) { return nil, true }
 func (flagSignal) ProvesBoot() bool              { return false }
 func (flagSignal) Needs(*DaemonSets) Needs       { return Needs{} }
 
-// agent is a signal that holds while one of the pods of its name is ready, and
-// believed to be.
+// agent is a signal that holds while one of the pods of its name is ready and accepted
+// as evidence.
 type agent string
 
 func (s agent) query() PodQuery { return PodQuery{Namespace: "kube-system", Selector: string(s)} }
@@ -76,8 +76,8 @@ func (s agent) Evidence(f *Facts) ([]Pod, bool) { p, ok := f.Pods[s.query()]; re
 func (agent) ProvesBoot() bool                  { return true }
 func (s agent) Needs(*DaemonSets) Needs         { return Needs{Pods: []PodQuery{s.query()}} }
 
-// aGate returns a gate that is older than every node, waits for a flag of its
-// own name, and closes for reboots. Options change it.
+// aGate returns a gate that is older than every node, waits for a flag with its own
+// name, and closes for reboots. Options change it.
 func aGate(name string, options ...func(*Gate)) Gate {
 	g := Gate{
 		Name: name, Source: v1alpha1.SourceCRD, Accepted: true, Selector: labels.Everything(),
@@ -100,7 +100,7 @@ func tainting(text string) func(*Gate) {
 	return func(g *Gate) { g.Taint = t }
 }
 
-// recloseTainting gives a gate another taint for when it closes again.
+// recloseTainting sets a gate's recloseTaint.
 func recloseTainting(text string) func(*Gate) {
 	t, ok := parseTaint(text)
 	if !ok {
@@ -133,15 +133,15 @@ func createdAgo(d time.Duration) func(*Gate) {
 }
 func refused(g *Gate) { g.Accepted = false }
 
-// sim is a node with its gates. Its methods change what is known of the node;
-// decide asks the core, and run also does what it says.
+// sim is a node with its gates. Its methods change the facts; decide makes a decision,
+// and run also applies it.
 type sim struct {
 	gates []Gate
 	facts Facts
 	now   time.Time
 }
 
-// aNode returns a node that is a day old, reports, and runs in boot "a".
+// aNode returns a node that is a day old, is Ready, and runs in boot "a".
 func aNode(gates ...Gate) *sim {
 	s := &sim{gates: gates, now: epoch}
 	s.facts = Facts{
@@ -155,7 +155,36 @@ func aNode(gates ...Gate) *sim {
 }
 
 func (s *sim) age(d time.Duration) *sim { s.facts.Node.Created = s.now.Add(-d); return s }
-func (s *sim) boot(id string) *sim      { s.facts.Node.BootID = id; return s }
+
+// boot reboots the node, and the start of the boot is observed.
+func (s *sim) boot(id string) *sim {
+	if old := s.facts.Node.BootID; old != id {
+		s.facts.Boot = Boot{Seen: s.now, After: old}
+	}
+	s.facts.Node.BootID = id
+	return s
+}
+
+// left makes gates have ceased to select the node for long enough to leave it.
+func (s *sim) left(names ...string) *sim {
+	s.facts.LeftSince = map[string]time.Time{}
+	for _, name := range names {
+		s.facts.LeftSince[name] = s.now.Add(-LeavesAfter)
+	}
+	return s
+}
+
+// sees sets the time at which the start of the current boot was observed.
+func (s *sim) sees(id string, ago time.Duration) *sim {
+	s.boot(id).facts.Boot.Seen = s.now.Add(ago)
+	return s
+}
+
+// bootUnobserved reboots the node unobserved; the boot is first observed now.
+func (s *sim) bootUnobserved(id string) *sim {
+	s.facts.Node.BootID, s.facts.Boot = id, Boot{Seen: s.now}
+	return s
+}
 func (s *sim) after(d time.Duration) *sim {
 	s.now = s.now.Add(d)
 	return s
@@ -198,7 +227,7 @@ func (s *sim) untaint(text string) *sim {
 	return s
 }
 
-// record puts a record on the node, written an hour ago unless it says more.
+// record adds a record to the node, written an hour ago unless changed.
 func (s *sim) record(name, state string, change ...func(*Record)) *sim {
 	r := Record{State: state, Since: s.now.Add(-time.Hour), Reason: v1alpha1.ReasonBirth, Boot: "a", Taint: name + ".example/not-ready:NoSchedule", Source: v1alpha1.SourceCRD}
 	for _, c := range change {
@@ -213,7 +242,7 @@ func (s *sim) raw(name, text string) *sim {
 	return s
 }
 
-// closed is a node on which the gates have been closed for an hour.
+// closed closes the gates on the node, an hour ago.
 func (s *sim) closed(names ...string) *sim {
 	for _, n := range names {
 		s.record(n, v1alpha1.StateClosed).taint(n + ".example/not-ready:NoSchedule")
@@ -228,14 +257,14 @@ func (s *sim) open(names ...string) *sim {
 	return s
 }
 
-// pod sets the one pod of an agent: containers names its present incarnation.
+// pod sets the only pod of an agent. containers determines its current incarnation.
 func (s *sim) pod(name, containers string, ready bool) *sim {
 	p := Pod{UID: "pod", Name: name, Created: s.facts.Node.Created.Add(time.Second), Ready: ready, ReadySince: s.now}
 	p.Incarnation = NewIncarnation(p.UID, []string{containers})
 	return s.pods(name, p)
 }
 
-// override has somebody override a gate, for so long from now.
+// override adds an override of a gate for the given time from now.
 func (s *sim) override(name, state string, last time.Duration) *sim {
 	return s.overrideRaw(name, Override{State: state, Until: s.now.Add(last), Reason: "so", UID: s.facts.Node.UID}.String())
 }
@@ -269,10 +298,11 @@ func (s *sim) granting(names ...string) *sim {
 	return s
 }
 
-// invisible has the gates unknown without their being deleted.
+// invisible makes the source of gates incomplete, so that gates are unknown without
+// being deleted.
 func (s *sim) invisible() *sim { s.facts.CompleteSources = nil; return s }
 
-// forget is a restart of the controller: it knows nothing but the node.
+// forget simulates a restart of the controller, which then knows only the node.
 func (s *sim) forget() *sim {
 	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady, s.facts.Shadow = nil, nil, nil, nil
 	return s
@@ -280,14 +310,13 @@ func (s *sim) forget() *sim {
 
 func (s *sim) decide() Decision { return Decide(s.gates, &s.facts, s.now) }
 
-// run decides, does what was decided, and sees to it that there is then nothing
-// left to do.
+// run decides, applies the decision, and checks that nothing is left to do afterwards.
 func (s *sim) run(t failer) Decision {
 	t.Helper()
 	d := s.decide()
 	s.apply(d)
 	if again := s.decide(); again.Changes || s.steps(again) {
-		t.Fatalf("deciding again at the same time asks for more\nfirst: %s\nagain: %s\nrecords: %v", show(d), show(again), again.Records)
+		t.Fatalf("another decision at the same time has further changes\nfirst: %s\nagain: %s\nrecords: %v", show(d), show(again), again.Records)
 	}
 	return d
 }
@@ -309,19 +338,22 @@ func (s *sim) apply(d Decision) {
 	s.remember(d)
 }
 
-// steps tells whether a gate in dry run has come on by a decision.
+// steps reports whether a decision changes the shadow of a gate in dry run.
 func (s *sim) steps(d Decision) bool {
 	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.DryRun && v.Shadow != s.facts.Shadow[v.Gate] })
 }
 
-// remember takes over what a decision hands on.
+// remember stores what a decision passes to the next one.
 func (s *sim) remember(d Decision) {
 	s.facts.Shadow = map[string]string{}
 	s.facts.Steady = map[string]Steady{}
-	s.facts.LostSince, s.facts.RolloutSince = map[string]time.Time{}, map[string]time.Time{}
+	s.facts.LostSince, s.facts.RolloutSince, s.facts.LeftSince = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
 	for _, v := range d.Verdicts {
 		if v.Shadow != "" {
 			s.facts.Shadow[v.Gate] = v.Shadow
+		}
+		if !v.LeftSince.IsZero() {
+			s.facts.LeftSince[v.Gate] = v.LeftSince
 		}
 		if !v.LostSince.IsZero() {
 			s.facts.LostSince[v.Gate] = v.LostSince
@@ -347,8 +379,8 @@ func taintTexts(taints []corev1.Taint) string {
 	return "[" + strings.Join(texts, " ") + "]"
 }
 
-// show tells a decision in one line: whether anything is written, the taints,
-// and for each gate where it came from, where it went and what it waits for.
+// show returns a decision as one line: whether anything is written, the taints, and for
+// each gate its states before and after and what it waits for.
 func show(d Decision) string {
 	var b strings.Builder
 	if d.Changes {
@@ -412,7 +444,7 @@ func mark(state string) string {
 	return state
 }
 
-// failer is what tests and properties have in common.
+// failer is the common interface of tests and properties.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)

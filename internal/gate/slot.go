@@ -10,59 +10,62 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// slot is one gate, or a record whose gate is not known, on the node.
+// slot is a gate on the node, or a record whose gate is unknown.
 type slot struct {
-	// gate is nil when the record's gate is not known.
+	// gate is nil if the record's gate is unknown.
 	gate *Gate
-	// name is the gate's name, and selected tells whether it exists and selects the
+	// name is the gate's name. selected reports whether the gate exists and selects the
 	// node.
 	name     string
 	selected bool
-	// present tells whether the node has a record, raw is its text, and before
-	// its content. Where that is what the text says, it is in parsed.
+	// present reports whether the node has a record, raw is its text, and before its
+	// content. parsed is the storage for before if that is what the text contains.
 	present bool
 	raw     string
 	parsed  Record
 	before  *Record
-	// damaged records cannot be read, or are older than the Node; before is then
-	// not what they say.
+	// damaged is true if the record cannot be read or is older than the Node. before is
+	// then not what the text contains.
 	damaged bool
-	// garbled records cannot be read at all: nobody knows what they say.
+	// garbled is true if the record cannot be read at all.
 	garbled bool
-	// had is the taint that the record accounts for: of a closed gate, or of one
-	// that a person has closed.
+	// had is the taint that the record accounts for: that of a gate that is closed, or
+	// is overridden closed.
 	had v1alpha1.Taint
 	masking
-	// after is the record as it should be; nil for none. Where it begins with
-	// what is there, it is renewed.
+	// after is the desired record; nil for none. renewed is its storage if it starts
+	// from the existing record.
 	after   *Record
 	renewed Record
-	// keep leaves everything that concerns the slot as it is.
+	// keep is true if everything that concerns the slot keeps its state.
 	keep bool
-	// leave leaves the taint alone, because another writer fights for it; undoes
-	// undoes what that one did.
-	leave, undoes bool
-	// lifts keeps an open gate's taint off the node, with or without a record.
-	lifts bool
-	// says is what the signals of an openWhen gate come to.
-	says    State
+	// leave is true if a contended taint is left as it is for now. restores is true if
+	// the change of the other writer is reverted now.
+	leave, restores bool
+	// removes is true if an open gate's taint is kept off the node, with or without a
+	// record.
+	removes bool
+	// signals is the combined state of the signals of an openWhen gate.
+	signals State
 	verdict *Verdict
 }
 
-// slots are sorted by name. One is too large to be handed about for that.
+// slots is sorted by name. It implements sort.Interface because a slot is too large to
+// be copied for slices.SortFunc.
 type slots []slot
 
 func (s slots) Len() int           { return len(s) }
 func (s slots) Less(i, j int) bool { return s[i].name < s[j].name }
 func (s slots) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 
-// readRecords pairs gates and records, in the order of the gates' names.
+// readRecords creates a slot for each gate and each record, in the order of their
+// names.
 func (d *decider) readRecords(gates []Gate) {
-	paired, optedOut := 0, d.Node.optedOut()
+	paired := 0
 	for i := range gates {
 		g := &gates[i]
 		raw, recorded := d.Node.Records[g.Name]
-		selected := !g.Broken && !optedOut && g.Selector.Matches(d.Node.Labels)
+		selected := g.Selects(d.Node.Labels)
 		if recorded {
 			paired++
 		} else if !selected || g.Mode == v1alpha1.ModeDryRun && !d.acts(g) {
@@ -92,14 +95,14 @@ func (d *decider) readRecords(gates []Gate) {
 func (d *decider) addSlot(g *Gate, name string, selected bool, raw string, present bool) {
 	n := len(d.slots)
 	d.slots = slices.Grow(d.slots, 1)[:n+1]
-	s := &d.slots[n] // which is clear (see done)
+	s := &d.slots[n] // already cleared (see done)
 	s.gate, s.name, s.selected, s.raw, s.present = g, name, selected, raw, present
 }
 
-// clockSkew is how far the clocks that write records may differ.
+// clockSkew is the assumed maximum difference between the clocks that write records.
 const clockSkew = 5 * time.Minute
 
-// readRecord reads what the node's record says of a slot.
+// readRecord parses the record of a slot.
 func (d *decider) readRecord(s *slot) {
 	r := &s.parsed
 	switch err := r.parse(s.raw); {
@@ -107,17 +110,17 @@ func (d *decider) readRecord(s *slot) {
 		s.damaged, s.garbled = true, true
 		s.restore(d.rebuild(s.gate))
 	case r.Since.After(d.since().Add(clockSkew)):
-		// Written by a clock that is wrong. All else that it says stands.
+		// The clock that wrote the record was wrong. The rest of the record is valid.
 		s.damaged, r.Since = true, d.since()
 		s.restore(r)
 	case !r.Since.IsZero() && r.Since.Before(d.Node.Created):
-		s.damaged = true // from an earlier Node of this name: it says nothing of this one
+		s.damaged = true // it belongs to a former Node of the same name
 	default:
 		s.restore(r)
 	}
 }
 
-// newReadings returns room for a gate's readings.
+// newReadings returns memory for n readings.
 func (d *decider) newReadings(n int) []Reading {
 	if len(d.readings) < n {
 		total := 0
@@ -128,12 +131,12 @@ func (d *decider) newReadings(n int) []Reading {
 		}
 		d.readings = make([]Reading, max(n, total))
 	}
-	room := d.readings[:n:n]
+	readings := d.readings[:n:n]
 	d.readings = d.readings[n:]
-	return room
+	return readings
 }
 
-// restore takes up what a record says.
+// restore initializes the slot from a record.
 func (s *slot) restore(r *Record) {
 	if s.before = r; r == nil {
 		return
@@ -145,11 +148,11 @@ func (s *slot) restore(r *Record) {
 	}
 }
 
-// rebuild stands in for a record that cannot be read. The taint tells the
-// state; without it the gate was open, for nothing is closed by surprise, unless
-// the node is so new that it is closed in any case. It is not known in which
-// boot the gate closed, so nothing that pods show now is believed at once. A
-// gate that follows its signals has no need of the past.
+// rebuild returns a replacement for a record that cannot be read. The state follows
+// from the taint. Without the taint, the gate was open, because a gate must not close
+// unexpectedly; but a new node is closed in any case. It is unknown in which boot the
+// gate closed, so the current state of pods is not accepted as evidence at once. A
+// closeWhen gate needs no record.
 func (d *decider) rebuild(g *Gate) *Record {
 	r := &Record{State: v1alpha1.StateOpen, Since: d.since(), Reason: v1alpha1.ReasonAdopted, Source: v1alpha1.SourceCRD}
 	switch {
@@ -167,7 +170,7 @@ func (d *decider) rebuild(g *Gate) *Record {
 	return r
 }
 
-// hold keeps the slot as it is.
+// hold keeps the slot's state.
 func (s *slot) hold() {
 	s.keep, s.after = true, s.before
 	s.verdict.After = s.verdict.Before

@@ -10,90 +10,91 @@ import (
 
 // Soaking.
 //
-// A gate may want its signals to have said for a while what opens it. For how
-// long they have is known in two ways, and neither will do alone. The API tells
-// it, for most signals, whatever becomes of the controller; but in times of the
-// node's clock, which may be wrong. The controller sees it, by the one clock that
-// it waits by; but it does not remember beyond its own end.
+// A gate may require its signals to have been in the state that opens it for some time
+// (openAfterSeconds). There are two sources for that time, and neither is sufficient.
+// For most signals, the API reports it, independently of the controller, but by the
+// node's clock, which may be wrong. The controller observes it by its own clock, but
+// forgets it when it stops.
 //
-// So what was seen to begin counts from when it was seen. What was not counts
-// from the time that the API tells, with an allowance for clocks that differ, or
-// where it tells none from when it was first seen. A restart makes the wait longer
-// by that allowance at most, or has it begin again, but never shortens it.
+// So if the controller observed the beginning, the time starts then. Otherwise, it
+// starts at the time that the API reports, plus an allowance for clock skew, or at the
+// first observation if the API reports no time. A restart extends the wait by at most
+// that allowance, or starts it again, but never shortens it.
 
-// Steady is what is remembered of signals that say what opens a gate. Its zero
-// value remembers that they do not.
+// Steady is what is remembered about signals that are in the state that opens a gate.
+// The zero value means that they are not.
 type Steady struct {
-	// Since is when they were first seen to.
+	// Since is the time at which the state was first observed.
 	Since time.Time
-	// Told is since when they did by what the API told then, as far as it did. If
-	// later it tells a later time, there was a break.
-	Told time.Time
-	// Begun is true if they were seen not to before.
+	// Reported is the time since which the signals had the state according to the API at
+	// the time of the observation, as far as the API reports it. If the API later
+	// reports a later time, the state was interrupted.
+	Reported time.Time
+	// Begun is true if the signals were observed not to have the state before.
 	Begun bool
 }
 
-// soaked says when the signals of a closed gate, of which the record is given,
-// will have said for long enough what opens it. It is zero where they do not, or
-// need not have for any time. What is not known, or is old because the node is
-// silent, is neither counted nor held against them.
-func (d *decider) soaked(s *slot, r *Record, says State) time.Time {
+// soaked returns the time at which the signals of a closed gate with this record will
+// have been in the state that opens it for long enough. It is zero if they are not in
+// that state, or need not be for any time. Unknown signals, and outdated ones because
+// the node is unreachable, neither count nor interrupt the time.
+func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 	g, v := s.gate, s.verdict
 	opens := Holds
 	if g.CloseWhen {
 		opens = NotYet
 	}
 	switch {
-	case g.OpenAfter == 0, says == Unknown, !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown):
+	case g.OpenAfter == 0, state == Unknown, !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown):
 		return time.Time{}
-	case says != opens:
+	case state != opens:
 		v.Steady = &Steady{}
 		return time.Time{}
 	}
-	told, resumed, complete := toldSince(v.Readings, opens)
+	reported, resumed, complete := reportedSince(v.Readings, opens)
 	was, remembered := d.Steady[g.Name]
 	is := was
 	switch {
-	case !remembered, resumed.After(was.Told) && !was.Since.IsZero(): // or it was broken off unseen
-		is = Steady{Since: d.now, Told: resumed}
+	case !remembered, resumed.After(was.Reported) && !was.Since.IsZero(): // or it was interrupted unobserved
+		is = Steady{Since: d.now, Reported: resumed}
 	case was.Since.IsZero():
-		is = Steady{Since: d.now, Told: resumed, Begun: true}
+		is = Steady{Since: d.now, Reported: resumed, Begun: true}
 	}
 	v.Steady = &is
 	if r.sameBootAsDigest(&d.Node) {
-		return time.Time{} // the node is back, and is what it was before
+		return time.Time{} // the node has returned unchanged
 	}
 	start := is.Since
 	if complete && !is.Begun {
-		start = earliest(start, told.Add(HeartbeatSkew))
+		start = earliest(start, reported.Add(HeartbeatSkew))
 	}
-	if r.Reason == v1alpha1.ReasonRebooted || r.Reason == v1alpha1.ReasonSignalsHold {
-		start = latest(start, r.closedSince(&d.Node)) // what was before says nothing
+	if r.closedForBoot() || r.Reason == v1alpha1.ReasonSignalsHold {
+		start = latest(start, r.closedSince(&d.Node)) // earlier times do not count
 	}
 	return latest(start, d.Node.Created).Add(g.OpenAfter)
 }
 
-// toldSince is since when the readings have come to what opens a gate, as the API
-// tells: since the last of them held or, for a closeWhen gate, since the first of
-// them did not. It is false where the API does not tell of all that matters. The
-// second time is the same without those that may have said so for longer: they say
-// nothing of a break.
-func toldSince(readings []Reading, opens State) (told, resumed time.Time, complete bool) {
+// reportedSince returns the time since which the readings have been in the state that
+// opens a gate, according to the API: since the last of them started to hold or, for a
+// closeWhen gate, since the first of them stopped holding. complete is false if the API
+// does not report all relevant times. resumed is the same time without the readings
+// that may have had the state for longer, because they do not show an interruption.
+func reportedSince(readings []Reading, opens State) (reported, resumed time.Time, complete bool) {
 	complete = opens == Holds
 	for i := range readings {
 		switch r := &readings[i]; {
 		case r.State != opens:
 		case opens == Holds:
-			told, complete = latest(told, r.Since), complete && !r.Since.IsZero()
+			reported, complete = latest(reported, r.Since), complete && !r.Since.IsZero()
 			if !r.Longer {
 				resumed = latest(resumed, r.Since)
 			}
 		case !r.Since.IsZero():
-			told, complete = earliest(told, r.Since), true
-			resumed = told
+			reported, complete = earliest(reported, r.Since), true
+			resumed = reported
 		}
 	}
-	return told, resumed, complete
+	return reported, resumed, complete
 }
 
 // latest returns the later of two times.

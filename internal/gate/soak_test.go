@@ -11,7 +11,7 @@ import (
 
 func soaking(d time.Duration) func(*Gate) { return func(g *Gate) { g.OpenAfter = d } }
 
-// timedSignal is a flag of which the API tells since when it is what it is.
+// timedSignal is a flag for which the API reports the time of its last change.
 type timedSignal struct{ flagSignal }
 
 func (s timedSignal) Read(in Input) Reading {
@@ -22,7 +22,7 @@ func (s timedSignal) Read(in Input) Reading {
 	return r
 }
 
-// since sets a timed flag, as of a time of the node's clock.
+// since sets a timed flag with a time of the node's clock.
 func (s *sim) since(name, value string, at time.Time) *sim {
 	s.facts.Node.Annotations = map[string]string{name: at.Format(time.RFC3339)}
 	return s.flag(name, value)
@@ -43,31 +43,31 @@ func TestSoak(t *testing.T) {
 	const skew = HeartbeatSkew
 	for name, c := range map[string]struct {
 		node *sim
-		// left is for how long it stays closed; zero where it opens.
+		// left is how long it stays closed; zero if it opens.
 		left time.Duration
 	}{
-		"no time in the API: from now":                    {closed(level, regression).flag("g", "holds"), soak},
-		"the API's time, and clocks may differ":           {ago(closed(timed, regression), 4*time.Minute), 6*time.Minute + skew},
-		"long enough by the API's time":                   {ago(closed(timed, regression), soak+skew), 0},
-		"not quite":                                       {ago(closed(timed, regression), soak+skew-time.Second), time.Second},
-		"just now by the API's time: from now":            {ago(closed(timed, regression), 0), soak},
-		"the node's clock is an hour ahead: from now":     {ago(closed(timed, regression), -time.Hour), soak},
-		"one signal without a time: from now":             {ago(closed(aGate("g", soaking(soak), waitingFor(timedSignal{"g"}, flagSignal("g"))), regression), time.Hour), soak},
-		"seen to begin, though the node's clock is slow":  {ago(seen(t, closed(timed, regression)), 5*time.Minute), soak},
-		"a new boot: not before it was seen":              {ago(closed(timed, rebooted, since(2*time.Minute)), time.Hour), 8 * time.Minute},
-		"a new boot now":                                  {ago(closed(timed, regression, func(r *Record) { r.Boot = "z" }), time.Hour), soak},
-		"back from silence in the same boot":              {closed(level, v1alpha1.ReasonNodeSilent).flag("g", "holds"), 0},
-		"back from shutdown in the same boot":             {closed(level, v1alpha1.ReasonNodeShutdown).flag("g", "holds"), 0},
-		"back from silence in another boot":               {closed(level, v1alpha1.ReasonNodeSilent, func(r *Record) { r.Boot = "z" }).flag("g", "holds"), soak},
-		"born a while ago, and not before":                {ago(aNode(timed).age(2*time.Minute), time.Hour), 8 * time.Minute},
-		"an existing node becomes a member open":          {aNode(aGate("g", soaking(soak), existing("Adopt"))).flag("g", "holds").granting("g"), 0},
-		"no longer selected":                              {closed(aGate("g", soaking(soak), selecting("pool=gpu")), regression).flag("g", "holds"), 0},
-		"beside minClosedSeconds, of which less is left":  {closed(aGate("g", soaking(soak), closedForAtLeast(65*time.Minute)), regression).flag("g", "holds"), soak},
-		"and after a longer one, at once":                 {ago(closed(aGate("g", soaking(time.Minute), closedForAtLeast(65*time.Minute), waitingFor(timedSignal{"g"})), regression), time.Hour), 5 * time.Minute},
-		"closeWhen: no time in the API: from now":         {closed(follower("g", soaking(soak)), v1alpha1.ReasonSignalsHold).flag("g", "no"), soak},
-		"closeWhen: cleared a while ago, by the API":      {closed(follower("g", soaking(soak), waitingFor(timedSignal{"g"})), v1alpha1.ReasonSignalsHold).since("g", "no", epoch.Add(-4*time.Minute)), 6*time.Minute + skew},
-		"closeWhen: not before it closed":                 {closed(follower("g", soaking(soak), waitingFor(timedSignal{"g"})), v1alpha1.ReasonSignalsHold, since(time.Minute)).since("g", "no", epoch.Add(-time.Hour)), 9 * time.Minute},
-		"closeWhen: another signal cleared, without time": {closed(follower("g", soaking(soak), waitingFor(timedSignal{"g"}, flagSignal("x"))), v1alpha1.ReasonSignalsHold).since("g", "no", epoch.Add(-4*time.Minute)), 6*time.Minute + skew},
+		"no time from the API: from now":                            {closed(level, regression).flag("g", "holds"), soak},
+		"the API's time, with an allowance for clock skew":          {ago(closed(timed, regression), 4*time.Minute), 6*time.Minute + skew},
+		"long enough by the API's time":                             {ago(closed(timed, regression), soak+skew), 0},
+		"not quite":                                                 {ago(closed(timed, regression), soak+skew-time.Second), time.Second},
+		"just now by the API's time: from now":                      {ago(closed(timed, regression), 0), soak},
+		"the node's clock is an hour ahead: from now":               {ago(closed(timed, regression), -time.Hour), soak},
+		"one signal without a time: from now":                       {ago(closed(aGate("g", soaking(soak), waitingFor(timedSignal{"g"}, flagSignal("g"))), regression), time.Hour), soak},
+		"the start was observed, although the node's clock is slow": {ago(seen(t, closed(timed, regression)), 5*time.Minute), soak},
+		"a new boot: not before it was observed":                    {ago(closed(timed, rebooted, since(2*time.Minute)), time.Hour), 8 * time.Minute},
+		"a new boot now":                                            {ago(closed(timed, regression, func(r *Record) { r.Boot = "z" }), time.Hour), soak},
+		"reachable again in the same boot":                          {closed(level, v1alpha1.ReasonNodeSilent).flag("g", "holds"), 0},
+		"back from shutdown in the same boot":                       {closed(level, v1alpha1.ReasonNodeShutdown).flag("g", "holds"), 0},
+		"reachable again in another boot":                           {closed(level, v1alpha1.ReasonNodeSilent, func(r *Record) { r.Boot = "z" }).flag("g", "holds"), soak},
+		"not before the Node's creation":                            {ago(aNode(timed).age(2*time.Minute), time.Hour), 8 * time.Minute},
+		"an existing node becomes a member open":                    {aNode(aGate("g", soaking(soak), existing("Adopt"))).flag("g", "holds").granting("g"), 0},
+		"no longer selected":                                        {closed(aGate("g", soaking(soak), selecting("pool=gpu")), regression).flag("g", "holds").left("g"), 0},
+		"with minClosedSeconds, which ends earlier":                 {closed(aGate("g", soaking(soak), closedForAtLeast(65*time.Minute)), regression).flag("g", "holds"), soak},
+		"with minClosedSeconds, which ends later":                   {ago(closed(aGate("g", soaking(time.Minute), closedForAtLeast(65*time.Minute), waitingFor(timedSignal{"g"})), regression), time.Hour), 5 * time.Minute},
+		"closeWhen: no time in the API: from now":                   {closed(follower("g", soaking(soak)), v1alpha1.ReasonSignalsHold).flag("g", "no"), soak},
+		"closeWhen: cleared a while ago, by the API":                {closed(follower("g", soaking(soak), waitingFor(timedSignal{"g"})), v1alpha1.ReasonSignalsHold).since("g", "no", epoch.Add(-4*time.Minute)), 6*time.Minute + skew},
+		"closeWhen: not before it closed":                           {closed(follower("g", soaking(soak), waitingFor(timedSignal{"g"})), v1alpha1.ReasonSignalsHold, since(time.Minute)).since("g", "no", epoch.Add(-time.Hour)), 9 * time.Minute},
+		"closeWhen: another signal cleared, without time":           {closed(follower("g", soaking(soak), waitingFor(timedSignal{"g"}, flagSignal("x"))), v1alpha1.ReasonSignalsHold).since("g", "no", epoch.Add(-4*time.Minute)), 6*time.Minute + skew},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.node
@@ -95,36 +95,37 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// seen has a controller see that the signals do not say what opens the gate.
+// seen makes the controller observe that the signals are not in the state that opens
+// the gate.
 func seen(t *testing.T, s *sim) *sim {
 	if d := s.run(t); d.Verdicts[0].Blocked != "" || !d.Recheck.IsZero() {
-		t.Errorf("it is the signals that are told of: %s", show(d))
+		t.Errorf("the verdict must report the signals: %s", show(d))
 	}
 	return s
 }
 
-// What breaks the wait off, and what does not.
-func TestSoakWithoutABreak(t *testing.T) {
+// TestSoakInterruptions checks what interrupts the wait.
+func TestSoakInterruptions(t *testing.T) {
 	level, timed := aGate("g", soaking(soak)), aGate("g", soaking(soak), waitingFor(timedSignal{"g"}))
 	holds := func(s *sim) { s.flag("g", "holds") }
-	told := func(s *sim) { s.since("g", "holds", epoch) }
+	timedHolds := func(s *sim) { s.since("g", "holds", epoch) }
 	for name, c := range map[string]struct {
 		gate        Gate
 		hold, event func(*sim)
-		// left is for how long it stays closed, six minutes after the signals came to
+		// left is how long it stays closed, six minutes after the signals started to
 		// hold and just after the event.
 		left time.Duration
 	}{
-		"nothing":                     {level, holds, func(*sim) {}, 4 * time.Minute},
-		"a signal stops, and returns": {level, holds, func(s *sim) { s.flag("g", "no").run(t); holds(s) }, soak},
-		"one that is not known":       {level, holds, func(s *sim) { s.flag("g", "unknown").run(t); holds(s) }, soak},
-		"not known, but the API does": {timed, told, func(s *sim) { s.flag("g", "unknown").run(t); told(s) }, 4*time.Minute + HeartbeatSkew},
-		"a break that nobody saw":     {timed, told, func(s *sim) { s.since("g", "holds", s.now.Add(-time.Minute)) }, 9*time.Minute + HeartbeatSkew},
-		"a restart":                   {level, holds, func(s *sim) { s.forget() }, soak},
-		"a restart, the API tells":    {timed, told, func(s *sim) { s.forget() }, 4*time.Minute + HeartbeatSkew},
-		"silence":                     {level, holds, func(s *sim) { s.ready("Unknown").run(t); s.ready("True") }, soak},
-		"a reboot":                    {level, holds, func(s *sim) { s.boot("b") }, soak},
-		"being set up, in between": {level, holds, func(s *sim) {
+		"nothing": {level, holds, func(*sim) {}, 4 * time.Minute},
+		"a signal stops holding, and holds again":     {level, holds, func(s *sim) { s.flag("g", "no").run(t); holds(s) }, soak},
+		"an unknown signal":                           {level, holds, func(s *sim) { s.flag("g", "unknown").run(t); holds(s) }, soak},
+		"an unknown signal, with a time from the API": {timed, timedHolds, func(s *sim) { s.flag("g", "unknown").run(t); timedHolds(s) }, 4*time.Minute + HeartbeatSkew},
+		"an unobserved interruption":                  {timed, timedHolds, func(s *sim) { s.since("g", "holds", s.now.Add(-time.Minute)) }, 9*time.Minute + HeartbeatSkew},
+		"a restart":                                   {level, holds, func(s *sim) { s.forget() }, soak},
+		"a restart, with a time from the API":         {timed, timedHolds, func(s *sim) { s.forget() }, 4*time.Minute + HeartbeatSkew},
+		"unreachability":                              {level, holds, func(s *sim) { s.ready("Unknown").run(t); s.ready("True") }, soak},
+		"a reboot":                                    {level, holds, func(s *sim) { s.boot("b") }, soak},
+		"being set up in between": {level, holds, func(s *sim) {
 			s.taint("karpenter.sh/unregistered:NoSchedule").run(t)
 			s.untaint("karpenter.sh/unregistered:NoSchedule")
 		}, 4 * time.Minute},
@@ -132,7 +133,7 @@ func TestSoakWithoutABreak(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := c.gate
-			g.Reclose = never // but for what is closed
+			g.Reclose = never // do not close for reboots
 			s := aNode(g).closed("g").ready("True")
 			if name == "a reboot" || name == "silence" {
 				s.gates[0].Reclose = onReboot
@@ -149,8 +150,8 @@ func TestSoakWithoutABreak(t *testing.T) {
 	}
 }
 
-// An open gate has nothing to soak, and a closed one without the wait nothing to
-// remember.
+// Nothing is remembered for an open gate, nor for a closed one without
+// openAfterSeconds.
 func TestSoakIsForgotten(t *testing.T) {
 	s := aNode(aGate("g", soaking(soak))).open("g").flag("g", "holds")
 	if v := s.decide().Verdicts[0]; v.Steady != nil {

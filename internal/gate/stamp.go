@@ -8,9 +8,9 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// stamps returns the annotations that tell when gates opened, by key, as far as
-// they are to be written. A gate that a node joins open, or that just lets go
-// of the node, has not opened on it.
+// stamps returns the annotations to be written that record when gates opened, by key. A
+// gate that was never closed on the node, or that only ceases to select it, has not
+// opened there.
 func (d *decider) stamps() map[string]string {
 	now := strconv.FormatInt(d.now.Unix(), 10)
 	var out map[string]string
@@ -27,8 +27,8 @@ func (d *decider) stamps() map[string]string {
 	return out
 }
 
-// openedHere tells whether the gate, or its taint that nobody accounts for, was
-// closed on the node, and is open by this decision.
+// openedHere reports whether the gate, or its taint without a record, was closed on the
+// node and opens by this decision.
 func (d *decider) openedHere(s *slot) bool {
 	v := s.verdict
 	if v.After != v1alpha1.StateOpen {

@@ -24,27 +24,27 @@ func TestStamp(t *testing.T) {
 		node *sim
 		want map[string]string
 	}{
-		"opens":                            {aNode(stamped).closed("g").flag("g", "holds"), now},
-		"opens again":                      {withStamp(aNode(stamped).closed("g").flag("g", "holds"), "12"), now},
-		"opens again in the same second":   {withStamp(aNode(stamped).closed("g").flag("g", "holds"), now[key]), nil},
-		"opens what carried the taint":     {aNode(stamped).taint("g.example/not-ready:NoSchedule").flag("g", "holds"), now},
-		"opens what followed":              {aNode(follower("g", stamping(key))).closed("g").flag("g", "no"), now},
-		"lifts what nobody accounts for":   {aNode(follower("g", stamping(key))).taint("g.example/not-ready:NoSchedule").flag("g", "no"), now},
-		"joins open":                       {aNode(stamped).age(time.Minute).flag("g", "holds"), nil},
-		"joins open under another's taint": {aNode(stamped, aGate("x", tainting("g.example/not-ready:NoSchedule"))).age(time.Minute).closed("x").record("x", "Closed", func(r *Record) { r.Taint = "g.example/not-ready:NoSchedule" }).flag("g", "holds"), nil},
-		"is adopted open":                  {aNode(aGate("g", stamping(key), existing("Adopt"))).flag("g", "holds").granting("g"), nil},
-		"stays open":                       {withStamp(aNode(stamped).open("g").flag("g", "holds"), "12"), nil},
-		"stays closed":                     {withStamp(aNode(stamped).closed("g"), "12"), nil},
-		"closes":                           {withStamp(aNode(stamped).open("g").boot("b"), "12"), nil},
-		"lets go of the node":              {aNode(aGate("g", stamping(key), selecting("pool=gpu"))).closed("g").flag("g", "holds"), nil},
-		"is deleted":                       {aNode().closed("g"), nil},
-		"may not be touched": {func() *sim {
+		"opens":                                             {aNode(stamped).closed("g").flag("g", "holds"), now},
+		"opens again":                                       {withStamp(aNode(stamped).closed("g").flag("g", "holds"), "12"), now},
+		"opens again in the same second":                    {withStamp(aNode(stamped).closed("g").flag("g", "holds"), now[key]), nil},
+		"opens a node that carried the taint":               {aNode(stamped).taint("g.example/not-ready:NoSchedule").flag("g", "holds"), now},
+		"a closeWhen gate opens":                            {aNode(follower("g", stamping(key))).closed("g").flag("g", "no"), now},
+		"removes a taint that no gate accounts for":         {aNode(follower("g", stamping(key))).taint("g.example/not-ready:NoSchedule").flag("g", "no"), now},
+		"becomes a member, open":                            {aNode(stamped).age(time.Minute).flag("g", "holds"), nil},
+		"becomes a member, open, with another gate's taint": {aNode(stamped, aGate("x", tainting("g.example/not-ready:NoSchedule"))).age(time.Minute).closed("x").record("x", "Closed", func(r *Record) { r.Taint = "g.example/not-ready:NoSchedule" }).flag("g", "holds"), nil},
+		"is adopted open":                                   {aNode(aGate("g", stamping(key), existing("Adopt"))).flag("g", "holds").granting("g"), nil},
+		"stays open":                                        {withStamp(aNode(stamped).open("g").flag("g", "holds"), "12"), nil},
+		"stays closed":                                      {withStamp(aNode(stamped).closed("g"), "12"), nil},
+		"closes":                                            {withStamp(aNode(stamped).open("g").boot("b"), "12"), nil},
+		"no longer selects the node":                        {aNode(aGate("g", stamping(key), selecting("pool=gpu"))).closed("g").flag("g", "holds"), nil},
+		"is deleted":                                        {aNode().closed("g"), nil},
+		"must not be changed": {func() *sim {
 			s := aNode(stamped).closed("g").flag("g", "holds")
 			s.facts.Allowed = allowed()
 			return s
 		}(), nil},
 		"opens, and another does not":       {aNode(stamped, other).closed("g", "h").flag("g", "holds"), now},
-		"opens, with no stamp to its name":  {aNode(aGate("g")).closed("g").flag("g", "holds"), nil},
+		"opens, without a stamp":            {aNode(aGate("g")).closed("g").flag("g", "holds"), nil},
 		"another is closed by the same key": {aNode(stamped, other).open("g").closed("h"), nil},
 	} {
 		if d := c.node.decide(); !maps.Equal(d.Stamps, c.want) || len(d.Stamps) > 0 && !d.Changes {
@@ -52,6 +52,6 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	if n := stamped.Needs(nil); len(n.Annotations) != 1 || n.Annotations[0] != key {
-		t.Errorf("needs %+v: what the stamp was is not known", n)
+		t.Errorf("needs %+v do not include the stamp", n)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// decision puts the slots' outcomes together.
+// decision assembles the decision from the slots.
 func (d *decider) decision() Decision {
 	out := Decision{Recheck: d.recheck, Verdicts: d.verdicts}
 	for i := range d.slots {
@@ -30,12 +30,50 @@ func (d *decider) decision() Decision {
 	out.Stamps = d.stamps()
 	var retainted bool
 	out.Taints, retainted = d.taints()
+	if retainted || len(out.Records) > 0 {
+		d.restOn(&out)
+	}
 	out.Changes = retainted || len(out.Records) > 0 || len(out.Withdrawn) > 0
 	return out
 }
 
-// record returns the slot's record as it should stand on the node, and whether
-// that differs from what stands there.
+// restOn determines which other records and taints the decision depends on: another
+// replica may have closed a gate that shares a taint that this decision removes, or may
+// have removed a taint that this decision shares.
+func (d *decider) restOn(out *Decision) {
+	for i := range d.slots {
+		s := &d.slots[i]
+		_, written := out.Records[s.name]
+		for j := range d.Node.Taints {
+			switch t := &d.Node.Taints[j]; {
+			case !written:
+				if n := len(out.Rests); s.shares(t) && !carriesTaint(out.Taints, t) && (n == 0 || out.Rests[n-1] != s.name) {
+					out.Rests = append(out.Rests, s.name)
+				}
+			case s.claims() && (s.before == nil || !s.before.tainted()) && s.claimed().Key == t.Key && s.claimed().Effect == t.Effect:
+				out.Carried = append(out.Carried, *t)
+			}
+		}
+	}
+}
+
+// shares reports whether a taint may belong to the slot, whatever the node's labels
+// are.
+func (s *slot) shares(t *corev1.Taint) bool {
+	return s.had.Key == t.Key && s.had.Effect == t.Effect || s.gate != nil && s.gate.Accepted && s.gate.owns(t.Key, t.Effect)
+}
+
+func carriesTaint(taints []corev1.Taint, t *corev1.Taint) bool {
+	for i := range taints {
+		if taints[i].Key == t.Key && taints[i].Effect == t.Effect {
+			return true
+		}
+	}
+	return false
+}
+
+// record returns the desired text of the slot's record, and whether it differs from the
+// current one.
 func (s *slot) record() (string, bool) {
 	if s.after == nil {
 		return "", s.present
@@ -47,9 +85,9 @@ func (s *slot) record() (string, bool) {
 	return raw, raw != s.raw
 }
 
-// taints returns the node's taints as they should be, and whether that differs
-// from what is there. A taint belongs to the gates if a closed one claims it,
-// if the gate is open, or if the gate's record says that it put it there.
+// taints returns the desired list of the node's taints, and whether it differs from the
+// current one. A taint belongs to the gates if a closed gate claims it, if the gate is
+// open, or if the gate's record accounts for it.
 func (d *decider) taints() ([]corev1.Taint, bool) {
 	taints := make([]corev1.Taint, 0, len(d.holders))
 	changed := false
@@ -71,37 +109,38 @@ func (d *decider) taints() ([]corev1.Taint, bool) {
 	return taints, changed
 }
 
-// findPlaces finds where the node's taints stand.
-func (d *decider) findPlaces() {
+// indexTaints creates the index of the node's taints.
+func (d *decider) indexTaints() {
 	for i := range d.Node.Taints {
 		t := &d.Node.Taints[i]
-		d.places[TaintID{t.Key, t.Effect}] = i
+		d.indexes[TaintID{t.Key, t.Effect}] = i
 	}
 	d.holders = slices.Grow(d.holders, len(d.Node.Taints))[:len(d.Node.Taints)]
 }
 
-// place returns the index of the node's taint with a key and effect, or -1.
-func (d *decider) place(key string, effect corev1.TaintEffect) int {
-	if i, known := d.places[TaintID{key, effect}]; known && i < len(d.Node.Taints) {
+// taintIndex returns the index of the node's taint with the given key and effect, or
+// -1.
+func (d *decider) taintIndex(key string, effect corev1.TaintEffect) int {
+	if i, known := d.indexes[TaintID{key, effect}]; known && i < len(d.Node.Taints) {
 		return i
 	}
 	return -1
 }
 
-// carries tells whether the node carries a taint, with any value.
-func (d *decider) carries(t v1alpha1.Taint) bool { return d.place(t.Key, t.Effect) >= 0 }
+// carries reports whether the node carries the taint, with any value.
+func (d *decider) carries(t v1alpha1.Taint) bool { return d.taintIndex(t.Key, t.Effect) >= 0 }
 
-// holder returns a slot that wants a taint with a key and effect on the node, or
-// nil.
+// holder returns a slot that wants a taint with the given key and effect on the node,
+// or nil.
 func (d *decider) holder(key string, effect corev1.TaintEffect) *slot {
-	if i, known := d.places[TaintID{key, effect}]; known {
+	if i, known := d.indexes[TaintID{key, effect}]; known {
 		return d.holders[i]
 	}
 	return nil
 }
 
-// findHolders finds, for each taint that is wanted on the node, a slot that wants
-// it: an accepted gate's, if there is one.
+// findHolders determines, for each taint that is wanted on the node, a slot that wants
+// it, preferably that of an accepted gate.
 func (d *decider) findHolders() {
 	for i := range d.slots {
 		s := &d.slots[i]
@@ -110,10 +149,10 @@ func (d *decider) findHolders() {
 		}
 		t := s.claimed()
 		id := TaintID{t.Key, t.Effect}
-		i, known := d.places[id]
+		i, known := d.indexes[id]
 		if !known {
 			i = len(d.holders)
-			d.places[id], d.holders = i, append(d.holders, nil)
+			d.indexes[id], d.holders = i, append(d.holders, nil)
 		}
 		if first := d.holders[i]; first == nil || !first.gate.Accepted {
 			d.holders[i] = s
@@ -121,13 +160,13 @@ func (d *decider) findHolders() {
 	}
 }
 
-// claims tells whether the slot wants its taint on the node.
+// claims reports whether the slot wants its taint on the node.
 func (s *slot) claims() bool {
 	return s.after != nil && s.after.tainted() && !s.leave && !s.keep
 }
 
-// claimed is the taint that a slot which claims one wants. Only a gate that is
-// accepted puts its own there; another one keeps what it has.
+// claimed returns the taint that the slot wants. Only an accepted gate adds its current
+// taint; another gate keeps the one that it has.
 func (s *slot) claimed() v1alpha1.Taint {
 	if s.gate.Accepted {
 		return s.gate.taint(s.after.Reclosed)
@@ -135,8 +174,8 @@ func (s *slot) claimed() v1alpha1.Taint {
 	return s.had
 }
 
-// accounted tells whether a gate's record accounts for a taint with
-// this key and effect.
+// accounted reports whether a gate's record accounts for a taint with this key and
+// effect.
 func (d *decider) accounted(t v1alpha1.Taint) bool {
 	for i := range d.slots {
 		if had := &d.slots[i].had; had.Key == t.Key && had.Effect == t.Effect {
@@ -146,10 +185,10 @@ func (d *decider) accounted(t v1alpha1.Taint) bool {
 	return false
 }
 
-// surplus tells whether a taint that no closed gate claims is a gate's, and so
-// is to go.
+// surplus reports whether a taint that no closed gate claims belongs to a gate and must
+// therefore be removed.
 func (d *decider) surplus(t corev1.Taint) bool {
-	surplus, left, undoes := false, false, false
+	surplus, left, restores := false, false, false
 	for i := range d.slots {
 		s := &d.slots[i]
 		if !s.concerns(t) {
@@ -158,35 +197,36 @@ func (d *decider) surplus(t corev1.Taint) bool {
 		if s.keep || s.leave && s.after.tainted() && s.accounts(t) {
 			return false
 		}
-		lapses := !s.leave && s.accounts(t) // it is no other writer's to fight for
-		surplus, left, undoes = true, left || s.leave, undoes || s.undoes || lapses
+		lapses := !s.leave && s.accounts(t) // no other writer contends for it
+		surplus, left, restores = true, left || s.leave, restores || s.restores || lapses
 	}
-	// Of several open gates that fight for it, each waits by its own record: they
-	// would hardly ever be ready all at the same time.
-	return surplus && (!left || undoes)
+	// Several open gates that contend for the taint have separate waiting times, which
+	// would hardly ever end at the same time. One of them is sufficient.
+	return surplus && (!left || restores)
 }
 
-// concerns tells whether a taint is the slot's: put there by it, or one of its
-// gate's, whoever put it there. A slot that is kept holds on to nothing but what
-// it put there: another gate's taint must not stay because of it.
+// concerns reports whether a taint belongs to the slot: its record accounts for it, or
+// it is one of its gate's taints, whoever added it. A slot that keeps its state holds
+// on to the recorded taint only, so that it does not keep another gate's taint on the
+// node.
 func (s *slot) concerns(t corev1.Taint) bool {
 	if s.accounts(t) {
 		return true
 	}
-	return !s.keep && s.gate != nil && s.gate.Accepted && (s.after != nil || s.lifts) && s.gate.owns(t.Key, t.Effect)
+	return !s.keep && s.gate != nil && s.gate.Accepted && (s.after != nil || s.removes) && s.gate.owns(t.Key, t.Effect)
 }
 
-// accounts tells whether the slot's record tells of a taint with this key and
+// accounts reports whether the slot's record accounts for a taint with this key and
 // effect.
 func (s *slot) accounts(t corev1.Taint) bool {
 	return s.had.Key == t.Key && s.had.Effect == t.Effect
 }
 
-// newTaint returns the taint as it is put on a node.
+// newTaint returns the taint as it is added to a node.
 func (d *decider) newTaint(t v1alpha1.Taint) corev1.Taint {
 	taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
 	if t.Effect == corev1.TaintEffectNoExecute {
-		// Tolerations of limited time count from here.
+		// tolerationSeconds counts from this time.
 		taint.TimeAdded = &metav1.Time{Time: d.now}
 	}
 	return taint

@@ -18,29 +18,29 @@ func TestEditedTaint(t *testing.T) {
 		return aGate("cni", append(options, tainting("new.example/key=v:NoSchedule"))...)
 	}
 	check(t, map[string]spec{
-		"closed: old and new are swapped in one write": {
+		"closed: the old taint is replaced in one write": {
 			aNode(edited()).taint("a.b/c:NoSchedule").closed("cni").taint("d.e/f:NoSchedule"),
 			"write [a.b/c:NoSchedule d.e/f:NoSchedule new.example/key=v:NoSchedule] cni:Closed>Closed(Birth)"},
 		"closed, and opening at the same moment": {
 			aNode(edited()).closed("cni").flag("cni", "holds"), "write [] cni:Closed>Open(SignalsHold)"},
 		"open: nothing to write": {
 			aNode(edited()).open("cni"), "[] cni:Open>Open(Birth)"},
-		"not known whether it exists: the old taint stays": {
+		"unknown whether it exists: the old taint stays": {
 			aNode().closed("cni").invisible(), "[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
-		"deleted: the old taint goes": {
+		"deleted: the old taint is removed": {
 			aNode().closed("cni"), "write [] cni:Closed>-(GateDeleted)"},
-		"refused: the old taint stays": {
+		"not accepted: the old taint stays": {
 			aNode(edited(refused)).closed("cni"), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
-		"only the value: corrected in its place": {
+		"only the value: corrected at the same index": {
 			aNode(aGate("cni", tainting("cni.example/not-ready=v:NoSchedule"))).closed("cni").taint("d.e/f:NoSchedule"),
 			"write [cni.example/not-ready=v:NoSchedule d.e/f:NoSchedule] cni:Closed>Closed(Birth)"},
-		"the old taint is another gate's as well": {
+		"the old taint also belongs to another gate": {
 			aNode(edited(), aGate("other", tainting(cniTaint))).closed("cni").record("other", "Closed", func(r *Record) { r.Taint = cniTaint }),
 			"write [" + cniTaint + " new.example/key=v:NoSchedule] cni:Closed>Closed(Birth) other:Closed>Closed(Birth)"},
 	})
 }
 
-// Two gates that share a taint: it is on while either is closed.
+// A taint that two gates share is on the node while either of them is closed.
 func TestSharedTaint(t *testing.T) {
 	a, b := aGate("a", tainting(cniTaint)), aGate("b", tainting(cniTaint))
 	s := aNode(a, b).age(time.Second)
@@ -57,7 +57,33 @@ func TestSharedTaint(t *testing.T) {
 	}
 }
 
-// A gate that yields to an older one with another value does not fight it.
+// Besides the records that it writes, a decision about a shared taint depends on the
+// unchanged records of other gates with the taint, and, if a gate closes with a taint
+// that is already there, on that taint.
+func TestSharedTaintDependsOnOthers(t *testing.T) {
+	a, b := aGate("a", tainting(cniTaint)), aGate("b", tainting(cniTaint))
+	c := aGate("c")
+	s := aNode(a, b, c).age(time.Second).flag("c", "no")
+	both := s.flag("a", "no").flag("b", "no").run(t)
+	if len(both.Rests) > 0 || len(both.Carried) > 0 {
+		t.Errorf("two gates that close depend on %v and %v", both.Rests, both.Carried)
+	}
+	if one := s.flag("a", "holds").after(time.Second).run(t); len(one.Rests) > 0 {
+		t.Errorf("a gate whose taint stays depends on %v", one.Rests)
+	}
+	last := s.flag("b", "holds").after(time.Second).run(t)
+	if !slices.Equal(last.Rests, []string{"a"}) {
+		t.Errorf("the last gate to open depends on the records of %v, want that of a", last.Rests)
+	}
+	late := aNode(a).age(time.Second).flag("a", "no")
+	late.run(t)
+	late.gates = append(late.gates, b)
+	if d := late.flag("b", "no").after(time.Second).run(t); len(d.Carried) != 1 || d.Carried[0].Key != string(cniTaint)[:len(d.Carried[0].Key)] {
+		t.Errorf("a gate that closes with the taint of another depends on %v", d.Carried)
+	}
+}
+
+// A gate that yields to an older one with another value does not contend for the taint.
 func TestConflictingValues(t *testing.T) {
 	older, younger := aGate("z", tainting("k=1:NoSchedule")), aGate("a", tainting("k=2:NoSchedule"), refused)
 	taint := func(text string) func(*Record) { return func(r *Record) { r.Taint = text } }
@@ -75,14 +101,14 @@ func TestConflictingValues(t *testing.T) {
 	}
 }
 
-func TestFight(t *testing.T) {
+func TestContention(t *testing.T) {
 	for name, c := range map[string]struct {
 		start *sim
 		undo  func(*sim)
 		right string
 	}{
 		"removed while closed": {aNode(aGate("cni")).closed("cni"), func(s *sim) { s.untaint(cniTaint) }, "[" + cniTaint + "]"},
-		"put back while open":  {aNode(aGate("cni")).open("cni"), func(s *sim) { s.untaint(cniTaint).taint(cniTaint) }, "[]"},
+		"added while open":     {aNode(aGate("cni")).open("cni"), func(s *sim) { s.untaint(cniTaint).taint(cniTaint) }, "[]"},
 		"changed while closed": {aNode(aGate("cni")).closed("cni"), func(s *sim) { s.facts.Node.Taints = nil; s.taint("cni.example/not-ready=x:NoSchedule") }, "[" + cniTaint + "]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,9 +116,9 @@ func TestFight(t *testing.T) {
 			for range 10 {
 				c.undo(s)
 				d := s.run(t)
-				if !d.Changes { // backing off: nothing more until the recheck
+				if !d.Changes { // back off until the recheck
 					wait := d.Recheck.Sub(s.now)
-					if wait < waited || wait > fightMaxWait || !d.Verdicts[0].Contended {
+					if wait < waited || wait > contentionMaxWait || !d.Verdicts[0].Contended {
 						t.Fatalf("after %d writes: waits %s (before: %s), contended %v", writes, wait, waited, d.Verdicts[0].Contended)
 					}
 					waited = wait
@@ -107,23 +133,23 @@ func TestFight(t *testing.T) {
 				}
 				s.after(time.Millisecond)
 			}
-			if waited != fightMaxWait-time.Millisecond {
+			if waited != contentionMaxWait-time.Millisecond {
 				t.Errorf("waits at most %s", waited)
 			}
 			d := s.run(t)
 			if d.Recheck.IsZero() {
-				t.Fatal("no recheck for the end of the fight")
+				t.Fatal("no recheck for the end of the contention")
 			}
 			if d = s.after(d.Recheck.Sub(s.now)).run(t); d.Verdicts[0].Contended || d.Changes {
-				t.Errorf("after a long calm: %s", show(d))
+				t.Errorf("after the contention: %s", show(d))
 			}
 		})
 	}
 }
 
-// Two open gates with one taint, which somebody keeps putting on, and of which
-// each has its own account of the fight: it goes when one of them has waited.
-func TestFightOfTwoGates(t *testing.T) {
+// Two open gates share a taint that another writer keeps adding. Each counts
+// separately; the taint is removed when one of them has waited.
+func TestContentionOfTwoGates(t *testing.T) {
 	fought := func(times int, ago time.Duration) func(*Record) {
 		return func(r *Record) { r.Fought, r.FoughtAt = times, epoch.Add(-ago) }
 	}
@@ -141,10 +167,10 @@ func TestFightOfTwoGates(t *testing.T) {
 	})
 }
 
-func TestFightAgainstGarbage(t *testing.T) {
+func TestContentionInTheFuture(t *testing.T) {
 	s := aNode(aGate("cni")).record("cni", "Closed", func(r *Record) { r.Fought, r.FoughtAt = 1<<40, epoch.Add(50*365*day) })
 	check(t, map[string]spec{
-		"a fight of the future": {s, "write [" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"contention in the future": {s, "write [" + cniTaint + "] cni:Closed>Closed(Birth)"},
 	})
 }
 
@@ -161,16 +187,16 @@ func TestTimeAdded(t *testing.T) {
 	s := aNode(g).closed()
 	s.facts.Node.Taints = []corev1.Taint{{Key: "cni.example/not-ready", Value: "x", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: epoch.Add(-day)}}}
 	if got := s.decide().Taints[0]; got.Value != "" || !got.TimeAdded.Time.Equal(epoch.Add(-day)) {
-		t.Errorf("an adopted taint counts anew: %+v", got)
+		t.Errorf("an adopted taint gets a new timeAdded: %+v", got)
 	}
 }
 
-func TestDecideDoesNotTouchFacts(t *testing.T) {
+func TestDecideDoesNotModifyFacts(t *testing.T) {
 	s := aNode(aGate("cni")).taint("a:NoSchedule").closed("cni").taint("b:NoSchedule").flag("cni", "holds")
 	before := slices.Clone(s.facts.Node.Taints)
 	s.decide()
 	if !slices.Equal(before, s.facts.Node.Taints) || s.facts.Node.Records["cni"] == "" {
-		t.Error("Decide changed what it was given")
+		t.Error("Decide modified its arguments")
 	}
 }
 
@@ -179,15 +205,15 @@ func TestOpensAndOpened(t *testing.T) {
 		d             Decision
 		opens, opened bool
 	}{
-		"by its signals":          {aNode(aGate("cni")).closed("cni").flag("cni", "holds").decide(), true, true},
-		"open by hand, and fit":   {openByHand(aGate("cni")).flag("cni", "holds").override("cni", "Open", time.Hour).decide(), true, false},
-		"closed by hand, and fit": {aNode(aGate("cni")).closed("cni").flag("cni", "holds").override("cni", "Closed", time.Hour).decide(), true, false},
-		"open by hand, and not":   {openByHand(aGate("cni")).override("cni", "Open", time.Hour).decide(), false, false},
-		"by being deleted":        {aNode().closed("cni").decide(), false, true},
-		"an open one deleted":     {aNode().open("cni").decide(), false, false},
-		"stays open":              {aNode(aGate("cni")).open("cni").decide(), false, false},
-		"held":                    {aNode().closed("cni").invisible().decide(), false, false},
-		"taken over":              {aNode(aGate("z", tainting(cniTaint), createdAgo(0))).closed("cni").decide(), false, false},
+		"by its signals":                       {aNode(aGate("cni")).closed("cni").flag("cni", "holds").decide(), true, true},
+		"overridden open, signals hold":        {overriddenOpen(aGate("cni")).flag("cni", "holds").override("cni", "Open", time.Hour).decide(), true, false},
+		"overridden closed, signals hold":      {aNode(aGate("cni")).closed("cni").flag("cni", "holds").override("cni", "Closed", time.Hour).decide(), true, false},
+		"overridden open, signals do not hold": {overriddenOpen(aGate("cni")).override("cni", "Open", time.Hour).decide(), false, false},
+		"deleted":                              {aNode().closed("cni").decide(), false, true},
+		"deleted while open":                   {aNode().open("cni").decide(), false, false},
+		"stays open":                           {aNode(aGate("cni")).open("cni").decide(), false, false},
+		"held":                                 {aNode().closed("cni").invisible().decide(), false, false},
+		"taken over":                           {aNode(aGate("z", tainting(cniTaint), createdAgo(0))).closed("cni").decide(), false, false},
 	} {
 		opened := false
 		for _, v := range c.d.Verdicts {

@@ -9,15 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaultTransientPrefixes begin the keys of taints that come and go by
-// themselves while a node is set up, drained or repaired. A daemon that does
-// not tolerate one of these still belongs on the node: it comes when the taint
-// goes.
+// defaultTransientPrefixes are prefixes of the keys of transient taints: taints that
+// appear and disappear while a node is set up, drained or repaired. A daemon that does
+// not tolerate such a taint still belongs on the node; its pod is created when the
+// taint is removed.
 var defaultTransientPrefixes = []string{
 	"node.kubernetes.io/",
 	"node.cloudprovider.kubernetes.io/",
+	"node.cluster.x-k8s.io/",
+	"node.cilium.io/",
 	"karpenter.sh/",
 	"readiness.k8s.io/",
+	"startup.k8s.io/",
+	"nidhogg.uswitch.com/",
 	"startup-taint.cluster-autoscaler.kubernetes.io/",
 	"status-taint.cluster-autoscaler.kubernetes.io/",
 	"ignore-taint.cluster-autoscaler.kubernetes.io/",
@@ -25,28 +29,37 @@ var defaultTransientPrefixes = []string{
 	"DeletionCandidateOfClusterAutoscaler",
 }
 
-// setupTaints are on a node while its labels and taints are still on their
-// way.
+// defaultTransientSuffixes are suffixes that CNI plugins and CSI drivers use for such
+// keys, for example ebs.csi.aws.com/agent-not-ready and cni.istio.io/not-ready.
+var defaultTransientSuffixes = []string{
+	"/agent-not-ready",
+	"/not-ready",
+	"/uninitialized",
+	"/initializing",
+}
+
+// setupTaints are on a node while some of its labels and taints have not been added
+// yet.
 var setupTaints = []string{
 	"node.cloudprovider.kubernetes.io/uninitialized",
 	"karpenter.sh/unregistered",
 }
 
-// Transient tells taints that come and go by themselves from those that say
-// who belongs on a node. Its zero value knows the well-known ones.
+// Transient distinguishes transient taints from those that determine which pods belong
+// on a node. The zero value covers the well-known keys.
 type Transient struct {
-	// Prefixes begin further transient taint keys.
+	// Prefixes contains prefixes of further transient taint keys.
 	Prefixes []string
-	// GateKeys are the taint keys of all gates but those in dry run.
+	// GateKeys contains the taint keys of all gates except those in dry run.
 	GateKeys map[string]bool
 }
 
-// Is tells whether taints with this key come and go by themselves.
+// Is reports whether taints with this key are transient.
 func (t Transient) Is(key string) bool {
 	return t.GateKeys[key] || t.foreign(key)
 }
 
-// Lasting returns the others of the taints: those that say who belongs on a node.
+// Lasting returns the taints that are not transient.
 func (t Transient) Lasting(taints []corev1.Taint) []corev1.Taint {
 	var lasting []corev1.Taint
 	for i := range taints {
@@ -57,8 +70,8 @@ func (t Transient) Lasting(taints []corev1.Taint) []corev1.Taint {
 	return lasting
 }
 
-// Foreign tells whether one of the taints is transient and not a gate's: the
-// node is still being set up, drained or repaired.
+// Foreign reports whether one of the taints is transient and does not belong to a gate:
+// the node is still being set up, drained or repaired.
 func (t Transient) Foreign(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
 		return !t.GateKeys[taint.Key] && t.foreign(taint.Key)
@@ -67,7 +80,9 @@ func (t Transient) Foreign(taints []corev1.Taint) bool {
 
 func (t Transient) foreign(key string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
-	return slices.ContainsFunc(defaultTransientPrefixes, begins) || slices.ContainsFunc(t.Prefixes, begins)
+	ends := func(suffix string) bool { return strings.HasSuffix(key, suffix) }
+	return slices.ContainsFunc(defaultTransientPrefixes, begins) || slices.ContainsFunc(defaultTransientSuffixes, ends) ||
+		slices.ContainsFunc(t.Prefixes, begins)
 }
 
 func beingSetUp(taints []corev1.Taint) bool {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gatefile reads NodeGates from the files of a directory, by the same
-// rules as the API server, and keeps reading them.
+// Package gatefile reads NodeGates from the files of a directory, validates them like the
+// API server, and follows changes of the files.
 //
-// The directory is one unit, all or nothing: while anything in it is wrong, or
-// it is empty or gone, the gates stay what they were when it was last right,
-// and they are not complete, so that nothing that they closed is opened because
-// a gate is missing.
+// The directory is a unit: while a file is invalid, or the directory is empty or does not
+// exist, the gates of the last valid state stay in force. During that time the gates are
+// reported as incomplete, so that no gate is opened because its declaration is missing.
 package gatefile
 
 import (
@@ -22,67 +21,67 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
+	"github.com/nodegate/nodegate/internal/kube/gates"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
-// What was found counts once it has been the same for settleFor: files may be
-// in the middle of being written, and half a file may be a valid one with fewer
-// gates. A ConfigMap's files change all at once; an editor's do not. Where the
-// operating system tells of no change, or not of this one, the directory is
-// looked at again anyway.
+// A change is applied when the content has been the same for settleFor: a file may be
+// partially written, and the part may be valid and contain fewer gates. The files of a
+// mounted ConfigMap change atomically; those that an editor writes do not. The directory is
+// also read periodically, in case the operating system does not report a change.
 const (
 	settleFor   = 500 * time.Millisecond
 	rereadAfter = 20 * time.Second
 	retryAfter  = 2 * time.Second
 )
 
-// Directory is a source of gates.
+// Directory is a source of gates that reads them from the files of a directory.
 type Directory struct {
 	path string
 	log  logr.Logger
 
 	current atomic.Pointer[view]
 
-	// The rest belongs to Run: what was found last and since when, and whether it
-	// has been taken over.
-	seen  [sha256.Size]byte
-	since time.Time
-	taken bool
-	// reads counts the times that all was right.
+	// Only Run uses the following fields: the fingerprint of the last snapshot, the time
+	// since which it has been the same, and whether it has been applied.
+	fingerprint [sha256.Size]byte
+	since       time.Time
+	applied     bool
+	// reads is the number of valid snapshots that were applied.
 	reads int64
 }
 
-var _ cluster.GateSource = (*Directory)(nil)
+var _ gates.Source = (*Directory)(nil)
 
-// view is what is known at one moment. It is immutable.
+// view is the current set of gates. It is immutable.
 type view struct {
 	gates []*v1alpha1.NodeGate
-	// read is true once all was right.
+	// read is true after a valid snapshot has been applied.
 	read bool
-	// err is why the gates may not be all. It is nil too before anything is known.
+	// err is the reason why the gates may be incomplete. It is also nil before the first read.
 	err error
 }
 
-// New returns the directory as a source. Nothing is read before Run.
+// New returns a source for a directory. Run starts reading it.
 func New(path string, log logr.Logger) *Directory {
 	d := &Directory{path: path, log: log.WithValues("directory", path)}
 	d.current.Store(&view{})
 	return d
 }
 
-// Name implements cluster.GateSource.
+// Name implements gates.Source.
 func (*Directory) Name() string { return v1alpha1.SourceFiles }
 
-// Gates implements cluster.GateSource.
+// Gates implements gates.Source.
 func (d *Directory) Gates() ([]*v1alpha1.NodeGate, bool) {
 	v := d.current.Load()
 	return v.gates, v.read && v.err == nil
 }
 
-// Deleted implements cluster.GateSource.
+// Deleted implements gates.Source.
 func (*Directory) Deleted() map[string]bool { return nil }
 
-// Err implements cluster.GateSource.
+// Err implements gates.Source.
 func (d *Directory) Err() error {
 	v := d.current.Load()
 	if v.err == nil && !v.read {
@@ -91,13 +90,13 @@ func (d *Directory) Err() error {
 	return v.err
 }
 
-// Status implements cluster.GateSource.
-func (d *Directory) Status() cluster.FeedStatus {
+// Status implements gates.Source.
+func (d *Directory) Status() reflector.Status {
 	v := d.current.Load()
-	return cluster.FeedStatus{Name: "gates in " + d.path, Synced: v.read, Live: v.read && v.err == nil, Err: v.err}
+	return reflector.Status{Name: "gates in " + d.path, Synced: v.read, Live: v.read && v.err == nil, Err: v.err}
 }
 
-// Run implements cluster.GateSource.
+// Run implements gates.Source.
 func (d *Directory) Run(ctx context.Context, changed func()) {
 	w := d.watch()
 	defer w.close()
@@ -109,11 +108,11 @@ func (d *Directory) Run(ctx context.Context, changed func()) {
 			return
 		case <-timer.C:
 		case <-w.events:
-		case err := <-w.errors: // an overflow, for example: look
+		case err := <-w.errors: // for example an overflow: read the directory
 			d.log.V(1).Info("watching failed", "error", err.Error())
 		}
-		w.renew(d.path) // before looking, so that nothing is missed in between
-		wait, news := d.look(lookAt(d.path), time.Now())
+		w.renew(d.path) // before reading, so that no change is missed
+		wait, news := d.observe(readDirectory(d.path), time.Now())
 		if news {
 			changed()
 		}
@@ -121,33 +120,33 @@ func (d *Directory) Run(ctx context.Context, changed func()) {
 	}
 }
 
-// look takes in what was found. It returns after how long to look again, and
-// whether the gates or their completeness have changed.
-func (d *Directory) look(l look, now time.Time) (wait time.Duration, news bool) {
-	if found := l.fingerprint(); found != d.seen || d.since.IsZero() {
-		d.seen, d.since, d.taken = found, now, false
+// observe processes a snapshot. It returns the duration after which to read the directory
+// again, and whether the gates or their completeness changed.
+func (d *Directory) observe(s snapshot, now time.Time) (wait time.Duration, news bool) {
+	if found := s.fingerprint(); found != d.fingerprint || d.since.IsZero() {
+		d.fingerprint, d.since, d.applied = found, now, false
 	}
-	if rest := settleFor - now.Sub(d.since); !d.taken && rest > 0 {
+	if rest := settleFor - now.Sub(d.since); !d.applied && rest > 0 {
 		return rest, false
 	}
-	if !d.taken {
-		d.taken = true
-		news = d.take(l, now)
+	if !d.applied {
+		d.applied = true
+		news = d.apply(s, now)
 	}
-	if l.err != nil {
+	if s.err != nil {
 		return retryAfter, news
 	}
 	return rereadAfter, news
 }
 
-// take takes over what was found.
-func (d *Directory) take(l look, now time.Time) (news bool) {
+// apply replaces the current gates by those of a snapshot, if it is valid.
+func (d *Directory) apply(s snapshot, now time.Time) (news bool) {
 	before := d.current.Load()
-	gates, err := l.gates()
+	gates, err := s.gates()
 	if err != nil {
 		err = fmt.Errorf("reading gates in %s: %w", d.path, err)
 		d.current.Store(&view{gates: before.gates, read: before.read, err: err})
-		d.log.Error(err, "gates cannot be read, keeping those of before and what they closed", "gates", len(before.gates))
+		d.log.Error(err, "gates cannot be read, keeping the previous ones and what they closed", "gates", len(before.gates))
 		return before.read && before.err == nil
 	}
 	d.reads++
@@ -159,10 +158,10 @@ func (d *Directory) take(l look, now time.Time) (news bool) {
 	return news
 }
 
-// identify gives each gate what the API server would: an identity, a generation
-// that changes with its spec, and when it was created. Gates that are there at
-// first may have been there for long. Those that come later are new, so that
-// nodes of before are none of theirs. It says what has changed since before.
+// identify sets the metadata that the API server would set: a UID, a generation that
+// changes with the spec, and the creation time. Gates of the first read may have existed for
+// a long time and have no creation time. Later gates are new, so that existing nodes are not
+// their members. identify returns the names of the gates that changed.
 func (d *Directory) identify(before *view, gates []*v1alpha1.NodeGate, now time.Time) (added, changed, removed []string) {
 	old := make(map[string]*v1alpha1.NodeGate, len(before.gates))
 	for _, g := range before.gates {
@@ -182,7 +181,7 @@ func (d *Directory) identify(before *view, gates []*v1alpha1.NodeGate, now time.
 		default:
 			added = append(added, g.Name)
 			if created.IsZero() && before.read {
-				created = metav1.NewTime(now.Truncate(time.Second)) // as exact as a Node's
+				created = metav1.NewTime(now.Truncate(time.Second)) // the resolution of a Node's creation time
 			}
 		}
 		g.ObjectMeta = metav1.ObjectMeta{

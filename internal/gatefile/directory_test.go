@@ -16,22 +16,22 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
 )
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// finds is a look that found files of these names and contents, in turn.
-func finds(files ...string) (l look) {
+// filesOf returns a snapshot of files with these alternating names and contents.
+func filesOf(files ...string) (s snapshot) {
 	for i := 0; i < len(files); i += 2 {
-		l.files = append(l.files, file{name: files[i], content: []byte(files[i+1])})
+		s.files = append(s.files, file{name: files[i], content: []byte(files[i+1])})
 	}
-	return l
+	return s
 }
 
-var gone = look{err: errors.New("no such directory")}
+var gone = snapshot{err: errors.New("no such directory")}
 
-// reader looks at what it is given, at a time of its own.
+// reader observes given snapshots, with its own clock.
 type reader struct {
 	*testing.T
 	*Directory
@@ -45,25 +45,25 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// finds looks, and looks again when what was found has settled. It returns
-// whether there was news.
-func (r *reader) finds(l look) bool {
+// finds observes a snapshot, and observes it again after it has settled. It returns whether
+// anything changed.
+func (r *reader) finds(s snapshot) bool {
 	r.Helper()
-	wait, news := r.look(l, r.now)
-	if r.taken {
+	wait, news := r.observe(s, r.now)
+	if r.applied {
 		return news
 	}
 	if news || wait <= 0 || wait > settleFor {
-		r.Errorf("before it settled: news %t, look again after %s", news, wait)
+		r.Errorf("before it settled: changed %t, read again after %s", news, wait)
 	}
 	r.now = r.now.Add(wait)
-	_, news = r.look(l, r.now)
+	_, news = r.observe(s, r.now)
 	r.now = r.now.Add(time.Minute)
 	return news
 }
 
-// knows checks what is known.
-func (r *reader) knows(when, names string, complete bool) {
+// expect checks the current gates.
+func (r *reader) expect(when, names string, complete bool) {
 	r.Helper()
 	gates, all := r.Gates()
 	got := nameList(gates)
@@ -77,40 +77,40 @@ func (r *reader) knows(when, names string, complete bool) {
 
 var (
 	a, b  = one("a", someTaint), one("b", someTaint)
-	ab    = finds("a.yaml", a, "b.yaml", b)
-	onlyA = finds("a.yaml", a)
-	bad   = finds("a.yaml", a, "b.yaml", "?")
-	none  = finds("a.yaml", noGates)
+	ab    = filesOf("a.yaml", a, "b.yaml", b)
+	onlyA = filesOf("a.yaml", a)
+	bad   = filesOf("a.yaml", a, "b.yaml", "?")
+	none  = filesOf("a.yaml", noGates)
 )
 
 func TestDirectoryIsOneUnit(t *testing.T) {
-	for name, bad := range map[string]look{"a bad file": bad, "no directory": gone, "an empty one": lookAt(t.TempDir())} {
+	for name, bad := range map[string]snapshot{"a bad file": bad, "no directory": gone, "an empty one": readDirectory(t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			r := newReader(t)
-			r.knows("at first", "", false)
+			r.expect("at first", "", false)
 			if r.finds(bad) || r.Status().Synced {
-				t.Error("what is wrong from the start is no gates read")
+				t.Error("an invalid directory counts as read")
 			}
-			r.knows("wrong at first", "", false)
+			r.expect("wrong at first", "", false)
 			if !r.finds(ab) || !r.Status().Synced {
-				t.Error("nobody was told of the first gates")
+				t.Error("the first gates were not reported")
 			}
-			r.knows("read", "a b", true)
+			r.expect("read", "a b", true)
 			if !r.finds(bad) || !r.Status().Synced {
-				t.Error("nobody was told that the gates are not complete")
+				t.Error("incomplete gates were not reported")
 			}
-			r.knows("wrong", "a b", false)
+			r.expect("wrong", "a b", false)
 			if !r.finds(onlyA) {
-				t.Error("nobody was told that they are complete")
+				t.Error("complete gates were not reported")
 			}
-			r.knows("right again", "a", true)
+			r.expect("right again", "a", true)
 			if r.finds(onlyA) {
-				t.Error("nothing has changed, and somebody was told")
+				t.Error("an unchanged directory was reported")
 			}
 			if !r.finds(none) {
-				t.Error("nobody was told that there is no gate")
+				t.Error("an empty set of gates was not reported")
 			}
-			r.knows("no gate", "", true)
+			r.expect("no gate", "", true)
 			if len(r.log) != 5 {
 				t.Errorf("%d lines for five changes:\n%s", len(r.log), strings.Join(r.log, "\n"))
 			}
@@ -118,22 +118,22 @@ func TestDirectoryIsOneUnit(t *testing.T) {
 	}
 }
 
-// What is there for a moment only, as while files are being written, does not
-// count, and is not told.
-func TestWhatHasNotSettledDoesNotCount(t *testing.T) {
+// A state that lasts for a moment only, such as while files are being written, is neither
+// applied nor reported.
+func TestUnsettledSnapshotIsIgnored(t *testing.T) {
 	r := newReader(t)
 	r.finds(ab)
-	for _, l := range []look{onlyA, gone, none, bad, onlyA, none} {
-		if _, news := r.look(l, r.now); news {
-			t.Error("a moment's state was taken over")
+	for _, s := range []snapshot{onlyA, gone, none, bad, onlyA, none} {
+		if _, news := r.observe(s, r.now); news {
+			t.Error("an unsettled snapshot was applied")
 		}
 		r.now = r.now.Add(settleFor - time.Millisecond)
 	}
-	r.knows("restless", "a b", true)
+	r.expect("restless", "a b", true)
 	r.finds(ab)
-	r.knows("as before", "a b", true)
+	r.expect("as before", "a b", true)
 	if len(r.log) != 1 {
-		t.Errorf("told: %v", r.log)
+		t.Errorf("log: %v", r.log)
 	}
 }
 
@@ -147,36 +147,36 @@ func TestIdentities(t *testing.T) {
 				return g
 			}
 		}
-		t.Fatalf("there is no gate %s", name)
+		t.Fatalf("gate %s not found", name)
 		return nil
 	}
 	r.finds(onlyA)
 	first := get("a")
 	if !first.CreationTimestamp.IsZero() {
-		t.Errorf("the first gate may have been there for long, and is created at %s", first.CreationTimestamp)
+		t.Errorf("the first gate has the creation time %s", first.CreationTimestamp)
 	}
 	r.finds(bad)
 	added := r.now.Add(settleFor)
-	r.finds(finds("x.yaml", "# moved, and no more than that\n"+a, "y.yaml", b))
+	r.finds(filesOf("x.yaml", "# moved, and no more than that\n"+a, "y.yaml", b))
 	if get("a") != first {
-		t.Error("a gate that did not change is another one")
+		t.Error("an unchanged gate was replaced")
 	}
 	if late := get("b"); !late.CreationTimestamp.Time.Equal(added.Truncate(time.Second)) || late.UID == first.UID {
-		t.Errorf("a gate that was added is %+v", late.ObjectMeta)
+		t.Errorf("the added gate is %+v", late.ObjectMeta)
 	}
-	r.finds(finds("x.yaml", one("a", "{key: example.com/other, effect: NoSchedule}")))
+	r.finds(filesOf("x.yaml", one("a", "{key: example.com/other, effect: NoSchedule}")))
 	edited := get("a")
 	if edited.Generation == first.Generation || edited.UID != first.UID || !edited.CreationTimestamp.IsZero() {
-		t.Errorf("an edited gate is %+v, it was %+v", edited.ObjectMeta, first.ObjectMeta)
+		t.Errorf("the edited gate is %+v, before: %+v", edited.ObjectMeta, first.ObjectMeta)
 	}
 	r.finds(none)
 	r.finds(onlyA)
 	if again := get("a"); again.Generation <= edited.Generation || again.CreationTimestamp.IsZero() {
-		t.Errorf("a gate that went and came is %+v", again.ObjectMeta)
+		t.Errorf("the gate that was removed and added again is %+v", again.ObjectMeta)
 	}
 }
 
-// run runs a directory's reader until the test ends.
+// run runs a Directory until the test ends.
 func run(t *testing.T, path string) *Directory {
 	t.Helper()
 	d := New(path, logr.Discard())
@@ -193,7 +193,7 @@ func run(t *testing.T, path string) *Directory {
 	return d
 }
 
-// becomes waits until these gates are known.
+// becomes waits until the current gates are these.
 func becomes(t *testing.T, d *Directory, names string, complete bool) {
 	t.Helper()
 	awaittest.Until(t, "the gates of the directory", func(context.Context) error {
@@ -213,8 +213,8 @@ func nameList(gates []*v1alpha1.NodeGate) string {
 	return strings.Join(names, " ")
 }
 
-// configMap does what the kubelet does for a mounted ConfigMap: a new directory
-// of files, and one rename that puts it in the place of the old.
+// configMap updates files like the kubelet updates a mounted ConfigMap: it creates a new
+// directory, and replaces the old one by a rename.
 type configMap struct {
 	t        *testing.T
 	dir      string
@@ -269,7 +269,7 @@ func TestMountedConfigMap(t *testing.T) {
 	becomes(t, d, "", true)
 }
 
-// A directory that was not there, goes, and comes back as another one.
+// A directory is created, deleted, and replaced by another one.
 func TestDirectoryComesAndGoes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gates")
 	d := run(t, path)

@@ -21,34 +21,34 @@ import (
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
-// extensions end the names of files that are read. Others are none of ours.
+// extensions are the extensions of files that are read. Other files are ignored.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// noGates is what says that there are no gates: nothing that is there by
-// accident says it.
+// noGates is a document that declares that there are no gates. This must be explicit, so
+// that a missing file does not count as an empty set of gates.
 const noGates = "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, items: []}"
 
-// file is one file as it was read.
+// file is the name and the content of a file.
 type file struct {
 	name    string
 	content []byte
 }
 
-// look is what one look at the directory found.
-type look struct {
+// snapshot is the content of the directory at one time.
+type snapshot struct {
 	files []file
-	// err is why the directory cannot be read.
+	// err is the error of reading the directory.
 	err error
 }
 
-// lookAt reads all files of a directory that may declare gates. Hidden files
-// are not among them: editors and the kubelet keep their own affairs there.
-func lookAt(directory string) look {
+// readDirectory reads all files of a directory that may declare gates. It ignores hidden
+// files, which editors and the kubelet use for their own purposes.
+func readDirectory(directory string) snapshot {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return look{err: err}
+		return snapshot{err: err}
 	}
-	var l look
+	var s snapshot
 	for _, entry := range entries {
 		name := entry.Name()
 		if strings.HasPrefix(name, ".") || !slices.Contains(extensions, filepath.Ext(name)) {
@@ -56,34 +56,34 @@ func lookAt(directory string) look {
 		}
 		content, err := os.ReadFile(filepath.Join(directory, name))
 		if err != nil {
-			return look{err: err}
+			return snapshot{err: err}
 		}
-		l.files = append(l.files, file{name: name, content: content})
+		s.files = append(s.files, file{name: name, content: content})
 	}
-	if len(l.files) == 0 {
-		l.err = fmt.Errorf("no file in it ends in %s; if there are to be no gates, put in one that says %s",
-			strings.Join(extensions, ", "), noGates)
+	if len(s.files) == 0 {
+		s.err = fmt.Errorf("no file has the extension %s; to declare that there are no gates, add a file with %s",
+			strings.Join(extensions, " or "), noGates)
 	}
-	return l
+	return s
 }
 
-// fingerprint tells one look from another.
-func (l look) fingerprint() [sha256.Size]byte {
+// fingerprint returns a hash of the snapshot.
+func (s snapshot) fingerprint() [sha256.Size]byte {
 	h := sha256.New()
-	if l.err != nil {
-		fmt.Fprintf(h, "error %q", l.err.Error())
+	if s.err != nil {
+		fmt.Fprintf(h, "error %q", s.err.Error())
 	}
-	for _, f := range l.files {
+	for _, f := range s.files {
 		fmt.Fprintf(h, "%q %d ", f.name, len(f.content))
 		h.Write(f.content)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Declared returns the gates that a stream of YAML or JSON documents declares, in
-// their order, and as the API server would take them: with its defaults, and
-// refused by its rules. Documents of other kinds are left out. The name is the
-// stream's in errors, which tell all that is wrong with it.
+// Declared returns the gates that a stream of YAML or JSON documents declares, in their
+// order. It sets defaults and validates the gates like the API server. Documents of other
+// kinds are ignored. name is the name of the stream in errors. The error contains all
+// problems of the stream.
 func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	var gates []*v1alpha1.NodeGate
 	var errs []error
@@ -100,7 +100,7 @@ func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	return gates, errors.Join(errs...)
 }
 
-// isOther tells whether the document says of itself that it is of another kind.
+// isOther reports whether the document has another kind.
 func (d document) isOther() bool {
 	var kind struct {
 		APIVersion string `json:"apiVersion"`
@@ -113,21 +113,21 @@ func (d document) isOther() bool {
 	return group != v1alpha1.GroupName && (kind.APIVersion != "v1" || kind.Kind != "List")
 }
 
-// declaration is a gate and where it is declared.
+// declaration is a gate and the place of its declaration.
 type declaration struct {
 	gate  *v1alpha1.NodeGate
 	where string
 }
 
-// gates returns what the files declare, by name. The error tells all that is
-// wrong with them, each with file and line; then nothing is returned.
-func (l look) gates() ([]*v1alpha1.NodeGate, error) {
-	if l.err != nil {
-		return nil, l.err
+// gates returns the declared gates, sorted by name. If there is an error, it contains all
+// problems with file and line, and no gates are returned.
+func (s snapshot) gates() ([]*v1alpha1.NodeGate, error) {
+	if s.err != nil {
+		return nil, s.err
 	}
 	var all []declaration
 	var errs []error
-	for _, f := range l.files {
+	for _, f := range s.files {
 		found, err := f.declarations()
 		all, errs = append(all, found...), append(errs, err)
 	}
@@ -142,8 +142,9 @@ func (l look) gates() ([]*v1alpha1.NodeGate, error) {
 	return gates, nil
 }
 
-// contradictions finds gates of one name, and gates that no node can carry both
-// of. The API server knows which of two is older, files do not.
+// contradictions returns errors for gates with the same name, and for gates whose taints a
+// node cannot carry at the same time. In files, unlike in the API server, it is unknown
+// which of two gates is older.
 func contradictions(all []declaration) (errs []error) {
 	type slot struct {
 		key    string
@@ -156,7 +157,7 @@ func contradictions(all []declaration) (errs []error) {
 	names, slots := make(map[string]declaration), make(map[slot]claim)
 	for _, d := range all {
 		if first, taken := names[d.gate.Name]; taken {
-			errs = append(errs, fmt.Errorf("%s: gate %s is declared in %s already; remove one of the two", d.where, d.gate.Name, first.where))
+			errs = append(errs, fmt.Errorf("%s: gate %s is already declared in %s; remove one of the two", d.where, d.gate.Name, first.where))
 			continue
 		}
 		names[d.gate.Name] = d
@@ -173,7 +174,7 @@ func contradictions(all []declaration) (errs []error) {
 	return errs
 }
 
-// declarations reads the file's documents.
+// declarations returns the declarations in the file's documents.
 func (f file) declarations() ([]declaration, error) {
 	var all []declaration
 	var errs []error
@@ -183,24 +184,24 @@ func (f file) declarations() ([]declaration, error) {
 		all, errs = append(all, found...), append(errs, err)
 	}
 	if len(documents) == 0 {
-		errs = append(errs, fmt.Errorf("%s: nothing is in it; remove it, or, if there are to be no gates, have it say %s", f.name, noGates))
+		errs = append(errs, fmt.Errorf("%s: the file is empty; remove it, or, to declare that there are no gates, write %s", f.name, noGates))
 	}
 	return all, errors.Join(errs...)
 }
 
-// document is one YAML document of a file. Its text begins with as many empty
-// lines as come before it in the file, so that errors tell the file's lines.
+// document is one YAML document of a file. Its text is preceded by as many empty lines as
+// there are lines before it in the file, so that errors have the line numbers of the file.
 type document struct {
 	text  []byte
 	where string
 }
 
-// documents splits the file at lines that begin with "---", and leaves out what
-// is empty or comment.
+// documents splits the file at lines that start with "---". It omits documents that are
+// empty or contain only comments.
 func (f file) documents() []document {
 	var all []document
 	var text bytes.Buffer
-	first, number := 0, 0 // the first line that says something, and the current one
+	first, number := 0, 0 // the first line with content, and the current line
 	end := func() {
 		if first > 0 {
 			all = append(all, document{text: bytes.Clone(text.Bytes()), where: fmt.Sprintf("%s:%d", f.name, first)})
@@ -212,10 +213,10 @@ func (f file) documents() []document {
 	for line := range strings.Lines(string(f.content)) {
 		if rest, dashes := strings.CutPrefix(line, "---"); dashes && (rest == "" || strings.ContainsAny(rest[:1], " \t\r\n")) {
 			end()
-			line = "   " + rest // a document may begin right here
+			line = "   " + rest // a document may start on the same line
 		}
 		number++
-		if said := strings.TrimSpace(line); first == 0 && said != "" && !strings.HasPrefix(said, "#") {
+		if content := strings.TrimSpace(line); first == 0 && content != "" && !strings.HasPrefix(content, "#") {
 			first = number
 		}
 		text.WriteString(line)
@@ -224,7 +225,7 @@ func (f file) documents() []document {
 	return all
 }
 
-// declarations reads a document: a gate, or a list of gates.
+// declarations returns the declarations in a document: a gate, or a list of gates.
 func (d document) declarations() ([]declaration, error) {
 	var list struct {
 		APIVersion string             `json:"apiVersion"`
@@ -235,14 +236,14 @@ func (d document) declarations() ([]declaration, error) {
 	isList := list.APIVersion == "v1" && list.Kind == "List" ||
 		list.APIVersion == v1alpha1.GroupVersion.String() && list.Kind == crd.Kind+"List"
 	switch {
-	case err != nil || !isList: // what is wrong with a document is told as for any gate
+	case err != nil || !isList: // Decode returns the errors of an invalid document
 		gate, err := crd.Decode(d.text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
 		return []declaration{{gate, d.where}}, nil
 	case list.Items == nil:
-		return nil, fmt.Errorf("%s: the list has no items; if there are to be no gates, write items: []", d.where)
+		return nil, fmt.Errorf("%s: the list has no items; to declare that there are no gates, write items: []", d.where)
 	}
 	var all []declaration
 	var errs []error

@@ -14,14 +14,14 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// spec is that of a gate with this taint.
+// spec returns the spec of a gate with this taint.
 func spec(taint string) string {
 	return "{nodeSelector: {}, taint: " + taint + ", openWhen: [{name: agent, daemonSet: {namespace: kube-system, name: agent}}]}"
 }
 
 const someTaint = "{key: example.com/a, effect: NoSchedule}"
 
-// one is a gate of this name, in one line.
+// one returns a gate with this name, in one line.
 func one(name, taint string) string {
 	return "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate, metadata: {name: " + name + "}, spec: " + spec(taint) + "}\n"
 }
@@ -60,13 +60,13 @@ func TestGates(t *testing.T) {
 		"a list of the kind":            {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, metadata: {}, items: [" + a + "]}"}, "a"},
 		"no gates":                      {map[string]string{"x.yaml": noGates}, ""},
 		"no gates, among others":        {map[string]string{"x.yaml": noGates, "y.yaml": a}, "a"},
-		"what is none of ours":          {map[string]string{"x.yaml": a, ".y.yaml": "?", "README.md": "?", "z.yaml~": "?"}, "a"},
+		"other files":                   {map[string]string{"x.yaml": a, ".y.yaml": "?", "README.md": "?", "z.yaml~": "?"}, "a"},
 		"one taint of several gates":    {map[string]string{"x.yaml": a, "y.yaml": b}, "a b"},
 		"one key, two values, effects":  {map[string]string{"x.yaml": a, "y.yaml": one("b", "{key: example.com/a, value: v, effect: PreferNoSchedule}")}, "a b"},
 		"as the API server returned it": {map[string]string{"x.yaml": strings.Replace(a, "{name: a}", "{name: a, uid: u, generation: 7, resourceVersion: '1', creationTimestamp: '2026-01-01T00:00:00Z'}", 1)}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gates, err := lookAt(directory(t, test.files)).gates()
+			gates, err := readDirectory(directory(t, test.files)).gates()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,19 +82,19 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// All that is wrong is told, where it is, and then nothing is returned.
+// The error contains all problems with their places, and no gates are returned.
 func TestGatesRefuses(t *testing.T) {
 	a := one("a", someTaint)
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  []string
 	}{
-		"nothing":              {nil, []string{"no file in it ends in .yaml, .yml, .json", "kind: NodeGateList, items: []"}},
-		"other files only":     {map[string]string{"gates.txt": a}, []string{"no file in it"}},
-		"an empty file":        {map[string]string{"x.yaml": ""}, []string{"x.yaml: nothing is in it"}},
-		"comments only":        {map[string]string{"x.yaml": "# gates\n---\n"}, []string{"x.yaml: nothing is in it"}},
+		"nothing":              {nil, []string{"no file has the extension .yaml or .yml or .json", "kind: NodeGateList, items: []"}},
+		"other files only":     {map[string]string{"gates.txt": a}, []string{"no file has the extension"}},
+		"an empty file":        {map[string]string{"x.yaml": ""}, []string{"x.yaml: the file is empty"}},
+		"comments only":        {map[string]string{"x.yaml": "# gates\n---\n"}, []string{"x.yaml: the file is empty"}},
 		"a good and a bad one": {map[string]string{"good.yaml": a, "bad.yaml": "\nkind: [\n"}, []string{"bad.yaml:2: ", "line 2"}},
-		"what is no YAML, by its line": {
+		"invalid YAML, with its line": {
 			map[string]string{"x.yaml": a + "---\n# b\n" + "apiVersion: nodegate.dev/v1alpha1\n  kind: NodeGate\n"}, []string{"x.yaml:4: ", "line 5"}},
 		"another kind":     {map[string]string{"x.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"}, []string{"x.yaml:1: ", "set apiVersion: nodegate.dev/v1alpha1 and kind: NodeGate"}},
 		"an unknown field": {map[string]string{"x.yaml": "\n\n" + strings.Replace(a, "openWhen", "opensWhen", 1)}, []string{"x.yaml:3: ", `unknown field "spec.opensWhen"`}},
@@ -102,9 +102,9 @@ func TestGatesRefuses(t *testing.T) {
 		"a broken rule":    {map[string]string{"x.yaml": one("a", "{key: node.kubernetes.io/mine, effect: NoSchedule}")}, []string{"x.yaml:1: ", "spec.taint.key", "node.kubernetes.io/"}},
 		"several mistakes": {map[string]string{"x.yaml": one("A", someTaint) + "---\n" + one("b", "{key: a, effect: Never}"), "y.yaml": "?"},
 			[]string{"x.yaml:1: ", "x.yaml:3: ", "y.yaml:1: "}},
-		"a name twice in a file": {map[string]string{"x.yaml": a + "---\n" + a}, []string{"x.yaml:3: gate a is declared in x.yaml:1 already"}},
-		"a name in two files":    {map[string]string{"x.yaml": a, "y.yaml": a}, []string{"y.yaml:1: gate a is declared in x.yaml:1 already"}},
-		"a name in two places":   {map[string]string{"x.yaml": a, "y.json": "{apiVersion: v1, kind: List, items: [" + a + "]}"}, []string{"y.json:1: items[0]: gate a is declared in x.yaml:1 already"}},
+		"a name twice in a file": {map[string]string{"x.yaml": a + "---\n" + a}, []string{"x.yaml:3: gate a is already declared in x.yaml:1"}},
+		"a name in two files":    {map[string]string{"x.yaml": a, "y.yaml": a}, []string{"y.yaml:1: gate a is already declared in x.yaml:1"}},
+		"a name in two places":   {map[string]string{"x.yaml": a, "y.json": "{apiVersion: v1, kind: List, items: [" + a + "]}"}, []string{"y.json:1: items[0]: gate a is already declared in x.yaml:1"}},
 		"two values of one key": {map[string]string{"x.yaml": one("a", "{key: k, value: v, effect: NoSchedule}"), "y.yaml": one("b", "{key: k, effect: NoSchedule}")},
 			[]string{"y.yaml:1: gate b and gate a (x.yaml:1) have the taint k:NoSchedule with different values"}},
 		"two values of one key, one of them for later": {map[string]string{"x.yaml": one("a", "{key: k, value: v, effect: NoSchedule}"),
@@ -114,20 +114,20 @@ func TestGatesRefuses(t *testing.T) {
 			"y.yaml": one("b", "{key: l, effect: NoSchedule}, recloseTaint: {key: k, effect: NoSchedule}")},
 			[]string{"y.yaml:1: gate b and gate a (x.yaml:1) have the taint k:NoSchedule with different values"}},
 		"two values of one key in a gate": {map[string]string{"x.yaml": one("a", "{key: k, effect: NoSchedule}, recloseTaint: {key: k, value: v, effect: NoSchedule}")},
-			[]string{"x.yaml:1: ", "spec.recloseTaint.value", "nothing but its value"}},
+			[]string{"x.yaml:1: ", "spec.recloseTaint.value", "in more than its value"}},
 		"a recloseTaint of Kubernetes' own": {map[string]string{"x.yaml": one("a", "{key: k, effect: NoSchedule}, recloseTaint: {key: node.kubernetes.io/not-ready, effect: NoSchedule}")},
 			[]string{"x.yaml:1: ", "spec.recloseTaint.key", "belong to Kubernetes"}},
 		"a list without items": {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList}"}, []string{"x.yaml:1: the list has no items", "items: []"}},
 		"a bad item":           {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gates, err := lookAt(directory(t, test.files)).gates()
+			gates, err := readDirectory(directory(t, test.files)).gates()
 			if err == nil || gates != nil {
 				t.Fatalf("gates %v, error %v", gates, err)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not say %q:\n%v", want, err)
+					t.Errorf("the error does not contain %q:\n%v", want, err)
 				}
 			}
 		})
@@ -140,13 +140,13 @@ func TestDirectoryThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "a file": filepath.Join(dir, "x.yaml"), "a link to nothing": dir} {
-		if gates, err := lookAt(path).gates(); err == nil || gates != nil {
+		if gates, err := readDirectory(path).gates(); err == nil || gates != nil {
 			t.Errorf("%s: gates %v, error %v", name, gates, err)
 		}
 	}
 }
 
-// The page that tells people of files shows a ConfigMap and a list that work.
+// The ConfigMap and the list in the documentation of gate files are valid.
 func TestExamples(t *testing.T) {
 	page, err := os.ReadFile("../../docs/from-istio.md")
 	if err != nil {
@@ -165,10 +165,10 @@ func TestExamples(t *testing.T) {
 		switch {
 		case object.Kind == "NodeGateList":
 			object.Data = map[string]string{"none.yaml": example}
-		case object.Kind != "ConfigMap" || object.Data["config"] != "": // theirs
+		case object.Kind != "ConfigMap" || object.Data["config"] != "": // an example of Istio's configuration
 			continue
 		}
-		if _, err := lookAt(directory(t, object.Data)).gates(); err != nil {
+		if _, err := readDirectory(directory(t, object.Data)).gates(); err != nil {
 			t.Error(err)
 		}
 		read++
@@ -178,7 +178,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// A stream for kubectl has other kinds in it, too.
+// Declared ignores other kinds in a stream.
 func TestDeclared(t *testing.T) {
 	const declares = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: %s}\nspec:\n  nodeSelector: {}\n" +
 		"  taint: {key: example.com/%[1]s, effect: NoSchedule}\n  openWhen: [{name: l, label: {key: l}}]\n"
@@ -205,7 +205,7 @@ func TestDeclared(t *testing.T) {
 				}
 			}
 			if got := strings.Join(names, " "); got != test.want {
-				t.Errorf("it declares %q, want %q", got, test.want)
+				t.Errorf("gates %q, want %q", got, test.want)
 			}
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error %v, want %q", err, test.err)

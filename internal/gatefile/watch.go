@@ -4,29 +4,30 @@ package gatefile
 
 import "github.com/fsnotify/fsnotify"
 
-// watch is told by the operating system of what happens in the directory. A
-// nil watcher is told nothing.
+// watch receives notifications about changes in the directory from the operating system. If
+// watcher is nil, there are no notifications.
 type watch struct {
 	watcher *fsnotify.Watcher
 	events  <-chan fsnotify.Event
 	errors  <-chan error
 }
 
-// watch starts to watch. Where that cannot be, looking now and then has to do.
+// watch starts watching. If that fails, changes are found by reading the directory
+// periodically.
 func (d *Directory) watch() watch {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.log.Error(err, "cannot watch files, looking at them now and then instead", "everySeconds", rereadAfter.Seconds())
+		d.log.Error(err, "cannot watch files, reading them periodically instead", "everySeconds", rereadAfter.Seconds())
 		return watch{}
 	}
 	return watch{watcher: w, events: w.Events, errors: w.Errors}
 }
 
-// renew watches what is at the path now: a directory that has come anew is
-// another one than that which was watched.
+// renew watches the directory that is currently at the path, which may have replaced the
+// watched one.
 func (w watch) renew(path string) {
 	if w.watcher != nil {
-		_ = w.watcher.Add(path) // or else it does not exist, which the look will tell
+		_ = w.watcher.Add(path) // on failure the directory does not exist, which reading it will report
 	}
 }
 

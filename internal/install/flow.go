@@ -7,13 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// flowPrecedence has the schema looked at before those for all
-// ServiceAccounts, and after those of Kubernetes' own parts.
+// flowPrecedence gives the FlowSchema precedence over those for all ServiceAccounts, but
+// not over those of Kubernetes' own components.
 const flowPrecedence = 800
 
-// flow puts the renewals of nodegate's lease where those of Kubernetes' own
-// controllers are. Outside kube-system they would share a queue with nodegate's
-// patches, so that a burst of openings could cost the leader its lease.
+// flow returns a FlowSchema that assigns the renewals of nodegate's lease to the priority
+// level of Kubernetes' own controllers. Outside of kube-system, they would otherwise share a
+// queue with nodegate's patches, and the leader could lose its lease during a burst of
+// openings.
 func (o renderer) flow() object {
 	return &flowcontrolv1.FlowSchema{
 		TypeMeta:   typeMeta(flowcontrolv1.SchemeGroupVersion.String(), "FlowSchema"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install renders the objects that nodegate needs in a cluster, all
-// but the Deployment that runs it.
+// Package install renders the objects that nodegate requires in a cluster, except the
+// Deployment.
 package install
 
 import (
@@ -21,58 +21,75 @@ import (
 	"github.com/nodegate/nodegate/internal/crd"
 )
 
-// Options are what an installation may choose.
+// Options are the options of an installation.
 type Options struct {
-	// Namespace is where nodegate runs.
+	// Namespace is the namespace in which nodegate runs.
 	Namespace string
-	// ServiceAccount is the name of the one that it runs as.
+	// ServiceAccount is the name of nodegate's ServiceAccount.
 	ServiceAccount string
-	// AllowedTaintKeys are the taints that gates may use, each as key:Effect, or
-	// as key for key:NoSchedule.
+	// AllowedTaintKeys are the taints that gates may use, each as key:Effect, or as key,
+	// which means key:NoSchedule.
 	AllowedTaintKeys []string
-	// AllowedStampAnnotations are the annotations that gates may stamp.
+	// AllowedStampAnnotations are the annotations that gates may set in
+	// openedAtAnnotation.
 	AllowedStampAnnotations []string
-	// EvictPods lets nodegate evict pods, which gates with bypassedPods: Evict ask
-	// for.
+	// PlainOptOut makes the label nodegate.dev/opt-out, which kubelets can set, exclude
+	// Nodes from gates.
+	PlainOptOut bool
+	// EvictPods permits nodegate to evict pods, which gates with bypassedPods: Evict
+	// require.
 	EvictPods bool
-	// WithoutCRD leaves out the CustomResourceDefinition, and the rights that go
-	// with it: gates are declared in files.
+	// GuardDaemonPods adds a policy that permits only the DaemonSet controller to create
+	// pods of DaemonSets. DaemonPodCreators are additional users that may create them.
+	GuardDaemonPods   bool
+	DaemonPodCreators []string
+	// OpenMetrics omits the objects with which the API server authorizes readers of
+	// metrics: every client that can reach the port may read them.
+	OpenMetrics bool
+	// WithoutCRD omits the CustomResourceDefinition and the permissions for it: gates are
+	// declared in files.
 	WithoutCRD bool
-	// Birth is who closes gates on new nodes. Default: the API server's policy.
+	// Birth specifies what closes gates on new nodes. Defaults to the API server's policy.
 	Birth admission.Birth
 }
 
-// Validate refuses options of which no installation can be made.
+// Validate returns an error if the options are invalid.
 func (o Options) Validate() error {
 	_, err := admission.Policies(o.admission())
 	return err
 }
 
-// Username is the ServiceAccount's name as the API server knows it.
+// Username returns the user name of the ServiceAccount.
 func (o Options) Username() string { return o.admission().Username() }
 
 func (o Options) admission() admission.Options {
 	return admission.Options{
-		Namespace: o.Namespace, ServiceAccount: o.ServiceAccount, Birth: o.Birth,
-		AllowedTaintKeys: o.AllowedTaintKeys, AllowedStampAnnotations: o.AllowedStampAnnotations,
+		Namespace: o.Namespace, ServiceAccount: o.ServiceAccount, Birth: o.Birth, WithoutCRD: o.WithoutCRD,
+		AllowedTaintKeys: o.AllowedTaintKeys, AllowedStampAnnotations: o.AllowedStampAnnotations, PlainOptOut: o.PlainOptOut,
+		GuardDaemonPods: o.GuardDaemonPods, DaemonPodCreators: o.DaemonPodCreators,
 	}
 }
 
 const (
-	// ClusterRole is what the controller may do in the whole cluster, and the name of its
-	// binding to the ServiceAccount.
+	// ClusterRole is the name of the ClusterRole of the controller and of its
+	// ClusterRoleBinding.
 	ClusterRole = "nodegate"
-	// evictRoleName is what lets nodegate evict pods.
+	// evictRoleName is the name of the ClusterRole that permits nodegate to evict pods.
 	evictRoleName = "nodegate-evict-pods"
-	// eventsRoleName is what lets nodegate write Events about nodes.
+	// metricsRoleName is the name of the ClusterRole that permits nodegate to authorize
+	// readers of metrics.
+	metricsRoleName = "nodegate-metrics-auth"
+	// MetricsReader is the ClusterRole of clients that may read metrics and /nodes/NAME.
+	MetricsReader = "nodegate-metrics-reader"
+	// eventsRoleName is the name of the Role that permits nodegate to write Events about
+	// nodes.
 	eventsRoleName = "nodegate-events"
 	rbacVersion    = rbacv1.GroupName + "/v1"
 )
 
 type object = client.Object
 
-// Write writes the objects as a stream of YAML documents, in the order in
-// which they are to be applied.
+// Write writes the objects as YAML documents, in the order in which they must be applied.
 func Write(w io.Writer, o Options) error {
 	var documents [][]byte
 	if !o.WithoutCRD {
@@ -98,7 +115,7 @@ func Write(w io.Writer, o Options) error {
 	return nil
 }
 
-// Objects returns the objects, all but the CustomResourceDefinition.
+// Objects returns the objects, except the CustomResourceDefinition.
 func Objects(o Options) ([]client.Object, error) {
 	policies, err := admission.Policies(o.admission())
 	if err != nil {
@@ -112,14 +129,14 @@ func Objects(o Options) ([]client.Object, error) {
 	return append(objects, r.webhook()...), nil
 }
 
-// renderer renders for one installation.
+// renderer renders the objects of one installation.
 type renderer struct{ Options }
 
 func typeMeta(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-// Marshal writes an object as YAML, without what only the API server sets.
+// Marshal returns an object as YAML, without fields that only the API server sets.
 func Marshal(obj object) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {

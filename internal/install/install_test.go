@@ -22,7 +22,7 @@ import (
 
 var options = Options{Namespace: "here", ServiceAccount: "me", AllowedTaintKeys: []string{"example.com/a", "example.com/b"}}
 
-// written returns the objects that Write writes, in order.
+// written returns the objects that Write writes, in their order.
 func written(t *testing.T) []unstructured.Unstructured {
 	t.Helper()
 	var out bytes.Buffer
@@ -43,8 +43,8 @@ func written(t *testing.T) []unstructured.Unstructured {
 	}
 }
 
-// What others need comes before them, and nothing is in it that only the API
-// server sets, or that would fight with it.
+// Objects come after those that they depend on, and have no fields that only the API server
+// sets.
 func TestWrite(t *testing.T) {
 	at := map[string]int{}
 	for i, object := range written(t) {
@@ -56,9 +56,9 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s %s has a status", kind, object.GetName())
 		}
 		if !object.GetCreationTimestamp().Time.IsZero() || object.GetName() == "" || object.GetAPIVersion() == "" {
-			t.Errorf("%s %s is not ready to be applied: %v", kind, object.GetName(), object.Object)
+			t.Errorf("%s %s cannot be applied: %v", kind, object.GetName(), object.Object)
 		}
-		ofEvents := object.GetName() == eventsRoleName && object.GetNamespace() == "default" // where nodes have them
+		ofEvents := object.GetName() == eventsRoleName && object.GetNamespace() == "default" // the namespace of Events about nodes
 		if namespace := object.GetNamespace(); namespace != "" && namespace != options.Namespace && !ofEvents {
 			t.Errorf("%s %s is in namespace %s", kind, object.GetName(), namespace)
 		}
@@ -70,7 +70,7 @@ func TestWrite(t *testing.T) {
 	} {
 		first, ok := at[order[0]]
 		if second, also := at[order[1]]; !ok || !also || first > second {
-			t.Errorf("%s comes as number %d (there: %t), after %s (there: %t)", order[0], first, ok, order[1], also)
+			t.Errorf("%s is object %d (exists: %t), after %s (exists: %t)", order[0], first, ok, order[1], also)
 		}
 	}
 }
@@ -82,31 +82,32 @@ func TestWriteWithoutCRD(t *testing.T) {
 	if err := errors.Join(Write(&with, options), Write(&out, without)); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"kind: CustomResourceDefinition", "- nodegates", "- customresourcedefinitions"} {
+	for _, part := range []string{"kind: CustomResourceDefinition", "- nodegates", "nodegate-acknowledge", "- customresourcedefinitions"} {
 		if !strings.Contains(with.String(), part) || strings.Contains(out.String(), part) {
-			t.Errorf("%s belongs to the CRD, and to nothing else", part)
+			t.Errorf("%s is only needed with the CRD", part)
 		}
 	}
 	if without.Username() != options.Username() || without.Validate() != nil {
-		t.Error("the rest is another installation")
+		t.Error("the other objects differ")
 	}
 }
 
 func TestWriteIsTheSameEveryTime(t *testing.T) {
 	var first, second bytes.Buffer
 	if err := errors.Join(Write(&first, options), Write(&second, options)); err != nil || first.String() != second.String() {
-		t.Errorf("two outputs differ, or there is an error: %v", err)
+		t.Errorf("the outputs differ, or there is an error: %v", err)
 	}
 }
 
-// Nodegate's pods tolerate what gates put somewhere, each key once, and what a node
-// has while it is being set up; they leave a node that is silent before long, and
-// one that is drained.
+// nodegate's pods tolerate the taints of gates, each key once, the taint of control plane
+// nodes, and the taints of nodes that are being set up. They leave a node soon after it
+// becomes unreachable, and when it is drained.
 func TestTolerations(t *testing.T) {
 	seconds := ptr.To[int64](60)
 	want := []corev1.Toleration{
 		{Key: "a", Operator: "Exists"},
 		{Key: "b/c", Operator: "Exists"},
+		{Key: "node-role.kubernetes.io/control-plane", Operator: "Exists", Effect: "NoSchedule"},
 		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Operator: "Exists", Effect: "NoSchedule"},
 		{Key: "node.kubernetes.io/network-unavailable", Operator: "Exists", Effect: "NoSchedule"},
 		{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoSchedule"},
@@ -118,8 +119,8 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
-// Nodegate may evict pods only where that was asked for.
-func TestEvictingIsAskedFor(t *testing.T) {
+// nodegate has the permission to evict pods only with EvictPods.
+func TestEvictPods(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		o := options
 		o.EvictPods = asked
@@ -128,7 +129,7 @@ func TestEvictingIsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if has := strings.Contains(out.String(), "pods/eviction"); has != asked {
-			t.Errorf("the right to evict pods is there: %t, want %t", has, asked)
+			t.Errorf("permission to evict pods: %t, want %t", has, asked)
 		}
 	}
 }
@@ -142,13 +143,13 @@ func TestBadOptionsWriteNothing(t *testing.T) {
 	}
 	for _, want := range []string{`"No"`, `"a b"`, `service account ""`} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not name %s: %v", want, err)
+			t.Errorf("the error does not contain %s: %v", want, err)
 		}
 	}
 }
 
-// The webhook stands in for the birth policy: nothing of a kind that an API
-// server without it does not know, and no right but to its own two objects.
+// With the webhook instead of the birth policy, all kinds are known to API servers without
+// MutatingAdmissionPolicy, and permissions are the same.
 func TestWriteForWebhook(t *testing.T) {
 	byWebhook := options
 	byWebhook.Birth = admission.ByWebhook
@@ -168,27 +169,37 @@ func TestWriteForWebhook(t *testing.T) {
 	}
 	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
 		if slices.Contains(kinds(objects), kind) || !slices.Contains(kinds(policy), kind) {
-			t.Errorf("%s belongs to the policy alone", kind)
+			t.Errorf("%s is only needed with the policy", kind)
 		}
 	}
-	for _, kind := range []string{"MutatingWebhookConfiguration", "Secret", "Service"} {
+	for _, kind := range []string{"MutatingWebhookConfiguration", "Service"} {
 		if !slices.Contains(kinds(objects), kind) || slices.Contains(kinds(policy), kind) {
-			t.Errorf("%s belongs to the webhook alone", kind)
+			t.Errorf("%s is only needed with the webhook", kind)
 		}
 	}
 	if kinds(objects)[len(objects)-1] != "MutatingWebhookConfiguration" {
-		t.Error("the API server calls the webhook before the rest is there")
+		t.Error("the webhook configuration is not the last object")
 	}
-	for _, rule := range append(WebhookClusterRules(), WebhookNamespaceRules()...) {
-		if len(rule.ResourceNames) != 1 || len(rule.Resources) != 1 || slices.ContainsFunc(rule.Verbs, func(verb string) bool {
-			return !slices.Contains([]string{"get", "update", "patch"}, verb)
-		}) {
-			t.Errorf("too much is allowed: %v", rule)
+	rightsOf := func(kind string, objects []client.Object) (all []string) {
+		for _, object := range objects {
+			if object.GetObjectKind().GroupVersionKind().Kind == kind {
+				text, err := Marshal(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, string(text))
+			}
+		}
+		return all
+	}
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		if len(rightsOf(kind, objects)) == 0 || !slices.Equal(rightsOf(kind, objects), rightsOf(kind, policy)) {
+			t.Errorf("with the webhook, the %s differs: %v", kind, rightsOf(kind, objects))
 		}
 	}
 }
 
-// What keeps a webhook from standing in a node's way.
+// The webhook cannot prevent the creation of nodes.
 func TestWebhookConfigurationIsHarmless(t *testing.T) {
 	hook := admission.WebhookConfiguration("here").Webhooks[0]
 	if *hook.FailurePolicy != "Ignore" || *hook.SideEffects != "None" || *hook.TimeoutSeconds != 5 || hook.ClientConfig.CABundle != nil {

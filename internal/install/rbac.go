@@ -10,20 +10,20 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// ClusterRules are what the controller may do in the whole cluster. The
-// admission policies confine it further: what RBAC calls patching a node is
-// narrowed to allowed taints and our records, and creating one to dry runs.
+// ClusterRules returns the controller's permissions in the whole cluster. Admission policies
+// restrict them further: patching nodes to allowed taints and nodegate's records, and
+// creating nodes to dry runs.
 func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 	read := []string{"get", "list", "watch"}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: append([]string{"patch", "create"}, read...)},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list", "watch"}},
-		// Read while a gate has a csiDriver signal, and only then.
+		// Used only while a gate has a csiDriver signal.
 		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csinodes"}, Verbs: []string{"list", "watch"}},
-		// Read while a gate has a resourceSlices signal, and only then.
+		// Used only while a gate has a resourceSlices signal.
 		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"list", "watch"}},
-		// Keys that another controller manages.
+		// Taint keys that another controller manages.
 		{APIGroups: []string{"readiness.node.x-k8s.io"}, Resources: []string{"nodereadinessrules"}, Verbs: []string{"list"}},
 	}
 	if withoutCRD {
@@ -32,32 +32,49 @@ func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 	return append(rules,
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: read},
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates/status"}, Verbs: []string{"patch"}},
-		// Whether a gate was deleted, or its whole kind.
+		// To distinguish the deletion of a gate from the deletion of its CRD.
 		rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, ResourceNames: []string{v1alpha1.Resource.GroupResource().String()}, Verbs: []string{"get"}},
 	)
 }
 
-// NamespaceRules are what the controller may do in its own namespace.
+// NamespaceRules returns the controller's permissions in its own namespace.
 func NamespaceRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		// The parameter of the birth policy. Creating cannot be limited to one name.
+		// The parameter of the birth policy. Permission to create cannot be limited to a name.
 		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, ResourceNames: []string{v1alpha1.BirthParameter}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.LeaseName}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 }
 
-// EventRules are what the controller may do in the namespace that Events about
-// nodes are in.
+// EventRules returns the controller's permissions in the namespace of Events about nodes.
 func EventRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}}}
 }
 
-// evictRules are what the controller may do in the whole cluster if the
-// administrator lets it evict pods.
+// evictRules returns the additional permissions in the whole cluster if the administrator
+// permits nodegate to evict pods.
 func evictRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}}
+}
+
+// MetricsRules returns the additional permissions in the whole cluster if the API server
+// authorizes readers of metrics.
+func MetricsRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+	}
+}
+
+// metricsReader returns the ClusterRole that administrators bind to readers of metrics.
+func metricsReader() object {
+	return &rbacv1.ClusterRole{
+		TypeMeta: typeMeta(rbacVersion, "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: MetricsReader},
+		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics", "/nodes/*"}, Verbs: []string{"get"}}},
+	}
 }
 
 func (o renderer) rbac() []object {
@@ -68,6 +85,10 @@ func (o renderer) rbac() []object {
 	if o.EvictPods {
 		objects = append(objects, o.clusterRole(evictRoleName, evictRules())...)
 	}
+	if !o.OpenMetrics {
+		objects = append(objects, o.clusterRole(metricsRoleName, MetricsRules())...)
+		objects = append(objects, metricsReader())
+	}
 	objects = append(objects, o.role(own, NamespaceRules())...)
 	return append(objects, o.role(events, EventRules())...)
 }
@@ -76,7 +97,7 @@ func (o renderer) subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: o.ServiceAccount, Namespace: o.Namespace}}
 }
 
-// clusterRole lets the controller do something in the whole cluster.
+// clusterRole returns a ClusterRole and its binding to the controller's ServiceAccount.
 func (o renderer) clusterRole(name string, rules []rbacv1.PolicyRule) []object {
 	meta := metav1.ObjectMeta{Name: name}
 	return []object{
@@ -88,7 +109,7 @@ func (o renderer) clusterRole(name string, rules []rbacv1.PolicyRule) []object {
 	}
 }
 
-// role lets the controller do something in one namespace.
+// role returns a Role and its binding to the controller's ServiceAccount.
 func (o renderer) role(meta metav1.ObjectMeta, rules []rbacv1.PolicyRule) []object {
 	return []object{
 		&rbacv1.Role{TypeMeta: typeMeta(rbacVersion, "Role"), ObjectMeta: meta, Rules: rules},

@@ -10,34 +10,39 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// diesAfter is for how long, in seconds, nodegate stays on a node that has fallen
-// silent: it is to be replaced sooner than after the usual five minutes.
-const diesAfter = 60
+// unreachableSeconds is how long nodegate's pods stay on an unreachable node. It is shorter
+// than the usual five minutes, so that they are replaced sooner.
+const unreachableSeconds = 60
 
-// Tolerations are those of nodegate's own pods: every taint that a gate may put
-// somewhere, so that it cannot lock itself out, and what a node has while it is
-// being set up, so that it comes with the first ones. Never unschedulable: who
-// drains a node has nodegate leave it.
+// Tolerations returns the tolerations of nodegate's own pods. They tolerate every taint that
+// a gate may add, so that gates cannot keep nodegate off all nodes; the taints of a node that
+// is being set up, so that nodegate runs on the first nodes; and the taint of control plane
+// nodes. They do not tolerate unschedulable, so that draining a node removes nodegate.
 func Tolerations(allowedTaintKeys []string) []corev1.Toleration {
 	var all []corev1.Toleration
 	var keys []string
 	for _, text := range allowedTaintKeys {
-		key, _, _ := strings.Cut(text, ":") // whatever the effect
+		key, _, _ := strings.Cut(text, ":") // without the effect
 		keys = append(keys, key)
 	}
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 	}
-	for _, key := range []string{taintUninitialized, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeNotReady} {
+	for _, key := range []string{taintControlPlane, taintUninitialized, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodeNotReady} {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	}
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		all = append(all, corev1.Toleration{
-			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](diesAfter),
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](unreachableSeconds),
 		})
 	}
 	return all
 }
 
-// taintUninitialized is on a node until its cloud's controller has seen to it.
-const taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+const (
+	// taintUninitialized is on a node until its cloud controller has initialized it.
+	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	// taintControlPlane is on control plane nodes that kubeadm created. The label with this
+	// key is, too.
+	taintControlPlane = "node-role.kubernetes.io/control-plane"
+)

@@ -17,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// What Cluster Autoscaler knows by itself: startup taints are of nodes that are
-// still starting, and status taints of nodes that are ready and full.
+// Key prefixes that Cluster Autoscaler recognizes: startup taints are on nodes that are
+// still starting, and status taints on nodes that are ready but take no further pods.
 const (
 	startupPrefix       = "startup-taint.cluster-autoscaler.kubernetes.io/"
 	legacyStartupPrefix = "ignore-taint.cluster-autoscaler.kubernetes.io/"
@@ -39,14 +39,14 @@ func (p pool) taints(field string) []corev1.Taint {
 	return out
 }
 
-// has tells whether a list of the pool's taints has one with this key and effect.
+// has reports whether a list of the pool's taints contains this key and effect.
 func (p pool) has(field string, t v1alpha1.Taint) bool {
 	return slices.ContainsFunc(p.taints(field), func(on corev1.Taint) bool { return on.Key == t.Key && on.Effect == t.Effect })
 }
 
-// selectedBy tells whether a gate may select nodes of the pool: by the labels that
-// these get from the pool's template, by what the pool requires of them, and, of
-// Kubernetes' own labels, in any case.
+// selectedBy reports whether a gate may select nodes of the pool, according to the labels
+// of the pool's template and to the pool's requirements. Other labels of Kubernetes itself
+// may have any value.
 func (p pool) selectedBy(s labels.Selector) bool {
 	known, _, _ := unstructured.NestedStringMap(p.Object, "spec", "template", "metadata", "labels")
 	set := labels.Set{"karpenter.sh/nodepool": p.GetName()}
@@ -75,7 +75,7 @@ func (p pool) selectedBy(s labels.Selector) bool {
 	return true
 }
 
-// required returns the values that the pool's requirements allow, by label.
+// required returns the label values that the pool's requirements allow, by label key.
 func (p pool) required() map[string][]string {
 	list, _, _ := unstructured.NestedSlice(p.Object, "spec", "template", "spec", "requirements")
 	out := make(map[string][]string)
@@ -91,8 +91,8 @@ func (p pool) required() map[string][]string {
 	return out
 }
 
-// pools hands out the NodePools whose nodes a gate may select.
-func (j *judge) pools(s *subject, each func(pool)) {
+// pools calls each for the NodePools whose nodes a gate may select.
+func (j *checker) pools(s *subject, each func(pool)) {
 	if s.Broken {
 		return
 	}
@@ -103,32 +103,32 @@ func (j *judge) pools(s *subject, each func(pool)) {
 	}
 }
 
-func karpenterStartupTaintMissing(j *judge, s *subject) (hits []hit) {
+func karpenterStartupTaintMissing(j *checker, s *subject) (hits []hit) {
 	if !s.waits() {
 		return nil
 	}
 	j.pools(s, func(p pool) {
 		if t := s.Taint; !p.has("startupTaints", t) && !p.has("taints", t) {
-			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s lack %s, which the gate puts on its new nodes", p.GetName(), gate.TaintText(t))})
+			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s do not contain %s, which the gate adds to the pool's new nodes", p.GetName(), gate.TaintText(t))})
 		}
 	})
 	return hits
 }
 
-func karpenterPermanentTaint(j *judge, s *subject) (hits []hit) {
+func karpenterPermanentTaint(j *checker, s *subject) (hits []hit) {
 	j.pools(s, func(p pool) {
 		for _, t := range s.Taints() {
 			if p.has("taints", t) {
-				hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("NodePool %s has %s among its taints", p.GetName(), gate.TaintText(t))})
+				hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("taints of NodePool %s contain %s", p.GetName(), gate.TaintText(t))})
 			}
 		}
 	})
 	return hits
 }
 
-// recloseWithStartupKey is about nodes in use. A node that reboots is starting
-// again, which is what a startup key says.
-func recloseWithStartupKey(j *judge, s *subject) (hits []hit) {
+// recloseWithStartupKey finds startup keys of gates that close on nodes in use. Closing on
+// a rebooting node does not count: such a node is starting again.
+func recloseWithStartupKey(j *checker, s *subject) (hits []hit) {
 	if s.waits() && s.Reclose != v1alpha1.RecloseOnRegression && !closesExisting(s) {
 		return nil
 	}
@@ -139,7 +139,7 @@ func recloseWithStartupKey(j *judge, s *subject) (hits []hit) {
 	}
 	j.pools(s, func(p pool) {
 		if p.has("startupTaints", again) {
-			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("the gate closes nodes in use with %s, which is among startupTaints of NodePool %s", gate.TaintText(again), p.GetName())})
+			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("the gate closes nodes in use with %s, which startupTaints of NodePool %s contain", gate.TaintText(again), p.GetName())})
 		}
 	})
 	return hits
@@ -149,7 +149,7 @@ func closesExisting(s *subject) bool {
 	return s.Existing == v1alpha1.ExistingClose || s.Existing == v1alpha1.ExistingCloseIfIdle
 }
 
-func autoscalerDoesNotKnowKey(j *judge, s *subject) (hits []hit) {
+func autoscalerDoesNotKnowKey(j *checker, s *subject) (hits []hit) {
 	for i := range j.Deployments {
 		d := &j.Deployments[i]
 		args, is := autoscalerArgs(d)
@@ -158,15 +158,14 @@ func autoscalerDoesNotKnowKey(j *judge, s *subject) (hits []hit) {
 		}
 		for _, t := range s.Taints() {
 			if t.Effect != corev1.TaintEffectPreferNoSchedule && !knowsKey(args, t.Key) {
-				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Cluster Autoscaler (Deployment %s) is not told what to make of %s", deploymentName(d), t.Key)})
+				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Cluster Autoscaler (Deployment %s) is not configured for taint key %s", deploymentName(d), t.Key)})
 			}
 		}
 	}
 	return hits
 }
 
-// autoscalerArgs returns the command line of Cluster Autoscaler, if the Deployment
-// is it.
+// autoscalerArgs returns the command line of a Deployment if it is Cluster Autoscaler.
 func autoscalerArgs(d *appsv1.Deployment) ([]string, bool) {
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]

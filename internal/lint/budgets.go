@@ -12,7 +12,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// isBudgeted tells whether the gate closes for anything that its budget bounds.
+// isBudgeted reports whether the gate can close for a reason that requires budget.
 func (s *subject) isBudgeted() bool {
 	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s)
 }
@@ -24,10 +24,10 @@ func (s *subject) budgetText() string {
 	return s.Spec.Budget.MaxReclosed.String()
 }
 
-// share is how many of a hundred nodes of one zone may be closed at a time.
+// share returns how many of 100 nodes in a zone may be closed at a time.
 func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 100) }
 
-func evictsWidely(_ *judge, s *subject) []hit {
+func evictsWidely(_ *checker, s *subject) []hit {
 	evicts := slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 	if !evicts || !s.isBudgeted() || s.share() < 50 {
 		return nil
@@ -35,9 +35,9 @@ func evictsWidely(_ *judge, s *subject) []hit {
 	return []hit{{"", fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())}}
 }
 
-// budgetIsAll finds budgets that allow all nodes of a zone, as far as the zones are
-// larger than one node: of that one, any budget is all.
-func budgetIsAll(j *judge, s *subject) []hit {
+// budgetIsAll finds budgets that allow all nodes of a zone to be closed. Zones with one
+// node do not count, because any budget allows this node.
+func budgetIsAll(j *checker, s *subject) []hit {
 	if !s.isBudgeted() {
 		return nil
 	}
@@ -57,7 +57,7 @@ func budgetIsAll(j *judge, s *subject) []hit {
 	return nil
 }
 
-func budgetIsNone(_ *judge, s *subject) []hit {
+func budgetIsNone(_ *checker, s *subject) []hit {
 	if !s.isBudgeted() || s.share() > 0 {
 		return nil
 	}

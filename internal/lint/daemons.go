@@ -18,8 +18,8 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// sources returns all of a gate's signals, by name, those within anyOf among them.
-// Nested is true of these: another one may hold in their place.
+// sources calls each for all of a gate's signals, including those in anyOf. nested is
+// true for the latter: another signal may hold instead.
 func sources(spec *v1alpha1.NodeGateSpec, each func(name string, s *v1alpha1.SignalSource, nested bool)) {
 	for _, list := range [][]v1alpha1.Signal{spec.OpenWhen, spec.CloseWhen} {
 		for i := range list {
@@ -31,9 +31,9 @@ func sources(spec *v1alpha1.NodeGateSpec, each func(name string, s *v1alpha1.Sig
 	}
 }
 
-// daemonSet returns a DaemonSet; nil if there is none. It is false where that is
-// not known.
-func (j *judge) daemonSet(namespace, name string) (*gate.DaemonSet, bool) {
+// daemonSet returns a DaemonSet, or nil if it does not exist. The second result is false
+// if this is unknown.
+func (j *checker) daemonSet(namespace, name string) (*gate.DaemonSet, bool) {
 	if j.DaemonSets == nil || !j.DaemonSets.Observed[namespace] {
 		return nil, false
 	}
@@ -45,9 +45,9 @@ func (j *judge) daemonSet(namespace, name string) (*gate.DaemonSet, bool) {
 	return nil, true
 }
 
-// selected returns the DaemonSets that a signal over several selects. It is false
-// where that is not known.
-func (j *judge) selected(s *v1alpha1.DaemonSetsSignal) (found []*gate.DaemonSet, known bool) {
+// selected returns the DaemonSets that a daemonSets signal selects. known is false if
+// they are unknown.
+func (j *checker) selected(s *v1alpha1.DaemonSetsSignal) (found []*gate.DaemonSet, known bool) {
 	selector, err := s.Selector.AsSelector()
 	if err != nil || j.DaemonSets == nil {
 		return nil, false
@@ -65,8 +65,8 @@ func (j *judge) selected(s *v1alpha1.DaemonSetsSignal) (found []*gate.DaemonSet,
 	return found, true
 }
 
-// daemons returns the DaemonSets that a gate waits for, each once.
-func (j *judge) daemons(s *subject) []*gate.DaemonSet {
+// daemons returns the DaemonSets that a gate waits for, without duplicates.
+func (j *checker) daemons(s *subject) []*gate.DaemonSet {
 	if !s.waits() {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (j *judge) daemons(s *subject) []*gate.DaemonSet {
 	})
 }
 
-func daemonSetMissing(j *judge, s *subject) (hits []hit) {
+func daemonSetMissing(j *checker, s *subject) (hits []hit) {
 	sources(&s.Spec, func(name string, source *v1alpha1.SignalSource, _ bool) {
 		if source.DaemonSet == nil {
 			return
@@ -103,7 +103,7 @@ func daemonSetMissing(j *judge, s *subject) (hits []hit) {
 	return hits
 }
 
-func daemonSetMissesNodes(j *judge, s *subject) (hits []hit) {
+func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 	if !s.waits() || len(s.nodes) == 0 {
 		return nil
 	}
@@ -122,28 +122,28 @@ func daemonSetMissesNodes(j *judge, s *subject) (hits []hit) {
 			}
 		}
 		if len(missed) > 0 {
-			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, which by its node selector or affinity does not run on %d of the %d nodes that the gate selects: %s",
+			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, whose node selector or affinity excludes %d of the %d nodes that the gate selects: %s",
 				name, ds, len(missed), len(s.nodes), some(missed))})
 		}
 	})
 	return hits
 }
 
-// placed is what placement goes by, of one node.
+// placed returns the parts of a node that determine scheduling.
 func placed(n *gate.Node) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 }
 
-func daemonDoesNotTolerate(j *judge, s *subject) (hits []hit) {
+func daemonDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	for _, ds := range j.daemons(s) {
 		if lacks := untolerated(ds.Tolerations, s.Taints()); len(lacks) > 0 {
-			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " nor "))})
+			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " and "))})
 		}
 	}
 	return hits
 }
 
-// untolerated returns those of the taints that are not tolerated, in words.
+// untolerated returns the taints that are not tolerated, as text.
 func untolerated(tolerations []corev1.Toleration, taints []v1alpha1.Taint) (texts []string) {
 	for _, t := range taints {
 		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
@@ -154,7 +154,7 @@ func untolerated(tolerations []corev1.Toleration, taints []v1alpha1.Taint) (text
 	return texts
 }
 
-func daemonWithoutProbe(j *judge, s *subject) (hits []hit) {
+func daemonWithoutProbe(j *checker, s *subject) (hits []hit) {
 	for _, ds := range j.daemons(s) {
 		if ds.Unprobed {
 			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("no container of DaemonSet %s has a readinessProbe", ds)})
@@ -163,14 +163,14 @@ func daemonWithoutProbe(j *judge, s *subject) (hits []hit) {
 	return hits
 }
 
-func selectsNoDaemonSet(j *judge, s *subject) (hits []hit) {
+func selectsNoDaemonSet(j *checker, s *subject) (hits []hit) {
 	sources(&s.Spec, func(name string, source *v1alpha1.SignalSource, _ bool) {
 		if source.DaemonSets == nil {
 			return
 		}
 		if found, known := j.selected(source.DaemonSets); known && len(found) == 0 {
 			selector, _ := source.DaemonSets.Selector.AsSelector()
-			hits = append(hits, hit{"", fmt.Sprintf("signal %s selects no DaemonSet: none in %s matches %q", name, strings.Join(source.DaemonSets.Namespaces, ", "), selectorText(selector))})
+			hits = append(hits, hit{"", fmt.Sprintf("signal %s selects no DaemonSet: no DaemonSet in %s matches %q", name, strings.Join(source.DaemonSets.Namespaces, ", "), selectorText(selector))})
 		}
 	})
 	return hits
@@ -183,15 +183,15 @@ func selectorText(s labels.Selector) string {
 	return s.String()
 }
 
-func gatesDeadlock(j *judge, s *subject) (hits []hit) {
+func gatesDeadlock(j *checker, s *subject) (hits []hit) {
 	for _, d := range signal.Deadlocks(j.gates, j.DaemonSets)[s.name()] {
-		hits = append(hits, hit{"nodegate/" + d.With, fmt.Sprintf("it waits for DaemonSet %s, which does not tolerate gate %s, and that one waits for DaemonSet %s, which does not tolerate this gate",
+		hits = append(hits, hit{"nodegate/" + d.With, fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate",
 			d.Daemon, d.With, d.Other)})
 	}
 	return hits
 }
 
-// someMax is how many names are named where there are many.
+// someMax is the maximum number of names in a message.
 const someMax = 3
 
 func some(names []string) string {

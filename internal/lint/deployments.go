@@ -13,9 +13,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// operators names, for well-known daemons, the Deployments without which they do
-// not become ready on a new node: whatever their namespace, for installations
-// differ in that.
+// operators maps well-known daemons to the Deployments without which they do not become
+// ready on a new node. The namespace is not compared, because it depends on the
+// installation.
 var operators = map[string][]string{
 	"cilium":                             {"cilium-operator"},
 	"calico-node":                        {"tigera-operator"},
@@ -28,14 +28,14 @@ const partOf = "app.kubernetes.io/part-of"
 
 func deploymentName(d *appsv1.Deployment) string { return d.Namespace + "/" + d.Name }
 
-func operatorDoesNotTolerate(j *judge, s *subject) (hits []hit) {
+func operatorDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	for _, ds := range j.daemons(s) {
 		for i := range j.Deployments {
 			d := &j.Deployments[i]
 			if !slices.Contains(operators[ds.Name], d.Name) {
 				continue
 			}
-			if lacks := j.lockedOut(s, d); lacks != "" {
+			if lacks := j.keptOff(s, d); lacks != "" {
 				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s, which DaemonSet %s needs, does not tolerate %s", deploymentName(d), ds, lacks)})
 			}
 		}
@@ -43,7 +43,7 @@ func operatorDoesNotTolerate(j *judge, s *subject) (hits []hit) {
 	return hits
 }
 
-func siblingDoesNotTolerate(j *judge, s *subject) (hits []hit) {
+func siblingDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	for _, ds := range j.daemons(s) {
 		part := ds.Labels[partOf]
 		for i := range j.Deployments {
@@ -51,18 +51,18 @@ func siblingDoesNotTolerate(j *judge, s *subject) (hits []hit) {
 			if part == "" || d.Namespace != ds.Namespace || d.Labels[partOf] != part || slices.Contains(operators[ds.Name], d.Name) {
 				continue
 			}
-			if lacks := j.lockedOut(s, d); lacks != "" {
-				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s, part of %s as DaemonSet %s is, does not tolerate %s", deploymentName(d), part, ds, lacks)})
+			if lacks := j.keptOff(s, d); lacks != "" {
+				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s, which like DaemonSet %s is part of %s, does not tolerate %s", deploymentName(d), ds, part, lacks)})
 			}
 		}
 	}
 	return hits
 }
 
-// appName is the label by which nodegate's own Deployment is known.
+// appName is the label that identifies nodegate's own Deployment.
 const appName = "app.kubernetes.io/name"
 
-func nodegateDoesNotTolerate(j *judge, s *subject) (hits []hit) {
+func nodegateDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	if s.Mode != "" && !s.Spec.Enforces() {
 		return nil
 	}
@@ -71,16 +71,17 @@ func nodegateDoesNotTolerate(j *judge, s *subject) (hits []hit) {
 		if d.Labels[appName] != "nodegate" && d.Spec.Template.Labels[appName] != "nodegate" {
 			continue
 		}
-		if lacks := j.lockedOut(s, d); lacks != "" {
+		if lacks := j.keptOff(s, d); lacks != "" {
 			hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s does not tolerate %s", deploymentName(d), lacks)})
 		}
 	}
 	return hits
 }
 
-// lockedOut says which taints keep a Deployment off every node on which it could
-// run: all of these are the gate's, and there are some. Empty if it has a way out.
-func (j *judge) lockedOut(s *subject, d *appsv1.Deployment) string {
+// keptOff returns, as text, the taints that keep a Deployment off every node on which it
+// could run. It returns "" if the Deployment tolerates the gate's taints, if the gate
+// does not select all of these nodes, or if there are none.
+func (j *checker) keptOff(s *subject, d *appsv1.Deployment) string {
 	template := &d.Spec.Template.Spec
 	lacks := untolerated(template.Tolerations, s.Taints())
 	if len(lacks) == 0 || len(s.nodes) == 0 {
@@ -89,7 +90,7 @@ func (j *judge) lockedOut(s *subject, d *appsv1.Deployment) string {
 	affinity := nodeaffinity.NewRequiredNodeAffinity(template.NodeSelector, template.Affinity)
 	own := 0
 	for _, n := range j.Nodes {
-		if fits, err := affinity.Match(placed(n)); err != nil || !fits || !enduring(n, d) {
+		if fits, err := affinity.Match(placed(n)); err != nil || !fits || !toleratesPermanentTaints(n, d) {
 			continue
 		}
 		if !slices.Contains(s.nodes, n) {
@@ -98,14 +99,14 @@ func (j *judge) lockedOut(s *subject, d *appsv1.Deployment) string {
 		own++
 	}
 	if own == 0 {
-		return "" // it runs nowhere as it is
+		return "" // it cannot run anyway
 	}
-	return strings.Join(lacks, " nor ")
+	return strings.Join(lacks, " and ")
 }
 
-// enduring tells whether a Deployment tolerates the taints that a node has for
-// good, such as that of a control plane. Those that come and go do not count.
-func enduring(n *gate.Node, d *appsv1.Deployment) bool {
+// toleratesPermanentTaints reports whether a Deployment tolerates the taints of a node
+// that are permanent, such as that of a control plane. Temporary taints do not count.
+func toleratesPermanentTaints(n *gate.Node, d *appsv1.Deployment) bool {
 	for _, t := range n.Taints {
 		if t.Key == "node-role.kubernetes.io/control-plane" && !tolerates(d.Spec.Template.Spec.Tolerations, t) {
 			return false

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint judges gates together with what they depend on in a cluster:
-// daemons, operators, autoscalers, labels and other writers of their taints.
-// Objects in, findings out: it reads nothing by itself.
+// Package lint checks gates together with what they depend on in a cluster: daemons,
+// operators, autoscalers, labels and other writers of their taints. It gets objects,
+// returns findings, and does no I/O.
 package lint
 
 import (
@@ -19,35 +19,34 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// World is what is known of a cluster.
+// World is the known state of a cluster.
 type World struct {
-	// Gates are all gates, as they are or would be.
+	// Gates are all gates after the change to check.
 	Gates []v1alpha1.NodeGate
-	// Judged names those about which findings are wanted; nil for all.
-	Judged map[string]bool
-	// Policy is what gates are allowed.
+	// Checked contains the names of the gates to check. Nil for all gates.
+	Checked map[string]bool
+	// Policy contains the taint keys that gates may use.
 	Policy gate.KeyPolicy
 	// Nodes are all nodes.
 	Nodes []*gate.Node
-	// Samples are a few whole Nodes, to see who writes what.
+	// Samples are some complete Nodes, with the writers of their fields.
 	Samples []corev1.Node
-	// DaemonSets are those that gates wait for, and what else is in their
-	// namespaces.
+	// DaemonSets are those that gates wait for, and all others in the same namespaces.
 	DaemonSets  *gate.DaemonSets
 	Deployments []appsv1.Deployment
-	// NodePools are Karpenter's.
+	// NodePools are Karpenter NodePools.
 	NodePools []unstructured.Unstructured
 	// CiliumConfig is the data of the ConfigMap kube-system/cilium-config.
 	CiliumConfig map[string]string
-	// Unread says, by kind, why it could not be read. What is here is not to be
-	// taken for empty.
+	// Unread contains read errors by kind. What could not be read must not be treated as
+	// empty.
 	Unread map[Kind]error
 }
 
-// Kind is something to be read.
+// Kind is a kind of object to read.
 type Kind string
 
-// All that is read, besides gates.
+// All kinds that are read in addition to gates.
 const (
 	TaintKeys      Kind = "allowed taint keys"
 	ReadinessRules Kind = "nodereadinessrules"
@@ -58,88 +57,89 @@ const (
 	CiliumConfig   Kind = "configmap kube-system/cilium-config"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
 const (
-	// Error says that the gate does not work, or keeps something else from working.
+	// Error means that the gate does not work, or prevents something else from working.
 	Error Severity = "Error"
-	// Warning says that it will not do what most people expect of it.
+	// Warning means that the gate will probably not behave as expected.
 	Warning Severity = "Warning"
-	// Note is worth knowing, and often meant to be so.
+	// Note means that the finding may be intended.
 	Note Severity = "Note"
 )
 
-// Finding is something that is wrong about one gate.
+// Finding is a problem of a gate.
 type Finding struct {
-	// ID is what the finding is called in docs/lint.md.
+	// ID is the name of the rule in docs/lint.md.
 	ID       string   `json:"id"`
 	Severity Severity `json:"severity"`
 	Gate     string   `json:"gate"`
-	// Object is what else it is about, as kind/name or kind/namespace/name.
+	// Object is another object that is involved, as kind/name or kind/namespace/name.
 	Object string `json:"object,omitempty"`
-	// What says what is found, Why what comes of it, and Do what to do about it.
+	// What describes the problem, Why its consequence, and Do how to fix it.
 	What string `json:"what"`
 	Why  string `json:"why"`
 	Do   string `json:"do"`
 }
 
-// Gap is something that could not be read, and the IDs of what it may hide.
+// Gap is something that could not be read, and the IDs of the findings that may be
+// missing because of it.
 type Gap struct {
 	What  string   `json:"what"`
 	Error string   `json:"error"`
 	Hides []string `json:"hides"`
 }
 
-// Report is what lint has to say. Fields are added, and neither renamed nor given
-// another meaning.
+// Report is the result of lint. Fields may be added, but are neither renamed nor changed
+// in meaning.
 type Report struct {
-	// Gates are the names of those that were judged.
+	// Gates are the names of the checked gates.
 	Gates []string `json:"gates"`
-	// Findings are the worst first, then by gate.
+	// Findings are sorted by severity, most severe first, and then by gate.
 	Findings []Finding `json:"findings"`
-	// Gaps are what could not be judged. A report with gaps says of nothing that
-	// it is well.
+	// Gaps are the checks that could not be made. If there are any, a gate without
+	// findings may still have problems.
 	Gaps []Gap `json:"gaps,omitempty"`
 }
 
-// Bad tells whether there is anything worse than a note.
+// Bad reports whether there are errors or warnings.
 func (r *Report) Bad() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != Note })
 }
 
-// subject is a gate that is judged.
+// subject is a gate to check.
 type subject struct {
 	*v1alpha1.NodeGate
 	gate.Gate
-	refusal gate.Acceptance
-	// nodes are those that it selects.
+	acceptance gate.Acceptance
+	// nodes are the nodes that the gate selects.
 	nodes []*gate.Node
 }
 
-// name is the gate's; both of what it is made of have one.
+// name returns the gate's name. Both embedded types have one.
 func (s *subject) name() string { return s.NodeGate.Name }
 
-// waits tells whether the gate keeps nodes closed until its signals hold.
+// waits reports whether the gate keeps nodes closed until its signals hold.
 func (s *subject) waits() bool {
 	return !s.CloseWhen && s.Mode != v1alpha1.ModePaused
 }
 
-// hit is what one rule found.
+// hit is a problem that a rule found.
 type hit struct{ object, what string }
 
-// Of judges the gates of a world.
+// Of checks the gates of a world.
 func Of(w *World) *Report {
 	r := &Report{Gates: []string{}, Findings: []Finding{}}
-	judge := w.judge()
-	for i := range judge.subjects {
-		s := &judge.subjects[i]
-		if w.Judged != nil && !w.Judged[s.name()] {
+	c := w.checker()
+	for i := range c.subjects {
+		s := &c.subjects[i]
+		if w.Checked != nil && !w.Checked[s.name()] {
 			continue
 		}
 		r.Gates = append(r.Gates, s.name())
 		for _, rule := range Rules {
-			for _, h := range rule.check(judge, s) {
+			for _, h := range rule.check(c, s) {
 				r.Findings = append(r.Findings, Finding{
 					ID: rule.ID, Severity: rule.Severity, Gate: s.name(), Object: h.object, What: h.what, Why: rule.Why, Do: rule.Do,
 				})
@@ -156,7 +156,7 @@ func Of(w *World) *Report {
 	return r
 }
 
-// hiddenBy returns the rules that need a kind.
+// hiddenBy returns the IDs of the rules that need a kind.
 func hiddenBy(kind Kind) []string {
 	var ids []string
 	for _, rule := range Rules {
@@ -167,15 +167,15 @@ func hiddenBy(kind Kind) []string {
 	return ids
 }
 
-// judge is a world whose gates have been compiled.
-type judge struct {
+// checker is a world with compiled gates.
+type checker struct {
 	*World
 	gates    []gate.Gate
 	subjects []subject
 }
 
-func (w *World) judge() *judge {
-	j := &judge{World: w}
+func (w *World) checker() *checker {
+	j := &checker{World: w}
 	invalid := make(map[string]error)
 	for i := range w.Gates {
 		g, err := signal.Compile(&w.Gates[i], v1alpha1.SourceCRD)
@@ -191,10 +191,10 @@ func (w *World) judge() *judge {
 		if err := invalid[g.Name]; err != nil {
 			a = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 		}
-		g.Accepted = a.Accepted
-		s := subject{NodeGate: &w.Gates[i], Gate: *g, refusal: a}
+		g.Accepted, g.PlainOptOut = a.Accepted, w.Policy.PlainOptOut
+		s := subject{NodeGate: &w.Gates[i], Gate: *g, acceptance: a}
 		for _, n := range w.Nodes {
-			if g.Selector.Matches(n.Labels) && n.Labels[v1alpha1.OptOutLabel] != v1alpha1.OptOutValue {
+			if g.Selects(n.Labels) {
 				s.nodes = append(s.nodes, n)
 			}
 		}

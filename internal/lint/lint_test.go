@@ -24,13 +24,13 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// agent is a gate that waits for a DaemonSet, and more is what else it says.
+// agent returns a gate that waits for a DaemonSet. more is appended to its spec.
 func agent(more string) string {
 	return "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n" +
 		"  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n" + more
 }
 
-// by is the same gate with another selector, or key.
+// by returns the same gate with another selector, and keyed with another key.
 func by(selector string) string {
 	return strings.Replace(agent(""), "nodeSelector: {}", "nodeSelector: "+selector, 1)
 }
@@ -43,7 +43,7 @@ const (
 		"  openWhen: [{name: all, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}]\n"
 	startup = "startup-taint.cluster-autoscaler.kubernetes.io/a"
 	status  = "status-taint.cluster-autoscaler.kubernetes.io/a"
-	// onRegression has a gate close nodes in use.
+	// onRegression makes a gate close on nodes in use.
 	onRegression = "  reclosePolicy: OnRegression\n"
 )
 
@@ -94,7 +94,7 @@ func nodePool(text string) unstructured.Unstructured {
 	return u
 }
 
-// with is a world: two nodes, the DaemonSet agent that tolerates everything, and
+// with returns a world with six nodes, the DaemonSet agent that tolerates everything, and
 // these gates.
 func with(gates []string, change ...func(*World)) *World {
 	w := &World{
@@ -130,8 +130,8 @@ func nodes(items ...*gate.Node) func(*World) { return func(w *World) { w.Nodes =
 
 var created = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-// sample is a whole Node whose label a was set by a manager, so long after its
-// creation.
+// sample adds a complete Node whose label a was set by a manager some time after the
+// Node's creation.
 func sample(manager string, after time.Duration) func(*World) {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{"a": "b"}}}
 	n.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -148,8 +148,8 @@ func autoscaler(args ...string) appsv1.Deployment {
 	})
 }
 
-// A case is a world in which each rule finds this many things about the gate agent,
-// and wells are such in which it finds nothing.
+// cases contains, by rule, bad worlds in which the rule has a finding about the gate agent,
+// and good worlds in which it has none.
 var cases = map[string]struct {
 	bad, good map[string]*World
 }{
@@ -158,17 +158,17 @@ var cases = map[string]struct {
 			"key not allowed": with([]string{agent("")}, func(w *World) {
 				w.Policy.Allowed = gate.AllowedTaints{{Key: "example.com/b", Effect: "NoSchedule"}: true}
 			}),
-			"a rule manages the key":     with([]string{agent("")}, func(w *World) { w.Policy.Managed = map[string]string{"example.com/a": "rule"} }),
-			"core's key":                 with([]string{keyed("node.kubernetes.io/a", "")}),
-			"conflict":                   with([]string{strings.Replace(agent(""), "name: agent}\nspec", "name: a}\nspec", 1), strings.Replace(agent(""), "effect:", "value: b, effect:", 1)}),
-			"an expression that is none": with([]string{strings.Replace(labelled, "label: {key: l}", "expression: '1 +'", 1)}),
+			"a rule manages the key": with([]string{agent("")}, func(w *World) { w.Policy.Managed = map[string]string{"example.com/a": "rule"} }),
+			"core's key":             with([]string{keyed("node.kubernetes.io/a", "")}),
+			"conflict":               with([]string{strings.Replace(agent(""), "name: agent}\nspec", "name: a}\nspec", 1), strings.Replace(agent(""), "effect:", "value: b, effect:", 1)}),
+			"invalid expression":     with([]string{strings.Replace(labelled, "label: {key: l}", "expression: '1 +'", 1)}),
 		},
 		good: map[string]*World{"allowed": with([]string{agent("")}, func(w *World) {
 			w.Policy.Allowed = gate.AllowedTaints{{Key: "example.com/a", Effect: "NoSchedule"}: true}
 		})},
 	},
 	"contended": {
-		bad:  map[string]*World{"told by its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', message: by kubectl}]}")})},
+		bad:  map[string]*World{"in its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', message: by kubectl}]}")})},
 		good: map[string]*World{"over": with([]string{agent("status: {conditions: [{type: Contended, status: 'False'}]}")})},
 	},
 	"daemonset-missing": {
@@ -176,7 +176,7 @@ var cases = map[string]struct {
 			"missing":      with([]string{agent("")}, daemonSets()),
 			"within anyOf": with([]string{strings.Replace(labelled, "label: {key: l}", "anyOf: [{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: none}}]", 1)}),
 		},
-		good: map[string]*World{"there": with([]string{agent("")}), "not observed": with([]string{agent("")}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} })},
+		good: map[string]*World{"exists": with([]string{agent("")}), "not observed": with([]string{agent("")}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} })},
 	},
 	"daemonset-misses-nodes": {
 		bad: map[string]*World{
@@ -186,7 +186,7 @@ var cases = map[string]struct {
 			"by name": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n1" }))),
 		},
 		good: map[string]*World{
-			"the gate is as narrow": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
+			"same selector in the gate": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
 				ds.Affinity = nodeaffinity.NewRequiredNodeAffinity(map[string]string{"a": "b"}, nil)
 			}))),
 		},
@@ -198,8 +198,8 @@ var cases = map[string]struct {
 			"only the first taint": with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"))))),
 		},
 		good: map[string]*World{
-			"both":                 with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
-			"it is not waited for": with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
+			"both":           with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
+			"not waited for": with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
 		},
 	},
 	"daemon-without-probe": {
@@ -217,9 +217,9 @@ var cases = map[string]struct {
 	"operator-does-not-tolerate": {
 		bad: map[string]*World{"cilium": with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator")))},
 		good: map[string]*World{
-			"it tolerates":                      with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator", withTolerations(key("example.com/a"))))),
-			"another node is left":              with([]string{strings.Replace(cilium, "nodeSelector: {}", "nodeSelector: {matchLabels: {a: b}}", 1)}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
-			"a node that has opted out is left": with([]string{cilium}, daemonSets(daemon("cilium")), nodes(node("n1", labels.Set{v1alpha1.OptOutLabel: v1alpha1.OptOutValue}), node("n2", nil)), deployments(deployment("cilium-operator"))),
+			"it tolerates":              with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator", withTolerations(key("example.com/a"))))),
+			"another node remains":      with([]string{strings.Replace(cilium, "nodeSelector: {}", "nodeSelector: {matchLabels: {a: b}}", 1)}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
+			"an opted-out node remains": with([]string{cilium}, daemonSets(daemon("cilium")), nodes(node("n1", labels.Set{v1alpha1.OptOutLabel: v1alpha1.OptOutValue}), node("n2", nil)), deployments(deployment("cilium-operator"))),
 		},
 	},
 	"sibling-does-not-tolerate": {
@@ -232,8 +232,8 @@ var cases = map[string]struct {
 	},
 	"nodegate-does-not-tolerate": {
 		bad: map[string]*World{
-			"all nodes are its":             with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
-			"the others are control planes": with([]string{by("{matchLabels: {a: b}}")}, nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})), deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+			"selects all nodes":              with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+			"other nodes are control planes": with([]string{by("{matchLabels: {a: b}}")}, nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})), deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
 		},
 		good: map[string]*World{
 			"it tolerates": with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate"), withTolerations(key("example.com/a"))))),
@@ -275,12 +275,12 @@ var cases = map[string]struct {
 		},
 	},
 	"autoscaler-does-not-know-key": {
-		bad: map[string]*World{"not told": with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/b")))},
+		bad: map[string]*World{"not configured": with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/b")))},
 		good: map[string]*World{
-			"told":          with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/a"))),
-			"told in two":   with([]string{agent("")}, deployments(autoscaler("--startup-taint", "example.com/a"))),
-			"by its name":   with([]string{keyed(startup, "")}, deployments(autoscaler())),
-			"there is none": with([]string{agent("")}, deployments(deployment("web"))),
+			"configured":                  with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/a"))),
+			"configured in two arguments": with([]string{agent("")}, deployments(autoscaler("--startup-taint", "example.com/a"))),
+			"by its name":                 with([]string{keyed(startup, "")}, deployments(autoscaler())),
+			"there is none":               with([]string{agent("")}, deployments(deployment("web"))),
 		},
 	},
 	"late-label": {
@@ -292,7 +292,7 @@ var cases = map[string]struct {
 		good: map[string]*World{"of the kubelet": with([]string{by("{matchLabels: {kubernetes.io/os: linux, pool: p}}")})},
 	},
 	"label-set-by-others": {
-		bad: map[string]*World{"by a person": with([]string{by("{matchLabels: {a: b}}")}, sample("kubectl-label", time.Minute))},
+		bad: map[string]*World{"by a user": with([]string{by("{matchLabels: {a: b}}")}, sample("kubectl-label", time.Minute))},
 		good: map[string]*World{
 			"by the kubelet":  with([]string{by("{matchLabels: {a: b}}")}, sample("kubelet", time.Minute)),
 			"at its creation": with([]string{by("{matchLabels: {a: b}}")}, sample("cluster-api", time.Second)),
@@ -309,8 +309,8 @@ var cases = map[string]struct {
 			}))),
 		},
 		good: map[string]*World{
-			"silenced":      with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
-			"not there":     with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
+			"disabled":      with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
+			"not installed": with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
 			"another key":   with([]string{agent("")}, deployments(deployment("cilium-operator"))),
 			"istiod is off": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"))),
 		},
@@ -376,7 +376,7 @@ func found(w *World, id string) (what []string) {
 	return what
 }
 
-// Every rule finds what is bad, once, and nothing where all is well.
+// Every rule has one finding in each bad case, and none in the good cases.
 func TestRules(t *testing.T) {
 	for _, rule := range Rules {
 		c := cases[rule.ID]
@@ -396,8 +396,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What could not be read is told with all that it may hide, and no rule takes it
-// for empty.
+// A kind that could not be read is reported with the findings that may be missing, and no
+// rule treats it as empty.
 func TestGaps(t *testing.T) {
 	kinds := []Kind{TaintKeys, ReadinessRules, Nodes, DaemonSets, Deployments, NodePools, CiliumConfig}
 	w := with([]string{agent("  existingNodes: Close\n")}, func(w *World) {
@@ -408,7 +408,7 @@ func TestGaps(t *testing.T) {
 	})
 	r := Of(w)
 	if len(r.Findings) > 0 {
-		t.Errorf("blind, it finds %+v", r.Findings)
+		t.Errorf("findings %+v", r.Findings)
 	}
 	if len(r.Gaps) != len(kinds) {
 		t.Errorf("gaps are %+v", r.Gaps)
@@ -420,17 +420,17 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// Only what is asked about is judged, though all gates are looked at.
+// Only the requested gates are checked, in the context of all gates.
 func TestJudged(t *testing.T) {
 	w := with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other", tolerating(key("example.com/b")))))
-	w.Judged = map[string]bool{"other": true}
+	w.Checked = map[string]bool{"other": true}
 	r := Of(w)
 	if !slices.Equal(r.Gates, []string{"other"}) || !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.ID == "gates-deadlock" }) {
-		t.Errorf("judged %v, found %+v", r.Gates, r.Findings)
+		t.Errorf("checked %v, findings %+v", r.Gates, r.Findings)
 	}
 	for _, f := range r.Findings {
 		if f.Gate != "other" {
-			t.Errorf("found %+v", f)
+			t.Errorf("finding %+v", f)
 		}
 	}
 }
@@ -441,17 +441,17 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told, want []string
+	var documented, want []string
 	for _, m := range regexp.MustCompile(`(?m)^### ([a-z-]+) \(([A-Z][a-z]+)\)$`).FindAllStringSubmatch(string(page), -1) {
-		told = append(told, fmt.Sprintf("%s (%s)", m[1], m[2]))
+		documented = append(documented, fmt.Sprintf("%s (%s)", m[1], m[2]))
 	}
 	for _, rule := range Rules {
 		want = append(want, fmt.Sprintf("%s (%s)", rule.ID, rule.Severity))
 		if !strings.Contains(string(page), strings.Join(strings.Fields(rule.Do), " ")) && !strings.Contains(strings.Join(strings.Fields(string(page)), " "), rule.Do) {
-			t.Errorf("docs/lint.md does not say what to do about %s: %q", rule.ID, rule.Do)
+			t.Errorf("docs/lint.md does not have the fix of %s: %q", rule.ID, rule.Do)
 		}
 	}
-	if !slices.Equal(told, want) {
-		t.Errorf("docs/lint.md tells of\n%v\nand the rules are\n%v", told, want)
+	if !slices.Equal(documented, want) {
+		t.Errorf("docs/lint.md has the rules\n%v\nwant\n%v", documented, want)
 	}
 }

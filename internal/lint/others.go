@@ -25,14 +25,14 @@ func tolerates(tolerations []corev1.Toleration, t corev1.Taint) bool {
 	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations, &t, false)
 }
 
-func notAccepted(_ *judge, s *subject) []hit {
-	if s.refusal.Accepted {
+func notAccepted(_ *checker, s *subject) []hit {
+	if s.acceptance.Accepted {
 		return nil
 	}
-	return []hit{{"", fmt.Sprintf("%s (%s)", s.refusal.Message, s.refusal.Reason)}}
+	return []hit{{"", fmt.Sprintf("%s (%s)", s.acceptance.Message, s.acceptance.Reason)}}
 }
 
-func contended(_ *judge, s *subject) []hit {
+func contended(_ *checker, s *subject) []hit {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionContended)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return nil
@@ -40,9 +40,10 @@ func contended(_ *judge, s *subject) []hit {
 	return []hit{{"", c.Message}}
 }
 
-// late are labels that nobody sets when a Node is created, and who sets them.
-var late = []struct{ prefix, by string }{
-	{"node-role.kubernetes.io/", "people and installers: kubelets may not"},
+// lateLabels are label prefixes that are not set when a Node is created, and the writers
+// that set them later.
+var lateLabels = []struct{ prefix, by string }{
+	{"node-role.kubernetes.io/", "users and installers, because kubelets may not"},
 	{"topology.kubernetes.io/", "the cloud controller"},
 	{"failure-domain.beta.kubernetes.io/", "the cloud controller"},
 	{"node.kubernetes.io/instance-type", "the cloud controller"},
@@ -55,14 +56,14 @@ var late = []struct{ prefix, by string }{
 	{"karpenter.sh/initialized", "Karpenter"},
 }
 
-func lateLabel(_ *judge, s *subject) (hits []hit) {
+func lateLabel(_ *checker, s *subject) (hits []hit) {
 	if !s.waits() {
 		return nil
 	}
 	for _, key := range selectorKeys(s) {
-		for _, l := range late {
+		for _, l := range lateLabels {
 			if strings.HasPrefix(key, l.prefix) {
-				hits = append(hits, hit{"", fmt.Sprintf("nodeSelector goes by the label %s, which is set by %s", key, l.by)})
+				hits = append(hits, hit{"", fmt.Sprintf("nodeSelector uses the label %s, which is set later by %s", key, l.by)})
 				break
 			}
 		}
@@ -82,24 +83,24 @@ func selectorKeys(s *subject) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// bornWithin is how long after a Node's creation a write may still be its creation,
-// as far as times in whole seconds tell.
-const bornWithin = 2 * time.Second
+// creationWindow is how long after a Node's creation a write may still be part of the
+// creation, given that times have a resolution of a second.
+const creationWindow = 2 * time.Second
 
-// labelSetByOthers looks at who manages the labels of a few Nodes. Labels that are
-// known to be late are told of by lateLabel.
-func labelSetByOthers(j *judge, s *subject) (hits []hit) {
+// labelSetByOthers checks the managers of the labels of some Nodes. It ignores labels that
+// lateLabel reports.
+func labelSetByOthers(j *checker, s *subject) (hits []hit) {
 	if !s.waits() {
 		return nil
 	}
 	for _, key := range selectorKeys(s) {
-		if slices.ContainsFunc(late, func(l struct{ prefix, by string }) bool { return strings.HasPrefix(key, l.prefix) }) {
+		if slices.ContainsFunc(lateLabels, func(l struct{ prefix, by string }) bool { return strings.HasPrefix(key, l.prefix) }) {
 			continue
 		}
 		for i := range j.Samples {
 			n := &j.Samples[i]
 			if manager, later := setLater(n, key); later {
-				hits = append(hits, hit{"node/" + n.Name, fmt.Sprintf("nodeSelector goes by the label %s, which on node %s was set after its creation, by %s", key, n.Name, manager)})
+				hits = append(hits, hit{"node/" + n.Name, fmt.Sprintf("nodeSelector uses the label %s, which %s set on node %s after its creation", key, manager, n.Name)})
 				break
 			}
 		}
@@ -107,7 +108,8 @@ func labelSetByOthers(j *judge, s *subject) (hits []hit) {
 	return hits
 }
 
-// setLater says who but the kubelet has set a label of a Node after its creation.
+// setLater returns the writer other than the kubelet that set a label after the creation
+// of the Node.
 func setLater(n *corev1.Node, key string) (manager string, later bool) {
 	if _, has := n.Labels[key]; !has {
 		return "", false
@@ -117,8 +119,8 @@ func setLater(n *corev1.Node, key string) (manager string, later bool) {
 		if m.FieldsV1 == nil || !manages(m.FieldsV1.GetRawBytes(), key) {
 			continue
 		}
-		if m.Manager == "kubelet" || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= bornWithin {
-			return "", false // it may have been there at birth
+		if m.Manager == "kubelet" || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= creationWindow {
+			return "", false // it may have been set at creation
 		}
 		manager, later = m.Manager, true
 	}
@@ -138,25 +140,26 @@ func manages(raw []byte, label string) bool {
 	return has
 }
 
-// writers are well-known programs that write a taint by themselves.
+// writers are well-known programs that add or remove a taint by themselves.
 var writers = []struct {
 	key        string
 	deployment string
-	// active tells whether it does, as it is set up.
-	active func(*judge, *appsv1.Deployment) bool
+	// active reports whether it does in its current configuration.
+	active func(*checker, *appsv1.Deployment) bool
 	how    string
 }{
 	{"node.cilium.io/agent-not-ready", "cilium-operator", ciliumWrites,
-		"it removes the taint when the agent is ready, or sets it when it is not; silence it with the Helm values operator.removeNodeTaints=false and operator.setNodeTaints=false"},
-	{"cni.istio.io/not-ready", "istiod", func(_ *judge, d *appsv1.Deployment) bool {
+		"it removes the taint when the agent is ready, or adds it when it is not; disable this with the Helm values operator.removeNodeTaints=false and operator.setNodeTaints=false"},
+	{"cni.istio.io/not-ready", "istiod", func(_ *checker, d *appsv1.Deployment) bool {
 		return env(d, "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS") == "true"
-	}, "its untaint controller removes the taint; turn it off with taint.enabled=false in the istiod chart"},
-	{"startup.k8s.io/initializing", "nodetaintshandler", func(*judge, *appsv1.Deployment) bool { return true },
-		"it sets and removes the taint; remove its MutatingWebhookConfiguration node-startup-taint, then its Deployment"},
+	}, "its untaint controller removes the taint; disable this with taint.enabled=false in the istiod chart"},
+	{"startup.k8s.io/initializing", "nodetaintshandler", func(*checker, *appsv1.Deployment) bool { return true },
+		"it adds and removes the taint; delete its MutatingWebhookConfiguration node-startup-taint, then its Deployment"},
 }
 
-// ciliumWrites goes by Cilium's own defaults where its configuration is silent.
-func ciliumWrites(j *judge, _ *appsv1.Deployment) bool {
+// ciliumWrites reports whether Cilium writes the taint, given its configuration and
+// Cilium's defaults.
+func ciliumWrites(j *checker, _ *appsv1.Deployment) bool {
 	if j.Unread[CiliumConfig] != nil {
 		return false
 	}
@@ -174,7 +177,7 @@ func env(d *appsv1.Deployment, name string) string {
 	return ""
 }
 
-func otherWriter(j *judge, s *subject) (hits []hit) {
+func otherWriter(j *checker, s *subject) (hits []hit) {
 	for _, w := range writers {
 		key := w.key
 		if w.deployment == "cilium-operator" {
@@ -185,15 +188,15 @@ func otherWriter(j *judge, s *subject) (hits []hit) {
 		}
 		for i := range j.Deployments {
 			if d := &j.Deployments[i]; d.Name == w.deployment && w.active(j, d) {
-				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s writes %s, too: %s", deploymentName(d), key, w.how)})
+				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s also writes %s: %s", deploymentName(d), key, w.how)})
 			}
 		}
 	}
 	return hits
 }
 
-// strayTaint looks for taints with a key of the gate that are no gate's.
-func strayTaint(j *judge, s *subject) (hits []hit) {
+// strayTaint finds taints with a key of the gate that belong to no gate.
+func strayTaint(j *checker, s *subject) (hits []hit) {
 	nodes := make(map[string][]string)
 	for _, n := range j.Nodes {
 		for _, t := range n.Taints {
@@ -204,15 +207,15 @@ func strayTaint(j *judge, s *subject) (hits []hit) {
 		}
 	}
 	for text, on := range nodes {
-		hits = append(hits, hit{"", fmt.Sprintf("%s, which is no gate's, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), some(on))})
+		hits = append(hits, hit{"", fmt.Sprintf("taint %s, which belongs to no gate, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), some(on))})
 	}
 	slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.what, b.what) })
 	return hits
 }
 
-// isStray tells whether a taint has a key of the gate, and an effect that no gate
-// has with this key. Its value does not matter: gates adopt taints with any.
-func (j *judge) isStray(s *subject, t corev1.Taint) bool {
+// isStray reports whether a taint has a key of the gate, but an effect that no gate has
+// with this key. The value is not compared, because gates adopt taints with any value.
+func (j *checker) isStray(s *subject, t corev1.Taint) bool {
 	mine := slices.ContainsFunc(s.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key })
 	anyones := slices.ContainsFunc(j.gates, func(g gate.Gate) bool {
 		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect })
@@ -220,16 +223,16 @@ func (j *judge) isStray(s *subject, t corev1.Taint) bool {
 	return mine && !anyones
 }
 
-func noBootEvidence(_ *judge, s *subject) []hit {
+func noBootEvidence(_ *checker, s *subject) []hit {
 	if !s.waits() || s.Reclose == v1alpha1.RecloseNever || s.ProvesBoot() || len(s.Signals) == 0 {
 		return nil
 	}
-	return []hit{{"", fmt.Sprintf("the gate closes again after a reboot (reclosePolicy: %s), and none of its signals belongs to a boot", s.Reclose)}}
+	return []hit{{"", fmt.Sprintf("the gate closes again after a reboot (reclosePolicy: %s), but none of its signals depends on the boot", s.Reclose)}}
 }
 
-func selectsNoNode(j *judge, s *subject) []hit {
+func selectsNoNode(j *checker, s *subject) []hit {
 	if len(s.nodes) > 0 || j.Unread[Nodes] != nil || s.Broken {
 		return nil
 	}
-	return []hit{{"", fmt.Sprintf("none of the %d nodes is selected by %q", len(j.Nodes), selectorText(s.Selector))}}
+	return []hit{{"", fmt.Sprintf("nodeSelector %q selects none of the %d nodes", selectorText(s.Selector), len(j.Nodes))}}
 }

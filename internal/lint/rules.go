@@ -2,138 +2,138 @@
 
 package lint
 
-// Rule is something that lint looks for.
+// Rule is a check.
 type Rule struct {
-	// ID is its name for good: programs go by it.
+	// ID identifies the rule. It does not change, because programs depend on it.
 	ID       string
 	Severity Severity
-	// Needs are what must have been read for the rule to find anything, or all.
+	// Needs are the kinds that must be read for complete findings.
 	Needs []Kind
-	// Why and Do are those of its findings.
+	// Why and Do are those of the rule's findings.
 	Why, Do string
-	check   func(*judge, *subject) []hit
+	check   func(*checker, *subject) []hit
 }
 
-// Rules are all that lint looks for. docs/lint.md has a section about each.
+// Rules are all checks. docs/lint.md has a section about each.
 var Rules = []Rule{
 	{
 		ID: "not-accepted", Severity: Error, Needs: []Kind{TaintKeys, ReadinessRules}, check: notAccepted,
-		Why: "The gate is not in force: it closes no node, and opens those that it had closed only by its signals.",
-		Do:  "Do what the message says.",
+		Why: "The gate is not in force: it closes on no node. Where it is already closed, it opens only according to its signals.",
+		Do:  "Follow the message.",
 	},
 	{
 		ID: "contended", Severity: Error, check: contended,
-		Why: "Two writers fight over the taint. nodegate puts it back ever more rarely, and meanwhile the other one has its way.",
-		Do:  "Silence the other writer (the gate's condition Contended names it), or use another key.",
+		Why: "Two writers fight over the taint. nodegate adds it again at increasing intervals; between these, the other writer wins.",
+		Do:  "Disable the other writer (the gate's condition Contended names it), or use another key.",
 	},
 	{
 		ID: "daemonset-missing", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonSetMissing,
-		Why: "The signal never holds: new nodes stay closed until the DaemonSet is there.",
+		Why: "The signal never holds: new nodes stay closed until the DaemonSet exists.",
 		Do:  "Create the DaemonSet, or correct the namespace and the name in the gate.",
 	},
 	{
 		ID: "daemonset-misses-nodes", Severity: Error, Needs: []Kind{DaemonSets, Nodes}, check: daemonSetMissesNodes,
-		Why: "On nodes where the DaemonSet does not run the signal never holds: a new node like these stays closed.",
-		Do:  "Narrow the gate's nodeSelector to the nodes on which the DaemonSet runs, or let it run on all of them.",
+		Why: "On nodes on which the DaemonSet does not run, the signal never holds: new nodes of this kind stay closed.",
+		Do:  "Narrow the gate's nodeSelector to the nodes on which the DaemonSet runs, or allow the DaemonSet to run on all of them.",
 	},
 	{
 		ID: "daemon-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonDoesNotTolerate,
-		Why: "A deadlock: the gate waits for the daemon, and its taint keeps the daemon away. With NoExecute, a running daemon is removed.",
+		Why: "The gate is deadlocked: it waits for the daemon, and its taint keeps the daemon off the node. With NoExecute, it also evicts a running daemon.",
 		Do:  "Add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template.",
 	},
 	{
 		ID: "daemon-without-probe", Severity: Note, Needs: []Kind{DaemonSets}, check: daemonWithoutProbe,
-		Why: "Its pods are ready as soon as they run, whether or not the daemon works.",
-		Do:  "Give the daemon a readinessProbe, unless running is all that the gate is to wait for.",
+		Why: "Its pods are ready as soon as they run, even if the daemon does not work.",
+		Do:  "Add a readinessProbe to the daemon, unless the gate should only wait until the daemon runs.",
 	},
 	{
 		ID: "selects-no-daemonset", Severity: Warning, Needs: []Kind{DaemonSets}, check: selectsNoDaemonSet,
-		Why: "A signal over no DaemonSets holds on every node: the gate opens at once.",
+		Why: "A signal that selects no DaemonSets holds on every node: the gate opens immediately.",
 		Do:  "Correct the selector or the namespaces, or label the DaemonSets.",
 	},
 	{
 		ID: "gates-deadlock", Severity: Error, Needs: []Kind{DaemonSets}, check: gatesDeadlock,
-		Why: "Each gate waits for a daemon that the taint of the other keeps away: on a new node neither opens.",
-		Do:  "Have one of the two daemons tolerate the other gate's taint.",
+		Why: "Each gate waits for a daemon that the taint of the other gate keeps off the node: on a new node, neither gate opens.",
+		Do:  "Add a toleration of the other gate's taint to one of the two daemons.",
 	},
 	{
 		ID: "operator-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets, Deployments, Nodes}, check: operatorDoesNotTolerate,
-		Why: "The daemon does not become ready without it, and every node on which it could run is this gate's: when all of them are new at once, as in a new cluster or after a failure of all, nothing opens.",
-		Do:  "Add a toleration of the gate's taint to the Deployment, or leave it a node that the gate does not select.",
+		Why: "The daemon does not become ready without it, and the gate selects every node on which it could run: if all of these are new at the same time, as in a new cluster or after an outage, the gate opens on none of them.",
+		Do:  "Add a toleration of the gate's taint to the Deployment, or provide a node for it that the gate does not select.",
 	},
 	{
 		ID: "sibling-does-not-tolerate", Severity: Warning, Needs: []Kind{DaemonSets, Deployments, Nodes}, check: siblingDoesNotTolerate,
-		Why: "It is part of the same thing as the daemon (app.kubernetes.io/part-of), in its namespace. If the daemon needs it to become ready, then nothing opens when all nodes are new at once.",
-		Do:  "If the daemon needs it, add a toleration of the gate's taint to the Deployment; if not, there is nothing to do.",
+		Why: "It belongs to the same application as the daemon (app.kubernetes.io/part-of, in the same namespace). If the daemon needs it to become ready, the gate opens on no node when all nodes are new at the same time.",
+		Do:  "If the daemon needs it, add a toleration of the gate's taint to the Deployment. Otherwise, nothing needs to be done.",
 	},
 	{
 		ID: "nodegate-does-not-tolerate", Severity: Error, Needs: []Kind{Deployments, Nodes}, check: nodegateDoesNotTolerate,
-		Why: "Every node on which nodegate could run is this gate's: when all of them are closed, nodegate itself cannot be started, and nothing opens.",
-		Do:  "Install nodegate with the key among allowedTaintKeys, which has it tolerated, or add the toleration to its Deployment.",
+		Why: "The gate selects every node on which nodegate could run: if all of these are closed, nodegate itself cannot start, and no gate opens.",
+		Do:  "Add the key to allowedTaintKeys of the nodegate installation, which adds the toleration, or add the toleration to its Deployment.",
 	},
 	{
 		ID: "karpenter-startup-taint-missing", Severity: Error, Needs: []Kind{NodePools}, check: karpenterStartupTaintMissing,
-		Why: "Karpenter takes the taint for one that stays: it holds the node for not initialized, and launches another for the pods that wait.",
+		Why: "Karpenter assumes that the taint is permanent: it considers the node uninitialized, and launches another node for the pending pods.",
 		Do:  "Add the taint to spec.template.spec.startupTaints of the NodePool.",
 	},
 	{
 		ID: "karpenter-permanent-taint", Severity: Error, Needs: []Kind{NodePools}, check: karpenterPermanentTaint,
-		Why: "Karpenter reckons that the taint stays, so that it launches no node of the pool for pods that do not tolerate it.",
+		Why: "Karpenter assumes that the taint is permanent: it launches no nodes of the pool for pods that do not tolerate it.",
 		Do:  "Move the taint from spec.template.spec.taints of the NodePool to startupTaints.",
 	},
 	{
 		ID: "reclose-with-startup-key", Severity: Warning, Needs: []Kind{NodePools}, check: recloseWithStartupKey,
-		Why: "An autoscaler takes a node in use that is closed again for one that is still starting: Cluster Autoscaler counts it as not ready, and stops where that are more than 45 % of all; Karpenter expects the taint to go soon.",
-		Do:  "Set recloseTaint to a key that begins with status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or reclosePolicy to OnReboot: a node that reboots is starting again.",
+		Why: "An autoscaler assumes that a node in use on which the gate closes again is still starting: Cluster Autoscaler counts it as not ready, and stops scaling if more than 45 % of all nodes are not ready; Karpenter expects that the taint is removed soon.",
+		Do:  "Set recloseTaint to a key with the prefix status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or set reclosePolicy to OnReboot: a node that reboots is starting again.",
 	},
 	{
 		ID: "autoscaler-does-not-know-key", Severity: Warning, Needs: []Kind{Deployments}, check: autoscalerDoesNotKnowKey,
-		Why: "Cluster Autoscaler takes a taint that it does not know for one that every new node of the group keeps: it reckons that the pods that wait fit on none of them, and does not scale up.",
-		Do:  "Use a key that begins with startup-taint.cluster-autoscaler.kubernetes.io/, or pass it to Cluster Autoscaler as --startup-taint (of a recloseTaint, --status-taint).",
+		Why: "Cluster Autoscaler assumes that an unknown taint is permanent on every new node of the group: it concludes that pending pods fit on none of these nodes, and does not scale up.",
+		Do:  "Use a key with the prefix startup-taint.cluster-autoscaler.kubernetes.io/, or pass the key to Cluster Autoscaler as --startup-taint (for a recloseTaint, as --status-taint).",
 	},
 	{
 		ID: "late-label", Severity: Warning, check: lateLabel,
-		Why: "The label is not on the Node when it is created. A selector that asks for it leaves new nodes open until it comes; one that excludes it closes them until then.",
-		Do:  "Select by a label that kubelets register with (--node-labels, or that of the node pool), or taint the pool itself with the gate's taint.",
+		Why: "The label is not on the Node when it is created. If the selector requires the label, new nodes are open until it is set; if the selector excludes it, the gate closes on them until then.",
+		Do:  "Select by a label with which kubelets register (--node-labels, or the labels of the node pool), or add the gate's taint to the taints of the pool.",
 	},
 	{
 		ID: "label-set-by-others", Severity: Warning, Needs: []Kind{Nodes}, check: labelSetByOthers,
-		Why: "On nodes that are there, somebody other than the kubelet has set the label after the Node was created. A selector that asks for it leaves new nodes open until it comes; one that excludes it closes them until then.",
-		Do:  "Select by a label that kubelets register with, or taint the pool itself with the gate's taint.",
+		Why: "On existing nodes, a writer other than the kubelet set the label after the Node was created. If the selector requires the label, new nodes are open until it is set; if the selector excludes it, the gate closes on them until then.",
+		Do:  "Select by a label with which kubelets register, or add the gate's taint to the taints of the pool.",
 	},
 	{
 		ID: "other-writer", Severity: Warning, Needs: []Kind{Deployments, CiliumConfig}, check: otherWriter,
-		Why: "It sets or removes the same taint by its own rules: the gate opens too early, or the two fight.",
-		Do:  "Silence it, as the message says.",
+		Why: "It adds or removes the same taint by its own rules: the gate opens too early, or the two writers fight over the taint.",
+		Do:  "Disable it as described in the message.",
 	},
 	{
 		ID: "stray-taint", Severity: Warning, Needs: []Kind{Nodes}, check: strayTaint,
-		Why: "A taint with the gate's key and another effect is no gate's: nobody removes it, and pods stay off.",
-		Do:  "Correct who puts it there (the pool's taints, kubelet --register-with-taints) to the gate's effect, then remove it: kubectl taint nodes NAME KEY:EFFECT-.",
+		Why: "No gate has a taint with this key and this effect: no gate removes it, and it keeps pods off the nodes.",
+		Do:  "Change the writer of the taint (the pool's taints, kubelet --register-with-taints) to the gate's effect, and remove the taint: kubectl taint nodes NAME KEY:EFFECT-.",
 	},
 	{
 		ID: "evicts-widely", Severity: Warning, check: evictsWidely,
-		Why: "The taint removes running pods at once and without regard for PodDisruptionBudgets, on up to half of a zone or more at a time.",
+		Why: "The taint evicts running pods immediately and regardless of PodDisruptionBudgets, on half of a zone's nodes or more at a time.",
 		Do:  "Lower budget.maxReclosed, or use NoSchedule.",
 	},
 	{
 		ID: "budget-is-all", Severity: Warning, Needs: []Kind{Nodes}, check: budgetIsAll,
-		Why: "One bad rollout of what the gate waits for closes every node of a zone.",
-		Do:  "Lower budget.maxReclosed; 20% is the default.",
+		Why: "A single bad rollout of what the gate waits for closes it on every node of a zone.",
+		Do:  "Lower budget.maxReclosed; the default is 20%.",
 	},
 	{
 		ID: "budget-is-none", Severity: Warning, check: budgetIsNone,
-		Why: "With no budget, nothing is ever closed for a regression, for existingNodes or by closeWhen.",
-		Do:  "Raise budget.maxReclosed, or say what is meant: reclosePolicy OnReboot, existingNodes Ignore.",
+		Why: "Without budget, the gate never closes because of a regression, existingNodes or closeWhen.",
+		Do:  "Raise budget.maxReclosed, or state the intention with reclosePolicy OnReboot and existingNodes Ignore.",
 	},
 	{
 		ID: "no-boot-evidence", Severity: Warning, check: noBootEvidence,
-		Why: "None of the signals can tell the current boot from an earlier one: after a reboot the gate opens on what was known before.",
+		Why: "No signal can distinguish the current boot from an earlier one: after a reboot, the gate opens based on information from before it.",
 		Do:  "Add a signal about pods (daemonSet, daemonSets, pods) or a condition with maxHeartbeatAgeSeconds, or set reclosePolicy to Never.",
 	},
 	{
 		ID: "selects-no-node", Severity: Note, Needs: []Kind{Nodes}, check: selectsNoNode,
-		Why: "The gate has nothing to do at present.",
-		Do:  "If there should be such nodes, correct nodeSelector.",
+		Why: "The gate currently has no effect.",
+		Do:  "If such nodes should exist, correct nodeSelector.",
 	},
 }

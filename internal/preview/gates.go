@@ -16,7 +16,7 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// gateSet is gates at one moment: as they are, or as they would be.
+// gateSet is the set of gates before or after the change.
 type gateSet struct {
 	gates    []gate.Gate
 	declared map[string]*v1alpha1.NodeGate
@@ -24,27 +24,27 @@ type gateSet struct {
 	keys     map[string]bool
 }
 
-// Needs is what must be known of nodes to foretell a change.
+// Needs returns what must be known about nodes to predict a change.
 func (w *World) Needs(c Change, sets *gate.DaemonSets) gate.Needs {
 	var all gate.Needs
 	for _, declared := range [][]v1alpha1.NodeGate{w.Declared, c.Apply} {
 		for i := range declared {
-			g, _ := signal.Compile(&declared[i], v1alpha1.SourceCRD) // a broken one needs nothing
+			g, _ := signal.Compile(&declared[i], v1alpha1.SourceCRD) // an invalid gate needs nothing
 			all.Add(g.Needs(sets))
 		}
 	}
 	return all
 }
 
-// WantsPods tells whether all pods must be known to foretell the change.
+// WantsPods reports whether all pods must be known to predict the change.
 func (c Change) WantsPods() bool {
 	return slices.ContainsFunc(c.Apply, func(g v1alpha1.NodeGate) bool {
 		return evicts(&g) || g.Spec.ExistingNodes == v1alpha1.ExistingCloseIfIdle
 	})
 }
 
-// changed returns the gates as they would be, and what becomes of each gate of
-// the change.
+// changed returns the gates after the change, and the action for each gate of the
+// change.
 func (w *World) changed(c Change) ([]v1alpha1.NodeGate, map[string]Action) {
 	actions := make(map[string]Action, len(c.Apply)+len(c.Delete))
 	for _, name := range c.Delete {
@@ -70,7 +70,7 @@ func (w *World) changed(c Change) ([]v1alpha1.NodeGate, map[string]Action) {
 	return after, actions
 }
 
-// compile compiles gates, and says which would be in force.
+// compile compiles gates and determines which of them would be in force.
 func (w *World) compile(declared []v1alpha1.NodeGate) *gateSet {
 	s := &gateSet{declared: make(map[string]*v1alpha1.NodeGate, len(declared)), keys: make(map[string]bool)}
 	invalid := make(map[string]error)
@@ -89,10 +89,11 @@ func (w *World) compile(declared []v1alpha1.NodeGate) *gateSet {
 		a := s.accepted[g.Name]
 		if err := invalid[g.Name]; err != nil {
 			a = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
-		} else if told, refused := w.toldRefused(s.declared[g.Name]); a.Accepted && refused {
-			a = told
+		} else if status, rejected := w.rejectedByController(s.declared[g.Name]); a.Accepted && rejected {
+			a = status
 		}
 		g.Accepted, s.accepted[g.Name] = a.Accepted, a
+		g.PlainOptOut = w.Policy.PlainOptOut
 		if g.Mode == v1alpha1.ModeDryRun {
 			continue
 		}
@@ -103,9 +104,9 @@ func (w *World) compile(declared []v1alpha1.NodeGate) *gateSet {
 	return s
 }
 
-// toldRefused returns what the controller says of a gate that it refuses for
-// something that could not be read.
-func (w *World) toldRefused(ng *v1alpha1.NodeGate) (gate.Acceptance, bool) {
+// rejectedByController returns the controller's result for a gate that the controller
+// rejects because of something that could not be read here.
+func (w *World) rejectedByController(ng *v1alpha1.NodeGate) (gate.Acceptance, bool) {
 	c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != ng.Generation {
 		return gate.Acceptance{}, false
@@ -123,17 +124,21 @@ func (s *gateSet) gate(name string) *gate.Gate {
 	return &s.gates[i]
 }
 
-// decide decides about a node, with what is granted there.
+// decide decides about a node to which budget for some gates is granted.
 func (s *gateSet) decide(w *World, f gate.Facts, granted map[string]bool, now time.Time) gate.Decision {
 	f.Transient.GateKeys = s.keys
 	f.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
 	f.Allowed = w.Policy.Allowed
 	f.Granted = granted
 	f.AllPods = w.podsOn(f.Node.Name)
+	f.LeftSince = make(map[string]time.Time, len(s.gates)) // as if LeavesAfter had passed, for the final state
+	for i := range s.gates {
+		f.LeftSince[s.gates[i].Name] = now.Add(-gate.LeavesAfter)
+	}
 	return gate.Decide(s.gates, &f, now)
 }
 
-// podsOn returns the pods of a node, or nil if they are not known.
+// podsOn returns the pods of a node, or nil if they are unknown.
 func (w *World) podsOn(node string) *gate.PodList {
 	if w.Pods == nil {
 		return nil

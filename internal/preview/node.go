@@ -14,8 +14,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// becomes says what becomes of a node by a gate, with the change or without it.
-func (t *teller) becomes(f *fate, name string, changed bool) groupKey {
+// becomes returns the effect of a gate on a node, with or without the change.
+func (t *predictor) becomes(f *outcome, name string, changed bool) groupKey {
 	set, d := t.before, &f.before
 	if changed {
 		set, d = t.after, &f.after
@@ -29,12 +29,12 @@ func (t *teller) becomes(f *fate, name string, changed bool) groupKey {
 	return key
 }
 
-// group says what becomes of a node by a verdict, and by the record that comes of
-// it.
-func (t *teller) group(f *fate, g *gate.Gate, v *gate.Verdict, record string) groupKey {
+// group returns the effect of a verdict on a node, given the record that will be
+// written.
+func (t *predictor) group(f *outcome, g *gate.Gate, v *gate.Verdict, record string) groupKey {
 	switch {
 	case v.Before == "" && v.Reason == v1alpha1.ReasonGateDeleted:
-		return groupKey{What: HandsOver, Why: "another gate with the same taint takes over, and nothing opens by this"}
+		return groupKey{What: HandsOver, Why: "another gate with the same taint takes over, so the node stays closed"}
 	case v.Closed():
 		return groupKey{What: Closes, Why: because(closes[v.Reason], v.Reason)}
 	case v.Opened() && v.Before == "":
@@ -45,12 +45,12 @@ func (t *teller) group(f *fate, g *gate.Gate, v *gate.Verdict, record string) gr
 		return groupKey{What: Leaves, Why: because(opens[v.Reason], v.Reason)}
 	}
 	if v.Wants == gate.WantBudget {
-		return groupKey{What: Waits, Why: "as many nodes of its zone as budget.maxReclosed allows would be closed before it"}
+		return groupKey{What: Waits, Why: "budget.maxReclosed allows no more nodes of its zone to be closed at a time"}
 	}
 	switch v.After {
 	case v1alpha1.StateClosed:
 		if taint := recordedTaint(record); taint != "" && taint != recordedTaint(f.Node.Records[v.Gate]) {
-			return groupKey{What: Retaints, Why: "the gate's taint would be another"}
+			return groupKey{What: Retaints, Why: "the gate's taint would change"}
 		}
 		return groupKey{What: StaysClosed}
 	case v1alpha1.StateOpen:
@@ -59,10 +59,11 @@ func (t *teller) group(f *fate, g *gate.Gate, v *gate.Verdict, record string) gr
 		}
 		return groupKey{What: StaysOpen}
 	}
-	return groupKey{What: Outside, Why: t.outside(f, g, v)}
+	return groupKey{What: Outside, Why: nonMemberReason(g, v)}
 }
 
-// lapse is how long, at most, an open gate whose signals do not hold stays open.
+// lapse returns the maximum time for which an open gate whose signals do not hold stays
+// open.
 func lapse(g *gate.Gate, v *gate.Verdict) (time.Duration, bool) {
 	switch {
 	case g == nil || g.Reclose != v1alpha1.RecloseOnRegression:
@@ -81,80 +82,69 @@ func recordedTaint(raw string) string {
 	return r.Taint
 }
 
-// outside says why a node that a gate selects would be no member of it.
-func (t *teller) outside(f *fate, g *gate.Gate, v *gate.Verdict) string {
+// nonMemberReason returns the reason why a node that a gate selects would not be a
+// member.
+func nonMemberReason(g *gate.Gate, v *gate.Verdict) string {
 	switch {
 	case g == nil:
-		return "there is no such gate"
-	case !g.Accepted:
-		return "the gate would not be in force"
-	case g.Mode == v1alpha1.ModePaused:
-		return "the gate is paused, and takes in no node"
-	case v.Wants == gate.WantPods:
-		return "whether the node is idle is not known, for its pods could not be read (existingNodes: CloseIfIdle)"
-	case v.Wants == gate.WantIdle:
-		return "it is not idle: it is looked at again every ten minutes, and closed when it is (existingNodes: CloseIfIdle)"
-	case g.Existing == v1alpha1.ExistingIgnore:
-		return "it was there before the gate, and is left alone (existingNodes: Ignore)"
-	case v.Blocked != "":
-		return "it is left alone for now: " + v.Obstacle().Message()
-	case slices.ContainsFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.Unknown }):
-		return "it is not known what the gate's signals say on it"
-	case g.Existing == v1alpha1.ExistingAdopt:
-		return "it joins once the gate's signals hold on it (existingNodes: Adopt)"
+		return "the gate does not exist"
+	case v.NonMember == v1alpha1.NonMemberBlocked:
+		return "nothing happens for now: " + v.Obstacle().Message()
 	}
-	return "nothing is to be done about it now"
+	return gate.NonMemberMessage(v.NonMember)
 }
 
-// closes and opens say why, as far as it can come of a change of gates.
+// closes and opens contain the texts of the reasons that a change of gates can have.
 var (
 	closes = map[v1alpha1.Reason]string{
-		v1alpha1.ReasonBirth:        "it is younger than ten minutes and than the gate, and counts as new",
-		v1alpha1.ReasonAdopted:      "it carries the taint already",
-		v1alpha1.ReasonExisting:     "existingNodes asks for it, and the gate's signals do not hold there",
-		v1alpha1.ReasonExistingIdle: "existingNodes asks for it, no pod but daemons runs there, and the gate's signals do not hold",
-		v1alpha1.ReasonSignalsHold:  "all signals of closeWhen hold",
-		v1alpha1.ReasonRegression:   "a signal does not hold",
-		v1alpha1.ReasonRebooted:     "it has a new boot ID",
-		v1alpha1.ReasonNodeSilent:   "its Ready condition is Unknown",
-		v1alpha1.ReasonNodeShutdown: "it has announced its shutdown",
-		v1alpha1.ReasonOverridden:   "a person has it closed for a time",
+		v1alpha1.ReasonBirth:              "the node is younger than ten minutes and than the gate, and counts as new",
+		v1alpha1.ReasonAdopted:            "the node already carries the taint",
+		v1alpha1.ReasonExisting:           "existingNodes requires it, and the gate's signals do not hold",
+		v1alpha1.ReasonExistingIdle:       "existingNodes requires it, the node runs only daemon pods, and the gate's signals do not hold",
+		v1alpha1.ReasonSignalsHold:        "all signals of closeWhen hold",
+		v1alpha1.ReasonRegression:         "a signal does not hold",
+		v1alpha1.ReasonRebooted:           "the node has a new boot ID",
+		v1alpha1.ReasonRebootedUnobserved: "the node has rebooted meanwhile, and a signal does not hold",
+		v1alpha1.ReasonNodeSilent:         "the node is unreachable (Ready is Unknown)",
+		v1alpha1.ReasonNodeShutdown:       "the node has announced its shutdown",
+		v1alpha1.ReasonOverridden:         "a manual override keeps it closed",
 	}
 	opens = map[v1alpha1.Reason]string{
 		v1alpha1.ReasonSignalsHold:    "all signals of openWhen hold",
 		v1alpha1.ReasonSignalsCleared: "a signal of closeWhen does not hold",
-		v1alpha1.ReasonAdopted:        "existingNodes asks for it, and the gate's signals hold there",
-		v1alpha1.ReasonGateDeleted:    "the gate would be gone",
-		v1alpha1.ReasonNotSelected:    "the gate would not select it",
-		v1alpha1.ReasonOptedOut:       "it is out of all gates by its label",
+		v1alpha1.ReasonAdopted:        "existingNodes requires it, and the gate's signals hold",
+		v1alpha1.ReasonGateDeleted:    "the gate would no longer exist",
+		v1alpha1.ReasonNotSelected:    "the gate would not select the node",
+		v1alpha1.ReasonOptedOut:       "a label excludes the node from all gates",
 		v1alpha1.ReasonDryRun:         "the gate would be in dry run",
-		v1alpha1.ReasonDeadlinePassed: "the gate's deadline has passed there (action: Open)",
-		v1alpha1.ReasonNodeReturned:   "it speaks",
-		v1alpha1.ReasonOverridden:     "a person has it open for a time",
+		v1alpha1.ReasonDeadlinePassed: "the gate's deadline has passed (action: Open)",
+		v1alpha1.ReasonNodeReturned:   "the node is reporting again",
+		v1alpha1.ReasonOverridden:     "a manual override keeps it open",
 	}
 )
 
-// newNodes says, of a gate in force or not, what its signals say on the nodes that it selects, as if
-// these had been born into it: with evidence as strict as it is for them.
-func (t *teller) newNodes(g *gate.Gate) *NewNodes {
+// newNodes returns the state of the gate's signals on the nodes that it selects, as if
+// the gate had closed at their creation: the evidence must be as strict as for new nodes.
+// It does so even if the gate is not in force.
+func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 	if g.CloseWhen || len(g.Signals) == 0 || g.Mode == v1alpha1.ModePaused {
 		return nil
 	}
-	born := *g
-	born.Accepted, born.Mode, born.Deadline = true, v1alpha1.ModeEnforce, gate.Deadline{}
-	only := &gateSet{gates: []gate.Gate{born}, keys: t.after.keys}
+	enforced := *g
+	enforced.Accepted, enforced.Mode, enforced.Deadline = true, v1alpha1.ModeEnforce, gate.Deadline{}
+	only := &gateSet{gates: []gate.Gate{enforced}, keys: t.after.keys}
 	free := *t.World
-	free.Policy = gate.KeyPolicy{} // as if it were in force
+	free.Policy = gate.KeyPolicy{} // the gate is evaluated as if it were in force
 	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals))}
 	others := make([]map[signalGroupKey]*SignalGroup, len(g.Signals))
 	for i := range g.Signals {
 		out.Signals[i].Name, others[i] = g.Signals[i].Name, make(map[signalGroupKey]*SignalGroup)
 	}
 	for i := range t.Nodes {
-		if !born.Selector.Matches(t.Nodes[i].Node.Labels) {
+		if !enforced.Selects(t.Nodes[i].Node.Labels) {
 			continue
 		}
-		d := only.decide(&free, asBorn(&born, t.Nodes[i]), nil, t.Now)
+		d := only.decide(&free, asNew(&enforced, t.Nodes[i]), nil, t.Now)
 		v := d.Verdict(g.Name)
 		if v == nil {
 			continue
@@ -163,7 +153,7 @@ func (t *teller) newNodes(g *gate.Gate) *NewNodes {
 		switch {
 		case v.Opened():
 			out.Open++
-		case isAbsent(v.Blocked):
+		case isUninformative(v.Blocked):
 			out.Blocked++
 		}
 		for j, r := range v.Readings {
@@ -195,9 +185,9 @@ type signalGroupKey struct {
 	reason v1alpha1.ReadingReason
 }
 
-// isAbsent tells whether a node on which this stands in the way says nothing about
-// what a new one would wait for.
-func isAbsent(blocked v1alpha1.ReadingReason) bool {
+// isUninformative reports whether a node with this obstacle does not show what a new
+// node would wait for.
+func isUninformative(blocked v1alpha1.ReadingReason) bool {
 	switch blocked {
 	case v1alpha1.ReadingNodeSilent, v1alpha1.ReadingNodeShutdown, v1alpha1.ReadingNodeSetup:
 		return true
@@ -205,8 +195,8 @@ func isAbsent(blocked v1alpha1.ReadingReason) bool {
 	return false
 }
 
-// asBorn is a node as it would be if it had been born into the gate.
-func asBorn(g *gate.Gate, f gate.Facts) gate.Facts {
+// asNew returns the facts of a node as if the gate had closed at its creation.
+func asNew(g *gate.Gate, f gate.Facts) gate.Facts {
 	n := &f.Node
 	r := gate.Record{
 		State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: n.BootID,

@@ -13,18 +13,18 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// examplesMax is how many pods are named.
+// examplesMax is the maximum number of pods in Evictions.Examples.
 const examplesMax = 5
 
-// evicts tells whether a gate removes pods that run.
+// evicts reports whether a gate can evict running pods.
 func evicts(ng *v1alpha1.NodeGate) bool {
 	return slices.ContainsFunc(ng.Spec.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
-// evictions counts the pods that a gate's NoExecute taint would remove from the
-// nodes that would be closed, now or later. It is the gate's taint for nodes that
-// are in use, but on those that count as new.
-func (t *teller) evictions(g *gate.Gate, groups []Group) *Evictions {
+// evictions counts the pods that a gate's NoExecute taint would remove from the nodes
+// that would be closed, now or later. The taint is the gate's taint for nodes that count
+// as new, and otherwise its recloseTaint, if it has one.
+func (t *predictor) evictions(g *gate.Gate, groups []Group) *Evictions {
 	var out Evictions
 	concerned := false
 	for _, group := range groups {
@@ -50,7 +50,7 @@ func (t *teller) evictions(g *gate.Gate, groups []Group) *Evictions {
 	return &out
 }
 
-func (t *teller) evictionsOn(node string, taint v1alpha1.Taint, out *Evictions) {
+func (t *predictor) evictionsOn(node string, taint v1alpha1.Taint, out *Evictions) {
 	list := t.podsOn(node)
 	if list == nil {
 		return
@@ -74,8 +74,8 @@ func (t *teller) evictionsOn(node string, taint v1alpha1.Taint, out *Evictions) 
 	}
 }
 
-// problems says what keeps the gate from working on every node alike.
-func (t *teller) problems(g *gate.Gate) []string {
+// problems returns the reasons why the gate would not work on any node.
+func (t *predictor) problems(g *gate.Gate) []string {
 	if len(t.Nodes) == 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (t *teller) problems(g *gate.Gate) []string {
 		}
 	}
 	for _, d := range signal.Deadlocks(t.after.gates, sets)[g.Name] {
-		out = append(out, fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, and that one waits for DaemonSet %s, which does not tolerate this gate's: on a new node neither opens",
+		out = append(out, fmt.Sprintf("deadlock: the gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate's taint: on a new node, neither gate opens",
 			d.Daemon, d.With, d.Other))
 	}
 	return out

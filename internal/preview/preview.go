@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preview foretells what new, changed or deleted gates would do to a
-// fleet: it decides about every node as the controller would, twice, with the gates
-// as they are and as they would be, and tells the difference. It reads and changes
-// nothing.
+// Package preview predicts what new, changed or deleted gates would do to the nodes
+// of a cluster. It makes the controller's decision about every node twice, with the
+// current gates and with the changed gates, and returns the difference. It does no
+// I/O.
 package preview
 
 import (
@@ -13,176 +13,176 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// World is what is known of a cluster. It is not changed.
+// World is the known state of a cluster. It is not modified.
 type World struct {
-	// Declared are the NodeGates that there are.
+	// Declared are the existing NodeGates.
 	Declared []v1alpha1.NodeGate
-	// Nodes are all nodes, by name, with what Needs asks for.
+	// Nodes are all nodes, sorted by name, with the facts that Needs requires.
 	Nodes []gate.Facts
-	// Pods are all pods, by node. Nil where they have not been read.
+	// Pods are all pods, by node. Nil if they were not read.
 	Pods map[string]*gate.PodList
-	// Policy is what gates are allowed; what is nil in it is not known.
+	// Policy contains the taint keys that gates may use. Nil parts are unknown.
 	Policy gate.KeyPolicy
 	Now    time.Time
 }
 
-// Change is what is to become of the gates.
+// Change is a change of the gates.
 type Change struct {
-	// Apply are gates that are new, or that replace the one of their name.
+	// Apply are gates to create, or to replace the gates of the same names.
 	Apply []v1alpha1.NodeGate
-	// Delete names gates that are to go.
+	// Delete are the names of gates to delete.
 	Delete []string
 }
 
-// Preview is what a change would do. Fields are added, and neither renamed nor
-// given another meaning.
+// Preview is the effect of a change. Fields may be added, but are neither renamed nor
+// changed in meaning.
 type Preview struct {
-	// Time is when it was decided.
+	// Time is the time of the decisions.
 	Time time.Time `json:"time"`
-	// Nodes is how many nodes the cluster has.
+	// Nodes is the number of nodes of the cluster.
 	Nodes int `json:"nodes"`
-	// Changes tells whether the change would have a gate close, open, take in or let
-	// go a node that is there, or change its taint, now or later. That a record is
-	// written anew is none.
+	// Changes is true if the change would, now or later, close or open a gate on an
+	// existing node, make the node a member or no longer a member, or change its taint.
+	// Only rewriting a record does not count.
 	Changes bool `json:"changes"`
-	// Gates are those of the change, in its order, and then any other that would
-	// do something else because of it.
+	// Gates are the gates of the change, in its order, followed by other gates that the
+	// change affects.
 	Gates []Gate `json:"gates"`
-	// Unread says what could not be read, so that it is not known.
+	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Action is what becomes of a gate by the change.
+// Action is what a change does to a gate.
 type Action string
 
-// The first three are what is asked for.
+// Create, Modify and Delete are the requested actions.
 const (
 	Create Action = "Create"
 	Modify Action = "Modify"
 	Delete Action = "Delete"
-	// Keep is said of a gate that is already as it would be.
+	// Keep means that the gate already has the requested spec.
 	Keep Action = "Keep"
-	// Affect is said of a gate that is not part of the change.
+	// Affect means that the gate is not part of the change.
 	Affect Action = "Affect"
 )
 
-// Gate is what would become of nodes by one gate.
+// Gate is the effect of a change on one gate and its nodes.
 type Gate struct {
 	Gate   string `json:"gate"`
 	Action Action `json:"action"`
-	// Mode is the mode that the gate would be in; missing of one that goes.
+	// Mode is the mode of the gate after the change. Empty for a deleted gate.
 	Mode v1alpha1.Mode `json:"mode,omitempty"`
-	// Taints are what it puts on nodes: the first on new ones. Of a gate that goes,
-	// what it has put there.
+	// Taints are the taints that the gate adds to nodes: the first one is for new nodes.
+	// For a deleted gate, they are the taints that it added.
 	Taints []string `json:"taints,omitempty"`
-	// InForce tells whether the gate would be accepted, and Message says why not, or
-	// what else there is to say about it.
+	// InForce is true if the gate would be accepted. Message is the reason why it would
+	// not, or a remark.
 	InForce bool   `json:"inForce"`
 	Message string `json:"message,omitempty"`
-	// Selected is how many nodes it selects.
+	// Selected is the number of nodes that the gate selects.
 	Selected int `json:"selected"`
-	// Groups have every node that the gate selects or that has a record of it, each
-	// once.
+	// Groups contain, once each, all nodes that the gate selects or that have a record
+	// of it.
 	Groups []Group `json:"groups"`
-	// Budget says how closing is bounded, by zone; missing where nothing asks for it.
+	// Budget contains the budget by zone. Empty if no node requires budget.
 	Budget []Zone `json:"budget,omitempty"`
-	// NewNodes says what a node would wait for that is created now.
+	// NewNodes describes what a node that is created now would wait for.
 	NewNodes *NewNodes `json:"newNodes,omitempty"`
-	// Evictions are pods that a NoExecute taint would remove from the nodes that
-	// would be closed, now or later. Missing where there are none.
+	// Evictions are the pods that a NoExecute taint would remove from the nodes that
+	// would be closed, now or later. Nil if there are none.
 	Evictions *Evictions `json:"evictions,omitempty"`
-	// Problems are what keeps the gate from working as it is meant to.
+	// Problems are the reasons why the gate would not work as intended.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// What would become of a node.
+// What is the effect of a change on a node.
 type What string
 
-// What there is to become.
+// Effects on a node.
 const (
-	// Closes is what happens at once, within the budget.
+	// Closes means that the gate closes immediately, within the budget.
 	Closes What = "Closes"
-	// Waits is to be closed as soon as the budget lets it.
+	// Waits means that the gate closes as soon as there is budget.
 	Waits What = "WaitsForBudget"
-	// Lapses is to be closed, within the budget, when a wait is over, unless the
-	// signals hold again.
+	// Lapses means that the gate closes later, within the budget, unless the signals
+	// hold again.
 	Lapses What = "ClosesLater"
 	Opens  What = "Opens"
-	// Joins is to become a member of the gate, which is open there.
+	// Joins means that the node becomes a member and the gate is open.
 	Joins What = "Joins"
-	// Leaves is to cease to be a member of a gate that is open there.
+	// Leaves means that the gate is open and the node ceases to be a member.
 	Leaves What = "Leaves"
-	// HandsOver is to be a member of another gate with the same taint instead, as it
-	// stands.
+	// HandsOver means that the node becomes a member of another gate with the same taint
+	// instead, in the same state.
 	HandsOver What = "HandsOver"
-	// Retaints is to stay closed with another taint.
+	// Retaints means that the gate stays closed with another taint.
 	Retaints    What = "ChangesTaint"
 	StaysOpen   What = "StaysOpen"
 	StaysClosed What = "StaysClosed"
-	// Outside is to be no member of the gate although it selects the node.
+	// Outside means that the gate selects the node, but the node is not a member.
 	Outside What = "Outside"
 )
 
-// order is the order of groups.
+// order is the order of groups in a Preview.
 var order = []What{Closes, Waits, Lapses, Opens, Retaints, Joins, HandsOver, Leaves, StaysClosed, StaysOpen, Outside}
 
-// moves tells whether something would be written to the nodes.
+// moves reports whether something would be written to the nodes.
 func (w What) moves() bool { return w != StaysOpen && w != StaysClosed && w != Outside }
 
-// Acts tells whether something would be written to the group's nodes because of
-// the change.
+// Acts reports whether something would be written to the group's nodes because of the
+// change.
 func (g *Group) Acts() bool { return g.What.moves() && !g.Anyway && !g.DryRun }
 
-// Group is nodes to which the same would happen for the same reason.
+// Group is a set of nodes with the same effect for the same reason.
 type Group struct {
 	What What   `json:"what"`
 	Why  string `json:"why,omitempty"`
-	// Anyway tells that it happens without the change, too.
+	// Anyway is true if the effect also occurs without the change.
 	Anyway bool `json:"anyway,omitempty"`
-	// DryRun tells that it is what the gate, being in dry run, would do if it were
-	// switched to Enforce: it is not done.
+	// DryRun is true if the gate is in DryRun and the effect would occur only after
+	// switching it to Enforce.
 	DryRun bool     `json:"dryRun,omitempty"`
 	Nodes  []string `json:"nodes"`
 }
 
-// Zone is what a budget comes to in one zone.
+// Zone is the budget of a gate in one zone.
 type Zone struct {
-	// Zone is its name; empty for that of the nodes without one.
+	// Zone is the name of the zone. Empty for nodes without a zone.
 	Zone string `json:"zone"`
-	// Nodes is how many the gate selects there, and MaxReclosed how many of them
-	// may be closed at a time.
+	// Nodes is the number of nodes that the gate selects in the zone. MaxReclosed is the
+	// maximum number of them that may be closed at a time.
 	Nodes       int `json:"nodes"`
 	MaxReclosed int `json:"maxReclosed"`
-	// Closed is how many are already, Closes how many more would be at once, and
-	// Waits how many would stand in line.
+	// Closed is the number of nodes that are closed now, Closes the number of nodes that
+	// would close immediately, and Waits the number of nodes that would wait for budget.
 	Closed int `json:"closed"`
 	Closes int `json:"closes"`
 	Waits  int `json:"waits"`
 }
 
-// NewNodes is what a node that is created now would wait for, by what the signals
-// say on the nodes that are there: as if each had been born into the gate.
+// NewNodes describes what a node that is created now would wait for. It is derived from
+// the current signals on existing nodes, as if the gate had closed at their creation.
 type NewNodes struct {
-	// Nodes is how many there are to go by, and Open on how many of them the gate
-	// would open.
+	// Nodes is the number of nodes that were evaluated. Open is the number of nodes on
+	// which the gate would open.
 	Nodes int `json:"nodes"`
 	Open  int `json:"open"`
-	// Blocked is how many of them say nothing about new ones: they are silent,
-	// shutting down or being set up.
+	// Blocked is the number of nodes that are not representative of new ones, because
+	// they are unreachable, shutting down or being set up.
 	Blocked int           `json:"blocked,omitempty"`
 	Signals []SignalCount `json:"signals"`
 }
 
-// SignalCount is on how many nodes a signal holds.
+// SignalCount counts the nodes on which a signal holds.
 type SignalCount struct {
 	Name  string `json:"name"`
 	Holds int    `json:"holds"`
-	// Others are the nodes on which it does not, or on which that is not known.
+	// Others are the nodes on which the signal does not hold or is unknown.
 	Others []SignalGroup `json:"others,omitempty"`
 }
 
-// SignalGroup is nodes on which a signal says the same. Message is what it says
-// on the first of them.
+// SignalGroup is a set of nodes with the same state and reason of a signal. Message is
+// that of the first node.
 type SignalGroup struct {
 	State   string                 `json:"state"`
 	Reason  v1alpha1.ReadingReason `json:"reason"`
@@ -190,15 +190,15 @@ type SignalGroup struct {
 	Nodes   []string               `json:"nodes"`
 }
 
-// Evictions are pods that do not tolerate a NoExecute taint.
+// Evictions are the pods that do not tolerate a NoExecute taint.
 type Evictions struct {
-	// Unknown tells that pods could not be read.
+	// Unknown is true if pods could not be read.
 	Unknown bool `json:"unknown,omitempty"`
-	// Pods is how many there are, and Daemons how many of these are daemons', on
-	// how many Nodes.
+	// Pods is the number of pods, Daemons the number of those that belong to a
+	// DaemonSet, and Nodes the number of nodes on which they run.
 	Pods    int `json:"pods"`
 	Daemons int `json:"daemons"`
 	Nodes   int `json:"nodes"`
-	// Examples are the first few, as namespace/name.
+	// Examples are the first pods, as namespace/name.
 	Examples []string `json:"examples,omitempty"`
 }

@@ -22,7 +22,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-// drawGate is a gate that opens, or closes, by a label.
+// drawGate returns a gate that opens or closes by a label.
 func drawGate(t *rapid.T, name string) v1alpha1.NodeGate {
 	g := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	s := &g.Spec
@@ -43,7 +43,8 @@ func drawGate(t *rapid.T, name string) v1alpha1.NodeGate {
 	return g
 }
 
-// drawWorld is a fleet that the controller has come to rest on with these gates.
+// drawWorld returns a cluster in which the controller has nothing left to do for these
+// gates.
 func drawWorld(t *rapid.T, declared []v1alpha1.NodeGate) *World {
 	w := &World{Declared: declared, Now: now, Pods: map[string]*gate.PodList{}}
 	for i := range rapid.IntRange(0, 8).Draw(t, "nodes") {
@@ -68,9 +69,9 @@ func drawWorld(t *rapid.T, declared []v1alpha1.NodeGate) *World {
 	return w
 }
 
-// run does to the nodes of a world what the controller does, one decision at a
-// time, until it rests: first what needs no budget, and then, in the order of their
-// names, what does. Budgets are counted anew, by the records, before each.
+// run applies the controller's decisions to the nodes of a world, one at a time, until
+// there is nothing left to do: first those that require no budget, and then, in the order
+// of node names, those that do. Before each, budgets are counted from the records.
 func run(w *World, declared []v1alpha1.NodeGate) {
 	set := w.compile(declared)
 	for _, budgets := range []bool{false, true} {
@@ -134,7 +135,7 @@ func write(f *gate.Facts, d *gate.Decision) {
 	f.Node.Records = records
 }
 
-// states are how gates stand on nodes by their records.
+// states returns the states of a gate on nodes according to their records.
 func states(w *World, name string) map[string]string {
 	out := make(map[string]string)
 	for i := range w.Nodes {
@@ -145,7 +146,7 @@ func states(w *World, name string) map[string]string {
 	return out
 }
 
-// statesOn are how gates stand on one node.
+// statesOn returns the states of gates on one node.
 func statesOn(n gate.Node) map[string]string {
 	out := make(map[string]string)
 	for name, raw := range n.Records {
@@ -166,9 +167,9 @@ func clone(w *World) *World {
 	return &c
 }
 
-// What a preview says of each node is what the controller does to it, one node
-// after the other.
-func TestForetellsWhatTheControllerDoes(t *testing.T) {
+// The predicted effect on each node is what the controller does to it, one node after
+// the other.
+func TestPreviewMatchesTheController(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		declared := []v1alpha1.NodeGate{drawGate(t, "one"), drawGate(t, "two")}[:rapid.IntRange(0, 2).Draw(t, "gates")]
 		w := drawWorld(t, declared)
@@ -179,20 +180,20 @@ func TestForetellsWhatTheControllerDoes(t *testing.T) {
 		}
 		p := Of(w, c)
 		if !reflect.DeepEqual(before, w) {
-			t.Fatal("the world is another one")
+			t.Fatal("the world was modified")
 		}
-		told := make(map[string]map[string]string)
+		predictions := make(map[string]map[string]string)
 		acts := false
 		for _, g := range p.Gates {
-			told[g.Gate] = make(map[string]string)
+			predictions[g.Gate] = make(map[string]string)
 			for _, group := range g.Groups {
 				acts = acts || group.Acts()
 				for _, node := range group.Nodes {
-					if said, twice := told[g.Gate][node]; twice {
-						t.Fatalf("gate %s: node %s is told of twice: %s, %s", g.Gate, node, said, group.What)
+					if first, twice := predictions[g.Gate][node]; twice {
+						t.Fatalf("gate %s: node %s is in two groups: %s, %s", g.Gate, node, first, group.What)
 					}
-					if told[g.Gate][node] = stateOf(group.What); group.DryRun {
-						told[g.Gate][node] = ""
+					if predictions[g.Gate][node] = stateOf(group.What); group.DryRun {
+						predictions[g.Gate][node] = ""
 					}
 				}
 			}
@@ -203,24 +204,23 @@ func TestForetellsWhatTheControllerDoes(t *testing.T) {
 			}
 		}
 		if acts != p.Changes {
-			t.Fatalf("changes: %v, groups say %v", p.Changes, acts)
+			t.Fatalf("changes is %v, but groups act: %v", p.Changes, acts)
 		}
 		after, _ := w.changed(c)
 		run(w, after)
-		checkStates(t, w, c, after, told)
+		checkStates(t, w, c, after, predictions)
 		for i := range w.Nodes {
 			was, is := before.Nodes[i].Node, w.Nodes[i].Node
 			if !p.Changes && (!slices.Equal(was.Taints, is.Taints) || !maps.Equal(statesOn(was), statesOn(is))) {
-				t.Fatalf("it was to change nothing, and node %s was %v %v and is %v %v", is.Name, was.Taints, was.Records, is.Taints, is.Records)
+				t.Fatalf("no change was predicted, but node %s changed from %v %v to %v %v", is.Name, was.Taints, was.Records, is.Taints, is.Records)
 			}
 		}
 	})
 }
 
-// checkStates compares what was told of the gates of a change with what came of it.
-// Where a person would see more than the record, as of closeWhen gates that are
-// open, the record counts.
-func checkStates(t *rapid.T, w *World, c Change, after []v1alpha1.NodeGate, told map[string]map[string]string) {
+// checkStates compares the predicted states of the gates of a change with the actual
+// ones according to records. An open closeWhen gate has no record.
+func checkStates(t *rapid.T, w *World, c Change, after []v1alpha1.NodeGate, predictions map[string]map[string]string) {
 	for i := range c.Apply {
 		name := c.Apply[i].Name
 		is := states(w, name)
@@ -228,69 +228,69 @@ func checkStates(t *rapid.T, w *World, c Change, after []v1alpha1.NodeGate, told
 		for j := range w.Nodes {
 			node := w.Nodes[j].Node.Name
 			want := is[node]
-			said := told[name][node]
-			if said == notClosed {
+			predicted := predictions[name][node]
+			if predicted == notClosed {
 				if want == v1alpha1.StateClosed {
-					t.Fatalf("gate %s on node %s was not to close", name, node)
+					t.Fatalf("gate %s on node %s closed unexpectedly", name, node)
 				}
 				continue
 			}
-			if after[at].Spec.Follows() && said == v1alpha1.StateOpen {
-				said = ""
+			if after[at].Spec.Follows() && predicted == v1alpha1.StateOpen {
+				predicted = ""
 			}
 			if after[at].Spec.Follows() && want == v1alpha1.StateOpen {
 				want = ""
 			}
-			if said != want {
-				t.Fatalf("gate %s on node %s was to be %q, and is %q\n%s", name, node, said, want, w.Nodes[j].Node.Records[name])
+			if predicted != want {
+				t.Fatalf("gate %s on node %s: predicted %q, actual %q\n%s", name, node, predicted, want, w.Nodes[j].Node.Records[name])
 			}
 		}
 	}
 	for _, name := range c.Delete {
 		if is := states(w, name); len(is) > 0 {
-			t.Fatalf("the deleted gate %s is there still: %v", name, is)
+			t.Fatalf("the deleted gate %s still has states: %v", name, is)
 		}
 	}
 }
 
 const notClosed = "open, or no member"
 
-// stateOf is the state in which nodes of a group end.
+// stateOf returns the final state of the nodes of a group.
 func stateOf(what What) string {
 	switch what {
 	case Closes, StaysClosed, Retaints:
 		return v1alpha1.StateClosed
 	case Joins, StaysOpen, Lapses:
 		return v1alpha1.StateOpen
-	case Waits, Opens: // to be a member, or none any more
+	case Waits, Opens: // the node may be a member afterwards or not
 		return notClosed
 	}
 	return ""
 }
 
-// What happens to nodes without a change is no part of it: gates that are as they
-// are already change nothing, and a change affects no gate that it has nothing to do
-// with, also while the controller has yet to close nodes or take them in.
-func TestWhatHappensAnywayIsNoChange(t *testing.T) {
+// What happens to nodes without a change is not attributed to it: applying unchanged
+// gates changes nothing, and a change does not affect unrelated gates, even while the
+// controller still has to close or adopt nodes.
+func TestUnchangedGatesChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		declared := []v1alpha1.NodeGate{drawGate(t, "one"), drawGate(t, "two")}
 		declared[1].Spec.Taint.Key = "example.com/c"
-		w := drawWorld(t, nil) // with none of the gates, which are about to begin with it
+		w := drawWorld(t, nil) // the controller has not acted on the gates yet
 		w.Declared = declared
 		if p := Of(w, Change{Apply: declared}); p.Changes {
-			t.Errorf("the gates are as they are, and it is a change: %+v", p.Gates)
+			t.Errorf("applying unchanged gates is a change: %+v", p.Gates)
 		}
 		for _, g := range Of(w, Change{Delete: []string{"one"}}).Gates {
 			if g.Gate != "one" {
-				t.Errorf("gate %s is %s by the deletion of another: %+v", g.Gate, g.Action, g.Groups)
+				t.Errorf("gate %s: %s because another gate is deleted: %+v", g.Gate, g.Action, g.Groups)
 			}
 		}
 	})
 }
 
-// A changed gate is as old as the one that it replaces, and a new one is of now:
-// whichever nodes are new to it rests on that.
-func TestHowOldGatesAre(t *testing.T) {
+// A changed gate keeps its creation time, and a new gate is created now: this determines
+// which nodes are new to it.
+func TestGateCreationTimes(t *testing.T) {
 	created := metav1.NewTime(now.Add(-time.Hour))
 	old := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: "old", UID: "u", CreationTimestamp: created}}
 	w := &World{Declared: []v1alpha1.NodeGate{old, {ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, {ObjectMeta: metav1.ObjectMeta{Name: "same"}}}, Now: now}
@@ -307,10 +307,10 @@ func TestHowOldGatesAre(t *testing.T) {
 	}
 	want := []string{`old Modify "u" true`, `same Keep "" false`, `new Create "" false`}
 	if !slices.Equal(got, want) || actions["gone"] != Delete || !after[2].CreationTimestamp.Time.Equal(now) {
-		t.Errorf("gates become %q, %v, want %q", got, actions, want)
+		t.Errorf("creation times %q, %v, want %q", got, actions, want)
 	}
 	if w.Declared[0].Spec.Taint.Key != "" {
-		t.Error("the world is another one")
+		t.Error("the world was modified")
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release takes gates off nodes with the rights of whoever asks: taints,
-// records and overrides. It rests on nothing but what stands on the nodes, so that
-// it works where the controller, the CustomResourceDefinition and the policies are
-// gone. What is to go from a node is decided by gate.Release.
+// Package release removes taints, records and overrides of gates from nodes, with the
+// caller's credentials. It depends on the nodes only, so that it works if the
+// controller, the CustomResourceDefinition and the policies no longer exist.
+// gate.Release decides what is removed from a node.
 package release

@@ -18,30 +18,31 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// FieldManager is the name under which Nodes are written: not the controller's,
-// which would take such a write for one of its own.
+// FieldManager is the field manager for writes to Nodes. It differs from the
+// controller's, which would otherwise treat these writes as its own.
 const FieldManager = "nodegate-release"
 
-// parallel is how many nodes are written at a time.
+// parallel is the number of nodes that are written concurrently.
 const parallel = 16
 
-// A DryRun says how much of a change is made.
+// A DryRun specifies whether changes are sent and persisted.
 type DryRun string
 
 const (
-	// DryRunNone makes it.
+	// DryRunNone sends changes, and the API server persists them.
 	DryRunNone DryRun = ""
-	// DryRunClient sends nothing that changes anything.
+	// DryRunClient sends no changes.
 	DryRunClient DryRun = "client"
-	// DryRunServer has the API server check every change, and keep none.
+	// DryRunServer sends changes, and the API server validates but does not persist them.
 	DryRunServer DryRun = "server"
 )
 
-// ParseDryRun reads the value of a flag --dry-run, in kubectl's words.
+// ParseDryRun parses the value of a flag --dry-run, which are those of kubectl.
 func ParseDryRun(mode string) (DryRun, error) {
 	switch mode {
 	case "", "none":
@@ -49,13 +50,13 @@ func ParseDryRun(mode string) (DryRun, error) {
 	case string(DryRunClient), string(DryRunServer):
 		return DryRun(mode), nil
 	}
-	return "", fmt.Errorf("there is no --dry-run=%s: choose none, %s or %s", mode, DryRunClient, DryRunServer)
+	return "", fmt.Errorf("invalid --dry-run=%s: use none, %s or %s", mode, DryRunClient, DryRunServer)
 }
 
-// DryRunUsage says what the values of a flag --dry-run mean.
-const DryRunUsage = "none, client (say what would be changed, and send nothing) or server (have the API server check it, and keep nothing)"
+// DryRunUsage is the usage text of a flag --dry-run.
+const DryRunUsage = "none, client (only print what would change) or server (send dry-run requests, which the API server does not persist)"
 
-// Server is the DryRun of the options of a request.
+// Server returns the value of DryRun in the options of a request.
 func (d DryRun) Server() []string {
 	if d == DryRunServer {
 		return []string{metav1.DryRunAll}
@@ -63,7 +64,7 @@ func (d DryRun) Server() []string {
 	return nil
 }
 
-// Suffix is what kubectl puts behind a line that says what was done.
+// Suffix returns the suffix that kubectl appends to a line about a change.
 func (d DryRun) Suffix() string {
 	switch d {
 	case DryRunClient:
@@ -74,41 +75,40 @@ func (d DryRun) Suffix() string {
 	return ""
 }
 
-// Options say what is to be released.
+// Options specify what to release.
 type Options struct {
-	// Nodes are the names of the nodes to release; none stands for all nodes.
+	// Nodes are the names of the nodes to release. Empty for all nodes.
 	Nodes []string
-	// Gates are the names of the gates to release them from; none stands for all
-	// gates.
+	// Gates are the names of the gates to release. Empty for all gates.
 	Gates []string
-	// Namespace is where nodegate runs, if it does.
+	// Namespace is the namespace in which nodegate runs or ran.
 	Namespace string
-	// DryRun says how much of it is done.
+	// DryRun specifies whether changes are sent and persisted.
 	DryRun DryRun
-	// Force releases also from gates that exist while nodegate runs.
+	// Force also releases gates that exist while nodegate is running.
 	Force bool
-	// Progress, if not nil, is told how many nodes are done of those that there are
-	// to do, by one goroutine at a time.
+	// Progress, if not nil, is called with the number of finished nodes and the total
+	// number of nodes. Calls are not concurrent.
 	Progress func(done, of int)
 }
 
-// names tells whether a gate is to be released.
+// names reports whether a gate is to be released.
 func (o *Options) names(name string) bool {
 	return len(o.Gates) == 0 || slices.Contains(o.Gates, name)
 }
 
-// NoSuchNodeError says that a node that was named does not exist.
+// NoSuchNodeError is returned when a named node does not exist.
 type NoSuchNodeError struct {
-	// Node is its name.
+	// Node is the name of the node.
 	Node string
 }
 
 // Error implements error.
-func (e *NoSuchNodeError) Error() string { return fmt.Sprintf("there is no node %q", e.Node) }
+func (e *NoSuchNodeError) Error() string { return fmt.Sprintf("node %q not found", e.Node) }
 
-// Run releases nodes. It fails before it has changed anything, or because the
-// context ended; then the report says what was done until then, and another run
-// goes on from there. That a node could not be released is told by the report.
+// Run releases nodes. It returns an error if it failed before changing anything, or if
+// the context ended. In the latter case, it also returns the report, and another run
+// continues. Errors of single nodes are in the report only.
 func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	r, err := newReleaser(config, o)
 	if err != nil {
@@ -129,14 +129,14 @@ func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 		case refusal != nil && o.DryRun == DryRunNone:
 			return nil, refusal
 		case refusal != nil:
-			remarks = append(remarks, "without --dry-run this would be refused: "+refusal.Error())
+			remarks = append(remarks, "without --dry-run, this would be rejected: "+refusal.Error())
 		}
 		report.Remarks = remarks
 	}
 	return report, r.release(ctx, nodes, report)
 }
 
-// nodeReader reads Nodes. It is what a cluster.Reader does.
+// nodeReader reads Nodes. read.Reader implements it.
 type nodeReader interface {
 	NodeFacts(ctx context.Context, name string) (*gate.Node, error)
 	AllNodeFacts(ctx context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error)
@@ -145,27 +145,27 @@ type nodeReader interface {
 type releaser struct {
 	Options
 	reader nodeReader
-	writer cluster.Applier
-	// patience is how a write is tried again.
-	patience wait.Backoff
+	writer write.Applier
+	// backoff specifies the retries of a write.
+	backoff wait.Backoff
 }
 
-// patience is how often, and after how long, the write of one node is tried again.
-var patience = wait.Backoff{Steps: 8, Duration: 20 * time.Millisecond, Factor: 2.5, Jitter: 0.5, Cap: 5 * time.Second}
+// backoff specifies the retries of a write to one node.
+var backoff = wait.Backoff{Steps: 8, Duration: 20 * time.Millisecond, Factor: 2.5, Jitter: 0.5, Cap: 5 * time.Second}
 
 func newReleaser(config *rest.Config, o Options) (*releaser, error) {
-	reader, err := cluster.NewReader(config)
+	reader, err := read.NewReader(config)
 	if err != nil {
 		return nil, err
 	}
-	writer, err := cluster.NewWriterAs(config, metav1.PatchOptions{FieldManager: FieldManager, DryRun: o.DryRun.Server()})
+	writer, err := write.NewWriterAs(config, metav1.PatchOptions{FieldManager: FieldManager, DryRun: o.DryRun.Server()})
 	if err != nil {
 		return nil, err
 	}
-	return &releaser{Options: o, reader: reader, writer: writer, patience: patience}, nil
+	return &releaser{Options: o, reader: reader, writer: writer, backoff: backoff}, nil
 }
 
-// find returns the nodes that there is something to do about, or to tell of.
+// find returns the nodes to change or report.
 func (r *releaser) find(ctx context.Context) ([]*gate.Node, error) {
 	concerned := func(n *gate.Node) bool {
 		d := gate.Release(n, r.names)
@@ -189,8 +189,7 @@ func (r *releaser) find(ctx context.Context) ([]*gate.Node, error) {
 	return nodes, nil
 }
 
-// release releases the nodes, some at a time, and writes into the report what came
-// of it.
+// release releases the nodes concurrently and adds the results to the report.
 func (r *releaser) release(ctx context.Context, nodes []*gate.Node, report *Report) error {
 	var (
 		mu      sync.Mutex
@@ -222,45 +221,45 @@ func (r *releaser) release(ctx context.Context, nodes []*gate.Node, report *Repo
 	workers.Wait()
 	slices.SortFunc(report.Nodes, func(a, b Node) int { return cmp.Compare(a.Node, b.Node) })
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped after %d of %d nodes; run it again to go on", report.released(), len(nodes))
+		return fmt.Errorf("stopped after %d of %d nodes; run the command again to continue", report.released(), len(nodes))
 	}
 	return nil
 }
 
-// one releases one node: what is to go is decided anew as long as somebody else
-// changes the node meanwhile. It returns nil where nothing was left to do.
+// one releases one node. If another writer changes the node meanwhile, it reads the node
+// and decides again. It returns nil if there was nothing to do.
 func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 	name := n.Name
 	var out *Node
 	var last error
-	_ = wait.ExponentialBackoffWithContext(ctx, r.patience, func(ctx context.Context) (bool, error) {
+	_ = wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
 		if last != nil {
 			if n, last = r.reader.NodeFacts(ctx, name); last != nil {
-				return r.settled(&last), nil
+				return r.isFinal(&last), nil
 			}
 		}
 		d := gate.Release(n, r.names)
 		if out = newNode(name, &d); d.Changes && r.DryRun != DryRunClient {
 			_, last = r.writer.Apply(ctx, n, &d.Decision)
 		}
-		return r.settled(&last), nil
-	}) // last says more than its error
+		return r.isFinal(&last), nil
+	}) // its error is less specific than last
 	if last != nil {
 		return &Node{Node: name, Error: last.Error()}
 	}
 	return out
 }
 
-// settled tells whether another try would come to the same. A node that is gone is
-// as good as released.
-func (r *releaser) settled(err *error) bool {
+// isFinal reports whether another attempt would have the same result. A node that no
+// longer exists counts as released.
+func (r *releaser) isFinal(err *error) bool {
 	if apierrors.IsNotFound(*err) {
 		*err = nil
 	}
-	return *err == nil || errors.Is(*err, cluster.ErrDenied) || apierrors.IsForbidden(*err)
+	return *err == nil || errors.Is(*err, write.ErrDenied) || apierrors.IsForbidden(*err)
 }
 
-// newNode tells of what is decided about a node; nil where that is nothing.
+// newNode returns the result for a node, or nil if there is nothing to do.
 func newNode(name string, d *gate.Released) *Node {
 	if !d.Changes && len(d.Kept) == 0 {
 		return nil
@@ -272,7 +271,7 @@ func newNode(name string, d *gate.Released) *Node {
 	return out
 }
 
-// listed says names in a row, of many only the first.
+// listed joins the first few names and counts the rest.
 func listed(names []string) string {
 	const most = 5
 	if len(names) > most {

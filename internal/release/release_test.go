@@ -21,19 +21,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
-	"github.com/nodegate/nodegate/internal/cluster"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 const closed = `{"state":"Closed","reason":"Birth","taint":"a/a:NoSchedule","source":"crd"}`
 
 var taintA = corev1.Taint{Key: "a/a", Effect: corev1.TaintEffectNoSchedule}
 
-// fleet is an API server, as far as a release sees it.
+// fleet is a fake API server with the nodes to release.
 type fleet struct {
 	mu    sync.Mutex
 	nodes map[string]*gate.Node
-	// before says what happens to the write of a node, by how often it was tried.
+	// before is called before each write to a node, with the number of the attempt, and
+	// returns the error of the write.
 	before func(name string, try int) error
 	tries  map[string]int
 	writes int
@@ -80,7 +81,7 @@ func (f *fleet) Apply(_ context.Context, n *gate.Node, d *gate.Decision) (*corev
 	}
 	now := f.nodes[n.Name]
 	if !maps.Equal(now.Records, n.Records) {
-		return nil, cluster.ErrConflict
+		return nil, write.ErrConflict
 	}
 	f.writes++
 	after := *now
@@ -92,7 +93,7 @@ func (f *fleet) Apply(_ context.Context, n *gate.Node, d *gate.Decision) (*corev
 // run releases the fleet.
 func (f *fleet) run(t *testing.T, ctx context.Context, o Options) (*Report, error) {
 	t.Helper()
-	r := &releaser{Options: o, reader: f, writer: f, patience: wait.Backoff{Steps: 4, Duration: time.Nanosecond}}
+	r := &releaser{Options: o, reader: f, writer: f, backoff: wait.Backoff{Steps: 4, Duration: time.Nanosecond}}
 	nodes, err := r.find(ctx)
 	if err != nil {
 		return nil, err
@@ -123,17 +124,17 @@ func TestRelease(t *testing.T) {
 		want    []Node
 		writes  int
 	}{
-		"all nodes":                    {nodes: []*gate.Node{closedNode("n2"), closedNode("n1"), {Name: "n3"}}, want: []Node{released("n1"), released("n2")}, writes: 2},
-		"a node that is named":         {nodes: []*gate.Node{closedNode("n2"), closedNode("n1")}, options: Options{Nodes: []string{"n1", "n1"}}, want: []Node{released("n1")}, writes: 1},
-		"a node with nothing":          {nodes: []*gate.Node{{Name: "n1"}}, options: Options{Nodes: []string{"n1"}}},
-		"another gate":                 {nodes: []*gate.Node{closedNode("n1")}, options: Options{Gates: []string{"other"}}},
-		"nothing is sent":              {nodes: []*gate.Node{closedNode("n1")}, options: Options{DryRun: DryRunClient}, want: []Node{released("n1")}},
-		"the node changes meanwhile":   {nodes: []*gate.Node{closedNode("n1")}, before: onN1(3, cluster.ErrConflict), want: []Node{released("n1")}, writes: 1},
-		"the API server is busy":       {nodes: []*gate.Node{closedNode("n1")}, before: onN1(2, busy), want: []Node{released("n1")}, writes: 1},
-		"the node goes meanwhile":      {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, apierrors.NewNotFound(corev1.Resource("nodes"), "n1")), want: []Node{released("n1"), released("n2")}, writes: 1},
-		"one may not be written":       {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, cluster.ErrDenied), want: []Node{{Node: "n1", Error: "patching node n1: the API server denied the write"}, released("n2")}, writes: 1},
-		"one changes again and again":  {nodes: []*gate.Node{closedNode("n1")}, before: onN1(9, cluster.ErrConflict), want: []Node{{Node: "n1", Error: "patching node n1: the node has changed meanwhile"}}},
-		"a record that cannot be read": {nodes: []*gate.Node{closedNode("n1"), garbled}, want: []Node{released("n1"), {Node: "n2", Kept: []string{"g"}}}, writes: 1},
+		"all nodes":                     {nodes: []*gate.Node{closedNode("n2"), closedNode("n1"), {Name: "n3"}}, want: []Node{released("n1"), released("n2")}, writes: 2},
+		"a named node":                  {nodes: []*gate.Node{closedNode("n2"), closedNode("n1")}, options: Options{Nodes: []string{"n1", "n1"}}, want: []Node{released("n1")}, writes: 1},
+		"a node without records":        {nodes: []*gate.Node{{Name: "n1"}}, options: Options{Nodes: []string{"n1"}}},
+		"another gate":                  {nodes: []*gate.Node{closedNode("n1")}, options: Options{Gates: []string{"other"}}},
+		"client dry run":                {nodes: []*gate.Node{closedNode("n1")}, options: Options{DryRun: DryRunClient}, want: []Node{released("n1")}},
+		"the node changes meanwhile":    {nodes: []*gate.Node{closedNode("n1")}, before: onN1(3, write.ErrConflict), want: []Node{released("n1")}, writes: 1},
+		"the API server is busy":        {nodes: []*gate.Node{closedNode("n1")}, before: onN1(2, busy), want: []Node{released("n1")}, writes: 1},
+		"the node is deleted meanwhile": {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, apierrors.NewNotFound(corev1.Resource("nodes"), "n1")), want: []Node{released("n1"), released("n2")}, writes: 1},
+		"a write is denied":             {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, write.ErrDenied), want: []Node{{Node: "n1", Error: "patching node n1: the API server denied the write"}, released("n2")}, writes: 1},
+		"a node keeps changing":         {nodes: []*gate.Node{closedNode("n1")}, before: onN1(9, write.ErrConflict), want: []Node{{Node: "n1", Error: "patching node n1: the node has changed since it was read"}}},
+		"an unreadable record":          {nodes: []*gate.Node{closedNode("n1"), garbled}, want: []Node{released("n1"), {Node: "n2", Kept: []string{"g"}}}, writes: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +142,8 @@ func TestRelease(t *testing.T) {
 			if test.before != nil {
 				f.before = test.before
 			}
-			var told []int
-			test.options.Progress = func(done, _ int) { told = append(told, done) }
+			var progress []int
+			test.options.Progress = func(done, _ int) { progress = append(progress, done) }
 			report, err := f.run(t, t.Context(), test.options)
 			if err != nil {
 				t.Fatal(err)
@@ -150,18 +151,18 @@ func TestRelease(t *testing.T) {
 			if diff := cmp.Diff(test.want, report.Nodes); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if f.writes != test.writes || !slices.IsSorted(told) || len(told) != len(test.want) {
-				t.Errorf("%d writes, want %d; progress %v", f.writes, test.writes, told)
+			if f.writes != test.writes || !slices.IsSorted(progress) || len(progress) != len(test.want) {
+				t.Errorf("%d writes, want %d; progress %v", f.writes, test.writes, progress)
 			}
-			if tries := f.tries["n1"]; strings.HasSuffix(name, "may not be written") && tries != 1 {
-				t.Errorf("what is denied was tried %d times", tries)
+			if tries := f.tries["n1"]; name == "a write is denied" && tries != 1 {
+				t.Errorf("the denied write was tried %d times", tries)
 			}
 		})
 	}
 }
 
-// What somebody else does to a node between look and write is heeded.
-func TestReleaseLooksAgain(t *testing.T) {
+// If another writer changes a node between read and write, the node is read again.
+func TestReleaseReadsAgain(t *testing.T) {
 	f := newFleet(closedNode("n1"))
 	f.before = func(_ string, try int) error {
 		if try == 1 {
@@ -178,8 +179,8 @@ func TestReleaseLooksAgain(t *testing.T) {
 	}
 }
 
-// What was interrupted is told, and the next run goes on from there.
-func TestReleaseGoesOn(t *testing.T) {
+// An interrupted release returns what was done, and the next run continues.
+func TestReleaseContinues(t *testing.T) {
 	var nodes []*gate.Node
 	for i := range 100 {
 		nodes = append(nodes, closedNode(fmt.Sprintf("n%02d", i)))
@@ -209,7 +210,7 @@ func TestReleaseNoSuchNode(t *testing.T) {
 	}
 }
 
-// While nodegate runs and has gates, it would undo the work.
+// While nodegate is running, gates that exist must not be released.
 func TestJudge(t *testing.T) {
 	denied := errors.New("denied")
 	exists := map[string]bool{"g": true}
@@ -221,23 +222,23 @@ func TestJudge(t *testing.T) {
 		refusal   string
 		remark    string
 	}{
-		"nothing is left of nodegate":                {},
-		"the gates are deleted":                      {situation: situation{running: true}},
-		"a gate exists":                              {situation: situation{running: true, gates: exists}, refusal: "kubectl delete nodegates g)"},
-		"a gate exists, by force":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}, remark: "nodegate runs. Its gates (g) close"},
-		"another gate exists":                        {situation: situation{running: true, gates: map[string]bool{"other": true}}},
-		"a gate exists that is not to be released":   {situation: situation{running: true, gates: exists}, options: Options{Gates: []string{"other"}}},
-		"a gate exists, and nobody looks after it":   {situation: situation{gates: exists}, remark: "nodegate does not run"},
-		"births go on being closed":                  {situation: situation{births: true}, remark: "delete mutatingadmissionpolicybinding nodegate-birth"},
-		"a gate from files":                          {situation: situation{running: true}, nodes: []*gate.Node{fromFiles}, refusal: "from files: f."},
-		"a gate from files, and nodegate is gone":    {nodes: []*gate.Node{fromFiles}},
-		"whether it runs is not known":               {situation: situation{runningUnknown: denied, gates: exists}, refusal: "not known: denied"},
-		"whether it runs does not matter":            {situation: situation{runningUnknown: denied}},
-		"which gates exist is not known":             {situation: situation{gatesUnknown: denied, running: true}, refusal: "not known: denied"},
-		"which gates exist does not matter":          {situation: situation{gatesUnknown: denied}},
-		"nothing is known":                           {situation: situation{gatesUnknown: denied, runningUnknown: denied}, refusal: "not known: denied"},
-		"whether it runs is not known, by force":     {situation: situation{runningUnknown: denied, gates: exists}, options: Options{Force: true}, remark: "whether nodegate runs is not known (denied)"},
-		"nothing is known, and nobody wants to know": {situation: situation{gatesUnknown: denied, runningUnknown: denied}, options: Options{Force: true}},
+		"nodegate is gone":                         {},
+		"the gates are deleted":                    {situation: situation{running: true}},
+		"a gate exists":                            {situation: situation{running: true, gates: exists}, refusal: "kubectl delete nodegates g)"},
+		"a gate exists, forced":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}, remark: "nodegate is running. Its gates (g) close"},
+		"another gate exists":                      {situation: situation{running: true, gates: map[string]bool{"other": true}}},
+		"a gate exists that is not to be released": {situation: situation{running: true, gates: exists}, options: Options{Gates: []string{"other"}}},
+		"a gate exists, but no controller":         {situation: situation{gates: exists}, remark: "nodegate is not running"},
+		"gates still close on new nodes":           {situation: situation{birthActive: true}, remark: "delete mutatingadmissionpolicybinding nodegate-birth"},
+		"a gate from files":                        {situation: situation{running: true}, nodes: []*gate.Node{fromFiles}, refusal: "from files: f."},
+		"a gate from files, and nodegate is gone":  {nodes: []*gate.Node{fromFiles}},
+		"controller unknown":                       {situation: situation{runningUnknown: denied, gates: exists}, refusal: "it is unknown whether gates would close on these nodes again: denied"},
+		"controller unknown, no gates":             {situation: situation{runningUnknown: denied}},
+		"gates unknown":                            {situation: situation{gatesUnknown: denied, running: true}, refusal: "it is unknown whether gates would close on these nodes again: denied"},
+		"gates unknown, no controller":             {situation: situation{gatesUnknown: denied}},
+		"both unknown":                             {situation: situation{gatesUnknown: denied, runningUnknown: denied}, refusal: "it is unknown whether gates would close on these nodes again: denied"},
+		"controller unknown, forced":               {situation: situation{runningUnknown: denied, gates: exists}, options: Options{Force: true}, remark: "it is unknown whether nodegate is running (denied)"},
+		"both unknown, forced":                     {situation: situation{gatesUnknown: denied, runningUnknown: denied}, options: Options{Force: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -246,10 +247,10 @@ func TestJudge(t *testing.T) {
 				nodes = []*gate.Node{closedNode("n1")}
 			}
 			remarks, refusal := test.situation.judge(nodes, &test.options)
-			said := strings.Join(remarks, "\n")
+			text := strings.Join(remarks, "\n")
 			if (refusal != nil) != (test.refusal != "") || refusal != nil && !strings.Contains(refusal.Error(), test.refusal) ||
-				!strings.Contains(said, test.remark) || (said != "") != (test.remark != "") {
-				t.Errorf("refused: %v; remarks: %s", refusal, said)
+				!strings.Contains(text, test.remark) || (text != "") != (test.remark != "") {
+				t.Errorf("error: %v; remarks: %s", refusal, text)
 			}
 		})
 	}
@@ -265,12 +266,12 @@ func TestHeld(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  bool
 	}{
-		"empty":             {&coordinationv1.Lease{}, false},
-		"renewed":           {lease("x", now.Add(-10*time.Second)), true},
-		"by another clock":  {lease("x", now.Add(time.Hour)), true},
-		"not renewed":       {lease("x", now.Add(-31*time.Second)), false},
-		"given back":        {lease("", now), false},
-		"only just too old": {lease("x", now.Add(-29*time.Second)), true},
+		"empty":                   {&coordinationv1.Lease{}, false},
+		"renewed":                 {lease("x", now.Add(-10*time.Second)), true},
+		"clock is ahead":          {lease("x", now.Add(time.Hour)), true},
+		"not renewed":             {lease("x", now.Add(-31*time.Second)), false},
+		"released":                {lease("", now), false},
+		"within the grace period": {lease("x", now.Add(-29*time.Second)), true},
 	} {
 		if got := Held(test.lease, now); got != test.want {
 			t.Errorf("%s: held is %t", name, got)
@@ -283,13 +284,13 @@ func TestReportText(t *testing.T) {
 		{Node: "a", Gates: []string{"g", "h"}, Taints: []string{"a/a:NoSchedule", "b/b=x:NoExecute"}},
 		{Node: "b", Gates: []string{"g"}},
 		{Node: "c", Kept: []string{"g"}},
-		{Node: "d", Error: "patching node d: it says no"},
-	}, Remarks: []string{"to be known"}}
-	const want = `node/a released from g, h: a/a:NoSchedule, b/b=x:NoExecute taken off (server dry run)
+		{Node: "d", Error: "patching node d: denied"},
+	}, Remarks: []string{"a remark"}}
+	const want = `node/a released from g, h: taints a/a:NoSchedule, b/b=x:NoExecute removed (server dry run)
 node/b released from g (server dry run)
-node/c keeps what cannot be read and may tell of a taint that is there: see which is the gate's, take it off, and then the record: kubectl annotate node c gate.nodegate.dev/g-
-node/d not released: patching node d: it says no
-Note: to be known.
+node/c still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node c gate.nodegate.dev/g-
+node/d not released: patching node d: denied
+Note: a remark.
 `
 	if diff := cmp.Diff(want, report.Text()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -297,7 +298,7 @@ Note: to be known.
 	if report.Complete() || report.Names() != "node/a\nnode/b\n" {
 		t.Errorf("complete: %t, names %q", report.Complete(), report.Names())
 	}
-	if got := (&Report{}).Text(); got != "No node has anything to be released from.\n" {
+	if got := (&Report{}).Text(); got != "No node has anything to release.\n" {
 		t.Error(got)
 	}
 }

@@ -14,38 +14,38 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Report is what became of a release.
+// Report is the result of a release.
 type Report struct {
-	// DryRun is client or server where nothing was changed.
+	// DryRun is client or server if nothing was persisted.
 	DryRun DryRun `json:"dryRun,omitempty"`
-	// Nodes are the nodes that something was, or would be, done about, by name.
+	// Nodes are the nodes that were changed, would be changed or could not be changed,
+	// sorted by name.
 	Nodes []Node `json:"nodes"`
-	// Remarks are to be known of it.
+	// Remarks are notes about the release.
 	Remarks []string `json:"remarks,omitempty"`
 }
 
-// Node is what became of one node.
+// Node is the result for one node.
 type Node struct {
-	// Node is its name.
+	// Node is the name of the node.
 	Node string `json:"node"`
-	// Gates are the gates that it has forgotten: their records and overrides are
-	// gone.
+	// Gates are the gates whose records and overrides were removed.
 	Gates []string `json:"gates,omitempty"`
-	// Taints are those that were taken off, as kubectl writes them.
+	// Taints are the removed taints, in kubectl's form.
 	Taints []string `json:"taints,omitempty"`
-	// Kept are gates whose records are still there, because they cannot be read, and
-	// a taint is there that may be theirs.
+	// Kept are the gates whose records were not removed, because they are unreadable and
+	// a taint on the node may belong to them.
 	Kept []string `json:"kept,omitempty"`
-	// Error says why nothing of it was done.
+	// Error is the reason why nothing was removed.
 	Error string `json:"error,omitempty"`
 }
 
-// Complete tells whether nothing is left of what was to go.
+// Complete reports whether everything requested was removed.
 func (r *Report) Complete() bool {
 	return !slices.ContainsFunc(r.Nodes, func(n Node) bool { return n.Error != "" || len(n.Kept) > 0 })
 }
 
-// released counts the nodes that have forgotten gates.
+// released returns the number of nodes from which gates were removed.
 func (r *Report) released() int {
 	released := 0
 	for i := range r.Nodes {
@@ -56,8 +56,7 @@ func (r *Report) released() int {
 	return released
 }
 
-// Names are the nodes that have forgotten gates, a line for each, as kubectl names
-// them.
+// Names returns the nodes from which gates were removed, one per line, in kubectl's form.
 func (r *Report) Names() string {
 	var b strings.Builder
 	for i := range r.Nodes {
@@ -68,13 +67,13 @@ func (r *Report) Names() string {
 	return b.String()
 }
 
-// Text is the report for people.
+// Text returns the report as human-readable text.
 func (r *Report) Text() string {
 	var b strings.Builder
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if len(n.Gates) > 0 {
-			fmt.Fprintf(&b, "node/%s released from %s%s%s\n", n.Node, strings.Join(n.Gates, ", "), off(n.Taints), r.DryRun.Suffix())
+			fmt.Fprintf(&b, "node/%s released from %s%s%s\n", n.Node, strings.Join(n.Gates, ", "), removed(n.Taints), r.DryRun.Suffix())
 		}
 	}
 	for i := range r.Nodes {
@@ -82,12 +81,12 @@ func (r *Report) Text() string {
 		case n.Error != "":
 			fmt.Fprintf(&b, "node/%s not released: %s\n", n.Node, n.Error)
 		case len(n.Kept) > 0:
-			fmt.Fprintf(&b, "node/%s keeps what cannot be read and may tell of a taint that is there: see which is the gate's, take it off, and then the record: kubectl annotate node %s %s\n",
+			fmt.Fprintf(&b, "node/%s still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node %s %s\n",
 				n.Node, n.Node, annotations(n.Kept))
 		}
 	}
 	if len(r.Nodes) == 0 {
-		b.WriteString("No node has anything to be released from.\n")
+		b.WriteString("No node has anything to release.\n")
 	}
 	for _, remark := range r.Remarks {
 		fmt.Fprintf(&b, "Note: %s.\n", remark)
@@ -95,7 +94,7 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// annotations are gates' records, as kubectl annotate takes them off.
+// annotations returns the arguments with which kubectl annotate removes gates' records.
 func annotations(gates []string) string {
 	var all []string
 	for _, name := range gates {
@@ -104,15 +103,18 @@ func annotations(gates []string) string {
 	return strings.Join(all, " ")
 }
 
-func off(taints []string) string {
-	if len(taints) == 0 {
+func removed(taints []string) string {
+	switch len(taints) {
+	case 0:
 		return ""
+	case 1:
+		return ": taint " + taints[0] + " removed"
 	}
-	return ": " + strings.Join(taints, ", ") + " taken off"
+	return ": taints " + strings.Join(taints, ", ") + " removed"
 }
 
-// Progress returns what draws a line of progress on a terminal, and nil for
-// anything else.
+// Progress returns a function that shows progress in one line of a terminal. It returns
+// nil if out is not a terminal.
 func Progress(out io.Writer) func(done, of int) {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -121,7 +123,7 @@ func Progress(out io.Writer) func(done, of int) {
 	return func(done, of int) {
 		end := ""
 		if done == of {
-			end = "\r\x1b[K" // the report says the rest
+			end = "\r\x1b[K" // the report follows
 		}
 		if done == of || done%10 == 0 {
 			fmt.Fprintf(file, "\r%d of %d nodes%s", done, of, end)

@@ -22,24 +22,24 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// situation is what there is in the cluster that would close nodes again.
+// situation contains what could close gates on released nodes again.
 type situation struct {
 	namespace string
-	// gates are the names of the NodeGates that exist.
+	// gates contains the names of the existing NodeGates.
 	gates map[string]bool
-	// running tells whether a controller works; births, whether the API server
-	// closes gates on new nodes.
-	running, births bool
-	// gatesUnknown and runningUnknown say why that could not be found out.
+	// running specifies whether a controller is running, and birthActive whether the API
+	// server closes gates on new nodes.
+	running, birthActive bool
+	// gatesUnknown and runningUnknown are the errors that occurred when reading this.
 	gatesUnknown, runningUnknown error
 }
 
-// leaseGrace is added to the time for which a lease is good: who asks may have
-// another clock than who renews.
+// leaseGrace is added to the duration of a lease, because the clock of this machine may
+// differ from that of the holder.
 const leaseGrace = 15 * time.Second
 
-// survey finds out what there is. What there is not, as in a cluster that knows no
-// NodeGates, is no error; neither is what may not be read.
+// survey reads the situation. It is not an error if something does not exist, such as
+// the definition of NodeGates, or must not be read.
 func survey(ctx context.Context, config *rest.Config, namespace string) (*situation, error) {
 	objects, err := metadata.NewForConfig(config)
 	if err != nil {
@@ -56,13 +56,13 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 		for i := range list.Items {
 			s.gates[list.Items[i].Name] = true
 		}
-	case !apierrors.IsNotFound(err): // an API server without them knows no such kind
+	case !apierrors.IsNotFound(err): // not found: the API server does not serve NodeGates
 		s.gatesUnknown = fmt.Errorf("listing NodeGates: %w", err)
 	}
 	s.running, s.runningUnknown = running(ctx, core, namespace)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, birthBinding, metav1.GetOptions{})
-	if err == nil { // who may not read it is told nothing of it
-		s.births = s.hasGates(ctx, core, binding)
+	if err == nil { // without permission to read it, there is no remark
+		s.birthActive = s.hasGates(ctx, core, binding)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -70,11 +70,11 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 	return s, nil
 }
 
-// birthBinding is the MutatingAdmissionPolicyBinding by which the API server closes
-// gates on new nodes.
+// birthBinding is the name of the MutatingAdmissionPolicyBinding that makes the API
+// server close gates on new nodes.
 const birthBinding = "nodegate-birth"
 
-// Running tells whether a controller works: whether somebody holds its lease.
+// Running reports whether a controller is running, that is, holds its lease.
 func Running(ctx context.Context, config *rest.Config, namespace string) (bool, error) {
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -94,7 +94,7 @@ func running(ctx context.Context, core kubernetes.Interface, namespace string) (
 	return Held(lease, time.Now()), nil
 }
 
-// Held tells whether somebody holds a controller's lease and renews it.
+// Held reports whether a controller's lease is held and renewed.
 func Held(l *coordinationv1.Lease, now time.Time) bool {
 	spec := &l.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
@@ -107,7 +107,7 @@ func Held(l *coordinationv1.Lease, now time.Time) bool {
 	return now.Before(spec.RenewTime.Add(good + leaseGrace))
 }
 
-// hasGates reports whether the birth policy has anything to go by.
+// hasGates reports whether the birth policy's parameter contains gates.
 func (s *situation) hasGates(ctx context.Context, core kubernetes.Interface, b *admissionregistrationv1.MutatingAdmissionPolicyBinding) bool {
 	namespace := s.namespace
 	if p := b.Spec.ParamRef; p != nil && p.Namespace != "" {
@@ -120,44 +120,43 @@ func (s *situation) hasGates(ctx context.Context, core kubernetes.Interface, b *
 	return err != nil || len(parameter.Template.Spec.SchedulingGates) > 0
 }
 
-// judge says why these nodes should not be released, if so, and otherwise what is
-// to be known of it.
+// judge returns an error if these nodes should not be released, and otherwise remarks.
 func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, refusal error) {
-	living, files := s.living(nodes, o)
+	existing, files := s.existing(nodes, o)
 	switch {
 	case o.Force:
 	case s.gatesUnknown != nil && (s.running || s.runningUnknown != nil):
 		return nil, unknown(s.gatesUnknown)
-	case s.runningUnknown != nil && len(living)+len(files) > 0:
+	case s.runningUnknown != nil && len(existing)+len(files) > 0:
 		return nil, unknown(s.runningUnknown)
-	case s.running && len(living) > 0:
-		return nil, fmt.Errorf("nodegate is running and has not been told to let go: it would close nodes that are new once more, and leave the others to existingNodes. "+
-			"Delete the gates instead, which opens all that they hold (kubectl delete nodegates %s); --force releases the nodes all the same", strings.Join(living, " "))
+	case s.running && len(existing) > 0:
+		return nil, fmt.Errorf("nodegate is running and the gates still exist: they would close again on new nodes, and treat the others according to existingNodes. "+
+			"Delete the gates instead, which opens them on all nodes (kubectl delete nodegates %s), or use --force to release the nodes anyway", strings.Join(existing, " "))
 	case s.running && len(files) > 0:
-		return nil, fmt.Errorf("nodegate is running, and may still read these gates from files: %s. Remove them there, which opens all that they hold; --force releases the nodes all the same", listed(files))
+		return nil, fmt.Errorf("nodegate is running, and may still read these gates from files: %s. Remove the gates from the files, which opens them on all nodes, or use --force to release the nodes anyway", listed(files))
 	}
 	switch {
-	case len(living) == 0:
+	case len(existing) == 0:
 	case s.runningUnknown != nil:
-		remarks = append(remarks, fmt.Sprintf("whether nodegate runs is not known (%v). If it does, its gates (%s) may close these nodes again", s.runningUnknown, listed(living)))
+		remarks = append(remarks, fmt.Sprintf("it is unknown whether nodegate is running (%v). If it is, its gates (%s) may close on these nodes again", s.runningUnknown, listed(existing)))
 	case s.running: // by force
-		remarks = append(remarks, fmt.Sprintf("nodegate runs. Its gates (%s) close nodes that are new once more, and treat the others as existingNodes has it", listed(living)))
+		remarks = append(remarks, fmt.Sprintf("nodegate is running. Its gates (%s) close again on new nodes, and treat the others according to existingNodes", listed(existing)))
 	default:
-		remarks = append(remarks, fmt.Sprintf("nodegate does not run. When it does again, it takes these nodes for nodes that its gates (%s) have not seen: see existingNodes", listed(living)))
+		remarks = append(remarks, fmt.Sprintf("nodegate is not running. When it runs again, its gates (%s) treat these nodes as if they had not seen them before: see existingNodes", listed(existing)))
 	}
-	if s.births {
-		remarks = append(remarks, "new nodes go on being closed: 'kubectl delete mutatingadmissionpolicybinding "+birthBinding+"' ends that")
+	if s.birthActive {
+		remarks = append(remarks, "gates still close on new nodes: to stop this, run 'kubectl delete mutatingadmissionpolicybinding "+birthBinding+"'")
 	}
 	return remarks, nil
 }
 
 func unknown(err error) error {
-	return fmt.Errorf("whether nodegate would close these nodes again is not known: %w; --force releases them all the same", err)
+	return fmt.Errorf("it is unknown whether gates would close on these nodes again: %w; use --force to release the nodes anyway", err)
 }
 
-// living are the gates among those to be released that exist, and files those that
-// were read from files.
-func (s *situation) living(nodes []*gate.Node, o *Options) (living, files []string) {
+// existing returns the gates to release that still exist: the names of NodeGates, and
+// the names of gates that were declared in files.
+func (s *situation) existing(nodes []*gate.Node, o *Options) (existing, files []string) {
 	exist, fromFiles := make(map[string]bool), make(map[string]bool)
 	for _, n := range nodes {
 		for name, raw := range n.Records {

@@ -14,8 +14,8 @@ import (
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
-// Spread is how durations are distributed, in seconds. Percentiles are durations
-// that occurred (nearest rank).
+// Spread is a distribution of durations in seconds. Percentiles are durations that
+// occurred (nearest rank).
 type Spread struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50"`
@@ -24,7 +24,7 @@ type Spread struct {
 	Max   float64 `json:"max"`
 }
 
-// durations are gathered to tell how they are distributed.
+// durations are the values of a distribution.
 type durations []time.Duration
 
 func (d durations) spread() Spread {
@@ -38,11 +38,11 @@ func (d durations) spread() Spread {
 	return Spread{Count: len(d), P50: rank(0.50), P90: rank(0.90), P99: rank(0.99), Max: rank(1)}
 }
 
-// seconds rounds to tenths: records are exact to milliseconds, and most of the API
-// to seconds.
+// seconds rounds to tenths of a second: records have a resolution of milliseconds, and most
+// of the API of seconds.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*10) / 10 }
 
-// count goes through all nodes once.
+// count accumulates the values of all nodes.
 type count struct {
 	within         time.Duration
 	fleet          *groupCount
@@ -60,7 +60,7 @@ type groupCount struct {
 type gateCount struct {
 	Gate
 	opened  durations
-	phases  map[Phase]time.Duration // without Seconds
+	phases  map[Phase]time.Duration // keys have no Seconds
 	signals []signalCount
 }
 
@@ -78,7 +78,7 @@ func newCount(f *Facts) *count {
 	for i := range f.Gates {
 		g := &f.Gates[i]
 		of := c.gate(g.Name)
-		of.Mode, of.Taint, of.CloseWhen, of.NotInForce = cmp.Or(g.Mode, v1alpha1.ModeEnforce), gate.TaintText(g.Taint), g.CloseWhen, f.Refused[g.Name]
+		of.Mode, of.Taint, of.CloseWhen, of.NotInForce = cmp.Or(g.Mode, v1alpha1.ModeEnforce), gate.TaintText(g.Taint), g.CloseWhen, f.Rejected[g.Name]
 		for _, s := range g.Signals {
 			of.signals = append(of.signals, signalCount{Signal: Signal{Name: s.Name}})
 		}
@@ -86,7 +86,7 @@ func newCount(f *Facts) *count {
 	return c
 }
 
-// gate returns what is counted of a gate, by name.
+// gate returns the accumulated values of a gate.
 func (c *count) gate(name string) *gateCount {
 	if c.gates[name] == nil {
 		c.gates[name] = &gateCount{Gate: Gate{Gate: name}, phases: make(map[Phase]time.Duration)}
@@ -146,7 +146,7 @@ func (c *groupCount) done() Group {
 	}
 }
 
-// groups are the slowest first.
+// groups returns the groups, slowest first.
 func groups(counted map[string]*groupCount) []Group {
 	all := make([]Group, 0, len(counted))
 	for _, name := range slices.Sorted(maps.Keys(counted)) {
@@ -187,13 +187,13 @@ func (c *gateCount) node(n *Node, g *timeline.Gate, within time.Duration) {
 	}
 }
 
-// part is a phase of one gate on one node.
+// part is the duration of a phase of one gate on one node.
 type part struct {
 	Phase
 	took time.Duration
 }
 
-// parts divide the time from the node's creation to the gate's opening.
+// parts divides the time from the node's creation to the gate's opening into phases.
 func parts(n *Node, g *timeline.Gate) []part {
 	opened, _ := g.Opened.After(n.Created)
 	last, _ := g.Last(&n.Life)

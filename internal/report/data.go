@@ -13,17 +13,17 @@ import (
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
-// What the page's script draws nodes from. The names are short, because there are
-// thousands of nodes. Times are seconds after the node's own zero.
+// The data from which the page's script draws nodes. Names are short, because there are
+// thousands of nodes. Times are in seconds after the node's own zero.
 
-// pageData is in the page as JSON.
+// pageData is embedded in the page as JSON.
 type pageData struct {
-	// Now is when the report was made.
+	// Now is the time of the report.
 	Now   int64      `json:"now"`
 	Pools []string   `json:"pools"`
 	Zones []string   `json:"zones"`
 	Gates []dataGate `json:"gates"`
-	// Nodes are rows. Those after the first Full of them have no signals.
+	// Nodes are rows. Only the first Full of them have signals.
 	Nodes []json.RawMessage `json:"nodes"`
 	Full  int               `json:"full"`
 }
@@ -37,12 +37,12 @@ type row struct {
 	Name string `json:"n"`
 	Pool int    `json:"p"`
 	Zone int    `json:"z"`
-	// Zero is the row's zero, in Unix seconds: the Node's creation or, if it is held
-	// by gates that closed again, when the first of these did.
+	// Zero is the zero of the row's times, in Unix seconds: the Node's creation or, if the
+	// node is held by gates that closed again, the time at which the first of these did.
 	Zero float64 `json:"b"`
-	// Again is true in the latter case.
+	// Again is true if a gate closed again.
 	Again bool `json:"a,omitempty"`
-	// Held and Overdue are true of a node that a gate holds, and holds for too long.
+	// Held is true if a gate holds the node, and Overdue if a gate is past its deadline.
 	Held    bool      `json:"h,omitempty"`
 	Overdue bool      `json:"x,omitempty"`
 	Ready   moment    `json:"r"`
@@ -65,7 +65,7 @@ type rowGate struct {
 }
 
 type rowSignal struct {
-	// State is missing where the signal holds.
+	// State is empty if the signal holds.
 	State   string  `json:"t,omitempty"`
 	Message string  `json:"m,omitempty"`
 	Held    moment  `json:"h"`
@@ -79,8 +79,8 @@ type rowPod struct {
 	Started *float64 `json:"s,omitempty"`
 }
 
-// moment is a number where it is known, a doubt where no time is told, and both in
-// a list where the time that is told is doubted.
+// moment is encoded as a number if it is known, as a doubt if there is no time, and as a
+// list of both if the time is doubtful.
 type moment struct {
 	at    *float64
 	doubt timeline.Doubt
@@ -97,11 +97,11 @@ func (m moment) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{*m.at, m.doubt})
 }
 
-// fullBytes bounds what nodes with their signals take of the page. Those that come
-// after, which are the quickest, are there without.
+// fullBytes limits the size of nodes with signals in the page. The remaining nodes, which
+// opened fastest, have no signals.
 const fullBytes = 2_000_000
 
-// data are the nodes in the form that the page's script reads.
+// data returns the nodes in the form that the page's script reads.
 func (r *Report) data() (*pageData, error) {
 	d := &pageData{Now: r.Time.Unix(), Pools: names(r.Pools), Zones: names(r.Zones), Gates: []dataGate{}, Nodes: make([]json.RawMessage, 0, len(r.Nodes))}
 	gates := make(map[string]int, len(r.Gates))
@@ -138,7 +138,7 @@ func names(groups []Group) []string {
 
 func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 	zero, again := n.Created, false
-	if since := n.HeldSince(); since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.bornInto() {
+	if since := n.HeldSince(); since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.heldSinceCreation() {
 		zero, again = since, true
 	}
 	rel := relative(zero)
@@ -164,18 +164,18 @@ func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 	return r
 }
 
-// bornInto tells whether one of the gates that hold the node has held it since its
-// creation.
-func (n *Node) bornInto() bool {
+// heldSinceCreation reports whether one of the gates that hold the node has held it since
+// its creation.
+func (n *Node) heldSinceCreation() bool {
 	return slices.ContainsFunc(n.Gates, func(g timeline.Gate) bool {
 		return g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth
 	})
 }
 
-// relative is the zero that times are told after.
+// relative is the zero of a row's times.
 type relative time.Time
 
-// after is nil for a time that is not told.
+// after returns the time in seconds after zero, or nil for the zero time.
 func (zero relative) after(at time.Time) *float64 {
 	if at.IsZero() {
 		return nil

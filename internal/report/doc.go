@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report says of a whole fleet how its nodes came to be fit for work, and
-// draws it: one HTML file that needs nothing else. It computes, and does nothing
-// else.
+// Package report computes how long the nodes of a cluster took from creation until their
+// gates opened, and renders the result as a self-contained HTML file. It does no I/O
+// except to the given writer.
 package report

@@ -46,12 +46,12 @@ const fleetGates = `
     closeWhen: [{name: disk, condition: {type: DiskBroken, status: "True"}}]
 `
 
-// fleet is a fleet of generated nodes.
+// fleet generates nodes.
 type fleet struct {
 	*rand.Rand
 	gates      []gate.Gate
 	daemonSets *gate.DaemonSets
-	// hostile fleets have names that would do harm in a page.
+	// hostile is appended to names, to test that they do no harm in a page.
 	hostile string
 }
 
@@ -85,7 +85,7 @@ var (
 	zones = []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
 )
 
-// some is a duration of about this, now and then far longer.
+// some returns a random duration near the given one, and sometimes a far longer one.
 func (f *fleet) some(about time.Duration) time.Duration {
 	d := time.Duration(float64(about) * (0.5 + f.ExpFloat64()*0.5))
 	if f.IntN(150) == 0 {
@@ -94,7 +94,7 @@ func (f *fleet) some(about time.Duration) time.Duration {
 	return d.Truncate(time.Second)
 }
 
-// node generates a node, of which one in stuck is held.
+// node generates a node. One node in stuck is held.
 func (f *fleet) node(i, stuck int) (gate.Facts, *gate.PodList) {
 	pool := pools[f.IntN(len(pools))]
 	slow := time.Duration(1)
@@ -176,7 +176,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// facts are those of a fleet of this size, of which one node in stuck is held. It
+// facts returns the facts about this number of nodes, of which one in stuck is held. It
 // decides and traces as the verb does.
 func (f *fleet) facts(size, stuck int) *report.Facts {
 	out := &report.Facts{Cluster: "production-eu-central-1" + f.hostile, Time: now, Gates: f.gates, PodsRead: true, Within: 24 * time.Hour}

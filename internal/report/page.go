@@ -5,7 +5,7 @@ package report
 import (
 	"cmp"
 	"crypto/sha256"
-	_ "embed" // for the page's parts
+	_ "embed" // for the parts of the page
 	"encoding/base64"
 	"fmt"
 	"html/template"
@@ -32,24 +32,25 @@ var (
 	}).Parse(pageHTML))
 )
 
-// firstRows is how many rows a list on the page has at first.
+// firstRows is the initial number of rows of a list on the page.
 const firstRows = 6
 
-// view is what the page's template sees.
+// view is the input of the page's template.
 type view struct {
 	*Report
 	CSS    template.CSS
 	Script template.JS
-	// Policy has the browser run nothing and load nothing but what is in the page.
+	// Policy is the content security policy: the browser runs and loads nothing but what is
+	// in the page.
 	Policy string
 	Data   *pageData
-	// Held are the nodes that are held for longest.
+	// Held are the nodes that have been held longest.
 	Held []heldNode
-	// Slowest are the nodes that took longest to open, for who runs no scripts.
+	// Slowest are the nodes that took longest to open, for browsers without scripts.
 	Slowest []Node
 }
 
-// heldNode is a node that is held, with the first of the gates that hold it.
+// heldNode is a held node with the gate that has held it longest.
 type heldNode struct {
 	*Node
 	Gate    *timeline.Gate
@@ -58,7 +59,7 @@ type heldNode struct {
 	Message string
 }
 
-// WriteHTML writes the report as one HTML file that needs nothing else.
+// WriteHTML writes the report as a self-contained HTML file.
 func (r *Report) WriteHTML(out io.Writer) error {
 	data, err := r.data()
 	if err != nil {
@@ -82,13 +83,14 @@ func (r *Report) WriteHTML(out io.Writer) error {
 	return nil
 }
 
-// hash names a text in a content security policy.
+// hash returns the source expression of a text for a content security policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// held says of the gate that has held the node for longest what it waits for.
+// held returns a held node with the gate that has held it longest and what this gate waits
+// for.
 func held(n *Node, now time.Time) heldNode {
 	h := heldNode{Node: n}
 	for i := range n.Gates {
@@ -96,7 +98,7 @@ func held(n *Node, now time.Time) heldNode {
 		if g.State != v1alpha1.StateClosed || g.Soft || h.Gate != nil && !g.Closed.At.Before(h.Gate.Closed.At) {
 			continue
 		}
-		h.Gate, h.Waits, h.Message, h.For = g, "", g.Blocked, "since when is not known"
+		h.Gate, h.Waits, h.Message, h.For = g, "", g.Blocked, "unknown duration"
 		if w := g.Waits(); w >= 0 {
 			h.Waits = g.Signals[w].Name
 			h.Message = g.Signals[w].Message
@@ -108,7 +110,7 @@ func held(n *Node, now time.Time) heldNode {
 	return h
 }
 
-// HeldMore tells how many nodes that are held the first list leaves out.
+// HeldMore returns the number of held nodes that are not in Held.
 func (v *view) HeldMore() int { return max(v.Fleet.Held-len(v.Held), 0) }
 
 // awaited is a signal that nodes wait for.
@@ -117,7 +119,7 @@ type awaited struct {
 	Nodes        int
 }
 
-// Awaited are the signals that most nodes wait for.
+// Awaited returns the signals that most nodes wait for.
 func (v *view) Awaited() []awaited {
 	var all []awaited
 	for i := range v.Gates {
@@ -131,7 +133,7 @@ func (v *view) Awaited() []awaited {
 	return all[:min(len(all), 4)]
 }
 
-// WorstGates are the gates, those first that somebody should look at.
+// WorstGates returns the gates, those with the most problems first.
 func (v *view) WorstGates() []Gate {
 	all := slices.Clone(v.Gates)
 	slices.SortStableFunc(all, func(a, b Gate) int {
@@ -140,7 +142,7 @@ func (v *view) WorstGates() []Gate {
 	return all
 }
 
-// thousands says a number with its thousands set off.
+// thousands formats a number with thousands separators.
 func thousands(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -149,7 +151,7 @@ func thousands(n int) string {
 	return digits
 }
 
-// groupsView is what the page says of pools or of zones.
+// groupsView is the view of pools or of zones.
 type groupsView struct {
 	Title, What, Key, Otherwise string
 	Groups                      []Group
@@ -157,14 +159,14 @@ type groupsView struct {
 	slowest                     float64
 }
 
-// ByPool is what the page says of pools.
+// ByPool returns the view of pools.
 func (v *view) ByPool() groupsView {
-	return groupsView{"Pools", "Pool", "pool", "in no pool", v.Pools, v.PodsRead, slowest(v.Pools)}
+	return groupsView{"Pools", "Pool", "pool", "no pool", v.Pools, v.PodsRead, slowest(v.Pools)}
 }
 
-// ByZone is what the page says of zones.
+// ByZone returns the view of zones.
 func (v *view) ByZone() groupsView {
-	return groupsView{"Zones", "Zone", "zone", "in no zone", v.Zones, v.PodsRead, slowest(v.Zones)}
+	return groupsView{"Zones", "Zone", "zone", "no zone", v.Zones, v.PodsRead, slowest(v.Zones)}
 }
 
 func slowest(groups []Group) float64 {
@@ -175,7 +177,8 @@ func slowest(groups []Group) float64 {
 	return slowest
 }
 
-// Range draws a spread from the median to the slowest hundredth, beside others.
+// Range returns a bar from the median to the 99th percentile, on the same scale for all
+// groups.
 func (v groupsView) Range(s Spread) []portion {
 	at := func(seconds float64) float64 {
 		if v.slowest == 0 {
@@ -190,7 +193,7 @@ func (v groupsView) Range(s Spread) []portion {
 	}
 }
 
-// Took says a duration in seconds in as few words as will do.
+// Took formats a duration in seconds.
 func Took(s float64) string {
 	switch t := int64(math.Round(s)); {
 	case s < 0:
@@ -208,15 +211,15 @@ func Took(s float64) string {
 	}
 }
 
-// portion is where a part of a whole begins and how wide it is, in thousandths.
+// portion is a part of a bar. Begin and Width are in thousandths of the bar.
 type portion struct {
 	Phase
 	Begin, Width float64
-	// Shade is its colour.
+	// Shade is the index of its color.
 	Shade int
 }
 
-// share divides a bar of a thousand among phases.
+// share divides a bar among phases.
 func share(g Gate) []portion {
 	total := sum(g.Phases)
 	if total == 0 {
@@ -233,7 +236,7 @@ func share(g Gate) []portion {
 	return parts
 }
 
-// shades is how many colours signals have.
+// shades is the number of colors of signals.
 const shades = 6
 
 func sum(phases []Phase) float64 {
@@ -244,7 +247,7 @@ func sum(phases []Phase) float64 {
 	return total
 }
 
-// shade is the name of a portion's colour.
+// shade returns the CSS class of a portion.
 func shade(p portion) string {
 	switch p.Kind {
 	case PhaseSignal:
@@ -264,12 +267,12 @@ func phaseName(p Phase) string {
 	case PhaseStartUp:
 		return "node start-up"
 	case PhaseUntold:
-		return "signals that do not tell since when"
+		return "signals without a time"
 	}
 	return "settling"
 }
 
-// percent says a part of a whole.
+// percent formats a part as a percentage of a whole.
 func percent(part, whole any) string {
 	p, w := number(part), number(whole)
 	switch {
@@ -291,7 +294,7 @@ func number(n any) float64 {
 	return 0
 }
 
-// named is a name, or what stands for one that is empty.
+// named returns the name, or otherwise if the name is empty.
 func named(name, otherwise string) string {
 	if name == "" {
 		return otherwise

@@ -4,7 +4,7 @@
   const byID = (id) => document.getElementById(id);
   const pageRows = 50;
 
-  // What is put on the page is put there as text, never as markup.
+  // Data is added to the page as text, never as markup.
   const el = (tag, className, ...children) => {
     const e = document.createElement(tag);
     if (className) e.className = className;
@@ -25,16 +25,17 @@
   // A moment is a number, a doubt, or a number and a doubt.
   const known = (m) => typeof m === 'number' ? m : null;
   const doubts = {
-    Pending: 'not yet', Untold: 'since when is not told', AfterOpening: 'only since after the opening: it broke off, or was not waited for',
-    Lost: 'held at the opening, not now', BeforeNode: 'told from before this Node', Again: 'not the first time', Joined: 'was open from the start', Unread: 'not known',
+    Pending: 'not yet', Untold: 'time unknown', AfterOpening: 'after the opening: interrupted, or not waited for',
+    Lost: 'held at the opening, not now', BeforeNode: 'before this Node was created', Again: 'not the first time', Joined: 'already open when the node became a member', Unread: 'unknown',
   };
-  const say = (m) => {
+  const describe = (m) => {
     if (typeof m === 'number') return took(m);
     if (typeof m === 'string') return doubts[m] || m;
     return m ? took(m[0]) + ', ' + (doubts[m[1]] || m[1]) : '';
   };
 
-  // ended is what a row comes to: of one gate if one is chosen, or else of all.
+  // ended returns the end of a row, for the selected gate or, if none is selected, for all
+  // gates.
   const ended = (n, gate) => {
     const now = data.now - n.b;
     if (gate === null) return { held: !!n.h, overdue: !!n.x, at: n.h ? now : known(n.o), opened: n.o };
@@ -68,7 +69,7 @@
     const value = el('span', 'took' + (end.held ? ' bad' : ''));
     if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : n.a ? 'closed again' : 'since its creation'));
     else if (end.at !== null) value.append(took(to), el('small', '', 'to open'));
-    else value.append('–', el('small', '', say(end.opened)));
+    else value.append('–', el('small', '', describe(end.opened)));
     const place = [data.pools[n.p], data.zones[n.z]].filter(Boolean).join(' · ');
     const summary = el('summary', '', el('span', 'who', el('span', 'name', n.n), place && el('span', 'place', place)), track, value);
     const details = el('details', '', summary);
@@ -78,10 +79,10 @@
 
   const lane = (label, track, value, note) => el('div', 'lane', el('span', 'label', label), track, el('span', 'value', value), note && el('span', 'note', note));
 
-  const podNote = (p, said) => {
+  const podNote = (p, message) => {
     if (!p) return '';
     const steps = [['created', p.c], ['bound', p.b], ['started', p.s]].filter((s) => s[1] !== undefined).map((s) => s[0] + ' ' + took(s[1]));
-    if (said && said.includes(p.n)) return steps.join(', ');
+    if (message && message.includes(p.n)) return steps.join(', ');
     return 'pod ' + p.n + (steps.length ? ': ' + steps.join(', ') : '');
   };
 
@@ -97,21 +98,21 @@
       bar(track, 'closed', started, now, scale);
     }
     const note = [s.m, podNote(pod, s.m)].filter(Boolean).join(' · ');
-    return lane(name, track, s.t === 'NotYet' && closed ? 'waits' : say(s.h), note);
+    return lane(name, track, s.t === 'NotYet' && closed ? 'waiting' : describe(s.h), note);
   };
 
   const lanesOf = (n) => {
     const now = data.now - n.b, end = ended(n, null), box = el('div', 'lanes');
     const scale = Math.max(end.at || 0, known(n.r) || 0, 1) * 1.08;
     const created = new Date(n.b * 1000).toISOString().replace('T', ' ').slice(0, 19) + ' UTC';
-    box.append(el('p', 'quiet', (n.a ? 'Zero is when a gate closed again, ' : 'Zero is the node\'s creation, ') + created + '. The row ends at ' + took(scale) + '.'));
+    box.append(el('p', 'quiet', (n.a ? 'Times are relative to when a gate closed again, ' : 'Times are relative to the node\'s creation, ') + created + '. The row ends at ' + took(scale) + '.'));
     const track = newTrack();
     if (!n.a && known(n.r) !== null) { bar(track, 'startup', 0, n.r, scale); mark(track, n.r, scale); }
-    box.append(lane('node ready', track, say(n.r)));
+    box.append(lane('node ready', track, describe(n.r)));
     for (const g of n.g || []) {
       const names = data.gates[g.g].s;
-      const state = g.k ? 'closed' + (known(g.c) === null ? '' : ' for ' + took(now - g.c)) : 'opened: ' + say(g.o);
-      const more = [g.y, g.x && 'overdue', g.v && 'by a person, for a time', g.e && 'only prefers other nodes'].filter(Boolean).join(', ');
+      const state = g.k ? 'closed' + (known(g.c) === null ? '' : ' for ' + took(now - g.c)) : 'opened: ' + describe(g.o);
+      const more = [g.y, g.x && 'overdue', g.v && 'manual override', g.e && 'PreferNoSchedule'].filter(Boolean).join(', ');
       box.append(el('h3', '', data.gates[g.g].n + ' ', el('span', '', state + (more ? ' (' + more + ')' : ''))));
       if (g.w) box.append(el('p', 'quiet', g.w));
       (g.q || []).forEach((s, i) => box.append(signalLane(names[i] || '?', s, g.k, now, scale)));
@@ -119,14 +120,14 @@
     if (n.f) {
       const t = newTrack();
       bar(t, 'pods', known(n.o) || 0, n.f.b, scale);
-      box.append(el('h3', '', 'First pod of a workload'), lane(n.f.n, t, n.f.b === undefined ? '' : 'bound ' + took(n.f.b), n.f.s === undefined ? '' : 'started ' + took(n.f.s)));
+      box.append(el('h3', '', 'First workload pod'), lane(n.f.n, t, n.f.b === undefined ? '' : 'bound ' + took(n.f.b), n.f.s === undefined ? '' : 'started ' + took(n.f.s)));
     }
-    if ((n.g || []).some((g) => !g.q && data.gates[g.g].s.length)) box.append(el('p', 'quiet', 'Signals are in this file for the slowest ' + data.full + ' nodes only: kubectl gate timeline ' + n.n));
+    if ((n.g || []).some((g) => !g.q && data.gates[g.g].s.length)) box.append(el('p', 'quiet', 'This file contains signals of the slowest ' + data.full + ' nodes only; run: kubectl gate timeline ' + n.n));
     return box;
   };
 
-  // scaleOf is the time that a whole bar stands for: some that take far longer
-  // than the others are cut off rather than have the others vanish.
+  // scaleOf returns the time that a full bar represents. Bars that are far longer than the
+  // others are cut off, so that the others stay visible.
   const scaleOf = (nodes, gate) => {
     const all = nodes.map((n) => ended(n, gate).at || 0).sort((a, b) => a - b);
     if (!all.length) return 1;
@@ -152,8 +153,8 @@
     byID('rows').append(...found.slice(begin, shown).map((n) => rowOf(n, gate, scale)));
     byID('more').hidden = shown >= found.length;
     const count = (n) => n.toLocaleString('en');
-    byID('found').textContent = found.length === 0 ? 'No node is like that.' :
-      (found.length === data.nodes.length ? '' : count(found.length) + ' of ') + count(data.nodes.length) + ' nodes' + (shown < found.length ? ', the first ' + count(shown) + ' of them drawn' : '');
+    byID('found').textContent = found.length === 0 ? 'No nodes match.' :
+      (found.length === data.nodes.length ? '' : count(found.length) + ' of ') + count(data.nodes.length) + ' nodes' + (shown < found.length ? ', first ' + count(shown) + ' shown' : '');
   };
   const choice = (id) => byID(id).value === '' ? null : Number(byID(id).value);
   const draw = () => {
@@ -180,8 +181,8 @@
     byID(id).append(o);
   });
   fill('gate', data.gates.map((g) => g.n), '');
-  fill('pool', data.pools, 'in no pool');
-  fill('zone', data.zones, 'in no zone');
+  fill('pool', data.pools, 'no pool');
+  fill('zone', data.zones, 'no zone');
   for (const id of ['gate', 'pool', 'zone']) byID(id).closest('label').hidden = byID(id).options.length < 3;
 
   let soon;
@@ -209,12 +210,12 @@
     theme.textContent = 'Theme: ' + name;
   };
   let kept = null;
-  try { kept = localStorage.getItem('nodegate-theme'); } catch { /* there is nowhere to keep it */ }
+  try { kept = localStorage.getItem('nodegate-theme'); } catch { /* storage is not available */ }
   setTheme(themes.includes(kept) ? kept : 'system');
   theme.addEventListener('click', () => {
     const next = themes[(themes.indexOf(document.documentElement.dataset.theme || 'system') + 1) % themes.length];
     setTheme(next);
-    try { localStorage.setItem('nodegate-theme', next); } catch { /* likewise */ }
+    try { localStorage.setItem('nodegate-theme', next); } catch { /* storage is not available */ }
   });
 
   for (const id of ['theme', 'filter', 'key']) byID(id).hidden = false;

@@ -18,10 +18,10 @@ var pages = flag.String("pages", "", "the directory to write sample pages to")
 
 const megabyte = 1_000_000
 
-// hostile is what somebody who may name things could hope that a browser runs.
+// hostile is a name that a browser must not execute.
 const hostile = `</script><script>document.title='x'</script><img src=x onerror=alert(1)>"'&<!--`
 
-// hostileFleet has nothing but such names.
+// hostileFleet has hostile names only.
 func hostileFleet() *report.Facts {
 	bad := newFleet(4)
 	bad.hostile = hostile
@@ -61,8 +61,7 @@ func TestSamplePages(t *testing.T) {
 	}
 }
 
-// A page about 5,000 nodes can be sent by mail, also if they are all under many
-// gates.
+// A page about 5,000 nodes is small enough for e-mail, even with many gates.
 func TestPageOfALargeFleetIsSmall(t *testing.T) {
 	many := newFleet(3).facts(5000, 100)
 	for i := range many.Nodes {
@@ -80,11 +79,11 @@ func TestPageOfALargeFleetIsSmall(t *testing.T) {
 	}
 }
 
-// Nothing that anybody can name becomes markup, and nothing is loaded.
+// No name becomes markup, and nothing is loaded.
 func TestPageOfHostileNames(t *testing.T) {
 	page := string(html(t, hostileFleet()))
 	if n := strings.Count(strings.ToLower(page), "</script"); n != 2 {
-		t.Errorf("there are %d ends of scripts, want those of the data and of the page's own", n)
+		t.Errorf("the page has %d script end tags, want those of the data and of the script", n)
 	}
 	for _, markup := range []string{"<img", "<script>document", "<!--", "http://", "https://"} {
 		if strings.Contains(page, markup) {
@@ -92,7 +91,7 @@ func TestPageOfHostileNames(t *testing.T) {
 		}
 	}
 	if !strings.Contains(page, "&lt;img") || !strings.Contains(page, `\u003cimg`) {
-		t.Error("the names are not there as text and as data")
+		t.Error("the page does not contain the names as text and as data")
 	}
 }
 

@@ -14,134 +14,132 @@ import (
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
-// Report is what 'kubectl gate report' has found out about a fleet, and what it
-// prints with -o json and -o yaml. Fields are added, and neither renamed nor given
-// another meaning. Durations are in seconds.
+// Report is the output of 'kubectl gate report' with -o json and -o yaml. Fields may be
+// added, but are neither renamed nor changed in meaning. Durations are in seconds.
 type Report struct {
-	// Cluster names the cluster that it is about.
+	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster,omitempty"`
-	// Time is when it was decided.
+	// Time is the time of the decisions.
 	Time time.Time `json:"time"`
-	// WithinSeconds is how long after its creation what happened to a node is taken
-	// to belong to its start; percentiles and totals count nothing that came later.
+	// WithinSeconds is the duration after a node's creation that counts as its start.
+	// Percentiles and totals exclude later events.
 	WithinSeconds float64 `json:"withinSeconds"`
-	// Fleet is about all nodes.
+	// Fleet contains the values of all nodes.
 	Fleet Group `json:"fleet"`
-	// Overdue is how many nodes a gate holds beyond its deadline.
+	// Overdue is the number of nodes that a gate holds past its deadline.
 	Overdue int `json:"overdue"`
-	// Later is how many nodes opened so long after their creation that they are not
-	// counted in percentiles.
+	// Later is the number of nodes that are excluded from percentiles because they opened
+	// too long after their creation or had been in use before.
 	Later int `json:"later"`
-	// PodsRead tells whether first pods of workloads were looked for.
+	// PodsRead is true if workload pods were read.
 	PodsRead bool `json:"podsRead"`
-	// Gates are all gates, by name.
+	// Gates are all gates, sorted by name.
 	Gates []Gate `json:"gates"`
-	// Pools and Zones are about the nodes of each, the slowest first.
+	// Pools and Zones contain the values of the nodes of each, slowest first.
 	Pools []Group `json:"pools"`
 	Zones []Group `json:"zones"`
-	// Nodes are those that are held, for longest first, and then all others, the one
-	// that took longest to open first.
+	// Nodes are the held nodes, held longest first, followed by all others, slowest first.
 	Nodes []Node `json:"nodes"`
-	// Unread says what could not be read, so that it is not known.
+	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Group is what is known of some nodes.
+// Group contains the values of a group of nodes.
 type Group struct {
-	// Name is what they have in common; empty for those that have nothing.
+	// Name is the name of the pool or zone. Empty for nodes without one.
 	Name string `json:"name"`
-	// Nodes is how many there are, and Held how many of them are held by a gate.
+	// Nodes is the number of nodes, and Held the number of those that a gate holds.
 	Nodes int `json:"nodes"`
 	Held  int `json:"held"`
-	// Ready is how long after their creation they became ready, Opened when the last
-	// gate opened, and FirstPod how long after that the first pod was bound.
+	// Ready is the time from creation until the nodes became ready, Opened the time from
+	// creation until the last gate opened, and FirstPod the time from then until the first
+	// workload pod was bound.
 	Ready    Spread `json:"ready"`
 	Opened   Spread `json:"opened"`
 	FirstPod Spread `json:"firstPod"`
 }
 
-// Gate is what is known of a gate on all nodes.
+// Gate contains the values of a gate on all nodes.
 type Gate struct {
 	Gate string `json:"gate"`
-	// Mode is the gate's mode; missing for a record whose NodeGate is not known.
+	// Mode is the mode of the gate. Empty if the NodeGate does not exist.
 	Mode  v1alpha1.Mode `json:"mode,omitempty"`
 	Taint string        `json:"taint,omitempty"`
-	// CloseWhen tells that the gate is closed while its signals hold.
+	// CloseWhen is true if the gate is closed while its signals hold.
 	CloseWhen bool `json:"closeWhen,omitempty"`
-	// NotInForce says why the gate is not in force; missing if it is.
+	// NotInForce is the reason why the gate is not in force. Empty if it is in force.
 	NotInForce string `json:"notInForce,omitempty"`
-	// Open, Closed and Overdue are how many nodes it is so on.
+	// Open, Closed and Overdue are numbers of nodes.
 	Open    int `json:"open"`
 	Closed  int `json:"closed"`
 	Overdue int `json:"overdue"`
-	// Opened is how long after the nodes' creation it opened.
+	// Opened is the time from the nodes' creation until the gate opened.
 	Opened Spread `json:"opened"`
-	// Phases are where that time went, summed up.
+	// Phases divide this time, summed over all nodes.
 	Phases []Phase `json:"phases"`
-	// Signals are the gate's, in its order.
+	// Signals are the gate's signals in the order of its spec.
 	Signals []Signal `json:"signals"`
 }
 
-// Phase kinds, in the order in which they follow each other.
+// Kinds of phases, in chronological order.
 const (
-	// PhaseStartUp is until the node was ready, or its signals held if that was
-	// sooner.
+	// PhaseStartUp lasts until the node was ready, or until all signals held if that was
+	// earlier.
 	PhaseStartUp = "StartUp"
-	// PhaseSignal is from then until the signal held that held last.
+	// PhaseSignal lasts from then until the last signal held.
 	PhaseSignal = "Signal"
-	// PhaseUntold is from the start-up to the opening where a signal does not tell
-	// since when it holds.
+	// PhaseUntold lasts from the start-up to the opening, if the time of a signal is
+	// unknown.
 	PhaseUntold = "Untold"
-	// PhaseSettling is from the last signal to the opening.
+	// PhaseSettling lasts from the last signal to the opening.
 	PhaseSettling = "Settling"
 )
 
-// Phase is a part of the time from nodes' creation to a gate's opening.
+// Phase is a part of the time from the nodes' creation to a gate's opening.
 type Phase struct {
 	Kind string `json:"kind"`
-	// Signal is the name of the signal, of PhaseSignal.
+	// Signal is the name of the signal of a PhaseSignal.
 	Signal string `json:"signal,omitempty"`
-	// Seconds is how long it took on all nodes together.
+	// Seconds is the duration, summed over all nodes.
 	Seconds float64 `json:"seconds"`
 }
 
-// Signal is what is known of a gate's signal on all nodes.
+// Signal contains the values of a gate's signal on all nodes.
 type Signal struct {
 	Name string `json:"name"`
-	// Held is how long after the nodes' creation it began to hold.
+	// Held is the time from the nodes' creation until the signal started to hold.
 	Held Spread `json:"held"`
-	// Last is on how many nodes it held last, so that the gate opened after it, and
-	// AloneSeconds for how long all these gates waited for nothing else.
+	// Last is the number of nodes on which the signal held last. AloneSeconds is the time,
+	// summed over these nodes, for which the gate waited for this signal alone.
 	Last         int     `json:"last"`
 	AloneSeconds float64 `json:"aloneSeconds"`
-	// Waiting is how many nodes wait for it now.
+	// Waiting is the number of nodes that currently wait for the signal.
 	Waiting int `json:"waiting"`
 }
 
-// Node is one node's life, and where the node is.
+// Node is the history of a node, with its pool and zone.
 type Node struct {
 	Pool string `json:"pool,omitempty"`
 	Zone string `json:"zone,omitempty"`
 	timeline.Life
 }
 
-// Facts are what a report is made of.
+// Facts are the input of a report.
 type Facts struct {
 	Cluster string
 	Time    time.Time
 	Gates   []gate.Gate
-	// Refused says, by name, why gates are not in force.
-	Refused map[string]string
-	Nodes   []Node
-	// PodsRead tells whether all pods were read.
+	// Rejected contains the reason why a gate is not in force, by gate name.
+	Rejected map[string]string
+	Nodes    []Node
+	// PodsRead is true if all pods were read.
 	PodsRead bool
 	Unread   []string
-	// Within is how long after its creation what happened to a node is taken to
-	// belong to its start.
+	// Within is the duration after a node's creation that counts as its start.
 	Within time.Duration
 }
 
-// New makes a report.
+// New returns the report on the facts.
 func New(f *Facts) *Report {
 	r := &Report{
 		Cluster: f.Cluster, Time: f.Time.UTC(), WithinSeconds: f.Within.Seconds(), PodsRead: f.PodsRead,
@@ -157,10 +155,11 @@ func New(f *Facts) *Report {
 	return r
 }
 
-// slowestFirst sorts what is held by since when, and then by how long it took.
+// slowestFirst compares held nodes by the time since which they are held, and then other
+// nodes by the time that they took to open.
 func slowestFirst(a, b *Node) int {
 	switch {
-	case a.Held && b.Held: // nobody knows of an unknown time that it is long ago
+	case a.Held && b.Held: // unknown times come last
 		x, y := a.HeldSince(), b.HeldSince()
 		return cmp.Or(cmp.Compare(order(x.IsZero()), order(y.IsZero())), x.Compare(y))
 	case a.Held:
@@ -177,7 +176,7 @@ func slowestFirst(a, b *Node) int {
 	return cmp.Compare(took(b), took(a))
 }
 
-// order puts what is so after what is not.
+// order sorts false before true.
 func order(last bool) int {
 	if last {
 		return 1
@@ -185,8 +184,7 @@ func order(last bool) int {
 	return 0
 }
 
-// poolLabels are those by which node pools are known, in the order in which they
-// are asked.
+// poolLabels are the labels of node pools, in order of precedence.
 var poolLabels = []string{
 	"karpenter.sh/nodepool",
 	"cloud.google.com/gke-nodepool",
@@ -195,9 +193,8 @@ var poolLabels = []string{
 	"agentpool",
 }
 
-// Place says in which pool and zone a node with these labels is. The pool is told
-// by the label that is given or, where that is empty, by those of provisioners and
-// clouds.
+// Place returns the pool and the zone of a node with these labels. The pool is the value of
+// poolLabel or, if that is empty, of the labels that provisioners and clouds set.
 func Place(labels map[string]string, poolLabel string) (pool, zone string) {
 	keys := poolLabels
 	if poolLabel != "" {

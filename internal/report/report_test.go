@@ -22,9 +22,9 @@ import (
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
-var update = flag.Bool("update", false, "write what is said to testdata")
+var update = flag.Bool("update", false, "write the output to testdata")
 
-// A small fleet in JSON, as programs read it.
+// testdata contains the JSON report on a small cluster.
 func TestReportInJSON(t *testing.T) {
 	raw, err := json.MarshalIndent(report.New(newFleet(7).facts(6, 3)), "", "  ")
 	if err != nil {
@@ -53,7 +53,7 @@ func moment(seconds int) timeline.Moment {
 
 func doubt(d timeline.Doubt) timeline.Moment { return timeline.Moment{Doubt: d} }
 
-// node is an open node of an hour with one gate, of two signals.
+// node returns an open node that is one hour old, with one gate that has two signals.
 func node(ready, a, b, opened timeline.Moment) report.Node {
 	g := timeline.Gate{
 		Gate: "g", State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Closed: moment(0), Opened: opened,
@@ -62,7 +62,7 @@ func node(ready, a, b, opened timeline.Moment) report.Node {
 	return report.Node{Life: timeline.Life{Node: "n", Created: born, Ready: ready, Gates: []timeline.Gate{g}, Opened: opened}}
 }
 
-// of is a report of nodes with that gate.
+// of returns a report on nodes with that gate.
 func of(nodes ...report.Node) *report.Report {
 	for i := range nodes {
 		nodes[i].Node = fmt.Sprint("n", i)
@@ -73,8 +73,8 @@ func of(nodes ...report.Node) *report.Report {
 	})
 }
 
-// Where the time of one node goes: nothing is counted twice, and nothing is lost.
-func TestWhereTheTimeGoes(t *testing.T) {
+// The phases of a node cover the time from creation to opening without overlap.
+func TestPhases(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		node report.Node
@@ -85,7 +85,7 @@ func TestWhereTheTimeGoes(t *testing.T) {
 		{"all before it was ready", node(moment(80), moment(20), moment(30), moment(100)), "StartUp 30, Settling 70; b last, alone 0"},
 		{"before it was ready, and opened", node(moment(200), moment(20), moment(30), moment(31)), "StartUp 30, Settling 1; b last, alone 0"},
 		{"ready at an unknown time", node(doubt(timeline.Again), moment(20), moment(30), moment(31)), "Signal b 30, Settling 1; b last, alone 10"},
-		{"a signal that does not tell", node(moment(40), moment(60), doubt(timeline.Untold), moment(100)), "StartUp 40, Untold 60"},
+		{"a signal without a time", node(moment(40), moment(60), doubt(timeline.Untold), moment(100)), "StartUp 40, Untold 60"},
 		{"a clock ahead of the opening", node(moment(40), moment(60), moment(105), moment(100)), "StartUp 40, Signal b 60; b last, alone 45"},
 		{"opened again later", node(moment(40), moment(60), moment(90), moment(4000)), ""},
 		{"opened by an unknown time", node(moment(40), moment(60), moment(90), doubt(timeline.Joined)), ""},
@@ -107,14 +107,14 @@ func TestWhereTheTimeGoes(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 		if total != r.Gates[0].Opened.Max {
-			t.Errorf("%s: the phases sum up to %v of %v", c.name, total, r.Gates[0].Opened.Max)
+			t.Errorf("%s: the sum of the phases is %v, want %v", c.name, total, r.Gates[0].Opened.Max)
 		}
 	}
 }
 
-// Nodes that opened long after their creation, or had been in use before, say
-// nothing about how long new nodes take; they are counted apart.
-func TestWhatIsNotCounted(t *testing.T) {
+// Nodes that opened long after their creation or had been in use before are counted
+// separately, because they do not show how long new nodes take.
+func TestExcludedNodes(t *testing.T) {
 	again := moment(50)
 	again.Doubt = timeline.Again
 	held := node(moment(40), moment(60), doubt(timeline.Pending), doubt(timeline.Pending))
@@ -126,25 +126,25 @@ func TestWhatIsNotCounted(t *testing.T) {
 		held,
 	)
 	if r.Fleet.Nodes != 4 || r.Fleet.Held != 1 || r.Overdue != 1 || r.Later != 2 || r.Fleet.Opened.Count != 1 || r.Fleet.Ready.Count != 3 {
-		t.Errorf("counted: %+v, %d overdue, %d later", r.Fleet, r.Overdue, r.Later)
+		t.Errorf("fleet %+v, %d overdue, %d later", r.Fleet, r.Overdue, r.Later)
 	}
 	if g := r.Gates[0]; g.Open != 3 || g.Closed != 1 || g.Overdue != 1 || g.Opened.Count != 1 || g.Signals[0].Waiting != 0 || g.Signals[1].Waiting != 1 {
-		t.Errorf("counted: %+v", g)
+		t.Errorf("gate %+v", g)
 	}
 }
 
-// First pods are told from the opening on, of nodes whose opening is known.
+// The time to the first pod starts at the opening, and is known only if the opening is.
 func TestFirstPods(t *testing.T) {
 	n := node(moment(40), moment(60), moment(90), moment(100))
 	n.FirstPod = &timeline.Pod{Bound: moment(103).At}
 	idle := node(moment(40), moment(60), moment(90), moment(100))
 	idle.FirstPod = &timeline.Pod{Bound: moment(100 + 2*3600).At}
 	if s := of(n, idle, node(moment(40), moment(60), moment(90), moment(100))).Fleet.FirstPod; s.Count != 1 || s.Max != 3 {
-		t.Errorf("they came after %+v", s)
+		t.Errorf("first pods after %+v", s)
 	}
 }
 
-// Whoever is called looks at the first nodes: the longest held, then the slowest.
+// Nodes are sorted: longest held first, then slowest.
 func TestOrder(t *testing.T) {
 	held := func(name string, since timeline.Moment) report.Node {
 		g := timeline.Gate{State: v1alpha1.StateClosed, Closed: since}
@@ -162,11 +162,11 @@ func TestOrder(t *testing.T) {
 		got = append(got, n.Node)
 	}
 	if want := []string{"long", "short", "unknown", "slow", "quick", "quick-too", "joined"}; !slices.Equal(got, want) {
-		t.Errorf("they are in the order %v, want %v", got, want)
+		t.Errorf("order %v, want %v", got, want)
 	}
 }
 
-// A percentile is the smallest duration that so many are not longer than.
+// Percentiles are computed by the nearest-rank method.
 func TestPercentiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opened := rapid.SliceOfN(rapid.IntRange(0, 50), 1, 300).Draw(t, "opened")
@@ -189,7 +189,7 @@ func TestPercentiles(t *testing.T) {
 			}
 		}
 		if want := (report.Spread{Count: len(opened), P50: percentile(50), P90: percentile(90), P99: percentile(99), Max: percentile(100)}); got != want {
-			t.Fatalf("%v: it is %+v, want %+v", opened, got, want)
+			t.Fatalf("%v: %+v, want %+v", opened, got, want)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestPlace(t *testing.T) {
 		labels := map[string]string{"topology.kubernetes.io/zone": "z"}
 		maps.Copy(labels, c.labels)
 		if pool, zone := report.Place(labels, c.poolLabel); pool != c.pool || zone != "z" {
-			t.Errorf("%v, by %q: it is in pool %q, zone %q; want pool %q", c.labels, c.poolLabel, pool, zone, c.pool)
+			t.Errorf("%v, by %q: pool %q, zone %q; want pool %q", c.labels, c.poolLabel, pool, zone, c.pool)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// anyOf holds when one of its alternatives holds. While none does and one is
-// unknown, it is unknown: that one may hold.
+// anyOf holds when one of its alternatives holds. While none holds and one is unknown,
+// anyOf is unknown, because that alternative may hold.
 type anyOf []gate.NamedSignal
 
 func newAnyOf(specs []v1alpha1.NamedSource) (gate.Signal, error) {
@@ -27,11 +27,12 @@ func newAnyOf(specs []v1alpha1.NamedSource) (gate.Signal, error) {
 	return s, nil
 }
 
-// Read implements gate.Signal. Of several that hold, the one that has done so
-// for longest is told: another that comes to hold changes nothing.
+// Read implements gate.Signal. If several alternatives hold, it returns the reading of
+// the one that has held the longest, so that another one that starts to hold does not
+// change the result.
 func (s anyOf) Read(in gate.Input) gate.Reading {
-	var room [8]gate.Reading // as many as the schema allows
-	readings := room[:0]
+	var buffer [8]gate.Reading // the schema allows no more
+	readings := buffer[:0]
 	holds, state := -1, gate.NotYet
 	for i := range s {
 		r := s[i].Read(in)
@@ -46,19 +47,20 @@ func (s anyOf) Read(in gate.Input) gate.Reading {
 	if holds < 0 {
 		return s.none(state, readings)
 	}
-	told := readings[holds]
+	oldest := readings[holds]
 	for i := range readings {
 		if i != holds {
-			told = longest(told, readings[i])
+			oldest = longest(oldest, readings[i])
 		}
 	}
-	return told
+	return oldest
 }
 
-// longest combines two readings of which one holds and one will do: it is the one
-// that has for longer, as far as the API tells. When it has to be read again is when
-// time alone may change that: what does not hold yet and is waited for comes to hold
-// later than what does, but what is unknown may turn out to have held for long.
+// longest combines two readings of which at least one holds and one is sufficient. It
+// returns the one that has held longer, as far as the API reports it. The reading must
+// be repeated when the passing of time may change that: an alternative that does not
+// hold yet cannot have held longer when it does, but an unknown one may turn out to
+// have held for long.
 func longest(a, b gate.Reading) gate.Reading {
 	earlier := !b.Since.IsZero() && (a.Since.IsZero() || b.Since.Before(a.Since))
 	if a.State != gate.Holds || b.State == gate.Holds && earlier {
@@ -73,21 +75,22 @@ func longest(a, b gate.Reading) gate.Reading {
 	return a
 }
 
-// none is what anyOf reads while no alternative holds: since the last of them
-// ceased to, if that is known of all. It is excused while one is.
+// none returns the reading while no alternative holds. Its time is that at which the
+// last of them stopped holding, if it is known for all of them. A rollout excuses the
+// reading if it excuses one of them.
 func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
 	r := gate.Reading{State: state, Reason: v1alpha1.ReadingNoneHolds}
-	var told strings.Builder
-	told.Grow(64 * len(readings)) // most texts are no longer
+	var text strings.Builder
+	text.Grow(64 * len(readings)) // sufficient for most messages
 	known := true
 	r.Lacks = true
 	for i := range readings {
 		if i > 0 {
-			told.WriteString("; ")
+			text.WriteString("; ")
 		}
-		told.WriteString(s[i].Name)
-		told.WriteString(": ")
-		told.WriteString(readings[i].Message())
+		text.WriteString(s[i].Name)
+		text.WriteString(": ")
+		text.WriteString(readings[i].Message())
 		r.Recheck = earliest(r.Recheck, readings[i].Recheck)
 		r.Rollout = r.Rollout || readings[i].Rollout
 		r.Lacks = r.Lacks && readings[i].LacksPod()
@@ -98,7 +101,7 @@ func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
 	if !known {
 		r.Since = time.Time{}
 	}
-	r.Subject = told.String()
+	r.Subject = text.String()
 	return r
 }
 
@@ -115,8 +118,8 @@ func (s anyOf) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
 	return all, true
 }
 
-// ProvesBoot implements gate.Signal. An alternative that does not is enough to
-// open the gate.
+// ProvesBoot implements gate.Signal. All alternatives must prove the boot, because one
+// of them is sufficient to open the gate.
 func (s anyOf) ProvesBoot() bool {
 	for i := range s {
 		if !s[i].ProvesBoot() {
@@ -129,7 +132,7 @@ func (s anyOf) ProvesBoot() bool {
 // Needs implements gate.Signal.
 func (s anyOf) Needs(sets *gate.DaemonSets) gate.Needs { return (&gate.Gate{Signals: s}).Needs(sets) }
 
-// diagnose says what is wrong if that is so with every alternative.
+// diagnose returns a problem if every alternative has one.
 func (s anyOf) diagnose(taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	var first gate.Reading
 	for i := range s {

@@ -11,7 +11,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// labelOrAgent is a label, or else the pod of a DaemonSet.
+// labelOrAgent is an anyOf of a label and the pod of a DaemonSet.
 func labelOrAgent(t *testing.T) gate.Signal {
 	t.Helper()
 	s, err := compileSignal(&v1alpha1.Signal{Name: "any", AnyOf: []v1alpha1.NamedSource{
@@ -35,7 +35,7 @@ func TestAnyOf(t *testing.T) {
 		"both":              {aNode(warm, with("agent"), running("agent")), gate.Holds, v1alpha1.ReadingReady, "kube-system/agent-x"},
 		"none":              {aNode(with("agent")), gate.NotYet, none, "warm: the node has no label warm; agent: kube-system/agent has no pod on this node"},
 		"none, one unknown": {aNode(unobservedSets), gate.Unknown, none, "warm: the node has no label warm; agent: DaemonSet kube-system/agent is not observed yet"},
-		"of another Node":   {aNode(nodeCreated(time.Second), with("agent"), running("agent", olderThanNode)), gate.NotYet, none, "warm: the node has no label warm; agent: pod kube-system/agent-x is known to be ready only from before this boot or this Node"},
+		"of another Node":   {aNode(nodeCreated(time.Second), with("agent"), running("agent", olderThanNode)), gate.NotYet, none, "warm: the node has no label warm; agent: the evidence that pod kube-system/agent-x is ready predates the current boot or the current Node"},
 	})
 }
 
@@ -52,11 +52,12 @@ func TestAnyOfProvesAndNeeds(t *testing.T) {
 		t.Errorf("evidence = %v, %v", pods, observed)
 	}
 	if _, observed := s.Evidence(&aNode(unobservedSets).facts); observed {
-		t.Error("pods of DaemonSets that are not observed are evidence")
+		t.Error("pods of unobserved DaemonSets are evidence")
 	}
 }
 
-// Since when none holds is known only if that is known of all.
+// The time since which no alternative holds is known only if it is known for all of
+// them.
 func TestAnyOfSince(t *testing.T) {
 	s, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{
 		{Name: "a", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "A", Status: "True"}}},
@@ -71,12 +72,12 @@ func TestAnyOfSince(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		node *world
-		ago  int // minutes; 0 is not known
+		ago  int // minutes; 0 is unknown
 	}{
-		"the last to go":      {conditions(at(9, cond("A", "False")), at(3, cond("B", "False"))), 3},
-		"one was never there": {conditions(at(9, cond("A", "False"))), 0},
-		"the first to come":   {conditions(at(3, cond("A", "True")), at(9, cond("B", "True"))), 9},
-		"the one that holds":  {conditions(at(9, cond("A", "False")), at(3, cond("B", "True"))), 3},
+		"the last to stop holding": {conditions(at(9, cond("A", "False")), at(3, cond("B", "False"))), 3},
+		"one never existed":        {conditions(at(9, cond("A", "False"))), 0},
+		"the first to hold":        {conditions(at(3, cond("A", "True")), at(9, cond("B", "True"))), 9},
+		"the one that holds":       {conditions(at(9, cond("A", "False")), at(3, cond("B", "True"))), 3},
 	} {
 		want := epoch.Add(-time.Duration(c.ago) * time.Minute)
 		if c.ago == 0 {
@@ -88,21 +89,22 @@ func TestAnyOfSince(t *testing.T) {
 	}
 }
 
-// Of several that hold, it is told when it has to be read again that one has held for
-// longest, and whether one may have done so for longer.
-func TestTheLongestIsTold(t *testing.T) {
+// If several alternatives hold, the reading is that of the one that has held the
+// longest. It also contains when that may change, and whether one of them may have held
+// for longer.
+func TestLongest(t *testing.T) {
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	holds := func(since, recheck time.Time) gate.Reading {
 		return gate.Reading{State: gate.Holds, Since: since, Recheck: recheck}
 	}
 	never, soon := time.Time{}, at(60)
 	for name, c := range map[string]struct{ a, b, want gate.Reading }{
-		"the earlier, whatever becomes of the later": {holds(at(1), never), holds(at(2), soon), holds(at(1), never)},
-		"the earlier, until it changes":              {holds(at(1), soon), holds(at(2), never), holds(at(1), soon)},
-		"one of which it is not known since when":    {holds(at(1), never), holds(never, never), gate.Reading{State: gate.Holds, Since: at(1), Longer: true}},
-		"the same, until that is not known any more": {holds(at(1), never), holds(never, soon), gate.Reading{State: gate.Holds, Since: at(1), Longer: true, Recheck: soon}},
-		"one that is still to come":                  {holds(at(1), never), gate.Reading{State: gate.NotYet, Recheck: soon}, holds(at(1), never)},
-		"one that may turn out to have been there":   {holds(at(1), never), gate.Reading{Recheck: soon}, holds(at(1), soon)},
+		"the earlier, regardless of the later": {holds(at(1), never), holds(at(2), soon), holds(at(1), never)},
+		"the earlier, until it changes":        {holds(at(1), soon), holds(at(2), never), holds(at(1), soon)},
+		"one without a time":                   {holds(at(1), never), holds(never, never), gate.Reading{State: gate.Holds, Since: at(1), Longer: true}},
+		"one without a time that may change":   {holds(at(1), never), holds(never, soon), gate.Reading{State: gate.Holds, Since: at(1), Longer: true, Recheck: soon}},
+		"one that may start to hold":           {holds(at(1), never), gate.Reading{State: gate.NotYet, Recheck: soon}, holds(at(1), never)},
+		"one that may have held all along":     {holds(at(1), never), gate.Reading{Recheck: soon}, holds(at(1), soon)},
 	} {
 		for _, r := range []gate.Reading{longest(c.a, c.b), longest(c.b, c.a)} {
 			if r != c.want {
@@ -135,11 +137,11 @@ func TestDiagnoseAnyOf(t *testing.T) {
 		node   *world
 		state  gate.State
 	}{
-		"one is well":       {two, aNode(with("other")), gate.Holds},
-		"none is":           {two, aNode(with("other", tolerating())), gate.NotYet},
-		"not observed":      {two, aNode(unobservedSets), gate.Unknown},
-		"a level is well":   {labelOrAgent(t), aNode(), gate.Holds},
-		"or is not a pod's": {labelOrAgent(t), aNode(unobservedSets), gate.Holds},
+		"one without a problem":                         {two, aNode(with("other")), gate.Holds},
+		"all with a problem":                            {two, aNode(with("other", tolerating())), gate.NotYet},
+		"not observed":                                  {two, aNode(unobservedSets), gate.Unknown},
+		"a label has no problem":                        {labelOrAgent(t), aNode(), gate.Holds},
+		"a label has no problem, DaemonSets unobserved": {labelOrAgent(t), aNode(unobservedSets), gate.Holds},
 	} {
 		if r := Diagnose(c.signal, taints, &c.node.sets); r.State != c.state {
 			t.Errorf("%s: %s %s", name, r.State, r.Reason)

@@ -19,13 +19,13 @@ var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 const gateKey = "cni.example/not-ready"
 
-// world is what a signal reads from.
+// world is what a signal reads.
 type world struct {
 	facts gate.Facts
 	sets  gate.DaemonSets
 }
 
-// aNode returns a node of which everything is observed and nothing runs there.
+// aNode returns a node that is fully observed and on which nothing runs.
 func aNode(change ...func(*world)) *world {
 	w := &world{}
 	w.facts.Node = gate.Node{
@@ -48,7 +48,7 @@ func query(name string) gate.PodQuery {
 	return gate.PodQuery{Namespace: "kube-system", Selector: "app=" + name}
 }
 
-// with adds a DaemonSet of kube-system that tolerates everything.
+// with adds a DaemonSet in kube-system that tolerates every taint.
 func with(name string, change ...func(*gate.DaemonSet)) func(*world) {
 	ds := gate.DaemonSet{
 		Namespace: "kube-system", Name: name, UID: types.UID("uid-" + name), Labels: labels.Set{"app": name},
@@ -83,7 +83,7 @@ func tolerating(keys ...string) func(*gate.DaemonSet) {
 
 func rollingOut(ds *gate.DaemonSet) { ds.RollingOut = true }
 
-// running adds a ready pod of the DaemonSet of that name.
+// running adds a ready pod of the DaemonSet with that name.
 func running(name string, change ...func(*gate.Pod)) func(*world) {
 	p := gate.Pod{
 		UID: "p", Name: "kube-system/" + name + "-x", Owner: types.UID("uid-" + name), Created: epoch.Add(-time.Minute),
@@ -99,10 +99,16 @@ func notReady(p *gate.Pod)              { p.Ready = false }
 func terminating(p *gate.Pod)           { p.Terminating, p.TerminatingSince = true, epoch.Add(-time.Second) }
 func finished(p *gate.Pod)              { p.Finished = true }
 func mirror(p *gate.Pod)                { p.Mirror = true }
-func ofSomebodyElse(p *gate.Pod)        { p.Owner = "uid-other" }
+func unlabelled(p *gate.Pod)            { p.Unlabelled = true }
+func surging(ds *gate.DaemonSet)        { ds.Surges = true }
+func ofAnotherOwner(p *gate.Pod)        { p.Owner = "uid-other" }
 func named(name string) func(*gate.Pod) { return func(p *gate.Pod) { p.Name = "kube-system/" + name } }
 
-// olderThanNode pods are known from an earlier Node of the same name.
+func created(ago time.Duration) func(*gate.Pod) {
+	return func(p *gate.Pod) { p.Created = epoch.Add(-ago) }
+}
+
+// olderThanNode marks a pod as one of a former Node with the same name.
 func olderThanNode(p *gate.Pod) { p.Created = epoch.Add(-day) }
 
 const day = 24 * time.Hour
@@ -123,8 +129,8 @@ func unobservedPods(name string) func(*world) {
 
 func unobservedSets(w *world) { w.sets.Observed = nil }
 
-// read reads the signal as a gate on the node does. Evidence is judged by Decide,
-// whose trust is not to be had from outside: so the reading is Decide's.
+// read reads the signal like a gate on the node does. It uses Decide, because Trust
+// cannot be created outside of package gate.
 func read(t *testing.T, s gate.Signal, w *world) (gate.Reading, gate.Decision) {
 	t.Helper()
 	g := aClosedGate(s, gate.Record{Boot: "a"}, w)
@@ -132,8 +138,7 @@ func read(t *testing.T, s gate.Signal, w *world) (gate.Reading, gate.Decision) {
 	return d.Verdicts[0].Readings[0], d
 }
 
-// aClosedGate returns a gate that waits for the signal, and is closed on the
-// node as this record says.
+// aClosedGate returns a gate that waits for the signal and has this record on the node.
 func aClosedGate(s gate.Signal, r gate.Record, w *world) gate.Gate {
 	g := gate.Gate{
 		Name: "cni", Source: v1alpha1.SourceCRD, Accepted: true, Selector: labels.Everything(), Created: epoch.Add(-2 * day),
@@ -145,7 +150,7 @@ func aClosedGate(s gate.Signal, r gate.Record, w *world) gate.Gate {
 	return g
 }
 
-// reads is one sentence about a signal.
+// reads is an expected reading of a signal.
 type reads struct {
 	node    *world
 	state   gate.State
@@ -165,7 +170,7 @@ func check(t *testing.T, s gate.Signal, cases map[string]reads) {
 				t.Errorf("the gate opens: %v", opened)
 			}
 			if c.state == gate.NotYet && r.Reason == v1alpha1.ReadingStaleEvidence && d.Recheck.IsZero() {
-				t.Error("waits for time to pass, and nobody rechecks")
+				t.Error("waits for time to pass, but there is no recheck")
 			}
 		})
 	}

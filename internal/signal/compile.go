@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signal holds the kinds of signals, one file each, and compiles
-// NodeGates into what the core evaluates.
+// Package signal implements the kinds of signals, one per file, and compiles NodeGates
+// into the form that the core evaluates.
 package signal
 
 import (
@@ -18,11 +18,42 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Compile returns the gate that a NodeGate declares. On an error the gate that
-// is returned has no signals, so that it never opens by them, and is still
-// good for keeping control of what it had closed. It is not accepted; of the
-// others Accept decides.
+// Compile returns the gate that a NodeGate declares. If there is an error, the returned
+// gate has no signals, so it never opens because of them, but it still keeps control of
+// the nodes that it closed. The caller must then treat it as not accepted; gate.Accept
+// decides about the others.
 func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
+	spec := &ng.Spec
+	g := declared(ng, source)
+	if ng.ReadError != "" {
+		g.Selector, g.Broken = labels.Nothing(), true
+		return g, errors.New("the gate is stored in a form that this version of nodegate cannot read: " + ng.ReadError)
+	}
+	var err error
+	if g.Selector, err = spec.NodeSelector.AsSelector(); err != nil {
+		g.Selector, g.Broken = labels.Nothing(), true
+		return g, fmt.Errorf("compiling nodeSelector: %w", err)
+	}
+	if g.Signals, err = compileAll(spec); err != nil {
+		g.Signals = nil
+	}
+	g.ReadsWrites = slices.ContainsFunc(g.Signals, func(s gate.NamedSignal) bool {
+		needs := s.Needs(nil)
+		return needs.Taints || len(needs.Annotations) > 0
+	})
+	return g, err
+}
+
+// Uncompiled returns the gate that a NodeGate declares without its selector and
+// signals. It neither opens nor closes on any node.
+func Uncompiled(ng *v1alpha1.NodeGate, source string) gate.Gate {
+	g := declared(ng, source)
+	g.Selector, g.Broken = labels.Nothing(), true
+	return g
+}
+
+// declared returns the parts of a gate that need no compilation.
+func declared(ng *v1alpha1.NodeGate, source string) gate.Gate {
 	spec := &ng.Spec
 	g := gate.Gate{
 		Name:         ng.Name,
@@ -43,7 +74,7 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		Manual:       spec.Follows() && spec.Reopen == v1alpha1.ReopenManual,
 		MayDetach:    slices.Contains(spec.Acknowledge, v1alpha1.AcknowledgeVolumeDetach),
 	}
-	// These two have no default in the schema, where it would collide with
+	// These fields have no default in the schema, because a default would conflict with
 	// closeWhen.
 	if g.Reclose == "" {
 		g.Reclose = v1alpha1.RecloseOnReboot
@@ -51,28 +82,19 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 	if g.Existing == "" {
 		g.Existing = v1alpha1.ExistingIgnore
 	}
-	if ng.ReadError != "" {
-		g.Selector, g.Broken = labels.Nothing(), true
-		return g, errors.New("it is stored in a form that this version of nodegate cannot read: " + ng.ReadError)
-	}
-	var err error
-	if g.Selector, err = spec.NodeSelector.AsSelector(); err != nil {
-		g.Selector, g.Broken = labels.Nothing(), true
-		return g, fmt.Errorf("compiling nodeSelector: %w", err)
-	}
-	if g.Signals, err = compileAll(spec); err != nil {
-		g.Signals = nil
-	}
-	return g, err
+	return g
 }
 
-// compileAll compiles the signals that a gate goes by.
+// compileAll compiles the gate's signals.
 func compileAll(spec *v1alpha1.NodeGateSpec) ([]gate.NamedSignal, error) {
+	if err := checkExpressions(spec); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(spec.OpenWhen) > 0 && len(spec.CloseWhen) > 0:
-		return nil, errors.New("compiling openWhen: closeWhen names signals too, and a gate has only one of the two")
+		return nil, errors.New("compiling openWhen: closeWhen is set as well; set only one of them")
 	case len(spec.OpenWhen)+len(spec.CloseWhen) == 0:
-		return nil, errors.New("compiling openWhen and closeWhen: neither names a signal")
+		return nil, errors.New("compiling openWhen and closeWhen: neither has a signal")
 	case spec.Follows():
 		return compileList(spec.CloseWhen)
 	}
@@ -121,7 +143,7 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 	case s.Expression != "":
 		return newExpression(s.Expression)
 	}
-	return nil, errors.New("this version of nodegate knows no such kind of signal")
+	return nil, errors.New("this version of nodegate does not support this kind of signal")
 }
 
 func deadline(spec *v1alpha1.Deadline) gate.Deadline {
@@ -135,8 +157,8 @@ func deadline(spec *v1alpha1.Deadline) gate.Deadline {
 	}
 }
 
-// seconds reads a wait to which the API gives a default, which is not there
-// where the API server did not read the gate.
+// seconds converts a field that has a default in the API. The field is nil if the API
+// server did not process the gate.
 func seconds(n *int32, byDefault int32) time.Duration {
 	return time.Duration(ptr.Deref(n, byDefault)) * time.Second
 }

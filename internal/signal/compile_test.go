@@ -69,7 +69,7 @@ func TestCompileCloseWhen(t *testing.T) {
 		t.Errorf("compiled to %+v, %v", g, err)
 	}
 	if a := gate.Accept([]gate.Gate{g}, gate.KeyPolicy{})["cni"]; a.Reason != v1alpha1.ReasonAccepted {
-		t.Errorf("boots are told of, which are nothing to a closeWhen gate: %+v", a)
+		t.Errorf("NoBootEvidence for a closeWhen gate: %+v", a)
 	}
 	ng.Spec.Reopen = v1alpha1.ReopenManual
 	if g, _ := Compile(ng, v1alpha1.SourceCRD); !g.Manual {
@@ -89,9 +89,9 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		"selector":       {func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector = bad }, "nodeSelector", true},
 		"not read":       {func(ng *v1alpha1.NodeGate) { ng.ReadError = "json: cannot unmarshal" }, "cannot read: json: cannot unmarshal", true},
-		"no signal":      {func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen = nil }, "neither names a signal", false},
-		"both lists":     {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen = ng.Spec.OpenWhen }, "only one of the two", false},
-		"empty lists":    {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen[:0], nil }, "neither names a signal", false},
+		"no signal":      {func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen = nil }, "neither has a signal", false},
+		"both lists":     {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen = ng.Spec.OpenWhen }, "set only one of them", false},
+		"empty lists":    {func(ng *v1alpha1.NodeGate) { ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen[:0], nil }, "neither has a signal", false},
 		"no kind":        {first(v1alpha1.SignalSource{}), "signal l", false},
 		"expression":     {first(v1alpha1.SignalSource{Expression: "labels.a == 1"}), "line 1, column 10", false},
 		"sets' selector": {first(v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Selector: bad}}), "selector", false},
@@ -104,7 +104,7 @@ func TestCompileRefuses(t *testing.T) {
 			c.change(ng)
 			g, err := Compile(ng, v1alpha1.SourceCRD)
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("error %v does not say %q", err, c.says)
+				t.Fatalf("error %v does not contain %q", err, c.says)
 			}
 			if len(g.Signals) != 0 || g.Broken != c.broken {
 				t.Errorf("compiled to %+v", g)
@@ -112,11 +112,11 @@ func TestCompileRefuses(t *testing.T) {
 			if a := gate.Accept([]gate.Gate{g}, gate.KeyPolicy{})["cni"]; a.Accepted {
 				t.Error("a gate that does not compile is accepted")
 			}
-			// It keeps what it holds.
+			// Nodes that it closed stay closed.
 			w := aNode()
 			w.facts.Node.Records = map[string]string{"cni": `{"state":"Closed","boot":"a","taint":"` + gateKey + `=v:NoSchedule","source":"crd"}`}
 			if d := gate.Decide([]gate.Gate{g}, &w.facts, epoch); d.Changes || d.Verdicts[0].After != v1alpha1.StateClosed {
-				t.Errorf("lets go: %+v", d)
+				t.Errorf("opens: %+v", d)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// matcher matches one text: exactly, or by an anchored pattern.
+// matcher matches a text exactly or by an anchored pattern.
 type matcher struct {
 	text    string
 	pattern *regexp.Regexp // nil for an exact match
@@ -24,7 +24,7 @@ func newMatcher(exact, pattern string) (matcher, error) {
 	if pattern == "" {
 		return matcher{text: exact}, nil
 	}
-	if _, err := regexp.Compile(pattern); err != nil { // "a)|(b" would do within brackets
+	if _, err := regexp.Compile(pattern); err != nil { // "a)|(b" is invalid, but valid within parentheses
 		return matcher{}, fmt.Errorf("compiling pattern %q: %w", pattern, err)
 	}
 	re, err := regexp.Compile("^(?:" + pattern + ")$")
@@ -46,11 +46,11 @@ type condition struct {
 	levelSignal
 	conditionType, status matcher
 	whenMissing           v1alpha1.WhenMissing
-	// holdFor is how long it must have matched.
+	// holdFor is how long the condition must have matched.
 	holdFor time.Duration
-	// maxAge is how old its heartbeat may be; zero for any age.
+	// maxAge is the maximum age of its heartbeat; zero means any age.
 	maxAge time.Duration
-	// subject is what readings call it while it is missing.
+	// subject is the subject of readings while the condition is missing.
 	subject string
 }
 
@@ -71,7 +71,7 @@ func newCondition(spec *v1alpha1.ConditionSignal) (gate.Signal, error) {
 	return s, nil
 }
 
-// ProvesBoot implements gate.Signal. A condition that is missing has no heartbeat.
+// ProvesBoot implements gate.Signal. A missing condition has no heartbeat.
 func (s condition) ProvesBoot() bool { return s.maxAge > 0 && s.whenMissing != v1alpha1.MissingHolds }
 
 // Needs implements gate.Signal.
@@ -83,8 +83,8 @@ func (s condition) Needs(*gate.DaemonSets) gate.Needs {
 	return n
 }
 
-// Read implements gate.Signal. With a pattern, one matching condition will do: of
-// several, the one that has matched for longest is told.
+// Read implements gate.Signal. If a pattern matches several conditions, one of them is
+// sufficient. Read returns the reading of the one that has matched the longest.
 func (s condition) Read(in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.subject}
 	if s.whenMissing == v1alpha1.MissingHolds {
@@ -101,7 +101,7 @@ func (s condition) Read(in gate.Input) gate.Reading {
 			r, found = one, true
 		case r.State == gate.Holds || one.State == gate.Holds:
 			r = longest(r, one)
-		case r.State == gate.Unknown: // which wins over NotYet
+		case r.State == gate.Unknown: // Unknown takes precedence over NotYet
 			r.Recheck = earliest(r.Recheck, one.Recheck)
 		default:
 			one.Recheck = earliest(r.Recheck, one.Recheck)
@@ -111,9 +111,9 @@ func (s condition) Read(in gate.Input) gate.Reading {
 	return r
 }
 
-// readOne reads one condition of the type. A condition whose status is Unknown
-// says nothing, unless Unknown is what is asked for; nor does one that nobody
-// has confirmed lately, whatever its status.
+// readOne reads a condition of the type. A condition whose status is Unknown makes the
+// signal unknown, unless the signal asks for Unknown. So does a condition without a
+// recent heartbeat, whatever its status.
 func (s condition) readOne(c gate.Condition, in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Subject: "condition " + c.Type + "=" + string(c.Status), Since: c.Transition}
 	fresh, changes := s.fresh(c, in)
@@ -129,7 +129,7 @@ func (s condition) readOne(c gate.Condition, in gate.Input) gate.Reading {
 		}
 	case s.holdFor > 0 && c.Transition.IsZero():
 		r.State, r.Reason = gate.Unknown, v1alpha1.ReadingNoTransitionTime
-	case s.holdFor > 0 && in.Now.Before(matched): // without a wait, a clock that is ahead is none either
+	case s.holdFor > 0 && in.Now.Before(matched): // without holdFor, a clock that is ahead causes no wait
 		r.Reason, r.Since = v1alpha1.ReadingTooBriefly, time.Time{}
 		r.Recheck = earliest(r.Recheck, matched)
 	default:
@@ -138,10 +138,10 @@ func (s condition) readOne(c gate.Condition, in gate.Input) gate.Reading {
 	return r
 }
 
-// fresh tells whether the condition has been confirmed lately and, where that
-// is asked for, in the current boot; and when time alone will change that. A
-// heartbeat that is as far ahead as it may be old says as little: the node's
-// clock is wrong, and it would look fresh for as long.
+// fresh reports whether the condition's heartbeat is recent and, if required, from the
+// current boot. It also returns when the passing of time will change that. A heartbeat
+// that is too far in the future is not fresh: the node's clock is wrong, and the
+// condition would appear fresh for that long.
 func (s condition) fresh(c gate.Condition, in gate.Input) (fresh bool, changes time.Time) {
 	const tolerance = gate.HeartbeatSkew
 	age := in.Now.Sub(c.Heartbeat)
@@ -149,7 +149,7 @@ func (s condition) fresh(c gate.Condition, in gate.Input) (fresh bool, changes t
 	case s.maxAge == 0:
 		return true, time.Time{}
 	case c.Heartbeat.IsZero(), age > s.maxAge+tolerance, !in.Trust.BelievesHeartbeat(c.Heartbeat):
-		return false, time.Time{} // until there is another
+		return false, time.Time{} // until the next heartbeat
 	case age < -(s.maxAge + tolerance):
 		return false, c.Heartbeat.Add(-(s.maxAge + tolerance))
 	}

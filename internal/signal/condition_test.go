@@ -18,25 +18,25 @@ const (
 	tooBriefly     = v1alpha1.ReadingTooBriefly
 )
 
-// beat is a condition whose heartbeat is so long ago.
+// beat returns a condition whose heartbeat is that long ago.
 func beat(conditionType string, status corev1.ConditionStatus, ago time.Duration) gate.Condition {
 	return gate.Condition{Type: conditionType, Status: status, Heartbeat: epoch.Add(-ago), Transition: epoch.Add(-time.Hour)}
 }
 
-// lasting is a condition that has had its status for so long.
+// lasting returns a condition that has had its status for that long.
 func lasting(conditionType string, status corev1.ConditionStatus, ago time.Duration) gate.Condition {
 	return gate.Condition{Type: conditionType, Status: status, Transition: epoch.Add(-ago)}
 }
 
-// What nobody has confirmed lately is unknown, whatever it says; clocks that
-// differ by ten seconds do no harm.
+// A condition without a recent heartbeat is unknown, whatever its status. Clock skew of
+// up to ten seconds is tolerated.
 func TestConditionHeartbeat(t *testing.T) {
 	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}
 	s := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
 	const subject = "condition Net=True"
 	check(t, s, map[string]reads{
 		"fresh":                {conditions(beat("Net", "True", 0)), gate.Holds, matches, subject},
-		"as old as may be":     {conditions(beat("Net", "True", 60*time.Second)), gate.Holds, matches, subject},
+		"at the maximum age":   {conditions(beat("Net", "True", 60*time.Second)), gate.Holds, matches, subject},
 		"within the tolerance": {conditions(beat("Net", "True", 70*time.Second)), gate.Holds, matches, subject},
 		"too old":              {conditions(beat("Net", "True", 70*time.Second+1)), gate.Unknown, staleHeartbeat, subject},
 		"too old, differs":     {conditions(beat("Net", "False", 80*time.Second)), gate.Unknown, staleHeartbeat, "condition Net=False"},
@@ -48,15 +48,15 @@ func TestConditionHeartbeat(t *testing.T) {
 		"a clock that is wrong": {
 			conditions(beat("Net", "True", -71*time.Second)), gate.Unknown, staleHeartbeat, subject},
 		"missing": {conditions(), gate.NotYet, absent, "condition Net"},
-		// The newest heartbeat of all is another condition's: which one is asked for
-		// is a matter of its type.
-		"another's heartbeat": {conditions(beat("Net", "True", 90*time.Second), beat("Disk", "True", 0)), gate.Unknown, staleHeartbeat, subject},
+		// The newest heartbeat belongs to another condition. Only the condition of the
+		// requested type matters.
+		"another condition's heartbeat": {conditions(beat("Net", "True", 90*time.Second), beat("Disk", "True", 0)), gate.Unknown, staleHeartbeat, subject},
 	})
 	several := v1alpha1.ConditionSignal{TypePattern: "Net.*", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &several}), map[string]reads{
-		"a fresh one of two": {conditions(beat("NetA", "True", time.Hour), beat("NetB", "True", 0)), gate.Holds, matches, "condition NetB=True"},
-		"Unknown wins":       {conditions(beat("NetA", "True", time.Hour), beat("NetB", "False", 0)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
-		"whatever the order": {conditions(beat("NetB", "False", 0), beat("NetA", "True", time.Hour)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
+		"a fresh one of two":                    {conditions(beat("NetA", "True", time.Hour), beat("NetB", "True", 0)), gate.Holds, matches, "condition NetB=True"},
+		"Unknown takes precedence":              {conditions(beat("NetA", "True", time.Hour), beat("NetB", "False", 0)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
+		"Unknown takes precedence in any order": {conditions(beat("NetB", "False", 0), beat("NetA", "True", time.Hour)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
 	})
 	if !s.ProvesBoot() || !s.Needs(nil).Heartbeats {
 		t.Error("heartbeats prove the boot, and must be observed")
@@ -67,7 +67,8 @@ func TestConditionHeartbeat(t *testing.T) {
 	}
 }
 
-// Where time alone changes what a condition says, it is looked at again then.
+// If the passing of time changes the reading of a condition, it is repeated at that
+// time.
 func TestConditionRecheck(t *testing.T) {
 	age := ptr.To[int32](60)
 	for name, c := range map[string]struct {
@@ -95,7 +96,7 @@ func TestConditionRecheck(t *testing.T) {
 			got = 0
 		}
 		if got != c.want {
-			t.Errorf("%s: looked at again after %s, want %s", name, got, c.want)
+			t.Errorf("%s: recheck after %s, want %s", name, got, c.want)
 		}
 	}
 }
@@ -104,19 +105,20 @@ func TestConditionForSeconds(t *testing.T) {
 	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", ForSeconds: 30}
 	const subject = "condition Net=True"
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &spec}), map[string]reads{
-		"long enough":       {conditions(lasting("Net", "True", 30*time.Second)), gate.Holds, matches, subject},
-		"too briefly":       {conditions(lasting("Net", "True", 30*time.Second-1)), gate.NotYet, tooBriefly, subject},
-		"differs for long":  {conditions(lasting("Net", "False", time.Hour)), gate.NotYet, differs, "condition Net=False"},
-		"since the future":  {conditions(lasting("Net", "True", -time.Hour)), gate.NotYet, tooBriefly, subject},
-		"does not tell":     {conditions(gate.Condition{Type: "Net", Status: "True"}), gate.Unknown, v1alpha1.ReadingNoTransitionTime, subject},
-		"differs, no time":  {conditions(gate.Condition{Type: "Net", Status: "False"}), gate.NotYet, differs, "condition Net=False"},
-		"missing":           {conditions(), gate.NotYet, absent, "condition Net"},
-		"another condition": {conditions(lasting("Net", "True", time.Second), lasting("Disk", "True", time.Hour)), gate.NotYet, tooBriefly, subject},
+		"long enough":                        {conditions(lasting("Net", "True", 30*time.Second)), gate.Holds, matches, subject},
+		"too briefly":                        {conditions(lasting("Net", "True", 30*time.Second-1)), gate.NotYet, tooBriefly, subject},
+		"differs for long":                   {conditions(lasting("Net", "False", time.Hour)), gate.NotYet, differs, "condition Net=False"},
+		"since the future":                   {conditions(lasting("Net", "True", -time.Hour)), gate.NotYet, tooBriefly, subject},
+		"without a transition time":          {conditions(gate.Condition{Type: "Net", Status: "True"}), gate.Unknown, v1alpha1.ReadingNoTransitionTime, subject},
+		"differs, without a transition time": {conditions(gate.Condition{Type: "Net", Status: "False"}), gate.NotYet, differs, "condition Net=False"},
+		"missing":                            {conditions(), gate.NotYet, absent, "condition Net"},
+		"another condition":                  {conditions(lasting("Net", "True", time.Second), lasting("Disk", "True", time.Hour)), gate.NotYet, tooBriefly, subject},
 	})
 }
 
-// After a reboot a condition is believed upon a heartbeat of later than when the
-// boot was first seen, and not upon one that the first status repeats.
+// After a reboot, a condition is evidence if its heartbeat is later than the time at
+// which the boot was first observed. A heartbeat that the first status repeats is not
+// sufficient.
 func TestConditionOfThisBoot(t *testing.T) {
 	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}
 	heartbeat := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
@@ -130,15 +132,15 @@ func TestConditionOfThisBoot(t *testing.T) {
 		heartbeat time.Time
 		want      bool
 	}{
-		"from before the boot":         {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(-time.Minute), false},
-		"of the first status":          {heartbeat, v1alpha1.ReasonRebooted, "a", seen, false},
-		"clocks may differ":            {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(10 * time.Second), false},
-		"of later":                     {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(11 * time.Second), true},
-		"a level is taken as it is":    {level, v1alpha1.ReasonRebooted, "a", seen.Add(-time.Minute), true},
-		"born, not rebooted":           {heartbeat, v1alpha1.ReasonBirth, "a", seen, true},
-		"silent, and the same boot":    {heartbeat, v1alpha1.ReasonNodeSilent, "a", seen.Add(-time.Minute), true},
-		"silent, and a new boot":       {heartbeat, v1alpha1.ReasonNodeSilent, "z", seen.Add(30 * time.Second), false},
-		"shut down, and the same boot": {heartbeat, v1alpha1.ReasonNodeShutdown, "a", seen.Add(-time.Minute), true},
+		"from before the boot":                {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(-time.Minute), false},
+		"in the first status":                 {heartbeat, v1alpha1.ReasonRebooted, "a", seen, false},
+		"within the allowance for clock skew": {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(10 * time.Second), false},
+		"after that":                          {heartbeat, v1alpha1.ReasonRebooted, "a", seen.Add(11 * time.Second), true},
+		"without maxHeartbeatAgeSeconds, any heartbeat is accepted": {level, v1alpha1.ReasonRebooted, "a", seen.Add(-time.Minute), true},
+		"born, not rebooted":              {heartbeat, v1alpha1.ReasonBirth, "a", seen, true},
+		"unreachable, then the same boot": {heartbeat, v1alpha1.ReasonNodeSilent, "a", seen.Add(-time.Minute), true},
+		"unreachable, then a new boot":    {heartbeat, v1alpha1.ReasonNodeSilent, "z", seen.Add(30 * time.Second), false},
+		"shut down, then the same boot":   {heartbeat, v1alpha1.ReasonNodeShutdown, "a", seen.Add(-time.Minute), true},
 	} {
 		w := conditions(gate.Condition{Type: "Net", Status: "True", Heartbeat: c.heartbeat})
 		g := aClosedGate(c.signal, gate.Record{Since: seen, Reason: c.reason, Boot: c.boot}, w)

@@ -7,14 +7,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// csiDriver holds when the node's kubelet has registered a CSI driver. Nothing
-// tells in which boot that was: a CSINode outlives reboots.
+// csiDriver holds when the node's kubelet has registered a CSI driver. It cannot
+// determine the boot in which that happened, because a CSINode survives reboots.
 type csiDriver struct {
 	levelSignal
 	name string
-	// limit also asks for the driver's volume limit.
+	// limit also requires the driver's volume limit.
 	limit bool
-	// subject is what readings call it.
+	// subject is the subject of readings.
 	subject string
 }
 

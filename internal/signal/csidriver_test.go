@@ -11,7 +11,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// csiNode is a node of this UID whose CSINode is owned by that one.
+// csiNode returns a node with this UID, whose CSINode has that owner.
 func csiNode(uid, owner types.UID, drivers map[string]bool) *world {
 	return aNode(func(w *world) {
 		w.facts.Node.UID = uid
@@ -36,7 +36,7 @@ func TestCSIDriver(t *testing.T) {
 		"no driver":                 {csiNode("u", "u", nil), gate.NotYet, absent, subject},
 		"no CSINode":                {csiNode("u", "", nil), gate.NotYet, absent, subject},
 		"of the former Node":        {csiNode("u", "former", limited), gate.NotYet, former, subject},
-		"nobody's":                  {csiNode("u", "", limited), gate.NotYet, former, subject},
+		"without an owner":          {csiNode("u", "", limited), gate.NotYet, former, subject},
 		"not observed":              {unobserved, gate.Unknown, unseen, subject},
 	})
 	s := mustCompile(t, v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: name, Allocatable: true}})

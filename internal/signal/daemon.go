@@ -4,6 +4,7 @@ package signal
 
 import (
 	"cmp"
+	"slices"
 	"sort"
 	"time"
 
@@ -16,17 +17,23 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// readDaemon says whether a DaemonSet has its pod on the node, ready for long
-// enough. One of its pods will do: during a rollout there may be two.
+// readDaemon reads whether a DaemonSet has a pod on the node that has been ready for
+// long enough. If its rollout surges, one of its pods is sufficient. Otherwise, only
+// the pod that the DaemonSet controller keeps counts.
 func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.Reading {
 	pods, observed := in.Pods[ds.Pods]
 	if !observed {
 		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: ds.String()}
 	}
 	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing}
+	notByDaemonSet := ""
 	for i := range pods {
-		if p := &pods[i]; p.Owner == ds.UID && counts(p) {
-			best = either(best, lasted(readPod(p, in), p, minReady, in.Now))
+		switch p := &pods[i]; {
+		case p.Owner != ds.UID || !counts(p):
+		case p.Unlabelled:
+			notByDaemonSet = p.Name
+		case ds.Surges || !excess(p, pods, in.Node.Created):
+			best = either(best, requireReadyFor(readPod(p, in), p, minReady, in.Now))
 		}
 	}
 	if best.State == gate.Holds {
@@ -35,6 +42,8 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 	missing := best.Reason == v1alpha1.ReadingPodMissing
 	if deadlock := deadlocked(ds, in.Taint); (missing || best.Reason == v1alpha1.ReadingPodTerminating) && deadlock.Reason != "" {
 		best.Reason, best.Subject = deadlock.Reason, deadlock.Subject
+	} else if missing && notByDaemonSet != "" {
+		best.Reason, best.Subject = v1alpha1.ReadingPodNotByDaemonSet, notByDaemonSet
 	} else if missing {
 		best.Subject = ds.String()
 	}
@@ -42,15 +51,26 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 	return best
 }
 
-// placement is what decides where the DaemonSet controller puts pods, of one
-// node.
+// excess reports whether the DaemonSet controller will delete a pod because its
+// DaemonSet has an older one on the node. The DaemonSet controller uses the same order.
+// Pods of a former Node of the same name do not count, because they are being deleted
+// and replace no pod.
+func excess(p *gate.Pod, pods []gate.Pod, node time.Time) bool {
+	return !p.Terminating && slices.ContainsFunc(pods, func(other gate.Pod) bool {
+		return other.Owner == p.Owner && counts(&other) && !other.Unlabelled && !other.Terminating && !other.Created.Before(node) &&
+			cmp.Or(other.Created.Compare(p.Created), cmp.Compare(other.Name, p.Name)) < 0
+	})
+}
+
+// placement returns the parts of a node on which the DaemonSet controller bases the
+// placement of pods.
 func placement(in gate.Input) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node.Name, Labels: in.Node.Labels}}
 }
 
-// belongs tells whether the DaemonSet runs on the node, or will once taints
-// that come and go by themselves have gone. An error of its affinity means
-// that the DaemonSet controller cannot place it either.
+// belongs reports whether the DaemonSet should run on the node, now or when transient
+// taints have been removed. If its affinity is invalid, the DaemonSet controller cannot
+// place it either.
 func belongs(ds *gate.DaemonSet, node *corev1.Node, in gate.Input) bool {
 	if ds.NodeName != "" && ds.NodeName != node.Name {
 		return false
@@ -75,8 +95,8 @@ func tolerates(ds *gate.DaemonSet, taint corev1.Taint) bool {
 	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), ds.Tolerations, &taint, comparisonOperators)
 }
 
-// deadlocked reads that the DaemonSet does not tolerate one of these taints of the
-// gate that waits for it, or Holds without a reason.
+// deadlocked returns a reading that the DaemonSet does not tolerate one of these taints
+// of the gate that waits for it, or Holds without a reason.
 func deadlocked(ds *gate.DaemonSet, taints ...v1alpha1.Taint) gate.Reading {
 	for _, t := range taints {
 		if !tolerates(ds, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
@@ -87,10 +107,10 @@ func deadlocked(ds *gate.DaemonSet, taints ...v1alpha1.Taint) gate.Reading {
 	return gate.Reading{State: gate.Holds}
 }
 
-// daemonSet holds when one DaemonSet has its ready pod on the node.
+// daemonSet holds when one DaemonSet has a ready pod on the node.
 type daemonSet struct {
 	namespace, name string
-	// subject is what readings call it.
+	// subject is the subject of readings.
 	subject string
 	// minReady is how long the pod must have been ready.
 	minReady time.Duration
@@ -145,12 +165,13 @@ func (s daemonSet) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
 	return ownPods(ds, f)
 }
 
-// ownPods returns a DaemonSet's pods on the node.
+// ownPods returns the pods on the node that a DaemonSet owns and that its controller
+// created.
 func ownPods(ds *gate.DaemonSet, f *gate.Facts) ([]gate.Pod, bool) {
 	all, observed := f.Pods[ds.Pods]
 	var own []gate.Pod
 	for _, p := range all {
-		if p.Owner == ds.UID {
+		if p.Owner == ds.UID && !p.Unlabelled {
 			own = append(own, p)
 		}
 	}

@@ -19,9 +19,11 @@ const (
 	stale       = v1alpha1.ReadingStaleEvidence
 	notObserved = v1alpha1.ReadingNotObserved
 	notEligible = v1alpha1.ReadingDaemonSetNotEligible
-	deadlock    = v1alpha1.ReadingDaemonDoesNotTolerateGate
 
-	// intolerant is what a deadlock is about.
+	notByDaemonSet = v1alpha1.ReadingPodNotByDaemonSet
+	deadlock       = v1alpha1.ReadingDaemonDoesNotTolerateGate
+
+	// intolerant is the subject of a deadlock.
 	intolerant = "kube-system/agent does not tolerate " + gateKey + ":NoSchedule"
 )
 
@@ -29,50 +31,72 @@ func TestDaemonSet(t *testing.T) {
 	s := mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
 	const ds, pod = "kube-system/agent", "kube-system/agent-x"
 	check(t, s, map[string]reads{
-		"its pod is ready":      {aNode(with("agent"), running("agent")), gate.Holds, ready, pod},
-		"not ready":             {aNode(with("agent"), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
-		"terminating":           {aNode(with("agent"), running("agent", terminating)), gate.NotYet, v1alpha1.ReadingPodTerminating, pod},
-		"no pod":                {aNode(with("agent")), gate.NotYet, missing, ds},
-		"finished":              {aNode(with("agent"), running("agent", finished)), gate.NotYet, missing, ds},
-		"a mirror pod":          {aNode(with("agent"), running("agent", mirror)), gate.NotYet, missing, ds},
-		"somebody else's pod":   {aNode(with("agent"), running("agent", ofSomebodyElse)), gate.NotYet, missing, ds},
-		"of a DaemonSet before": {aNode(with("agent", func(ds *gate.DaemonSet) { ds.UID = "new" }), running("agent")), gate.NotYet, missing, ds},
-		"no DaemonSet":          {aNode(), gate.NotYet, v1alpha1.ReadingDaemonSetNotFound, ds},
-		"others only":           {aNode(with("a"), with("z")), gate.NotYet, v1alpha1.ReadingDaemonSetNotFound, ds},
-		"among others":          {aNode(with("a"), with("agent"), with("z"), running("agent")), gate.Holds, ready, pod},
-		"sets not observed":     {aNode(with("agent"), running("agent"), unobservedSets), gate.Unknown, notObserved, "DaemonSet " + ds},
-		"no sets at all":        {aNode(func(w *world) { w.facts.DaemonSets = nil }), gate.Unknown, notObserved, "DaemonSet " + ds},
-		"pods not observed":     {aNode(with("agent"), unobservedPods("agent")), gate.Unknown, notObserved, ds},
-		"older than the Node":   {aNode(with("agent"), nodeCreated(59*time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
-		"a minute of the Node":  {aNode(with("agent"), nodeCreated(time.Minute), running("agent", olderThanNode)), gate.Holds, ready, pod},
+		"its pod is ready":   {aNode(with("agent"), running("agent")), gate.Holds, ready, pod},
+		"not ready":          {aNode(with("agent"), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"terminating":        {aNode(with("agent"), running("agent", terminating)), gate.NotYet, v1alpha1.ReadingPodTerminating, pod},
+		"no pod":             {aNode(with("agent")), gate.NotYet, missing, ds},
+		"finished":           {aNode(with("agent"), running("agent", finished)), gate.NotYet, missing, ds},
+		"a mirror pod":       {aNode(with("agent"), running("agent", mirror)), gate.NotYet, missing, ds},
+		"adopted, or forged": {aNode(with("agent"), running("agent", unlabelled)), gate.NotYet, notByDaemonSet, pod},
+		"forged, and a real one": {aNode(with("agent"), running("agent", unlabelled, named("a-forged")), running("agent", notReady)),
+			gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"forged, real one ready": {aNode(with("agent"), running("agent", unlabelled, notReady, named("a-forged")), running("agent")), gate.Holds, ready, pod},
+		"forged, wrong node":     {aNode(with("agent", onlyOn("cpu")), running("agent", unlabelled)), gate.NotYet, notByDaemonSet, pod},
+		"forged, deadlock":       {aNode(with("agent", tolerating()), running("agent", unlabelled)), gate.NotYet, deadlock, intolerant},
+		"another owner's pod":    {aNode(with("agent"), running("agent", ofAnotherOwner)), gate.NotYet, missing, ds},
+		"of a former DaemonSet":  {aNode(with("agent", func(ds *gate.DaemonSet) { ds.UID = "new" }), running("agent")), gate.NotYet, missing, ds},
+		"no DaemonSet":           {aNode(), gate.NotYet, v1alpha1.ReadingDaemonSetNotFound, ds},
+		"only others":            {aNode(with("a"), with("z")), gate.NotYet, v1alpha1.ReadingDaemonSetNotFound, ds},
+		"among others":           {aNode(with("a"), with("agent"), with("z"), running("agent")), gate.Holds, ready, pod},
+		"sets not observed":      {aNode(with("agent"), running("agent"), unobservedSets), gate.Unknown, notObserved, "DaemonSet " + ds},
+		"no sets at all":         {aNode(func(w *world) { w.facts.DaemonSets = nil }), gate.Unknown, notObserved, "DaemonSet " + ds},
+		"pods not observed":      {aNode(with("agent"), unobservedPods("agent")), gate.Unknown, notObserved, ds},
+		"older than the Node":    {aNode(with("agent"), nodeCreated(59*time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
+		"a minute of the Node":   {aNode(with("agent"), nodeCreated(time.Minute), running("agent", olderThanNode)), gate.Holds, ready, pod},
 		"two, one is ready": {aNode(with("agent"), running("agent", terminating, named("old")), running("agent")),
 			gate.Holds, ready, pod},
 		"two, one is stale": {aNode(with("agent"), nodeCreated(time.Second), running("agent", notReady, named("new")), running("agent", olderThanNode)),
 			gate.NotYet, v1alpha1.ReadingPodNotReady, "kube-system/new"},
-		"of another pool":               {aNode(with("agent", onlyOn("cpu"))), gate.NotYet, notEligible, ds},
-		"of this pool":                  {aNode(with("agent", onlyOn("gpu"))), gate.NotYet, missing, ds},
-		"of another pool, and here":     {aNode(with("agent", onlyOn("cpu")), running("agent")), gate.Holds, ready, pod},
-		"names another node":            {aNode(with("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n2" })), gate.NotYet, notEligible, ds},
-		"does not tolerate its gate":    {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
-		"does not, and is terminating":  {aNode(with("agent", tolerating()), running("agent", terminating)), gate.NotYet, deadlock, intolerant},
-		"does not, and is not ready":    {aNode(with("agent", tolerating()), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
-		"does not, and is ready":        {aNode(with("agent", tolerating()), running("agent")), gate.Holds, ready, pod},
-		"does not, and is stale":        {aNode(with("agent", tolerating()), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
-		"does not tolerate a pool":      {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectNoSchedule)), gate.NotYet, notEligible, ds},
-		"a pool that it would not like": {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectPreferNoSchedule)), gate.NotYet, missing, ds},
+		"of another pool":                            {aNode(with("agent", onlyOn("cpu"))), gate.NotYet, notEligible, ds},
+		"of this pool":                               {aNode(with("agent", onlyOn("gpu"))), gate.NotYet, missing, ds},
+		"of another pool, and here":                  {aNode(with("agent", onlyOn("cpu")), running("agent")), gate.Holds, ready, pod},
+		"names another node":                         {aNode(with("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n2" })), gate.NotYet, notEligible, ds},
+		"does not tolerate its gate":                 {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
+		"does not tolerate its gate, terminating":    {aNode(with("agent", tolerating()), running("agent", terminating)), gate.NotYet, deadlock, intolerant},
+		"does not tolerate its gate, not ready":      {aNode(with("agent", tolerating()), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"does not tolerate its gate, ready":          {aNode(with("agent", tolerating()), running("agent")), gate.Holds, ready, pod},
+		"does not tolerate its gate, stale":          {aNode(with("agent", tolerating()), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
+		"does not tolerate a pool":                   {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectNoSchedule)), gate.NotYet, notEligible, ds},
+		"does not tolerate a pool, PreferNoSchedule": {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectPreferNoSchedule)), gate.NotYet, missing, ds},
+	})
+	// The DaemonSet controller keeps the oldest pod, unless the rollout surges.
+	older, younger := created(10*time.Minute), created(5*time.Minute)
+	check(t, s, map[string]reads{
+		"the older one is ready":          {aNode(with("agent"), running("agent", older), running("agent", younger, notReady, named("b"))), gate.Holds, ready, pod},
+		"the younger one is ready":        {aNode(with("agent"), running("agent", older, notReady), running("agent", younger, named("b"))), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"first by name, and younger":      {aNode(with("agent"), running("agent", younger, named("a")), running("agent", older, notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"same age, first by name":         {aNode(with("agent"), running("agent", older, notReady), running("agent", older, named("z"))), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"the older one is terminating":    {aNode(with("agent"), running("agent", older, terminating), running("agent", younger, named("b"))), gate.Holds, ready, "kube-system/b"},
+		"the older one has finished":      {aNode(with("agent"), running("agent", older, finished), running("agent", younger, named("b"))), gate.Holds, ready, "kube-system/b"},
+		"the older one is forged":         {aNode(with("agent"), running("agent", older, unlabelled), running("agent", younger, named("b"))), gate.Holds, ready, "kube-system/b"},
+		"the older one has another owner": {aNode(with("agent"), running("agent", older, ofAnotherOwner, notReady), running("agent", younger, named("b"))), gate.Holds, ready, "kube-system/b"},
+		"older, of the former Node":       {aNode(with("agent"), nodeCreated(7*time.Minute), running("agent", older, notReady), running("agent", younger, named("b"))), gate.Holds, ready, "kube-system/b"},
+		"surging, the new one ready":      {aNode(with("agent", surging), running("agent", older, notReady), running("agent", younger, named("b"))), gate.Holds, ready, "kube-system/b"},
+		"surging, the old one ready":      {aNode(with("agent", surging), running("agent", older), running("agent", younger, notReady, named("b"))), gate.Holds, ready, pod},
+		"surging, the new one forged":     {aNode(with("agent", surging), running("agent", older, notReady), running("agent", younger, unlabelled, named("b"))), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
 	})
 	if !s.ProvesBoot() {
 		t.Error("does not prove the boot")
 	}
 }
 
-// A stale pod beside one that is not ready will do once it is proven: somebody
-// must look then.
+// If a stale pod exists in addition to one that is not ready, the reading is repeated
+// when the stale pod becomes evidence.
 func TestRecheckOfTheSecondPod(t *testing.T) {
 	beside := func(s v1alpha1.SignalSource) {
 		w := aNode(with("agent"), nodeCreated(time.Second), running("agent", notReady, named("new")), running("agent", olderThanNode))
 		if r, _ := read(t, mustCompile(t, s), w); !r.Recheck.Equal(epoch.Add(59 * time.Second)) {
-			t.Errorf("rechecks at %s", r.Recheck)
+			t.Errorf("recheck at %s", r.Recheck)
 		}
 	}
 	beside(v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
@@ -85,11 +109,11 @@ func TestDaemonSetRollout(t *testing.T) {
 		node *world
 		want bool
 	}{
-		"the pod is being replaced": {aNode(with("agent", rollingOut), running("agent", terminating)), true},
-		"the pod is not there":      {aNode(with("agent", rollingOut)), true},
-		"no rollout":                {aNode(with("agent"), running("agent", terminating)), false},
-		"it does not run here":      {aNode(with("agent", rollingOut, onlyOn("cpu"))), false},
-		"it is ready":               {aNode(with("agent", rollingOut), running("agent")), false},
+		"the pod is being replaced":   {aNode(with("agent", rollingOut), running("agent", terminating)), true},
+		"the pod is not there":        {aNode(with("agent", rollingOut)), true},
+		"no rollout":                  {aNode(with("agent"), running("agent", terminating)), false},
+		"it does not run on the node": {aNode(with("agent", rollingOut, onlyOn("cpu"))), false},
+		"it is ready":                 {aNode(with("agent", rollingOut), running("agent")), false},
 	} {
 		if r, _ := read(t, s, c.node); r.Rollout != c.want {
 			t.Errorf("%s: rollout %v", name, r.Rollout)
@@ -99,7 +123,7 @@ func TestDaemonSetRollout(t *testing.T) {
 
 func TestDaemonSetNeedsAndEvidence(t *testing.T) {
 	s := mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}})
-	w := aNode(with("agent"), running("agent"), running("agent", ofSomebodyElse))
+	w := aNode(with("agent"), running("agent"), running("agent", ofAnotherOwner))
 	if n := s.Needs(nil); !slices.Equal(n.DaemonSetNamespaces, []string{"kube-system"}) || len(n.Pods) != 0 {
 		t.Errorf("before any DaemonSet is known: %+v", n)
 	}
@@ -128,27 +152,28 @@ func TestDaemonSets(t *testing.T) {
 	all, none, setUp := v1alpha1.ReadingDaemonsReady, v1alpha1.ReadingNoDaemonSetBelongs, v1alpha1.ReadingNodeBeingSetUp
 	only := func(keys ...string) func(*world) { return with("agent", tolerating(append(keys, gateKey)...)) }
 	check(t, s, map[string]reads{
-		"all are ready":         {aNode(with("agent"), with("b"), running("agent"), running("b")), gate.Holds, all, ""},
-		"one has no pod":        {aNode(with("agent"), with("b"), running("agent")), gate.NotYet, missing, "kube-system/b"},
-		"one is not ready":      {aNode(with("agent"), with("b"), running("agent", notReady), running("b")), gate.NotYet, v1alpha1.ReadingPodNotReady, "kube-system/agent-x"},
-		"one is of elsewhere":   {aNode(with("agent"), with("b", onlyOn("cpu")), running("agent")), gate.Holds, all, ""},
-		"not observed":          {aNode(with("agent"), running("agent"), unobservedSets), gate.Unknown, notObserved, "namespace kube-system"},
-		"pods not observed":     {aNode(with("agent"), with("b"), running("agent"), unobservedPods("b")), gate.Unknown, notObserved, "kube-system/b"},
-		"NotYet beats Unknown":  {aNode(with("agent"), with("b"), unobservedPods("b")), gate.NotYet, missing, "kube-system/agent"},
-		"Unknown first, NotYet": {aNode(with("agent"), with("b"), unobservedPods("agent")), gate.NotYet, missing, "kube-system/b"},
-		"stale":                 {aNode(with("agent"), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, "kube-system/agent-x"},
-		"deadlock":              {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
+		"all are ready":                          {aNode(with("agent"), with("b"), running("agent"), running("b")), gate.Holds, all, ""},
+		"one has no pod":                         {aNode(with("agent"), with("b"), running("agent")), gate.NotYet, missing, "kube-system/b"},
+		"one is not ready":                       {aNode(with("agent"), with("b"), running("agent", notReady), running("b")), gate.NotYet, v1alpha1.ReadingPodNotReady, "kube-system/agent-x"},
+		"one does not run on the node":           {aNode(with("agent"), with("b", onlyOn("cpu")), running("agent")), gate.Holds, all, ""},
+		"not observed":                           {aNode(with("agent"), running("agent"), unobservedSets), gate.Unknown, notObserved, "namespace kube-system"},
+		"pods not observed":                      {aNode(with("agent"), with("b"), running("agent"), unobservedPods("b")), gate.Unknown, notObserved, "kube-system/b"},
+		"NotYet takes precedence over Unknown":   {aNode(with("agent"), with("b"), unobservedPods("b")), gate.NotYet, missing, "kube-system/agent"},
+		"NotYet takes precedence, Unknown first": {aNode(with("agent"), with("b"), unobservedPods("agent")), gate.NotYet, missing, "kube-system/b"},
+		"stale":                                  {aNode(with("agent"), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, "kube-system/agent-x"},
+		"deadlock":                               {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
 
-		"a transient taint excludes nobody":      {aNode(only(), tainted("node.cloudprovider.kubernetes.io/shutdown", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
-		"nor does another tool's startup taint":  {aNode(only(), tainted("startup-taint.cluster-autoscaler.kubernetes.io/x", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
-		"nor another gate's":                     {aNode(only(), tainted("g.example/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["g.example/x"] = true }), gate.NotYet, missing, "kube-system/agent"},
-		"nor a configured one":                   {aNode(only(), tainted("mine.example/x", noSchedule), func(w *world) { w.facts.Transient.Prefixes = []string{"mine."} }), gate.NotYet, missing, "kube-system/agent"},
-		"nor its own gate's, whatever is known":  {aNode(with("agent", tolerating()), func(w *world) { w.facts.Transient.GateKeys = nil }), gate.NotYet, deadlock, intolerant},
-		"a lasting taint excludes":               {aNode(only(), tainted("pool", noSchedule)), gate.Holds, none, ""},
-		"unless it is tolerated":                 {aNode(only("pool"), tainted("pool", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
-		"or only preferred not to":               {aNode(only(), tainted("pool", prefer)), gate.NotYet, missing, "kube-system/agent"},
-		"an empty set holds":                     {aNode(), gate.Holds, none, ""},
-		"not while a foreign transient is there": {aNode(tainted("node.kubernetes.io/not-ready", noSchedule)), gate.NotYet, setUp, ""},
+		"a transient taint does not exclude":            {aNode(only(), tainted("node.cloudprovider.kubernetes.io/shutdown", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"another tool's startup taint does not exclude": {aNode(only(), tainted("startup-taint.cluster-autoscaler.kubernetes.io/x", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"a CSI driver's taint does not exclude":         {aNode(only(), tainted("x.csi.example/agent-not-ready", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"another gate's taint does not exclude":         {aNode(only(), tainted("g.example/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["g.example/x"] = true }), gate.NotYet, missing, "kube-system/agent"},
+		"a configured transient taint does not exclude": {aNode(only(), tainted("mine.example/x", noSchedule), func(w *world) { w.facts.Transient.Prefixes = []string{"mine."} }), gate.NotYet, missing, "kube-system/agent"},
+		"its own gate's taint does not exclude":         {aNode(with("agent", tolerating()), func(w *world) { w.facts.Transient.GateKeys = nil }), gate.NotYet, deadlock, intolerant},
+		"a lasting taint excludes":                      {aNode(only(), tainted("pool", noSchedule)), gate.Holds, none, ""},
+		"a tolerated lasting taint does not exclude":    {aNode(only("pool"), tainted("pool", noSchedule)), gate.NotYet, missing, "kube-system/agent"},
+		"a PreferNoSchedule taint does not exclude":     {aNode(only(), tainted("pool", prefer)), gate.NotYet, missing, "kube-system/agent"},
+		"an empty set holds":                            {aNode(), gate.Holds, none, ""},
+		"an empty set does not hold during setup":       {aNode(tainted("node.kubernetes.io/not-ready", noSchedule)), gate.NotYet, setUp, ""},
 		"another gate's taint is not foreign": {aNode(tainted("readiness.k8s.io/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["readiness.k8s.io/x"] = true }),
 			gate.Holds, none, ""},
 	})
@@ -177,15 +202,15 @@ func TestDaemonSetsSelects(t *testing.T) {
 	}
 	delete(w.facts.Pods, query("agent"))
 	if _, observed := s.Evidence(&w.facts); observed {
-		t.Error("evidence of pods that are not observed")
+		t.Error("evidence from unobserved pods")
 	}
 	if _, observed := s.Evidence(&aNode(unobservedSets).facts); observed {
-		t.Error("evidence of DaemonSets that are not observed")
+		t.Error("evidence from unobserved DaemonSets")
 	}
 }
 
-// Of several daemons that are away, what matters is the one that no rollout
-// excuses.
+// If several daemons are not ready, the one that no rollout excuses determines the
+// result.
 func TestDaemonSetsRollout(t *testing.T) {
 	s := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
 	for name, c := range map[string]struct {

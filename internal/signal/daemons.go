@@ -14,19 +14,19 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// daemonSets holds when every selected DaemonSet that belongs on the node has
-// its ready pod there.
+// daemonSets holds when every selected DaemonSet that should run on the node has a
+// ready pod there.
 type daemonSets struct {
 	namespaces []string
 	selector   labels.Selector
 	// minReady is how long each pod must have been ready.
 	minReady time.Duration
-	// last are the DaemonSets that it selected last. There are many decisions, of
-	// many nodes, between two snapshots.
+	// last caches the last selection. There are many decisions about many nodes between
+	// two snapshots.
 	last *atomic.Pointer[selection]
 }
 
-// selection are those DaemonSets of a snapshot that a signal selects.
+// selection contains the DaemonSets of a snapshot that a signal selects.
 type selection struct {
 	of   *gate.DaemonSets
 	sets []*gate.DaemonSet
@@ -41,7 +41,7 @@ func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
 	return daemonSets{namespaces: spec.Namespaces, selector: selector, minReady: minReady, last: new(atomic.Pointer[selection])}, nil
 }
 
-// selected returns those of the DaemonSets that the signal selects.
+// selected returns the DaemonSets that the signal selects.
 func (s daemonSets) selected(of *gate.DaemonSets) []*gate.DaemonSet {
 	if last := s.last.Load(); last != nil && last.of == of {
 		return last.sets
@@ -56,7 +56,7 @@ func (s daemonSets) selected(of *gate.DaemonSets) []*gate.DaemonSet {
 	return now.sets
 }
 
-// unobserved returns the first namespace whose DaemonSets are not known.
+// unobserved returns the first namespace whose DaemonSets have not been observed.
 func (s daemonSets) unobserved(sets *gate.DaemonSets) (string, bool) {
 	for _, ns := range s.namespaces {
 		if sets == nil || !sets.Observed[ns] {
@@ -66,8 +66,8 @@ func (s daemonSets) unobserved(sets *gate.DaemonSets) (string, bool) {
 	return "", false
 }
 
-// Read implements gate.Signal. One daemon that is not ready decides, whatever
-// is unknown of others.
+// Read implements gate.Signal. A single daemon that is not ready determines the result,
+// even if others are unknown.
 func (s daemonSets) Read(in gate.Input) gate.Reading {
 	if ns, missing := s.unobserved(in.DaemonSets); missing {
 		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: "namespace " + ns}
@@ -89,8 +89,9 @@ func (s daemonSets) Read(in gate.Input) gate.Reading {
 	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetBelongs}
 }
 
-// both combines two readings that must both hold: NotYet wins over Unknown,
-// Unknown over Holds, and the first of its kind is told.
+// both combines two readings that must both hold. NotYet takes precedence over Unknown,
+// and Unknown over Holds. If both have the same state, the result has the reason of the
+// first, with the exceptions below.
 func both(a, b gate.Reading) gate.Reading {
 	rank := func(s gate.State) int { return []int{gate.Holds: 0, gate.Unknown: 1, gate.NotYet: 2}[s] }
 	switch {
@@ -103,8 +104,8 @@ func both(a, b gate.Reading) gate.Reading {
 	if a.State != b.State {
 		return a
 	}
-	// Two that do not hold: what matters is the one that is not excused by a
-	// rollout, and the one that has been so for longer.
+	// Neither holds. The relevant one is the one that no rollout excuses or, failing
+	// that, the one that has not held for longer.
 	if a.Rollout && !b.Rollout || a.Rollout == b.Rollout && !a.Since.Equal(earliest(a.Since, b.Since)) {
 		a, b = b, a
 	}
@@ -113,14 +114,14 @@ func both(a, b gate.Reading) gate.Reading {
 	return a
 }
 
-// either combines two readings of which one must hold: the one that has for
-// longer, or else the first that is more than missing is told.
+// either combines two readings of which one must hold. It returns the one that has held
+// longer or, if neither holds, preferably one whose reason is not a missing pod.
 func either(a, b gate.Reading) gate.Reading {
 	longer := a.State == gate.Holds && !b.Since.IsZero() && (a.Since.IsZero() || b.Since.Before(a.Since))
 	if b.State > a.State || b.State == a.State && (a.Reason == v1alpha1.ReadingPodMissing || longer) {
 		a, b = b, a
 	}
-	if a.State != gate.Holds { // until then each may come to hold by time alone
+	if a.State != gate.Holds { // either may start to hold when time passes
 		a.Recheck = earliest(a.Recheck, b.Recheck)
 	}
 	return a
@@ -134,7 +135,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// earliest returns the earlier of two times of which either may be missing.
+// earliest returns the earlier of two times. A zero time is ignored.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -11,19 +11,20 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Deadlock is what two gates do to each other on a node on which both are closed.
+// Deadlock is a deadlock between two gates on a node on which both are closed.
 type Deadlock struct {
-	// With is the other gate's name.
+	// With is the name of the other gate.
 	With string
-	// Daemon is a DaemonSet that the one waits for and the taint of the other keeps
-	// away, and Other is one the other way round.
+	// Daemon is a DaemonSet that this gate waits for and that does not tolerate the
+	// other gate's taint. Other is a DaemonSet that the other gate waits for and that
+	// does not tolerate this gate's taint.
 	Daemon, Other string
 }
 
-// Deadlocks finds gates of which each waits for a daemon that the taint of the
-// other keeps away: on a node that is new to both, neither opens. It returns for
-// each of them the others, by name. That one gate waits for another is none: the
-// other opens first.
+// Deadlocks returns the deadlocks of each gate, by name: each of two gates waits for a
+// daemon that does not tolerate the other's taint, so that neither opens on a node that
+// is new to both. If only one gate waits for the other in this way, there is no
+// deadlock, because the other opens first.
 func Deadlocks(gates []gate.Gate, sets *gate.DaemonSets) map[string][]Deadlock {
 	var found map[string][]Deadlock
 	for i := range gates {
@@ -47,8 +48,8 @@ func Deadlocks(gates []gate.Gate, sets *gate.DaemonSets) map[string][]Deadlock {
 	return found
 }
 
-// keptAway names a DaemonSet that a gate waits for and a taint of another gate
-// keeps away. A taint that both have is the gate's own.
+// keptAway returns a DaemonSet that a gate waits for and that does not tolerate a taint
+// of another gate. A taint that both gates have counts as the gate's own.
 func keptAway(g, by *gate.Gate, sets *gate.DaemonSets) (string, bool) {
 	if !mayWait(g) || !mayWait(by) {
 		return "", false
@@ -67,14 +68,13 @@ func keptAway(g, by *gate.Gate, sets *gate.DaemonSets) (string, bool) {
 	return "", false
 }
 
-// mayWait tells whether a gate is one that keeps nodes closed until a daemon is
-// there.
+// mayWait reports whether a gate keeps nodes closed until a daemon is ready.
 func mayWait(g *gate.Gate) bool {
 	return g.Accepted && !g.CloseWhen && g.Mode != v1alpha1.ModeDryRun
 }
 
-// awayFrom names a DaemonSet without which the signal does not hold, and which
-// does not come to a node with the taint.
+// awayFrom returns a DaemonSet that the signal requires and that does not run on a node
+// with the taint.
 func awayFrom(taint corev1.Taint, s gate.Signal, sets *gate.DaemonSets) (daemon string, away bool) {
 	switch s := s.(type) {
 	case daemonSet:
@@ -90,7 +90,7 @@ func awayFrom(taint corev1.Taint, s gate.Signal, sets *gate.DaemonSets) (daemon 
 				return ds.String(), true
 			}
 		}
-	case anyOf: // if that is so with every alternative
+	case anyOf: // only if it is true of every alternative
 		for i := range s {
 			one, is := awayFrom(taint, s[i].Signal, sets)
 			if !is {

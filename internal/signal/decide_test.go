@@ -18,8 +18,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// mixedSignal is what the i-th of many gates waits for: a signal of each kind, in
-// turn.
+// mixedSignal returns the signal of the i-th of many gates. The kinds alternate.
 func mixedSignal(i int) v1alpha1.Signal {
 	apps := v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": mixedName(i)}}
 	agent := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: mixedName(i)}}
@@ -44,8 +43,8 @@ func mixedSignal(i int) v1alpha1.Signal {
 
 func mixedName(i int) string { return fmt.Sprintf("agent-%02d", i) }
 
-// mixedGates are so many gates, with signals of all kinds, that select every
-// node of the pool and read their signals also while they are open.
+// mixedGates returns this number of gates, with signals of all kinds, that select every
+// node of the pool and also read their signals while they are open.
 func mixedGates(t testing.TB, number int) []gate.Gate {
 	t.Helper()
 	gates := make([]gate.Gate, number)
@@ -67,8 +66,8 @@ func mixedGates(t testing.TB, number int) []gate.Gate {
 	return gates
 }
 
-// mixedNode is a node of the pool on which all signals hold or, of a node that
-// has only just been created, none does.
+// mixedNode returns a node of the pool on which all signals hold or, if fit is false, a
+// new node on which none holds.
 func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	w := aNode()
 	n := &w.facts.Node
@@ -103,8 +102,8 @@ func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	return &w.facts
 }
 
-// stands gives the node the records, and taints, of gates that stand so.
-func stands(f *gate.Facts, state string, gates ...gate.Gate) {
+// addRecords adds the records and taints of gates in this state to the node.
+func addRecords(f *gate.Facts, state string, gates ...gate.Gate) {
 	for i := range gates {
 		g := &gates[i]
 		r := gate.Record{
@@ -119,19 +118,19 @@ func stands(f *gate.Facts, state string, gates ...gate.Gate) {
 	}
 }
 
-// mixedMoments are moments in the life of a node with 50 gates.
+// mixedMoments returns moments of a node with 50 gates.
 func mixedMoments(t testing.TB) (gates []gate.Gate, moments map[string]*gate.Facts) {
 	gates = mixedGates(t, 50)
 	moments = map[string]*gate.Facts{}
 	for name, closed := range map[string]int{"steady": 0, "opening one": 1, "opening all": len(gates)} {
 		f := mixedNode(gates, true)
-		stands(f, v1alpha1.StateClosed, gates[:closed]...)
-		stands(f, v1alpha1.StateOpen, gates[closed:]...)
+		addRecords(f, v1alpha1.StateClosed, gates[:closed]...)
+		addRecords(f, v1alpha1.StateOpen, gates[closed:]...)
 		moments[name] = f
 	}
 	moments["birth"] = mixedNode(gates, false)
 	waiting := mixedNode(gates, false)
-	stands(waiting, v1alpha1.StateClosed, gates...)
+	addRecords(waiting, v1alpha1.StateClosed, gates...)
 	for name, raw := range waiting.Node.Records {
 		r, _ := gate.ParseRecord(raw)
 		r.Since = waiting.Node.Created
@@ -141,7 +140,7 @@ func mixedMoments(t testing.TB) (gates []gate.Gate, moments map[string]*gate.Fac
 	return gates, moments
 }
 
-// What the benchmark measures is what it says.
+// The moments are those that the benchmark is named after.
 func TestMixedMoments(t *testing.T) {
 	gates, moments := mixedMoments(t)
 	type outcome struct {
@@ -175,38 +174,37 @@ func TestMixedMoments(t *testing.T) {
 	}
 }
 
-// No kind of signal makes heartbeats news: only maxHeartbeatAgeSeconds does.
+// No kind of signal needs heartbeats, except with maxHeartbeatAgeSeconds.
 func TestSignalsNeedNoHeartbeats(t *testing.T) {
 	gates := mixedGates(t, 50)
 	sets := mixedNode(gates, true).DaemonSets
 	for i := range gates {
 		if gates[i].Needs(sets).Heartbeats {
-			t.Errorf("%s, waiting for %T, does", gates[i].Name, gates[i].Signals[0].Signal)
+			t.Errorf("%s, waiting for %T, needs heartbeats", gates[i].Name, gates[i].Signals[0].Signal)
 		}
 	}
 	aged := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}})
 	if !aged.Needs(sets).Heartbeats {
-		t.Error("maxHeartbeatAgeSeconds does not")
+		t.Error("maxHeartbeatAgeSeconds does not need heartbeats")
 	}
 }
 
-// A decision about a node is made for every event there is, and its garbage is
-// what all the others wait for.
+// A decision is made for every event, and collecting its garbage delays all others.
 func TestDecideAllocatesLittle(t *testing.T) {
 	gates, moments := mixedMoments(t)
 	for _, name := range []string{"steady", "waiting", "opening one"} {
-		least := math.Inf(1) // of several, because the memory of an earlier decision may have been collected
+		least := math.Inf(1) // the minimum of several runs, because pooled memory may have been collected
 		for range 20 {
 			least = min(least, testing.AllocsPerRun(1, func() { gate.Decide(gates, moments[name], epoch) }))
 		}
 		if least > 100 {
-			t.Errorf("%s: %v allocations, want 100 at most", name, least)
+			t.Errorf("%s: %v allocations, want at most 100", name, least)
 		}
 	}
 }
 
-// BenchmarkDecide is one decision about a node with 50 gates, whose signals are of
-// all kinds and are all read.
+// BenchmarkDecide measures one decision about a node with 50 gates, whose signals are
+// of all kinds and are all read.
 func BenchmarkDecide(b *testing.B) {
 	gates, moments := mixedMoments(b)
 	for _, name := range []string{"steady", "waiting", "opening one", "opening all", "birth"} {

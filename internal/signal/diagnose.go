@@ -7,13 +7,13 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Diagnose says what is wrong with a signal on every node alike: a DaemonSet
-// that does not exist, or that waits for the gate as the gate waits for it, be it
-// only because of a taint that the gate does not have there yet.
-// Nothing wrong reads Holds, with a reason where there is something to tell all
-// the same; what is not observed reads Unknown.
+// Diagnose returns a problem of a signal that does not depend on the node: a DaemonSet
+// does not exist, or is deadlocked with the gate because it does not tolerate one of
+// the gate's taints, even if that taint is not on any node yet. If there is no problem,
+// the reading is Holds, with a reason if there is a warning. If something has not been
+// observed, it is Unknown.
 func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
-	well := gate.Reading{State: gate.Holds}
+	result := gate.Reading{State: gate.Holds}
 	switch s := s.(type) {
 	case daemonSet:
 		if sets == nil || !sets.Observed[s.namespace] {
@@ -32,21 +32,21 @@ func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gat
 	case anyOf:
 		return s.diagnose(taints, sets)
 	}
-	return well
+	return result
 }
 
 func (s daemonSets) diagnose(taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
-	well := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetSelected}
+	result := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetSelected}
 	for _, ds := range s.selected(sets) {
 		r := diagnoseDaemon(ds, taints)
 		if r.State != gate.Holds {
 			return r
 		}
-		if well.Reason != v1alpha1.ReadingDaemonNotProbed { // of several the first is told
-			well = r
+		if result.Reason != v1alpha1.ReadingDaemonNotProbed { // the first one is reported
+			result = r
 		}
 	}
-	return well
+	return result
 }
 
 func diagnoseDaemon(ds *gate.DaemonSet, taints []v1alpha1.Taint) gate.Reading {

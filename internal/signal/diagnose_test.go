@@ -22,20 +22,20 @@ func TestDiagnose(t *testing.T) {
 		state  gate.State
 		reason v1alpha1.ReadingReason
 	}{
-		"well":                   {one, &aNode(with("agent")).sets, gate.Holds, ""},
-		"does not exist":         {one, &aNode().sets, gate.NotYet, v1alpha1.ReadingDaemonSetNotFound},
-		"deadlock":               {one, &aNode(with("agent", tolerating())).sets, gate.NotYet, deadlock},
-		"not probed":             {one, &aNode(with("agent", unprobed)).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
-		"one not probed":         {many, &aNode(with("agent", unprobed), with("b")).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
-		"a deadlock goes first":  {many, &aNode(with("agent", unprobed), with("b", tolerating())).sets, gate.NotYet, deadlock},
-		"not observed":           {one, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
-		"nothing observed":       {one, nil, gate.Unknown, notObserved},
-		"all well":               {many, &aNode(with("agent"), with("b")).sets, gate.Holds, ""},
-		"none":                   {many, &aNode().sets, gate.Holds, v1alpha1.ReadingNoDaemonSetSelected},
-		"one in a deadlock":      {many, &aNode(with("agent"), with("b", tolerating())).sets, gate.NotYet, deadlock},
-		"many, not observed":     {many, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
-		"many, nothing observed": {many, nil, gate.Unknown, notObserved},
-		"a level is always well": {level, nil, gate.Holds, ""},
+		"no problem":                  {one, &aNode(with("agent")).sets, gate.Holds, ""},
+		"does not exist":              {one, &aNode().sets, gate.NotYet, v1alpha1.ReadingDaemonSetNotFound},
+		"deadlock":                    {one, &aNode(with("agent", tolerating())).sets, gate.NotYet, deadlock},
+		"not probed":                  {one, &aNode(with("agent", unprobed)).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
+		"one not probed":              {many, &aNode(with("agent", unprobed), with("b")).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
+		"a deadlock takes precedence": {many, &aNode(with("agent", unprobed), with("b", tolerating())).sets, gate.NotYet, deadlock},
+		"not observed":                {one, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
+		"nothing observed":            {one, nil, gate.Unknown, notObserved},
+		"several, no problem":         {many, &aNode(with("agent"), with("b")).sets, gate.Holds, ""},
+		"none":                        {many, &aNode().sets, gate.Holds, v1alpha1.ReadingNoDaemonSetSelected},
+		"one in a deadlock":           {many, &aNode(with("agent"), with("b", tolerating())).sets, gate.NotYet, deadlock},
+		"many, not observed":          {many, &aNode(unobservedSets).sets, gate.Unknown, notObserved},
+		"many, nothing observed":      {many, nil, gate.Unknown, notObserved},
+		"a label has no problem":      {level, nil, gate.Holds, ""},
 	} {
 		if r := Diagnose(mustCompile(t, c.signal), taints, c.sets); r.State != c.state || r.Reason != c.reason {
 			t.Errorf("%s: %s %s", name, r.State, r.Reason)

@@ -4,17 +4,54 @@ package signal
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/expression"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// celExpression holds when a CEL expression is true of the node. It looks at
-// levels, and proves no boot.
+// celExpression holds when a CEL expression is true for the node. It proves no boot.
 type celExpression struct {
 	levelSignal
 	*expression.Expression
+}
+
+// textMax is the maximum total length of a gate's expressions in bytes: four times the
+// maximum of one expression. It limits how long a gate takes to compile.
+const textMax = 4 * expression.TextMax
+
+// Expressions returns the distinct texts of a gate's expressions.
+func Expressions(spec *v1alpha1.NodeGateSpec) []string {
+	var all []string
+	add := func(s *v1alpha1.SignalSource) {
+		if s.Expression != "" {
+			all = append(all, s.Expression)
+		}
+	}
+	for _, list := range [][]v1alpha1.Signal{spec.OpenWhen, spec.CloseWhen} {
+		for i := range list {
+			add(&list[i].SignalSource)
+			for j := range list[i].AnyOf {
+				add(&list[i].AnyOf[j].SignalSource)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// checkExpressions returns an error if a gate's expressions are too long in total.
+func checkExpressions(spec *v1alpha1.NodeGateSpec) error {
+	sum := 0
+	for _, text := range Expressions(spec) {
+		sum += len(text)
+	}
+	if sum > textMax {
+		return fmt.Errorf("compiling expressions: they have %d bytes in total, but a gate may have at most %d; "+
+			"shorten them, or split the gate", sum, textMax)
+	}
+	return nil
 }
 
 func newExpression(text string) (gate.Signal, error) {
@@ -25,7 +62,8 @@ func newExpression(text string) (gate.Signal, error) {
 	return celExpression{Expression: compiled}, nil
 }
 
-// Read implements gate.Signal. An expression that has no answer says nothing.
+// Read implements gate.Signal. The signal is unknown if the expression cannot be
+// evaluated.
 func (s celExpression) Read(in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDiffers, Subject: "the expression"}
 	switch holds, err := s.Holds(&in.Node, in.Taint.Key, in.OtherTaint.Key); {
@@ -41,6 +79,6 @@ func (s celExpression) Read(in gate.Input) gate.Reading {
 func (s celExpression) Needs(*gate.DaemonSets) gate.Needs {
 	return gate.Needs{
 		Annotations: s.Annotations(), Resources: s.Resources(), NodeInfo: s.NodeInfo(),
-		AllConditions: s.LooksAtConditions(), Taints: s.LooksAtTaints(),
+		AllConditions: s.ReadsConditions(), Taints: s.ReadsTaints(),
 	}
 }

@@ -35,26 +35,26 @@ func TestExpression(t *testing.T) {
 	check(t, mustCompile(t, expressed(`int(annotations["example.com/warm"]) >= 40`)), map[string]reads{
 		"annotation: holds":        {warm("42"), gate.Holds, matches, subject},
 		"annotation: not yet":      {warm("3"), gate.NotYet, differs, subject},
-		"annotation: not there":    {aNode(), gate.Unknown, failed, "no such key: example.com/warm"},
+		"annotation: missing":      {aNode(), gate.Unknown, failed, "no such key: example.com/warm"},
 		"annotation: not a number": {warm("a lot"), gate.Unknown, failed, "type conversion error from 'string' to 'int'"},
 	})
 	check(t, mustCompile(t, expressed(`allocatable[?"example.com/gpu"].orValue(quantity("0")).compareTo(quantity("8")) >= 0`)), map[string]reads{
-		"resource: holds":     {gpus("8"), gate.Holds, matches, subject},
-		"resource: not yet":   {gpus("7"), gate.NotYet, differs, subject},
-		"resource: not there": {aNode(), gate.NotYet, differs, subject},
+		"resource: holds":   {gpus("8"), gate.Holds, matches, subject},
+		"resource: not yet": {gpus("7"), gate.NotYet, differs, subject},
+		"resource: missing": {aNode(), gate.NotYet, differs, subject},
 	})
 	check(t, mustCompile(t, expressed(`conditions.exists(c, c.type == "Net" && c.status == "True")`)), map[string]reads{
-		"condition: holds":     {conditions(cond("Net", "True")), gate.Holds, matches, subject},
-		"condition: not yet":   {conditions(cond("Net", "False")), gate.NotYet, differs, subject},
-		"condition: not there": {aNode(), gate.NotYet, differs, subject},
+		"condition: holds":   {conditions(cond("Net", "True")), gate.Holds, matches, subject},
+		"condition: not yet": {conditions(cond("Net", "False")), gate.NotYet, differs, subject},
+		"condition: missing": {aNode(), gate.NotYet, differs, subject},
 	})
 	check(t, mustCompile(t, expressed(`taints.size() == 0`)), map[string]reads{
 		"its own taint does not count": {aNode(), gate.Holds, matches, subject},
-		"another does":                 {aNode(tainted("other", corev1.TaintEffectNoSchedule)), gate.NotYet, differs, subject},
+		"another taint counts":         {aNode(tainted("other", corev1.TaintEffectNoSchedule)), gate.NotYet, differs, subject},
 	})
 	check(t, mustCompile(t, expressed(`nodeInfo.kernelVersion.startsWith("6.")`)), map[string]reads{
-		"nodeInfo: holds":     {node(func(n *gate.Node) { n.Info = map[string]string{"kernelVersion": "6.1"} }), gate.Holds, matches, subject},
-		"nodeInfo: not known": {aNode(), gate.Unknown, failed, "no such field: kernelVersion"},
+		"nodeInfo: holds":   {node(func(n *gate.Node) { n.Info = map[string]string{"kernelVersion": "6.1"} }), gate.Holds, matches, subject},
+		"nodeInfo: unknown": {aNode(), gate.Unknown, failed, "no such field: kernelVersion"},
 	})
 }
 
@@ -65,12 +65,12 @@ func TestExpressionNeeds(t *testing.T) {
 		t.Errorf("needs = %+v", n)
 	}
 	if n.Heartbeats || s.ProvesBoot() {
-		t.Error("an expression knows no heartbeats, and proves no boot")
+		t.Error("an expression needs heartbeats or proves a boot")
 	}
 }
 
-// One that cannot be compiled says which, where and why; the gate goes by no
-// signal at all, and is still good for what it had closed.
+// If an expression cannot be compiled, the error contains the signal, the position and
+// the cause. The gate has no signals, but keeps control of the nodes that it closed.
 func TestExpressionThatDoesNotCompile(t *testing.T) {
 	source := expressed("labels.pool ==\n  lable.pool")
 	for name, c := range map[string]struct {
@@ -97,7 +97,8 @@ func TestExpressionThatDoesNotCompile(t *testing.T) {
 	}
 }
 
-// Within anyOf, an expression without an answer leaves the others theirs.
+// An expression in anyOf that cannot be evaluated does not affect the other
+// alternatives.
 func TestExpressionInAnyOf(t *testing.T) {
 	s, err := newAnyOf([]v1alpha1.NamedSource{
 		{Name: "zone", SignalSource: expressed(`labels["zone"] == "a"`)},
@@ -110,11 +111,11 @@ func TestExpressionInAnyOf(t *testing.T) {
 	check(t, s, map[string]reads{
 		"the other holds": {aNode(), gate.Holds, matches, "the expression"},
 		"the other does not": {aNode(func(w *world) { w.facts.Node.Labels = nil }), gate.Unknown, none,
-			"zone: the expression has no answer on this node: no such key: zone; pool: the expression does not match"},
+			"zone: the expression could not be evaluated on this node: no such key: zone; pool: the expression does not match"},
 	})
 }
 
-// The guide's expressions do what it says.
+// The guide's expressions have the documented results.
 func TestGuideToExpressions(t *testing.T) {
 	page, err := os.ReadFile("../../docs/guides/expressions.md")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// levelSignal is a signal that looks at the Node itself, and takes what it
-// finds there as it is: nothing tells in which boot it was written.
+// levelSignal is a signal that reads the Node itself and cannot determine the boot in
+// which the Node was written.
 type levelSignal struct{}
 
 // Evidence implements gate.Signal.
@@ -55,11 +55,11 @@ func (s annotation) Needs(*gate.DaemonSets) gate.Needs {
 	return gate.Needs{Annotations: []string{s.key}}
 }
 
-// keyValue is a key and, unless any will do, its value.
+// keyValue matches a key and, if set, its value.
 type keyValue struct {
 	key   string
 	value *string
-	// subject is what readings call it.
+	// subject is the subject of readings.
 	subject string
 }
 

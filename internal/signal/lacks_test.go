@@ -9,8 +9,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Whether a required pod is missing, which a deadline asks, is told also where
-// several readings are put together.
+// Combined readings also report whether a required pod is missing, which a deadline
+// depends on.
 func TestLacksPod(t *testing.T) {
 	daemon := func(name string) v1alpha1.SignalSource {
 		return v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}
@@ -30,16 +30,16 @@ func TestLacksPod(t *testing.T) {
 		"not eligible":                     {mustCompile(t, daemon("agent")), aNode(with("agent", onlyOn("cpu"))), true, false},
 		"does not tolerate the gate":       {mustCompile(t, daemon("agent")), aNode(with("agent", tolerating())), true, false},
 		"not ready":                        {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", notReady)), false, false},
-		"going away":                       {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", terminating)), false, false},
+		"terminating":                      {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", terminating)), false, false},
 		"not observed":                     {mustCompile(t, daemon("agent")), aNode(with("agent"), unobservedPods("agent")), false, true},
 		"one of several":                   {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady)), true, false},
 		"one of several, in another order": {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("proxy", notReady)), true, false},
 		"none of several":                  {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady), running("proxy", notReady)), false, false},
 		"every alternative":                {either(daemon("agent"), daemon("proxy")), aNode(with("agent"), with("proxy")), true, false},
 		"one alternative":                  {either(daemon("agent"), daemon("proxy")), aNode(with("agent"), with("proxy"), running("agent", notReady)), false, false},
-		"an alternative that is no pod":    {either(daemon("agent"), labelled), aNode(with("agent")), false, false},
+		"an alternative that is not a pod": {either(daemon("agent"), labelled), aNode(with("agent")), false, false},
 		"an alternative not observed":      {either(daemon("agent"), labelled), aNode(with("agent"), unobservedPods("agent")), false, true},
-		"a level":                          {mustCompile(t, labelled), aNode(), false, false},
+		"a label":                          {mustCompile(t, labelled), aNode(), false, false},
 	} {
 		r, _ := read(t, c.signal, c.node)
 		if r.LacksPod() != c.lacks || r.Unseen() != c.unseen {

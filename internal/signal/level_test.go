@@ -29,12 +29,12 @@ func cond(conditionType string, status corev1.ConditionStatus) gate.Condition {
 func TestCondition(t *testing.T) {
 	disk := v1alpha1.ConditionSignal{Type: "DiskReady", Status: "True"}
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &disk}), map[string]reads{
-		"matches":            {conditions(cond("DiskReady", "True")), gate.Holds, matches, "condition DiskReady=True"},
-		"differs":            {conditions(cond("DiskReady", "False")), gate.NotYet, differs, "condition DiskReady=False"},
-		"Unknown is unknown": {conditions(cond("DiskReady", "Unknown")), gate.Unknown, differs, "condition DiskReady=Unknown"},
-		"missing":            {conditions(), gate.NotYet, absent, "condition DiskReady"},
-		"a longer name":      {conditions(cond("DiskReadyToo", "True")), gate.NotYet, absent, "condition DiskReady"},
-		"a node of no word":  {aNode(func(w *world) { w.facts.Node.Conditions = nil }), gate.NotYet, absent, "condition DiskReady"},
+		"matches":                   {conditions(cond("DiskReady", "True")), gate.Holds, matches, "condition DiskReady=True"},
+		"differs":                   {conditions(cond("DiskReady", "False")), gate.NotYet, differs, "condition DiskReady=False"},
+		"Unknown is unknown":        {conditions(cond("DiskReady", "Unknown")), gate.Unknown, differs, "condition DiskReady=Unknown"},
+		"missing":                   {conditions(), gate.NotYet, absent, "condition DiskReady"},
+		"a longer name":             {conditions(cond("DiskReadyToo", "True")), gate.NotYet, absent, "condition DiskReady"},
+		"a node without conditions": {aNode(func(w *world) { w.facts.Node.Conditions = nil }), gate.NotYet, absent, "condition DiskReady"},
 	})
 	disk.WhenMissing = v1alpha1.MissingHolds
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &disk}), map[string]reads{
@@ -57,10 +57,10 @@ func TestConditionSince(t *testing.T) {
 		t.Errorf("differs since %s", r.Since)
 	}
 	if s.ProvesBoot() {
-		t.Error("a level proves no boot")
+		t.Error("a condition without maxHeartbeatAgeSeconds proves a boot")
 	}
 	if pods, observed := s.Evidence(nil); pods != nil || !observed {
-		t.Error("a level rests on no pods")
+		t.Error("a condition depends on pods")
 	}
 }
 
@@ -82,14 +82,14 @@ func TestLabelAndAnnotation(t *testing.T) {
 		"an empty value": {labelled(""), gate.Holds, matches, "label k"},
 	})
 	check(t, mustCompile(t, v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "k", Value: value("")}}), map[string]reads{
-		"the empty value asked for": {labelled(""), gate.Holds, matches, "label k"},
-		"another value":             {labelled("w"), gate.NotYet, differs, "label k"},
+		"the empty value required": {labelled(""), gate.Holds, matches, "label k"},
+		"another value":            {labelled("w"), gate.NotYet, differs, "label k"},
 	})
 	annotation := mustCompile(t, v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "k", Value: value("v")}})
 	check(t, annotation, map[string]reads{
-		"annotation matches":       {annotated("v"), gate.Holds, matches, "annotation k"},
-		"annotation differs":       {annotated("w"), gate.NotYet, differs, "annotation k"},
-		"a label is no annotation": {labelled("v"), gate.NotYet, absent, "annotation k"},
+		"annotation matches":           {annotated("v"), gate.Holds, matches, "annotation k"},
+		"annotation differs":           {annotated("w"), gate.NotYet, differs, "annotation k"},
+		"a label is not an annotation": {labelled("v"), gate.NotYet, absent, "annotation k"},
 	})
 	if n := annotation.Needs(nil); len(n.Annotations) != 1 || n.Annotations[0] != "k" {
 		t.Errorf("needs %+v", n)

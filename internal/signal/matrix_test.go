@@ -17,21 +17,21 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// The situations that every kind of signal is asked about.
+// The situations in which every kind of signal is tested.
 const (
 	holds      = "holds"
 	notYet     = "not yet"
-	unknown    = "unknown"        // nodegate, or who reports, does not know
-	missingObj = "missing object" // what the signal names does not exist
-	staleFact  = "stale"          // known from before the boot, or for too long
-	wrongNode  = "wrong node"     // it is another node's, or a former Node's of this name
-	wrongOwner = "wrong owner"    // it is somebody else's
+	unknown    = "unknown"        // nodegate, or the reporter, does not know
+	missingObj = "missing object" // the object that the signal names does not exist
+	staleFact  = "stale"          // from before the boot, or too old
+	wrongNode  = "wrong node"     // of another node, or of a former Node with the same name
+	wrongOwner = "wrong owner"    // of another owner
 )
 
 var situations = []string{holds, notYet, unknown, missingObj, staleFact, wrongNode, wrongOwner}
 
-// cell is what a kind of signal reads in a situation; or why it cannot come
-// into it.
+// cell is the expected reading of a kind of signal in a situation, or the reason why
+// the situation cannot occur.
 type cell struct {
 	node    *world
 	state   gate.State
@@ -42,20 +42,20 @@ type cell struct {
 
 func never(why string) cell { return cell{never: why} }
 
-// row is one kind of signal, by an example.
+// row is an example of one kind of signal.
 type row struct {
 	signal v1alpha1.Signal
 	cells  map[string]cell
 }
 
 const (
-	ofThisNode = "it is a field of this Node, and the API server keeps Nodes apart"
-	nobodyOwns = "nobody owns a part of a Node"
-	aLevel     = "it tells no time and no boot: it is taken as it stands (docs/known-limits.md)"
-	alwaysSeen = "Nodes are observed, or nothing is decided about them"
+	ofThisNode = "it is a field of this Node"
+	nobodyOwns = "parts of a Node have no owner"
+	aLevel     = "it contains neither a time nor a boot, so it is always accepted (docs/known-limits.md)"
+	alwaysSeen = "no decision is made about an unobserved Node"
 )
 
-// matrix is the specification of all kinds: each in every situation.
+// matrix specifies the reading of every kind of signal in every situation.
 var matrix = map[string]row{
 	"daemonSet": {
 		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}},
@@ -64,21 +64,21 @@ var matrix = map[string]row{
 			notYet:     {node: aNode(with("agent"), running("agent", notReady)), state: gate.NotYet, reason: v1alpha1.ReadingPodNotReady, message: "pod kube-system/agent-x is not ready"},
 			unknown:    {node: aNode(unobservedSets), state: gate.Unknown, reason: notObserved, message: "DaemonSet kube-system/agent is not observed yet"},
 			missingObj: {node: aNode(), state: gate.NotYet, reason: v1alpha1.ReadingDaemonSetNotFound, message: "DaemonSet kube-system/agent does not exist: create it, or correct the gate"},
-			staleFact:  {node: aNode(with("agent"), running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: stale, message: "pod kube-system/agent-x is known to be ready only from before this boot or this Node"},
-			wrongNode:  {node: aNode(with("agent", onlyOn("cpu"))), state: gate.NotYet, reason: v1alpha1.ReadingDaemonSetNotEligible, message: "DaemonSet kube-system/agent does not run on this node: its node selector, affinity or tolerations exclude it"},
-			wrongOwner: {node: aNode(with("agent"), running("agent", ofSomebodyElse)), state: gate.NotYet, reason: missing, message: "kube-system/agent has no pod on this node"},
+			staleFact:  {node: aNode(with("agent"), running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: stale, message: "the evidence that pod kube-system/agent-x is ready predates the current boot or the current Node"},
+			wrongNode:  {node: aNode(with("agent", onlyOn("cpu"))), state: gate.NotYet, reason: v1alpha1.ReadingDaemonSetNotEligible, message: "DaemonSet kube-system/agent does not run on this node: its node selector, affinity or tolerations exclude the node"},
+			wrongOwner: {node: aNode(with("agent"), running("agent", ofAnotherOwner)), state: gate.NotYet, reason: missing, message: "kube-system/agent has no pod on this node"},
 		},
 	},
 	"daemonSets": {
 		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}}},
 		map[string]cell{
-			holds:      {node: aNode(with("agent"), running("agent")), state: gate.Holds, reason: v1alpha1.ReadingDaemonsReady, message: "every selected DaemonSet that belongs on this node has its ready pod here"},
+			holds:      {node: aNode(with("agent"), running("agent")), state: gate.Holds, reason: v1alpha1.ReadingDaemonsReady, message: "every selected DaemonSet that should run on this node has a ready pod here"},
 			notYet:     {node: aNode(with("agent"), running("agent"), with("other")), state: gate.NotYet, reason: missing, message: "kube-system/other has no pod on this node"},
 			unknown:    {node: aNode(unobservedSets), state: gate.Unknown, reason: notObserved, message: "namespace kube-system is not observed yet"},
-			missingObj: {node: aNode(), state: gate.Holds, reason: v1alpha1.ReadingNoDaemonSetBelongs, message: "no selected DaemonSet belongs on this node"},
-			staleFact:  {node: aNode(with("agent"), running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: stale, message: "pod kube-system/agent-x is known to be ready only from before this boot or this Node"},
-			wrongNode:  {node: aNode(with("agent", onlyOn("cpu"))), state: gate.Holds, reason: v1alpha1.ReadingNoDaemonSetBelongs, message: "no selected DaemonSet belongs on this node"},
-			wrongOwner: {node: aNode(with("agent"), running("agent", ofSomebodyElse)), state: gate.NotYet, reason: missing, message: "kube-system/agent has no pod on this node"},
+			missingObj: {node: aNode(), state: gate.Holds, reason: v1alpha1.ReadingNoDaemonSetBelongs, message: "no selected DaemonSet should run on this node"},
+			staleFact:  {node: aNode(with("agent"), running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: stale, message: "the evidence that pod kube-system/agent-x is ready predates the current boot or the current Node"},
+			wrongNode:  {node: aNode(with("agent", onlyOn("cpu"))), state: gate.Holds, reason: v1alpha1.ReadingNoDaemonSetBelongs, message: "no selected DaemonSet should run on this node"},
+			wrongOwner: {node: aNode(with("agent"), running("agent", ofAnotherOwner)), state: gate.NotYet, reason: missing, message: "kube-system/agent has no pod on this node"},
 		},
 	},
 	"pods": {
@@ -88,9 +88,9 @@ var matrix = map[string]row{
 			notYet:     {node: aNode(running("agent", terminating)), state: gate.NotYet, reason: v1alpha1.ReadingPodTerminating, message: "pod kube-system/agent-x is terminating"},
 			unknown:    {node: aNode(unobservedPods("agent")), state: gate.Unknown, reason: notObserved, message: "kube-system/(app=agent) is not observed yet"},
 			missingObj: {node: aNode(), state: gate.NotYet, reason: missing, message: "kube-system/(app=agent) has no pod on this node"},
-			staleFact:  {node: aNode(running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: stale, message: "pod kube-system/agent-x is known to be ready only from before this boot or this Node"},
-			wrongNode:  never("facts hold the pods that name the node: TestPods in internal/cluster moves one"),
-			wrongOwner: {node: aNode(running("agent", ofSomebodyElse)), state: gate.Holds, reason: ready, message: "kube-system/agent-x is ready"}, // whose they are does not matter
+			staleFact:  {node: aNode(running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: stale, message: "the evidence that pod kube-system/agent-x is ready predates the current boot or the current Node"},
+			wrongNode:  never("facts contain only the pods of the node: see TestPods in internal/kube/feed"),
+			wrongOwner: {node: aNode(running("agent", ofAnotherOwner)), state: gate.Holds, reason: ready, message: "kube-system/agent-x is ready"}, // their owner does not matter
 		},
 	},
 	"condition": {
@@ -100,7 +100,7 @@ var matrix = map[string]row{
 			notYet:     {node: conditions(beat("Net", "False", 0)), state: gate.NotYet, reason: differs, message: "condition Net=False does not match"},
 			unknown:    {node: conditions(beat("Net", "Unknown", 0)), state: gate.Unknown, reason: differs, message: "condition Net=Unknown does not match"},
 			missingObj: {node: conditions(), state: gate.NotYet, reason: absent, message: "the node has no condition Net"},
-			staleFact:  {node: conditions(beat("Net", "True", time.Hour)), state: gate.Unknown, reason: staleHeartbeat, message: "condition Net=True has no heartbeat that is recent enough and of this boot"},
+			staleFact:  {node: conditions(beat("Net", "True", time.Hour)), state: gate.Unknown, reason: staleHeartbeat, message: "condition Net=True has no recent heartbeat from the current boot"},
 			wrongNode:  never(ofThisNode),
 			wrongOwner: never(nobodyOwns),
 		},
@@ -122,7 +122,7 @@ var matrix = map[string]row{
 		map[string]cell{
 			holds:      {node: warmBy("yes"), state: gate.Holds, reason: matches, message: "annotation warm matches"},
 			notYet:     {node: warmBy("no"), state: gate.NotYet, reason: differs, message: "annotation warm does not match"},
-			unknown:    never("a key that becomes needed has all Nodes read anew, and until then nothing is decided: TestAnnotationsThatBecomeNeeded in internal/cluster"),
+			unknown:    never("when a new key is needed, all Nodes are read again before any decision: see TestAnnotationsThatBecomeNeeded in internal/kube/feed"),
 			missingObj: {node: aNode(), state: gate.NotYet, reason: absent, message: "the node has no annotation warm"},
 			staleFact:  never(aLevel),
 			wrongNode:  never(ofThisNode),
@@ -137,16 +137,16 @@ var matrix = map[string]row{
 			unknown:    {node: aNode(), state: gate.Unknown, reason: notObserved, message: "CSI driver ebs is not observed yet"},
 			missingObj: {node: csiNode("u", "", nil), state: gate.NotYet, reason: absent, message: "the node has no CSI driver ebs"},
 			staleFact:  never(aLevel),
-			wrongNode:  {node: csiNode("u", "former", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of this name"},
-			wrongOwner: {node: csiNode("u", "", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of this name"},
+			wrongNode:  {node: csiNode("u", "former", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of the same name"},
+			wrongOwner: {node: csiNode("u", "", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of the same name"},
 		},
 	},
 	"resource": {
 		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Resource: &v1alpha1.ResourceSignal{Name: "gpu"}}},
 		map[string]cell{
 			holds:      {node: allocatable("gpu", "1"), state: gate.Holds, reason: matches, message: "resource gpu=1 matches"},
-			notYet:     {node: allocatable("gpu", "0"), state: gate.NotYet, reason: v1alpha1.ReadingInsufficient, message: "resource gpu=0 is less than the gate asks for"},
-			unknown:    never("a resource that becomes needed has all Nodes read anew, and until then nothing is decided: TestResourcesThatBecomeNeeded in internal/cluster"),
+			notYet:     {node: allocatable("gpu", "0"), state: gate.NotYet, reason: v1alpha1.ReadingInsufficient, message: "resource gpu=0 is less than the gate requires"},
+			unknown:    never("when a new resource is needed, all Nodes are read again before any decision: see TestResourcesThatBecomeNeeded in internal/kube/feed"),
 			missingObj: {node: aNode(), state: gate.NotYet, reason: absent, message: "the node has no resource gpu"},
 			staleFact:  never("a kubelet that starts reports 0 until the device plugin has registered again: that is 'not yet'"),
 			wrongNode:  never(ofThisNode),
@@ -161,8 +161,8 @@ var matrix = map[string]row{
 			unknown:    {node: aNode(), state: gate.Unknown, reason: notObserved, message: "ResourceSlice of DRA driver " + draDriver + " is not observed yet"},
 			missingObj: {node: slicesOfU(), state: gate.NotYet, reason: absent, message: "the node has no ResourceSlice of DRA driver " + draDriver},
 			staleFact:  {node: slicesOfU(part("a", "u", "p", 1, 1), part("b", "u", "p", 2, 2)), state: gate.NotYet, reason: v1alpha1.ReadingPoolIncomplete, message: "pool p of DRA driver " + draDriver + ", with 1 of 2 ResourceSlices of generation 2, is incomplete"},
-			wrongNode:  {node: slicesOfU(part("a", "former", "p", 1, 1)), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "ResourceSlice a belongs to a former Node of this name"},
-			wrongOwner: {node: slicesOfU(part("a", "", "p", 1, 1)), state: gate.NotYet, reason: v1alpha1.ReadingNotOwned, message: "ResourceSlice a is owned by no Node, so that it may be a former one's"},
+			wrongNode:  {node: slicesOfU(part("a", "former", "p", 1, 1)), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "ResourceSlice a belongs to a former Node of the same name"},
+			wrongOwner: {node: slicesOfU(part("a", "", "p", 1, 1)), state: gate.NotYet, reason: v1alpha1.ReadingNotOwned, message: "ResourceSlice a is not owned by a Node, so it may belong to a former Node of the same name"},
 		},
 	},
 	"expression": {
@@ -170,8 +170,8 @@ var matrix = map[string]row{
 		map[string]cell{
 			holds:      {node: aNode(), state: gate.Holds, reason: matches, message: "the expression matches"},
 			notYet:     {node: aNode(tainted("cordon", corev1.TaintEffectNoSchedule)), state: gate.NotYet, reason: differs, message: "the expression does not match"},
-			unknown:    {node: aNode(func(w *world) { w.facts.Node.Labels = nil }), state: gate.Unknown, reason: v1alpha1.ReadingExpressionFailed, message: "the expression has no answer on this node: no such key: pool"},
-			missingObj: never("it names no object: what it reads and is not there is 'unknown'"),
+			unknown:    {node: aNode(func(w *world) { w.facts.Node.Labels = nil }), state: gate.Unknown, reason: v1alpha1.ReadingExpressionFailed, message: "the expression could not be evaluated on this node: no such key: pool"},
+			missingObj: never("it names no object: reading a missing value is 'unknown'"),
 			staleFact:  never(aLevel),
 			wrongNode:  never(ofThisNode),
 			wrongOwner: never(nobodyOwns),
@@ -187,9 +187,9 @@ var matrix = map[string]row{
 			notYet:     {node: aNode(with("agent"), running("agent", notReady)), state: gate.NotYet, reason: none, message: noneOf("pod kube-system/agent-x is not ready")},
 			unknown:    {node: aNode(unobservedSets), state: gate.Unknown, reason: none, message: noneOf("DaemonSet kube-system/agent is not observed yet")},
 			missingObj: {node: aNode(), state: gate.NotYet, reason: none, message: noneOf("DaemonSet kube-system/agent does not exist: create it, or correct the gate")},
-			staleFact:  {node: aNode(with("agent"), running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: none, message: noneOf("pod kube-system/agent-x is known to be ready only from before this boot or this Node")},
-			wrongNode:  {node: aNode(with("agent", onlyOn("cpu"))), state: gate.NotYet, reason: none, message: noneOf("DaemonSet kube-system/agent does not run on this node: its node selector, affinity or tolerations exclude it")},
-			wrongOwner: {node: aNode(with("agent"), running("agent", ofSomebodyElse)), state: gate.NotYet, reason: none, message: noneOf("kube-system/agent has no pod on this node")},
+			staleFact:  {node: aNode(with("agent"), running("agent", olderThanNode), nodeCreated(time.Second)), state: gate.NotYet, reason: none, message: noneOf("the evidence that pod kube-system/agent-x is ready predates the current boot or the current Node")},
+			wrongNode:  {node: aNode(with("agent", onlyOn("cpu"))), state: gate.NotYet, reason: none, message: noneOf("DaemonSet kube-system/agent does not run on this node: its node selector, affinity or tolerations exclude the node")},
+			wrongOwner: {node: aNode(with("agent"), running("agent", ofAnotherOwner)), state: gate.NotYet, reason: none, message: noneOf("kube-system/agent has no pod on this node")},
 		},
 	},
 }
@@ -197,14 +197,14 @@ var matrix = map[string]row{
 const none = v1alpha1.ReadingNoneHolds
 
 func noneOf(agent string) string {
-	return "none holds: warm: the node has no label warm; agent: " + agent
+	return "no alternative holds: warm: the node has no label warm; agent: " + agent
 }
 
 func warmBy(value string) *world {
 	return aNode(func(w *world) { w.facts.Node.Annotations = map[string]string{"warm": value} })
 }
 
-// kinds are the names of all kinds of signals that the API has.
+// kinds returns the names of all kinds of signals in the API.
 func kinds() []string {
 	found := []string{"anyOf"}
 	of := reflect.TypeFor[v1alpha1.SignalSource]()
@@ -243,7 +243,7 @@ func TestEveryKindInEverySituation(t *testing.T) {
 func checkCell(t *testing.T, s gate.Signal, c cell, situation string) {
 	t.Helper()
 	if (c.never != "") == (c.node != nil) {
-		t.Fatal("a cell says what is read, or why that cannot be")
+		t.Fatal("a cell must have either a node or a reason")
 	}
 	if c.never != "" {
 		return
@@ -257,11 +257,12 @@ func checkCell(t *testing.T, s gate.Signal, c cell, situation string) {
 	}
 	want := map[string]gate.State{holds: gate.Holds, notYet: gate.NotYet, unknown: gate.Unknown}
 	if state, fixed := want[situation]; fixed && c.state != state {
-		t.Errorf("the cell is about %s", c.state)
+		t.Errorf("the cell expects %s", c.state)
 	}
 }
 
-// Of several hundred DaemonSets the one that is not ready decides, and is told.
+// Among several hundred DaemonSets, the one that is not ready determines the result and
+// is reported.
 func TestHundredsOfDaemonSets(t *testing.T) {
 	s, w := hundreds(t, 300)
 	if r, d := read(t, s, w); r.State != gate.Holds || !d.Verdicts[0].Opened() {

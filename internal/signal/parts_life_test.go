@@ -18,32 +18,32 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// life is a node's life as two observers follow it, who both hear of every change: one
-// decides about all gates each time, the other only about those that look at what has
-// changed, wherever that is allowed.
+// life is a sequence of events on a node with two observers, which both receive every
+// change. One decides about all gates each time, the other only about those that read
+// what has changed, if that is allowed.
 type life struct {
 	gates []gate.Gate
 	parts *gate.Parts
 	now   time.Time
-	// facts are what both know, but for what they remember.
+	// facts are the facts that both have, except for what they remember.
 	facts gate.Facts
-	// budget tells whether whoever wants something is granted it.
+	// budget reports whether requests are granted.
 	budget    bool
 	all, some observer
-	told      gate.Change
+	pending   gate.Change
 	narrow    int
 }
 
-// observer is what one of the two remembers.
+// observer is the memory of one of the two.
 type observer struct {
 	lost, rollout map[string]time.Time
 	steady        map[string]gate.Steady
-	// rests is true after a look that left nothing to do, until the time given.
-	rests bool
-	until time.Time
+	// settled is true after a decision that left nothing to do, until the given time.
+	settled bool
+	until   time.Time
 }
 
-// drawKind draws a signal that looks at what changes in a life.
+// drawKind draws a signal that reads the aspects that change in a life.
 func drawKind(t *rapid.T, name string) v1alpha1.SignalSource {
 	agents := []string{"a", "b"}
 	agent := rapid.SampledFrom(agents).Draw(t, name+" agent")
@@ -111,7 +111,7 @@ func newLife(t *rapid.T) *life {
 	w.facts.ResourceSlices = map[string][]gate.ResourceSlice{"dra.example": nil}
 	w.facts.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
 	delete(w.facts.Pods, query("agent"))
-	l := &life{now: epoch, facts: w.facts, budget: true, told: gate.Everything()}
+	l := &life{now: epoch, facts: w.facts, budget: true, pending: gate.Everything()}
 	for i := range rapid.IntRange(2, 6).Draw(t, "gates") {
 		ng := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("g%d", i), CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour))}}
 		ng.Spec = drawSpec(t, ng.Name)
@@ -136,44 +136,44 @@ func newLife(t *rapid.T) *life {
 
 func (l *life) actions() map[string]func(*rapid.T) {
 	n := &l.facts.Node
-	hears := func(a ...gate.Aspect) { l.told = l.told.And(gate.ChangeOf(a...)) }
-	everything := func() { l.told = gate.Everything() }
+	changed := func(a ...gate.Aspect) { l.pending = l.pending.And(gate.ChangeOf(a...)) }
+	everything := func() { l.pending = gate.Everything() }
 	return map[string]func(*rapid.T){
 		"condition": func(t *rapid.T) {
 			i := rapid.SampledFrom([]int{0, 2}).Draw(t, "which")
 			status := rapid.SampledFrom([]corev1.ConditionStatus{"True", "False", "Unknown", "Maybe"}).Draw(t, "status")
 			n.Conditions = slices.Clone(n.Conditions)
 			n.Conditions[i] = gate.Condition{Type: n.Conditions[i].Type, Status: status, Transition: l.now, Heartbeat: l.now}
-			hears(gate.Aspect{Kind: gate.AspectCondition, Name: n.Conditions[i].Type}, gate.Aspect{Kind: gate.AspectHeartbeats})
+			changed(gate.Aspect{Kind: gate.AspectCondition, Name: n.Conditions[i].Type}, gate.Aspect{Kind: gate.AspectHeartbeats})
 		},
 		"heartbeat": func(*rapid.T) {
 			n.Conditions = slices.Clone(n.Conditions)
 			for i := range n.Conditions {
 				n.Conditions[i].Heartbeat = l.now
 			}
-			hears(gate.Aspect{Kind: gate.AspectHeartbeats})
+			changed(gate.Aspect{Kind: gate.AspectHeartbeats})
 		},
 		"annotation": func(t *rapid.T) {
 			n.Annotations = toggled(n.Annotations, "k", "v")
-			hears(gate.Aspect{Kind: gate.AspectAnnotation, Name: "k"})
+			changed(gate.Aspect{Kind: gate.AspectAnnotation, Name: "k"})
 		},
 		"resource": func(t *rapid.T) {
 			n.Allocatable = toggled(n.Allocatable, "gpu.example/gpu", apiresource.MustParse("1"))
-			hears(gate.Aspect{Kind: gate.AspectAllocatable, Name: "gpu.example/gpu"})
+			changed(gate.Aspect{Kind: gate.AspectAllocatable, Name: "gpu.example/gpu"})
 		},
 		"kernel": func(t *rapid.T) {
 			n.Info = map[string]string{"kernelVersion": rapid.SampledFrom([]string{"5", "6"}).Draw(t, "version")}
-			hears(gate.Aspect{Kind: gate.AspectNodeInfo, Name: "kernelVersion"})
+			changed(gate.Aspect{Kind: gate.AspectNodeInfo, Name: "kernelVersion"})
 		},
 		"pod": func(t *rapid.T) {
 			name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "of")
 			l.facts.Pods = maps.Clone(l.facts.Pods)
 			l.facts.Pods[query(name)] = drawPods(t, name, l.now)
-			hears(gate.Aspect{Kind: gate.AspectPods, Pods: query(name)})
+			changed(gate.Aspect{Kind: gate.AspectPods, Pods: query(name)})
 		},
 		"CSI driver": func(*rapid.T) {
 			l.facts.CSINode.Owner, l.facts.CSINode.Drivers = n.UID, toggled(l.facts.CSINode.Drivers, "csi.example", true)
-			hears(gate.Aspect{Kind: gate.AspectCSINode})
+			changed(gate.Aspect{Kind: gate.AspectCSINode})
 		},
 		"slice": func(*rapid.T) {
 			slice := gate.ResourceSlice{Name: "s", Owner: n.UID, Pool: "p", Generation: 1, Count: 1}
@@ -181,7 +181,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			if l.now.Second()%2 == 0 {
 				l.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{slice}
 			}
-			hears(gate.Aspect{Kind: gate.AspectResourceSlices, Name: "dra.example"})
+			changed(gate.Aspect{Kind: gate.AspectResourceSlices, Name: "dra.example"})
 		},
 		"taint": func(t *rapid.T) {
 			key := rapid.SampledFrom([]string{"k1.example/t", "k2.example/t", "k3.example/t", "x.example/t", "karpenter.sh/unregistered"}).Draw(t, "key")
@@ -191,17 +191,17 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			} else {
 				n.Taints = append(slices.Clip(n.Taints), corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 			}
-			hears(gate.Aspect{Kind: gate.AspectTaint, Name: key})
+			changed(gate.Aspect{Kind: gate.AspectTaint, Name: key})
 		},
 		"record": func(t *rapid.T) {
-			name := rapid.SampledFrom([]string{"g0", "g1", "g2", "nobody"}).Draw(t, "of")
+			name := rapid.SampledFrom([]string{"g0", "g1", "g2", "unknown"}).Draw(t, "of")
 			n.Records = maps.Clone(n.Records)
 			if raw := rapid.SampledFrom([]string{"", "x"}).Draw(t, "raw"); raw == "" {
 				delete(n.Records, name)
 			} else {
 				n.Records[name] = raw
 			}
-			hears(gate.Aspect{Kind: gate.AspectRecord, Name: name})
+			changed(gate.Aspect{Kind: gate.AspectRecord, Name: name})
 		},
 		"label": func(*rapid.T) { n.Labels = toggled(n.Labels, "l", ""); everything() },
 		"ready": func(t *rapid.T) {
@@ -237,7 +237,7 @@ func drawPods(t *rapid.T, name string, now time.Time) []gate.Pod {
 	return w.facts.Pods[query(name)]
 }
 
-// toggled returns the map with or without a key.
+// toggled returns the map with the key added or removed.
 func toggled[M ~map[string]V, V any](m M, key string, value V) M {
 	out := M{key: value}
 	maps.Copy(out, m)

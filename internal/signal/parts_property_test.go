@@ -14,7 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// pass lets time pass, and looks when an observer has to.
+// pass lets time pass, and decides when an observer requested it.
 func (l *life) pass(t *rapid.T, by time.Duration) {
 	end := l.now.Add(by)
 	for range 200 {
@@ -29,30 +29,30 @@ func (l *life) pass(t *rapid.T, by time.Duration) {
 		}
 		l.follow(t)
 	}
-	t.Fatal("asks again and again")
+	t.Fatal("requests rechecks endlessly")
 }
 
-// follow has both observers look until nothing is left to write, as each write is
-// news again.
+// follow lets both observers decide until nothing is left to write. Each write is a
+// further change.
 func (l *life) follow(t *rapid.T) {
 	for range 20 {
-		heard := l.told
-		l.told = gate.Change{}
+		changes := l.pending
+		l.pending = gate.Change{}
 		due := func(o *observer) bool { return !o.until.IsZero() && !l.now.Before(o.until) }
-		if heard.IsNothing() && !due(&l.all) && !due(&l.some) {
+		if changes.IsNothing() && !due(&l.all) && !due(&l.some) {
 			return
 		}
-		all := l.look(&l.all, l.gates, false)
+		all := l.decide(&l.all, l.gates, false)
 		some, part := all, l.gates
-		touched, narrow := l.parts.Touched(heard)
-		if narrow = narrow && l.some.rests && !due(&l.some) && !heard.IsNothing(); narrow {
+		touched, narrow := l.parts.Touched(changes)
+		if narrow = narrow && l.some.settled && !due(&l.some) && !changes.IsNothing(); narrow {
 			l.narrow++
 			part = touched.Gates
 			until := l.some.until
-			some = l.look(&l.some, part, true)
+			some = l.decide(&l.some, part, true)
 			l.some.until = earliest(until, l.some.until)
 		} else {
-			some = l.look(&l.some, l.gates, false)
+			some = l.decide(&l.some, l.gates, false)
 		}
 		l.compare(t, &all, &some, part)
 		l.write(&all)
@@ -60,8 +60,8 @@ func (l *life) follow(t *rapid.T) {
 	t.Fatal("never settles")
 }
 
-// look decides about gates, and remembers what is to be remembered.
-func (l *life) look(o *observer, gates []gate.Gate, part bool) gate.Decision {
+// decide decides about gates, and remembers what has to be remembered.
+func (l *life) decide(o *observer, gates []gate.Gate, part bool) gate.Decision {
 	f := l.facts
 	f.Part, f.LostSince, f.RolloutSince, f.Steady = part, o.lost, o.rollout, o.steady
 	d := gate.Decide(gates, &f, l.now)
@@ -76,7 +76,7 @@ func (l *life) look(o *observer, gates []gate.Gate, part bool) gate.Decision {
 	if f.Granted != nil {
 		d = gate.Decide(gates, &f, l.now)
 	}
-	now := observer{lost: map[string]time.Time{}, rollout: map[string]time.Time{}, steady: map[string]gate.Steady{}, rests: d.Settled, until: d.Recheck}
+	now := observer{lost: map[string]time.Time{}, rollout: map[string]time.Time{}, steady: map[string]gate.Steady{}, settled: d.Settled, until: d.Recheck}
 	covered := func(name string) bool {
 		return !part || slices.ContainsFunc(gates, func(g gate.Gate) bool { return g.Name == name })
 	}
@@ -107,8 +107,9 @@ func retain[V any](now, was map[string]V, covered func(string) bool) {
 	}
 }
 
-// compare: both want the same to be written and say the same of the gates that both
-// decided about, of the others nothing is left to do, and both remember the same.
+// compare checks that both observers want the same write and have the same verdicts for
+// the gates that both decided, that nothing is left to do for the others, and that both
+// remember the same.
 func (l *life) compare(t *rapid.T, all, some *gate.Decision, part []gate.Gate) {
 	if all.Changes != some.Changes || !reflect.DeepEqual(all.Taints, some.Taints) || !reflect.DeepEqual(all.Records, some.Records) ||
 		!reflect.DeepEqual(all.Stamps, some.Stamps) || !reflect.DeepEqual(all.Withdrawn, some.Withdrawn) {
@@ -118,7 +119,7 @@ func (l *life) compare(t *rapid.T, all, some *gate.Decision, part []gate.Gate) {
 		v := &all.Verdicts[i]
 		if !slices.ContainsFunc(part, func(g gate.Gate) bool { return g.Name == v.Gate }) && len(part) != len(l.gates) {
 			if v.Before != v.After || v.Wants != "" {
-				t.Fatalf("%s was at rest, and moves: %+v", v.Gate, v)
+				t.Fatalf("%s was settled, but changes: %+v", v.Gate, v)
 			}
 			continue
 		}
@@ -127,16 +128,16 @@ func (l *life) compare(t *rapid.T, all, some *gate.Decision, part []gate.Gate) {
 		}
 	}
 	a, b := l.all, l.some
-	a.rests, a.until, b.rests, b.until = false, time.Time{}, false, time.Time{}
+	a.settled, a.until, b.settled, b.until = false, time.Time{}, false, time.Time{}
 	if !reflect.DeepEqual(a, b) {
-		t.Fatalf("one remembers %+v, the other %+v", a, b)
+		t.Fatalf("the memories differ: %+v and %+v", a, b)
 	}
-	if l.some.rests && !l.all.until.IsZero() && (l.some.until.IsZero() || l.some.until.After(l.all.until)) {
-		t.Fatalf("to be looked at again at %s, and is not before %s", l.all.until, l.some.until)
+	if l.some.settled && !l.all.until.IsZero() && (l.some.until.IsZero() || l.some.until.After(l.all.until)) {
+		t.Fatalf("recheck at %s, but the other observer's recheck is at %s", l.all.until, l.some.until)
 	}
 }
 
-// write carries a decision out, and tells of what that changes.
+// write applies a decision, and reports the changes that follow.
 func (l *life) write(d *gate.Decision) {
 	n := &l.facts.Node
 	if !d.Changes {
@@ -144,7 +145,7 @@ func (l *life) write(d *gate.Decision) {
 	}
 	for _, taint := range slices.Concat(n.Taints, d.Taints) {
 		if !slices.Contains(n.Taints, taint) || !slices.Contains(d.Taints, taint) {
-			l.told = l.told.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectTaint, Name: taint.Key}))
+			l.pending = l.pending.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectTaint, Name: taint.Key}))
 		}
 	}
 	n.Taints, n.Records = d.Taints, maps.Clone(n.Records)
@@ -152,15 +153,15 @@ func (l *life) write(d *gate.Decision) {
 		if n.Records[name] = raw; raw == "" {
 			delete(n.Records, name)
 		}
-		l.told = l.told.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectRecord, Name: name}))
+		l.pending = l.pending.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectRecord, Name: name}))
 	}
 	if len(d.Withdrawn) > 0 {
-		n.Overrides, l.told = nil, gate.Everything()
+		n.Overrides, l.pending = nil, gate.Everything()
 	}
 }
 
-// Who decides only about the gates that look at what has changed writes and remembers
-// what one does who decides about all gates each time.
+// An observer that decides only about the gates that read what has changed writes and
+// remembers the same as one that decides about all gates each time.
 func TestPartsAreTheWhole(t *testing.T) {
 	narrow := 0
 	live := func(t *rapid.T) {
@@ -177,7 +178,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	for range 5 { // there are many kinds of signals
 		rapid.Check(t, live)
 	}
-	if narrow < 1000 && !testing.Short() { // under -short rapid checks a fifth
-		t.Errorf("only %d decisions were about a part of the gates", narrow)
+	if narrow < 1000 && !testing.Short() { // with -short, rapid runs a fifth of the checks
+		t.Errorf("only %d decisions covered a part of the gates", narrow)
 	}
 }

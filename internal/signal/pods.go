@@ -13,11 +13,12 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// counts tells whether the pod can be evidence at all. A kubelet may make mirror
-// pods with any label and any owner it likes.
+// counts reports whether the pod can be evidence. A kubelet can create mirror pods with
+// any labels and any owner.
 func counts(p *gate.Pod) bool { return !p.Mirror && !p.Finished }
 
-// readPod says whether one pod that counts is ready, and may be believed to be.
+// readPod reads whether a pod is ready and that is evidence of the current boot and
+// Node.
 func readPod(p *gate.Pod, in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Subject: p.Name}
 	switch {
@@ -52,10 +53,10 @@ func readMark(p *gate.Pod, in gate.Input) gate.Reading {
 	return r
 }
 
-// lasted makes of what is read of a pod what it comes to if the pod must have
-// been ready for a while. Time before the pod existed does not count, though a
-// node's clock that is behind says that the pod was ready then.
-func lasted(r gate.Reading, p *gate.Pod, minReady time.Duration, now time.Time) gate.Reading {
+// requireReadyFor returns the reading of a pod that must have been ready for minReady.
+// Time before the pod's creation does not count, even if the node's clock is slow and
+// reports such a time.
+func requireReadyFor(r gate.Reading, p *gate.Pod, minReady time.Duration, now time.Time) gate.Reading {
 	if minReady == 0 || r.State != gate.Holds {
 		return r
 	}
@@ -67,9 +68,9 @@ func lasted(r gate.Reading, p *gate.Pod, minReady time.Duration, now time.Time) 
 	return r
 }
 
-// pods holds when the matching pods on the node are ready. Whose pods they are
-// does not matter, but for this: what a DaemonSet's own rollout replaces is
-// excused as it is for the signals that name DaemonSets.
+// pods holds when the matching pods on the node are ready, whoever owns them. If a
+// DaemonSet's own rollout replaces a pod, the rollout excuses the reading as it does
+// for the signals that name DaemonSets.
 type pods struct {
 	query    gate.PodQuery
 	selector labels.Selector
@@ -77,7 +78,7 @@ type pods struct {
 	require  v1alpha1.Require
 	// minReady is how long a pod must have been ready.
 	minReady time.Duration
-	// subject is what readings call the pods.
+	// subject is the subject of readings.
 	subject string
 }
 
@@ -92,7 +93,7 @@ func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
 		query.Annotation = spec.ReadyAnnotation
 	}
 	if marks != (spec.ReadyAnnotation != "") {
-		return nil, fmt.Errorf("compiling readyBy %s: it does not go with readyAnnotation %q", spec.ReadyBy, spec.ReadyAnnotation)
+		return nil, fmt.Errorf("compiling readyBy %s: it cannot be combined with readyAnnotation %q", spec.ReadyBy, spec.ReadyAnnotation)
 	}
 	return pods{
 		query: query, selector: selector, readyBy: spec.ReadyBy, require: spec.Require,
@@ -101,17 +102,17 @@ func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
 	}, nil
 }
 
-// read says whether one pod that counts is ready, by what makes it so, and has
-// been for long enough.
+// read reads whether a pod is ready, by its Ready condition or the annotation, and has
+// been ready for long enough.
 func (s pods) read(p *gate.Pod, in gate.Input) gate.Reading {
 	var marked gate.Reading
 	if s.readyBy == v1alpha1.ReadyByAnnotation || s.readyBy == v1alpha1.ReadyByEither {
-		marked = lasted(readMark(p, in), p, s.minReady, in.Now)
+		marked = requireReadyFor(readMark(p, in), p, s.minReady, in.Now)
 	}
 	if s.readyBy == v1alpha1.ReadyByAnnotation {
 		return marked
 	}
-	ready := lasted(readPod(p, in), p, s.minReady, in.Now)
+	ready := requireReadyFor(readPod(p, in), p, s.minReady, in.Now)
 	if s.readyBy == v1alpha1.ReadyByEither {
 		return either(ready, marked)
 	}
@@ -155,8 +156,9 @@ func (s pods) Needs(*gate.DaemonSets) gate.Needs {
 	return gate.Needs{Pods: []gate.PodQuery{s.query}, DaemonSetNamespaces: []string{s.query.Namespace}}
 }
 
-// rolledOut tells whether a DaemonSet of this UID (or, for a pod that is
-// missing, any that has such a pod on the node) is being rolled out.
+// rolledOut reports whether the DaemonSet with this UID is being rolled out or, if the
+// pod is missing, any DaemonSet whose pods the signal selects and that should run on
+// the node.
 func (s pods) rolledOut(in gate.Input, owner types.UID) bool {
 	if in.DaemonSets == nil {
 		return false

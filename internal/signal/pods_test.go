@@ -34,7 +34,7 @@ func TestPods(t *testing.T) {
 			reads{nil, gate.Unknown, notObserved, set}, reads{nil, gate.Unknown, notObserved, set}},
 		"one ready": {aNode(running("agent")),
 			reads{nil, gate.Holds, ready, pod}, reads{nil, gate.Holds, ready, set}},
-		"of any owner": {aNode(running("agent", ofSomebodyElse)),
+		"of any owner": {aNode(running("agent", ofAnotherOwner)),
 			reads{nil, gate.Holds, ready, pod}, reads{nil, gate.Holds, ready, set}},
 		"one not ready": {aNode(running("agent", notReady)),
 			reads{nil, gate.NotYet, notReadyReason, pod}, reads{nil, gate.NotYet, notReadyReason, pod}},
@@ -82,7 +82,7 @@ func TestPodsSince(t *testing.T) {
 	}
 }
 
-// What a DaemonSet's own rollout replaces is excused, whichever signal looks at
+// A pod that its DaemonSet's own rollout replaces is excused, whichever signal reads
 // it.
 func TestPodsRollout(t *testing.T) {
 	elsewhere := func(ds *gate.DaemonSet) { ds.Namespace = "elsewhere" }
@@ -90,17 +90,17 @@ func TestPodsRollout(t *testing.T) {
 		node     *world
 		any, all bool
 	}{
-		"no rollout":                  {aNode(with("agent"), running("agent", terminating)), false, false},
-		"the pod is being replaced":   {aNode(with("agent", rollingOut), running("agent", terminating)), true, true},
-		"the new one is not ready":    {aNode(with("agent", rollingOut), running("agent", notReady)), true, true},
-		"the pod is not there":        {aNode(with("agent", rollingOut)), true, true},
-		"it is ready":                 {aNode(with("agent", rollingOut), running("agent")), false, false},
-		"it does not run here":        {aNode(with("agent", rollingOut, onlyOn("cpu"))), false, false},
-		"another daemon":              {aNode(with("agent"), with("other", rollingOut), running("agent", notReady)), false, false},
-		"a daemon of another place":   {aNode(with("agent", rollingOut, elsewhere)), false, false},
-		"somebody else's pod":         {aNode(with("agent", rollingOut), running("agent", notReady, ofSomebodyElse)), false, false},
-		"one of two is excused":       {aNode(with("agent", rollingOut), running("agent", notReady), running("agent", notReady, ofSomebodyElse)), true, false},
-		"DaemonSets are not observed": {aNode(running("agent", notReady)), false, false},
+		"no rollout":                    {aNode(with("agent"), running("agent", terminating)), false, false},
+		"the pod is being replaced":     {aNode(with("agent", rollingOut), running("agent", terminating)), true, true},
+		"the new one is not ready":      {aNode(with("agent", rollingOut), running("agent", notReady)), true, true},
+		"the pod is not there":          {aNode(with("agent", rollingOut)), true, true},
+		"it is ready":                   {aNode(with("agent", rollingOut), running("agent")), false, false},
+		"it does not run on the node":   {aNode(with("agent", rollingOut, onlyOn("cpu"))), false, false},
+		"another daemon":                {aNode(with("agent"), with("other", rollingOut), running("agent", notReady)), false, false},
+		"a daemon in another namespace": {aNode(with("agent", rollingOut, elsewhere)), false, false},
+		"another owner's pod":           {aNode(with("agent", rollingOut), running("agent", notReady, ofAnotherOwner)), false, false},
+		"one of two is excused":         {aNode(with("agent", rollingOut), running("agent", notReady), running("agent", notReady, ofAnotherOwner)), true, false},
+		"DaemonSets are not observed":   {aNode(running("agent", notReady)), false, false},
 	} {
 		for require, want := range map[*v1alpha1.PodsSignal]bool{anyPod: c.any, allPods: c.all} {
 			if r, _ := read(t, mustCompile(t, v1alpha1.SignalSource{Pods: require}), c.node); r.Rollout != want {

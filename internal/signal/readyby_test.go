@@ -12,7 +12,7 @@ import (
 
 const readyKey = "startup.example/ready"
 
-// markable are the pods of the agent, with the annotation observed.
+// markable is the query for the agent's pods that includes the annotation.
 var markable = gate.PodQuery{Namespace: "kube-system", Selector: "app=agent", Annotation: readyKey}
 
 func readyBy(by v1alpha1.ReadyBy, require v1alpha1.Require) v1alpha1.SignalSource {
@@ -21,7 +21,7 @@ func readyBy(by v1alpha1.ReadyBy, require v1alpha1.Require) v1alpha1.SignalSourc
 	return v1alpha1.SignalSource{Pods: spec}
 }
 
-// annotated is a node on which these pods of the agent run.
+// annotated returns a node on which these pods of the agent run.
 func annotated(change ...func(*gate.Pod)) *world {
 	w := aNode(running("agent", change...))
 	w.facts.Pods[markable] = w.facts.Pods[query("agent")]
@@ -31,8 +31,8 @@ func annotated(change ...func(*gate.Pod)) *world {
 
 func mark(p *gate.Pod) { p.MarkedSince = epoch.Add(-10 * time.Second) }
 
-// markOfOld was set before the Node was created anew.
-func markOfOld(p *gate.Pod) { p.Created, p.MarkedSince = epoch.Add(-day), epoch.Add(-day) }
+// markOfFormerNode marks a pod before the Node was created again.
+func markOfFormerNode(p *gate.Pod) { p.Created, p.MarkedSince = epoch.Add(-day), epoch.Add(-day) }
 
 func TestReadyBy(t *testing.T) {
 	const pod, set = "kube-system/agent-x", "kube-system/(app=agent)"
@@ -56,7 +56,7 @@ func TestReadyBy(t *testing.T) {
 			reads{nil, gate.NotYet, missing, set}, reads{nil, gate.NotYet, missing, set}},
 		"annotated, a mirror pod": {annotated(mark, mirror),
 			reads{nil, gate.NotYet, missing, set}, reads{nil, gate.NotYet, missing, set}},
-		"annotated, of the machine before": {annotated(notReady, markOfOld),
+		"annotated, of the former Node": {annotated(notReady, markOfFormerNode),
 			reads{nil, gate.NotYet, old, pod}, reads{nil, gate.NotYet, notReadyReason, pod}},
 		"annotation not observed": {aNode(running("agent", mark)),
 			reads{nil, gate.Unknown, notObserved, set}, reads{nil, gate.Unknown, notObserved, set}},
@@ -67,7 +67,7 @@ func TestReadyBy(t *testing.T) {
 	}
 }
 
-// With require All, each pod must be ready in its own way.
+// With require All, each pod may be ready in a different way.
 func TestReadyByEitherOfAll(t *testing.T) {
 	w := annotated(notReady, mark)
 	second := gate.Pod{Name: "kube-system/second", Ready: true, Created: epoch.Add(-time.Minute)}
@@ -82,7 +82,7 @@ func TestReadyByEitherOfAll(t *testing.T) {
 	}
 }
 
-// Only where a gate asks for it is an annotation of pods observed.
+// Pod annotations are observed only if a gate needs them.
 func TestReadyByNeeds(t *testing.T) {
 	for by, want := range map[v1alpha1.ReadyBy]string{
 		"": "", v1alpha1.ReadyByCondition: "", v1alpha1.ReadyByAnnotation: readyKey, v1alpha1.ReadyByEither: readyKey,
@@ -96,7 +96,7 @@ func TestReadyByNeeds(t *testing.T) {
 	}
 }
 
-// What the API refuses, a gate that did not pass it must not mean.
+// A combination that the API rejects must not compile either.
 func TestReadyByOnePartOnly(t *testing.T) {
 	keyOnly, byOnly := readyBy(v1alpha1.ReadyByCondition, ""), readyBy(v1alpha1.ReadyByEither, "")
 	byOnly.Pods.ReadyAnnotation = ""

@@ -17,8 +17,8 @@ var bothTaints = []v1alpha1.Taint{
 	{Key: gateKey, Effect: corev1.TaintEffectNoSchedule}, {Key: againKey, Effect: corev1.TaintEffectNoSchedule},
 }
 
-// A daemon that tolerates one of its gate's two taints only is a deadlock to come,
-// and told as soon as the gate is there.
+// A daemon that tolerates only one of its gate's two taints will cause a deadlock,
+// which is reported as soon as the gate exists.
 func TestDiagnoseBothTaints(t *testing.T) {
 	agent := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}
 	either, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{{Name: "agent", SignalSource: agent}}})
@@ -30,10 +30,10 @@ func TestDiagnoseBothTaints(t *testing.T) {
 		tolerates []string
 		want      string
 	}{
-		"both":           {[]string{gateKey, againKey}, ""},
-		"the first only": {[]string{gateKey}, "kube-system/agent does not tolerate " + againKey + ":NoSchedule"},
-		"the other only": {[]string{againKey}, intolerant},
-		"neither":        {nil, intolerant},
+		"both":                  {[]string{gateKey, againKey}, ""},
+		"only the taint":        {[]string{gateKey}, "kube-system/agent does not tolerate " + againKey + ":NoSchedule"},
+		"only the recloseTaint": {[]string{againKey}, intolerant},
+		"neither":               {nil, intolerant},
 	} {
 		sets := &aNode(with("agent", tolerating(c.tolerates...))).sets
 		for kind, s := range map[string]gate.Signal{"daemonSet": mustCompile(t, agent), "daemonSets": mustCompile(t, all), "anyOf": either} {
@@ -45,8 +45,8 @@ func TestDiagnoseBothTaints(t *testing.T) {
 	}
 }
 
-// What a signal reads depends on the taint that is on the node, and neither of the
-// gate's own is a fact about the node.
+// A reading depends on the taint that is on the node, and an expression does not see
+// either of the gate's own taints.
 func TestReadingWithTwoTaints(t *testing.T) {
 	agent := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}
 	noTaint := v1alpha1.SignalSource{Expression: "taints.size() == 0"}
@@ -58,10 +58,10 @@ func TestReadingWithTwoTaints(t *testing.T) {
 		reclosed bool
 		want     v1alpha1.ReadingReason
 	}{
-		"at birth, tolerating the first": {agent, aNode(first...), false, missing},
-		"closed again, likewise":         {agent, aNode(first...), true, deadlock},
-		"an expression at birth":         {noTaint, aNode(both...), false, v1alpha1.ReadingMatches},
-		"an expression, closed again":    {noTaint, aNode(both...), true, v1alpha1.ReadingMatches},
+		"at birth, tolerating the first":     {agent, aNode(first...), false, missing},
+		"closed again, tolerating the first": {agent, aNode(first...), true, deadlock},
+		"an expression at birth":             {noTaint, aNode(both...), false, v1alpha1.ReadingMatches},
+		"an expression, closed again":        {noTaint, aNode(both...), true, v1alpha1.ReadingMatches},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := aClosedGate(mustCompile(t, c.signal), gate.Record{Boot: "a"}, c.node)
@@ -73,7 +73,7 @@ func TestReadingWithTwoTaints(t *testing.T) {
 			c.node.facts.Node.Records["cni"] = r.String()
 			d := gate.Decide([]gate.Gate{g}, &c.node.facts, epoch)
 			if got := d.Verdicts[0].Readings[0].Reason; got != c.want {
-				t.Errorf("reads %s, want %s", got, c.want)
+				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// resource holds when the node's allocatable has enough of a resource. Nothing
-// tells in which boot that was written. In practice a kubelet that starts calls
-// the resources of device plugins 0 until they have registered again, and tells
-// so together with the new boot ID.
+// resource holds when the node's allocatable contains enough of a resource. It cannot
+// determine the boot in which that was written. In practice, a kubelet that starts
+// reports 0 for the resources of device plugins until they have registered again, and
+// reports that together with the new boot ID.
 type resource struct {
 	levelSignal
 	name    string

@@ -9,13 +9,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// resourceSlices holds when all that a DRA driver offers on the node has been
-// published. Nothing tells in which boot that was, but that a kubelet deletes
+// resourceSlices holds when everything that a DRA driver offers on the node has been
+// published. It cannot determine the boot in which that happened, but a kubelet deletes
 // its node's slices when it starts.
 type resourceSlices struct {
 	levelSignal
 	driver string
-	// missing and complete are what readings call no slice, and all of them.
+	// missing and complete are the subjects of readings when there is no slice, and
+	// when all slices exist.
 	missing, complete string
 }
 
@@ -27,7 +28,8 @@ func newResourceSlices(spec *v1alpha1.ResourceSlicesSignal) gate.Signal {
 	}
 }
 
-// pool is the newest generation of a pool, as far as it has been published.
+// pool is the newest generation of a pool: want is the number of its slices, number how
+// many of them exist.
 type pool struct {
 	name                     string
 	generation, want, number int64
@@ -35,8 +37,8 @@ type pool struct {
 
 func (p *pool) complete() bool { return p.number == p.want }
 
-// Read implements gate.Signal. Of several pools that are incomplete, the first
-// is told.
+// Read implements gate.Signal. If several pools are incomplete, it returns the first
+// one.
 func (s resourceSlices) Read(in gate.Input) gate.Reading {
 	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.missing}
 	published, observed := in.ResourceSlices[s.driver]
@@ -69,7 +71,7 @@ func (s resourceSlices) Read(in gate.Input) gate.Reading {
 	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingMatches, Subject: s.complete}
 }
 
-// count adds a slice to its pool, unless the pool has moved on from it.
+// count adds a slice to its pool, unless the pool has a newer generation.
 func count(pools []pool, slice *gate.ResourceSlice) []pool {
 	for i := range pools {
 		p := &pools[i]

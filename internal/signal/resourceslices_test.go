@@ -14,7 +14,7 @@ import (
 
 const draDriver = "gpu.example.com"
 
-// slicesOfU is a node whose UID is u, with these ResourceSlices.
+// slicesOfU returns a node with the UID u and these ResourceSlices.
 func slicesOfU(list ...gate.ResourceSlice) *world {
 	return aNode(func(w *world) {
 		w.facts.Node.UID = "u"
@@ -22,7 +22,7 @@ func slicesOfU(list ...gate.ResourceSlice) *world {
 	})
 }
 
-// part is one of a pool's slices.
+// part returns one of a pool's slices.
 func part(name string, owner types.UID, pool string, generation, count int64) gate.ResourceSlice {
 	return gate.ResourceSlice{Name: name, Owner: owner, Pool: pool, Generation: generation, Count: count}
 }
@@ -53,11 +53,11 @@ func TestResourceSlices(t *testing.T) {
 		"the newest counts": {slicesOfU(part("a", "u", "p", 1, 1), part("b", "u", "p", 2, 2)), gate.NotYet, incomplete, short("p", "1 of 2 ResourceSlices of generation 2")},
 		"in any order":      {slicesOfU(part("a", "u", "p", 2, 2), part("b", "u", "p", 1, 1)), gate.NotYet, incomplete, short("p", "1 of 2 ResourceSlices of generation 2")},
 		"of a former Node":  {slicesOfU(part("a", "former", "p", 1, 1)), gate.NotYet, former, "ResourceSlice a"},
-		"nobody's":          {slicesOfU(part("a", "", "p", 1, 1)), gate.NotYet, v1alpha1.ReadingNotOwned, "ResourceSlice a"},
-		"half of a former Node": {slicesOfU(part("a", "former", "p", 1, 2), part("b", "u", "p", 1, 2)),
+		"without an owner":  {slicesOfU(part("a", "", "p", 1, 1)), gate.NotYet, v1alpha1.ReadingNotOwned, "ResourceSlice a"},
+		"half of them of a former Node": {slicesOfU(part("a", "former", "p", 1, 2), part("b", "u", "p", 1, 2)),
 			gate.NotYet, incomplete, short("p", "1 of 2 ResourceSlices of generation 1")},
-		"a former Node was further": {slicesOfU(part("a", "former", "p", 7, 2), part("b", "u", "p", 1, 1)), gate.Holds, matches, every},
-		"not observed":              {unobserved, gate.Unknown, v1alpha1.ReadingNotObserved, none},
+		"a former Node has a newer generation": {slicesOfU(part("a", "former", "p", 7, 2), part("b", "u", "p", 1, 1)), gate.Holds, matches, every},
+		"not observed":                         {unobserved, gate.Unknown, v1alpha1.ReadingNotObserved, none},
 	})
 	if n := s.Needs(nil); !slices.Equal(n.ResourceSlices, []string{draDriver}) || s.ProvesBoot() {
 		t.Errorf("needs = %+v, proves boot: %v", n, s.ProvesBoot())

@@ -10,8 +10,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Since when a condition holds: since it has matched for long enough. A clock that
-// is ahead keeps it waiting only where there is a wait.
+// A condition holds since it has matched for long enough. A clock that is ahead delays
+// it only if forSeconds is set.
 func TestConditionHoldsSince(t *testing.T) {
 	ready := cond("DiskReady", "True")
 	ahead := ready
@@ -21,10 +21,10 @@ func TestConditionHoldsSince(t *testing.T) {
 		have  gate.Condition
 		since time.Time
 	}{
-		"its transition":      {v1alpha1.ConditionSignal{}, ready, ready.Transition},
-		"forSeconds later":    {v1alpha1.ConditionSignal{ForSeconds: 20}, ready, ready.Transition.Add(20 * time.Second)},
-		"by a clock ahead":    {v1alpha1.ConditionSignal{}, ahead, ahead.Transition},
-		"which tells nothing": {v1alpha1.ConditionSignal{}, gate.Condition{Type: "DiskReady", Status: "True"}, time.Time{}},
+		"its transition":            {v1alpha1.ConditionSignal{}, ready, ready.Transition},
+		"forSeconds later":          {v1alpha1.ConditionSignal{ForSeconds: 20}, ready, ready.Transition.Add(20 * time.Second)},
+		"by a clock that is ahead":  {v1alpha1.ConditionSignal{}, ahead, ahead.Transition},
+		"without a transition time": {v1alpha1.ConditionSignal{}, gate.Condition{Type: "DiskReady", Status: "True"}, time.Time{}},
 	} {
 		c.spec.Type, c.spec.Status = "DiskReady", "True"
 		s := mustCompile(t, v1alpha1.SignalSource{Condition: &c.spec})
@@ -34,8 +34,8 @@ func TestConditionHoldsSince(t *testing.T) {
 	}
 }
 
-// Of several conditions that match a pattern, it is the one that has for longest that
-// tells since when, in whatever order the node lists them.
+// If several conditions match a pattern, the time is that of the one that has matched
+// the longest, in any order.
 func TestPatternHoldsSince(t *testing.T) {
 	s := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Disk.*", Status: "True"}})
 	at := func(name string, ago time.Duration) gate.Condition {
@@ -54,8 +54,8 @@ func TestPatternHoldsSince(t *testing.T) {
 	}
 }
 
-// Of two pods of which one will do, it is the one that has been ready for longer
-// that tells since when, in whatever order they come.
+// If one of two pods is sufficient, the time is that of the one that has been ready
+// longer, in any order.
 func TestEitherHoldsSince(t *testing.T) {
 	at := func(d time.Duration) gate.Reading { return gate.Reading{State: gate.Holds, Since: epoch.Add(-d)} }
 	unknown := gate.Reading{State: gate.Holds}

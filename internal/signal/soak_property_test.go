@@ -16,18 +16,18 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// alternative is one of a gate's alternatives, and the fact that it looks at.
+// alternative is one of a gate's alternatives, with the fact that it reads.
 type alternative struct {
 	source v1alpha1.SignalSource
-	// lasting is for how many seconds the fact must have been there.
+	// lasting is how many seconds the fact must have been present.
 	lasting int
-	// set has the fact be there, or not, from now on.
+	// set makes the fact present or absent from now on.
 	set func(w *world, there bool, now time.Time)
-	// there is for how many seconds the fact has been, or -1.
+	// there is how many seconds the fact has been present, or -1.
 	there int
 }
 
-// alternatives are some of which the API tells since when, and some of which not.
+// alternatives returns alternatives with and without a time from the API.
 func alternatives() []*alternative {
 	condition := func(name string) func(*world, bool, time.Time) {
 		return func(w *world, there bool, now time.Time) {
@@ -57,17 +57,17 @@ func alternatives() []*alternative {
 }
 
 // soakLife is a node on which one gate waits for any of several alternatives to have
-// held for a minute, and others for one of them each. It is looked at each second, and
-// never written.
+// held for a minute, and other gates wait for one of them each. Decisions are made
+// every second and never written.
 type soakLife struct {
 	*world
 	now    time.Time
 	all    []*alternative
 	gates  []gate.Gate // the first is the one with the alternatives
 	steady map[string]gate.Steady
-	// unbroken is for how many seconds some alternative has held, by the facts alone.
+	// unbroken is how many seconds some alternative has held, based only on the facts.
 	unbroken int
-	// opens is for how many seconds each of the other gates would have been open.
+	// opens is how many seconds each of the other gates would have been open.
 	opens []int
 }
 
@@ -89,7 +89,7 @@ func newSoakLife(t *rapid.T) *soakLife {
 	return l
 }
 
-// add adds a gate that waits for a signal, and is closed.
+// add adds a closed gate that waits for a signal.
 func (l *soakLife) add(t *rapid.T, s v1alpha1.Signal) {
 	ng := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("g", len(l.gates)), CreationTimestamp: metav1.NewTime(epoch.Add(-2 * day))}}
 	ng.Spec.Taint = v1alpha1.Taint{Key: "g.example/" + ng.Name, Effect: corev1.TaintEffectNoSchedule}
@@ -107,14 +107,14 @@ func (l *soakLife) add(t *rapid.T, s v1alpha1.Signal) {
 	l.facts.Transient.GateKeys[g.Taint.Key] = true
 }
 
-// flip has the fact that an alternative looks at be there, or go.
+// flip changes the fact that an alternative reads.
 func (l *soakLife) flip(a *alternative) {
 	a.there = map[bool]int{true: -1, false: 0}[a.there >= 0]
 	a.set(l.world, a.there >= 0, l.now)
 }
 
-// look decides, and remembers.
-func (l *soakLife) look() gate.Decision {
+// decide decides, and remembers.
+func (l *soakLife) decide() gate.Decision {
 	l.facts.Steady = l.steady
 	d := gate.Decide(l.gates, &l.facts, l.now)
 	l.steady = map[string]gate.Steady{}
@@ -126,19 +126,19 @@ func (l *soakLife) look() gate.Decision {
 	return d
 }
 
-// check holds the gate with the alternatives against the others, and against the facts.
+// check compares the gate with the other gates and with the facts.
 func (l *soakLife) check(t *rapid.T) {
-	d := l.look()
+	d := l.decide()
 	anyOpens := d.Verdict("g0").Opened()
 	if anyOpens && l.unbroken < soakSeconds {
-		t.Fatalf("it opens when some alternative has held for %d seconds", l.unbroken)
+		t.Fatalf("the gate opens although some alternative has held for only %d seconds", l.unbroken)
 	}
 	for i := range l.all {
 		if l.opens[i]++; !d.Verdict(fmt.Sprint("g", i+1)).Opened() {
 			l.opens[i] = 0
 		}
 		if late := time.Duration(l.opens[i]-1) * time.Second; late > gate.HeartbeatSkew && !anyOpens {
-			t.Fatalf("alternative %d alone would have had it open %s ago", i, late)
+			t.Fatalf("alternative %d alone would have opened the gate %s ago", i, late)
 		}
 	}
 }
@@ -161,10 +161,11 @@ func (l *soakLife) pass(t *rapid.T, seconds int) {
 	}
 }
 
-// A soak of alternatives is over when that of one of them would be, whichever others
-// come to hold meanwhile and whether or not the API tells since when; give or take the
-// allowance for clocks, where that one alone was seen to begin and another ceased. And
-// it is not over before one or another has held throughout.
+// The wait of an anyOf signal ends when the wait of one of its alternatives would,
+// whichever other alternatives start to hold in the meantime and whether or not the API
+// reports a time. It may take longer by the allowance for clock skew if that
+// alternative was observed to start and another stopped holding. The wait does not end
+// before some alternative has held throughout.
 func TestNoAlternativeBeginsASoakAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newSoakLife(t)
@@ -172,7 +173,7 @@ func TestNoAlternativeBeginsASoakAgain(t *testing.T) {
 			switch event := rapid.IntRange(0, 9).Draw(t, "event"); event {
 			case 0: // the controller is replaced
 				l.steady = nil
-			case 1: // and sees nothing of DaemonSets for a while
+			case 1: // the controller does not observe DaemonSets for a while
 				l.sets.Observed = map[string]bool{"kube-system": !l.sets.Observed["kube-system"]}
 			default:
 				l.flip(rapid.SampledFrom(l.all).Draw(t, "alternative"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testbed runs nodegate as its users do: a program of its own, installed
-// in a cluster by what 'nodegate manifests' prints, under its own ServiceAccount
-// and nothing else. The demo and the benchmarks stand on it.
+// Package testbed runs nodegate as its users do: as a separate program, installed
+// with the output of 'nodegate manifests', and with only the permissions of its
+// own ServiceAccount. The demo and the benchmarks use it.
 package testbed

@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// ParseFlags reads a command line that has flags and nothing else. Asked for
-// help, it writes that and returns flag.ErrHelp; of any other error nothing is
-// written, so that the caller says it once.
+// ParseFlags parses a command line that consists of flags only. If help is
+// requested, it prints the help and returns flag.ErrHelp. It prints no other
+// error, because the caller does.
 func ParseFlags(flags *flag.FlagSet, args []string, help io.Writer) error {
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(args)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // GetGate reads a NodeGate.
@@ -32,7 +32,7 @@ func GetGate(ctx context.Context, a *Applier, name string) (*v1alpha1.NodeGate, 
 	return &ng, nil
 }
 
-// AwaitGate waits until nodegate says that a gate is ready, which includes that
+// AwaitGate waits until a gate's condition Ready is True, which includes that new
 // nodes are closed at birth.
 func AwaitGate(ctx context.Context, a *Applier, name string) error {
 	return await.Until(ctx, "gate "+name, func(ctx context.Context) error {
@@ -48,7 +48,7 @@ func gateReady(ng *v1alpha1.NodeGate) error {
 	c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case c == nil:
-		return errors.New("it has no Ready condition: nodegate has not looked at it")
+		return errors.New("it has no Ready condition: nodegate has not observed it")
 	case c.ObservedGeneration != 0 && c.ObservedGeneration != ng.Generation:
 		return errors.New("nodegate has not observed its latest generation")
 	case c.Status != metav1.ConditionTrue:
@@ -58,9 +58,9 @@ func gateReady(ng *v1alpha1.NodeGate) error {
 }
 
 // AwaitBirthClosed creates a Node in a dry run, as a kubelet would create it,
-// until it comes out with these taints. Nothing but the API server's answer
-// proves that nodes are closed at birth.
-func AwaitBirthClosed(ctx context.Context, c *cluster.Cluster, taints ...corev1.Taint) error {
+// until the result has these taints. Only the API server's response proves that
+// nodes are closed at birth.
+func AwaitBirthClosed(ctx context.Context, c *testcluster.Cluster, taints ...corev1.Taint) error {
 	const name = "testbed-dry-run"
 	kubelet, err := kubernetes.NewForConfig(c.Node(name))
 	if err != nil {

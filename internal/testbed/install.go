@@ -25,19 +25,19 @@ type Installation struct {
 	Program string
 	// AllowedKeys are the taint keys that it may change.
 	AllowedKeys []string
-	// ServiceAccount is what nodegate runs as.
+	// ServiceAccount is nodegate's ServiceAccount.
 	ServiceAccount types.NamespacedName
 }
 
-// Username is what the API server calls nodegate.
+// Username is nodegate's user name in the API server.
 func (i *Installation) Username() string {
 	return "system:serviceaccount:" + i.ServiceAccount.Namespace + ":" + i.ServiceAccount.Name
 }
 
 // BuildProgram builds nodegate from this source tree into a directory, and
-// returns its path. It has the go command's own flags, so that nothing is
-// compiled that cmd/nodegate-build has compiled already. It takes as long as it
-// takes: call it before anything that is limited.
+// returns its path. It uses the go command's default flags, so that packages that
+// nodegate-build has compiled are not compiled again. It has no time limit: call
+// it before anything that has one.
 func BuildProgram(ctx context.Context, dir string) (string, error) {
 	program := filepath.Join(dir, "nodegate")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, programPackage)
@@ -51,7 +51,7 @@ func BuildProgram(ctx context.Context, dir string) (string, error) {
 	return program, nil
 }
 
-// Install applies what 'nodegate manifests' prints.
+// Install applies the output of 'nodegate manifests'.
 func Install(ctx context.Context, a *Applier, program string, allowedKeys []string) (*Installation, error) {
 	i := &Installation{Program: program, AllowedKeys: allowedKeys}
 	stream, err := i.manifests(ctx)

@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// fieldManager is who installs, in managed fields.
+// fieldManager is the field manager of the installation.
 const fieldManager = "nodegate-testbed"
 
 // ParseObjects reads a stream of YAML documents.
@@ -49,13 +49,13 @@ func ParseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// An Applier applies objects of any kind on the server's side.
+// An Applier applies objects of any kind with server-side apply.
 type Applier struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// NewApplier returns one that acts with the rights of a client's configuration.
+// NewApplier returns an Applier with the credentials of a client configuration.
 func NewApplier(config *rest.Config) (*Applier, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -88,8 +88,8 @@ func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 	return nil
 }
 
-// resource returns the client for an object. The API server takes a moment to
-// list a new kind after it has established it.
+// resource returns the client for an object. The API server lists a new kind only
+// some time after establishing it.
 func (a *Applier) resource(ctx context.Context, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	var mapping *meta.RESTMapping

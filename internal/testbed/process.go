@@ -18,15 +18,15 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/nodegate/nodegate/cluster"
-	"github.com/nodegate/nodegate/cluster/await"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // A Controller is nodegate's controller as a child process.
 type Controller struct {
-	// LogFile is where its log is written.
+	// LogFile is the path of its log.
 	LogFile string
-	// Metrics is the address where it serves them.
+	// Metrics is the address of its metrics endpoint.
 	Metrics string
 	// Started is the moment just before its process was started.
 	Started time.Time
@@ -37,10 +37,10 @@ type Controller struct {
 	err     error         // how; valid once done is closed
 }
 
-// StartController starts the controller with the rights of nodegate's
-// ServiceAccount and nothing else. It runs until Stop is called, and ends with
-// this process in any case. Further arguments are added to its command line.
-func StartController(ctx context.Context, c *cluster.Cluster, i *Installation, arguments ...string) (*Controller, error) {
+// StartController starts the controller with only the permissions of nodegate's
+// ServiceAccount. It runs until Stop is called, at the longest until this process
+// ends. Further arguments are added to its command line.
+func StartController(ctx context.Context, c *testcluster.Cluster, i *Installation, arguments ...string) (*Controller, error) {
 	config, err := c.ServiceAccount(ctx, i.ServiceAccount.Namespace, i.ServiceAccount.Name)
 	if err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
@@ -48,19 +48,23 @@ func StartController(ctx context.Context, c *cluster.Cluster, i *Installation, a
 	return StartControllerAs(c, i, config, arguments...)
 }
 
-// StartControllerAs is StartController for whoever has a client's configuration
-// of that ServiceAccount, which may lead to the API server by a detour.
-func StartControllerAs(c *cluster.Cluster, i *Installation, config *rest.Config, arguments ...string) (*Controller, error) {
-	kubeconfig := filepath.Join(c.Dir(), "nodegate.kubeconfig")
-	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
-		return nil, fmt.Errorf("starting the controller: %w", err)
-	}
-	p := &Controller{LogFile: filepath.Join(c.Dir(), "logs", "nodegate.log"), done: make(chan struct{})}
+// StartControllerAs is like StartController, but uses the given client
+// configuration of that ServiceAccount, which may connect to the API server
+// through a proxy.
+func StartControllerAs(c *testcluster.Cluster, i *Installation, config *rest.Config, arguments ...string) (*Controller, error) {
+	p := &Controller{done: make(chan struct{})}
 	var err error
 	for _, address := range []*string{&p.Metrics, &p.health} {
 		if *address, err = FreeAddress(); err != nil {
 			return nil, fmt.Errorf("starting the controller: %w", err)
 		}
+	}
+	// There may be several at a time.
+	name := "nodegate-" + p.Metrics[strings.LastIndex(p.Metrics, ":")+1:]
+	p.LogFile = filepath.Join(c.Dir(), "logs", name+".log")
+	kubeconfig := filepath.Join(c.Dir(), name+".kubeconfig")
+	if err := testcluster.WriteKubeconfig(kubeconfig, config); err != nil {
+		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
 	p.command = exec.Command(i.Program, append([]string{"controller",
 		"--kubeconfig", kubeconfig,
@@ -74,11 +78,11 @@ func StartControllerAs(c *cluster.Cluster, i *Installation, config *rest.Config,
 	return p, nil
 }
 
-func (p *Controller) start(c *cluster.Cluster) error {
-	// The cluster's process group is killed when this process ends, whatever
-	// ends it; and a Ctrl-C at the terminal does not reach it, so that it is
-	// for us to stop things in order.
-	group, err := syscall.Getpgid(c.PID(cluster.APIServer))
+func (p *Controller) start(c *testcluster.Cluster) error {
+	// The cluster's process group is killed when this process ends for any
+	// reason. A Ctrl-C at the terminal does not reach it, so that this process
+	// can stop everything in order.
+	group, err := syscall.Getpgid(c.PID(testcluster.APIServer))
 	if err != nil {
 		return fmt.Errorf("finding the cluster's process group: %w", err)
 	}
@@ -103,11 +107,11 @@ func (p *Controller) start(c *cluster.Cluster) error {
 // Done is closed when the process has ended.
 func (p *Controller) Done() <-chan struct{} { return p.done }
 
-// PID is the process's.
+// PID returns the process ID.
 func (p *Controller) PID() int { return p.command.Process.Pid }
 
-// AwaitReady waits until the controller reports that it observes all it needs, and
-// no longer than it runs.
+// AwaitReady waits until the controller reports that its caches are synced. It
+// fails if the controller ends.
 func (p *Controller) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -135,7 +139,7 @@ func (p *Controller) AwaitReady(ctx context.Context) error {
 	})
 }
 
-// ExitError says how the controller ended although nobody asked it to.
+// ExitError returns an error that describes the controller's unexpected end.
 func (p *Controller) ExitError() error {
 	last := "nothing"
 	if log, err := os.ReadFile(p.LogFile); err == nil && len(bytes.TrimSpace(log)) > 0 {
@@ -149,7 +153,13 @@ func (p *Controller) ExitError() error {
 	return fmt.Errorf("nodegate's controller ended (%s); its last words: %s", how, last)
 }
 
-// Stop asks the controller to stop and returns when it has.
+// Kill ends the controller by SIGKILL, and returns when it has ended.
+func (p *Controller) Kill() {
+	_ = p.command.Process.Kill() // it may have ended
+	<-p.done
+}
+
+// Stop stops the controller and returns when it has ended.
 func (p *Controller) Stop() error {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -162,7 +172,7 @@ func (p *Controller) Stop() error {
 	}
 }
 
-// FreeAddress returns a loopback address on which nobody listens at present.
+// FreeAddress returns a loopback address on which no process is listening.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

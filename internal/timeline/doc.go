@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeline says how a node came to be fit for work: when it was created,
-// became ready, when each signal of each gate began to hold, when the gates opened
-// and when the first pod of a workload came. It computes, and does nothing else.
+// Package timeline reconstructs a node's history from its creation to its first workload:
+// when it was created and became ready, when each signal of each gate started to hold,
+// when the gates opened, and when the first workload pod was bound. It does no I/O.
 //
-// It knows no more than the API server keeps, which is the last of everything: of a
-// condition the last transition, of a record the last opening, of pods those that
-// are still there. Where that cannot be the first time, or may not be, a Doubt says
-// so; nothing is guessed.
+// It has only the information that the API server stores, which is the latest event of
+// each kind: the last transition of a condition, the last opening in a record, and the
+// pods that still exist. If that is not, or may not be, the first event, a Doubt gives the
+// reason. Nothing is guessed.
 package timeline

@@ -9,43 +9,43 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Doubt says what a time is not known by, or what keeps it from being the first.
+// Doubt is the reason why a time is unknown or may not be the first one.
 type Doubt string
 
 const (
-	// Pending means that it has not come to be so, or is not so now.
+	// Pending means that the event has not happened, or that its state is not current.
 	Pending Doubt = "Pending"
-	// Untold means that it is so, and that the API does not tell since when.
+	// Untold means that the API does not have the time of the event.
 	Untold Doubt = "Untold"
-	// AfterOpening means that the time told is after the gate opened: it was so
-	// before and has broken off since, or the gate did not wait for it.
+	// AfterOpening means that the time is after the gate opened: the signal held before
+	// and stopped holding meanwhile, or the gate did not wait for it.
 	AfterOpening Doubt = "AfterOpening"
-	// Lost means that the gate opened because of it, and that it is not so now.
+	// Lost means that the signal held when the gate opened, and does not hold now.
 	Lost Doubt = "Lost"
-	// BeforeNode means that the time told is before the Node's creation: clocks
-	// differ, or it is of an earlier Node of that name.
+	// BeforeNode means that the time is before the Node's creation: clocks differ, or it
+	// belongs to a former Node of the same name.
 	BeforeNode Doubt = "BeforeNode"
-	// Again means that the node was in use before the time told: it is not the first.
+	// Again means that the node was in use before, so this is not the first event.
 	Again Doubt = "Again"
-	// Joined means that the gate did not open on the node: it joined it open.
+	// Joined means that the gate was already open when the node became a member.
 	Joined Doubt = "Joined"
-	// Unread means that what tells it has not been read.
+	// Unread means that the source of the time was not read.
 	Unread Doubt = "Unread"
 )
 
-// Moment is when something came to be so.
+// Moment is the time of an event.
 type Moment struct {
-	// At is the time that the API tells, if it tells one.
+	// At is the time according to the API, if it has one.
 	At time.Time `json:"at,omitzero"`
-	// Doubt is why that is not the answer. Missing where it is.
+	// Doubt is the reason why At is not the time of the event. Empty if it is.
 	Doubt Doubt `json:"doubt,omitempty"`
 }
 
-// Known tells whether the moment is known.
+// Known reports whether the time of the event is known.
 func (m Moment) Known() bool { return m.Doubt == "" && !m.At.IsZero() }
 
-// After says how long after a time the moment was. It is false where that is not
-// known. A moment that clocks put before the time is not before it.
+// After returns the duration from t to the moment. The second result is false if the
+// moment is unknown. If the moment is before t because clocks differ, the duration is 0.
 func (m Moment) After(t time.Time) (time.Duration, bool) {
 	if !m.Known() {
 		return 0, false
@@ -53,87 +53,85 @@ func (m Moment) After(t time.Time) (time.Duration, bool) {
 	return max(m.At.Sub(t), 0), true
 }
 
-// Life is what is known of a node's way from its creation to its first workload.
+// Life is a node's history from its creation to its first workload.
 type Life struct {
-	// Node is the node's name.
+	// Node is the name of the node.
 	Node string `json:"node"`
-	// Created is when the Node was created.
+	// Created is the creation time of the Node.
 	Created time.Time `json:"created"`
-	// Ready is when its Ready condition became True.
+	// Ready is when the Ready condition became True.
 	Ready Moment `json:"ready"`
-	// Gates are those that have a record on the node or, if they follow their
-	// signals, are closed there: by name.
+	// Gates are the gates that have a record on the node, and closeWhen gates that are
+	// closed on it, sorted by name.
 	Gates []Gate `json:"gates"`
-	// Held tells whether a gate holds the node.
+	// Held is true if a gate holds the node.
 	Held bool `json:"held"`
-	// Opened is when the last of the gates that it was created under opened.
+	// Opened is when the last of the gates opened that were closed at the node's creation.
 	Opened Moment `json:"opened"`
-	// FirstPod is the first pod of a workload that was bound to the node after that
-	// and is still there. Missing where there is none, or none was looked for.
+	// FirstPod is the first workload pod that was bound to the node after that and still
+	// exists. Nil if there is none or if pods were not read.
 	FirstPod *Pod `json:"firstPod,omitempty"`
-	// PodsRead tells whether one was looked for.
+	// PodsRead is true if pods were read.
 	PodsRead bool `json:"podsRead"`
 }
 
-// Gate is how one gate has stood on the node.
+// Gate is the history of a gate on the node.
 type Gate struct {
-	// Gate is the gate's name.
+	// Gate is the name of the gate.
 	Gate string `json:"gate"`
-	// Unknown tells that there is no such NodeGate, only a record on the node.
+	// Unknown is true if the NodeGate does not exist and only a record on the node remains.
 	Unknown bool `json:"unknown,omitempty"`
 	// State is Closed or Open.
 	State string `json:"state"`
-	// Reason says why it came into that state.
+	// Reason is the reason for the gate's state.
 	Reason v1alpha1.Reason `json:"reason,omitempty"`
-	// CloseWhen tells that the gate is closed while its signals hold.
+	// CloseWhen is true if the gate is closed while its signals hold.
 	CloseWhen bool `json:"closeWhen,omitempty"`
-	// Soft tells that the closed gate only has pods prefer other nodes.
+	// Soft is true if the gate's taint has the effect PreferNoSchedule.
 	Soft bool `json:"soft,omitempty"`
-	// Overridden tells that a person has it so for a time.
+	// Overridden is true if a manual override determines the state.
 	Overridden bool `json:"overridden,omitempty"`
-	// Overdue tells that the closed gate's deadline has passed.
+	// Overdue is true if the closed gate has passed its deadline.
 	Overdue bool `json:"overdue,omitempty"`
-	// Blocked says why no signal can open the closed gate at present.
+	// Blocked is the reason why no signal can open the closed gate at present.
 	Blocked string `json:"blocked,omitempty"`
-	// Closed is when the gate closed. Of an open gate that is not kept, and is the
-	// Node's creation if it opened there for the first time.
+	// Closed is when the gate closed. For an open gate this is not recorded: it is the
+	// Node's creation if the gate has opened once, and unknown otherwise.
 	Closed Moment `json:"closed"`
-	// Opened is when it opened last.
+	// Opened is when the gate last opened.
 	Opened Moment `json:"opened"`
-	// Signals are the gate's, in its order.
+	// Signals are the gate's signals in the order of its spec.
 	Signals []Signal `json:"signals,omitempty"`
 }
 
-// Signal is one signal of a gate.
+// Signal is the history of a signal of a gate.
 type Signal struct {
 	Name string `json:"name"`
-	// State is what it says now: Holds, NotYet or Unknown.
+	// State is the current state: Holds, NotYet or Unknown.
 	State string `json:"state"`
-	// Message says so in words.
+	// Message is a human-readable explanation of the state.
 	Message string `json:"message"`
-	// Held is when it began to hold.
+	// Held is when the signal started to hold.
 	Held Moment `json:"held"`
-	// Pod is the pod that made it hold, or does not yet. Missing where the signal
-	// looks at none.
+	// Pod is the pod that the signal depends on. Nil if it does not depend on pods.
 	Pod *Pod `json:"pod,omitempty"`
 }
 
-// Pod is a pod's way on the node. Times are missing where the API does not tell
-// them.
+// Pod is the history of a pod on the node. Times are zero if the API does not have them.
 type Pod struct {
-	// Name is the pod's namespace and name: namespace/name.
+	// Name is the pod's namespace and name, as namespace/name.
 	Name string `json:"name"`
 	// Created is when the pod was created, and Bound when it was bound to the node.
 	Created time.Time `json:"created,omitzero"`
 	Bound   time.Time `json:"bound,omitzero"`
-	// Started is when the last of its containers was started, by the node's clock.
+	// Started is when the last of its containers started, by the node's clock.
 	Started time.Time `json:"started,omitzero"`
 	// Ready is when it became ready, by the node's clock.
 	Ready time.Time `json:"ready,omitzero"`
 }
 
-// HeldSince is since when a gate holds the node: the earliest that does. It is zero
-// where none does, or the API does not tell.
+// HeldSince returns the time since which a gate has held the node. It is zero if no gate
+// does, or if the time is unknown.
 func (l *Life) HeldSince() time.Time {
 	var since time.Time
 	for i := range l.Gates {
@@ -145,11 +143,11 @@ func (l *Life) HeldSince() time.Time {
 	return since
 }
 
-// holds tells whether the gate keeps pods off the node.
+// holds reports whether the gate keeps pods off the node.
 func (g *Gate) holds() bool { return g.State == v1alpha1.StateClosed && !g.Soft }
 
-// Waits is the index of the signal that the closed gate waits for first, in its
-// order, or that keeps it closed. It is -1 where that is none of them.
+// Waits returns the index of the first signal that keeps the gate closed, in the order
+// of the spec. It is -1 if there is none.
 func (g *Gate) Waits() int {
 	if g.State != v1alpha1.StateClosed {
 		return -1
@@ -162,10 +160,10 @@ func (g *Gate) Waits() int {
 	return -1
 }
 
-// Last is the index of the signal that the gate waited for longest before it
-// opened, and for how long after all others, after the node's creation and, where
-// that is known, after it became ready. It is -1 where one of its signals does not
-// tell, so that nobody knows which was the last.
+// Last returns the index of the signal that held last before the gate opened, and for how
+// long the gate waited for this signal alone: after all other signals held, after the
+// node's creation and, if known, after the node became ready. The index is -1 if the time
+// of a signal is unknown.
 func (g *Gate) Last(l *Life) (last int, alone time.Duration) {
 	last = -1
 	before := l.Created

@@ -15,9 +15,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Trace says how a node came to be fit for work, given the facts about it and what
-// was decided from them. The gates are sorted by name. Pods are all pods of the
-// node, or nil where they have not been read.
+// Trace returns the history of a node, given the facts about it and the decision made
+// from them. The gates must be sorted by name. pods contains all pods of the node, or is
+// nil if they were not read.
 func Trace(gates []gate.Gate, f *gate.Facts, d *gate.Decision, pods *gate.PodList, now time.Time) Life {
 	t := tracer{facts: f, now: now, pods: pods, bound: make(map[types.UID]*gate.BoundPod)}
 	if pods != nil {
@@ -62,8 +62,8 @@ func ready(n *gate.Node) Moment {
 	return sinceCreation(c.Transition, n)
 }
 
-// sinceCreation is a time that the API tells of the node. Clocks may differ by a
-// little.
+// sinceCreation returns the moment of an event on the node. Clocks may differ by up to
+// gate.HeartbeatSkew.
 func sinceCreation(at time.Time, n *gate.Node) Moment {
 	m := Moment{At: at.UTC()}
 	if at.Before(n.Created.Add(-gate.HeartbeatSkew)) {
@@ -72,13 +72,13 @@ func sinceCreation(at time.Time, n *gate.Node) Moment {
 	return m
 }
 
-// gate traces one gate. It is false where there is nothing to tell.
+// gate returns the history of one gate. The second result is false if there is none.
 func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	n := &t.facts.Node
 	raw, recorded := n.Records[v.Gate]
 	r, err := gate.ParseRecord(raw)
 	if recorded && err != nil || !recorded && v.Before != v1alpha1.StateClosed || v.DryRun {
-		return Gate{}, false // garbled, or no member; and what would be is not what was
+		return Gate{}, false // an unreadable record, no member, or a gate in DryRun, which has no history
 	}
 	out := Gate{
 		Gate: v.Gate, Unknown: g == nil, State: v.Before, Reason: r.Reason, CloseWhen: g != nil && g.CloseWhen,
@@ -97,7 +97,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	return out, true
 }
 
-// times says when the gate closed and opened, as far as its record keeps it.
+// times sets when the gate closed and opened, as far as its record contains it.
 func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
 	n := &t.facts.Node
 	since := cmp.Or(r.Since, n.Created).UTC()
@@ -106,7 +106,7 @@ func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
 	}
 	if out.State == v1alpha1.StateClosed {
 		out.Closed, out.Opened = Moment{At: since}, Moment{Doubt: Pending}
-		if !recorded { // it follows its signals, and is about to have one
+		if !recorded { // a closeWhen gate that is about to get a record
 			out.Closed = Moment{Doubt: Untold}
 		}
 		return
@@ -122,15 +122,15 @@ func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
 	}
 }
 
-// inUseBefore tells whether a pod that could only come while the gate was open was
-// bound to the node before it opened last: then that was not its first opening.
+// inUseBefore reports whether a pod that could only be bound while the gate was open was
+// bound to the node before the gate last opened: then it had been open before.
 func (t *tracer) inUseBefore(r *gate.Record, opened time.Time) bool {
 	put := r.Put()
 	return put.Effect != "" && put.Effect != corev1.TaintEffectPreferNoSchedule && t.boundBefore(put, opened)
 }
 
-// boundBefore tells whether a pod of a workload was bound to the node before a time,
-// that would not have been while the node carried the taint.
+// boundBefore reports whether a workload pod that does not tolerate the taint was bound to
+// the node before a time.
 func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
 	if t.pods == nil {
 		return false
@@ -144,8 +144,8 @@ func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
 	return false
 }
 
-// signals traces the gate's signals. Those of an open gate are not read by a
-// decision that does not depend on them.
+// signals returns the history of the gate's signals. It reads the signals if the decision
+// did not, because it did not depend on them.
 func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
 	readings := v.Readings
 	if readings == nil {
@@ -164,7 +164,7 @@ func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
 	return all
 }
 
-// held is when a signal began to hold, as the gate saw it.
+// held returns when a signal started to hold, in relation to the gate.
 func (t *tracer) held(out *Gate, r gate.Reading) Moment {
 	waited := out.State == v1alpha1.StateOpen && out.Reason == v1alpha1.ReasonSignalsHold
 	switch {
@@ -184,8 +184,8 @@ func (t *tracer) held(out *Gate, r gate.Reading) Moment {
 	return m
 }
 
-// pod is the pod that the signal rests on: of several the one that it names, or
-// the one that has been ready for longest.
+// pod returns the pod that the signal depends on. If there are several, it is the one
+// that the reading names, or the one that has been ready longest.
 func (t *tracer) pod(s gate.Signal, r *gate.Reading) *Pod {
 	evidence, _ := s.Evidence(t.facts)
 	var best *gate.Pod
@@ -212,7 +212,7 @@ func (t *tracer) pod(s gate.Signal, r *gate.Reading) *Pod {
 	return out
 }
 
-// started is when the last of the pod's containers was started.
+// started returns when the last of the pod's containers started.
 func started(p *gate.BoundPod) time.Time {
 	var at time.Time
 	for _, s := range p.Starts {
@@ -221,8 +221,8 @@ func started(p *gate.BoundPod) time.Time {
 	return at.UTC()
 }
 
-// open says when the node was free of the gates that it was created under, and what
-// came first after that.
+// open sets when the last gate opened that was closed at the node's creation, and the
+// first workload pod after that.
 func (t *tracer) open(l *Life) {
 	l.Opened = Moment{Doubt: Joined}
 	for i := range l.Gates {
@@ -244,8 +244,8 @@ func (t *tracer) open(l *Life) {
 	}
 }
 
-// firstPod is the first pod of a workload that was bound to the node after a time
-// and is still there. Times of the API server are whole seconds.
+// firstPod returns the first workload pod that was bound to the node after a time and
+// still exists. Times of the API server have a resolution of a second.
 func (t *tracer) firstPod(opened time.Time) *Pod {
 	opened = opened.Truncate(time.Second)
 	var first *gate.BoundPod
@@ -263,15 +263,15 @@ func (t *tracer) firstPod(opened time.Time) *Pod {
 	}
 }
 
-// isWorkload tells whether a pod is what nodes are for, and not what keeps them
-// running. One that has finished was a workload, too.
+// isWorkload reports whether a pod belongs neither to a DaemonSet nor to the node itself.
+// Finished pods count.
 func isWorkload(p *gate.BoundPod) bool { return !p.Daemon && !p.Mirror }
 
-// notReady keeps pods off a node until it is ready.
+// notReady is the taint that keeps pods off a node until it is ready.
 var notReady = v1alpha1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 
-// doubtReady says that the node became ready earlier than its condition tells, if
-// a workload came before that.
+// doubtReady sets the doubt of the Ready moment if a workload pod was bound before it: then
+// the node was ready before.
 func (t *tracer) doubtReady(l *Life) {
 	if l.Ready.Known() && t.boundBefore(notReady, l.Ready.At) {
 		l.Ready.Doubt = Again

@@ -26,28 +26,28 @@ var (
 
 func at(seconds int) time.Time { return born.Add(time.Duration(seconds) * time.Second) }
 
-// world is a node and what is around it, of which each case says what is special.
+// world is a node and its environment. Each case specifies the differences.
 type world struct {
 	gates   []string
 	records map[string]string
 	shadow  map[string]string
 	labels  map[string]string
-	// conditions are True since so many seconds after the node's creation; Ready is
-	// since 40 where nothing else is said. Negative values with false are not True.
+	// conditions are the seconds after the node's creation at which conditions became
+	// True. The default of Ready is 40. Conditions with negative values are not True.
 	conditions map[string]int
 	untrue     map[string]bool
 	taints     []string
-	// daemon is the pod of DaemonSet kube-system/agent: ready since so many seconds
-	// after the node's creation, its container started 10 seconds before.
+	// daemon is the number of seconds after the node's creation at which the pod of
+	// DaemonSet kube-system/agent became ready. Its container started 10 seconds before.
 	daemon       int
 	daemonUnread bool
-	// pods are of workloads, by when they were bound.
+	// pods are workload pods.
 	pods []gate.BoundPod
-	// podsUnread has nobody look at all pods.
+	// podsUnread means that all pods of the node were not read.
 	podsUnread bool
 }
 
-// byDaemon, byLabel and byCondition are gates, with more in their spec.
+// byDaemon, byLabel and byCondition return gates. more is appended to their spec.
 func byDaemon(more string) string {
 	return one("daemonSet: {namespace: kube-system, name: agent}", more)
 }
@@ -91,19 +91,19 @@ func TestTrace(t *testing.T) {
 		{"a node that is held", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": closed}, taints: []string{"example.com/a"},
 		}, `ready 40; a Closed: closed 0, opened Pending, s held Pending; held; opened Pending`},
-		{"what has no time in the API", world{
+		{"a signal without a time in the API", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90`},
-		{"a signal that has broken off and come again", world{
+		{"a signal that was interrupted", world{
 			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemon: 2000,
 		}, `ready 40; a Open: closed 0, opened 90, s held 2000 AfterOpening (pod kube-system/agent-x: 1, 1990, 2000); opened 90`},
-		{"a clock that is a little ahead", world{
+		{"a clock that is slightly ahead", world{
 			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemon: 96,
 		}, `ready 40; a Open: closed 0, opened 90, s held 96 (pod kube-system/agent-x: 1, 86, 96); opened 90`},
 		{"a signal that no longer holds", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened},
 		}, `ready 40; a Open: closed 0, opened 90, s held Lost; opened 90`},
-		{"daemons that a taint of the node's own keeps off it", world{
+		{"daemons that another taint keeps off the node", world{
 			gates:   []string{one("daemonSets: {namespaces: [kube-system], selector: {}}", "")},
 			records: map[string]string{"a": opened}, taints: []string{"pool"},
 		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90`},
@@ -111,7 +111,7 @@ func TestTrace(t *testing.T) {
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "DeadlinePassed", 1)},
 		}, `ready 40; a Open: closed 0, opened 90, s held Pending; opened 90`},
-		{"pods that may not be read", world{
+		{"pods that could not be read", world{
 			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemonUnread: true, podsUnread: true,
 		}, `ready 40; a Open: closed 0, opened 90, s held Unread; opened 90; pods unread`},
 		{"minReadySeconds", world{
@@ -121,14 +121,14 @@ func TestTrace(t *testing.T) {
 		{"a condition from before the Node", world{
 			gates: []string{byCondition("")}, records: map[string]string{"a": opened}, conditions: map[string]int{"Fit": -3600},
 		}, `ready 40; a Open: closed 0, opened 90, s held -3600 BeforeNode; opened 90`},
-		{"a clock that is a little behind", world{
+		{"a clock that is slightly behind", world{
 			gates: []string{byCondition("")}, records: map[string]string{"a": opened}, conditions: map[string]int{"Fit": -4},
 		}, `ready 40; a Open: closed 0, opened 90, s held -4; opened 90`},
-		{"a gate that the node joined open", world{
+		{"a gate that was open when the node became a member", world{
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Adopted", 1)}, pods: []gate.BoundPod{workload("web", 95)},
 		}, `ready 40; a Open: closed Untold, opened 90 Joined, s held Pending; opened Joined`},
-		{"a fleet that worked before it had the gate", world{
+		{"a workload from before the gate", world{
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Adopted", 1)}, pods: []gate.BoundPod{workload("web", 50)},
 		}, `ready 40; a Open: closed Untold, opened 90 Joined, s held Pending; opened Joined`},
@@ -136,7 +136,7 @@ func TestTrace(t *testing.T) {
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("early", 50), workload("web", 95)},
 		}, `ready 40; a Open: closed Untold, opened 90 Again, s held Untold; opened 90 Again; first shop/web 95, 98`},
-		{"a pod that no taint keeps off proves nothing", world{
+		{"a pod that tolerates all taints", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("early", 30, tolerating)},
 		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90`},
@@ -153,29 +153,29 @@ func TestTrace(t *testing.T) {
 			gates: []string{byLabel("")}, taints: []string{"example.com/a"},
 			records: map[string]string{"a": `{"state":"Closed","reason":"Rebooted","since":"2026-03-01T03:50:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`},
 		}, `ready 40; a Closed: closed 3000, opened Pending, s held Pending; held; opened Pending`},
-		{"a gate that only has pods prefer other nodes", world{
+		{"a PreferNoSchedule gate", world{
 			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
 			records: map[string]string{"a": strings.Replace(closed, "NoSchedule", "PreferNoSchedule", 1)},
 		}, `ready 40; a Closed soft: closed 0, opened Pending, s held Pending; opened Joined`},
-		{"a gate that follows its signals", world{
+		{"a closeWhen gate", world{
 			gates:   []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)},
 			records: map[string]string{"a": `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T03:50:00Z","taint":"example.com/a:NoSchedule","source":"crd"}`},
 			labels:  map[string]string{"fit": ""}, taints: []string{"example.com/a"},
 		}, `ready 40; a Closed: closed 3000, opened Pending, s held Untold; held; opened Pending`},
-		{"a gate in dry run has held nothing", world{
+		{"a gate in dry run", world{
 			gates: []string{byLabel("mode: DryRun")}, shadow: map[string]string{"a": closed},
 		}, `ready 40; opened Joined`},
-		{"a pod may come before a gate opens that only has it prefer other nodes", world{
+		{"a pod bound before a PreferNoSchedule gate opened", world{
 			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
 			records: map[string]string{"a": strings.Replace(opened, "NoSchedule", "PreferNoSchedule", 1)},
 			labels:  map[string]string{"fit": ""}, pods: []gate.BoundPod{workload("early", 50)},
 		}, `ready 40; a Open soft: closed 0, opened 90, s held Untold; opened Joined`},
-		{"a gate that has let the node alone", world{gates: []string{byLabel("")}}, `ready 40; opened Joined`},
-		{"a person has it open", world{
+		{"a gate without a record", world{gates: []string{byLabel("")}}, `ready 40; opened Joined`},
+		{"overridden", world{
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
-		}, `ready 40; a Open by a person: closed 0, opened 300, s held Pending; opened 300`},
-		{"a gate that is gone", world{records: map[string]string{"a": opened, "garbled": "{"}}, `ready 40; a Open unknown: closed 0, opened 90; opened 90`},
+		}, `ready 40; a Open overridden: closed 0, opened 300, s held Pending; opened 300`},
+		{"a deleted gate", world{records: map[string]string{"a": opened, "garbled": "{"}}, `ready 40; a Open unknown: closed 0, opened 90; opened 90`},
 		{"the last of two gates", world{
 			gates: []string{byLabel(""), strings.NewReplacer("name: a}", "name: b}", "example.com/a", "example.com/b").Replace(byCondition(""))},
 			records: map[string]string{
@@ -186,7 +186,7 @@ func TestTrace(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := show(c.trace(t)); got != c.want {
-				t.Errorf("it is\n %s, want\n %s", got, c.want)
+				t.Errorf("got\n %s, want\n %s", got, c.want)
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func (w *world) trace(t *testing.T) timeline.Life {
 		if err := yaml.UnmarshalStrict([]byte(text), &ng); err != nil {
 			t.Fatal(err)
 		}
-		ng.CreationTimestamp.Time = born.Add(time.Minute) // so that no gate takes a node in
+		ng.CreationTimestamp.Time = born.Add(time.Minute) // so that no gate adopts the node
 		g, err := signal.Compile(&ng, v1alpha1.SourceCRD)
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func (w *world) trace(t *testing.T) timeline.Life {
 	return timeline.Trace(gates, &facts, &d, all, now)
 }
 
-// show says a life in one line, in seconds after the node's creation.
+// show formats a life as one line, with times in seconds after the node's creation.
 func show(l timeline.Life) string {
 	seconds := func(t time.Time) string { return fmt.Sprint(int(t.Sub(born).Seconds())) }
 	moment := func(m timeline.Moment) string {
@@ -259,7 +259,7 @@ func show(l timeline.Life) string {
 		for _, is := range []struct {
 			so   bool
 			word string
-		}{{g.Soft, " soft"}, {g.Overridden, " by a person"}, {g.Unknown, " unknown"}, {g.Overdue, " overdue"}} {
+		}{{g.Soft, " soft"}, {g.Overridden, " overridden"}, {g.Unknown, " unknown"}, {g.Overdue, " overdue"}} {
 			if is.so {
 				text += is.word
 			}
@@ -286,8 +286,8 @@ func show(l timeline.Life) string {
 	return strings.Join(parts, "; ")
 }
 
-// What a gate waited for last is known only where all of its signals tell when they
-// held; it waited for nothing else from when the one before it held.
+// The last signal is known only if the times of all signals are known. The gate waited for
+// it alone after all others held.
 func TestLast(t *testing.T) {
 	held := func(seconds ...int) (signals []timeline.Signal) {
 		for _, s := range seconds {
@@ -318,13 +318,13 @@ func TestLast(t *testing.T) {
 		l := timeline.Life{Created: born, Ready: c.ready}
 		g := timeline.Gate{Signals: c.signals}
 		if last, alone := g.Last(&l); last != c.last || alone != c.alone {
-			t.Errorf("%v: the last is %d, alone for %s; want %d, for %s", c.signals, last, alone, c.last, c.alone)
+			t.Errorf("%v: last signal %d, alone for %s; want %d, %s", c.signals, last, alone, c.last, c.alone)
 		}
 	}
 }
 
-// A closed gate waits for the first signal that does not hold or, where it is closed
-// while they hold, for one that does to cease.
+// A closed openWhen gate waits for the first signal that does not hold, and a closeWhen
+// gate for the first one that holds.
 func TestWaits(t *testing.T) {
 	signals := []timeline.Signal{{State: "Holds"}, {State: "Unknown"}, {State: "NotYet"}}
 	for _, c := range []struct {
@@ -337,7 +337,7 @@ func TestWaits(t *testing.T) {
 		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, -1},
 	} {
 		if got := c.gate.Waits(); got != c.want {
-			t.Errorf("%+v waits for %d, want %d", c.gate, got, c.want)
+			t.Errorf("%+v: Waits returned %d, want %d", c.gate, got, c.want)
 		}
 	}
 }

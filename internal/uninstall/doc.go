@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall takes nodegate out of a cluster, however it was installed and
-// whatever is left of it, in an order in which no node is left closed and nobody
-// has a right for longer than what confines it.
+// Package uninstall removes nodegate from a cluster, regardless of how it was installed
+// and how much of it is left. In the order of its steps, no node stays closed, and no
+// permission outlasts the policy that confines it.
 package uninstall

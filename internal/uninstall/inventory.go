@@ -15,19 +15,19 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// object names an object.
+// object identifies an object.
 type object struct {
 	schema.GroupVersionKind
 	namespace, name string
 }
 
-// resource is what the API server calls the object's kind.
+// resource returns the resource of the object's kind.
 func (o *object) resource() schema.GroupVersionResource {
-	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind) // right for all kinds here: a test asks an API server
+	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind) // correct for all kinds here, which a test verifies with an API server
 	return resource
 }
 
-// String is how kubectl names it.
+// String returns the object's name in kubectl's form.
 func (o *object) String() string {
 	kind := strings.ToLower(o.Kind)
 	if o.Group != "" {
@@ -36,7 +36,7 @@ func (o *object) String() string {
 	return kind + "/" + o.name
 }
 
-// Objects of which the order matters.
+// Objects that must be deleted in a particular order.
 var (
 	birthBindings = []object{
 		named("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", admission.BirthPolicy),
@@ -53,25 +53,33 @@ func named(apiVersion, kind, name string) object {
 	return object{GroupVersionKind: schema.FromAPIVersionAndKind(apiVersion, kind), name: name}
 }
 
-// charted are the objects, in nodegate's namespace, that the Helm chart has beyond
-// those of 'nodegate manifests', and what replicas make there. ServiceMonitor and
-// PrometheusRule are kinds that few clusters know.
-var charted = []object{
+// chartObjects are the objects in nodegate's namespace that the Helm chart contains in
+// addition to those of 'nodegate manifests', and those that replicas,
+// 'nodegate webhook-certificate' and cert-manager create there. Few clusters serve all of
+// these kinds.
+var chartObjects = []object{
 	named("policy/v1", "PodDisruptionBudget", "nodegate"),
 	named("v1", "Service", "nodegate-metrics"),
 	named("v1", "ConfigMap", "nodegate-gates"),
 	named("v1", "ConfigMap", "nodegate-dashboard"),
 	named("v1", "ResourceQuota", "nodegate-critical-pods"),
+	named("networking.k8s.io/v1", "NetworkPolicy", "nodegate"),
+	named("cert-manager.io/v1", "Certificate", admission.WebhookSecret),
+	named("cert-manager.io/v1", "Certificate", admission.WebhookSecret+"-ca"),
+	named("cert-manager.io/v1", "Issuer", admission.WebhookSecret+"-ca"),
+	named("cert-manager.io/v1", "Issuer", admission.WebhookSecret+"-self-signed"),
+	named("v1", "Secret", admission.WebhookSecret),
+	named("v1", "Secret", admission.WebhookSecret+"-ca"),
 	named("monitoring.coreos.com/v1", "ServiceMonitor", "nodegate"),
 	named("monitoring.coreos.com/v1", "PrometheusRule", "nodegate"),
 	named("coordination.k8s.io/v1", "Lease", v1alpha1.LeaseName),
 }
 
-// remaining are all objects of any installation that are left when gates, taints,
-// parameters and the controller are gone, but for the namespace itself: first what
-// gives rights, then the others in the reverse order of their installation.
+// remaining returns all objects of any installation that remain after gates, taints,
+// parameters and the controller have been removed, except the namespace. Objects that
+// grant permissions come first, then the others in reverse order of installation.
 func remaining(namespace, serviceAccount string) ([]object, error) {
-	options := install.Options{Namespace: namespace, ServiceAccount: serviceAccount, EvictPods: true}
+	options := install.Options{Namespace: namespace, ServiceAccount: serviceAccount, EvictPods: true, GuardDaemonPods: true}
 	var all []object
 	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
 		options.Birth = birth
@@ -87,15 +95,16 @@ func remaining(namespace, serviceAccount string) ([]object, error) {
 		}
 	}
 	slices.Reverse(all)
-	for _, o := range charted {
+	for _, o := range chartObjects {
 		o.namespace = namespace
 		all = append(all, o)
 	}
+	all = append(all, named("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "nodegate-metrics-readers")) // the chart's
 	slices.SortStableFunc(all, func(a, b object) int { return rank(&a) - rank(&b) })
 	return all, nil
 }
 
-// rank is 0 for what gives rights.
+// rank returns 0 for objects that grant permissions.
 func rank(o *object) int {
 	if o.Kind == "ClusterRoleBinding" || o.Kind == "RoleBinding" {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// Whatever was chosen at installation, it goes: rights first, and never the anchor
-// before the parameters' guard.
+// All objects of any installation are deleted: those that grant permissions first, and
+// the parameters' guard before the anchor.
 func TestRemaining(t *testing.T) {
 	all, err := remaining("here", "me")
 	if err != nil {
@@ -22,7 +22,7 @@ func TestRemaining(t *testing.T) {
 	}
 	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
 		for _, evict := range []bool{false, true} {
-			objects, err := install.Objects(install.Options{Namespace: "here", ServiceAccount: "me", Birth: birth, EvictPods: evict})
+			objects, err := install.Objects(install.Options{Namespace: "here", ServiceAccount: "me", Birth: birth, EvictPods: evict, GuardDaemonPods: evict})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,18 +39,18 @@ func TestRemaining(t *testing.T) {
 		{at("ValidatingAdmissionPolicyBinding", admission.ParametersPolicy), at("MutatingAdmissionPolicyBinding", admission.BirthPolicy+"-anchor")},
 	} {
 		if order[0] < 0 || order[1] < order[0] {
-			t.Errorf("number %d goes before number %d", order[1], order[0])
+			t.Errorf("object %d is deleted before object %d", order[1], order[0])
 		}
 	}
 	if at("Namespace", "here") >= 0 {
-		t.Error("the namespace goes, whatever is in it")
+		t.Error("the namespace is deleted unconditionally")
 	}
 }
 
 func TestObjectString(t *testing.T) {
 	for want, o := range map[string]object{
-		"lease.coordination.k8s.io/nodegate":                                   charted[len(charted)-1],
-		"service/nodegate-metrics":                                             charted[1],
+		"lease.coordination.k8s.io/nodegate":                                   chartObjects[len(chartObjects)-1],
+		"service/nodegate-metrics":                                             chartObjects[1],
 		"customresourcedefinition.apiextensions.k8s.io/nodegates.nodegate.dev": definition,
 	} {
 		if got := o.String(); got != want {

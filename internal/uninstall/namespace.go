@@ -18,9 +18,9 @@ import (
 	"github.com/nodegate/nodegate/internal/release"
 )
 
-// isHere refuses a namespace if nodegate is in another: what runs there would stay,
-// without rights, and be taken for gone.
-func (u *uninstaller) isHere(ctx context.Context) error {
+// checkNamespace returns an error if nodegate is installed in another namespace. Its
+// workloads there would remain without permissions, while uninstalling seemed complete.
+func (u *uninstaller) checkNamespace(ctx context.Context) error {
 	core, err := kubernetes.NewForConfig(u.config)
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
@@ -30,17 +30,17 @@ func (u *uninstaller) isHere(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("finding out where nodegate is installed: %w", err)
+		return fmt.Errorf("determining nodegate's namespace: %w", err)
 	}
 	for i := range binding.Subjects {
 		if s := &binding.Subjects[i]; s.Kind == rbacv1.ServiceAccountKind && s.Namespace != u.Namespace {
-			return fmt.Errorf("nodegate is installed in namespace %s, and not in %s: say so by --namespace", s.Namespace, u.Namespace)
+			return fmt.Errorf("nodegate is installed in namespace %s, not in %s: use --namespace=%[1]s", s.Namespace, u.Namespace)
 		}
 	}
 	return nil
 }
 
-// deleteNamespace deletes nodegate's namespace if it is nodegate's alone.
+// deleteNamespace deletes nodegate's namespace if it contains nothing else.
 func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	namespace := named("v1", "Namespace", u.Namespace)
 	if u.Namespace == metav1.NamespaceDefault || strings.HasPrefix(u.Namespace, "kube-") {
@@ -51,31 +51,31 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", &namespace, err)
-	case found.DeletionTimestamp != nil: // it is on its way
+	case found.DeletionTimestamp != nil: // it is already being deleted
 		return nil
 	}
-	if u.DryRun != release.DryRunNone { // nodegate's own objects are still there
-		u.say("namespace/%s deleted, if nothing else is in it%s", u.Namespace, u.DryRun.Suffix())
+	if u.DryRun != release.DryRunNone { // nodegate's own objects still exist
+		u.report("namespace/%s deleted if it contains nothing else%s", u.Namespace, u.DryRun.Suffix())
 		return nil
 	}
-	others, err := u.others(ctx)
+	others, err := u.otherObjects(ctx)
 	if err != nil {
 		return err
 	}
 	if len(others) > 0 {
-		u.say("namespace/%s is kept: there is %s", u.Namespace, strings.Join(others[:min(5, len(others))], ", "))
+		u.report("namespace/%s kept, because it contains %s", u.Namespace, strings.Join(others[:min(5, len(others))], ", "))
 		return nil
 	}
 	return u.delete(ctx, namespace)
 }
 
-// others are what is in nodegate's namespace and is not nodegate's.
-func (u *uninstaller) others(ctx context.Context) ([]string, error) {
-	// Of a group whose server is away it is not known what it has: it is as if
-	// there were something.
+// otherObjects returns the objects in nodegate's namespace that are not nodegate's.
+func (u *uninstaller) otherObjects(ctx context.Context) ([]string, error) {
+	// If the server of an API group is unavailable, the namespace may contain its
+	// objects, so this is an error.
 	lists, err := u.kinds.ServerPreferredNamespacedResources()
 	if err != nil {
-		return nil, fmt.Errorf("finding out what there may be in namespace %s: %w", u.Namespace, err)
+		return nil, fmt.Errorf("listing the kinds of objects in namespace %s: %w", u.Namespace, err)
 	}
 	var others []string
 	for _, list := range lists {
@@ -104,8 +104,8 @@ func (u *uninstaller) others(ctx context.Context) ([]string, error) {
 	return others, nil
 }
 
-// incidental tells whether nobody would miss an object: it goes with its owner or
-// its Service, or every namespace has it.
+// incidental reports whether an object does not prevent the deletion of its namespace: it
+// belongs to an owner or a Service, or exists in every namespace.
 func incidental(kind string, o *metav1.PartialObjectMetadata) bool {
 	switch kind {
 	case "ServiceAccount":

@@ -23,30 +23,30 @@ import (
 	"github.com/nodegate/nodegate/internal/release"
 )
 
-// Options say what is to be uninstalled.
+// Options specify what to uninstall.
 type Options struct {
 	// Namespace and ServiceAccount are those of nodegate.
 	Namespace, ServiceAccount string
-	// DryRun says how much of it is done.
+	// DryRun specifies whether changes are sent and persisted.
 	DryRun release.DryRun
-	// Out is told, line by line, of what was done.
+	// Out receives a line for each change.
 	Out io.Writer
-	// Progress is told of nodes (see release.Options).
+	// Progress is called when nodes are released. See release.Options.
 	Progress func(done, of int)
 }
 
-// ErrIncomplete means that a node could not be made to forget its gates; which, and
-// why, has been told. All else is gone.
-var ErrIncomplete = errors.New("not every node could be released: see above, and release them when that is mended")
+// ErrIncomplete is returned when a node could not be released. The reason has been
+// written to Options.Out. Everything else has been removed.
+var ErrIncomplete = errors.New("some nodes could not be released: fix the errors above, and release these nodes")
 
-// Run uninstalls nodegate. What is not there any more is passed over, so that it
-// can be interrupted at any point, and run again.
+// Run uninstalls nodegate. It skips what no longer exists, so that it can be interrupted
+// at any point and run again.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	left, err := remaining(o.Namespace, o.ServiceAccount)
 	if err != nil {
 		return err
 	}
-	objects, err := metadata.NewForConfig(unhurried(config))
+	objects, err := metadata.NewForConfig(withoutRateLimit(config))
 	if err != nil {
 		return fmt.Errorf("creating a client for metadata: %w", err)
 	}
@@ -54,15 +54,14 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for discovery: %w", err)
 	}
-	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left, told: make(map[object]bool)}
-	// Until the very end, each step leaves a cluster that works, and in which the
-	// next one can be done.
+	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left, reported: make(map[object]bool)}
+	// Until the end, each step leaves a working cluster in which the next step is possible.
 	for _, step := range []func(context.Context) error{
-		u.isHere, u.endBirths, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameter, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
+		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameter, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
-				return errors.New("stopped before everything was done; run it again to go on")
+				return errors.New("stopped before completion; run the command again to continue")
 			}
 			return err
 		}
@@ -70,14 +69,14 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if u.incomplete {
 		return ErrIncomplete
 	}
-	if o.DryRun == release.DryRunNone || !u.said {
-		u.say("Nothing of nodegate is left in the cluster.")
+	if o.DryRun == release.DryRunNone || !u.hasReported {
+		u.report("nodegate is no longer in the cluster.")
 	}
 	return nil
 }
 
-// unhurried has requests wait for the API server alone.
-func unhurried(config *rest.Config) *rest.Config {
+// withoutRateLimit disables client-side rate limiting.
+func withoutRateLimit(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	return config
@@ -88,26 +87,26 @@ type uninstaller struct {
 	config  *rest.Config
 	objects metadata.Interface
 	kinds   discovery.DiscoveryInterface
-	// remaining are the objects that go when nothing is left for them to do.
+	// remaining are the objects to delete when they are no longer needed.
 	remaining []object
-	// told are the objects that a dry run has told of, and said whether anything was
-	// told.
-	told map[object]bool
-	said bool
-	// incomplete is true if a node was not released the last time.
+	// reported are the objects that a dry run has reported. hasReported specifies whether
+	// anything was reported.
+	reported    map[object]bool
+	hasReported bool
+	// incomplete is true if the last attempt to release nodes did not release all.
 	incomplete bool
 }
 
-func (u *uninstaller) say(format string, args ...any) {
-	u.said = true
-	_, _ = fmt.Fprintf(u.Out, format+"\n", args...) // what was done is done, told or not
+func (u *uninstaller) report(format string, args ...any) {
+	u.hasReported = true
+	_, _ = fmt.Fprintf(u.Out, format+"\n", args...) // the change has been made, even if it cannot be reported
 }
 
-// delete deletes objects, in their order.
+// delete deletes objects in the given order.
 func (u *uninstaller) delete(ctx context.Context, objects ...object) error {
 	for i := range objects {
 		o := &objects[i]
-		if u.told[*o] { // in a dry run it is still there
+		if u.reported[*o] { // in a dry run, it still exists
 			continue
 		}
 		switch err := u.deleteOne(ctx, o); {
@@ -115,14 +114,15 @@ func (u *uninstaller) delete(ctx context.Context, objects ...object) error {
 		case err != nil:
 			return fmt.Errorf("deleting %s: %w", o, err)
 		default:
-			u.told[*o] = u.DryRun != release.DryRunNone
-			u.say("%s deleted%s", o, u.DryRun.Suffix())
+			u.reported[*o] = u.DryRun != release.DryRunNone
+			u.report("%s deleted%s", o, u.DryRun.Suffix())
 		}
 	}
 	return nil
 }
 
-// deleteOne fails with NotFound if there is no such object, or no such kind.
+// deleteOne deletes an object. It returns a NotFound error if the object or its kind does
+// not exist.
 func (u *uninstaller) deleteOne(ctx context.Context, o *object) error {
 	client := u.objects.Resource(o.resource()).Namespace(o.namespace)
 	if u.DryRun == release.DryRunClient {
@@ -133,7 +133,7 @@ func (u *uninstaller) deleteOne(ctx context.Context, o *object) error {
 	return client.Delete(ctx, o.name, metav1.DeleteOptions{DryRun: u.DryRun.Server(), PropagationPolicy: &background})
 }
 
-// list lists the objects of a kind. Of a kind that there is not there are none.
+// list lists the objects of a kind. If the kind does not exist, the list is empty.
 func (u *uninstaller) list(ctx context.Context, r schema.GroupVersionResource, namespace, selector string) ([]metav1.PartialObjectMetadata, error) {
 	list, err := u.objects.Resource(r).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if apierrors.IsNotFound(err) {
@@ -161,65 +161,68 @@ func (u *uninstaller) deleteAll(ctx context.Context, gvk schema.GroupVersionKind
 	return nil
 }
 
-// until waits until something is so. In a dry run it is not waited for.
-func (u *uninstaller) until(ctx context.Context, limit time.Duration, so func(context.Context) (bool, error)) error {
+// poll waits until a condition is true. In a dry run, it does not wait.
+func (u *uninstaller) poll(ctx context.Context, limit time.Duration, so func(context.Context) (bool, error)) error {
 	if u.DryRun != release.DryRunNone {
 		return nil
 	}
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, so)
 }
 
-// endBirths has no more gates close on new nodes. The policy itself and its second
-// binding stay until the parameter is gone (see birth.yaml).
-func (u *uninstaller) endBirths(ctx context.Context) error { return u.delete(ctx, birthBindings...) }
+// stopBirthClosing stops the closing of gates on new nodes. The policy itself and its
+// second binding are deleted after the parameter. See birth.yaml.
+func (u *uninstaller) stopBirthClosing(ctx context.Context) error {
+	return u.delete(ctx, birthBindings...)
+}
 
-// deleteGates deletes the gates. A controller that runs opens what they hold.
+// deleteGates deletes the gates. A running controller then opens them.
 func (u *uninstaller) deleteGates(ctx context.Context) error {
 	return u.deleteAll(ctx, v1alpha1.GroupVersion.WithKind("NodeGate"), "", "")
 }
 
-// release releases all nodes: before anything else is taken away that could have
-// opened them, so that they are open whatever stops this.
+// release releases all nodes. It runs before anything that could open gates is deleted,
+// so that the nodes are open even if uninstalling stops.
 func (u *uninstaller) release(ctx context.Context) error {
 	report, err := release.Run(ctx, u.config, release.Options{Namespace: u.Namespace, DryRun: u.DryRun, Force: true, Progress: u.Progress})
 	if report == nil {
 		return err
 	}
 	if report.Remarks = nil; len(report.Nodes) > 0 {
-		u.say("%s", strings.TrimSuffix(report.Text(), "\n"))
+		u.report("%s", strings.TrimSuffix(report.Text(), "\n"))
 	}
 	u.incomplete = !report.Complete()
 	return err
 }
 
-// releaseAgain releases what was closed in the meantime. Now nobody is there any
-// more who could.
+// releaseAgain releases nodes on which a gate has closed meanwhile. After this, nothing
+// can close a gate.
 func (u *uninstaller) releaseAgain(ctx context.Context) error {
 	if u.DryRun != release.DryRunNone {
-		return nil // it would say the same again
+		return nil // the output would be the same
 	}
 	return u.release(ctx)
 }
 
-// Limits of what is waited for.
+// Timeouts.
 const (
-	// stopLimit is how long the controller's pods may take to end, and its lease to
-	// run out.
+	// stopLimit is the timeout for the controller's pods to stop and for its lease to
+	// expire.
 	stopLimit = 2 * time.Minute
-	// settleLimit is how long the API server may take to follow what was deleted.
+	// settleLimit is the timeout for deletions to take effect in the API server.
 	settleLimit = time.Minute
 )
 
-// Labels that nodegate's workloads have in common.
+// workloads is the label selector of nodegate's workloads.
 const workloads = "app.kubernetes.io/name=nodegate"
 
-// stopController deletes what runs the controller, and waits until it has ended.
+// stopController deletes the controller's workloads, and waits until the controller has
+// stopped.
 func (u *uninstaller) stopController(ctx context.Context) error {
 	if err := u.deleteAll(ctx, schema.FromAPIVersionAndKind("apps/v1", "Deployment"), u.Namespace, workloads); err != nil {
 		return err
 	}
-	var why, said string
-	err := u.until(ctx, stopLimit, func(ctx context.Context) (bool, error) {
+	var why, last string
+	err := u.poll(ctx, stopLimit, func(ctx context.Context) (bool, error) {
 		pods, err := u.list(ctx, corev1.SchemeGroupVersion.WithResource("pods"), u.Namespace, workloads)
 		if err != nil {
 			return false, err
@@ -230,28 +233,28 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		}
 		why = fmt.Sprintf("it has %d pods in namespace %s", len(pods), u.Namespace)
 		if running {
-			why = fmt.Sprintf("somebody holds the Lease %s/%s", u.Namespace, v1alpha1.LeaseName)
+			why = fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName)
 		}
 		ended := len(pods) == 0 && !running
-		if !ended && why != said {
-			u.say("waiting for nodegate to end: %s", why)
-			said = why
+		if !ended && why != last {
+			u.report("waiting for nodegate to stop: %s", why)
+			last = why
 		}
 		return ended, nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("nodegate still runs (%s): end it, and run this again", why)
+		return fmt.Errorf("nodegate is still running (%s): stop it, and run the command again", why)
 	}
 	return err
 }
 
-// deleteParameter deletes the parameter of the birth policy. While its guard is in
-// force, nobody can.
+// deleteParameter deletes the parameter of the birth policy. Its guard, which rejects
+// this, is deleted first.
 func (u *uninstaller) deleteParameter(ctx context.Context) error {
 	if err := u.delete(ctx, parametersGuard...); err != nil {
 		return err
 	}
-	if u.DryRun == release.DryRunServer { // the guard is still there, and would refuse
+	if u.DryRun == release.DryRunServer { // the guard still exists, and would reject it
 		return nil
 	}
 	parameter := named("v1", "PodTemplate", v1alpha1.BirthParameter)
@@ -260,7 +263,7 @@ func (u *uninstaller) deleteParameter(ctx context.Context) error {
 		return u.delete(ctx, parameter)
 	}
 	var last error
-	if err := u.until(ctx, settleLimit, func(ctx context.Context) (bool, error) {
+	if err := u.poll(ctx, settleLimit, func(ctx context.Context) (bool, error) {
 		last = u.delete(ctx, parameter)
 		return last == nil || !apierrors.IsForbidden(last), nil
 	}); err != nil && last == nil {
@@ -277,12 +280,12 @@ func (u *uninstaller) deleteDefinition(ctx context.Context) error {
 	if err := u.delete(ctx, definition); err != nil {
 		return err
 	}
-	err := u.until(ctx, settleLimit, func(ctx context.Context) (bool, error) {
+	err := u.poll(ctx, settleLimit, func(ctx context.Context) (bool, error) {
 		_, err := u.objects.Resource(definition.resource()).Get(ctx, definition.name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("%s is still there: see what keeps it (kubectl get nodegates; somebody may create them anew), and run this again", &definition)
+		return fmt.Errorf("%s still exists: find out why (kubectl get nodegates; another client may create them), and run the command again", &definition)
 	}
 	return err
 }

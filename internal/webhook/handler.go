@@ -4,28 +4,17 @@ package webhook
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"time"
+	"sync"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/nodegate/nodegate/internal/gate"
-)
-
-const (
-	// maxRequest bounds a request. A Node that etcd takes has no more than a
-	// megabyte and a half, and JSON is at most twice as long.
-	maxRequest = 4 << 20
-	// readTimeout is as long as the API server waits for an answer.
-	readTimeout = 5 * time.Second
 )
 
 // Handler answers the API server. Whatever it does not understand it answers
@@ -37,13 +26,41 @@ type Handler struct {
 	Gates func() ([]gate.Gate, bool)
 	// Log is told what an answer lacks.
 	Log logr.Logger
+
+	once   sync.Once
+	limits *limits
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	request, status, err := read(w, r)
+	h.once.Do(func() { h.limits = newLimits() })
+	if status, err := acceptable(r); err != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	done, status, err := h.limits.admit(r.Context(), r.ContentLength)
 	if err != nil {
 		http.Error(w, err.Error(), status)
+		return
+	}
+	defer done()
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.answer(w, r, body)
+}
+
+// answer decodes a request and answers it, a few at a time.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, body []byte) {
+	if h.limits.decoding.Acquire(r.Context(), 1) != nil {
+		return // nobody waits for the answer any more
+	}
+	defer h.limits.decoding.Release(1)
+	request, err := decode(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	gates, known := h.Gates()
@@ -64,12 +81,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // respond answers a request. The answer is yes.
-func (h *Handler) respond(gates []gate.Gate, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func (h *Handler) respond(gates []gate.Gate, request *request) *admissionv1.AdmissionResponse {
 	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
-	if !createsNode(request) {
+	if !request.createsNode() {
 		return response
 	}
-	operations, err := patch(gates, request.Object.Raw)
+	operations, err := patch(gates, request.Object)
 	if err == nil && len(operations) > 0 {
 		if response.Patch, err = json.Marshal(operations); err == nil {
 			kind := admissionv1.PatchTypeJSONPatch
@@ -83,35 +100,14 @@ func (h *Handler) respond(gates []gate.Gate, request *admissionv1.AdmissionReque
 	return response
 }
 
-func createsNode(r *admissionv1.AdmissionRequest) bool {
-	nodes := metav1.GroupVersionResource{Group: corev1.GroupName, Version: "v1", Resource: "nodes"}
-	return r.Operation == admissionv1.Create && r.Resource == nodes && r.SubResource == ""
-}
-
-// read reads a request; if it cannot, it returns the HTTP status that says why.
-func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, int, error) {
+// acceptable tells by its headers whether a request can be one of the API server's;
+// if not, it returns the HTTP status that says why.
+func acceptable(r *http.Request) (status int, err error) {
 	if r.Method != http.MethodPost {
-		return nil, http.StatusMethodNotAllowed, fmt.Errorf("the method is %s, not POST", r.Method)
+		return http.StatusMethodNotAllowed, fmt.Errorf("the method is %s, not POST", r.Method)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("the content type is %q, not application/json", r.Header.Get("Content-Type"))
+		return http.StatusUnsupportedMediaType, fmt.Errorf("the content type is %q, not application/json", r.Header.Get("Content-Type"))
 	}
-	// A connection that cannot have a deadline is a test's.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", tooLarge.Limit)
-	case err != nil:
-		return nil, http.StatusBadRequest, fmt.Errorf("reading the request: %w", err)
-	}
-	var review admissionv1.AdmissionReview
-	if err := utiljson.Unmarshal(body, &review); err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("reading the request: %w", err)
-	}
-	if review.Kind != "AdmissionReview" || review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Request == nil || review.Request.UID == "" {
-		return nil, http.StatusBadRequest, fmt.Errorf("the request is no AdmissionReview of %s with a request and its UID", admissionv1.SchemeGroupVersion)
-	}
-	return review.Request, http.StatusOK, nil
+	return 0, nil
 }

@@ -195,13 +195,13 @@ func FuzzNode(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, object string) {
+		if !json.Valid([]byte(object)) {
+			return // it would close the request's object and go on with another
+		}
 		h := &Handler{Gates: known(twoGates...)}
 		answer := ask(t, h, review(object))
 		if answer.Code >= 400 {
 			return
-		}
-		if !strings.Contains(answer.Body.String(), `"uid":"u"`) {
-			return // the object has closed the request and gone on with another
 		}
 		response := answered(t, answer)
 		if len(response.Patch) == 0 {
@@ -210,6 +210,38 @@ func FuzzNode(f *testing.F) {
 		once := apply(t, object, response)
 		if again := answered(t, ask(t, h, review(once))); len(again.Patch) > 0 {
 			t.Errorf("asked again it patches again: %s", again.Patch)
+		}
+	})
+}
+
+// FuzzReview: whatever is sent, the answer is an HTTP error or a yes with the UID
+// that was asked about; and it is no longer than the question and two gates.
+func FuzzReview(f *testing.F) {
+	for _, seed := range []string{
+		review(`{"metadata":{}}`), review(`null`), `{}`, `null`, `[]`, ``, `{"request":null}`, `{"request":{"uid":"u"}}`,
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u","object":{}}}`,
+		review(`{}`) + review(`{}`), `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","resource":{"resource":"pods"},"object":{}}}`,
+	} {
+		f.Add(seed)
+	}
+	h := &Handler{Gates: known(twoGates...)}
+	f.Fuzz(func(t *testing.T, body string) {
+		answer := ask(t, h, body)
+		if answer.Code >= 400 {
+			return
+		}
+		var asked, got admissionv1.AdmissionReview
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+			t.Fatalf("the answer cannot be read: %v: %s", err, answer.Body)
+		}
+		if r := got.Response; got.Kind != "AdmissionReview" || got.APIVersion != "admission.k8s.io/v1" || r == nil || !r.Allowed || r.Result != nil {
+			t.Fatalf("the answer is not a yes: %s", answer.Body)
+		}
+		if err := json.Unmarshal([]byte(body), &asked); err == nil && asked.Request != nil && got.Response.UID != asked.Request.UID {
+			t.Errorf("the answer is to %q, the question was %q", got.Response.UID, asked.Request.UID)
+		}
+		if len(got.Response.Patch) > 8*len(body)+4096 {
+			t.Errorf("the patch has %d bytes, the question %d", len(got.Response.Patch), len(body))
 		}
 	})
 }

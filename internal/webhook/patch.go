@@ -30,22 +30,6 @@ const (
 // bootID is what may stand in a record as a boot ID.
 var bootID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
-// node is what matters of a Node that is being created.
-type node struct {
-	Metadata *struct {
-		Labels      labels.Set        `json:"labels"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec *struct {
-		Taints []corev1.Taint `json:"taints"`
-	} `json:"spec"`
-	Status struct {
-		NodeInfo struct {
-			BootID string `json:"bootID"`
-		} `json:"nodeInfo"`
-	} `json:"status"`
-}
-
 // operation is one of a JSON Patch.
 type operation struct {
 	Op    string `json:"op"`
@@ -64,7 +48,7 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 		return nil, errors.New("reading the Node: it has no metadata")
 	}
 	facts := n.facts()
-	if len(facts.Taints) > maxTaints {
+	if n.Spec != nil && n.Spec.Taints.tooMany {
 		gates = selectingNothing(gates)
 	}
 	d := gate.Birth(gates, facts)
@@ -77,9 +61,9 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 
 // facts are what a decision at birth rests on.
 func (n *node) facts() gate.Node {
-	facts := gate.Node{Labels: n.Metadata.Labels, HasAnnotations: len(n.Metadata.Annotations) > 0}
+	facts := gate.Node{Labels: labels.Set(n.Metadata.Labels), HasAnnotations: len(n.Metadata.Annotations) > 0}
 	if n.Spec != nil {
-		facts.Taints = n.Spec.Taints
+		facts.Taints = n.Spec.Taints.list
 	}
 	if id := n.Status.NodeInfo.BootID; bootID.MatchString(id) {
 		facts.BootID = id

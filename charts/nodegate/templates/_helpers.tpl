@@ -1,4 +1,4 @@
-{{/* The labels of what this chart adds to the objects that 'nodegate manifests' prints. */}}
+{{/* The labels of the objects that this chart adds to those of 'nodegate manifests'. */}}
 {{- define "nodegate.labels" -}}
 {{ include "nodegate.selector" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -7,14 +7,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* What nodegate's pods are found by; the webhook's Service does, too. */}}
+{{/* The selector of nodegate's pods, which the webhook's Service uses as well. */}}
 {{- define "nodegate.selector" -}}
 app.kubernetes.io/name: nodegate
 {{- end }}
 
 {{/*
-Who closes gates on new nodes. A cluster, and whoever renders for one in its name, tells which kinds it serves;
-'helm template' by itself only which version it is.
+What closes gates on new nodes: "policy" or "webhook". With a cluster, or a tool that passes the API versions of
+one, Capabilities.APIVersions lists the kinds that are served; 'helm template' by itself has only KubeVersion.
 */}}
 {{- define "nodegate.birth" -}}
 {{- if ne .Values.birth "auto" }}{{ .Values.birth }}
@@ -24,14 +24,19 @@ Who closes gates on new nodes. A cluster, and whoever renders for one in its nam
 {{- end }}
 {{- end }}
 
-{{/* Texts as a list in CEL, as 'nodegate manifests' writes it. */}}
+{{/* A CEL list of strings, in the format of 'nodegate manifests'. */}}
 {{- define "nodegate.texts" -}}
 {{- $quoted := list }}
 {{- range . | uniq | sortAlpha }}{{ $quoted = append $quoted (quote .) }}{{ end -}}
 [{{ join ", " $quoted }}]
 {{- end }}
 
-{{/* A list of allowed taints as CEL has it, each as key:Effect. */}}
+{{/* The labels that exclude a Node from all gates, as a CEL list. */}}
+{{- define "nodegate.optOutLabels" -}}
+["node-restriction.kubernetes.io/nodegate-opt-out"{{ if .Values.allowPlainOptOut }}, "nodegate.dev/opt-out"{{ end }}]
+{{- end }}
+
+{{/* The allowed taints as a CEL list, each as key:Effect. */}}
 {{- define "nodegate.taints" -}}
 {{- $taints := list }}
 {{- range . }}{{ $taints = append $taints (ternary . (printf "%s:NoSchedule" .) (contains ":" .)) }}{{ end -}}
@@ -43,7 +48,7 @@ Who closes gates on new nodes. A cluster, and whoever renders for one in its nam
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* All gates of the values, as a list of NodeGates. */}}
+{{/* All gates in the values, as a list of NodeGates. */}}
 {{- define "nodegate.gates" -}}
 {{- $root := . }}
 {{- $gates := list }}
@@ -64,7 +69,7 @@ Who closes gates on new nodes. A cluster, and whoever renders for one in its nam
 {{- $names := list }}
 {{- range $gate := $gates }}
   {{- $name := $gate.metadata.name }}
-  {{- if has $name $names }}{{ fail (printf "two gates have the name %s: a preset or the default gate has it already; name the one under gates otherwise" $name) }}{{ end }}
+  {{- if has $name $names }}{{ fail (printf "two gates have the name %s, which is that of a preset or of the default gate: rename the one under gates" $name) }}{{ end }}
   {{- $names = append $names $name }}
   {{- range $field := list "taint" "recloseTaint" }}{{ with get $gate.spec $field }}
     {{- $taint := printf "%s:%s" .key .effect }}
@@ -74,4 +79,32 @@ Who closes gates on new nodes. A cluster, and whoever renders for one in its nam
   {{- end }}{{ end }}
 {{- end }}
 {{- toYaml $gates }}
+{{- end }}
+
+{{/*
+The serving certificate of the webhook, as the data of its Secret. It is read from the cluster if it exists there, and
+otherwise generated once per run; 'helm template' has no cluster to read from.
+*/}}
+{{- define "nodegate.webhookCertificate" -}}
+{{- if not (hasKey .Values "_webhookCertificate") }}
+{{- $data := (lookup "v1" "Secret" .Release.Namespace "nodegate-webhook").data | default dict }}
+{{- if not (and (get $data "ca.crt") (get $data "tls.crt") (get $data "tls.key")) }}
+{{- $ca := genCA "nodegate webhook CA" 3650 }}
+{{- $made := genSignedCert "nodegate webhook" nil (list (printf "nodegate-webhook.%s.svc" .Release.Namespace)) 3650 $ca }}
+{{- $data = dict "ca.crt" (b64enc $ca.Cert) "tls.crt" (b64enc $made.Cert) "tls.key" (b64enc $made.Key) }}
+{{- end }}
+{{- $_ := set .Values "_webhookCertificate" (pick $data "ca.crt" "tls.crt" "tls.key") }}
+{{- end }}
+{{- toYaml .Values._webhookCertificate }}
+{{- end }}
+
+{{/* The CA bundle of the webhook configuration, if Helm generates the certificate. */}}
+{{- define "nodegate.webhookTrust" -}}
+{{- if eq .Values.webhook.certificate "generated" }}caBundle: {{ get (include "nodegate.webhookCertificate" . | fromYaml) "ca.crt" }}{{ end }}
+{{- end }}
+
+{{/* The annotation by which cert-manager injects the CA bundle, if it issues the certificate. */}}
+{{- define "nodegate.webhookAnnotations" -}}
+{{- if eq .Values.webhook.certificate "certManager" }}annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/nodegate-webhook{{ end }}
 {{- end }}

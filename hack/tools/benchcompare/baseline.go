@@ -90,8 +90,8 @@ func readBaseline(path string) (costs, error) {
 	return parse(bytes.NewReader(raw), path)
 }
 
-// write writes costs as 'go test' would, but for the times, which depend on the
-// machine.
+// write writes costs in the format of 'go test', without times, which depend on
+// the machine.
 func (c costs) write(w io.Writer) error {
 	var out bytes.Buffer
 	out.WriteString(header)

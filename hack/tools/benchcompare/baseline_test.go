@@ -16,13 +16,13 @@ BenchmarkDecide/steady/gates=2-2         	    1000	      6081 ns/op	    2112 B/o
 BenchmarkDecide/opening_one 	    1000	      6081 ns/op	    7 B/op	      1 allocs/op
 PASS
 ok  	example.com/internal/gate	1.2s
-pkg: example.com/internal/cluster
+pkg: example.com/internal/write
 BenchmarkPatch-16 1000	      1 ns/op	    0 B/op	      0 allocs/op
 `), "test")
 	want := costs{
 		{"example.com/internal/gate", "Decide/steady/gates=2"}: {15, 2112},
 		{"example.com/internal/gate", "Decide/opening_one"}:    {1, 7},
-		{"example.com/internal/cluster", "Patch"}:              {0, 0},
+		{"example.com/internal/write", "Patch"}:                {0, 0},
 	}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)

@@ -10,21 +10,21 @@ import (
 	"text/tabwriter"
 )
 
-// How much more or less is not told. Most counts are exact. What goes by hashes,
-// which have another seed in each process, is not: a text is in a dictionary, or
-// collided with another when it was seen.
+// Differences up to these limits are not reported. Most counts are exact. Counts
+// of code that uses hashes are not, because each process has another seed: a
+// string may be in a dictionary, or may have collided with another one.
 const (
-	// fewAllocations are exact; above, one more or less is not told, and besides so
-	// many in a hundred.
+	// Up to fewAllocations, counts are compared exactly. Above, a difference of
+	// one, plus allocationsPercent, is ignored.
 	fewAllocations     = 10
 	allocationsPercent = 2
 	bytesPercent       = 10
-	// bytesLeast is not told of small operations: it is the step between two sizes
-	// in which Go allocates.
+	// bytesLeast is ignored even for small operations, because it is the step
+	// between two of Go's allocation sizes.
 	bytesLeast = 32
 )
 
-// A verdict says how a benchmark fares beside the baseline.
+// A verdict is the result of comparing a benchmark with the baseline.
 type verdict string
 
 const (
@@ -87,13 +87,14 @@ func judge(before, now cost) verdict {
 	return same
 }
 
-// fails tells whether a row has the check fail. A benchmark without a baseline is
-// not guarded, which nobody would notice.
+// fails reports whether a row makes the check fail. A benchmark without a
+// baseline fails, because otherwise nobody would notice that it is not guarded.
 func (r *row) fails() bool {
 	return r.verdict == worse || r.verdict == missing || r.verdict == unknown
 }
 
-// tell writes what is not the same, and what to do. It returns how many rows fail.
+// tell writes the rows that differ, and what to do. It returns the number of rows
+// that fail.
 func tell(w io.Writer, rows []row) (failed int) {
 	count := map[verdict]int{}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -2,8 +2,8 @@
 
 // Benchcompare runs the benchmarks of what nodegate does for each event, and
 // compares what they allocate with a baseline. Allocations hardly differ between
-// machines, however busy, so that what became more costly is told with certainty;
-// times would not.
+// machines, however busy, so that an increase is detected reliably, unlike with
+// times.
 package main
 
 import (
@@ -21,15 +21,16 @@ import (
 // of a node (Gather), deciding (Decide) and composing what is written (Patch).
 const guarded = "^Benchmark(Receive|Observe|Gather|Decide|Patch)$"
 
-// packages are where they are.
-var packages = []string{"./internal/gate", "./internal/signal", "./internal/cluster"}
+// packages are the packages of the guarded benchmarks.
+var packages = []string{"./internal/gate", "./internal/kube/feed", "./internal/kube/write", "./internal/signal"}
 
-// processes is how many of each package run. What goes by hashes costs a little more
-// in the few that are unlucky with their seed: the least is what the code costs.
+// processes is the number of processes per package. Code that uses hashes costs a
+// little more in a process with an unfavorable seed, so the minimum is the cost of
+// the code.
 const processes = 4
 
-// operations is how often each runs. What is allocated once, as pools are, then
-// rounds to nothing.
+// operations is the number of operations per benchmark. It is large enough that
+// one-time allocations, such as pools, round to zero.
 const operations = "1000x"
 
 func main() {

@@ -24,7 +24,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// user is who the program runs as: a number, so that runAsNonRoot can be checked.
+// user is the user of the program. It is numeric, so that the kubelet can verify
+// runAsNonRoot.
 const user = "65532:65532"
 
 // release is what an image is made of.
@@ -53,7 +54,7 @@ type compiled struct {
 	path, name string
 }
 
-// check refuses a program that could not run on nothing.
+// check returns an error if a program could not run in an empty image.
 func (p *compiled) check() error {
 	file, err := elf.Open(p.path)
 	if err != nil {
@@ -68,7 +69,7 @@ func (p *compiled) check() error {
 	return nil
 }
 
-// layer is a file system with nothing in it but the program.
+// layer returns a file system that contains only the program.
 func (p *compiled) layer(at time.Time) (v1.Layer, error) {
 	content, err := os.ReadFile(p.path)
 	if err != nil {
@@ -188,7 +189,7 @@ func archive(dir string, at time.Time) (err error) {
 	return nil
 }
 
-// describe says what there is now.
+// describe prints what was built.
 func describe(out io.Writer, index v1.ImageIndex, where string) error {
 	digest, err := index.Digest()
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds nodegate's container image: one static program on nothing,
-// for several platforms, without a container runtime and without a registry. The
-// same source, built by the same Go, gives the same image to the byte.
+// Command image builds nodegate's container image, which contains only one static
+// program, for several platforms, without a container runtime and without a
+// registry. The same source and Go version result in an identical image.
 package main
 
 import (
@@ -53,7 +53,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	dir, err := os.MkdirTemp("", "nodegate-image-")
 	if err != nil {
-		return fmt.Errorf("making room for programs: %w", err)
+		return fmt.Errorf("creating a directory for programs: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	var programs []compiled

@@ -100,6 +100,14 @@ var scenarios = map[string]struct {
 		scenario{10 * time.Minute, []string{`nodegate_gates_complete{pod="a"} 1x60`, `nodegate_gates_complete{pod="b"} 0x60`}}, "",
 		[]scenario{{5 * time.Minute, []string{`nodegate_gates_complete 0x5 1x60`}}},
 	},
+	"NodegateWatchDown": {
+		scenario{10 * time.Minute, []string{`nodegate_watch_up{resource="pods"} 0x60`, `nodegate_watch_up{resource="nodes"} 1x60`}}, "pods",
+		[]scenario{
+			{time.Hour, []string{`nodegate_watch_up{resource="pods"} 1x60`}},
+			{time.Hour, []string{`nodegate_watch_up{resource="nodegates"} 0x60`}}, // NodegateGatesUnreadable tells
+			{9 * time.Minute, []string{`nodegate_watch_up{resource="pods"} 0x60`}},
+		},
+	},
 	"NodegateUnknownGates": {
 		scenario{30 * time.Minute, []string{`nodegate_unknown_gates 2x60`}}, "(2)",
 		[]scenario{{time.Hour, []string{`nodegate_unknown_gates 0x60`}}, {25 * time.Minute, []string{`nodegate_unknown_gates 2x60`}}},
@@ -108,8 +116,16 @@ var scenarios = map[string]struct {
 		scenario{10 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 1x60`}}, "Gate cni",
 		[]scenario{
 			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`, `nodegate_gate_condition{gate="cni",condition="Overdue"} 0x60`}},
-			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}}, // NodegateBirthsOpen tells
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}},       // NodegateBirthsOpen tells
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_guard_proved{guard="nodegate-records"} 0x60`}}, // NodegateGuardMissing tells
 			{9 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`}},
+		},
+	},
+	"NodegateGuardMissing": {
+		scenario{5 * time.Minute, []string{`nodegate_guard_proved{guard="nodegate-records"} 0x60`, `nodegate_guard_proved{guard="nodegate-parameters"} 1x60`}}, "nodegate-records",
+		[]scenario{
+			{time.Hour, []string{`nodegate_guard_proved{guard="nodegate-records"} 1x60`}},
+			{4 * time.Minute, []string{`nodegate_guard_proved{guard="nodegate-records"} 0x60`}},
 		},
 	},
 	"NodegateBirthsOpen": {
@@ -242,7 +258,7 @@ func TestAlertsHaveTheirPages(t *testing.T) {
 		}
 		want = append(want, rule.Alert+" "+severity)
 		page := read(t, runbooks+rule.Alert+".md")
-		for _, part := range []string{"# " + rule.Alert + "\n", "\n## Meanwhile\n", "\n## Find out\n", "\n## Do\n"} {
+		for _, part := range []string{"# " + rule.Alert + "\n", "\n## Impact\n", "\n## Diagnosis\n", "\n## Mitigation\n"} {
 			if !strings.Contains(page, part) {
 				t.Errorf("the page of %s has no %q", rule.Alert, part)
 			}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crdtest teaches a test's API server what a NodeGate is.
+// Package crdtest installs the CustomResourceDefinition of NodeGate in a test's API
+// server.
 package crdtest
 
 import (
@@ -16,13 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/cluster/await/awaittest"
 	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
 )
 
-// Install creates the definition, unless it is there, and returns when the API
-// server serves NodeGates, and lists them where clients look for what it serves:
-// that follows a moment later.
+// Install creates the definition unless it exists. It returns when the API server
+// serves NodeGates and lists them in discovery, which happens a moment later.
 func Install(t testing.TB, config *rest.Config) {
 	t.Helper()
 	definition, err := crd.Definition()
@@ -49,6 +49,6 @@ func Install(t testing.TB, config *rest.Config) {
 				return nil
 			}
 		}
-		return errors.New("they are not")
+		return errors.New("discovery does not list them")
 	})
 }

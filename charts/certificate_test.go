@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nodegate/nodegate/internal/admission"
+)
+
+// For each way to create the webhook's certificate, replicas mount it, and the API server
+// gets the CA bundle from the same source. Without a webhook, none of this is rendered.
+func TestWebhookCertificate(t *testing.T) {
+	for name, test := range map[string]struct {
+		values            object
+		version           string
+		want              []string // of what only makes certificates
+		bundle, injection bool
+	}{
+		"by policy":       {object{"certificate": "certManager"}, "1.36", nil, false, false},
+		"generated":       {object{}, "1.35", []string{"Secret nodegate-system/nodegate-webhook"}, true, false},
+		"somebody else's": {object{"certificate": "existing"}, "1.35", nil, false, false},
+		"an issuer's":     {object{"certificate": "certManager", "issuerRef": object{"kind": "ClusterIssuer", "name": "internal"}}, "1.35", []string{"Certificate nodegate-system/nodegate-webhook"}, false, true},
+		"cert-manager's only": {object{"certificate": "certManager"}, "1.35", []string{
+			"Certificate nodegate-system/nodegate-webhook", "Certificate nodegate-system/nodegate-webhook-ca",
+			"Issuer nodegate-system/nodegate-webhook-ca", "Issuer nodegate-system/nodegate-webhook-self-signed",
+		}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := rendered(t, object{"webhook": test.values}, "--kube-version", test.version)
+			var got []string
+			for _, o := range objects {
+				if kind := o.GetKind(); kind == "Secret" || strings.HasPrefix(o.GetAPIVersion(), "cert-manager.io/") {
+					got = append(got, key(o))
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			pod := deployment(t, objects).Spec.Template.Spec
+			if test.version == "1.36" {
+				if len(pod.Volumes) > 0 {
+					t.Errorf("volumes %v", pod.Volumes)
+				}
+				return
+			}
+			if v, m := pod.Volumes[0], pod.Containers[0].VolumeMounts[0]; v.Secret.SecretName != admission.WebhookSecret || !*v.Secret.Optional || m.Name != v.Name || m.MountPath != "/etc/nodegate/webhook" || !m.ReadOnly {
+				t.Errorf("volume %v, mounted as %v", v, m)
+			}
+			c := registration(t, objects)
+			if got := len(c.Webhooks[0].ClientConfig.CABundle) > 0; got != test.bundle {
+				t.Errorf("caBundle %q", c.Webhooks[0].ClientConfig.CABundle)
+			}
+			if from := c.Annotations["cert-manager.io/inject-ca-from"]; (from == "nodegate-system/nodegate-webhook") != test.injection {
+				t.Errorf("cert-manager is told to trust %q", from)
+			}
+		})
+	}
+}
+
+// If the values contain the CA of client certificates, replicas only respond to API
+// servers with a client certificate.
+func TestWebhookClients(t *testing.T) {
+	t.Parallel()
+	const file = "--webhook-client-ca-file=/etc/nodegate/webhook-clients/ca.crt"
+	for name, test := range map[string]struct {
+		values  object
+		version string
+		args    []string // about clients
+		from    string   // what is mounted
+	}{
+		"everyone":               {object{}, "1.35", nil, ""},
+		"by a ConfigMap":         {object{"configMap": "clients"}, "1.35", []string{file}, "ConfigMap clients ca.crt"},
+		"by a Secret, and names": {object{"secret": "clients", "key": "tls.crt", "names": []string{"a", "b c"}}, "1.35", []string{file, "--webhook-client-names=a,b c"}, "Secret clients tls.crt"},
+		"no webhook":             {object{"configMap": "clients", "names": []string{"a"}}, "1.36", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := rendered(t, object{"webhook": object{"certificate": "existing", "clientCA": test.values}}, "--kube-version", test.version)
+			pod := deployment(t, objects).Spec.Template.Spec
+			args := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(arg string) bool { return !strings.HasPrefix(arg, "--webhook-client-") })
+			from := ""
+			for i, m := range pod.Containers[0].VolumeMounts {
+				if m.MountPath != "/etc/nodegate/webhook-clients" || !m.ReadOnly || m.Name != pod.Volumes[i].Name {
+					continue
+				}
+				if v := pod.Volumes[i].ConfigMap; v != nil && v.Items[0].Path == "ca.crt" {
+					from = "ConfigMap " + v.Name + " " + v.Items[0].Key
+				}
+				if v := pod.Volumes[i].Secret; v != nil && v.Items[0].Path == "ca.crt" {
+					from = "Secret " + v.SecretName + " " + v.Items[0].Key
+				}
+			}
+			if !slices.Equal(args, test.args) || from != test.from {
+				t.Errorf("arguments %q, by %q, want %q and %q", args, from, test.args, test.from)
+			}
+		})
+	}
+}
+
+func registration(t tester, objects []*unstructured.Unstructured) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	var c admissionregistrationv1.MutatingWebhookConfiguration
+	o := find(t, objects, "MutatingWebhookConfiguration "+admission.BirthWebhook)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &c); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return &c
+}

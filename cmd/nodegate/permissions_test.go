@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// Failed reviews are retried, and rejected ones are not.
+func TestCreateReview(t *testing.T) {
+	busy := apierrors.NewInternalError(errors.New("etcd"))
+	for name, c := range map[string]struct {
+		failure  error
+		times    int
+		requests int
+		want     error
+	}{
+		"succeeds":              {nil, 0, 1, nil},
+		"fails at first":        {busy, 3, 4, nil},
+		"the connection breaks": {errors.New("reset by peer"), 3, 4, nil},
+		"always fails":          {busy, 100, reviewBackoff.Steps, busy},
+		"unauthorized":          {apierrors.NewUnauthorized("no"), 100, 1, apierrors.NewUnauthorized("no")},
+		"forbidden":             {apierrors.NewForbidden(schema.GroupResource{}, "", nil), 100, 1, apierrors.NewForbidden(schema.GroupResource{}, "", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				requests := 0
+				api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+						if requests++; requests <= c.times {
+							return c.failure
+						}
+						return nil
+					},
+				}).Build()
+				err := createReview(t.Context(), api, &authorizationv1.SelfSubjectAccessReview{})
+				if (err == nil) != (c.want == nil) || err != nil && err.Error() != c.want.Error() || requests != c.requests {
+					t.Errorf("%d requests: %v; want %d: %v", requests, err, c.requests, c.want)
+				}
+			})
+		})
+	}
+}

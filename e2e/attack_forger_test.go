@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// A tenant with permission only to create pods in the daemon's namespace creates a pod on a
+// node before the daemon's pod. The DaemonSet controller adopts it and creates none. The
+// kubelet reports that the pod is ready.
+func TestForgedDaemonPodOpensNothing(t *testing.T) {
+	w := newWorld(t)
+	w.startController(0)
+	ds := w.daemonSet("agent")
+	before := ds.DeepCopy()
+	ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType} // no rollout replaces the pod
+	w.must(w.admin.Patch(t.Context(), ds, client.MergeFrom(before)))
+	w.declare(newGate("agent", keyA, byDaemonSet("agent")))
+	tenant := w.tenant("forger", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}})
+	w.setReady(true)
+	forged := map[string]func(*corev1.Pod){
+		"forged-owner": func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+			p.OwnerReferences[0].BlockOwnerDeletion = nil
+		},
+		"to-be-adopted": func(*corev1.Pod) {},
+	}
+	var nodes []*kubelet
+	for name, forge := range forged {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name, Labels: ds.Spec.Template.Labels},
+			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "idle", Image: "idle"}}},
+		}
+		forge(pod)
+		w.must(tenant.Create(t.Context(), pod))
+		nodes = append(nodes, w.machineWithRoom(name))
+		w.eventually("the DaemonSet controller owns the pod", func() error {
+			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != ds.UID || pod.Status.Phase != corev1.PodRunning {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	w.settled()
+	for _, k := range nodes {
+		w.must(k.is("agent", isClosed, keyA))
+		w.waitsFor("agent", k.name, v1alpha1.ReadingPodNotByDaemonSet)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: k.name}}
+		w.must(w.admin.Delete(t.Context(), pod)) // as the message says
+		k.becomes("agent", isOpen, keyA)
+	}
+}
+
+// tenant returns a client of a user with these permissions in the daemons' namespace.
+func (e *env) tenant(name string, rules ...rbacv1.PolicyRule) client.Client {
+	e.Helper()
+	meta := metav1.ObjectMeta{Namespace: daemonNamespace, Name: name}
+	e.must(e.admin.Create(e.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
+	e.must(e.admin.Create(e.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}))
+	api, err := client.New(e.cluster.User(name), client.Options{Scheme: e.admin.Scheme()})
+	e.must(err)
+	e.eventually("the tenant has the rights", func() error {
+		err := api.Create(e.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "probe"}}, client.DryRunAll)
+		if apierrors.IsForbidden(err) {
+			return err
+		}
+		return nil // an empty pod is invalid
+	})
+	return api
+}

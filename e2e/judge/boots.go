@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// provenAfter is how long a node must be Ready before a pod that is known from the
+// previous boot counts. A kubelet corrects pod statuses sooner than that.
+const provenAfter = time.Minute
+
+// boot is one boot of one Node, as recorded in etcd.
+type boot struct {
+	uid types.UID
+	id  string
+	// from is the first revision with this boot; since is the earliest time at which
+	// it can have been committed, and zero for a boot that is older than the history.
+	from  int64
+	since time.Time
+	// after is the last revision that precedes this boot: the one before from or, if
+	// the node was already unreachable or shutting down, the one with which that began.
+	after int64
+	// before is the set of pod incarnations that are known from the previous boot.
+	before map[string]bool
+}
+
+// boots are the boots of one node.
+type boots struct {
+	h    *History
+	name string
+	list []boot
+}
+
+func newBoots(h *History, name string) *boots {
+	b := &boots{h: h, name: name}
+	var last *corev1.Node
+	quiet := int64(0) // the revision with which the node became unreachable, or began to shut down
+	for _, v := range h.byID[ID{Kind: KindNode, Name: name}] {
+		node, ok := v.Object.(*corev1.Node)
+		if !ok {
+			last, quiet = nil, 0
+			continue
+		}
+		b.add(last, node, v.Revision, quiet)
+		switch isQuiet := isUnreachable(node) || isShuttingDown(node); {
+		case !isQuiet:
+			quiet = 0
+		case quiet == 0:
+			quiet = v.Revision
+		}
+		last = node
+	}
+	return b
+}
+
+// add records the boot that a revision of the Node shows, if it is a new one.
+func (b *boots) add(last, node *corev1.Node, revision, quiet int64) {
+	id := node.Status.NodeInfo.BootID
+	if n := len(b.list); last != nil && last.UID == node.UID && n > 0 {
+		switch known := &b.list[n-1]; {
+		case known.id == id, id == "":
+			return
+		case known.id == "": // the first boot ID that the kubelet reports
+			known.id = id
+			return
+		}
+	}
+	next := boot{uid: node.UID, id: id, from: revision, after: revision - 1}
+	if last != nil && last.UID == node.UID {
+		next.since = b.h.clock.earliest(revision)
+		if quiet > 0 {
+			next.after = quiet
+		}
+		next.before = b.known(next.after, quiet > 0)
+	}
+	b.list = append(b.list, next)
+}
+
+// known returns the pods of a state: the ready ones or, if the node was unreachable,
+// all of them, because the control plane had marked them unready by then.
+func (b *boots) known(revision int64, all bool) map[string]bool {
+	known := make(map[string]bool)
+	for _, pod := range b.h.moment(revision).pods(b.name) {
+		if ready, _ := isReady(pod); ready || all {
+			known[incarnation(pod)] = true
+		}
+	}
+	return known
+}
+
+// current returns the boot of a version of the Node.
+func (b *boots) current(node *corev1.Node) boot {
+	for _, known := range slices.Backward(b.list) {
+		if known.uid == node.UID && (known.id == node.Status.NodeInfo.BootID || node.Status.NodeInfo.BootID == "") {
+			return known
+		}
+	}
+	return boot{}
+}
+
+// incarnation returns the identity of a pod and its containers.
+func incarnation(pod *corev1.Pod) string {
+	var ids []string
+	for i := range pod.Status.ContainerStatuses {
+		ids = append(ids, pod.Status.ContainerStatuses[i].ContainerID)
+	}
+	slices.Sort(ids)
+	return string(pod.UID) + " " + strings.Join(ids, " ")
+}
+
+// notReady returns why the pod's Ready condition does not count as evidence, or "" if
+// it does.
+func (l look) notReady(pod *corev1.Pod, wait time.Duration) string {
+	ready, since := isReady(pod)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return "is terminating"
+	case !ready:
+		return "is not ready"
+	}
+	if from, stale := l.stale(pod); stale {
+		proven := from.Add(provenAfter)
+		switch {
+		case readyStatus(l.node) != corev1.ConditionTrue:
+			return "is known from before the current boot or Node, and the node is not Ready"
+		case l.now.Before(proven):
+			return "is known only from before the current boot or Node"
+		}
+		since = later(since, proven)
+	}
+	if wait > 0 && l.now.Before(later(since, pod.CreationTimestamp.Time).Add(wait)) {
+		return "has not been ready for long enough"
+	}
+	return ""
+}
+
+// stale reports whether the pod is known from before the current boot or the current
+// Node. If so, from is the time since which the kubelet could have corrected its
+// status: the later of the boot and the node becoming Ready.
+func (l look) stale(pod *corev1.Pod) (from time.Time, stale bool) {
+	if l.boots == nil {
+		return time.Time{}, false
+	}
+	current := l.boots.current(l.node)
+	switch {
+	case current.before[incarnation(pod)]:
+		from = current.since
+	case pod.CreationTimestamp.Before(&l.node.CreationTimestamp):
+		from = l.node.CreationTimestamp.Time
+	default:
+		return time.Time{}, false
+	}
+	return later(from, l.boots.readySince(l.revision)), true
+}
+
+// readySince returns the earliest time at which the node can have become Ready, if it
+// has been Ready since then. Like times in the API, it is truncated to seconds.
+func (b *boots) readySince(revision int64) time.Time {
+	var since time.Time
+	wasReady := false
+	for i, v := range b.h.byID[ID{Kind: KindNode, Name: b.name}] {
+		if v.Revision > revision {
+			break
+		}
+		node, ok := v.Object.(*corev1.Node)
+		isReady := ok && readyStatus(node) == corev1.ConditionTrue
+		if isReady && !wasReady && i > 0 {
+			since = b.h.clock.earliest(v.Revision).Truncate(time.Second)
+		}
+		wasReady = isReady
+	}
+	return since
+}
+
+// notMarked returns why the annotation that makes the pod ready does not count as
+// evidence, or "" if it does. No kubelet corrects an annotation, so it must have been
+// written in this boot and on this Node.
+func (l look) notMarked(pod *corev1.Pod, key string, wait time.Duration) string {
+	if pod.DeletionTimestamp != nil {
+		return "is terminating"
+	}
+	if pod.Annotations[key] != "true" {
+		return "is not annotated as ready"
+	}
+	written := l.markedAt(pod, key)
+	if l.boots != nil {
+		current := l.boots.current(l.node)
+		if current.before != nil && written <= current.after || written < l.createdAt(l.node) {
+			return "carries an annotation from before the current boot or Node"
+		}
+	}
+	if wait > 0 && l.now.Before(l.clock.earliest(written).Add(wait)) {
+		return "has not been annotated for long enough"
+	}
+	return ""
+}
+
+// markedAt returns the revision since which the pod has carried the annotation.
+func (l look) markedAt(pod *corev1.Pod, key string) int64 {
+	at, marked := int64(0), false
+	for _, v := range l.byID[ID{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}] {
+		if v.Revision > l.revision {
+			break
+		}
+		was := marked
+		p, ok := v.Object.(*corev1.Pod)
+		if marked = ok && p.UID == pod.UID && p.Annotations[key] == "true"; marked && !was {
+			at = v.Revision
+		}
+	}
+	return at
+}
+
+// createdAt returns the revision that created the Node.
+func (l look) createdAt(node *corev1.Node) int64 {
+	v, _ := l.at(ID{Kind: KindNode, Name: node.Name}, l.revision)
+	return v.Created
+}

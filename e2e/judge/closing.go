@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// isBudgeted reports whether closing for this reason needs budget.
+func isBudgeted(reason v1alpha1.Reason) bool {
+	switch reason {
+	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold, v1alpha1.ReasonRebootedUnobserved:
+		return true
+	}
+	return false
+}
+
+// judgeClosing judges a write of nodegate that closes a gate, or changes the recorded
+// reason of a closed gate (S4).
+func (t *trial) judgeClosing(c *change, gate string, before, after record) {
+	reason := after.Reason
+	if after.Override == v1alpha1.StateClosed {
+		reason = v1alpha1.ReasonOverridden
+	}
+	what := fmt.Sprintf("gate closes: %s", reason)
+	t.checked(RuleClosing, fmt.Sprintf("closings: %s", reason))
+	if why := t.deniesClosing(c, gate, before, after, reason); why != "" {
+		t.violation(RuleClosing, c, gate, what, "%s", why)
+	}
+	if !isBudgeted(reason) || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
+		return
+	}
+	t.checked(RuleClosing, "closings under a budget")
+	if closed, allowed := t.budget(c, gate); closed > allowed {
+		t.violation(RuleClosing, c, gate, what, "with this node, %d nodes of the zone are closed, but the budget is %d", closed, allowed)
+	}
+}
+
+// deniesClosing returns why no moment of the window supports the recorded reason, or
+// "" if one does.
+func (t *trial) deniesClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
+	first := ""
+	for _, m := range t.ofGate(t.window(c), c, gate) {
+		ng := m.gate(gate)
+		why := ""
+		switch {
+		case ng == nil:
+			why = "the gate does not exist"
+		case ng.Spec.Mode == v1alpha1.ModePaused || ng.Spec.Mode == v1alpha1.ModeDryRun:
+			why = "the gate is in mode " + string(ng.Spec.Mode)
+		case !selects(ng, m.node(c.name)):
+			why = "the gate does not select the node"
+		default:
+			why = t.unfounded(c, m, ng, before, after, reason)
+		}
+		if why == "" {
+			return ""
+		}
+		first = cmp.Or(first, why)
+	}
+	return first
+}
+
+// unfounded returns why one moment does not support the reason, or "" if it does.
+func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, after record, reason v1alpha1.Reason) string {
+	node := m.node(c.name)
+	unless := func(is bool, why string) string {
+		if is {
+			return ""
+		}
+		return why
+	}
+	switch reason {
+	case v1alpha1.ReasonBirth:
+		return t.notNew(c, ng)
+	case v1alpha1.ReasonAdopted:
+		carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(node, own) != nil })
+		return unless(carries || before.State != "", "the node does not carry the taint")
+	case v1alpha1.ReasonOverridden:
+		o, inForce := overrideOf(node, ng.Name, t.clock.earliest(c.revision))
+		return unless(inForce && o.State == v1alpha1.StateClosed, "no override requests it")
+	case v1alpha1.ReasonOverrideEnded:
+		return unless(before.Override == v1alpha1.StateOpen, "no override kept the gate open")
+	case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonNodeSilent, v1alpha1.ReasonNodeShutdown:
+		return t.unfoundedByBoot(c, m, ng, before, after, reason)
+	}
+	return t.unfoundedBySignals(c, m, ng, reason)
+}
+
+// unfoundedByBoot is unfounded for reboots, unreachable nodes and shutdowns.
+func (t *trial) unfoundedByBoot(c *change, m moment, ng *v1alpha1.NodeGate, before, after record, reason v1alpha1.Reason) string {
+	node := m.node(c.name)
+	wasOpen := before.State == v1alpha1.StateOpen
+	switch {
+	case wasOpen && ng.Spec.ReclosePolicy == v1alpha1.RecloseNever || ng.Spec.Follows():
+		return "the gate's spec does not reclose it"
+	case reason == v1alpha1.ReasonNodeSilent && !isUnreachable(node):
+		return "the node's Ready condition is not Unknown"
+	case reason == v1alpha1.ReasonNodeShutdown && !isShuttingDown(node):
+		return "the node does not report a shutdown"
+	case reason == v1alpha1.ReasonNodeSilent, reason == v1alpha1.ReasonNodeShutdown:
+		return ""
+	case before.Boot == "" || before.Boot == after.Boot || node.Status.NodeInfo.BootID != after.Boot:
+		return "the node's boot ID is the recorded one"
+	case !wasOpen:
+		return ""
+	case reason == v1alpha1.ReasonRebooted:
+		return t.longAgo(c, m)
+	}
+	return t.unfoundedUnobserved(c, m, ng)
+}
+
+// unfoundedUnobserved is unfounded for a boot whose start was not observed.
+func (t *trial) unfoundedUnobserved(c *change, m moment, ng *v1alpha1.NodeGate) string {
+	if effectOf(ng) == corev1.TaintEffectNoExecute {
+		return "a gate with NoExecute does not close for a boot whose start was not observed"
+	}
+	l := t.look(m, c.name, t.clock.latest(c.revision), true)
+	if r, why := l.all(ng.Spec.OpenWhen); r == holds || r == unknown {
+		return "the start of the boot was not observed, and no signal is false: " + cmp.Or(why, "all hold")
+	}
+	return ""
+}
+
+// since returns the moment or, if it is earlier than the creation of the gate, the
+// moment of the creation: nodegate did not read pods for the gate before that.
+func (t *trial) since(m moment, ng *v1alpha1.NodeGate) moment {
+	if versions := t.byID[ID{Kind: KindNodeGate, Name: ng.Name}]; len(versions) > 0 {
+		m.revision = max(m.revision, versions[len(versions)-1].Created)
+	}
+	return m
+}
+
+// longAgo returns how long ago the node's boot began, or "" if it is recent enough for
+// closing without budget.
+func (t *trial) longAgo(c *change, m moment) string {
+	l := t.look(m, c.name, t.clock.earliest(c.revision), true)
+	current := l.boots.current(l.node)
+	age := t.clock.earliest(c.revision).Sub(t.clock.latest(current.from))
+	if age > provenAfter+t.Lag {
+		return fmt.Sprintf("the boot began %s ago, and closing for it needs budget", age.Round(time.Second))
+	}
+	return ""
+}
+
+// effectOf returns the effect of the taint with which the gate recloses.
+func effectOf(ng *v1alpha1.NodeGate) corev1.TaintEffect {
+	if ng.Spec.RecloseTaint != nil {
+		return ng.Spec.RecloseTaint.Effect
+	}
+	return ng.Spec.Taint.Effect
+}
+
+// unfoundedBySignals is unfounded for the reasons that need budget.
+func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, reason v1alpha1.Reason) string {
+	l := t.look(m, c.name, t.clock.latest(c.revision), !ng.Spec.Follows())
+	existing := ng.Spec.ExistingNodes
+	wants := false
+	switch reason {
+	case v1alpha1.ReasonSignalsHold:
+		r, why := l.all(ng.Spec.CloseWhen)
+		if wants = ng.Spec.Follows(); wants && r != holds && r != notJudged {
+			return why
+		}
+	case v1alpha1.ReasonRegression:
+		r, why := l.all(ng.Spec.OpenWhen)
+		if wants = ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression; wants && (r == holds || r == unknown) {
+			return "no signal has stopped holding: " + cmp.Or(why, "all hold")
+		}
+	case v1alpha1.ReasonExisting:
+		wants = existing == v1alpha1.ExistingClose || existing == v1alpha1.ExistingCloseIfIdle
+	case v1alpha1.ReasonExistingIdle:
+		if wants = existing == v1alpha1.ExistingCloseIfIdle; wants && slices.ContainsFunc(t.since(m, ng).pods(c.name), isWorkload) {
+			return "a workload is on the node"
+		}
+	default:
+		return "this is not a reason for closing"
+	}
+	if !wants {
+		return "the gate's spec does not close it for this reason"
+	}
+	return ""
+}
+
+// budget returns the number of nodes in the node's zone on which the gate is closed
+// under its budget, and the highest number that any moment of the window allows. Nodes
+// that were moved to the zone within the window do not count.
+func (t *trial) budget(c *change, gate string) (closed, allowed int) {
+	window := t.window(c)
+	zone := zoneOf(c.after)
+	for _, m := range t.ofGate(window, c, gate) {
+		if ng := m.gate(gate); ng != nil {
+			allowed = max(allowed, maxReclosed(ng, m, zone))
+		}
+	}
+	for _, node := range t.moment(c.revision).allNodes() {
+		r, _ := recordOf(node, gate)
+		stayed := !slices.ContainsFunc(window, func(m moment) bool {
+			earlier := m.node(node.Name)
+			return earlier != nil && earlier.UID == node.UID && zoneOf(earlier) != zone
+		})
+		if r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && zoneOf(node) == zone && stayed {
+			closed++
+		}
+	}
+	return closed, allowed
+}
+
+// maxReclosed returns how many nodes of a zone may be closed under the gate's budget.
+func maxReclosed(ng *v1alpha1.NodeGate, m moment, zone string) int {
+	selected := 0
+	for _, node := range m.allNodes() {
+		if zoneOf(node) == zone && selects(ng, node) {
+			selected++
+		}
+	}
+	budget := intstr.FromString("20%")
+	if ng.Spec.Budget.MaxReclosed != nil {
+		budget = *ng.Spec.Budget.MaxReclosed
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(&budget, selected, true)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// judgeForeign judges what a write of a Node changes, and by which user (S2).
+func (t *trial) judgeForeign(c *change) {
+	switch {
+	case !c.known:
+		t.notJudged(RuleForeign, "revisions of Nodes without a request in the audit log")
+	case c.own && c.before == nil:
+		t.checked(RuleForeign, "writes of nodegate")
+		t.violation(RuleForeign, c, "", "nodegate creates a Node", "it may create Nodes in dry runs only")
+	case c.own:
+		t.checked(RuleForeign, "writes of nodegate")
+		t.judgeFields(c)
+		t.judgeTaints(c)
+	case c.before == nil:
+		t.checked(RuleForeign, "creations of Nodes")
+		t.judgeForgery(c)
+	default:
+		t.checked(RuleForeign, "writes of other users")
+		t.judgeOthers(c)
+	}
+}
+
+// judgeFields judges nodegate's changes of fields other than taints.
+func (t *trial) judgeFields(c *change) {
+	for _, path := range differences(c.before, c.after) {
+		if !t.mayChange(c, path) {
+			t.violation(RuleForeign, c, "", "nodegate changes "+strings.Join(path, "."), "nodegate does not own it")
+		}
+	}
+}
+
+// mayChange reports whether nodegate may change this field.
+func (t *trial) mayChange(c *change, path []string) bool {
+	switch {
+	case slices.Equal(path[:min(2, len(path))], []string{"spec", "taints"}), // see judgeTaints
+		slices.Equal(path, []string{"metadata", "resourceVersion"}),
+		path[0] == "metadata" && len(path) > 1 && path[1] == "managedFields": // maintained by the API server
+		return true
+	case len(path) < 3 || path[0] != "metadata" || path[1] != "annotations":
+		return false
+	}
+	key := path[2]
+	value, remains := c.after.Annotations[key]
+	switch {
+	case strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix):
+		return true
+	case strings.HasPrefix(key, v1alpha1.OverrideAnnotationPrefix):
+		return !remains
+	}
+	return remains && isDigits(value) && slices.ContainsFunc(t.window(c), func(m moment) bool {
+		return slices.ContainsFunc(m.gates(), func(ng *v1alpha1.NodeGate) bool { return ng.Spec.OpenedAtAnnotation == key })
+	})
+}
+
+func isDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// judgeTaints judges nodegate's changes of taints. Foreign taints must stay the same,
+// in the same order. A gate's taint may be added only if a record shows that a gate is
+// closed with it, and removed only if none does.
+func (t *trial) judgeTaints(c *change) {
+	window := t.window(c)
+	own := func(taint corev1.Taint) bool { return t.owner(c, window, taint) != "" }
+	before := slices.DeleteFunc(slices.Clone(c.before.Spec.Taints), own)
+	after := slices.DeleteFunc(slices.Clone(c.after.Spec.Taints), own)
+	if !slices.EqualFunc(before, after, func(a, b corev1.Taint) bool { return reflect.DeepEqual(a, b) }) {
+		t.violation(RuleForeign, c, "", "nodegate changes foreign taints", "they were %s and are now %s", texts(before), texts(after))
+	}
+	for _, taint := range c.before.Spec.Taints {
+		if gate := t.owner(c, window, taint); gate != "" && !carries(c.after, taint) {
+			if holder := holderOf(c.after, taint); holder != "" {
+				t.violation(RuleForeign, c, holder, "nodegate removes taint "+taint.ToString(), "according to the record, the gate is closed")
+			}
+		}
+	}
+	for _, taint := range c.after.Spec.Taints {
+		if gate := t.owner(c, window, taint); gate != "" && !carries(c.before, taint) && holderOf(c.after, taint) == "" && !isFull(c.before) {
+			t.violation(RuleForeign, c, gate, "nodegate adds taint "+taint.ToString(), "according to the records, no gate with this taint is closed")
+		}
+	}
+}
+
+// isFull reports whether a Node's annotations are so large that a record may not fit.
+// A gate then closes with its taint alone.
+func isFull(node *corev1.Node) bool {
+	size := 0
+	for key, value := range node.Annotations {
+		size += len(key) + len(value)
+	}
+	return len(node.Annotations) > 1000 || size > 200<<10
+}
+
+// owner returns the gate that owns a taint: a gate whose record refers to it, or one
+// that selects the node and has it in its spec. It returns "" for a foreign taint.
+func (t *trial) owner(c *change, window []moment, taint corev1.Taint) string {
+	for _, node := range []*corev1.Node{c.before, c.after} {
+		if gate := holderOf(node, taint); gate != "" {
+			return gate
+		}
+	}
+	for _, m := range window {
+		for _, ng := range m.gates() {
+			is := func(own v1alpha1.Taint) bool { return own.Key == taint.Key && own.Effect == taint.Effect }
+			if ng.Spec.Enforces() && selects(ng, m.node(c.name)) && slices.ContainsFunc(ng.Spec.Taints(), is) {
+				return ng.Name
+			}
+		}
+	}
+	return ""
+}
+
+// holderOf returns a gate that, according to its record on the node, is closed with
+// the taint; "" if there is none.
+func holderOf(node *corev1.Node, taint corev1.Taint) string {
+	for _, name := range slices.Sorted(slices.Values(recordsOf(node))) {
+		if r, _ := recordOf(node, name); r.closed() && r.taint().Key == taint.Key && r.taint().Effect == taint.Effect {
+			return name
+		}
+	}
+	return ""
+}
+
+func carries(node *corev1.Node, taint corev1.Taint) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+}
+
+func texts(taints []corev1.Taint) string {
+	all := make([]string, len(taints))
+	for i := range taints {
+		all[i] = taints[i].ToString()
+	}
+	return "[" + strings.Join(all, " ") + "]"
+}
+
+// judgeForgery judges the records that a Node is created with.
+func (t *trial) judgeForgery(c *change) {
+	if !t.moment(c.revision-1).exists(KindPolicy, birthPolicy) {
+		return // a webhook may have written them
+	}
+	for _, name := range recordsOf(c.after) {
+		if r, _ := recordOf(c.after, name); r.State != v1alpha1.StateClosed || r.Reason != v1alpha1.ReasonBirth {
+			t.violation(RuleForeign, c, name, "node is created with a forged record", "the record has state %q and reason %q", r.State, r.Reason)
+		}
+	}
+}
+
+// judgeOthers judges that no user other than nodegate and the operators writes
+// records or overrides.
+func (t *trial) judgeOthers(c *change) {
+	if slices.Contains(t.Operators, c.by.User) {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(union(c.before.Annotations, c.after.Annotations))) {
+		guarded := strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) || strings.HasPrefix(key, v1alpha1.OverrideAnnotationPrefix)
+		was, had := c.before.Annotations[key]
+		is, has := c.after.Annotations[key]
+		if guarded && (was != is || had != has) {
+			t.violation(RuleForeign, c, strings.SplitN(key, "/", 2)[1], "annotation "+key+" is changed", "its writer is neither nodegate nor an operator")
+		}
+	}
+}
+
+func union(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, b)
+	return all
+}
+
+// differences returns the JSON paths of all fields in which two objects differ. A
+// list counts as one field.
+func differences(a, b any) [][]string {
+	return diff(nil, plain(a), plain(b))
+}
+
+func plain(object any) any {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		panic(fmt.Sprintf("judge: encoding an object that was decoded: %v", err))
+	}
+	var out any
+	if err := json.Unmarshal(raw, &out); err != nil {
+		panic(fmt.Sprintf("judge: decoding an object that was encoded: %v", err))
+	}
+	return out
+}
+
+func diff(path []string, a, b any) [][]string {
+	x, isMap := a.(map[string]any)
+	y, isMapToo := b.(map[string]any)
+	if !isMap && a != nil || !isMapToo && b != nil || a == nil && b == nil {
+		if reflect.DeepEqual(a, b) {
+			return nil
+		}
+		return [][]string{path}
+	}
+	keys := make(map[string]bool)
+	for _, m := range []map[string]any{x, y} {
+		for key := range m {
+			keys[key] = true
+		}
+	}
+	var paths [][]string
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		paths = append(paths, diff(append(slices.Clone(path), key), x[key], y[key])...)
+	}
+	return paths
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Config holds the facts about a run that its history does not contain.
+type Config struct {
+	// Controller is the name of nodegate's user.
+	Controller string
+	// Lag is the maximum age of the state on which a write may be based: nodegate may
+	// not have observed changes that were committed within Lag before the write.
+	Lag time.Duration
+	// Rewinds is true if nodegate may have been served lists from an old state. It may
+	// then have lost observations that its status shows.
+	Rewinds bool
+	// Quiet is the time for which nothing may have changed before the end so that
+	// RuleQuiet applies.
+	Quiet time.Duration
+	// Operators are the users that may write records and overrides.
+	Operators []string
+	// TransientTaints are prefixes of additional keys of temporary taints.
+	TransientTaints []string
+}
+
+// DefaultLag and DefaultQuiet are sufficient on a machine without other load.
+const (
+	DefaultLag   = 5 * time.Second
+	DefaultQuiet = 10 * time.Second
+)
+
+// Judge returns the verdict on a run.
+func Judge(h *History, c Config) *Verdict {
+	t := &trial{History: h, Config: c, verdict: newVerdict(h), boots: make(map[string]*boots), rivals: make(map[taintOf]int)}
+	before := make(map[string]*corev1.Node)
+	for _, v := range h.nodes {
+		node, _ := v.Object.(*corev1.Node)
+		if v.Revision > h.From {
+			t.judgeWrite(v, before[v.Name], node)
+		}
+		before[v.Name] = node
+	}
+	t.judgeQuiet()
+	t.verdict.sort()
+	return t.verdict
+}
+
+// trial is a history with the findings so far.
+type trial struct {
+	*History
+	Config
+	verdict *Verdict
+	boots   map[string]*boots
+	// rivals counts how often another writer has added a taint to a Node or removed it.
+	rivals map[taintOf]int
+}
+
+// change is one revision of a Node. before is nil if the revision created the Node.
+type change struct {
+	revision      int64
+	name          string
+	before, after *corev1.Node
+	by            Write
+	// known is true if the audit log contains the request that made the revision; own
+	// is true if nodegate sent it.
+	known, own bool
+}
+
+func (t *trial) judgeWrite(v Version, before, after *corev1.Node) {
+	c := &change{revision: v.Revision, name: v.Name, before: before, after: after}
+	if after == nil {
+		return
+	}
+	if before != nil && before.UID != after.UID { // deleted and re-created
+		c.before = nil
+	}
+	c.by, c.known = t.writer(c)
+	c.own = c.known && c.by.User == t.Controller
+	if c.before == nil {
+		t.judgeBirth(c)
+	}
+	t.judgeForeign(c)
+	t.noteRivals(c)
+	if c.own && c.before != nil {
+		t.judgeOwn(c)
+	}
+}
+
+// writer returns the request that made a change. A request that changes nothing is
+// answered with the revision of the previous write, and may be the first or the only
+// one in the log with this revision. Therefore, if a record changed, requests that
+// mention no record are ignored, and a request of nodegate takes precedence.
+func (t *trial) writer(c *change) (by Write, known bool) {
+	if c.before == nil || maps.Equal(recordTexts(c.before), recordTexts(c.after)) {
+		return t.Write(c.revision)
+	}
+	could := slices.DeleteFunc(slices.Clone(t.writes[c.revision]), func(w Write) bool { return w.NoRecords })
+	if i := slices.IndexFunc(could, func(w Write) bool { return w.User == t.Controller }); i >= 0 {
+		return could[i], true
+	}
+	if len(could) == 0 {
+		return Write{}, false
+	}
+	return could[0], true
+}
+
+// judgeOwn judges the effect of nodegate's write on each gate.
+func (t *trial) judgeOwn(c *change) {
+	for _, name := range t.gatesOf(c) {
+		before, _ := recordOf(c.before, name)
+		after, recorded := recordOf(c.after, name)
+		if was, taken := t.takenOver(c, name, after); before.State == "" && taken {
+			t.checked(RuleOpening, "records of deleted gates that a gate with the same taint adopts")
+			if before = was; isRenamed(was, after) {
+				continue
+			}
+		}
+		switch {
+		case after.closed() && (!before.closed() || after.Reason != before.Reason && after.State == before.State):
+			t.judgeClosing(c, name, before, after)
+		case !after.closed() && t.opens(c, name, before, after, recorded):
+			t.judgeOpening(c, name, before, after, recorded)
+		}
+	}
+}
+
+// takenOver returns the record of a deleted gate that the gate adopts with the change:
+// the deleted gate's record is gone, and both records refer to the same taint.
+func (t *trial) takenOver(c *change, gate string, after record) (was record, taken bool) {
+	for _, other := range recordsOf(c.before) {
+		was, _ := recordOf(c.before, other)
+		_, remains := recordOf(c.after, other)
+		if other != gate && was.Taint == after.Taint && !remains && slices.Contains(t.specs(c, other), nil) {
+			return was, true
+		}
+	}
+	return record{}, false
+}
+
+// isRenamed reports whether two records of different gates have the same content.
+// Adopting such a record neither opens nor closes anything.
+func isRenamed(before, after record) bool {
+	return before.State == after.State && before.Reason == after.Reason && before.Boot == after.Boot && before.Since.Equal(after.Since)
+}
+
+// opens reports whether a gate that is open after a write is opened by it: it was
+// closed, the node becomes a member with the gate open, or the gate stays open in a new
+// boot. The last case excludes gates with NoExecute, which stay open in a boot whose
+// start was not observed, regardless of their signals.
+func (t *trial) opens(c *change, gate string, before, after record, recorded bool) bool {
+	rebooted := before.Boot != "" && after.Boot != "" && before.Boot != after.Boot
+	if ng := t.moment(c.revision - 1).gate(gate); rebooted && ng != nil && effectOf(ng) == corev1.TaintEffectNoExecute {
+		rebooted = false
+	}
+	return before.closed() || recorded && (before.State == "" || rebooted)
+}
+
+// gatesOf returns the sorted names of the gates with a record on the Node before or
+// after a change.
+func (t *trial) gatesOf(c *change) []string {
+	names := append(recordsOf(c.before), recordsOf(c.after)...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// window returns the moments on which the change may be based, newest first: the state
+// just before it, and the states that were current up to Lag earlier. Moments with an
+// earlier Node of the same name are excluded, because every patch tests the UID.
+func (t *trial) window(c *change) []moment {
+	since := t.clock.earliest(c.revision).Add(-t.Lag)
+	var moments []moment
+	for _, revision := range t.relevant(c.name, since, c.revision) {
+		node := t.moment(revision).node(c.name)
+		if node == nil || node.UID != c.before.UID {
+			break
+		}
+		moments = append(moments, t.moment(revision))
+	}
+	return moments
+}
+
+// windowOfBoot returns the moments of the window that have the Node's current boot ID,
+// because the patch of every opening tests it.
+func (t *trial) windowOfBoot(c *change) []moment {
+	moments := t.window(c)
+	for i, m := range moments {
+		if m.node(c.name).Status.NodeInfo.BootID != c.before.Status.NodeInfo.BootID {
+			return moments[:i]
+		}
+	}
+	return moments
+}
+
+// seenAfter is the time after which no write is based on a gate's earlier specs, once
+// the gate's status shows a newer observed generation.
+const seenAfter = 2 * time.Second
+
+// specs returns the versions of a gate that were current at some time in the window,
+// newest first; nil means that the gate did not exist. The age of the Node and of its
+// boot does not matter. Versions are omitted if the gate's status had shown a later
+// observed generation for seenAfter before the change.
+func (t *trial) specs(c *change, gate string) []*v1alpha1.NodeGate {
+	versions := t.byID[ID{Kind: KindNodeGate, Name: gate}]
+	versions = versions[:sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= c.revision })]
+	observed := t.observed(versions, t.clock.earliest(c.revision).Add(-seenAfter))
+	since := t.clock.earliest(c.revision).Add(-t.Lag)
+	var specs []*v1alpha1.NodeGate
+	for _, v := range slices.Backward(versions) {
+		ng, _ := v.Object.(*v1alpha1.NodeGate)
+		n := len(specs)
+		if repeats := n > 0 && ng != nil && specs[n-1] != nil && specs[n-1].UID == ng.UID && specs[n-1].Generation == ng.Generation; !repeats {
+			specs = append(specs, ng)
+		}
+		if t.clock.latest(v.Revision).Before(since) {
+			return withoutOutdated(specs, observed)
+		}
+	}
+	// Once nodegate has observed a gate, it cannot act on the time before the gate's
+	// creation, unless a list was served from an old state.
+	if len(versions) == 0 || t.Rewinds && versions[0].Revision > t.From {
+		specs = append(specs, nil)
+	}
+	return withoutOutdated(specs, observed)
+}
+
+// observed returns the highest status.observedGeneration that was committed until a
+// time, by the UID of the gate.
+func (t *trial) observed(versions []Version, until time.Time) map[types.UID]int64 {
+	observed := make(map[types.UID]int64)
+	if t.Rewinds {
+		return observed
+	}
+	for _, v := range versions {
+		if ng, ok := v.Object.(*v1alpha1.NodeGate); ok && !t.clock.latest(v.Revision).After(until) {
+			observed[ng.UID] = max(observed[ng.UID], ng.Status.ObservedGeneration)
+		}
+	}
+	return observed
+}
+
+func withoutOutdated(specs []*v1alpha1.NodeGate, observed map[types.UID]int64) []*v1alpha1.NodeGate {
+	return slices.DeleteFunc(specs, func(ng *v1alpha1.NodeGate) bool { return ng != nil && ng.Generation < observed[ng.UID] })
+}
+
+// ofGate combines each moment of a window with each of the gate's specs: nodegate
+// watches them separately.
+func (t *trial) ofGate(window []moment, c *change, gate string) []moment {
+	var all []moment
+	specs := t.specs(c, gate)
+	for _, m := range window {
+		for _, ng := range specs {
+			all = append(all, m.declaring(gate, ng))
+		}
+	}
+	return all
+}
+
+// relevant returns the revisions below before that were current at some time after
+// since, newest first. It returns only revisions of the node and of the objects that
+// gates on it may depend on.
+func (t *trial) relevant(node string, since time.Time, before int64) []int64 {
+	revisions := []int64{before - 1}
+	add := func(id ID) {
+		versions := t.byID[id]
+		for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
+			revisions = append(revisions, versions[i].Revision)
+			if t.clock.latest(versions[i].Revision).Before(since) {
+				break // current at that time; earlier versions were not
+			}
+			// The version that it replaced was current until then.
+			revisions = append(revisions, versions[i].Revision-1)
+		}
+	}
+	add(ID{Kind: KindNode, Name: node})
+	add(ID{Kind: KindCSINode, Name: node})
+	for _, id := range t.podsOf[node] {
+		add(id)
+	}
+	for _, kind := range []Kind{KindDaemonSet, KindNodeGate} {
+		for _, id := range t.names[kind] {
+			add(id)
+		}
+	}
+	slices.Sort(revisions)
+	revisions = slices.Compact(revisions)
+	// The state of a revision is current until the next one is committed.
+	first := 0
+	for i := range revisions[:len(revisions)-1] {
+		if t.clock.latest(revisions[i+1]).Before(since) {
+			first = i + 1
+		}
+	}
+	revisions = slices.DeleteFunc(revisions[first:], func(r int64) bool { return r < t.From })
+	slices.Reverse(revisions)
+	return revisions
+}
+
+// look returns a look at a node in a moment, at a time. If evidence is true, pods from
+// before the boot need evidence of the boot.
+func (t *trial) look(m moment, name string, now time.Time, evidence bool) look {
+	l := look{moment: m, node: m.node(name), now: now}
+	l.transient = func(key string) bool { return isTransient(key, t.TransientTaints) }
+	if evidence {
+		if t.boots[name] == nil {
+			t.boots[name] = newBoots(t.History, name)
+		}
+		l.boots = t.boots[name]
+	}
+	return l
+}
+
+// violation adds a violation to the verdict.
+func (t *trial) violation(rule Rule, c *change, gate, what, why string, args ...any) {
+	who := "a request that is not in the audit log"
+	if c.known {
+		who = fmt.Sprintf("%s (%s, audit ID %s)", c.by.User, c.by.Verb, c.by.AuditID)
+	}
+	t.verdict.Violations = append(t.verdict.Violations, Violation{
+		Rule: rule, Node: c.name, Gate: gate, Revision: c.revision, At: t.clock.latest(c.revision),
+		Who: who, What: what, Why: fmt.Sprintf(why, args...),
+	})
+}
+
+func (t *trial) checked(rule Rule, what string)  { t.verdict.Checked[rule][what]++ }
+func (t *trial) notJudged(rule Rule, why string) { t.verdict.NotJudged[rule][why]++ }

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// judgeOpening judges a write of nodegate that opens a gate, or makes the node a
+// member with the gate open (S1).
+func (t *trial) judgeOpening(c *change, gate string, before, after record, recorded bool) {
+	reason := cmp.Or(after.Reason, "no record")
+	if before.Override == v1alpha1.StateClosed && before.State == v1alpha1.StateOpen {
+		reason = v1alpha1.ReasonOverrideEnded
+	}
+	if after.Override == v1alpha1.StateOpen {
+		reason = v1alpha1.ReasonOverridden
+	}
+	if !recorded {
+		reason = t.reasonOfRelease(c, gate, before, reason)
+	}
+	what := fmt.Sprintf("gate opens: %s", reason)
+	t.checked(RuleOpening, fmt.Sprintf("openings: %s", reason))
+	if why := t.opposes(c, gate, before, reason); why != "" {
+		t.violation(RuleOpening, c, gate, what, "%s", why)
+	}
+}
+
+// reasonOfRelease returns why a gate opens whose record is removed. Because no record
+// states the reason, it is derived from the facts; none is returned if there is no such
+// fact.
+func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1alpha1.Reason) v1alpha1.Reason {
+	for _, m := range t.ofGate(t.window(c), c, gate) {
+		ng, node := m.gate(gate), m.node(c.name)
+		switch {
+		case ng == nil:
+			return v1alpha1.ReasonGateDeleted
+		case ng.Spec.Mode == v1alpha1.ModeDryRun:
+			return v1alpha1.ReasonDryRun
+		case node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue:
+			return v1alpha1.ReasonOptedOut
+		case !selects(ng, node):
+			return v1alpha1.ReasonNotSelected
+		}
+	}
+	ng := t.moment(c.revision - 1).gate(gate)
+	switch {
+	case before.Reason == v1alpha1.ReasonExistingIdle:
+		return v1alpha1.ReasonNotIdle
+	case ng != nil && ng.Spec.Follows() && ng.Spec.Reopen == v1alpha1.ReopenManual:
+		return v1alpha1.ReasonOpenedByHand
+	case ng != nil && ng.Spec.Taint.Key == v1alpha1.TaintOutOfService && !isUnreachable(c.before):
+		return v1alpha1.ReasonNodeReturned
+	case ng != nil && ng.Spec.Follows():
+		return v1alpha1.ReasonSignalsCleared
+	}
+	return none
+}
+
+// opposes returns why no committed fact justifies the opening, or "" if one does.
+func (t *trial) opposes(c *change, gate string, before record, reason v1alpha1.Reason) string {
+	switch reason {
+	case v1alpha1.ReasonGateDeleted, v1alpha1.ReasonDryRun, v1alpha1.ReasonOptedOut, v1alpha1.ReasonNodeReturned:
+		return "" // reasonOfRelease has verified it
+	case v1alpha1.ReasonNotSelected:
+		return t.comesBack(c, gate)
+	case v1alpha1.ReasonOverridden:
+		if o, inForce := overrideOf(c.before, gate, t.clock.earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
+			return "no override requests it"
+		}
+		return ""
+	case v1alpha1.ReasonOverrideEnded:
+		if o, inForce := overrideOf(c.before, gate, t.clock.latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
+			return "an override keeps the gate closed"
+		}
+		return ""
+	case v1alpha1.ReasonOpenedByHand:
+		if taintOn(c.before, before.taint()) != nil {
+			return "the gate is reopened manually, and no other writer has removed its taint"
+		}
+		return ""
+	case v1alpha1.ReasonNotIdle:
+		return t.isIdle(c)
+	case v1alpha1.ReasonDeadlinePassed:
+		return t.deadlineOpposes(c, gate, before)
+	case v1alpha1.ReasonSignalsHold, v1alpha1.ReasonAdopted, v1alpha1.ReasonSignalsCleared:
+		return t.signalsOppose(c, gate, before)
+	}
+	return "this is not a reason for opening"
+}
+
+// leavesAfter is how long a gate must not have selected a node before the node stops
+// being a member.
+const leavesAfter = 30 * time.Second
+
+// comesBack returns why the node is still a member: the gate selected it less than
+// leavesAfter ago. It returns "" otherwise.
+func (t *trial) comesBack(c *change, gate string) string {
+	since := t.clock.earliest(c.revision).Add(t.Lag - leavesAfter)
+	for _, revision := range t.relevant(c.name, since, c.revision) {
+		m := t.moment(revision)
+		ng, node := m.gate(gate), m.node(c.name)
+		if t.clock.latest(revision).After(t.clock.earliest(c.revision).Add(-t.Lag)) || ng == nil || node == nil || node.UID != c.before.UID {
+			continue
+		}
+		if selects(ng, node) {
+			return fmt.Sprintf("the gate selected the node less than %s ago", leavesAfter)
+		}
+	}
+	return ""
+}
+
+// signalsOppose returns why the gate's signals do not open it, or "" if they do. Each
+// signal, and the node itself, may come from a different moment, because nodegate
+// watches them separately.
+func (t *trial) signalsOppose(c *change, name string, before record) string {
+	window := t.windowOfBoot(c)
+	now := t.clock.latest(c.revision)
+	first := ""
+	if len(window) == 0 {
+		return "the Node was re-created or rebooted just before"
+	}
+	for _, ng := range t.specs(c, name) {
+		why := ""
+		switch {
+		case ng == nil:
+			why = "the gate does not exist"
+		case ng.Spec.Mode == v1alpha1.ModePaused:
+			why = "the gate is paused"
+		case ng.Spec.Follows():
+			why = t.clearedIn(window, c, ng.Spec.CloseWhen, now)
+		default:
+			why = t.holdIn(window, c, ng, now)
+		}
+		if why == "" {
+			why = t.tooSoon(c, ng, before)
+		}
+		if why == "" {
+			return ""
+		}
+		first = cmp.Or(first, why)
+	}
+	return first
+}
+
+// holdIn returns which of a gate's signals held in no moment of the window, or why
+// signals may not open the gate in any. It returns "" if they open it.
+func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now time.Time) string {
+	open, first := false, ""
+	for _, m := range window {
+		why := blocked(m.node(c.name))
+		open, first = open || why == "", cmp.Or(first, why)
+	}
+	if !open {
+		return first
+	}
+	for i := range ng.Spec.OpenWhen {
+		s := &ng.Spec.OpenWhen[i]
+		best, first := notYet, ""
+		for _, m := range window {
+			r, why := t.look(m, c.name, now, true).signal(s)
+			best, first = max(best, r), cmp.Or(first, why)
+		}
+		switch best {
+		case holds:
+		case notJudged:
+			t.notJudged(RuleOpening, first)
+		default:
+			return fmt.Sprintf("signal %s does not hold: %s", s.Name, first)
+		}
+	}
+	return ""
+}
+
+// clearedIn returns why a closeWhen gate must stay closed, or "" if one of its signals
+// did not hold in some moment of the window.
+func (t *trial) clearedIn(window []moment, c *change, signals []v1alpha1.Signal, now time.Time) string {
+	worst, why := holds, ""
+	for _, m := range window {
+		r, because := t.look(m, c.name, now, false).all(signals)
+		if r < worst {
+			worst, why = r, because
+		}
+	}
+	switch worst {
+	case notYet:
+		return ""
+	case notJudged:
+		t.notJudged(RuleOpening, why)
+		return ""
+	case unknown:
+		return "no signal has stopped holding: " + why
+	}
+	return "all signals of the closeWhen gate hold"
+}
+
+// tooSoon returns how much of minClosedSeconds was left when the gate opened, or "" if
+// none was. It tolerates a second, because clocks differ.
+func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string {
+	least := time.Duration(ng.Spec.Timing.MinClosedSeconds) * time.Second
+	if least == 0 || !before.closed() || before.Reason == v1alpha1.ReasonAdopted {
+		return ""
+	}
+	if (before.Reason == v1alpha1.ReasonNodeSilent || before.Reason == v1alpha1.ReasonNodeShutdown) && before.Boot == c.before.Status.NodeInfo.BootID {
+		return "" // the node returned without a reboot
+	}
+	since := before.Since
+	if since.IsZero() || before.Reason == v1alpha1.ReasonBirth {
+		since = c.before.CreationTimestamp.Time
+	}
+	if short := since.Add(least).Sub(t.clock.latest(c.revision)); short > time.Second {
+		return fmt.Sprintf("minClosedSeconds ends %s later", short.Round(time.Millisecond))
+	}
+	return ""
+}
+
+// deadlineOpposes returns why no deadline opens the gate, or "" if one does.
+func (t *trial) deadlineOpposes(c *change, name string, before record) string {
+	first := ""
+	for _, m := range t.ofGate(t.windowOfBoot(c), c, name) {
+		ng, node := m.gate(name), m.node(c.name)
+		why := ""
+		switch {
+		case ng == nil || ng.Spec.Deadline == nil || ng.Spec.Deadline.Action != v1alpha1.DeadlineOpen:
+			why = "no deadline opens the gate"
+		case blocked(node) != "":
+			why = blocked(node)
+		default:
+			why = t.deadlineLeft(c, ng.Spec.Deadline, before)
+		}
+		if why == "" {
+			return ""
+		}
+		first = cmp.Or(first, why)
+	}
+	return first
+}
+
+func (t *trial) deadlineLeft(c *change, d *v1alpha1.Deadline, before record) string {
+	since := before.Since
+	if since.IsZero() || before.Reason == v1alpha1.ReasonBirth {
+		since = c.before.CreationTimestamp.Time
+	}
+	var shortest *int32
+	for _, limit := range []*int32{d.ReadySeconds, d.PodMissingSeconds} {
+		if limit != nil && (shortest == nil || *limit < *shortest) {
+			shortest = limit
+		}
+	}
+	if shortest == nil {
+		return "the deadline has no limit"
+	}
+	due := since.Add(time.Duration(*shortest)*time.Second + time.Duration(before.SilentFor)*time.Second)
+	if short := due.Sub(t.clock.latest(c.revision)); short > time.Second {
+		return fmt.Sprintf("the deadline passes %s later", short.Round(time.Millisecond))
+	}
+	return ""
+}
+
+// isIdle returns a message if the node is idle in every moment of the window, or "" if
+// a workload was on it in one.
+func (t *trial) isIdle(c *change) string {
+	for _, m := range t.window(c) {
+		if slices.ContainsFunc(m.pods(c.name), isWorkload) {
+			return ""
+		}
+	}
+	return "the node is still idle"
+}
+
+// isWorkload reports whether the pod is not a DaemonSet pod, mirror pod or finished
+// pod.
+func isWorkload(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return !isMirror(pod) && !isFinished(pod) && (owner == nil || owner.Kind != "DaemonSet")
+}

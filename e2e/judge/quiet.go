@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// judgeQuiet judges the final state, node by node and gate by gate (L).
+func (t *trial) judgeQuiet() {
+	m := t.moment(t.To)
+	for _, node := range m.allNodes() {
+		for _, ng := range m.gates() {
+			t.judgeEnd(node, ng)
+		}
+		for _, name := range recordsOf(node) {
+			if r, _ := recordOf(node, name); m.gate(name) == nil {
+				t.checked(RuleQuiet, "records of gates that do not exist")
+				t.ends(node, name, r, "the gate does not exist")
+			}
+		}
+		t.judgeEndOfTaints(node)
+	}
+	t.judgeInVain()
+}
+
+// inVain is the number of patches of one version of a Node that may change nothing.
+// There may be some, because each of two leaders may repeat a patch of the other.
+const inVain = 3
+
+// judgeInVain judges that nodegate does not patch a Node repeatedly without effect.
+// Such a patch is answered with the Node's current revision.
+func (t *trial) judgeInVain() {
+	for _, v := range t.nodes {
+		answered := t.writes[v.Revision]
+		if v.Revision < t.From || v.Object == nil || len(answered) == 0 {
+			continue
+		}
+		patches, last := 0, Write{}
+		for _, w := range answered[1:] {
+			if w.User == t.Controller && w.Verb == "patch" {
+				patches, last = patches+1, w
+			}
+		}
+		if patches > inVain {
+			t.violation(RuleQuiet, &change{revision: v.Revision, name: v.Name, by: last, known: true}, "",
+				fmt.Sprintf("%d patches changed nothing", patches), "a Node in its desired state must not be patched")
+		}
+	}
+}
+
+// ends adds a violation in the final state to the verdict.
+func (t *trial) ends(node *corev1.Node, gate string, r record, why string) {
+	state := r.effective()
+	if state == "" {
+		state = "without a record"
+	}
+	c := &change{revision: t.To, name: node.Name}
+	t.violation(RuleQuiet, c, gate, fmt.Sprintf("finally the gate is %s (%s)", state, r.Reason), "%s", why)
+	found := &t.verdict.Violations[len(t.verdict.Violations)-1]
+	found.At, found.Who = t.End, ""
+}
+
+// judgeEnd judges one gate on one node.
+func (t *trial) judgeEnd(node *corev1.Node, ng *v1alpha1.NodeGate) {
+	r, recorded := recordOf(node, ng.Name)
+	member := selects(ng, node)
+	if why := t.unjudged(node, ng); why != "" && (member || recorded) {
+		t.notJudged(RuleQuiet, why)
+		return
+	}
+	o, inForce := overrideOf(node, ng.Name, t.End)
+	switch {
+	case !member || !ng.Spec.Enforces():
+		if recorded && !t.leaving(node, ng) {
+			t.checked(RuleQuiet, "nodes that are not members of the gate")
+			t.ends(node, ng.Name, r, "the gate does not select the node, or is in dry run")
+		}
+	case inForce:
+		t.checked(RuleQuiet, "nodes under an override")
+		if r.effective() != o.State {
+			t.ends(node, ng.Name, r, "an override requests "+o.State)
+		}
+	case r.Override != "":
+		t.checked(RuleQuiet, "nodes under an override")
+		t.ends(node, ng.Name, r, "this is due to an override that is not in force")
+	case ng.Spec.Follows():
+		t.judgeEndOfLevel(node, ng, r)
+	default:
+		t.judgeEndOfGate(node, ng, r, recorded)
+	}
+}
+
+// unjudged returns why the final state of a gate on a node is not judged, or "" if it
+// is.
+func (t *trial) unjudged(node *corev1.Node, ng *v1alpha1.NodeGate) string {
+	switch {
+	case ng.Spec.Mode == v1alpha1.ModePaused:
+		return "nodes of paused gates"
+	case ng.Spec.Mode == v1alpha1.ModeDryRun:
+		return ""
+	case t.contended(node, ng):
+		return "nodes of gates that are contended"
+	case !isTrue(ng, v1alpha1.ConditionAccepted):
+		return "nodes of gates that are not accepted"
+	}
+	return ""
+}
+
+// contended reports whether the gate is Contended and other writers have written its
+// taint on the node more than once.
+func (t *trial) contended(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
+	return conditionStatus(ng, v1alpha1.ConditionContended) == metav1.ConditionTrue &&
+		slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return t.rivals[taintOf{node.Name, own.Key, own.Effect}] > 1 })
+}
+
+// taintOf identifies a taint of a Node by key and effect.
+type taintOf struct {
+	node, key string
+	effect    corev1.TaintEffect
+}
+
+// noteRivals counts the taints that another writer adds or removes.
+func (t *trial) noteRivals(c *change) {
+	if c.own || c.before == nil {
+		return
+	}
+	for _, taint := range slices.Concat(c.before.Spec.Taints, c.after.Spec.Taints) {
+		has := func(n *corev1.Node) bool {
+			return slices.ContainsFunc(n.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) })
+		}
+		if has(c.before) != has(c.after) {
+			t.rivals[taintOf{c.name, taint.Key, taint.Effect}]++
+		}
+	}
+}
+
+// leaving reports whether the gate selected the node so recently that the node may
+// still be a member.
+func (t *trial) leaving(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
+	if !ng.Spec.Enforces() || node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue {
+		return false
+	}
+	for _, revision := range t.relevant(node.Name, t.End.Add(-leavesAfter-t.Quiet), t.To+1) {
+		m := t.moment(revision)
+		if then, spec := m.node(node.Name), m.gate(ng.Name); then != nil && spec != nil && selects(spec, then) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeEndOfTaints judges that taints and records agree.
+func (t *trial) judgeEndOfTaints(node *corev1.Node) {
+	m := t.moment(t.To)
+	for _, ng := range m.gates() {
+		r, recorded := recordOf(node, ng.Name)
+		if !ng.Spec.Enforces() || !isTrue(ng, v1alpha1.ConditionAccepted) || t.contended(node, ng) || !selects(ng, node) {
+			continue
+		}
+		t.checked(RuleQuiet, "nodes' taints of a gate")
+		switch has := taintOn(node, r.taint()) != nil; {
+		case r.closed() && !has:
+			t.ends(node, ng.Name, r, "its taint is missing")
+		case !r.closed():
+			for _, own := range ng.Spec.Taints() {
+				held := holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) != ""
+				if taintOn(node, own) != nil && !held && (recorded || ng.Spec.Follows() && ng.Spec.Reopen != v1alpha1.ReopenManual) {
+					t.ends(node, ng.Name, r, "its taint is present")
+				}
+			}
+		}
+	}
+}
+
+// steady returns the reading of the gate's signals in the final state. The result
+// steady is false if the reading or the gate's record has changed within wait.
+func (t *trial) steady(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Duration) (result reading, why string, steady bool) {
+	record, _ := recordOf(node, ng.Name)
+	for i, revision := range t.relevant(node.Name, t.End.Add(-wait), t.To+1) {
+		m := t.moment(revision)
+		then := m.node(node.Name)
+		if then == nil || then.UID != node.UID {
+			return result, why, false
+		}
+		if was, _ := recordOf(then, ng.Name); was.effective() != record.effective() {
+			return result, why, false
+		}
+		// A reading can change by time alone, so it is also evaluated Quiet before the end.
+		for _, now := range []time.Time{t.End, t.End.Add(-t.Quiet)} {
+			r, because := t.reads(m, node.Name, ng, now)
+			if i == 0 && now.Equal(t.End) {
+				result, why = r, because
+			} else if r != result {
+				return result, why, false
+			}
+		}
+	}
+	return result, why, true
+}
+
+// reads returns the combined reading of the gate's signals on a node.
+func (t *trial) reads(m moment, node string, ng *v1alpha1.NodeGate, now time.Time) (reading, string) {
+	if ng.Spec.Follows() {
+		return t.look(m, node, now, false).all(ng.Spec.CloseWhen)
+	}
+	result, why := t.look(m, node, now, true).all(ng.Spec.OpenWhen)
+	if no := blocked(m.node(node)); result == holds && no != "" {
+		return unknown, no
+	}
+	return result, why
+}
+
+// judgeEndOfGate judges the final state of an openWhen gate on a node.
+func (t *trial) judgeEndOfGate(node *corev1.Node, ng *v1alpha1.NodeGate, r record, recorded bool) {
+	timing := &ng.Spec.Timing
+	wait := t.Quiet
+	if r.closed() {
+		wait += time.Duration(max(timing.MinClosedSeconds, timing.OpenAfterSeconds)) * time.Second
+		if timing.OpenAfterSeconds > 0 {
+			wait += heartbeatSkew
+		}
+	}
+	result, why, steady := t.steady(node, ng, wait)
+	switch {
+	case !steady:
+		t.notJudged(RuleQuiet, "nodes of which something changed just before the end")
+		return
+	case result == notJudged:
+		t.notJudged(RuleQuiet, why)
+		return
+	}
+	switch {
+	case !recorded:
+		t.judgeUnrecorded(node, ng, result)
+	case r.closed():
+		t.checked(RuleQuiet, "nodes on which a gate is closed")
+		if result == holds {
+			t.ends(node, ng.Name, r, "all signals have held for long enough")
+		}
+	default:
+		t.checked(RuleQuiet, "nodes on which a gate is open")
+		t.judgeOpenEnd(node, ng, r, result, why)
+	}
+}
+
+// judgeUnrecorded judges a node that the gate selects and that has no record of it.
+func (t *trial) judgeUnrecorded(node *corev1.Node, ng *v1alpha1.NodeGate, result reading) {
+	t.checked(RuleQuiet, "nodes without a record of a gate that selects them")
+	isNew := !node.CreationTimestamp.Before(&ng.CreationTimestamp) && t.End.Sub(node.CreationTimestamp.Time) < newFor-t.Quiet
+	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool {
+		return taintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == ""
+	})
+	existing := ng.Spec.ExistingNodes
+	switch {
+	case isNew:
+		t.ends(node, ng.Name, record{}, "the node is new to the gate")
+	case carries:
+		t.ends(node, ng.Name, record{}, "the node carries the gate's taint but is not adopted")
+	case result == holds && existing != "" && existing != v1alpha1.ExistingIgnore:
+		t.ends(node, ng.Name, record{}, "its signals hold, and the gate adopts existing nodes")
+	case result == notYet && existing == v1alpha1.ExistingClose && blocked(node) == "" && t.hasBudget(node, ng):
+		t.ends(node, ng.Name, record{}, "the gate closes existing nodes, and there is budget")
+	}
+}
+
+// judgeOpenEnd judges a node on which a gate is open.
+func (t *trial) judgeOpenEnd(node *corev1.Node, ng *v1alpha1.NodeGate, r record, result reading, why string) {
+	effect := effectOf(ng)
+	boot := node.Status.NodeInfo.BootID
+	switch {
+	case ng.Spec.ReclosePolicy == v1alpha1.RecloseNever:
+	case r.Boot != "" && boot != "" && r.Boot != boot:
+		t.judgeUnseenBoot(node, ng, r, result)
+	case isShuttingDown(node):
+		t.ends(node, ng.Name, r, "the node is shutting down")
+	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !t.partitioned(zoneOf(node)):
+		t.ends(node, ng.Name, r, "the node's Ready condition is Unknown")
+	case ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression && result == notYet && r.Reason != v1alpha1.ReasonDeadlinePassed:
+		t.judgeRegressed(node, ng, r, why)
+	}
+}
+
+// judgeUnseenBoot judges an open gate whose record is from an earlier boot. If the
+// start of the boot was not observed, the gate may wait for its signals, for budget,
+// and for the minute after which pods from before the boot count. A gate with NoExecute
+// does not close for such a boot, and waits for the minute regardless of its signals.
+func (t *trial) judgeUnseenBoot(node *corev1.Node, ng *v1alpha1.NodeGate, r record, reads reading) {
+	if effectOf(ng) == corev1.TaintEffectNoExecute {
+		return
+	}
+	waits := reads == unknown || reads == notYet && !t.hasBudget(node, ng) || reads == holds && readyStatus(node) != corev1.ConditionTrue
+	if !waits {
+		t.ends(node, ng.Name, r, "the node has rebooted since then")
+	}
+}
+
+// judgeRegressed judges an open gate with a signal that does not hold: it must close
+// after closeAfterSeconds if there is budget.
+func (t *trial) judgeRegressed(node *corev1.Node, ng *v1alpha1.NodeGate, r record, why string) {
+	wait := secondsOr(ng.Spec.Timing.CloseAfterSeconds, 120)
+	for i := range ng.Spec.OpenWhen {
+		if s := &ng.Spec.OpenWhen[i]; s.DaemonSet != nil || s.DaemonSets != nil || s.Pods != nil || s.AnyOf != nil {
+			wait = max(wait, secondsOr(ng.Spec.Timing.RolloutGraceSeconds, 600))
+		}
+	}
+	if result, _, steady := t.steady(node, ng, t.Quiet+wait); steady && result == notYet && t.hasBudget(node, ng) {
+		t.ends(node, ng.Name, r, "a signal has regressed, and there is budget: "+why)
+	}
+}
+
+func secondsOr(n *int32, otherwise int32) time.Duration {
+	if n != nil {
+		otherwise = *n
+	}
+	return time.Duration(otherwise) * time.Second
+}
+
+// judgeEndOfLevel judges the final state of a closeWhen gate on a node.
+func (t *trial) judgeEndOfLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
+	timing := &ng.Spec.Timing
+	wait := t.Quiet
+	if r.closed() {
+		wait += time.Duration(max(timing.MinClosedSeconds, timing.OpenAfterSeconds)) * time.Second
+	}
+	result, why, steady := t.steady(node, ng, wait)
+	manual := ng.Spec.Reopen == v1alpha1.ReopenManual
+	switch {
+	case !steady:
+		t.notJudged(RuleQuiet, "nodes of which something changed just before the end")
+	case result == notJudged:
+		t.notJudged(RuleQuiet, why)
+	case result == unknown, ng.Spec.Taint.Key == v1alpha1.TaintOutOfService:
+		t.notJudged(RuleQuiet, "closeWhen gates with an unknown signal, or with the out-of-service taint")
+	case result == holds && !r.closed():
+		t.checked(RuleQuiet, "nodes on which a closeWhen gate must close")
+		if t.hasBudget(node, ng) && (!manual || r.Reason != v1alpha1.ReasonOpenedByHand) {
+			t.ends(node, ng.Name, r, "all signals of the closeWhen gate hold, and there is budget")
+		}
+	case result == notYet && r.closed() && !manual:
+		t.checked(RuleQuiet, "nodes on which a closeWhen gate must open")
+		t.ends(node, ng.Name, r, "a signal of the closeWhen gate does not hold: "+why)
+	default:
+		t.checked(RuleQuiet, "nodes of a closeWhen gate")
+	}
+}
+
+// hasBudget reports whether one more node of the zone could be closed in the final
+// state.
+func (t *trial) hasBudget(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
+	m := t.moment(t.To)
+	closed := 0
+	for _, other := range m.allNodes() {
+		if r, _ := recordOf(other, ng.Name); r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && zoneOf(other) == zoneOf(node) {
+			closed++
+		}
+	}
+	return closed < maxReclosed(ng, m, zoneOf(node))
+}
+
+// partitioned reports whether so many nodes of a zone are unreachable that the network
+// may be partitioned.
+func (t *trial) partitioned(zone string) bool {
+	nodes, unreachable := 0, 0
+	for _, node := range t.moment(t.To).allNodes() {
+		if zoneOf(node) == zone {
+			nodes++
+			if isUnreachable(node) {
+				unreachable++
+			}
+		}
+	}
+	return nodes >= 3 && unreachable*100 > 55*nodes
+}

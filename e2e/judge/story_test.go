@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Users and taint key of the stories.
+const (
+	nodegate  = "system:serviceaccount:nodegate-system:nodegate"
+	admin     = "admin"
+	otherUser = "system:serviceaccount:default:other"
+	gateTaint = "example.com/agent"
+)
+
+// begin is the time at which stories begin.
+var begin = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// A story builds a history write by write. Each write takes a millisecond and creates
+// one revision.
+type story struct {
+	testing.TB
+	now      time.Time
+	revision int64
+	versions []Version
+	writes   []Write
+	current  map[ID]metav1.Object
+	created  map[ID]int64
+}
+
+func newStory(t testing.TB) *story {
+	s := &story{TB: t, now: begin, revision: 1, current: make(map[ID]metav1.Object), created: make(map[ID]int64)}
+	s.put(admin, KindPolicy, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
+	s.put(admin, KindBinding, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
+	return s
+}
+
+// pass advances the clock.
+func (s *story) pass(d time.Duration) { s.now = s.now.Add(d) }
+
+// put commits an object. The caller must not modify the object afterwards.
+func (s *story) put(user string, kind Kind, object metav1.Object) {
+	s.revision++
+	id := ID{kind, object.GetNamespace(), object.GetName()}
+	if _, known := s.current[id]; !known {
+		s.created[id] = s.revision
+		object.SetCreationTimestamp(metav1.NewTime(s.now.Truncate(time.Second)))
+		if object.GetUID() == "" {
+			object.SetUID(types.UID(fmt.Sprintf("%s-%d", object.GetName(), s.revision)))
+		}
+	}
+	s.current[id] = object
+	stored := object.(runtime.Object).DeepCopyObject().(metav1.Object) //nolint:forcetypeassert // a test's own objects
+	s.versions = append(s.versions, Version{ID: id, Revision: s.revision, Created: s.created[id], Object: stored})
+	s.writes = append(s.writes, Write{
+		Revision: s.revision, User: user, AuditID: fmt.Sprint("request-", s.revision), Verb: "patch",
+		Received: s.now, Done: s.now.Add(time.Millisecond),
+	})
+	s.pass(time.Millisecond)
+}
+
+// inVain adds n patches that change nothing to the last revision.
+func (s *story) inVain(user string, n int) {
+	for range n {
+		s.writes = append(s.writes, Write{
+			Revision: s.revision, User: user, AuditID: fmt.Sprint("again-", s.revision), Verb: "patch",
+			Received: s.now, Done: s.now.Add(time.Millisecond),
+		})
+		s.pass(time.Millisecond)
+	}
+}
+
+// remove deletes an object.
+func (s *story) remove(kind Kind, namespace, name string) {
+	s.revision++
+	id := ID{kind, namespace, name}
+	s.versions = append(s.versions, Version{ID: id, Revision: s.revision, Created: s.created[id]})
+	delete(s.current, id)
+	s.pass(time.Millisecond)
+}
+
+// gate creates a Ready gate that selects all nodes and waits for DaemonSet agent.
+func (s *story) gate(change ...func(*v1alpha1.NodeGate)) {
+	ng := &v1alpha1.NodeGate{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent", Generation: 1},
+		Spec: v1alpha1.NodeGateSpec{
+			Taint: v1alpha1.Taint{Key: gateTaint, Effect: corev1.TaintEffectNoSchedule},
+			OpenWhen: []v1alpha1.Signal{{Name: "agent", SignalSource: v1alpha1.SignalSource{
+				DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "system", Name: "agent"}}}},
+		},
+	}
+	for _, f := range change {
+		f(ng)
+	}
+	for _, condition := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
+		ng.Status.Conditions = append(ng.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, ObservedGeneration: 1})
+	}
+	s.put(admin, KindNodeGate, ng)
+	s.pass(time.Minute)
+}
+
+// edits changes the gate.
+func (s *story) edits(change func(*v1alpha1.NodeGate)) {
+	ng := s.current[ID{Kind: KindNodeGate, Name: "agent"}].(*v1alpha1.NodeGate) //nolint:forcetypeassert // a test's own objects
+	change(ng)
+	s.put(admin, KindNodeGate, ng)
+}
+
+// contended sets the gate's condition Contended to True.
+func contended(ng *v1alpha1.NodeGate) {
+	ng.Status.Conditions = append(ng.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionContended, Status: metav1.ConditionTrue, ObservedGeneration: ng.Generation,
+	})
+}
+
+// idle registers node "a" and creates a gate that closes idle nodes, and closes it on
+// the node. Before and after run before and after the creation of the gate.
+func (s *story) idle(before, after func()) {
+	s.register("a")
+	s.pass(time.Second)
+	before()
+	s.gate(byLabel, func(ng *v1alpha1.NodeGate) {
+		ng.Spec.ExistingNodes, ng.Spec.Budget.MaxReclosed = v1alpha1.ExistingCloseIfIdle, one()
+		ng.CreationTimestamp = metav1.NewTime(s.now.Truncate(time.Second))
+	})
+	s.pass(time.Second - time.Minute) // what was there before the gate is within the lag
+	after()
+	s.closes("a", v1alpha1.ReasonExistingIdle)
+}
+
+// workload returns a pod that is not owned by a DaemonSet.
+func workload(node string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app"}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
+	}
+}
+
+// byLabel changes the gate to wait for a label of the node.
+func byLabel(ng *v1alpha1.NodeGate) {
+	ng.Spec.OpenWhen = []v1alpha1.Signal{{Name: "label", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}}
+}
+
+// onRegression also makes the gate reclose when the label is removed, on one node at a
+// time.
+func onRegression(ng *v1alpha1.NodeGate) {
+	byLabel(ng)
+	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
+	ng.Spec.Timing.CloseAfterSeconds = new(int32)
+	ng.Spec.Budget.MaxReclosed = one()
+}
+
+// level changes the gate to close while a condition is True.
+func level(ng *v1alpha1.NodeGate) {
+	ng.Spec.OpenWhen = nil
+	ng.Spec.CloseWhen = []v1alpha1.Signal{{Name: "disk", SignalSource: v1alpha1.SignalSource{
+		Condition: &v1alpha1.ConditionSignal{Type: "BadDisk", Status: "True"}}}}
+	ng.Spec.Budget.MaxReclosed = one()
+}
+
+// daemonSet creates DaemonSet agent.
+func (s *story) daemonSet() {
+	labels := map[string]string{"app": "agent"}
+	s.put(admin, KindDaemonSet, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "agent", Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+	})
+}
+
+// born registers a node on which the birth policy closes the gate.
+func (s *story) born(name string, change ...func(*corev1.Node)) {
+	s.register(name, append([]func(*corev1.Node){withTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Taint: gateTaint + ":NoSchedule", Boot: "boot-1"})}, change...)...)
+}
+
+// register registers a node without applying the birth policy.
+func (s *story) register(name string, change ...func(*corev1.Node)) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	node.Status.NodeInfo.BootID = "boot-1"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, f := range change {
+		f(node)
+	}
+	s.put("system:node:"+name, KindNode, node)
+}
+
+// edit changes a node as a user.
+func (s *story) edit(user, name string, change ...func(*corev1.Node)) {
+	node := s.current[ID{Kind: KindNode, Name: name}].(*corev1.Node) //nolint:forcetypeassert // a test's own objects
+	for _, f := range change {
+		f(node)
+	}
+	s.put(user, KindNode, node)
+}
+
+// opens opens the gate on a node as nodegate.
+func (s *story) opens(name string) {
+	s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold", Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule"}))
+}
+
+// closes closes the gate on a node as nodegate.
+func (s *story) closes(name string, reason v1alpha1.Reason) {
+	s.edit(nodegate, name, withTaint(gateTaint), recorded(record{State: "Closed", Reason: reason, Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule", Since: s.now}))
+}
+
+// reboots reports a new boot ID as the kubelet.
+func (s *story) reboots(name string) {
+	s.edit("system:node:"+name, name, func(node *corev1.Node) { node.Status.NodeInfo.BootID = "boot-2" })
+}
+
+func (s *story) bootOf(name string) string {
+	return s.current[ID{Kind: KindNode, Name: name}].(*corev1.Node).Status.NodeInfo.BootID //nolint:forcetypeassert // a test's own objects
+}
+
+// runs reports this container of the daemon's pod on a node, ready or not.
+func (s *story) runs(name, container string, isReady bool, change ...func(*corev1.Pod)) {
+	id := ID{KindPod, "system", "agent-" + name}
+	pod, known := s.current[id].(*corev1.Pod)
+	if !known {
+		pod = s.newDaemonPod(name)
+	}
+	status := corev1.ConditionFalse
+	if isReady {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(s.now)}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: container}}
+	for _, f := range change {
+		f(pod)
+	}
+	s.put("system:node:"+name, KindPod, pod)
+}
+
+func (s *story) newDaemonPod(node string) *corev1.Pod {
+	ds := s.current[ID{KindDaemonSet, "system", "agent"}].(*appsv1.DaemonSet) //nolint:forcetypeassert // a test's own objects
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "system", Name: "agent-" + node,
+		Labels:          map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: "1", v1alpha1.DaemonPodLabel: "1"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
+	}}
+	pod.Spec.NodeName = node
+	return pod
+}
+
+// registers registers a CSI driver as the kubelet.
+func (s *story) registers(node, driver string, owner types.UID) {
+	s.put("system:node:"+node, KindCSINode, &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: node, OwnerReferences: []metav1.OwnerReference{{Kind: "Node", Name: node, UID: owner}}},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
+	})
+}
+
+// judged returns the verdict after a quiet minute.
+func (s *story) judged() *Verdict {
+	s.pass(time.Minute)
+	return s.judgedNow()
+}
+
+func (s *story) judgedNow() *Verdict {
+	h := NewHistory(1, s.revision, s.now, slices.Clone(s.versions), s.writes)
+	return Judge(h, Config{Controller: nodegate, Lag: DefaultLag, Quiet: DefaultQuiet, Operators: []string{admin}})
+}
+
+func one() *intstr.IntOrString { return new(intstr.FromInt32(1)) }
+
+// Changes of a node.
+
+func withTaint(key string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+func withoutTaint(key string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == key })
+	}
+}
+
+func recorded(r record) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			panic(err)
+		}
+		node.Annotations[v1alpha1.RecordAnnotationPrefix+"agent"] = string(raw)
+	}
+}
+
+func unrecorded(node *corev1.Node) { delete(node.Annotations, v1alpha1.RecordAnnotationPrefix+"agent") }
+
+func labelled(node *corev1.Node) { node.Labels["fit"] = "true" }
+
+func unlabelled(node *corev1.Node) { delete(node.Labels, "fit") }
+
+func condition(name string, status corev1.ConditionStatus) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Status.Conditions = slices.DeleteFunc(slices.Clone(node.Status.Conditions), func(c corev1.NodeCondition) bool { return string(c.Type) == name })
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: status})
+	}
+}
+
+func unreachable(node *corev1.Node) { condition("Ready", corev1.ConditionUnknown)(node) }
+
+func reporting(node *corev1.Node) { condition("Ready", corev1.ConditionTrue)(node) }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
+	"github.com/nodegate/nodegate/testcluster/await"
+)
+
+const (
+	born    faultproxy.Fault = "Node created while nodegate is down"
+	waiting faultproxy.Fault = "pod that waits for a Node"
+)
+
+// hungry is the number of pending pods that tolerate every taint except gates' taints.
+const hungry = 50
+
+// births creates Nodes while nodegate is down and the API server is killed repeatedly,
+// with a real scheduler and pending pods.
+func births(ctx context.Context, s *site, d time.Duration) error {
+	r, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.fleet.arrives(ctx); err != nil {
+		return err
+	}
+	if err := r.stop(); err != nil {
+		return fmt.Errorf("stopping nodegate: %w", err)
+	}
+	// Nothing may be bound to the nodes of the fleet, which are open.
+	if err := s.fleet.each(func(n *node) error { return n.kube.CoreV1().Nodes().Delete(ctx, n.name, deleteNow) }); err != nil {
+		return err
+	}
+	if err := s.createHungryPods(ctx); err != nil {
+		return err
+	}
+	created, err := s.createNodes(ctx, d)
+	if err != nil {
+		return err
+	}
+	if err := s.nothingBound(ctx); err != nil {
+		return err
+	}
+	s.report.note("%d Nodes were created while nodegate was down; %d hungry pods are still pending", created, hungry)
+	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app=hungry"}); err != nil {
+		return fmt.Errorf("deleting pods: %w", err)
+	}
+	if err := s.deleteNodes(ctx); err != nil {
+		return err
+	}
+	_, err = s.start(ctx)
+	return err
+}
+
+// deleteNodes deletes all Nodes in batches, because the API server aborts requests that
+// take a minute.
+func (s *site) deleteNodes(ctx context.Context) error {
+	for {
+		left, err := s.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+		if err == nil && len(left.Items) > 0 {
+			err = s.kube.CoreV1().Nodes().DeleteCollection(ctx, deleteNow, metav1.ListOptions{Limit: 500})
+		}
+		if err != nil {
+			return fmt.Errorf("deleting nodes: %w", err)
+		}
+		if len(left.Items) == 0 {
+			return nil
+		}
+	}
+}
+
+func (s *site) createHungryPods(ctx context.Context) error {
+	for i := range hungry {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("hungry-", i), Labels: map[string]string{"app": "hungry"}},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "hungry", Image: "hungry"}},
+				Tolerations: []corev1.Toleration{
+					{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}, {Key: foreign + "first", Operator: corev1.TolerationOpExists},
+				},
+			},
+		}
+		s.report.inject(waiting)
+		if _, err := s.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a pod: %w", err)
+		}
+	}
+	return nil
+}
+
+// createNodes creates Nodes for the duration d, as kubelets, while it kills the API
+// server, and returns their number.
+func (s *site) createNodes(ctx context.Context, d time.Duration) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var created atomic.Int64
+	var group sync.WaitGroup
+	for w := range 2 * writers {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if _, err := s.kube.CoreV1().Nodes().Create(ctx, bornNode(fmt.Sprintf("born-%d-%d", w, i)), metav1.CreateOptions{}); err == nil {
+					s.report.inject(born)
+					created.Add(1)
+				}
+			}
+		})
+	}
+	var err error
+	for err == nil && await.Pause(ctx, d/6) == nil {
+		err = s.killAPIServer(context.WithoutCancel(ctx))
+	}
+	cancel()
+	group.Wait()
+	return created.Load(), err
+}
+
+func bornNode(name string) *corev1.Node {
+	most := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	now := metav1.Now()
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{pool: "a"}},
+		Status: corev1.NodeStatus{
+			Capacity: most, Allocatable: most, NodeInfo: corev1.NodeSystemInfo{BootID: name},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}},
+		},
+	}
+}
+
+// nothingBound verifies that no hungry pod was bound.
+func (s *site) nothingBound(ctx context.Context) error {
+	pods, err := s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=hungry"})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if node := pods.Items[i].Spec.NodeName; node != "" {
+			return fmt.Errorf("pod %s was bound to %s, on which all gates are closed", pods.Items[i].Name, node)
+		}
+	}
+	if len(pods.Items) != hungry {
+		return fmt.Errorf("there are %d hungry pods, want %d", len(pods.Items), hungry)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
+	"github.com/nodegate/nodegate/testcluster/await"
+)
+
+// paused counts the times that a process was stopped by SIGSTOP.
+const paused faultproxy.Fault = "SIGSTOP and SIGCONT"
+
+// longestPause is the maximum time for which a process is stopped.
+const longestPause = 5 * time.Second
+
+// failover is the maximum time without a leader.
+const failover = 5 * time.Second
+
+// twoLeaders runs two replicas that both act as leader, and pauses one of them at a time.
+func twoLeaders(ctx context.Context, s *site, d time.Duration) error {
+	var both []*replica
+	for range 2 {
+		r, err := s.start(ctx, "--leader-elect=false")
+		if err != nil {
+			return err
+		}
+		both = append(both, r)
+	}
+	if err := s.fleet.arrives(ctx); err != nil {
+		return err
+	}
+	rng := s.rng("leaders")
+	return s.during(ctx, d, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			r := both[rng.IntN(2)]
+			s.report.inject(paused)
+			r.signal(syscall.SIGSTOP)
+			err := await.Pause(ctx, time.Duration(rng.Int64N(int64(longestPause))))
+			r.signal(syscall.SIGCONT)
+			if err != nil {
+				return err
+			}
+			if err := await.Pause(ctx, time.Duration(rng.Int64N(int64(2*time.Second)))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ending is how a leader ends.
+type ending string
+
+const (
+	// lost means that the machine loses power: the process is killed and does not return.
+	lost ending = "leader killed with its machine"
+	// crashed means that the process is killed and restarted immediately.
+	crashed ending = "leader killed and restarted"
+	// asked means that the process gets SIGTERM and does not return.
+	asked ending = "leader stopped by SIGTERM"
+)
+
+// failovers ends the leader of two replicas repeatedly, and measures the time until the
+// other one writes.
+func failovers(ctx context.Context, s *site, d time.Duration) error {
+	for range 2 {
+		if err := s.startCandidate(ctx, ""); err != nil {
+			return err
+		}
+	}
+	if err := s.fleet.arrives(ctx); err != nil {
+		return err
+	}
+	return s.endLeaders(ctx, d)
+}
+
+func (s *site) endLeaders(ctx context.Context, d time.Duration) error {
+	for _, r := range s.replicas {
+		r.noteWrites()
+	}
+	took := make(map[ending][]time.Duration)
+	err := s.during(ctx, d, func(ctx context.Context) error {
+		for i := 0; ctx.Err() == nil; i++ {
+			how := []ending{lost, asked, crashed}[i%3]
+			one, err := s.endLeader(ctx, how)
+			if err != nil {
+				return err
+			}
+			took[how] = append(took[how], one)
+			if err := await.Pause(ctx, time.Second); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for how, all := range took {
+		slices.Sort(all)
+		s.report.note("%d times %s: next patch of a Node after %s (median), %s (longest)", len(all), how,
+			all[len(all)/2].Round(10*time.Millisecond), all[len(all)-1].Round(10*time.Millisecond))
+	}
+	return err
+}
+
+// endLeader ends the leader's process, and returns the time until a Node was written
+// again.
+func (s *site) endLeader(ctx context.Context, how ending) (time.Duration, error) {
+	var leader *replica
+	err := await.Until(ctx, "a leader", func(ctx context.Context) (err error) {
+		leader, err = s.leader(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.report.inject(faultproxy.Fault(how))
+	if how != crashed {
+		leader.away.Lock()
+		defer leader.away.Unlock()
+	}
+	if how == asked {
+		leader.signal(syscall.SIGTERM)
+	} else {
+		leader.kill()
+	}
+	ended := time.Now()
+	var again time.Time
+	err = await.Until(ctx, "a Node to be written by the next leader", func(ctx context.Context) error {
+		for _, r := range s.replicas {
+			if wrote := time.Unix(0, r.wrote.Load()); wrote.After(ended) && (r != leader || how == crashed) {
+				again = wrote
+				return nil
+			}
+		}
+		return errors.New("no Node has been written since")
+	})
+	if how == asked { // it continues to write for a while
+		ended = time.Unix(0, leader.wrote.Load())
+	}
+	return again.Sub(ended), err
+}
+
+// leader returns the replica that holds the Lease.
+func (s *site) leader(ctx context.Context) (*replica, error) {
+	lease, err := s.kube.CoordinationV1().Leases(s.installation.ServiceAccount.Namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	i := slices.IndexFunc(s.replicas, func(r *replica) bool { return r.identity == holder })
+	if i < 0 {
+		return nil, fmt.Errorf("the Lease is held by %q", holder)
+	}
+	return s.replicas[i], nil
+}

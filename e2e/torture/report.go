@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torture
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
+	"github.com/nodegate/nodegate/testcluster"
+)
+
+// Report is the result of a phase.
+type Report struct {
+	Seed      uint64
+	ID, Title string
+	// Injected counts the faults that were injected.
+	Injected map[faultproxy.Fault]int
+	// Starts counts processes of nodegate, and Kills counts processes ended by SIGKILL.
+	Starts, Kills int64
+	// Steps counts the steps of churn, and Failures those that failed because the API
+	// server was down or another writer was faster.
+	Steps, Failures int64
+	// Patches counts nodegate's patches of Nodes by HTTP status code. Repeated counts the
+	// patches that changed nothing.
+	Patches  map[int32]int
+	Repeated int
+	// Converged is the longest time from the end of faults, with everything ready, until
+	// the gates that wait for nothing but facts were open on all nodes. AllOpen is the
+	// same for all gates, some of which wait for up to a minute.
+	Converged, AllOpen time.Duration
+	Took               time.Duration
+	// Notes are additional measurements.
+	Notes []string
+	// Verdict is the judge's verdict.
+	Verdict *judge.Verdict
+	// Wrong are failures that the verdict does not contain.
+	Wrong []error
+
+	lacks []judge.Rule
+	mu    sync.Mutex
+}
+
+func newReport(seed uint64, p phase) *Report {
+	return &Report{
+		Seed: seed, ID: p.id, Title: p.title, lacks: p.lacks,
+		Injected: make(map[faultproxy.Fault]int), Patches: make(map[int32]int),
+	}
+}
+
+// failed adds an error, unless it is nil.
+func (r *Report) failed(err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Wrong = append(r.Wrong, err)
+}
+
+// note adds a measurement.
+func (r *Report) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// inject counts a fault that no proxy has injected.
+func (r *Report) inject(f faultproxy.Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Injected[f]++
+}
+
+// take adds the counts of a replica.
+func (r *Report) take(from *replica) {
+	for f, n := range from.proxy.Injected() {
+		r.Injected[f] += n
+	}
+	r.Starts += from.starts.Load()
+	r.Kills += from.kills.Load()
+}
+
+// count counts nodegate's patches.
+func (r *Report) count(s *site) error {
+	r.Steps, r.Failures = s.fleet.steps.Load(), s.fleet.failures.Load()
+	log, err := os.Open(s.cluster.AuditLog())
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer log.Close()
+	if _, err := log.Seek(s.logged, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
+	}
+	seen := make(map[string]bool) // resource versions
+	return testcluster.ReadAudit(log, func(event *auditv1.Event) error {
+		if event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" || event.ResponseStatus == nil || isDryRun(event) {
+			return nil
+		}
+		version := versionOf(event)
+		first := !seen[version]
+		seen[version] = true
+		if event.Verb != "patch" || event.User.Username != s.installation.Username() {
+			return nil
+		}
+		r.Patches[event.ResponseStatus.Code]++
+		if event.ResponseStatus.Code == http.StatusOK && version != "" && !first {
+			r.Repeated++
+		}
+		return nil
+	})
+}
+
+// isDryRun reports whether the request is a dry run, such as a probe.
+func isDryRun(event *auditv1.Event) bool {
+	u, err := url.ParseRequestURI(event.RequestURI)
+	return err == nil && u.Query().Get("dryRun") != ""
+}
+
+// versionOf returns the resource version in the response to a request.
+func versionOf(event *auditv1.Event) string {
+	var answer struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if event.ResponseObject == nil || json.Unmarshal(event.ResponseObject.Raw, &answer) != nil {
+		return ""
+	}
+	return answer.Metadata.ResourceVersion
+}
+
+// Pass reports whether there are no failures and the verdict passes.
+func (r *Report) Pass() bool { return len(r.Wrong) == 0 && len(r.wrongs()) == 0 }
+
+// wrongs returns the judge's violations, and the rules under which nothing was checked.
+func (r *Report) wrongs() []string {
+	if r.Verdict == nil {
+		return []string{"the run was not judged"}
+	}
+	var all []string
+	for _, v := range r.Verdict.Violations {
+		all = append(all, v.String())
+	}
+	for _, rule := range r.Verdict.Unchecked() {
+		if !slices.Contains(r.lacks, rule) {
+			all = append(all, fmt.Sprintf("nothing was checked under rule %s", rule))
+		}
+	}
+	return all
+}
+
+// shown is the maximum number of the judge's findings in a report.
+const shown = 10
+
+// WriteTo writes the report as text.
+func (r *Report) WriteTo(w io.Writer) (int64, error) {
+	var text strings.Builder
+	state := "survived"
+	if !r.Pass() {
+		state = "FAILED"
+	}
+	fmt.Fprintf(&text, "%s %s: %s (seed %d, %s)\n", r.ID, r.Title, state, r.Seed, r.Took.Round(time.Second))
+	for _, f := range slices.Sorted(maps.Keys(r.Injected)) {
+		fmt.Fprintf(&text, "  %6d %s\n", r.Injected[f], f)
+	}
+	fmt.Fprintf(&text, "  %6d starts of nodegate, %d SIGKILLs\n", r.Starts, r.Kills)
+	fmt.Fprintf(&text, "  %6d steps of churn (%d additional steps failed)\n", r.Steps-r.Failures, r.Failures)
+	for _, code := range slices.Sorted(maps.Keys(r.Patches)) {
+		fmt.Fprintf(&text, "  %6d patches answered %d\n", r.Patches[code], code)
+	}
+	fmt.Fprintf(&text, "  %6d patches that changed nothing\n", r.Repeated)
+	fmt.Fprintf(&text, "  gates that wait only for facts opened %s after everything was ready, all gates after %s\n",
+		r.Converged.Round(time.Millisecond), r.AllOpen.Round(time.Millisecond))
+	for _, note := range r.Notes {
+		fmt.Fprintf(&text, "  %s\n", note)
+	}
+	if r.Verdict != nil {
+		for _, rule := range judge.Rules() {
+			n := 0
+			for _, count := range r.Verdict.Checked[rule] {
+				n += count
+			}
+			fmt.Fprintf(&text, "  %6d checks of rule %s\n", n, rule)
+		}
+	}
+	for _, err := range r.Wrong {
+		fmt.Fprintf(&text, "  WRONG: %v\n", err)
+	}
+	wrongs := r.wrongs()
+	for _, wrong := range wrongs[:min(len(wrongs), shown)] {
+		fmt.Fprintf(&text, "  WRONG: %s\n", wrong)
+	}
+	if more := len(wrongs) - shown; more > 0 {
+		fmt.Fprintf(&text, "  WRONG: and %d more\n", more)
+	}
+	n, err := io.WriteString(w, text.String())
+	return int64(n), err
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+)
+
+// site is a control plane with nodegate and a fleet.
+type site struct {
+	Options
+	phase        phase
+	cluster      *testcluster.Cluster
+	admin        client.Client
+	kube         kubernetes.Interface
+	etcd         *clientv3.Client
+	installation *testbed.Installation
+	// identity is nodegate's client configuration, without a proxy.
+	identity *rest.Config
+	fleet    *fleet
+	report   *Report
+	// from and logged are the revision and the length of the audit log from which the run
+	// is judged.
+	from, logged int64
+
+	mu       sync.Mutex
+	replicas []*replica
+}
+
+func newSite(ctx context.Context, o Options, p phase) (s *site, err error) {
+	s = &site{Options: o, phase: p, report: newReport(o.Seed, p)}
+	s.cluster, err = testcluster.Start(ctx, testcluster.Options{
+		Components: append([]testcluster.Component{testcluster.APIServer}, p.components...),
+		ExtraArgs:  map[testcluster.Component][]string{testcluster.APIServer: judge.Keep},
+		Audit:      true, AuditPolicy: judge.AuditPolicy, Progress: o.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.connect(); err != nil {
+		return nil, errors.Join(err, s.cluster.Stop())
+	}
+	return s, nil
+}
+
+func (s *site) connect() error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("creating a scheme: %w", err)
+	}
+	var err error
+	if s.admin, err = client.New(s.cluster.Admin(), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	if s.kube, err = kubernetes.NewForConfig(s.cluster.Admin()); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	s.etcd, err = judge.Connect(s.cluster)
+	return err
+}
+
+// open installs nodegate and creates the gates and the fleet.
+func (s *site) open(ctx context.Context) error {
+	applier, err := testbed.NewApplier(s.cluster.Admin())
+	if err != nil {
+		return err
+	}
+	if s.installation, err = testbed.Install(ctx, applier, s.Program, taintKeys()); err != nil {
+		return err
+	}
+	account := s.installation.ServiceAccount
+	if s.identity, err = s.cluster.ServiceAccount(ctx, account.Namespace, account.Name); err != nil {
+		return err
+	}
+	s.fleet = newFleet(s)
+	return s.fleet.declare(ctx)
+}
+
+// begin sets the beginning of the part of the run that is judged to the current state.
+func (s *site) begin(ctx context.Context) error {
+	response, err := s.etcd.Get(ctx, "/")
+	if err != nil {
+		return fmt.Errorf("reading etcd's revision: %w", err)
+	}
+	s.from = response.Header.Revision
+	info, err := os.Stat(s.cluster.AuditLog())
+	if err != nil {
+		return fmt.Errorf("inspecting the audit log: %w", err)
+	}
+	s.logged = info.Size()
+	return nil
+}
+
+// start starts a replica of nodegate behind its own proxy.
+func (s *site) start(ctx context.Context, arguments ...string) (*replica, error) {
+	return s.startProgram(ctx, "", arguments...)
+}
+
+// startProgram is like start, but runs another program than the installed one.
+func (s *site) startProgram(ctx context.Context, program string, arguments ...string) (*replica, error) {
+	r, err := newReplica(s, program, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.run(ctx, r)
+}
+
+// startCandidate starts a replica with leader election.
+func (s *site) startCandidate(ctx context.Context, program string) error {
+	identity := fmt.Sprint("replica-", len(s.replicas))
+	r, err := newReplica(s, program, []string{"--leader-elect-identity=" + identity})
+	if err != nil {
+		return err
+	}
+	r.identity = identity
+	return s.run(ctx, r)
+}
+
+func (s *site) run(ctx context.Context, r *replica) error {
+	s.mu.Lock()
+	s.replicas = append(s.replicas, r)
+	s.mu.Unlock()
+	return r.run(ctx)
+}
+
+// quiet is the time without changes at the end.
+const quiet = 2 * time.Second
+
+// lag is the maximum age of nodegate's facts if no fault hides changes.
+const lag = 30 * time.Second
+
+// conclude ends all faults, waits for the fleet to recover, and judges the run.
+func (s *site) conclude(ctx context.Context) error {
+	for _, r := range s.replicas {
+		r.proxy.Heal()
+	}
+	if s.phase.brief {
+		s.report.failed(s.fleet.becomesFit(ctx, "agent"))
+	} else {
+		s.report.failed(s.fleet.becomesWell(ctx))
+	}
+	if err := s.rest(ctx); err != nil {
+		return err
+	}
+	for _, r := range s.replicas {
+		s.report.take(r)
+	}
+	if err := s.report.count(s); err != nil {
+		return err
+	}
+	return s.judge(ctx)
+}
+
+func (s *site) judge(ctx context.Context) error {
+	log, err := os.Open(s.cluster.AuditLog())
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer log.Close()
+	if _, err := log.Seek(s.logged, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
+	}
+	history, err := judge.Read(ctx, s.etcd, log, s.from)
+	if err != nil {
+		return err
+	}
+	s.report.Verdict = judge.Judge(history, judge.Config{
+		Controller: s.installation.Username(), Lag: lag + s.phase.hides, Quiet: quiet, Rewinds: s.phase.rewinds,
+	})
+	return nil
+}
+
+// rest waits until no Node has been written for a while.
+func (s *site) rest(ctx context.Context) error {
+	rests, err := judge.AwaitQuiet(ctx, s.etcd, quiet+time.Second/2, time.Minute)
+	if err == nil && !rests {
+		s.report.failed(errors.New("writes of Nodes continue a minute after the recovery"))
+	}
+	return err
+}
+
+func (s *site) close() error {
+	var errs []error
+	for _, r := range slices.Backward(s.replicas) {
+		errs = append(errs, r.stop())
+		r.proxy.Close()
+	}
+	if !s.report.Pass() {
+		s.cluster.Keep()
+		fmt.Fprintf(s.Progress, "logs are kept in %s\n", s.cluster.Dir())
+	}
+	return errors.Join(append(errs, s.etcd.Close(), s.cluster.Stop())...)
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// checksumsFile lists the SHA-256 of every file of a release, as sha256sum does.
+const checksumsFile = "checksums.txt"
+
+// checksums returns what checksumsFile should hold. Directories, such as the image's
+// layout, are not files of a release.
+func checksums(dist string) ([]byte, error) {
+	entries, err := os.ReadDir(dist) // sorted
+	if err != nil {
+		return nil, fmt.Errorf("listing the release: %w", err)
+	}
+	var out bytes.Buffer
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), checksumsFile) {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(dist, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading the release: %w", err)
+		}
+		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(content), entry.Name())
+	}
+	return out.Bytes(), nil
+}
+
+func writeChecksums(dist string) error {
+	text, err := checksums(dist)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dist, checksumsFile), text, 0o644); err != nil {
+		return fmt.Errorf("writing the checksums: %w", err)
+	}
+	return nil
+}
+
+// checkChecksums returns an error if a release does not match its checksums, so
+// that only files that another machine has built, too, are signed.
+func checkChecksums(dist string) error {
+	want, err := os.ReadFile(filepath.Join(dist, checksumsFile))
+	if err != nil {
+		return fmt.Errorf("reading the checksums: %w; run 'make release' first", err)
+	}
+	got, err := checksums(dist)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("the files of %s are not those of %s: run 'make release' again", dist, checksumsFile)
+	}
+	return nil
+}
+
+// digestFile holds the digest of the image, so that the checksums cover it too.
+const digestFile = "image-digest.txt"
+
+func writeDigest(dist string) error {
+	index, err := imageIndex(filepath.Join(dist, imageLayout))
+	if err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return fmt.Errorf("hashing the image: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dist, digestFile), []byte(digest.String()+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing the digest of the image: %w", err)
+	}
+	return nil
+}
+
+// checkDigest returns an error if the image is not the image of the release.
+func checkDigest(dist string, digest v1.Hash) error {
+	want, err := os.ReadFile(filepath.Join(dist, digestFile))
+	if err != nil {
+		return fmt.Errorf("reading the digest of the image: %w", err)
+	}
+	if strings.TrimSpace(string(want)) != digest.String() {
+		return fmt.Errorf("the image is %s, and %s says %s: run 'make release' again", digest, digestFile, bytes.TrimSpace(want))
+	}
+	return nil
+}

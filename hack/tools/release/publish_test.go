@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/dsse"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
+)
+
+// fetched is the one layer of an artifact in a registry.
+func fetched(tag name.Tag) (content []byte, annotations map[string]string, err error) {
+	image, err := remote.Image(tag)
+	if err != nil {
+		return nil, nil, err
+	}
+	manifest, err := image.Manifest()
+	if err != nil || len(manifest.Layers) != 1 {
+		return nil, nil, errors.Join(fmt.Errorf("%s has no single layer", tag), err)
+	}
+	layer, err := image.LayerByDigest(manifest.Layers[0].Digest)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := layer.Compressed()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer open.Close()
+	content, err = io.ReadAll(open)
+	return content, manifest.Layers[0].Annotations, err
+}
+
+// verifySignature does what 'cosign verify --key' does: the payload under the
+// image's tag is signed by the key, is of the right type, and names the image's
+// digest.
+func verifySignature(verifier signature.Verifier, repository name.Repository, digest v1.Hash, change func([]byte) []byte) error {
+	text, annotations, err := fetched(repository.Tag("sha256-" + digest.Hex + ".sig"))
+	if err != nil {
+		return err
+	}
+	sig, err := base64.StdEncoding.DecodeString(annotations["dev.cosignproject.cosign/signature"])
+	if err != nil {
+		return err
+	}
+	text = change(text)
+	if err := verifier.VerifySignature(bytes.NewReader(sig), bytes.NewReader(text)); err != nil {
+		return err
+	}
+	var of payload.Cosign
+	if err := json.Unmarshal(text, &of); err != nil {
+		return err
+	}
+	if of.Image.DigestStr() != digest.String() || of.ClaimedIdentity != repository.Name() {
+		return fmt.Errorf("it is of %s, %s", of.ClaimedIdentity, of.Image)
+	}
+	return nil
+}
+
+// verifyAttestation does what 'cosign verify-attestation --key --type cyclonedx'
+// does, and returns the SBOM.
+func verifyAttestation(verifier signature.Verifier, repository name.Repository, digest v1.Hash, change func([]byte) []byte) ([]byte, error) {
+	text, annotations, err := fetched(repository.Tag("sha256-" + digest.Hex + ".att"))
+	if err != nil {
+		return nil, err
+	}
+	if annotations["predicateType"] != "https://cyclonedx.org/bom" {
+		return nil, fmt.Errorf("annotations %v", annotations)
+	}
+	text = change(text)
+	if err := dsse.WrapVerifier(verifier).VerifySignature(bytes.NewReader(text), nil); err != nil {
+		return nil, err
+	}
+	var wrapped struct{ Payload []byte }
+	var of struct {
+		Type          string `json:"_type"`
+		PredicateType string
+		Predicate     json.RawMessage
+		Subject       []struct{ Digest map[string]string }
+	}
+	if err := errors.Join(json.Unmarshal(text, &wrapped), json.Unmarshal(wrapped.Payload, &of)); err != nil {
+		return nil, err
+	}
+	if of.Type != "https://in-toto.io/Statement/v0.1" || of.PredicateType != "https://cyclonedx.org/bom" ||
+		len(of.Subject) != 1 || of.Subject[0].Digest["sha256"] != digest.Hex {
+		return nil, fmt.Errorf("it is %s of %v", of.PredicateType, of.Subject)
+	}
+	return of.Predicate, nil
+}
+
+func same(text []byte) []byte { return text }
+
+func TestImageIsSigned(t *testing.T) {
+	dist := newDist(t)
+	must(t, (&options{dist: dist}).run(t.Context()))
+	key, verifier := newKey(t)
+	_, stranger := newKey(t)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	image := strings.TrimPrefix(server.URL, "http://") + "/nodegate:v0.1.0"
+	must(t, (&options{dist: dist, key: key, image: image}).run(t.Context()))
+
+	tag, err := name.NewTag(image)
+	must(t, err)
+	repository := tag.Context()
+	index, err := remote.Index(tag)
+	must(t, err)
+	digest, err := index.Digest()
+	must(t, err)
+	if written, err := os.ReadFile(filepath.Join(dist, digestFile)); err != nil || string(written) != digest.String()+"\n" {
+		t.Errorf("the registry has %s, the release %s (%v)", digest, written, err)
+	}
+	manifest, err := index.IndexManifest()
+	must(t, err)
+	if len(manifest.Manifests) != 2 {
+		t.Fatalf("the image is for %d platforms", len(manifest.Manifests))
+	}
+	signed := []v1.Hash{digest}
+	for _, m := range manifest.Manifests {
+		signed = append(signed, m.Digest)
+		bom, err := verifyAttestation(verifier, repository, m.Digest, same)
+		must(t, err)
+		file, err := os.ReadFile(filepath.Join(dist, "nodegate_linux_"+m.Platform.Architecture+".cdx.json"))
+		must(t, err)
+		if diff := cmp.Diff(compact(t, file), compact(t, bom)); diff != "" {
+			t.Errorf("the image's SBOM is not the release's:\n%s", diff)
+		}
+		if _, err := verifyAttestation(stranger, repository, m.Digest, same); err == nil {
+			t.Error("another key verifies an SBOM")
+		}
+		if _, err := verifyAttestation(verifier, repository, m.Digest, func(text []byte) []byte {
+			return bytes.Replace(text, []byte(`"payload":"e`), []byte(`"payload":"f`), 1)
+		}); err == nil {
+			t.Error("an SBOM that was changed is verified")
+		}
+	}
+	for _, digest := range signed {
+		must(t, verifySignature(verifier, repository, digest, same))
+		if verifySignature(stranger, repository, digest, same) == nil {
+			t.Error("another key verifies the image")
+		}
+		if verifySignature(verifier, repository, digest, func(text []byte) []byte { return bytes.Replace(text, []byte("sha256:"), []byte("sha256:0"), 1) }) == nil {
+			t.Error("a payload that was changed is verified")
+		}
+	}
+}
+
+func compact(t *testing.T, text []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	must(t, json.Compact(&out, text))
+	return out.String()
+}
+
+// A key of another kind is refused before anything is signed.
+func TestKeysThatAreRefused(t *testing.T) {
+	other, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	must(t, err)
+	bytesOf, err := x509.MarshalPKCS8PrivateKey(other)
+	must(t, err)
+	for what, test := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"no PEM":        {[]byte("secret"), "openssl genpkey"},
+		"another curve": {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: bytesOf}), "P-256"},
+		"no key":        {pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), "parsing"},
+	} {
+		path := filepath.Join(t.TempDir(), "key")
+		must(t, os.WriteFile(path, test.text, 0o600))
+		err := (&options{dist: t.TempDir(), key: path}).run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want an error with %q", what, err, test.want)
+		}
+	}
+}

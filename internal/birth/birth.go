@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package birth keeps the parameter of the birth policy as the gates need it, and proves
+// by dry runs that the API server closes new Nodes and that the guards are in force.
+package birth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	corev1 "k8s.io/api/core/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/gateset"
+)
+
+// How often it is looked whether a gate is closed at birth: at once when it
+// changes, soon again until that is proved (policies take up to a second to
+// take effect), and every minute ever after, for it can be switched off at any
+// time. A probe costs the API server two milliseconds, and a tenth more for every
+// gate that selects it.
+const (
+	birthFirst   = 100 * time.Millisecond
+	birthSoon    = time.Second
+	BirthLater   = 15 * time.Second
+	BirthProved  = time.Minute
+	birthHasty   = 12 // how many times soon before later
+	birthTimeout = 5 * time.Second
+	// Where many are due, so many probes are made at a time, then comes a pause. It
+	// is longer after slow ones: an API server that is busy has better things to do.
+	birthAtOnce = 10
+	birthPause  = 500 * time.Millisecond
+	birthSlower = 9 // pause for so many times as long as the probes took
+)
+
+// Reconciler keeps the birth policy's parameter up to date, and probes whether the API
+// server closes gates at birth.
+type Reconciler struct {
+	client    client.Client
+	namespace string
+	log       logr.Logger
+	wake      chan struct{}
+	// By is what closes gates at birth: the policy or the webhook.
+	By admission.Birth
+
+	// failing reports whether the last attempt to write the parameter failed.
+	failing bool
+	// pause is the time before which nothing is probed.
+	pause time.Time
+
+	mu    sync.Mutex
+	gates map[string]birthState
+}
+
+// birthState is the state of one gate.
+type birthState struct {
+	identity birthIdentity
+	// err is why the gate is not known to be closed at birth, or nil if it is.
+	err error
+	// proved is the time of the last successful probe.
+	proved time.Time
+	// tries counts consecutive unsuccessful probes.
+	tries int
+	// due is the time of the next probe.
+	due time.Time
+}
+
+// birthIdentity identifies the version of a gate that was probed.
+type birthIdentity struct {
+	uid        types.UID
+	generation int64
+}
+
+// New returns a Reconciler for the parameter in nodegate's namespace.
+func New(c client.Client, namespace string, log logr.Logger) *Reconciler {
+	return &Reconciler{client: c, namespace: namespace, log: log, wake: make(chan struct{}, 1), gates: map[string]birthState{}}
+}
+
+// Changed triggers a reconciliation.
+func (b *Reconciler) Changed() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run reconciles the current gates until the context ends.
+func (b *Reconciler) Run(ctx context.Context, clk clock.WithTicker, current *atomic.Pointer[gateset.Set]) {
+	timer := clk.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+		case <-timer.C():
+		}
+		timer.Reset(b.look(ctx, current.Load(), clk))
+	}
+}
+
+// look brings the parameter in line, and probes gates for which that is due.
+// It returns after how long to look again.
+func (b *Reconciler) look(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
+	failed := b.syncParameter(ctx, set)
+	due := probes(set, b.due(set, clk.Now(), failed))
+	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
+		return rest
+	}
+	began := clk.Now()
+	for _, p := range due[:min(len(due), birthAtOnce)] {
+		proved := p.look(ctx, b.client, b.By)
+		if ctx.Err() != nil {
+			break
+		}
+		for _, ng := range p {
+			err := proved(ng)
+			if err != nil {
+				err = cmp.Or(failed[ng.Name], err) // the cause, rather than its consequence
+			}
+			b.note(ng, err, clk.Now())
+		}
+	}
+	pause, more := clk.Since(began)*birthSlower, len(due) > birthAtOnce
+	if more {
+		pause = max(pause, birthPause)
+	}
+	b.pause = clk.Now().Add(pause)
+	if more {
+		return pause
+	}
+	return max(pause, b.wait(clk.Now()))
+}
+
+// due drops the states of gates that do not close at birth, and returns the gates to
+// probe, most urgent first. They include gates whose parameter could not be written,
+// unless they have just been probed.
+func (b *Reconciler) due(set *gateset.Set, now time.Time, failed map[string]error) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.gates
+	b.gates = make(map[string]birthState, len(set.Declared))
+	var due []string
+	for _, name := range set.Names() {
+		if !set.ClosesAtBirth(name) {
+			continue
+		}
+		state, known := before[name]
+		if identity := identify(set.Declared[name]); !known || state.identity != identity {
+			state = birthState{identity: identity, err: errNotChecked}
+		}
+		if failed[name] != nil && state.err == nil {
+			state.due = time.Time{}
+		}
+		if !state.due.After(now) {
+			due = append(due, name)
+		}
+		b.gates[name] = state
+	}
+	slices.SortStableFunc(due, func(a, z string) int { return b.gates[a].due.Compare(b.gates[z].due) })
+	return due
+}
+
+func identify(ng *v1alpha1.NodeGate) birthIdentity {
+	return birthIdentity{uid: ng.UID, generation: ng.Generation}
+}
+
+// note takes note of what a probe has shown.
+func (b *Reconciler) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	state := b.gates[ng.Name]
+	was := state.err
+	state.err = err
+	if err == nil {
+		state.tries, state.proved = 0, now
+		state.due = now.Add(wait.Jitter(BirthProved*4/5, 0.25)) // not all at the same time
+	} else {
+		state.due = now.Add(BirthLater)
+		if state.tries++; state.tries < birthHasty {
+			state.due = now.Add(min(birthFirst<<state.tries, birthSoon))
+		}
+	}
+	// That it takes a moment until it is proved is not worth a word.
+	if (was == nil) != (err == nil) || state.tries == birthHasty {
+		b.log.Info("closing at birth checked", "gate", ng.Name, "proved", err == nil)
+	}
+	b.gates[ng.Name] = state
+}
+
+// wait returns the time until the next probe is due.
+func (b *Reconciler) wait(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := now.Add(BirthLater) // parameters may be damaged at any time
+	for _, state := range b.gates {
+		if state.due.Before(next) {
+			next = state.due
+		}
+	}
+	return max(next.Sub(now), 10*time.Millisecond)
+}
+
+// Proved returns nil if the API server is known to close the gate on new nodes, and
+// otherwise why not.
+func (b *Reconciler) Proved(ng *v1alpha1.NodeGate) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state, known := b.gates[ng.Name]; known && state.identity == identify(ng) {
+		return state.err
+	}
+	return errNotChecked
+}
+
+// LastProved returns the time of the last successful probe of this version of the gate,
+// or zero.
+func (b *Reconciler) LastProved(ng *v1alpha1.NodeGate) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state := b.gates[ng.Name]; state.identity == identify(ng) {
+		return state.proved
+	}
+	return time.Time{}
+}
+
+// syncParameter updates the parameter with the gates that close at birth, and returns
+// errors by gate.
+func (b *Reconciler) syncParameter(ctx context.Context, set *gateset.Set) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
+	failed := make(map[string]error)
+	var have corev1.PodTemplate
+	err := b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		for _, name := range set.Names() {
+			failed[name] = fmt.Errorf("reading the birth parameter: %w", err)
+		}
+		return failed
+	}
+	before := admission.Entries(&have)
+	wanted := b.entries(set, before, failed)
+	if len(wanted) == 0 && apierrors.IsNotFound(err) {
+		return failed
+	}
+	err = b.write(ctx, &have, set.Source, wanted)
+	if denied := err; apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		err = b.writeEach(ctx, &have, set.Source, before, wanted, failed)
+		err = cmp.Or(err, denied)
+	} else if err != nil {
+		for _, e := range wanted {
+			failed[e.Name] = err
+		}
+	}
+	if err != nil && !b.failing && ctx.Err() == nil {
+		b.log.Error(err, "cannot write the birth parameter, retrying")
+	}
+	b.failing = err != nil
+	return failed
+}
+
+// entries returns the desired entries of the parameter: those of the gates that close at
+// birth, and existing ones of gates that cannot be read at present. Older gates come
+// first; newer gates that do not fit are omitted.
+func (b *Reconciler) entries(set *gateset.Set, before map[string]admission.Entry, failed map[string]error) []admission.Entry {
+	var all []admission.Entry
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !set.ClosesAtBirth(name) && !set.Unneeded(name) {
+			all = append(all, before[name])
+		}
+	}
+	byAge := slices.SortedFunc(slices.Values(set.Names()), func(a, z string) int {
+		return cmp.Or(set.Declared[a].CreationTimestamp.Compare(set.Declared[z].CreationTimestamp.Time), cmp.Compare(a, z))
+	})
+	for _, name := range byAge {
+		if !set.ClosesAtBirth(name) {
+			continue
+		}
+		e, err := admission.NewEntry(set.Declared[name])
+		if err != nil {
+			failed[name] = err
+			continue
+		}
+		all = append(all, e)
+	}
+	fitting, tooMany := admission.Fit(all)
+	maps.Copy(failed, tooMany)
+	return fitting
+}
+
+// write writes the parameter with the given entries. have is its current state, which is
+// updated.
+func (b *Reconciler) write(ctx context.Context, have *corev1.PodTemplate, source string, entries []admission.Entry) error {
+	want := admission.Parameter(b.namespace, source, entries)
+	if have.ResourceVersion == "" {
+		if err := b.client.Create(ctx, want); err != nil {
+			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
+		}
+		*have = *want
+		return nil
+	}
+	corrected, changed := admission.Corrected(have, want)
+	if !changed {
+		return nil
+	}
+	if err := b.client.Update(ctx, corrected); err != nil {
+		return fmt.Errorf("updating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	*have = *corrected
+	return nil
+}
+
+// writeEach writes the entries one by one, so that an entry that the API server rejects
+// does not affect others. It returns an error that does not concern a single entry.
+func (b *Reconciler) writeEach(ctx context.Context, have *corev1.PodTemplate, source string, before map[string]admission.Entry, wanted []admission.Entry, failed map[string]error) error {
+	var accepted, changed []admission.Entry
+	for _, e := range wanted {
+		if was, there := before[e.Name]; there && was.Equal(e) {
+			accepted = append(accepted, e)
+		} else {
+			changed = append(changed, e)
+		}
+	}
+	if err := b.write(ctx, have, source, accepted); err != nil { // what has gone, at least
+		for _, e := range wanted {
+			failed[e.Name] = err
+		}
+		return err
+	}
+	for _, e := range changed {
+		if err := b.write(ctx, have, source, append(slices.Clone(accepted), e)); err != nil {
+			failed[e.Name] = err
+			continue
+		}
+		accepted = append(accepted, e)
+	}
+	return nil
+}
+
+var errNotChecked = errors.New("whether new nodes are closed has not been checked yet")

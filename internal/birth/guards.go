@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package birth
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/telemetry"
+)
+
+// How often the guards are probed: every minute, for they can be deleted at any
+// time, and soon again while one is not proved.
+const (
+	guardsProved = time.Minute
+	guardsSoon   = time.Second
+	guardsLater  = 15 * time.Second
+	guardsHasty  = 12 // how many times soon before later
+	// guardTries is after how many probes in a row a guard is reported. Policies take
+	// up to a second to take effect, and a probe may meet a Node that is being deleted.
+	guardTries = 3
+)
+
+// GuardProber probes whether the guards are in force. Gates work without guards, so
+// nothing waits for it.
+type GuardProber struct {
+	client    client.Client
+	namespace string
+	log       logr.Logger
+	metrics   *telemetry.Metrics
+
+	mu     sync.Mutex
+	states map[string]guardState
+}
+
+// guardState is the state of one guard.
+type guardState struct {
+	// err is why the guard is not known to be in force, or nil if it is.
+	err error
+	// tries counts consecutive unsuccessful probes.
+	tries int
+}
+
+// NewGuardProber returns a GuardProber for the guards of nodegate's namespace.
+func NewGuardProber(c client.Client, namespace string, log logr.Logger, m *telemetry.Metrics) *GuardProber {
+	return &GuardProber{client: c, namespace: namespace, log: log, metrics: m, states: map[string]guardState{}}
+}
+
+// Run probes until the context ends. nodes and gates list the names of Nodes and
+// NodeGates.
+func (g *GuardProber) Run(ctx context.Context, clk clock.WithTicker, nodes, gates func() []string) {
+	timer := clk.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C():
+		}
+		timer.Reset(g.look(ctx, clk, oneOf(nodes()), oneOf(gates())))
+	}
+}
+
+// oneOf returns one of the names, or "" if there is none.
+func oneOf(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[rand.IntN(len(names))]
+}
+
+// look probes all guards and returns after how long to do so again. It is longer
+// after slow probes: an API server that is busy has better things to do.
+func (g *GuardProber) look(ctx context.Context, clk clock.PassiveClock, node, gate string) time.Duration {
+	began := clk.Now()
+	for _, p := range admission.GuardProbes(g.namespace, node, gate) {
+		err := p.Proved(g.send(ctx, &p))
+		if ctx.Err() != nil {
+			break
+		}
+		g.note(p.Guard, err)
+	}
+	return max(g.next(), clk.Since(began)*birthSlower)
+}
+
+// send returns the API server's response to a probe.
+func (g *GuardProber) send(ctx context.Context, p *admission.GuardProbe) error {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
+	return p.Send(ctx, g.client)
+}
+
+// note records the result of a probe. One that shows nothing changes nothing.
+func (g *GuardProber) note(guard string, err error) {
+	if errors.Is(err, admission.ErrUnclear) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	state, known := g.states[guard]
+	before := state.tries
+	if state.err = err; err == nil {
+		state.tries = 0
+	} else {
+		state.tries++
+	}
+	g.states[guard] = state
+	if state.tries == 0 || state.tries >= guardTries {
+		g.metrics.GuardProved(guard, err == nil)
+	}
+	if state.tries == guardTries {
+		g.log.Info("guard is not in force", "guard", guard, "reason", err.Error())
+	} else if err == nil && (!known || before >= guardTries) {
+		g.log.Info("guard is in force", "guard", guard)
+	}
+}
+
+// next returns the time until the next probes.
+func (g *GuardProber) next() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next := wait.Jitter(guardsProved*4/5, 0.25)
+	for _, state := range g.states {
+		switch {
+		case state.tries >= guardsHasty:
+			next = min(next, guardsLater)
+		case state.tries > 0:
+			next = guardsSoon
+		}
+	}
+	return next
+}
+
+// Missing returns the problems of guards that are not in force, or "".
+func (g *GuardProber) Missing() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []string
+	for _, state := range g.states {
+		if state.tries >= guardTries {
+			all = append(all, state.err.Error())
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}

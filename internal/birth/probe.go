@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package birth
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/gateset"
+)
+
+// probe is the creation of one node in a dry run, for all gates whose own probe node
+// would be the same except for its name. It is not sufficient that a gate selects the
+// node: if the API server still uses an older version of a gate that selected fewer
+// nodes, it may close this node but not the gate's own probe node.
+type probe []*v1alpha1.NodeGate
+
+// probes returns the probes for the gates that are due, most urgent first. Each probe
+// includes all of its gates, due or not, so that they stay together.
+func probes(set *gateset.Set, due []string) []probe {
+	if len(due) == 0 {
+		return nil
+	}
+	byLabels, labelsOf := make(map[string]probe), make(map[string]string)
+	for _, name := range set.Names() {
+		if !set.ClosesAtBirth(name) {
+			continue
+		}
+		ng := set.Declared[name]
+		if node, ok := admission.Probe(ng); ok { // else "": they need none
+			labelsOf[name] = labels.FormatLabels(node.Labels)
+		}
+		byLabels[labelsOf[name]] = append(byLabels[labelsOf[name]], ng)
+	}
+	var all []probe
+	for _, name := range due {
+		if p := byLabels[labelsOf[name]]; p != nil {
+			all = append(all, p)
+			delete(byLabels, labelsOf[name])
+		}
+	}
+	return all
+}
+
+// look has the API server create the node, in a dry run, and returns, of each
+// gate, why it is not known to be closed on it.
+func (p probe) look(ctx context.Context, c client.Client, by admission.Birth) func(*v1alpha1.NodeGate) error {
+	created, err := p.create(ctx, c)
+	return func(ng *v1alpha1.NodeGate) error {
+		if err != nil || created == nil {
+			return err
+		}
+		return admission.Proved(by, ng, created)
+	}
+}
+
+// create returns the node as created in a dry run, or nil if no node can be selected.
+func (p probe) create(ctx context.Context, c client.Client) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
+	var taken error
+	for _, ng := range p { // a node of that name may exist: any other will do
+		node, ok := admission.Probe(ng)
+		if !ok {
+			return nil, nil
+		}
+		switch err := c.Create(ctx, node, client.DryRunAll); {
+		case apierrors.IsAlreadyExists(err):
+			taken = cmp.Or(taken, fmt.Errorf("a node named %s exists: delete it, the name is needed for probes", node.Name))
+		case err != nil:
+			return nil, fmt.Errorf("creating a probe node in a dry run: %w", err)
+		default:
+			return node, nil
+		}
+	}
+	return nil, taken
+}

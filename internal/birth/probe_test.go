@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package birth
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+)
+
+// proving proves gates by an API server that closes some of them at birth.
+type proving struct {
+	*Reconciler
+	gates []*v1alpha1.NodeGate
+	set   atomic.Pointer[gateset.Set]
+	// closing are those that the API server closes, and as it knows them.
+	closing atomic.Pointer[[]*v1alpha1.NodeGate]
+	// taken names nodes that exist.
+	taken []string
+	// probes counts what was to be created.
+	probes atomic.Int32
+}
+
+// newProving begins to prove the births of so many gates. pool says by which
+// label each selects nodes; none if that is empty. It is for use in a synctest
+// bubble.
+func newProving(t *testing.T, gates int, pool func(int) string, taken ...string) *proving {
+	p := &proving{taken: taken}
+	p.Reconciler = New(controllertest.Client(t, interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+			if node, probe := obj.(*corev1.Node); probe {
+				return p.create(node)
+			}
+			return nil
+		},
+	}), "nodegate-system", logr.Discard())
+	var all []*v1alpha1.NodeGate
+	for i := range gates {
+		ng := controllertest.Gate(fmt.Sprintf("gate-%03d", i))
+		if value := pool(i); value != "" {
+			ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": value}
+		}
+		all = append(all, ng)
+	}
+	p.works(all...)
+	p.declare(all...)
+	go p.Run(t.Context(), clock.RealClock{}, &p.set)
+	return p
+}
+
+// declare has these be the gates.
+func (p *proving) declare(gates ...*v1alpha1.NodeGate) {
+	p.gates = gates
+	p.set.Store(gateset.New(&gateset.Set{}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Gates: gates, Complete: true}, gate.KeyPolicy{}))
+	p.Changed()
+}
+
+// works has the API server close these gates, and no others.
+func (p *proving) works(gates ...*v1alpha1.NodeGate) { p.closing.Store(&gates) }
+
+func (p *proving) create(node *corev1.Node) error {
+	p.probes.Add(1)
+	if slices.Contains(p.taken, node.Name) {
+		return apierrors.NewAlreadyExists(corev1.Resource("nodes"), node.Name)
+	}
+	for _, ng := range *p.closing.Load() {
+		selector, err := ng.Spec.NodeSelector.AsSelector()
+		if err != nil {
+			return err
+		}
+		if selector.Matches(labels.Set(node.Labels)) {
+			controllertest.CloseAtBirth(node, ng.Name, ng.Spec.Taint.Key, ng.Spec.Taint.Effect)
+		}
+	}
+	return nil
+}
+
+// wantProved checks that all gates are proved, but those named.
+func (p *proving) wantProved(t *testing.T, but ...string) {
+	t.Helper()
+	for _, ng := range p.gates {
+		if err := p.Proved(ng); (err == nil) == slices.Contains(but, ng.Name) {
+			t.Errorf("gate %s: %v", ng.Name, err)
+		}
+	}
+}
+
+func anyNode(int) string { return "" }
+
+func TestManyGatesAreNotProbedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 60
+		b := newProving(t, many, strconv.Itoa)
+		var last, most int32
+		for range 180 {
+			controllertest.Pass(time.Second)
+			now := b.probes.Load()
+			most, last = max(most, now-last), now
+		}
+		if most > 3*birthAtOnce { // one pass each half second
+			t.Errorf("up to %d probes a second", most)
+		}
+		if last < 3*many || last > 5*many {
+			t.Errorf("%d probes in three minutes, want about one a minute for each of %d gates", last, many)
+		}
+		b.wantProved(t)
+		for range 50 { // DaemonSets come and go
+			b.Changed()
+			controllertest.Pass(10 * time.Millisecond)
+		}
+		if n := b.probes.Load() - last; n > 10 {
+			t.Errorf("%d probes in half a second in which no gate changed", n)
+		}
+	})
+}
+
+// A probe costs the API server the more the more gates there are.
+func TestGatesOfOneSelectorNeedOneProbe(t *testing.T) {
+	tests := map[string]struct {
+		pool  func(int) string
+		probe int32 // how many a round takes
+	}{
+		"one selector": {anyNode, 1},
+		"three":        {func(i int) string { return []string{"", "a", "b"}[i%3] }, 3}, // the first selects the others' nodes too
+	}
+	for name, test := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			b := newProving(t, 200, test.pool)
+			controllertest.Pass(time.Second)
+			b.wantProved(t)
+			if n := b.probes.Load(); n != test.probe {
+				t.Errorf("%s: %d probes at first, want %d", name, n, test.probe)
+			}
+			controllertest.Pass(3 * BirthProved)
+			b.wantProved(t)
+			if n := b.probes.Load(); n < 4*test.probe || n > 5*test.probe {
+				t.Errorf("%s: %d probes in three minutes, want about one a minute for each of %d selectors", name, n, test.probe)
+			}
+		})
+	}
+}
+
+// What one probe shows is judged gate by gate.
+func TestProbeProvesOneGateAndNotAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sick = "gate-001"
+		b := newProving(t, 3, anyNode)
+		controllertest.Pass(time.Second)
+		b.wantProved(t)
+
+		b.works(b.gates[0], b.gates[2])
+		controllertest.Pass(BirthProved + time.Second)
+		b.wantProved(t, sick)
+		if n := b.probes.Load(); n > 20 {
+			t.Errorf("%d probes in a minute", n)
+		}
+		b.works(b.gates...)
+		controllertest.Pass(BirthLater + time.Second)
+		b.wantProved(t)
+	})
+}
+
+// A gate that was edited is looked at at once, and is not proved by what shows no
+// more than that its form of before is in force.
+func TestEditedGateHasAProbeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const widened = "gate-002"
+		b := newProving(t, 3, func(int) string { return "a" })
+		controllertest.Pass(time.Second)
+		b.wantProved(t)
+
+		edited := b.gates[2].DeepCopy()
+		edited.Generation, edited.Spec.NodeSelector.MatchLabels = 2, nil
+		b.declare(b.gates[0], b.gates[1], edited)
+		controllertest.Pass(5 * time.Second)
+		b.wantProved(t, widened)
+		b.works(b.gates...)
+		controllertest.Pass(2 * time.Second)
+		b.wantProved(t)
+	})
+}
+
+// Any gate's name will do for a probe.
+func TestProbeWhoseNameIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pools := func(i int) string { return []string{"a", "a", "b"}[i] }
+		b := newProving(t, 3, pools, "nodegate-probe-gate-000", "nodegate-probe-gate-002")
+		controllertest.Pass(time.Second)
+		b.wantProved(t, "gate-002")
+		if err := b.Proved(b.gates[2]); !strings.Contains(err.Error(), "a node named nodegate-probe-gate-002 exists") {
+			t.Errorf("it says %v", err)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bypass
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+)
+
+// Lists of all pods of a node are made at this rate, whatever for, one at a time.
+const (
+	podListRate    = 10 // a second
+	podListTimeout = 10 * time.Second
+)
+
+// Nodes are inspected again after inspectAgain where they were not idle, and
+// after inspectRetry where their pods could not be listed.
+const (
+	InspectAgain = 10 * time.Minute
+	InspectRetry = time.Minute
+)
+
+// PodLister lists the pods of nodes, with a rate limit for the whole process.
+type PodLister struct {
+	boundpods.Client
+	limiter *rate.Limiter
+	clock   clock.PassiveClock
+}
+
+// NewPodLister returns a PodLister.
+func NewPodLister(p boundpods.Client, c clock.PassiveClock) *PodLister {
+	return &PodLister{Client: p, limiter: rate.NewLimiter(podListRate, 1), clock: c}
+}
+
+// list lists all pods of a node, subject to the rate limit.
+func (p *PodLister) list(ctx context.Context, node string) (*gate.PodList, error) {
+	if err := p.limiter.Wait(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, podListTimeout)
+	defer cancel()
+	at := p.clock.Now()
+	pods, err := p.List(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return &gate.PodList{At: at, Pods: pods}, nil
+}
+
+// Inspector lists all pods of nodes when a decision requires them (see gate.WantPods).
+// Workers do not wait for it: when a node has been inspected, it is evaluated again. If
+// the Inspector's state is lost, nodes are inspected once more.
+type Inspector struct {
+	pods *PodLister
+	// wake triggers an evaluation of a node.
+	wake func(node string)
+	log  logr.Logger
+
+	mu sync.Mutex
+	// queue has the nodes to inspect, in order. waiting also has the one that is being
+	// inspected.
+	queue   []string
+	waiting map[string]bool
+	// tried are nodes that only a dry run wants to see: when no other waits.
+	tried []string
+	// seen are lists that no decision has been made by yet.
+	seen map[string]*gate.PodList
+	// notBefore has the time of the next attempt for nodes that could not be inspected.
+	// notIdle has the time of the next check whether a node is idle.
+	notBefore, notIdle map[string]time.Time
+	more               chan struct{}
+	failed             bool // the last node could not be inspected
+}
+
+// NewInspector returns an Inspector.
+func NewInspector(pods *PodLister, wake func(string), log logr.Logger) *Inspector {
+	return &Inspector{
+		pods: pods, wake: wake, log: log, more: make(chan struct{}, 1),
+		waiting: make(map[string]bool), seen: make(map[string]*gate.PodList),
+		notBefore: make(map[string]time.Time), notIdle: make(map[string]time.Time),
+	}
+}
+
+// Ask requests an inspection of a node. It returns how long the caller should wait before
+// it asks again; zero means that the node is decided about again as soon as it has been
+// inspected.
+func (i *Inspector) Ask(node string, now time.Time, confirm, dryRun bool) time.Duration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	until := i.notBefore[node]
+	if busy := i.notIdle[node]; !confirm && busy.After(until) {
+		until = busy
+	}
+	if wait := until.Sub(now); wait > 0 {
+		return wait
+	}
+	delete(i.notBefore, node)
+	if !confirm {
+		delete(i.notIdle, node)
+	}
+	i.enqueue(node, dryRun)
+	select {
+	case i.more <- struct{}{}:
+	default:
+	}
+	return 0
+}
+
+// enqueue adds a node to the appropriate queue, unless it is already in that or in a
+// better one.
+func (i *Inspector) enqueue(node string, dryRun bool) {
+	switch {
+	case i.waiting[node] && dryRun:
+	case dryRun:
+		i.tried = append(i.tried, node)
+	case !i.waiting[node]:
+		i.queue = append(i.queue, node)
+	default:
+		if at := slices.Index(i.tried, node); at >= 0 {
+			i.tried, i.queue = slices.Delete(i.tried, at, at+1), append(i.queue, node)
+		}
+	}
+	i.waiting[node] = true
+}
+
+// Later postpones the next inspection of a node that was not idle, and returns for how
+// long.
+func (i *Inspector) Later(node string, now time.Time, by time.Duration) time.Duration {
+	by = wait.Jitter(by, 0.1)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.notIdle[node] = now.Add(by)
+	return by
+}
+
+// Take returns the pods of a node, if they have been listed. The list is valid for one
+// decision.
+func (i *Inspector) Take(node string) *gate.PodList {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	seen := i.seen[node]
+	delete(i.seen, node)
+	return seen
+}
+
+// Forget drops the state of a node that was deleted, or that has changed so much that it
+// may be inspected again immediately.
+func (i *Inspector) Forget(node string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.seen, node)
+	delete(i.notBefore, node)
+	delete(i.notIdle, node)
+}
+
+// Run inspects nodes until the context ends.
+func (i *Inspector) Run(ctx context.Context) {
+	for {
+		node, ok := i.next()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-i.more:
+			}
+			continue
+		}
+		list, err := i.pods.list(ctx, node)
+		if ctx.Err() != nil {
+			return
+		}
+		i.note(node, list, err)
+		i.wake(node)
+	}
+}
+
+func (i *Inspector) next() (string, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, queue := range []*[]string{&i.queue, &i.tried} {
+		if len(*queue) > 0 {
+			node := (*queue)[0]
+			*queue = (*queue)[1:]
+			return node, true
+		}
+		*queue = nil
+	}
+	return "", false
+}
+
+// note takes note of a look. It logs the first failure of a row.
+func (i *Inspector) note(node string, list *gate.PodList, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.waiting, node)
+	if err != nil {
+		i.notBefore[node] = i.pods.clock.Now().Add(wait.Jitter(InspectRetry, 0.1))
+		if !i.failed && !errors.Is(err, context.Canceled) {
+			i.log.Error(err, "cannot inspect node, retrying", "node", node)
+		}
+	} else {
+		i.seen[node] = list
+	}
+	i.failed = err != nil
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bypass
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/go-logr/logr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+)
+
+// What a dry run wants to see waits for what others do.
+func TestDryRunsAreInspectedLast(t *testing.T) {
+	i := NewInspector(nil, nil, logr.Discard())
+	now := time.Now()
+	for _, node := range []string{"dry1", "dry2", "both"} {
+		i.Ask(node, now, false, true)
+	}
+	i.Ask("a", now, false, false)
+	i.Ask("both", now, false, false)
+	i.Ask("a", now, false, true)
+	var order []string
+	for node, ok := i.next(); ok; node, ok = i.next() {
+		order = append(order, node)
+	}
+	if want := []string{"a", "both", "dry1", "dry2"}; !slices.Equal(order, want) {
+		t.Errorf("in the order %v, want %v", order, want)
+	}
+}
+
+// Whatever is in hand about pods that bypassed a gate ends with its acting.
+func TestPauseEndsEvictions(t *testing.T) {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
+		set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode, s.BypassedPods = mode, v1alpha1.BypassedEvict })}}, gate.KeyPolicy{})
+		node := gate.Node{Name: "n0000", UID: "uid-of-n0000", BootID: "boot", Records: map[string]string{"gate": gate.Record{State: v1alpha1.StateOpen}.String()}}
+		b := New(Options{
+			Gates: func() *gateset.Set { return set }, Clock: clock.RealClock{},
+			Facts: func(string) (gate.Facts, bool) { return gate.Facts{Node: node}, true },
+		})
+		o := &opening{uid: "uid-of-n0000", boot: "boot", closure: gate.Closure{Until: time.Now()}}
+		if _, _, stands := b.stands(key{node: "n0000", gate: "gate"}, o); stands || set.HandlesBypassed("gate") {
+			t.Errorf("mode %s: still looked for", mode)
+		}
+		set.Declared["gate"].Spec.Mode = ""
+		if _, _, stands := b.stands(key{node: "n0000", gate: "gate"}, o); !stands || !set.HandlesBypassed("gate") {
+			t.Error("acting, it is not looked for")
+		}
+	}
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/internal/admission"
+)
+
+const (
+	namespace = "nodegate-system"
+	host      = "nodegate-webhook.nodegate-system.svc"
+	day       = 24 * time.Hour
+	// settle is how late an API server may hear of whom to trust, and remount how late
+	// a replica may get a changed Secret.
+	settle  = 30 * time.Second
+	remount = 2 * time.Minute
+)
+
+// world is an API server that remembers what it has held, and when.
+type world struct {
+	*testing.T
+	api client.Client
+	// beforeWrite may refuse a write; nil lets all pass.
+	beforeWrite func() error
+	said        bytes.Buffer
+	states      []state
+}
+
+// state is what was there from a time on.
+type state struct {
+	from    time.Time
+	bundle  []byte
+	serving *x509.Certificate
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	w := &world{T: t}
+	w.api = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return w.write(func() error { return c.Create(ctx, o, opts...) })
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				return w.write(func() error { return c.Update(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return w.write(func() error { return c.Patch(ctx, o, p, opts...) })
+			},
+		}).Build()
+	return w
+}
+
+func configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
+	return admission.WebhookConfiguration(namespace)
+}
+
+func secret(data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: admission.WebhookSecret}, Data: data}
+}
+
+func (w *world) write(do func() error) error {
+	if w.beforeWrite != nil {
+		if err := w.beforeWrite(); err != nil {
+			return err
+		}
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	w.states = append(w.states, w.state())
+	return nil
+}
+
+func (w *world) state() state {
+	c, s := configuration(), secret(nil)
+	if err := errors.Join(w.api.Get(context.Background(), client.ObjectKeyFromObject(c), c), client.IgnoreNotFound(w.api.Get(context.Background(), client.ObjectKeyFromObject(s), s))); err != nil {
+		w.Error(err)
+	}
+	h := parse(s.Data)
+	return state{from: time.Now(), bundle: c.Webhooks[0].ClientConfig.CABundle, serving: h.serving}
+}
+
+func (w *world) ensure(renew bool) error {
+	return Ensure(w.Context(), Options{Client: w.api, Namespace: namespace, Renew: renew, Settle: settle, Out: &w.said, Progress: io.Discard})
+}
+
+// lately are the states that somebody who is so late may still see at a time.
+func (w *world) lately(at time.Time, late time.Duration) (seen []state) {
+	for i := range w.states {
+		ended := i+1 < len(w.states) && !w.states[i+1].from.After(at.Add(-late))
+		if !ended && !w.states[i].from.After(at) {
+			seen = append(seen, w.states[i])
+		}
+	}
+	return seen
+}
+
+// check: at no time does a replica serve what an API server refuses, however late
+// either is.
+func (w *world) check() {
+	w.Helper()
+	checks := 0
+	for _, s := range w.states {
+		for _, at := range []time.Time{s.from, s.from.Add(settle - time.Millisecond), s.from.Add(remount)} {
+			for _, replica := range w.lately(at, remount) {
+				for _, server := range w.lately(at, settle-time.Millisecond) {
+					if replica.serving == nil || len(server.bundle) == 0 {
+						continue // there was no webhook yet
+					}
+					checks++
+					roots := x509.NewCertPool()
+					roots.AppendCertsFromPEM(server.bundle)
+					if _, err := replica.serving.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: at}); err != nil {
+						w.Errorf("at %s an API server refuses a replica: %v", at, err)
+					}
+				}
+			}
+		}
+	}
+	if checks == 0 {
+		w.Error("nothing was checked")
+	}
+}
+
+// pass lets time pass in the bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+func TestFirstCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, began := newWorld(t, configuration()), time.Now()
+		if err := w.ensure(false); err != nil {
+			t.Fatal(err)
+		}
+		w.check()
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("it waited for %s, though nobody serves yet", waited)
+		}
+		if s := w.state(); s.serving == nil || s.serving.NotAfter.Before(began.Add(9*365*day)) {
+			t.Errorf("the certificate is %v", s.serving)
+		}
+		writes := len(w.states)
+		w.said.Reset()
+		pass(365 * day)
+		if err := w.ensure(false); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.states) != writes || strings.Count(w.said.String(), "unchanged") != 2 {
+			t.Errorf("a second run has written:\n%s", &w.said)
+		}
+	})
+}
+
+// Renewing leaves no gap, whatever write it is interrupted at, and whether or not
+// that one came through.
+func TestRenewLeavesNoGap(t *testing.T) {
+	for at := range 3 {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d, lost %t", at, lost), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, configuration())
+					for range 4 {
+						left := at
+						w.beforeWrite = func() error {
+							if left--; left == -1 && lost {
+								return errors.New("killed")
+							}
+							if left == -2 && !lost {
+								return errors.New("killed")
+							}
+							return nil
+						}
+						_ = w.ensure(true)
+						w.beforeWrite = nil
+						if err := w.ensure(false); err != nil {
+							t.Fatal(err)
+						}
+						pass(remount)
+						if err := w.ensure(true); err != nil {
+							t.Fatal(err)
+						}
+						pass(remount)
+					}
+					w.check()
+					if n := bytes.Count(w.state().bundle, []byte("BEGIN")); n != 2 {
+						t.Errorf("%d authorities are trusted, want the present one and the one before", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A registration that was applied anew, without whom to trust, is told again.
+func TestPublishesAgain(t *testing.T) {
+	w := newWorld(t, configuration())
+	if err := w.ensure(false); err != nil {
+		t.Fatal(err)
+	}
+	want := w.state()
+	c := configuration()
+	if err := errors.Join(w.api.Delete(t.Context(), c), w.api.Create(t.Context(), configuration())); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.ensure(false); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.state(); !bytes.Equal(got.bundle, want.bundle) || !got.serving.Equal(want.serving) {
+		t.Error("it is not trusted as before")
+	}
+}
+
+// What cannot be served with, or not for long, is replaced.
+func TestReplacesWhatIsUnfit(t *testing.T) {
+	now := time.Now()
+	good := func(hosts []string, now time.Time) map[string][]byte {
+		i, err := issue(hosts, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := i.data([]*x509.Certificate{i.authority})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	other := good([]string{host}, now)
+	for name, change := range map[string]func(map[string][]byte) map[string][]byte{
+		"nothing":           func(map[string][]byte) map[string][]byte { return nil },
+		"no key":            func(d map[string][]byte) map[string][]byte { delete(d, "tls.key"); return d },
+		"another's key":     func(d map[string][]byte) map[string][]byte { d["tls.key"] = other["tls.key"]; return d },
+		"no authority":      func(d map[string][]byte) map[string][]byte { delete(d, "ca.crt"); return d },
+		"another authority": func(d map[string][]byte) map[string][]byte { d["ca.crt"] = other["ca.crt"]; return d },
+		"garbage":           func(d map[string][]byte) map[string][]byte { d["tls.crt"] = []byte("garbage"); return d },
+		"another host":      func(map[string][]byte) map[string][]byte { return good([]string{"other.svc"}, now) },
+		"ends soon":         func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(170*day-life)) },
+		"has ended":         func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(-day-life)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pass(time.Until(now))
+				w := newWorld(t, configuration(), secret(change(good([]string{host}, now))))
+				if err := w.ensure(false); err != nil {
+					t.Fatal(err)
+				}
+				h := parse(w.data())
+				if err := h.fit([]string{host}, time.Now()); err != nil {
+					t.Error(err)
+				}
+				if !bytes.Equal(w.state().bundle, w.data()["ca.crt"]) {
+					t.Error("another authority is trusted than the Secret says")
+				}
+			})
+		})
+	}
+}
+
+func (w *world) data() map[string][]byte {
+	s := secret(nil)
+	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(s), s); err != nil {
+		w.Error(err)
+	}
+	return s.Data
+}
+
+func TestRefuses(t *testing.T) {
+	managed := configuration()
+	managed.Annotations = map[string]string{injectedBy: namespace + "/nodegate-webhook"}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		want    string
+	}{
+		"no webhook":            {nil, "there is no MutatingWebhookConfiguration nodegate-birth: apply the manifests of --birth=webhook first"},
+		"one of cert-manager's": {[]client.Object{managed}, "cert-manager looks after this certificate: renew its Certificate nodegate-system/nodegate-webhook instead (cmctl renew)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.objects...)
+			if err := w.ensure(true); err == nil || err.Error() != test.want {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+			if len(w.states) > 0 {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+// Two administrators at once: one of them is told to try again.
+func TestConflict(t *testing.T) {
+	w := newWorld(t, configuration(), secret(nil))
+	meddle := func() {
+		s := secret(nil)
+		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
+			t.Fatal(err)
+		}
+		s.Labels = map[string]string{"changed": "yes"}
+		if err := w.api.Update(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.beforeWrite = func() error {
+		w.beforeWrite = nil
+		meddle()
+		return nil
+	}
+	if err := w.ensure(false); err == nil || !strings.Contains(err.Error(), "updating the Secret") {
+		t.Errorf("the other's change is lost: %v", err)
+	}
+	if err := w.ensure(false); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/nodegate/nodegate/internal/access"
+)
+
+// MetricsPort configures how a process serves metrics and /nodes/NAME. Every replica
+// serves them.
+type MetricsPort struct {
+	// Address is the address to listen on; "0" disables the port.
+	Address string
+	// Open serves all clients over plain HTTP. Otherwise only clients that the API server
+	// authorizes are served, over TLS.
+	Open bool
+	// CertificateDir contains the certificate in tls.crt and tls.key. If empty, the
+	// process creates a self-signed one in memory.
+	CertificateDir string
+}
+
+// options returns the options of controller-runtime's server. If watcher is not nil, it
+// must be added to the manager.
+func (s *MetricsPort) options(reviewer access.Reviewer, log logr.Logger) (o metricsserver.Options, watcher *certwatcher.CertWatcher, err error) {
+	o.BindAddress = s.Address
+	if s.Open || s.Address == "0" {
+		return o, nil, nil
+	}
+	o.SecureServing = true
+	filter := access.New(reviewer, log)
+	o.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+		return func(_ logr.Logger, next http.Handler) (http.Handler, error) { return filter.Wrap(next), nil }, nil
+	}
+	// Its own default would look for a certificate in the directory for temporary files.
+	getCertificate := selfSigned()
+	if s.CertificateDir != "" {
+		watcher, err = certwatcher.New(filepath.Join(s.CertificateDir, corev1.TLSCertKey), filepath.Join(s.CertificateDir, corev1.TLSPrivateKeyKey))
+		if err != nil {
+			return o, nil, fmt.Errorf("reading the certificate for metrics: %w", err)
+		}
+		getCertificate = watcher.GetCertificate
+	}
+	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
+		c.MinVersion, c.GetCertificate = tls.VersionTLS13, getCertificate
+		c.NextProtos = []string{"http/1.1"} // one request at a time from each client
+	}}
+	return o, watcher, nil
+}
+
+// selfSigned returns a function that returns a certificate, which is created on first
+// use.
+func selfSigned() func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	make := sync.OnceValues(func() (*tls.Certificate, error) {
+		certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("making a certificate for metrics: %w", err)
+		}
+		pair, err := tls.X509KeyPair(certificate, key)
+		return &pair, err
+	})
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return make() }
+}

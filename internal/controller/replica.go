@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/election"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/telemetry"
+)
+
+// replica is a process that may become the leader. It always observes, so that it has all
+// facts when it is elected. It has a new Controller for each term, because a leader's
+// knowledge of its own writes, of budgets and of waits is outdated after another replica
+// has led.
+type replica struct {
+	process  *Process
+	api      client.Client
+	metrics  *telemetry.Metrics
+	feed     *feed.Feed
+	writer   write.Applier
+	pods     boundpods.Client
+	election *election.Election // nil where none is held
+
+	current atomic.Pointer[Controller]
+}
+
+// election returns the process's participation in the leader election.
+func (p *Process) election() (*election.Election, error) {
+	identity := p.Identity
+	if identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("naming the replica: %w", err)
+		}
+		identity = host + "_" + string(uuid.NewUUID())
+	}
+	return election.New(p.Config, election.Options{
+		Namespace: p.Options.Namespace, Name: v1alpha1.LeaseName, Identity: identity,
+		Duration: p.LeaseDuration, Log: p.Options.Log,
+	})
+}
+
+// renew makes the Controller of the next term, and has it be used from now on.
+func (r *replica) renew() *Controller {
+	c := r.successor(r.current.Load())
+	r.current.Store(c)
+	return c
+}
+
+// successor returns the Controller of the next term. It starts with the previous
+// Controller's gates, because health probes and the webhook need them at any time.
+func (r *replica) successor(before *Controller) *Controller {
+	options := r.process.Options
+	options.GiveUpLease = r.election != nil
+	c := New(options, r.api, r.metrics)
+	c.Attach(r.feed, r.writer, r.pods)
+	if r.process.Webhook != nil {
+		c.birth.By = admission.ByWebhook
+	}
+	if before != nil {
+		c.set.Store(before.set.Load())
+		c.asked.Store(before.asked.Load())
+	}
+	return c
+}
+
+// run participates in the election, and leads, repeatedly until the context ends or the
+// leader cannot continue.
+func (r *replica) run(ctx context.Context) error {
+	for c := r.current.Load(); ; c = r.renew() {
+		if err := r.term(ctx, c); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// term returns when the replica ceases to lead, or an error if the leader cannot
+// continue.
+func (r *replica) term(ctx context.Context, c *Controller) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	c.GatesChanged()
+	following.Go(func() { c.Follow(ctx) })
+	if r.election == nil {
+		return c.Start(ctx)
+	}
+	defer r.metrics.StepDown()
+	return r.election.Lead(ctx, func(ctx context.Context, tookOver bool) error {
+		if tookOver {
+			c.takeOver()
+		}
+		return c.Start(ctx)
+	})
+}
+
+// NodeChanged implements feed.Handler.
+func (r *replica) NodeChanged(name string, change gate.Change) {
+	r.current.Load().NodeChanged(name, change)
+}
+
+// GatesChanged implements feed.Handler.
+func (r *replica) GatesChanged() { r.current.Load().GatesChanged() }
+
+// Ready is a readiness check.
+func (r *replica) Ready() error { return r.current.Load().Ready() }
+
+// Live is a liveness check.
+func (r *replica) Live() error { return r.current.Load().Live() }
+
+func (r *replica) birthGates() ([]gate.Gate, bool) { return r.current.Load().birthGates() }
+
+func (r *replica) serveAnswer(w http.ResponseWriter, q *http.Request) {
+	r.current.Load().serveAnswer(w, q)
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package election lets one of several replicas lead, for as long as it holds a Lease.
+//
+// client-go's leader election does the work. This package adds three things to it:
+//
+//   - A replica that loses the Lease becomes a candidate again, so that a Lease can be
+//     short: it costs a hiccup of the API server, and not a restart, to lose one.
+//   - The Lease is released only when the work has ended.
+//   - Candidates look often, and the leader renews less often: see Election.Duration.
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// DefaultDuration is the default of Election.Duration.
+const DefaultDuration = 2 * time.Second
+
+// Election is one replica's part in the election of a leader.
+type Election struct {
+	lock *lock
+	// name is the Lease's, and the label of client-go's metric.
+	name     string
+	duration time.Duration
+	log      logr.Logger
+}
+
+// Options say which Lease is held, by whom, and for how long.
+type Options struct {
+	// Namespace and Name are those of the Lease. Required.
+	Namespace, Name string
+	// Identity is the replica's name, and no other replica's. A replica that restarts
+	// under the same identity gets its own Lease at once. Required.
+	Identity string
+	// Duration is for how long nobody else may lead after the last renewal: whole
+	// seconds, two at least. The leader renews the Lease four times in this time, and
+	// gives up when it could not for nine tenths of it. A candidate looks after a tenth
+	// to two tenths. Default: DefaultDuration.
+	Duration time.Duration
+	// Log receives one line for each transition.
+	Log logr.Logger
+}
+
+// New returns a replica's part in an election.
+func New(config *rest.Config, o Options) (*Election, error) {
+	client, err := coordinationv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("building a client for Leases: %w", err)
+	}
+	return newElection(&resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
+		Client:     client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+	}, o)
+}
+
+func newElection(lease resourcelock.Interface, o Options) (*Election, error) {
+	if o.Duration == 0 {
+		o.Duration = DefaultDuration
+	}
+	if err := ValidateDuration(o.Duration); err != nil {
+		return nil, err
+	}
+	return &Election{
+		lock: &lock{Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), log: o.Log},
+		name: o.Name, duration: o.Duration, log: o.Log,
+	}, nil
+}
+
+// deadline is how long a leader tries to renew its Lease, once a renewal is due.
+func deadline(duration time.Duration) time.Duration { return duration * 6 / 10 }
+
+// ValidateDuration says what is wrong with a duration of a Lease.
+func ValidateDuration(d time.Duration) error {
+	if d < 2*time.Second || d%time.Second != 0 {
+		return fmt.Errorf("%s is not a number of whole seconds, two at least", d)
+	}
+	return nil
+}
+
+// Work is what a leader does until the context ends. If it took over, the leader before
+// it did not release the Lease: if it was paused, it may still act for a while.
+type Work func(ctx context.Context, tookOver bool) error
+
+// Lead waits until this replica is elected, does the work, and releases the Lease when
+// the work has ended. It returns when the context has ended, when the work has ended by
+// itself, with its error, or when the Lease is lost. It must not be called again before
+// it has returned.
+func (e *Election) Lead(ctx context.Context, work Work) error {
+	// The Lease is held for longer than ctx: until the work has ended.
+	holding, letGo := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	defer letGo()
+	e.lock.begin(letGo)
+	defer context.AfterFunc(ctx, func() {
+		if !e.lock.elected.Load() {
+			letGo()
+		}
+	})()
+	ended := make(chan error, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: e.lock, Name: e.name,
+		LeaseDuration: e.duration, RenewDeadline: deadline(e.duration), RetryPeriod: e.duration / 10,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(held context.Context) {
+				err := e.lead(ctx, held, work)
+				letGo()
+				ended <- err
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("building leader election: %w", err)
+	}
+	elector.Run(holding)
+	if !e.lock.elected.Load() {
+		return nil
+	}
+	err = <-ended
+	e.lock.release(context.WithoutCancel(ctx))
+	return err
+}
+
+// lead does the work until ctx ends or the Lease is not held any more.
+func (e *Election) lead(ctx, held context.Context, work Work) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(held, cancel)()
+	e.log.Info("leading", "tookOver", e.lock.tookOver)
+	err := work(ctx, e.lock.tookOver)
+	if held.Err() != nil {
+		e.log.Info("the lease is lost, standing by")
+	}
+	return err
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// server is an API server with one Lease.
+type server struct {
+	mu      sync.Mutex
+	version int
+	record  resourcelock.LeaderElectionRecord
+	writes  int
+	// leaders are the replicas that work, and terms all that have begun to, in order.
+	leaders []string
+	terms   []term
+}
+
+type term struct {
+	identity string
+	tookOver bool
+	at       time.Time
+}
+
+// connection is a replica's way to the server.
+type connection struct {
+	*server
+	identity string
+	seen     int
+	// late is a write of its own that is carried out just before its next one.
+	late bool
+	// broken is nil while requests are answered.
+	broken func(context.Context) error
+}
+
+func refused(context.Context) error { return errors.New("connection refused") }
+
+func hangs(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *connection) Identity() string   { return c.identity }
+func (c *connection) Describe() string   { return "lease" }
+func (c *connection) RecordEvent(string) {}
+
+func (c *connection) set(broken func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = broken
+}
+
+func (c *connection) request(ctx context.Context, answer func() error) error {
+	c.mu.Lock()
+	broken := c.broken
+	c.mu.Unlock()
+	if broken != nil {
+		return broken(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return answer()
+}
+
+func (c *connection) Get(ctx context.Context) (record *resourcelock.LeaderElectionRecord, raw []byte, err error) {
+	err = c.request(ctx, func() error {
+		if c.version == 0 {
+			return apierrors.NewNotFound(leases, "lease")
+		}
+		c.seen = c.version
+		copied := c.record
+		record, raw = &copied, []byte(fmt.Sprint(c.version))
+		return nil
+	})
+	return record, raw, err
+}
+
+func (c *connection) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return c.request(ctx, func() error {
+		if c.version != 0 {
+			return apierrors.NewAlreadyExists(leases, "lease")
+		}
+		c.write(r)
+		return nil
+	})
+}
+
+func (c *connection) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return c.request(ctx, func() error {
+		if c.late && r.HolderIdentity == "" {
+			c.late = false
+			c.version++
+		}
+		if c.seen != c.version {
+			return apierrors.NewConflict(leases, "lease", errors.New("it has changed"))
+		}
+		c.write(r)
+		return nil
+	})
+}
+
+func (c *connection) write(r resourcelock.LeaderElectionRecord) {
+	c.version++
+	c.writes++
+	c.seen, c.record = c.version, r
+}
+
+// holder returns who holds the Lease.
+func (s *server) holder() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.HolderIdentity
+}
+
+// count returns how many writes there were, and how many terms.
+func (s *server) count() (writes, terms int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes, len(s.terms)
+}
+
+// working returns who works.
+func (s *server) working() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.leaders)
+}
+
+// last is the term that began last.
+func (s *server) last() term {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.terms[len(s.terms)-1]
+}
+
+// replica stands for election again and again, until it is stopped.
+type replica struct {
+	*connection
+	// ending is how long its work takes to end.
+	ending time.Duration
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func (s *server) start(t *testing.T, identity string) *replica {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &replica{connection: &connection{server: s, identity: identity}, cancel: cancel, ended: make(chan struct{})}
+	e, err := newElection(r.connection, Options{Log: logr.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.ended)
+		for ctx.Err() == nil {
+			if err := e.Lead(ctx, r.work); err != nil {
+				t.Errorf("leading: %v", err)
+			}
+		}
+	}()
+	return r
+}
+
+func (r *replica) work(ctx context.Context, tookOver bool) error {
+	r.mu.Lock()
+	r.leaders = append(r.leaders, r.identity)
+	r.terms = append(r.terms, term{r.identity, tookOver, time.Now()})
+	r.mu.Unlock()
+	<-ctx.Done()
+	<-time.After(r.ending)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaders = slices.DeleteFunc(r.leaders, func(l string) bool { return l == r.identity })
+	return nil
+}
+
+func (r *replica) stop() {
+	r.cancel()
+	<-r.ended
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// two runs a test with two replicas, of which the first one leads.
+func two(t *testing.T, test func(t *testing.T, s *server, a, b *replica)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		a := s.start(t, "a")
+		pass(time.Millisecond)
+		b := s.start(t, "b")
+		defer b.stop()
+		defer a.stop()
+		pass(10 * time.Second)
+		if got := s.working(); !slices.Equal(got, []string{"a"}) || s.last().tookOver {
+			t.Fatalf("%v work, and the last term is %+v, want that a leads from the beginning", got, s.last())
+		}
+		test(t, s, a, b)
+	})
+}
+
+func TestRenewals(t *testing.T) {
+	two(t, func(t *testing.T, s *server, _, _ *replica) {
+		before, _ := s.count()
+		pass(time.Minute)
+		after, _ := s.count()
+		if n := after - before; n < 60 || n > 120 {
+			t.Errorf("%d renewals in a minute, want one or two a second", n)
+		}
+	})
+}
+
+func TestHandover(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		began := time.Now()
+		a.stop()
+		pass(500 * time.Millisecond)
+		if last := s.last(); last.identity != "b" || last.tookOver {
+			t.Errorf("the last term is %+v, %s after a stopped; want b's, and that the Lease was released", last, last.at.Sub(began))
+		}
+	})
+}
+
+// The last renewal is carried out although its request was cancelled.
+func TestHandoverDuringRenewal(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		s.mu.Lock()
+		a.late = true
+		s.mu.Unlock()
+		a.stop()
+		pass(500 * time.Millisecond)
+		if last := s.last(); last.identity != "b" || last.tookOver {
+			t.Errorf("the last term is %+v; want b's, and that the Lease was released", last)
+		}
+	})
+}
+
+// The Lease is released when the work has ended, and not before.
+func TestHandoverAfterWork(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		a.ending = 10 * time.Second
+		a.cancel()
+		pass(9 * time.Second)
+		if got := s.working(); !slices.Equal(got, []string{"a"}) || s.holder() != "a" {
+			t.Errorf("%v work, and %s holds the Lease, want a", got, s.holder())
+		}
+		pass(1500 * time.Millisecond)
+		if got := s.working(); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("%v work after a has ended, want b", got)
+		}
+	})
+}
+
+func TestTakeover(t *testing.T) {
+	for name, broken := range map[string]func(context.Context) error{"refused": refused, "hangs": hangs} {
+		t.Run(name, func(t *testing.T) {
+			two(t, func(t *testing.T, s *server, a, _ *replica) {
+				a.set(broken)
+				began := time.Now()
+				for s.last().identity == "a" && time.Since(began) < time.Minute {
+					pass(10 * time.Millisecond)
+					if working := s.working(); len(working) > 1 {
+						t.Errorf("%v work at once", working)
+					}
+				}
+				last := s.last()
+				if took := last.at.Sub(began); last.identity != "b" || !last.tookOver || took > 3*time.Second {
+					t.Errorf("the last term is %+v, after %s; want that b takes over within 3s", last, took)
+				}
+				a.set(nil)
+				pass(time.Minute)
+				if got := s.working(); !slices.Equal(got, []string{"b"}) || s.holder() != "b" {
+					t.Errorf("%v work when a can reach the server again, and %s holds the Lease, want b", got, s.holder())
+				}
+			})
+		})
+	}
+}
+
+// A short outage changes nothing. Nor does it matter which requests fail.
+func TestHiccup(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, b *replica) {
+		for range 20 {
+			a.set(refused)
+			b.set(refused)
+			pass(time.Second)
+			a.set(nil)
+			b.set(nil)
+			pass(time.Second)
+		}
+		if _, n := s.count(); n != 1 {
+			t.Errorf("%d terms, want one", n)
+		}
+	})
+}
+
+// After a long outage one of them leads, and nobody had to be restarted.
+func TestOutage(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, b *replica) {
+		a.set(hangs)
+		b.set(hangs)
+		pass(time.Minute)
+		if got := s.working(); len(got) != 0 {
+			t.Errorf("%v work without a Lease", got)
+		}
+		a.set(nil)
+		b.set(nil)
+		pass(3 * time.Second)
+		if got := s.working(); len(got) != 1 {
+			t.Errorf("%v work, want one", got)
+		}
+	})
+}
+
+// A container that crashed leads again without waiting for its own Lease to expire.
+func TestRestart(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, b *replica) {
+		b.stop()
+		a.set(refused)
+		pass(5 * time.Second)
+		again := s.start(t, "a")
+		defer again.stop()
+		pass(time.Millisecond)
+		if last := s.last(); !slices.Equal(s.working(), []string{"a"}) || last.tookOver || time.Since(last.at) > time.Second {
+			t.Errorf("the last term is %+v, want one of a that began just now", last)
+		}
+	})
+}
+
+// A replica does not release what another one holds by now.
+func TestReleaseOfAnothers(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		a.ending = 1800 * time.Millisecond // it ends at about the time when b takes over
+		a.set(refused)
+		pass(1500 * time.Millisecond)
+		a.set(nil)
+		pass(time.Minute)
+		if _, n := s.count(); n > 2 || s.holder() == "" {
+			t.Errorf("%d terms, and %q holds the Lease", n, s.holder())
+		}
+	})
+}
+
+// A process that was stopped for a while finds that another replica leads.
+func TestLeaseIsAnothers(t *testing.T) {
+	two(t, func(t *testing.T, s *server, _, b *replica) {
+		s.mu.Lock()
+		b.write(resourcelock.LeaderElectionRecord{HolderIdentity: "c", LeaseDurationSeconds: 60})
+		s.mu.Unlock()
+		pass(time.Second)
+		if got := s.working(); len(got) > 0 {
+			t.Errorf("%v work a second after c got the Lease", got)
+		}
+		pass(time.Minute)
+		if s.holder() == "" {
+			t.Error("a released the Lease of c")
+		}
+	})
+}
+
+// Work that ends with an error releases the Lease.
+func TestWorkFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		e, err := newElection(&connection{server: s, identity: "a"}, Options{Log: logr.Discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stuck := errors.New("stuck")
+		if got := e.Lead(t.Context(), func(context.Context, bool) error { return stuck }); !errors.Is(got, stuck) || s.holder() != "" {
+			t.Errorf("Lead = %v, and %q holds the Lease; want %v, and nobody", got, s.holder(), stuck)
+		}
+	})
+}
+
+// Whatever fails and whoever restarts: two never work at once, if what they do ends when
+// the context does, and when all is well one leads.
+func TestOneLeader(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			s := &server{}
+			all := []*replica{s.start(t, "a"), s.start(t, "b"), s.start(t, "c")}
+			for range 200 {
+				i := rng.IntN(len(all))
+				switch rng.IntN(6) {
+				case 0:
+					all[i].stop()
+					all[i] = s.start(t, all[i].identity)
+				case 1:
+					all[i].set(refused)
+				case 2:
+					all[i].set(hangs)
+				default:
+					all[i].set(nil)
+				}
+				for range rng.IntN(40) {
+					pass(50 * time.Millisecond)
+					if working := s.working(); len(working) > 1 {
+						t.Errorf("seed %d: %v work at once", seed, working)
+					}
+				}
+			}
+			for _, r := range all {
+				r.set(nil)
+			}
+			pass(5 * time.Second)
+			if len(s.working()) != 1 {
+				t.Errorf("seed %d: %v work when all is well, want one", seed, s.working())
+			}
+			for _, r := range all {
+				r.stop()
+			}
+		})
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for d, ok := range map[time.Duration]bool{
+		time.Second: false, 2 * time.Second: true, 2500 * time.Millisecond: false, 15 * time.Second: true, -time.Second: false,
+	} {
+		if err := ValidateDuration(d); (err == nil) != ok {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Existing nodes that need nothing but a record are written to at this rate.
+const (
+	paceRate  = 10 // a second
+	paceBurst = 10
+)
+
+// ThrottledRetry is the minimum time until a node that is not queued for budget is
+// evaluated again. The maximum is twice that, so that nodes that were throttled together
+// are not evaluated together. Queued nodes are not retried: they are evaluated when there
+// is budget for them.
+const ThrottledRetry = 5 * time.Second
+
+// Reservations grants what the decision about a single node cannot determine, such as
+// whether the budget allows one more node to be closed. There is one per leader. A
+// reservation is held from the grant until the ledger counts the node as closed, or the
+// write is known to have failed.
+type Reservations struct {
+	ledger *Ledger
+
+	mu   sync.Mutex
+	pace *rate.Limiter
+	// turns are when nodes that were told to wait for the pace may be written.
+	turns map[string]time.Time
+}
+
+// NewReservations returns Reservations based on a ledger.
+func NewReservations(l *Ledger) *Reservations {
+	return &Reservations{ledger: l, pace: rate.NewLimiter(paceRate, paceBurst), turns: make(map[string]time.Time)}
+}
+
+// Grant decides whether to grant what a verdict wants. If not, it returns the time after
+// which to ask again, or zero for a node that is queued.
+func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now time.Time) (bool, time.Duration) {
+	switch {
+	case v.Wants == gate.WantPace:
+		delay := a.turn(n.Name, now)
+		return delay == 0, delay
+	case a.ledger.Reserve(Pool{v.Gate, n.Zone()}, n.Name, now):
+		return true, 0
+	case queues:
+		return false, 0
+	}
+	return false, a.again(v.Gate)
+}
+
+// again is how long to wait before asking for budget that nobody stands in line
+// for.
+func (a *Reservations) again(gateName string) time.Duration {
+	if !a.ledger.IsSettled(gateName) {
+		return wait.Jitter(SettleInterval, 1) // soon it is known
+	}
+	return wait.Jitter(ThrottledRetry, 1)
+}
+
+// Delay returns the time before which there is no point in checking whether a node must
+// be closed. It is zero if there is budget for the node.
+func (a *Reservations) Delay(s Pool, node string) time.Duration {
+	if a.ledger.Admits(s, node) {
+		return 0
+	}
+	return a.again(s.Gate)
+}
+
+// turn returns how long a node has to wait for its turn. A node that waits
+// keeps its turn: if all asked anew, the queue would be full of them.
+func (a *Reservations) turn(node string, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, waits := a.turns[node]
+	if !waits {
+		at = now.Add(a.pace.ReserveN(now, 1).DelayFrom(now))
+	}
+	if delay := at.Sub(now); delay > 0 {
+		a.turns[node] = at
+		return delay
+	}
+	delete(a.turns, node)
+	return 0
+}
+
+// Forget drops a deleted node.
+func (a *Reservations) Forget(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.turns, node)
+}

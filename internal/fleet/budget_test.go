@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+func member(zone, state string, reason v1alpha1.Reason) []GateState {
+	return []GateState{{Gate: "gate", Selected: true, Zone: zone, State: state, Reason: reason}}
+}
+
+// Sixteen workers close and open nodes of three zones as fast as they can, and
+// some writes fail: no zone ever has more closed than its budget lets.
+func TestBudgetIsNeverOvershot(t *testing.T) {
+	const zones, perZone = 3, 25
+	budget := ptr.To(intstr.FromString("20%"))
+	most := gate.MaxReclosed(budget, perZone)
+	ledger := NewLedger()
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: budget}})
+	var truth struct {
+		sync.Mutex
+		closed, peak [zones]int
+	}
+	var running sync.WaitGroup
+	for i := range zones * perZone {
+		ledger.Set(fmt.Sprint("n", i), member(fmt.Sprint("z", i%zones), v1alpha1.StateOpen, ""), 1)
+	}
+	work := func(node string, z int, rng *rand.Rand) {
+		zone := fmt.Sprint("z", z)
+		if !ledger.Reserve(Pool{"gate", zone}, node, time.Time{}) {
+			return
+		}
+		if rng.IntN(3) == 0 {
+			ledger.Release(node)
+			return
+		}
+		truth.Lock()
+		truth.closed[z]++
+		truth.peak[z] = max(truth.peak[z], truth.closed[z])
+		truth.Unlock()
+		ledger.Set(node, member(zone, v1alpha1.StateClosed, v1alpha1.ReasonRegression), 1)
+		truth.Lock()
+		truth.closed[z]--
+		truth.Unlock()
+		ledger.Set(node, member(zone, v1alpha1.StateOpen, ""), 1)
+	}
+	for w := range 16 {
+		running.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 1))
+			for range 2000 {
+				// A node is worked on by one worker at a time.
+				n := rng.IntN(zones*perZone/16)*16 + w
+				if n < zones*perZone {
+					work(fmt.Sprint("n", n), n%zones, rng)
+				}
+			}
+		})
+	}
+	running.Wait()
+	for z, peak := range truth.peak {
+		if peak > most || peak == 0 {
+			t.Errorf("zone %d had up to %d nodes closed, want some, and at most %d", z, peak, most)
+		}
+	}
+	for zone, z := range ledger.gates["gate"].zones {
+		if z.members != perZone || z.closed != 0 || z.inFlight != 0 || len(z.line) != 0 {
+			t.Errorf("zone %s is counted as %+v in the end, want %d members and nothing taken", zone, *z, perZone)
+		}
+	}
+}
+
+func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
+	ledger := NewLedger()
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1))}})
+	ledger.Set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
+	if ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) {
+		t.Error("zone a has room for a second node, want none")
+	}
+	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
+	if !ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) || ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
+		t.Error("the node's new zone has room, or its old one has not")
+	}
+	// Closed for a boot, it does not count.
+	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
+	if !ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
+		t.Error("a rebooted node counts against the budget")
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		ledger.Forget(n)
+	}
+	if len(ledger.gates)+len(ledger.reservations)+len(ledger.nodes) != 0 {
+		t.Errorf("something is kept of nodes that are gone: %+v", ledger.gates)
+	}
+}
+
+func TestPacedNodesKeepTheirTurns(t *testing.T) {
+	a, now := NewReservations(NewLedger()), time.Now()
+	const fleet = 100
+	waits := map[string]time.Duration{}
+	for i := range fleet {
+		node := fmt.Sprint("n", i)
+		waits[node] = a.turn(node, now)
+	}
+	for node, delay := range waits {
+		if got := a.turn(node, now.Add(delay)); delay > 0 && got != 0 {
+			t.Errorf("node %s was told to wait %s, and then %s more", node, delay, got)
+		}
+	}
+	if longest := waits[fmt.Sprint("n", fleet-1)]; longest < 8*time.Second || longest > 10*time.Second {
+		t.Errorf("the last of %d nodes waits %s, want about 9s", fleet, longest)
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// SetWaitsFor sets the signal that a closed gate waits for, or because of which a gate
+// waits for budget. A closeWhen gate waits for a signal that is unknown or, if all hold,
+// for any of them to stop holding.
+func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
+	if len(g.Signals) == 0 && v.After == v1alpha1.StateClosed {
+		s.Reading.Reason = v1alpha1.ReadingInvalidSpec
+	}
+	w := v.Waiting()
+	if s.Throttled { // for what it is to be closed
+		w = slices.IndexFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.NotYet })
+	}
+	if w < 0 && g.CloseWhen {
+		w = min(0, len(v.Readings)-1)
+	}
+	if w >= 0 && (v.After == v1alpha1.StateClosed || s.Throttled) {
+		s.Signal, s.Reading = g.Signals[w].Name, v.Readings[w]
+		// These change without anything to tell.
+		s.Reading.Recheck, s.Reading.Since, s.Reading.Longer = time.Time{}, time.Time{}, false
+	}
+}
+
+// SetDoubt records a signal that is unknown and may hide a reason to close. No gate
+// waits for it, so nothing else reports it.
+func (s *GateState) SetDoubt(g *gate.Gate, v *gate.Verdict) {
+	if !g.CloseWhen || !v.Selected || v.After == v1alpha1.StateClosed {
+		return
+	}
+	for i := range v.Readings {
+		if v.Readings[i].State == gate.Unknown {
+			s.doubt = "signal " + g.Signals[i].Name + ": " + v.Readings[i].Message()
+			return
+		}
+	}
+}
+
+// SetUnwritten records that the state is still that of the record, and the API server's
+// error if it denied the write.
+func (s *GateState) SetUnwritten(v *gate.Verdict, record, denial string) {
+	s.State = v.Before
+	if r, err := gate.ParseRecord(record); err == nil {
+		s.Reason, s.Overdue = r.Reason, r.Overdue
+		s.own, s.ownReason = r.State, r.Reason
+		s.underOverride = s.underOverride || r.Override != ""
+	}
+	if v.Opened() && !v.ClosedSince.IsZero() {
+		s.Since = v.ClosedSince
+	}
+	s.Denied = denial
+}
+
+// SetOverride records a manual override. Budgets count the gate's own state, without the
+// override. When the override ends, the gate closes again without asking for budget,
+// because that was granted before. Closing by an override needs no budget.
+func (s *GateState) SetOverride(v *gate.Verdict) {
+	if o := v.Overridden; o != nil {
+		s.underOverride, s.Override = true, o.State
+		s.own, s.ownReason = o.Own, o.OwnReason
+	}
+}
+
+// withoutOverride returns the state and reason of the gate apart from an override.
+func (s *GateState) withoutOverride() (state string, reason v1alpha1.Reason) {
+	if s.underOverride {
+		return s.own, s.ownReason
+	}
+	return s.State, s.Reason
+}
+
+// lapsed reports whether the gate is open because its deadline has passed, and its
+// signals have not all held since.
+func (s *GateState) lapsed() bool {
+	return s.State == v1alpha1.StateOpen && s.Reason == v1alpha1.ReasonDeadlinePassed
+}
+
+// LackingPods returns the nodes on which both gates are closed and lack a pod.
+func (l *Ledger) LackingPods(a, b string) (nodes NameList) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one, other := l.gates[a], l.gates[b]
+	if one == nil || other == nil || !one.lacksPods() || !other.lacksPods() {
+		return nodes
+	}
+	for name, n := range l.nodes {
+		nodes.AddIf(n.lacksPod(one) && n.lacksPod(other), name)
+	}
+	return nodes
+}
+
+// lacksPods reports whether the gate lacks a pod on any node.
+func (g *gateEntry) lacksPods() bool {
+	for _, s := range g.shapes {
+		if s.GateState.lacksPod() {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksPod reports whether a gate lacks a pod on the node.
+func (n *nodeEntry) lacksPod(g *gateEntry) bool {
+	s := n.under(g)
+	return s != nil && s.shape.GateState.lacksPod()
+}
+
+// lacksPod reports whether the gate is closed because a pod is missing.
+func (s *GateState) lacksPod() bool { return s.State == v1alpha1.StateClosed && s.Reading.LacksPod() }
+
+// GateStates returns the states of gates on a node, sorted by gate name, and whether the
+// node has been evaluated.
+func (l *Ledger) GateStates(node string) (all []GateState, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, known := l.nodes[node]
+	if !known {
+		return nil, false
+	}
+	for i := range n.stands {
+		all = append(all, n.stands[i].GateState())
+	}
+	return all, true
+}
+
+// Unlisted returns the names of gates that are not in known although nodes have records
+// of them, because these gates are not known to have been deleted.
+func (l *Ledger) Unlisted(known map[string]*v1alpha1.NodeGate) (names NameList) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, g := range l.gates {
+		names.AddIf(known[name] == nil && g.hasUnlisted(), name)
+	}
+	return names
+}
+
+// isKept tells whether there are records of the gate that are kept although it is
+// not known.
+func (g *gateEntry) hasUnlisted() bool {
+	for _, s := range g.shapes {
+		if s.GateState.Unlisted {
+			return true
+		}
+	}
+	return false
+}
+
+// Usage is the number of a gate's nodes in a zone that are closed or being closed under
+// its budget, and the number that the budget allows.
+type Usage struct{ Used, Allowed int }
+
+// Usage returns the usage by zone. It is empty until all nodes have been counted.
+func (l *Ledger) Usage(gateName string) map[string]Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	zones := make(map[string]Usage)
+	if !l.isCounted(gateName) {
+		return zones
+	}
+	for zone, z := range cmp.Or(l.gates[gateName], &gateEntry{}).zones {
+		zones[zone] = Usage{Used: z.closed + z.inFlight, Allowed: gate.MaxReclosed(l.terms[gateName].Budget, z.members)}
+	}
+	return zones
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// GateState is the state of one gate on one node.
+type GateState struct {
+	Gate     string
+	Selected bool
+	State    string
+	Reason   v1alpha1.Reason
+	Zone     string
+	Since    time.Time
+	Signal   string
+	// Blocked is what prevents the gate from opening apart from signals, if anything.
+	Blocked gate.Reading
+	Reading gate.Reading
+	// doubt says which signal is unknown, where an open gate could close by it.
+	doubt string
+	// Throttled reports whether the node waits for budget: to be closed, or to be checked
+	// for idleness. Queued reports whether it is queued for it.
+	Throttled bool
+	Queued    bool
+	Contended bool
+	Overdue   bool
+	// Ring has the names of the gates that contradict each other on the node, including
+	// this one.
+	Ring string
+	// NonMember is why a selected node is not a member of the gate, or "".
+	NonMember v1alpha1.NonMemberReason
+	// Unlisted reports whether this is the state of a record whose gate is not listed.
+	Unlisted bool
+	// Override is the state that a manual override requests. While an override is
+	// followed or has just ended, underOverride is true, and ownState and ownReason are
+	// the gate's state apart from the override.
+	underOverride bool
+	Override, own string
+	ownReason     v1alpha1.Reason
+	// Ignored is why an override is not followed, or "".
+	Ignored string
+	// Denied is the API server's error if it denied writing the node for this gate.
+	Denied string
+}
+
+// budgeted reports whether the node counts against the gate's budget. A node that is no
+// longer a member counts until it has been opened.
+func (s *GateState) budgeted() bool {
+	state, reason := s.withoutOverride()
+	return state == v1alpha1.StateClosed && gate.IsBudgeted(reason)
+}
+
+// Ledger has the state of every gate on every node, as last decided and written, and the
+// reservations of budgets. Status, metrics and budgets are computed from it.
+type Ledger struct {
+	mu    sync.Mutex
+	gates map[string]*gateEntry
+	// nodes has all nodes that have been evaluated.
+	nodes map[string]*nodeEntry
+	// terms has the budgets by gate, as set by SetTerms.
+	terms map[string]BudgetTerms
+	// settled is the number of the latest gate set with which the whole fleet has been
+	// evaluated. Until then, counts may be too low.
+	settled uint64
+	// beaten is when the process was last known to run.
+	beaten time.Time
+	// reservations has the reservations of nodes whose write is in flight. It is unknown
+	// whether the write of an uncertain node succeeded.
+	reservations map[string]map[Pool]bool
+	doubtful     map[string]bool
+}
+
+// gateEntry contains the states of one gate.
+type gateEntry struct {
+	name string
+	// shapes are how the gate stands on nodes, each once.
+	shapes map[GateState]*shape
+	zones  map[string]*zoneEntry
+	// summary is cached until something in it changes.
+	summary *Summary
+}
+
+// zoneEntry counts the nodes of one gate in one zone, which share a budget. A node that
+// is being closed counts as inFlight until it counts as closed, and never as both.
+type zoneEntry struct {
+	members, closed, inFlight int
+	// line are the nodes that wait for budget, in the order in which they came.
+	line []string
+}
+
+func (z *zoneEntry) isEmpty() bool {
+	return z.members == 0 && z.closed == 0 && z.inFlight == 0 && len(z.line) == 0
+}
+
+// NewLedger returns an empty Ledger.
+func NewLedger() *Ledger {
+	return &Ledger{
+		gates: make(map[string]*gateEntry), nodes: make(map[string]*nodeEntry),
+		reservations: make(map[string]map[Pool]bool), doubtful: make(map[string]bool),
+	}
+}
+
+// Set replaces the states of a node, which was evaluated with the gate set seq, and
+// releases its reservations. The states must be sorted by gate name.
+func (l *Ledger) Set(node string, standings []GateState, seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replace(node, standings, nil).seq = seq
+	l.free(node)
+}
+
+// Note is like Set for a node whose write failed or may have failed: it keeps its
+// reservations.
+func (l *Ledger) Note(node string, standings []GateState, seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replace(node, standings, nil).seq = seq
+}
+
+// Amend replaces the states of a node for the gates that are covered, and releases its
+// reservations if it was written. The states of other gates, and the number of the gate
+// set, do not change.
+func (l *Ledger) Amend(node string, standings []GateState, covers func(gate string) bool, written bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.replace(node, standings, covers); written {
+		l.free(node)
+	}
+}
+
+// Forget drops a node and its reservations.
+func (l *Ledger) Forget(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, known := l.nodes[node]; known {
+		for i := range n.stands {
+			l.leave(node, &n.stands[i])
+		}
+		delete(l.nodes, node)
+	}
+	l.free(node)
+}
+
+// Names returns the names of all nodes that have been evaluated and not forgotten.
+func (l *Ledger) Names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.nodes))
+}
+
+// replace replaces the states of a node for the gates that are covered, or for all gates
+// if covers is nil.
+func (l *Ledger) replace(node string, standings []GateState, covers func(gate string) bool) *nodeEntry {
+	n, known := l.nodes[node]
+	if !known {
+		n = &nodeEntry{}
+		l.nodes[node] = n
+	}
+	if covers == nil && n.isAs(standings) {
+		return n
+	}
+	before, after := n.stands, make([]compactState, 0, max(len(n.stands), len(standings)))
+	pass := func(old *compactState) { // a gate under which the node is said to be no more, or not spoken of
+		if covers == nil || covers(old.shape.gate.name) {
+			l.leave(node, old)
+		} else {
+			after = append(after, *old)
+		}
+	}
+	for i := range standings {
+		s := &standings[i]
+		for len(before) > 0 && before[0].shape.gate.name < s.Gate {
+			pass(&before[0])
+			before = before[1:]
+		}
+		var old *compactState
+		if len(before) > 0 && before[0].shape.gate.name == s.Gate {
+			old, before = &before[0], before[1:]
+		}
+		after = append(after, l.change(node, old, s))
+	}
+	for i := range before {
+		pass(&before[i])
+	}
+	n.stands = after
+	return n
+}
+
+// change has a gate stand on a node as it does now. Old is how it stood; nil if
+// the node was not under it.
+func (l *Ledger) change(node string, old *compactState, s *GateState) compactState {
+	if old != nil && old.is(s) {
+		return *old
+	}
+	g := l.gate(s.Gate)
+	g.summary = nil
+	now := g.keep(s)
+	l.count(s, +1)
+	l.enqueue(Pool{s.Gate, s.Zone}, node, s.Queued)
+	if old != nil {
+		was := &old.shape.GateState
+		if was.Zone != s.Zone {
+			l.enqueue(Pool{s.Gate, was.Zone}, node, false)
+		}
+		g.drop(old)
+		l.count(was, -1)
+	}
+	return now
+}
+
+// leave takes a node from under a gate.
+func (l *Ledger) leave(node string, old *compactState) {
+	g, was := old.shape.gate, &old.shape.GateState
+	g.summary = nil
+	g.drop(old)
+	l.enqueue(Pool{g.name, was.Zone}, node, false)
+	l.count(was, -1)
+}
+
+// count adds a state to the counts of its zone, or subtracts it.
+func (l *Ledger) count(s *GateState, by int) {
+	at := Pool{s.Gate, s.Zone}
+	z := l.zone(at)
+	if s.Selected {
+		z.members += by
+	}
+	if s.budgeted() {
+		z.closed += by
+	}
+	l.tidy(at)
+}
+
+func (l *Ledger) gate(name string) *gateEntry {
+	g, ok := l.gates[name]
+	if !ok {
+		g = &gateEntry{name: name, shapes: make(map[GateState]*shape), zones: make(map[string]*zoneEntry)}
+		l.gates[name] = g
+	}
+	return g
+}
+
+func (l *Ledger) zone(s Pool) *zoneEntry {
+	g := l.gate(s.Gate)
+	z, ok := g.zones[s.Zone]
+	if !ok {
+		z = &zoneEntry{}
+		g.zones[s.Zone] = z
+	}
+	return z
+}
+
+// tidy drops entries of zones and gates that are empty.
+func (l *Ledger) tidy(s Pool) {
+	g := l.gate(s.Gate)
+	if z := g.zones[s.Zone]; z != nil && z.isEmpty() {
+		delete(g.zones, s.Zone)
+	}
+	if len(g.zones) == 0 && len(g.shapes) == 0 {
+		delete(l.gates, s.Gate)
+	}
+}

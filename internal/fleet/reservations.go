@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Pool identifies the nodes that share one budget: those of a gate in a zone.
+type Pool struct{ Gate, Zone string }
+
+// BudgetTerms are a gate's budget, and the number of the gate set with which the gate
+// last changed.
+type BudgetTerms struct {
+	Budget *intstr.IntOrString
+	Since  uint64
+}
+
+// SetTerms sets the budgets of all gates.
+func (l *Ledger) SetTerms(all map[string]BudgetTerms) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.terms = all
+}
+
+// Reserve reserves budget for a node if it is the node's turn (see Admits). It returns
+// true if the node already has a reservation.
+func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reservations[node][s] {
+		return true // from an earlier attempt, which failed or of which it is not known how it ended
+	}
+	if !l.isTurn(s, node) || l.wasPaused(now) {
+		return false
+	}
+	l.zone(s).inFlight++
+	l.enqueue(s, node, false)
+	if l.reservations[node] == nil {
+		l.reservations[node] = make(map[Pool]bool)
+	}
+	l.reservations[node][s] = true
+	return true
+}
+
+// Admits reports whether Reserve would succeed: there is budget for the node besides that
+// for the nodes queued before it.
+func (l *Ledger) Admits(s Pool, node string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isTurn(s, node)
+}
+
+func (l *Ledger) isTurn(s Pool, node string) bool {
+	room, line := l.available(s), l.peek(s).line
+	return room > len(line) || slices.Contains(line[:room], node)
+}
+
+// available returns how many more nodes may be closed. It is zero until all nodes have
+// been evaluated since the gate last changed, because the number of closed nodes is
+// unknown until then.
+func (l *Ledger) available(s Pool) int {
+	if !l.isCounted(s.Gate) {
+		return 0
+	}
+	z := l.peek(s)
+	return max(gate.MaxReclosed(l.terms[s.Gate].Budget, z.members)-z.closed-z.inFlight, 0)
+}
+
+// Due returns the queued nodes for which there is budget now.
+func (l *Ledger) Due() (nodes []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, g := range l.gates {
+		for zone, z := range g.zones {
+			if len(z.line) > 0 {
+				nodes = append(nodes, z.line[:min(l.available(Pool{name, zone}), len(z.line))]...)
+			}
+		}
+	}
+	return nodes
+}
+
+// enqueue adds a node to a queue, in which it keeps its position, or removes it.
+func (l *Ledger) enqueue(s Pool, node string, stands bool) {
+	z := l.peek(s)
+	at := slices.Index(z.line, node)
+	switch {
+	case stands && at < 0:
+		z = l.zone(s)
+		z.line = append(z.line, node)
+	case !stands && at >= 0:
+		z.line = slices.Delete(z.line, at, at+1)
+		l.tidy(s)
+	}
+}
+
+// Queued returns the nodes that are queued for budget, in order.
+func (l *Ledger) Queued(s Pool) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.peek(s).line)
+}
+
+// Reserving returns the nodes that hold reservations, unsorted.
+func (l *Ledger) Reserving() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	nodes := slices.Collect(maps.Keys(l.reservations))
+	return slices.AppendSeq(nodes, maps.Keys(l.doubtful))
+}
+
+// HasGates reports whether any node has a gate state.
+func (l *Ledger) HasGates() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.gates) > 0
+}
+
+// Release releases the reservations of a node whose write has certainly failed, unless
+// the outcome of an earlier write is uncertain.
+func (l *Ledger) Release(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.doubtful[node] {
+		l.free(node)
+	}
+}
+
+// MarkUncertain records that the outcome of a node's write is unknown. The node keeps its
+// reservations until it has been read again.
+func (l *Ledger) MarkUncertain(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.reservations[node]) > 0 {
+		l.doubtful[node] = true
+	}
+}
+
+// IsUncertain reports whether a node must be read again before it is evaluated.
+func (l *Ledger) IsUncertain(node string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubtful[node]
+}
+
+// MarkCertain records that a node has been read again.
+func (l *Ledger) MarkCertain(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.doubtful, node)
+}
+
+func (l *Ledger) free(node string) {
+	for s := range l.reservations[node] {
+		l.zone(s).inFlight--
+		l.tidy(s)
+	}
+	delete(l.reservations, node)
+	delete(l.doubtful, node)
+}
+
+// Settle records that the fleet consists of these nodes, given the number of the current
+// gate set. A new node that has not been evaluated yet delays settling only briefly.
+func (l *Ledger) Settle(fleet []string, seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, node := range fleet {
+		seq = min(seq, l.seqOf(node))
+	}
+	l.settled = max(l.settled, seq)
+}
+
+// IsSettledFor reports whether Settle need not be called for a gate set. The call
+// requires a list of all nodes.
+func (l *Ledger) IsSettledFor(seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled >= seq
+}
+
+// seqOf returns the number of the gate set with which a node was last evaluated, or zero.
+func (l *Ledger) seqOf(node string) uint64 {
+	if n, known := l.nodes[node]; known {
+		return n.seq
+	}
+	return 0
+}
+
+// PausedAfter is the time without a heartbeat after which a process must not rely on its
+// counts. Another replica may have become the leader; it grants no budget for this time
+// after it has taken over.
+const PausedAfter = 5 * time.Second
+
+// Heartbeat records that the process is running, and returns whether it was paused. After
+// a pause, the number of closed nodes is unknown until all nodes have been evaluated
+// again.
+func (l *Ledger) Heartbeat(now time.Time) (paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if paused = l.wasPaused(now); paused {
+		l.settled = 0
+		for _, n := range l.nodes {
+			n.seq = 0
+		}
+	}
+	l.beaten = now.Round(0)
+	return paused
+}
+
+// wasPaused uses the wall clock, because the monotonic clock stops while a machine is
+// suspended.
+func (l *Ledger) wasPaused(now time.Time) bool {
+	return !l.beaten.IsZero() && now.Round(0).Sub(l.beaten) > PausedAfter
+}
+
+// IsSettled reports whether the number of nodes that a gate keeps closed is known.
+func (l *Ledger) IsSettled(gateName string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isCounted(gateName)
+}
+
+func (l *Ledger) isCounted(gateName string) bool {
+	terms, declared := l.terms[gateName]
+	return declared && l.settled >= terms.Since
+}
+
+// peek is like zone, without creating an entry.
+func (l *Ledger) peek(s Pool) *zoneEntry {
+	if g := l.gates[s.Gate]; g != nil {
+		if z := g.zones[s.Zone]; z != nil {
+			return z
+		}
+	}
+	return &zoneEntry{}
+}
+
+// SettleInterval is how often to check whether the whole fleet has been evaluated, so
+// that budget can be granted, and which queued nodes are due.
+const SettleInterval = time.Second

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// WaitingMax is the maximum number of waiting nodes in a gate's status.
+const WaitingMax = 10
+
+// Summary is the information about a gate's nodes in its status.
+type Summary struct {
+	Counts v1alpha1.NodeCounts
+	// WaitsFor counts closed nodes by the signal that they wait for, "" for none.
+	WaitsFor map[string]int
+	// Waiting has the nodes that have been waiting the longest, longest first.
+	Waiting                      []v1alpha1.WaitingNode
+	Throttled, Contended, Denied NameList
+	// lost is because of which signal each of the first throttled nodes is to be
+	// closed.
+	Lost string
+	// nonMembers has the selected nodes that are not members, by reason.
+	nonMembers map[v1alpha1.NonMemberReason]*NameList
+	// Contradicting has nodes on which gates contradict each other. Ring has the names of
+	// these gates on the first node.
+	Contradicting NameList
+	Ring          string
+	// doubtful are nodes on which it is unknown whether the gate should close, and
+	// doubt is why on the first of them.
+	Doubtful NameList
+	Doubt    string
+	// Overridden has nodes on which the gate is manually overridden. Ignored has those on
+	// which an override is not followed, and IgnoredWhy is the cause on the first node.
+	Overridden, Ignored NameList
+	IgnoredWhy          string
+	// Overdue has closed nodes past the deadline. OverdueFor is what the first node waits
+	// for. Lapsed has nodes that the deadline opened.
+	Overdue, Lapsed NameList
+	OverdueFor      string
+	// Denial is the API server's error for the first node of Denied.
+	Denial string
+}
+
+// named tells whether a summary may name a node on which the gate stands so.
+func (s *GateState) named() bool {
+	return s.State == v1alpha1.StateClosed || s.NonMember != "" || s.Throttled || s.Contended || s.Ring != "" || s.doubt != "" ||
+		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != ""
+}
+
+// Summary returns the summary of a gate. It is shared and must not be modified.
+func (l *Ledger) Summary(gateName string) *Summary {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g, ok := l.gates[gateName]
+	if !ok {
+		return &Summary{}
+	}
+	if g.summary == nil {
+		l.sumUp()
+	}
+	return g.summary
+}
+
+// sumUp sums up all gates of which something has changed. To count nodes takes no
+// look at any; to name some takes one at each, for all gates together.
+func (l *Ledger) sumUp() {
+	namers := make(map[*gateEntry]*namer)
+	for _, g := range l.gates {
+		if g.summary != nil {
+			continue
+		}
+		g.summary = g.counted()
+		if g.namesNodes() {
+			namers[g] = &namer{Summary: g.summary}
+		}
+	}
+	if len(namers) == 0 {
+		return
+	}
+	for node, n := range l.nodes {
+		for i := range n.stands {
+			if s := &n.stands[i]; s.shape.named {
+				if namer := namers[s.shape.gate]; namer != nil {
+					namer.add(node, s)
+				}
+			}
+		}
+	}
+	for g, namer := range namers {
+		namer.tell(func(node string) GateState { return l.nodes[node].under(g).GateState() })
+	}
+}
+
+// counted is a summary that names no node yet.
+func (g *gateEntry) counted() *Summary {
+	out := &Summary{WaitsFor: make(map[string]int), nonMembers: make(map[v1alpha1.NonMemberReason]*NameList)}
+	for _, s := range g.shapes {
+		if s.GateState.Selected {
+			out.Counts.Selected += int32(s.nodes)
+		}
+		if s.GateState.NonMember != "" {
+			out.Counts.NonMembers += int32(s.nodes)
+		}
+		switch s.GateState.State {
+		case v1alpha1.StateOpen:
+			out.Counts.Open += int32(s.nodes)
+		case v1alpha1.StateClosed:
+			out.Counts.Closed += int32(s.nodes)
+			out.WaitsFor[s.GateState.Signal] += s.nodes
+		}
+	}
+	return out
+}
+
+func (g *gateEntry) namesNodes() bool {
+	for _, s := range g.shapes {
+		if s.named {
+			return true
+		}
+	}
+	return false
+}
+
+// namer finds the nodes that a summary names.
+type namer struct {
+	*Summary
+	longest []waiter
+}
+
+// waiter is a closed node.
+type waiter struct {
+	node  string
+	since int64
+}
+
+func (n *namer) add(node string, at *compactState) {
+	s := &at.shape.GateState
+	if s.State == v1alpha1.StateClosed {
+		n.longest = insert(n.longest, waiter{node, at.since}, WaitingMax, func(a, b waiter) int {
+			return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.node, b.node))
+		})
+	}
+	if s.NonMember != "" {
+		if n.nonMembers[s.NonMember] == nil {
+			n.nonMembers[s.NonMember] = &NameList{}
+		}
+		n.nonMembers[s.NonMember].AddIf(true, node)
+	}
+	n.Contradicting.AddIf(s.Ring != "", node)
+	n.Throttled.AddIf(s.Throttled, node)
+	n.Contended.AddIf(s.Contended, node)
+	n.Doubtful.AddIf(s.doubt != "", node)
+	n.Denied.AddIf(s.Denied != "", node)
+	n.Overdue.AddIf(s.Overdue && s.State == v1alpha1.StateClosed, node)
+	n.Lapsed.AddIf(s.lapsed(), node)
+	n.Overridden.AddIf(s.Override != "", node)
+	n.Ignored.AddIf(s.Ignored != "", node)
+}
+
+// tell says what there is to say of the nodes that were found.
+func (n *namer) tell(on func(node string) GateState) {
+	n.Counts.Overdue, n.Counts.Overridden = int32(n.Overdue.Count), int32(n.Overridden.Count)
+	if n.Overdue.Count > 0 {
+		first := Waiting(n.Overdue.First[0], on(n.Overdue.First[0]))
+		n.OverdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
+	}
+	n.Lost = lost(on, n.Throttled.First)
+	for _, w := range n.longest {
+		n.Waiting = append(n.Waiting, Waiting(w.node, on(w.node)))
+	}
+	if n.Denied.Count > 0 {
+		n.Denial = on(n.Denied.First[0]).Denied
+	}
+	if n.Ignored.Count > 0 {
+		n.IgnoredWhy = on(n.Ignored.First[0]).Ignored
+	}
+	if n.Contradicting.Count > 0 {
+		n.Ring = on(n.Contradicting.First[0]).Ring
+	}
+	if n.Doubtful.Count > 0 {
+		n.Doubt = on(n.Doubtful.First[0]).doubt
+	}
+}
+
+// NonMembersByReason returns the selected nodes that are not members, for a status.
+func (s *Summary) NonMembersByReason() []v1alpha1.NonMembers {
+	var all []v1alpha1.NonMembers
+	for _, why := range slices.Sorted(maps.Keys(s.nonMembers)) {
+		nodes := s.nonMembers[why]
+		all = append(all, v1alpha1.NonMembers{Reason: why, Message: gate.NonMemberMessage(why), Count: int32(nodes.Count), Nodes: nodes.First})
+	}
+	return all
+}
+
+// lost tells because of which signals these nodes are to be closed.
+func lost(on func(node string) GateState, throttled []string) string {
+	var all []string
+	for _, node := range throttled {
+		if s := on(node); s.Signal != "" {
+			all = append(all, fmt.Sprintf("%s: signal %s: %s", node, s.Signal, Clip(s.Reading.Message(), 512)))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// Waiting returns the entry of a waiting node in a gate's status.
+func Waiting(node string, s GateState) v1alpha1.WaitingNode {
+	reading := s.Reading
+	if s.Blocked.Reason != "" {
+		reading = s.Blocked
+	}
+	return v1alpha1.WaitingNode{
+		Node: node, Since: metav1.NewTime(s.Since.Truncate(time.Second)), Signal: s.Signal,
+		Reason: string(reading.Reason), Message: Clip(reading.Message(), 512),
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gateset compiles the NodeGates of one moment, and says which of them are in
+// force and what must be observed for them.
+package gateset
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/signal"
+)
+
+// Snapshot is the input of New: what a feed knows of the gates at one moment.
+type Snapshot struct {
+	// Source is the name in records of the source of the gates.
+	Source string
+	Gates  []*v1alpha1.NodeGate
+	// Complete reports whether the list of the source's gates is known to be complete.
+	Complete bool
+	// Deleted has the names of gates that are known to have been deleted in any case.
+	Deleted map[string]bool
+	// Compile compiles a gate. It returns ErrCompiling if the gate is not compiled yet.
+	// Defaults to signal.Compile.
+	Compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)
+}
+
+// Set is a snapshot of all gates, compiled. It is immutable.
+type Set struct {
+	// Source is the name in records of the source of the gates.
+	Source string
+	// Gates is sorted by name.
+	Gates []gate.Gate
+	// Declared has the NodeGates by name.
+	Declared map[string]*v1alpha1.NodeGate
+	// Acceptance states, by name, whether each gate is in force.
+	Acceptance map[string]gate.Acceptance
+	// Keys has the taint keys of all gates except those in dry run.
+	Keys map[string]bool
+	// Complete reports whether the list of the source's gates is known to be complete.
+	Complete bool
+	// Deleted has the names of gates that are known to have been deleted in any case.
+	Deleted map[string]bool
+	// Seq numbers the sets of this process, starting with 1. Zero is the empty set from
+	// before the gates were known.
+	Seq uint64
+	// Since has the number of the set in which each gate last changed.
+	Since map[string]uint64
+	// broken has the errors of gates that cannot be compiled, by name.
+	broken map[string]error
+	// Sources has the complete sources of gates, as in gate.Facts.CompleteSources.
+	Sources map[string]bool
+	// Parts divides the gates into parts that can be evaluated separately. Nil if they
+	// have not been divided.
+	Parts *gate.Parts
+	// Part is the part of another set that this set consists of (see Only). Nil for a set
+	// of all gates.
+	Part *gate.Part
+}
+
+// untilCorrected describes the state of a gate that cannot be compiled.
+const untilCorrected = ". Until this is corrected the gate closes nothing more, and what it has closed stays closed, " +
+	"but for its deadline; to open it, correct the gate or delete it"
+
+// untilReadable describes the state of a gate that cannot be read.
+const untilReadable = ". Until this is corrected it neither opens nor closes; if it closed new nodes at birth, these go on being closed. " +
+	"Apply the gate again as this version has it (and, if the definition is another version's, that first), or delete it, which opens it"
+
+// untilCompiled describes the state of a gate that is being compiled.
+const untilCompiled = "; until then it neither opens nor closes; if it closed new nodes at birth, these go on being closed"
+
+// New compiles the gates of a snapshot and determines which are in force. before is the
+// previous set.
+func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
+	set := &Set{
+		Source:   now.Source,
+		Seq:      before.Seq + 1,
+		Since:    make(map[string]uint64, len(now.Gates)),
+		Declared: make(map[string]*v1alpha1.NodeGate, len(now.Gates)),
+		Keys:     make(map[string]bool, len(now.Gates)),
+		Complete: now.Complete,
+		Deleted:  now.Deleted,
+		broken:   make(map[string]error),
+		Sources:  map[string]bool{now.Source: now.Complete},
+	}
+	compile := now.Compile
+	if compile == nil {
+		compile = signal.Compile
+	}
+	for _, ng := range now.Gates {
+		set.add(ng, before, compile)
+	}
+	slices.SortFunc(set.Gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
+	set.Acceptance = gate.Accept(set.Gates, policy)
+	for name, err := range set.broken {
+		until := untilCorrected
+		switch {
+		case set.Compiling(name):
+			set.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonCompiling, Message: err.Error() + untilCompiled}
+			continue
+		case set.Declared[name].ReadError != "":
+			until = untilReadable
+		}
+		set.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error() + until}
+	}
+	for i := range set.Gates {
+		g := &set.Gates[i]
+		g.Accepted, g.PlainOptOut = set.Acceptance[g.Name].Accepted, policy.PlainOptOut
+		if !policy.AllowsStamp(g.Stamp) {
+			g.Stamp = "" // the whole patch that opens the gate would be denied
+		}
+	}
+	return set
+}
+
+// add adds a gate. It is compiled only if it has changed, because sets are created
+// whenever a DaemonSet changes, and compiling an expression takes a while.
+func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)) {
+	g, known := before.Gate(ng.Name)
+	if known && isSame(before.Declared[ng.Name], ng) && before.Source == s.Source && !before.Compiling(ng.Name) {
+		again := *g
+		again.Stamp = ng.Spec.OpenedAtAnnotation
+		s.Gates, s.Since[ng.Name] = append(s.Gates, again), before.Since[ng.Name]
+		if err := before.broken[ng.Name]; err != nil {
+			s.broken[ng.Name] = err
+		}
+	} else {
+		compiled, err := compile(ng, s.Source)
+		if err != nil {
+			s.broken[ng.Name] = err
+		}
+		s.Gates, s.Since[ng.Name] = append(s.Gates, compiled), s.Seq
+	}
+	s.Declared[ng.Name] = ng
+	if ng.Spec.Taint.Key == "" {
+		return // it cannot even be read which
+	}
+	if ng.Spec.Mode == v1alpha1.ModeDryRun {
+		return // nothing of it is on any node
+	}
+	for _, t := range ng.Spec.Taints() {
+		s.Keys[t.Key] = true
+	}
+}
+
+// isSame reports whether two gates with the same name have the same declaration.
+func isSame(a, b *v1alpha1.NodeGate) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.ReadError == b.ReadError
+}
+
+// Object returns the NodeGate with a name if it is an object of the API server, or nil.
+func (s *Set) Object(name string) *v1alpha1.NodeGate {
+	if s.Source != v1alpha1.SourceCRD {
+		return nil
+	}
+	return s.Declared[name]
+}
+
+// Objects returns the names of the gates that are readable objects of the API server.
+func (s *Set) Objects() []string {
+	if s.Source != v1alpha1.SourceCRD {
+		return nil
+	}
+	var names []string
+	for name, ng := range s.Declared {
+		if ng.ReadError == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Compiling reports whether a gate is still being compiled.
+func (s *Set) Compiling(name string) bool { return errors.Is(s.broken[name], ErrCompiling) }
+
+// Needs returns what must be observed for all gates.
+func (s *Set) Needs(sets *gate.DaemonSets) gate.Needs {
+	var all gate.Needs
+	for i := range s.Gates {
+		all.Add(s.Gates[i].Needs(sets))
+	}
+	slices.Sort(all.DaemonSetNamespaces)
+	slices.Sort(all.Annotations)
+	slices.Sort(all.Resources)
+	slices.Sort(all.NodeInfo)
+	slices.Sort(all.ResourceSlices)
+	slices.SortFunc(all.Pods, func(a, b gate.PodQuery) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Annotation, b.Annotation))
+	})
+	all.DaemonSetNamespaces = slices.Compact(all.DaemonSetNamespaces)
+	all.Annotations = slices.Compact(all.Annotations)
+	all.Resources = slices.Compact(all.Resources)
+	all.NodeInfo = slices.Compact(all.NodeInfo)
+	all.ResourceSlices = slices.Compact(all.ResourceSlices)
+	all.Pods = slices.Compact(all.Pods)
+	return all
+}
+
+// Only returns a set that consists of a part of the gates.
+func (s *Set) Only(part gate.Part) *Set {
+	some := *s
+	some.Gates, some.Part = part.Gates, &part
+	return &some
+}
+
+// Scope returns a function that reports which gates a decision with this set covers, or
+// nil if it covers all.
+func (s *Set) Scope() func(gate string) bool {
+	if s.Part == nil {
+		return nil
+	}
+	return s.Covers
+}
+
+// Covers reports whether a decision with this set covers a gate, which may be unlisted.
+func (s *Set) Covers(name string) bool {
+	if s.Part == nil {
+		return true
+	}
+	_, is := s.Gate(name)
+	return is
+}
+
+// Accepted reports whether a gate is in force.
+func (s *Set) Accepted(name string) bool { return s.Acceptance[name].Accepted }
+
+// ClosesAtBirth reports whether a gate is in force and must be closed on nodes at their
+// creation.
+func (s *Set) ClosesAtBirth(name string) bool {
+	return s.Accepted(name) && MayCloseAtBirth(&s.Declared[name].Spec)
+}
+
+// MayCloseAtBirth reports whether a gate closes at birth if it is accepted.
+func MayCloseAtBirth(spec *v1alpha1.NodeGateSpec) bool { return spec.Enforces() && !spec.Follows() }
+
+// Queues reports whether a verdict that wants budget is queued for it. A node that is
+// older than the gate and closes only if it is idle is not queued: it would have to be
+// checked again when it is due, which would delay nodes that are known to be unfit. Such
+// nodes get what remains when no node is queued.
+func (s *Set) Queues(v *gate.Verdict) bool {
+	g, known := s.Gate(v.Gate)
+	return known && v.Wants == gate.WantBudget && (v.Before != "" || g.Existing != v1alpha1.ExistingCloseIfIdle)
+}
+
+// HandlesBypassed reports whether pods that bypass a gate are reported or evicted.
+func (s *Set) HandlesBypassed(name string) bool {
+	ng, known := s.Declared[name]
+	return known && ng.Spec.Enforces() && (ng.Spec.BypassedPods == v1alpha1.BypassedReport || ng.Spec.BypassedPods == v1alpha1.BypassedEvict)
+}
+
+// Gate returns a gate by name, and whether it is listed.
+func (s *Set) Gate(name string) (*gate.Gate, bool) {
+	i, ok := sort.Find(len(s.Gates), func(i int) int { return cmp.Compare(name, s.Gates[i].Name) })
+	if !ok {
+		return nil, false
+	}
+	return &s.Gates[i], true
+}
+
+// Names returns the names of the gates, sorted.
+func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.Declared)) }
+
+// Signals returns the names of signals by gate.
+func (s *Set) Signals() map[string][]string {
+	all := make(map[string][]string, len(s.Declared))
+	for name, ng := range s.Declared {
+		all[name] = make([]string, 0, len(ng.Spec.OpenWhen)+len(ng.Spec.CloseWhen))
+		for _, signal := range slices.Concat(ng.Spec.OpenWhen, ng.Spec.CloseWhen) {
+			all[name] = append(all[name], signal.Name)
+		}
+	}
+	return all
+}
+
+// List returns the NodeGates, unsorted.
+func (s *Set) List() []*v1alpha1.NodeGate { return slices.Collect(maps.Values(s.Declared)) }
+
+// Unneeded reports whether an entry of the birth parameter is known to have no gate that
+// closes at birth. While the list of gates is not complete, entries of unlisted gates are
+// kept, and so are those of gates that cannot be read or are being compiled.
+func (s *Set) Unneeded(name string) bool {
+	if ng, known := s.Declared[name]; known {
+		return ng.ReadError == "" && !s.Compiling(name) && !s.ClosesAtBirth(name)
+	}
+	return s.Complete || s.Deleted[name]
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package boundpods
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+)
+
+func TestBoundPod(t *testing.T) {
+	at := func(second int64) metav1.Time { return metav1.Unix(second, 0) }
+	start := func(second int64, running bool) gate.Start {
+		return gate.Start{At: time.Unix(second, 0).UTC(), Running: running}
+	}
+	runs := func(since int64) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(since)}}
+	}
+	ended := func(since int64) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: at(since)}}
+	}
+	waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	owner := func(kind string, controls bool) func(*corev1.Pod) {
+		return func(o *corev1.Pod) {
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: kind, UID: "owner", Controller: &controls}}
+		}
+	}
+	for name, c := range map[string]struct {
+		pod  func(*corev1.Pod)
+		want gate.BoundPod
+	}{
+		"not owned":           {func(*corev1.Pod) {}, gate.BoundPod{}},
+		"of a ReplicaSet":     {owner("ReplicaSet", true), gate.BoundPod{Owned: true}},
+		"of a DaemonSet":      {owner("DaemonSet", true), gate.BoundPod{Owned: true, Daemon: true}},
+		"owned, uncontrolled": {owner("DaemonSet", false), gate.BoundPod{}},
+		"a mirror": {func(o *corev1.Pod) {
+			owner("Node", true)(o)
+			o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}, gate.BoundPod{Owned: true, Mirror: true}},
+		"with the node's network": {func(o *corev1.Pod) { o.Spec.HostNetwork = true }, gate.BoundPod{HostNetwork: true}},
+		"succeeded":               {func(o *corev1.Pod) { o.Status.Phase = corev1.PodSucceeded }, gate.BoundPod{Finished: true}},
+		"failed":                  {func(o *corev1.Pod) { o.Status.Phase = corev1.PodFailed }, gate.BoundPod{Finished: true}},
+		"terminating":             {func(o *corev1.Pod) { o.DeletionTimestamp = ptr.To(at(9)) }, gate.BoundPod{Terminating: true}},
+		"bound": {func(o *corev1.Pod) {
+			o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(5)}}
+		}, gate.BoundPod{Bound: time.Unix(5, 0).UTC()}},
+		"with containers": {func(o *corev1.Pod) {
+			o.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: ended(1)}}
+			o.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{State: runs(2), LastTerminationState: ended(1)}, {State: waits, LastTerminationState: ended(3)}, {State: waits}, {},
+			}
+		}, gate.BoundPod{Starts: []gate.Start{start(1, false), start(2, true), start(3, false)}}},
+	} {
+		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", CreationTimestamp: at(4)}}
+		c.pod(o)
+		want := c.want
+		want.Namespace, want.Name, want.UID, want.ResourceVersion, want.Created = "ns", "p", "u", "7", time.Unix(4, 0).UTC()
+		if got := BoundPod(o); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
+		}
+	}
+}
+
+// An API server lists the pods of one node only. It evicts pods only in the listed
+// version and if PodDisruptionBudgets allow it, and does not wait for them.
+func TestClientWithAPIServer(t *testing.T) {
+	s := kubetest.Start(t)
+	pods, err := New(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
+	_, _ = s.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}) // another test may have created it
+	create := func(name, node string) *corev1.Pod {
+		t.Helper()
+		o, err := s.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = s.CoreV1().Pods("default").Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		})
+		o.Status.Phase = corev1.PodRunning // PodDisruptionBudgets do not apply to pending pods
+		o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if o, err = s.CoreV1().Pods("default").UpdateStatus(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	listed := func() []gate.BoundPod {
+		t.Helper()
+		list, err := pods.List(t.Context(), "listed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	evict := func(p gate.BoundPod, want Eviction) {
+		t.Helper()
+		if got, err := pods.Evict(t.Context(), &p); got != want || (err == nil) != (got == Evicted) {
+			t.Errorf("evicting %s: %s and %v, want %s", p.Name, got, err, want)
+		}
+	}
+	create("elsewhere", "another")
+	guarded, free := create("guarded", "listed"), create("free", "listed")
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guarded"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: guarded.Labels}}}
+	if _, err := s.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.PolicyV1().PodDisruptionBudgets("default").Delete(context.Background(), "guarded", metav1.DeleteOptions{})
+	})
+	list := listed()
+	slices.SortFunc(list, func(a, b gate.BoundPod) int { return len(a.Name) - len(b.Name) })
+	if len(list) != 2 || list[0].UID != free.UID || list[1].UID != guarded.UID {
+		t.Fatalf("pods of the node: %+v", list)
+	}
+	evict(list[1], EvictionBlocked)
+	replaced := list[0]
+	replaced.UID = "of-another-pod"
+	evict(replaced, EvictionOutdated)
+	free.Status.Message = "changed"
+	if _, err := s.CoreV1().Pods("default").UpdateStatus(t.Context(), free, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	evict(list[0], EvictionOutdated)
+	again := listed()
+	i := slices.IndexFunc(again, func(p gate.BoundPod) bool { return p.UID == free.UID })
+	evict(again[i], Evicted)
+	gone := again[i]
+	gone.Name = "never-was"
+	evict(gone, Evicted)
+	denied, err := New(s.User("nobody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := denied.Evict(t.Context(), &list[1]); got != EvictionDenied {
+		t.Errorf("eviction without permission: %s and %v", got, err)
+	}
+}

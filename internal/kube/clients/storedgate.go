@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clients
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json" // as Kubernetes has it: names are case-sensitive
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// StoredGate is a NodeGate as it is stored in the API server. It may have been stored
+// under the CustomResourceDefinition of another version. A gate that cannot be decoded
+// does not hide other gates, and is not mistaken for one that does not exist: it is
+// returned with a ReadError.
+type StoredGate struct{ v1alpha1.NodeGate }
+
+// StoredGates is a list of StoredGate.
+type StoredGates struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []StoredGate `json:"items"`
+}
+
+func addStoredGates(scheme *runtime.Scheme) {
+	scheme.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodeGate"), &StoredGate{})
+	scheme.AddKnownTypeWithName(v1alpha1.GroupVersion.WithKind("NodeGateList"), &StoredGates{})
+	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
+}
+
+// UnmarshalJSON decodes as much of a NodeGate as possible. It fails only if raw is not a
+// Kubernetes object.
+func (g *StoredGate) UnmarshalJSON(raw []byte) error {
+	err := utiljson.Unmarshal(raw, &g.NodeGate)
+	if err == nil {
+		return nil
+	}
+	var head struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := utiljson.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	g.NodeGate = v1alpha1.NodeGate{TypeMeta: head.TypeMeta, ObjectMeta: head.ObjectMeta}
+	var body struct { // without the status, which the controller will overwrite
+		Spec v1alpha1.NodeGateSpec `json:"spec"`
+	}
+	if utiljson.Unmarshal(raw, &body) == nil {
+		g.Spec = body.Spec
+		return nil
+	}
+	g.ReadError = err.Error()
+	var taints struct {
+		Spec struct {
+			Taint        v1alpha1.Taint  `json:"taint"`
+			RecloseTaint *v1alpha1.Taint `json:"recloseTaint"`
+		} `json:"spec"`
+	}
+	if utiljson.Unmarshal(raw, &taints) == nil {
+		g.Spec.Taint, g.Spec.RecloseTaint = taints.Spec.Taint, taints.Spec.RecloseTaint
+	}
+	return nil
+}
+
+// DeepCopyObject implements runtime.Object.
+func (g *StoredGate) DeepCopyObject() runtime.Object {
+	return &StoredGate{*g.DeepCopy()}
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *StoredGates) DeepCopyObject() runtime.Object {
+	out := &StoredGates{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
+	for i := range l.Items {
+		out.Items = append(out.Items, StoredGate{*l.Items[i].DeepCopy()})
+	}
+	return out
+}

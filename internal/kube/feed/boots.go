@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/packed"
+)
+
+// boots records how the current boots of nodes began, as far as that was observed. It has
+// entries for few nodes: all others have not rebooted since the nodes were first listed.
+type boots struct {
+	byName map[string]gate.Boot
+	// began is the time at which all nodes were first listed.
+	began time.Time
+	// readyPods returns the pods that are known to be ready on a node.
+	readyPods func(node string) []gate.Incarnation
+}
+
+func newBoots() boots {
+	return boots{byName: make(map[string]gate.Boot), readyPods: func(string) []gate.Incarnation { return nil }}
+}
+
+// of returns what was observed of a node's boot.
+func (b *boots) of(name string) gate.Boot {
+	if boot, named := b.byName[name]; named {
+		return boot
+	}
+	return gate.Boot{Seen: b.began}
+}
+
+// add records a node that is new in the watch or in a response.
+func (b *boots) add(name string, at time.Time) { b.byName[name] = gate.Boot{Seen: at} }
+
+// update records a later state of a node from the watch or from a response.
+func (b *boots) update(old, now *gate.Node, at time.Time) {
+	if old.UID == now.UID && old.BootID == now.BootID {
+		return
+	}
+	seen := gate.Boot{Seen: at}
+	if old.UID == now.UID {
+		seen.After, seen.Known = old.BootID, b.readyPods(now.Name)
+	}
+	b.byName[now.Name] = seen
+}
+
+// relist records a node of a list, where old may be nil. How often the node has booted
+// since the previous state is unknown, and so is when.
+func (b *boots) relist(old, now *packed.Node, at time.Time) {
+	if !b.began.IsZero() && b.differs(old, now) {
+		b.byName[now.Name] = gate.Boot{Seen: at}
+	}
+}
+
+// allListed records that all nodes have been listed.
+func (b *boots) allListed(at time.Time) {
+	if b.began.IsZero() {
+		b.began = at
+	}
+}
+
+// sameBoot returns the names of nodes whose boot ID equals that of another node. It
+// visits all nodes.
+func (s *Nodes) sameBoot() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	first, named := make(map[string]string, len(s.byName)), make(map[string]bool)
+	for name, n := range s.byName {
+		boot := n.BootID()
+		if boot == "" {
+			continue
+		}
+		if other, same := first[boot]; same {
+			named[other], named[name] = true, true
+		} else {
+			first[boot] = name
+		}
+	}
+	return slices.Collect(maps.Keys(named))
+}
+
+func (b *boots) forget(name string) { delete(b.byName, name) }
+
+// differs reports whether two states of a node belong to different boots or different
+// Nodes.
+func (b *boots) differs(old, now *packed.Node) bool {
+	switch {
+	case old == nil:
+		return true
+	case packed.SameFacts(old, now):
+		return false
+	}
+	return old.UID() != now.UID() || old.BootID() != now.BootID()
+}

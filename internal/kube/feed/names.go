@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Names of feeds. Each name begins with the resource.
+const (
+	nodesName    = "nodes"
+	csiNodesName = "csinodes"
+)
+
+func slicesName(driver string) string { return "resourceslices of " + driver }
+
+// DaemonSetsName returns the name of the feed of a namespace's DaemonSets.
+func DaemonSetsName(namespace string) string { return "daemonsets in " + namespace }
+
+// PodsName returns the name of the feed of a query's pods.
+func PodsName(q gate.PodQuery) string {
+	name := "pods in " + q.Namespace + " (" + q.Selector + ")"
+	if q.Annotation != "" {
+		name += " with annotation " + q.Annotation
+	}
+	return name
+}
+
+// SharedPodsName returns the name of the feed of all pods in a namespace.
+func SharedPodsName(namespace string) string { return "pods in " + namespace }

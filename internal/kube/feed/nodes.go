@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/packed"
+)
+
+// Nodes stores the facts about Nodes. Stored nodes are immutable: a node that changes is
+// replaced.
+type Nodes struct {
+	// changed is called without locks.
+	changed func(name string, change gate.Change)
+	packer  *packed.Packer
+	intern  *interner
+	early   earlyNames
+	clock   clock.PassiveClock
+
+	mu     sync.RWMutex
+	byName map[string]*packed.Node
+	zones  Zones
+	boots  boots
+	// observed has the names of nodes whose state is from a response to nodegate's own
+	// request, until the watch delivers that state or a later one.
+	observed map[string]bool
+	// listed is the resource version of the last list of all nodes.
+	listed string
+	// annotations has the annotation keys, resources the names of resources, and infos
+	// the names of fields of nodeInfo that signals need. They only grow. The maps are
+	// replaced rather than changed.
+	annotations, resources, infos map[string]bool
+	// heartbeats reports whether heartbeats must be announced.
+	heartbeats bool
+	// neededVersion counts how often these maps grew. readVersion is the count for which
+	// all nodes were last read, or -1. Events of reflectors with an earlier count are
+	// ignored.
+	neededVersion, readVersion int
+}
+
+// NewNodes returns an empty Nodes.
+func NewNodes(changed func(string, gate.Change)) *Nodes {
+	return &Nodes{
+		clock: clock.RealClock{}, boots: newBoots(), observed: make(map[string]bool),
+		changed: changed, packer: packed.NewPacker(packed.NewDictionaries()), intern: newInterner(), readVersion: -1,
+		byName: make(map[string]*packed.Node), zones: make(Zones),
+	}
+}
+
+// Need adds what is needed of Nodes to what is kept of them, and specifies whether
+// heartbeats must be announced.
+func (s *Nodes) Need(n gate.Needs) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heartbeats = n.Heartbeats
+	annotations, resources, infos := grow(&s.annotations, n.Annotations), grow(&s.resources, n.Resources), grow(&s.infos, n.NodeInfo)
+	if annotations || resources || infos {
+		s.neededVersion++
+	}
+}
+
+// grow adds keys to a set by replacing it. It returns false if the set contains them all.
+func grow(set *map[string]bool, keys []string) bool {
+	if !slices.ContainsFunc(keys, func(key string) bool { return !(*set)[key] }) {
+		return false
+	}
+	grown := make(map[string]bool, len(*set)+len(keys))
+	maps.Copy(grown, *set)
+	for _, key := range keys {
+		grown[key] = true
+	}
+	*set = grown
+	return true
+}
+
+// upToDate reports whether all nodes have been read with everything that is needed.
+func (s *Nodes) upToDate() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.readVersion == s.neededVersion
+}
+
+// NeededVersion returns how often more came to be needed.
+func (s *Nodes) NeededVersion() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.neededVersion
+}
+
+func (s *Nodes) names() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.byName))
+}
+
+// get returns the facts Node, Boot and Zone about a node. The caller may modify them.
+func (s *Nodes) get(name string) (gate.Facts, bool) {
+	s.mu.RLock()
+	n, ok := s.byName[name]
+	if !ok {
+		s.mu.RUnlock()
+		return gate.Facts{}, false
+	}
+	facts := gate.Facts{Zone: s.zones.Of(n.Zone()), Boot: s.boots.of(name)}
+	s.mu.RUnlock()
+	facts.Node = *n.Unpack()
+	return facts, true
+}
+
+func (s *Nodes) has(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, known := s.byName[name]
+	return known
+}
+
+// nameOf returns the name of a node as a string that shares memory with the stored one.
+func (s *Nodes) nameOf(name string) string {
+	s.mu.RLock()
+	n, known := s.byName[name]
+	s.mu.RUnlock()
+	if known {
+		return n.Name
+	}
+	return s.early.name(name)
+}
+
+// observe stores a Node that was not delivered by the watch. It does not restore a node
+// that the watch has reported as deleted.
+func (s *Nodes) observe(o *corev1.Node) {
+	n := s.pack(o)
+	s.Update(func() []nodeChange {
+		if known := s.byName[n.Name]; known == nil || older(n, known) {
+			return nil
+		}
+		s.observed[n.Name] = true
+		return s.take(n)
+	})
+}
+
+// forget drops a node that was found to be deleted, unless another Node of this name has
+// replaced it.
+func (s *Nodes) forget(gone *gate.Node) {
+	s.Update(func() []nodeChange {
+		now, known := s.byName[gone.Name]
+		if !known || now.UID() != gone.UID {
+			return nil
+		}
+		return s.Drop(now)
+	})
+}
+
+// Update applies a change to the store, and announces the nodes that changed.
+func (s *Nodes) Update(change func() []nodeChange) {
+	s.mu.Lock()
+	all := change()
+	s.mu.Unlock()
+	for _, n := range all {
+		s.changed(n.node, n.change)
+	}
+}
+
+// Put stores a node that the watch has delivered, unless the stored state is newer. It
+// returns the nodes whose facts have changed.
+func (s *Nodes) Put(n *packed.Node) []nodeChange {
+	if old, known := s.byName[n.Name]; known && older(n, old) {
+		return nil
+	}
+	delete(s.observed, n.Name)
+	return s.take(n)
+}
+
+// take stores a node that is not older than the stored state.
+func (s *Nodes) take(n *packed.Node) []nodeChange {
+	old, known := s.byName[n.Name]
+	s.byName[n.Name] = n
+	change := gate.Everything()
+	if !known {
+		s.boots.add(n.Name, s.clock.Now())
+	} else if change = s.diff(old, n); change.IsNothing() {
+		return nil
+	}
+	return append(everythingChanged(s.zones.move(residentOf(old), residentOf(n))), nodeChange{n.Name, change})
+}
+
+// diff returns which facts about a node have changed, including heartbeats if these must
+// be announced, and records a new boot. If no facts have changed, this is usually
+// determined without unpacking.
+func (s *Nodes) diff(old, now *packed.Node) gate.Change {
+	same := packed.SameFacts(old, now)
+	if same && !s.heartbeats {
+		return gate.Change{}
+	}
+	before, after := old.Unpack(), now.Unpack()
+	s.boots.update(before, after, s.clock.Now())
+	switch {
+	case !same && !sameFacts(before, after):
+		return changeOf(before, after)
+	case s.heartbeats && !sameHeartbeats(before, after):
+		return gate.ChangeOf(gate.Aspect{Kind: gate.AspectHeartbeats})
+	}
+	return gate.Change{}
+}
+
+// Drop drops a node, unless the event concerns an earlier Node of the same name.
+func (s *Nodes) Drop(n *packed.Node) []nodeChange {
+	old, known := s.byName[n.Name]
+	if !known || old.UID() != n.UID() && older(n, old) {
+		return nil
+	}
+	delete(s.byName, n.Name)
+	delete(s.observed, n.Name)
+	s.boots.forget(n.Name)
+	return everythingChanged(append(s.zones.move(residentOf(old), nil), n.Name))
+}
+
+// ReplaceAt replaces all nodes by a list at a resource version. It keeps a node whose
+// state is from a response to nodegate's own request and newer than the list, because the
+// next decision must take that write into account. But if the list is older than what a
+// list or the watch has delivered before, the data of the API server has been restored to
+// an earlier state, and nothing is kept.
+func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
+	before, now := s.byName, s.clock.Now()
+	restored := s.isRestored(version)
+	s.listed = version
+	s.byName, s.zones = make(map[string]*packed.Node, len(nodes)), make(Zones)
+	for _, n := range nodes {
+		old := before[n.Name]
+		if old != nil && s.observed[n.Name] && !restored && older(n, old) {
+			n = old
+		} else {
+			delete(s.observed, n.Name)
+			s.boots.relist(old, n, now)
+		}
+		s.byName[n.Name] = n
+		s.zones.move(nil, residentOf(n))
+	}
+	s.early.forget()
+	s.boots.allListed(now)
+	var gone []string
+	for name := range before {
+		if _, there := s.byName[name]; !there {
+			gone = append(gone, name)
+			delete(s.observed, name)
+			s.boots.forget(name)
+		}
+	}
+	return everythingChanged(gone)
+}
+
+// isRestored reports whether a list's resource version is older than what a list or the
+// watch has delivered before.
+func (s *Nodes) isRestored(version string) bool {
+	if precedes(version, s.listed) {
+		return true
+	}
+	for name, n := range s.byName {
+		if !s.observed[name] && precedes(version, n.ResourceVersion()) {
+			return true
+		}
+	}
+	return false
+}
+
+// older reports whether a is an earlier state than b. Resource versions of one resource
+// are ordered, even across Nodes of the same name. It returns false if they cannot be
+// compared.
+func older(a, b *packed.Node) bool { return precedes(a.ResourceVersion(), b.ResourceVersion()) }
+
+// precedes reports whether a resource version is older than another. It returns false if
+// they cannot be compared.
+func precedes(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// nodeSink is the sink of one reflector of Nodes. It ignores everything if the reflector
+// does not read all that is needed.
+type nodeSink struct {
+	*Nodes
+	version int
+}
+
+// Put implements reflector.Sink.
+func (s nodeSink) Put(n *packed.Node) { s.ifCurrent(func() []nodeChange { return s.Nodes.Put(n) }) }
+
+// Drop implements reflector.Sink.
+func (s nodeSink) Drop(n *packed.Node) { s.ifCurrent(func() []nodeChange { return s.Nodes.Drop(n) }) }
+
+// Replace implements reflector.Sink.
+func (s nodeSink) Replace(nodes []*packed.Node) { s.ReplaceAt(nodes, "") }
+
+// ReplaceAt implements reflector.VersionedSink.
+func (s nodeSink) ReplaceAt(nodes []*packed.Node, version string) {
+	s.ifCurrent(func() []nodeChange {
+		s.readVersion = s.version
+		return s.Nodes.ReplaceAt(nodes, version)
+	})
+}
+
+func (s nodeSink) ifCurrent(change func() []nodeChange) {
+	s.Update(func() []nodeChange {
+		if s.version != s.neededVersion {
+			return nil
+		}
+		return change()
+	})
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientfeatures "k8s.io/client-go/features"
+	clientfeaturestesting "k8s.io/client-go/features/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/packed"
+)
+
+// If a re-created node was read before the watch delivers the deletion of its
+// predecessor, that deletion is ignored.
+func TestLateDeletionOfEarlierNode(t *testing.T) {
+	s := NewNodes(IgnoreChange)
+	n1 := func(uid types.UID, version string) *packed.Node {
+		return s.packer.Node(&gate.Node{Name: "n1", UID: uid, ResourceVersion: version}, nil)
+	}
+	s.ReplaceAt([]*packed.Node{n1("a", "1")}, "1")
+	s.Put(n1("b", "9"))
+	s.Drop(n1("a", "5"))
+	if f, known := s.get("n1"); !known || f.Node.UID != "b" {
+		t.Errorf("known: %v, %+v; want the new node", known, f.Node)
+	}
+	s.Drop(n1("b", "10"))
+	if _, known := s.get("n1"); known {
+		t.Error("a deleted node is still known")
+	}
+}
+
+// A list that is older than nodegate's own write, and arrives after its response, does
+// not undo the write. Otherwise too few closed nodes would be counted.
+func TestListOlderThanWrite(t *testing.T) {
+	node := func(version string, taints ...string) *packed.Node {
+		n := &gate.Node{Name: "n1", UID: "a", ResourceVersion: version, BootID: "a"}
+		for _, key := range taints {
+			n.Taints = append(n.Taints, corev1.Taint{Key: key})
+		}
+		return packed.NewPacker(packed.NewDictionaries()).Node(n, nil)
+	}
+	written := kubetest.Node("n1", "", func(n *corev1.Node) {
+		n.ResourceVersion, n.UID, n.Spec.Taints = "9", "a", []corev1.Taint{{Key: "closed"}}
+	})
+	for name, c := range map[string]struct {
+		then func(s nodeSink)
+		want string
+	}{
+		"a list older than the write": {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("5")}, "7") }, "9"},
+		"two older lists": {func(s nodeSink) {
+			s.ReplaceAt([]*packed.Node{node("5")}, "7")
+			s.ReplaceAt([]*packed.Node{node("5")}, "8")
+		}, "9"},
+		"a list that contains the write":          {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("9", "closed")}, "9") }, "9"},
+		"a later list":                            {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("11")}, "12") }, "11"},
+		"a list of restored data":                 {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("3")}, "4") }, "3"},
+		"restored after the watch delivered it":   {func(s nodeSink) { s.Put(node("9", "closed")); s.ReplaceAt([]*packed.Node{node("5")}, "8") }, "5"},
+		"the watch is behind the write":           {func(s nodeSink) { s.Put(node("6")); s.ReplaceAt([]*packed.Node{node("6")}, "7") }, "9"},
+		"the node is missing from the older list": {func(s nodeSink) { s.ReplaceAt(nil, "7") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := nodeSink{Nodes: NewNodes(IgnoreChange)}
+			s.ReplaceAt([]*packed.Node{node("5")}, "5")
+			s.observe(written)
+			c.then(s)
+			if f, _ := s.get("n1"); f.Node.ResourceVersion != c.want {
+				t.Errorf("stored version %q, want %q", f.Node.ResourceVersion, c.want)
+			}
+		})
+	}
+}
+
+// Boot contains whether the beginning of a boot was observed, and when the boot was first
+// observed.
+func TestObservedBoots(t *testing.T) {
+	node := func(uid types.UID, boot, version string) *packed.Node {
+		return packed.NewPacker(packed.NewDictionaries()).Node(&gate.Node{Name: "n1", UID: uid, ResourceVersion: version, BootID: boot}, nil)
+	}
+	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	first := func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "x", "5")}, "5") }
+	later := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
+	for name, c := range map[string]struct {
+		steps []func(s nodeSink) // one per minute
+		want  gate.Boot
+	}{
+		"listed at first":                 {[]func(nodeSink){first}, gate.Boot{Seen: began}},
+		"a new node":                      {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1)}},
+		"reboots":                         {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }}, gate.Boot{Seen: later(1), After: "x"}},
+		"reboots and changes":             {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "y", "7")) }}, gate.Boot{Seen: later(1), After: "x"}},
+		"reboots and is listed":           {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "7")}, "8") }}, gate.Boot{Seen: later(1), After: "x"}},
+		"reboots twice":                   {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "z", "7")) }}, gate.Boot{Seen: later(2), After: "y"}},
+		"reboots while not watched":       {[]func(nodeSink){first, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "6")}, "8") }}, gate.Boot{Seen: later(1)}},
+		"created while not watched":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, first}, gate.Boot{Seen: later(1)}},
+		"reports its first boot ID":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "", "5")}, "5") }, func(s nodeSink) { s.Put(node("a", "x", "6")) }}, gate.Boot{Seen: later(1)}},
+		"another Node of this name":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("b", "y", "6")) }}, gate.Boot{Seen: later(1)}},
+		"deleted and created again":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Drop(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3)}},
+		"late event of the previous boot": {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := nodeSink{Nodes: NewNodes(IgnoreChange)}
+			for i, step := range c.steps {
+				s.clock = clocktesting.NewFakePassiveClock(later(i))
+				step(s)
+			}
+			if f, _ := s.get("n1"); !reflect.DeepEqual(f.Boot, c.want) {
+				t.Errorf("%+v, want %+v", f.Boot, c.want)
+			}
+		})
+	}
+}
+
+// A watch that has fallen too far behind may have missed any event: there are no facts
+// until everything has been read again.
+func TestUnknownWhileRelisting(t *testing.T) {
+	for name, streams := range map[string]bool{"streamed": true, "listed": false} {
+		t.Run(name, func(t *testing.T) {
+			clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, streams)
+			runFeed(t, func(api *fakeAPI) { api.nodes().Put(kubetest.Node("a", "1")) }, func(t *testing.T, f *testFeed) {
+				nodes := f.api.nodes()
+				reads, known := 0, 0
+				f.api.set(func() {
+					nodes.onRead = func() {
+						reads++
+						if f.NodesSynced() {
+							known++
+						}
+					}
+				})
+				kubetest.Pass(2 * time.Second)
+				nodes.expire()
+				kubetest.Pass(time.Minute)
+				synctest.Wait()
+				if reads == 0 || known > 0 {
+					t.Errorf("read again %d times, and %d times NodesSynced was true meanwhile", reads, known)
+				}
+				f.facts(t, "a")
+			})
+		})
+	}
+}
+
+// A shutdown is announced by the kubelet's message, which may contain other reasons, or
+// by one of the lifecycle conditions.
+func TestAnnouncesShutdown(t *testing.T) {
+	const down = "node is shutting down"
+	for _, test := range []struct {
+		condition corev1.NodeConditionType
+		status    corev1.ConditionStatus
+		message   string
+		want      bool
+	}{
+		{corev1.NodeReady, corev1.ConditionFalse, down, true},
+		{corev1.NodeReady, corev1.ConditionFalse, "[container runtime is down, node is shutting down]", true},
+		{corev1.NodeReady, corev1.ConditionFalse, down + ". WARNING: no memory limits", true},
+		{corev1.NodeReady, corev1.ConditionFalse, "container runtime is down", false},
+		{corev1.NodeReady, corev1.ConditionTrue, down, false},
+		{corev1.NodeReady, corev1.ConditionUnknown, down, false},
+		{corev1.NodeMemoryPressure, corev1.ConditionFalse, down, false},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionTrue, "", true},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionFalse, down, false},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionUnknown, down, false},
+		{corev1.NodeDrainInProgress, corev1.ConditionTrue, "", false},
+		{corev1.NodeDrained, corev1.ConditionTrue, "", false},
+		{corev1.NodeMaintenancePlanned, corev1.ConditionTrue, "", false},
+		{corev1.NodeMaintenanceInProgress, corev1.ConditionTrue, "", false},
+	} {
+		condition := corev1.NodeCondition{Type: test.condition, Status: test.status, Message: test.message}
+		for name, conditions := range map[string][]corev1.NodeCondition{
+			"alone":         {condition},
+			"before others": {condition, {Type: "Other", Status: corev1.ConditionFalse}},
+			"after others":  {{Type: "Other", Status: corev1.ConditionFalse}, condition},
+		} {
+			n := NewNodes(nil).Convert(kubetest.Node("a", "1", func(n *corev1.Node) { n.Status.Conditions = conditions }))
+			if n.ShuttingDown != test.want {
+				t.Errorf("%s=%s, %q, %s: shutting down is %v", test.condition, test.status, test.message, name, n.ShuttingDown)
+			}
+		}
+	}
+}
+
+// Creating, changing or removing an override is announced.
+func TestOverrideChangesAreAnnounced(t *testing.T) {
+	var changes int
+	s := NewNodes(func(string, gate.Change) { changes++ })
+	put := func(version string, annotations map[string]string) map[string]string {
+		n := kubetest.Node("a", "1", func(n *corev1.Node) { n.Annotations, n.ResourceVersion = annotations, version })
+		facts := s.pack(n)
+		s.Update(func() []nodeChange { return s.Put(facts) })
+		known, _ := s.get("a")
+		return known.Node.Overrides
+	}
+	for i, test := range []struct{ annotations, want map[string]string }{
+		{nil, nil},
+		{map[string]string{"override.nodegate.dev/g": "x"}, map[string]string{"g": "x"}},
+		{map[string]string{"override.nodegate.dev/g": "y"}, map[string]string{"g": "y"}},
+		{map[string]string{"gate.nodegate.dev/g": "y"}, nil},
+	} {
+		if got := put(fmt.Sprint(i+1), test.annotations); !maps.Equal(got, test.want) || changes != i+1 {
+			t.Errorf("%v: overrides %v, announced %d times, want %d", test.annotations, got, changes, i+1)
+		}
+	}
+	if put("9", map[string]string{"gate.nodegate.dev/g": "y", "other": "x"}); changes != 4 {
+		t.Error("a change of another annotation was announced")
+	}
+}
+
+// Nodes that are containers on the same host have the same boot ID.
+func TestNodesWithTheSameBoot(t *testing.T) {
+	booted := func(name, boot string) *corev1.Node {
+		return kubetest.Node(name, types.UID(name), func(n *corev1.Node) { n.Status.NodeInfo.BootID = boot })
+	}
+	runFeed(t, func(api *fakeAPI) {
+		for _, n := range []*corev1.Node{booted("a", "host"), booted("b", "own"), booted("c", "host"), booted("d", ""), booted("e", "")} {
+			api.nodes().Put(n)
+		}
+	}, func(t *testing.T, f *testFeed) {
+		same := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := slices.Sorted(slices.Values(f.SameBoot())); !slices.Equal(got, want) {
+				t.Errorf("SameBoot = %v, want %v", got, want)
+			}
+		}
+		same("a", "c")
+		f.api.nodes().Put(booted("b", "host"))
+		same("a", "b", "c")
+		f.api.nodes().remove("a")
+		f.api.nodes().Put(booted("b", "own"))
+		same()
+	})
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+)
+
+// Status returns the status of each feed, sorted by name.
+func (f *Feed) Status() []reflector.Status {
+	return f.statusOf(f.needed.Load())
+}
+
+// StatusOf returns the status of each feed that the needs require, sorted by name.
+func (f *Feed) StatusOf(n gate.Needs) []reflector.Status { return f.statusOf(NewNeeds(n)) }
+
+func (f *Feed) statusOf(needed *Needs) []reflector.Status {
+	all := []reflector.Status{f.nodeStatus(), f.gates.Status()}
+	daemonSetFeeds, podFeeds := *f.daemonSetFeeds.Load(), *f.podFeeds.Load()
+	for namespace := range needed.Namespaces {
+		status := reflector.Status{Name: DaemonSetsName(namespace)}
+		if r, ok := daemonSetFeeds[namespace]; ok {
+			status = r.Status()
+		}
+		all = append(all, status)
+	}
+	for query := range needed.Queries {
+		status := reflector.Status{Name: PodsName(query)}
+		if r, ok := podFeeds[query]; ok {
+			status = r.Status()
+		}
+		all = append(all, status)
+	}
+	if needed.CSINodes {
+		status := reflector.Status{Name: csiNodesName}
+		if r := f.csiNodeFeed.Load(); r != nil {
+			status = r.Status()
+		}
+		all = append(all, status)
+	}
+	all = append(all, f.sliceStatus(needed.Drivers)...)
+	slices.SortFunc(all, func(a, b reflector.Status) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b reflector.Status) bool { return a.Name == b.Name })
+}
+
+func (f *Feed) nodeStatus() reflector.Status {
+	r := f.nodeFeed.Load()
+	if r == nil {
+		return reflector.Status{Name: nodesName}
+	}
+	status := r.Status()
+	status.Synced = status.Synced && f.nodes.upToDate()
+	return status
+}
+
+// Unsynced returns the names of feeds that are needed and have not been read yet. It
+// excludes feeds whose watch was lost after they had been read (see Status), and feeds of
+// kinds that the API server does not serve, because there is nothing to wait for.
+func (f *Feed) Unsynced() []string {
+	var names []string
+	for _, s := range f.Status() {
+		if !s.Synced && !errors.Is(s.Err, clients.ErrNotServed) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// sliceStatus returns the status of the feeds of drivers.
+func (f *Feed) sliceStatus(drivers map[string]bool) []reflector.Status {
+	feeds := *f.sliceFeeds.Load()
+	all := make([]reflector.Status, 0, len(drivers))
+	for driver := range drivers {
+		status := reflector.Status{Name: slicesName(driver)}
+		if r, ok := feeds[driver]; ok {
+			status = r.Status()
+		}
+		all = append(all, status)
+	}
+	return all
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"context"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+)
+
+// csiNodeFeed observes all CSINodes while a gate needs them.
+type csiNodeFeed struct {
+	*running
+	csiNodes *CSINodes
+}
+
+// adjustCSINodes starts or stops observing CSINodes.
+func (f *Feed) adjustCSINodes(ctx context.Context, needed bool) {
+	before := f.csiNodeFeed.Load()
+	switch {
+	case needed && before == nil:
+		f.csiNodeFeed.Store(f.startCSINodes(ctx))
+	case !needed && before != nil:
+		f.csiNodeFeed.Store(nil)
+		before.stop()
+	}
+}
+
+func (f *Feed) startCSINodes(ctx context.Context) *csiNodeFeed {
+	notify := f.notifier(gate.Aspect{Kind: gate.AspectCSINode})
+	feed := &csiNodeFeed{running: f.newRunning(csiNodesName), csiNodes: NewCSINodes(notify, f.nodes)}
+	feed.LiveChanged = f.handler.GatesChanged
+	in := &reflector.Reflector[*storagev1.CSINode, *CSINode]{Observer: feed.Observer, Sink: feed.csiNodes, Convert: feed.csiNodes.Convert}
+	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.csiNodes, &storagev1.CSINode{}) })
+	return feed
+}

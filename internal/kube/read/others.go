@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package read
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// Other objects, as a whole, for checking how a cluster is set up.
+
+// ReadinessRules is the resource of kubernetes-sigs/node-readiness-controller, which
+// manages taints too. NodePools is the resource of Karpenter.
+var (
+	ReadinessRules = schema.GroupVersionResource{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Resource: "nodereadinessrules"}
+	NodePools      = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodepools"}
+)
+
+// Others returns all objects of another tool's resource, or none if the API server does
+// not serve it.
+func (r *Reader) Others(ctx context.Context, kind schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	err := eachOf(ctx, pageSize, r.others.Resource(kind).List, metav1.ListOptions{}, func(o *unstructured.Unstructured) { all = append(all, *o) })
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
+	}
+	return all, nil
+}
+
+// ManagedKeys returns the names of NodeReadinessRules by the taint key that they manage.
+func (r *Reader) ManagedKeys(ctx context.Context) (map[string]string, error) {
+	rules, err := r.Others(ctx, ReadinessRules)
+	if err != nil {
+		return nil, err
+	}
+	byKey := make(map[string]string, len(rules))
+	for i := range rules {
+		if key, _, _ := unstructured.NestedString(rules[i].Object, "spec", "taint", "key"); key != "" {
+			byKey[key] = rules[i].GetName()
+		}
+	}
+	return byKey, nil
+}
+
+// AdmissionPolicy returns a ValidatingAdmissionPolicy.
+func (r *Reader) AdmissionPolicy(ctx context.Context, name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	policy, err := r.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w", name, err)
+	}
+	return policy, nil
+}
+
+// SomeNodes returns at most limit Nodes.
+func (r *Reader) SomeNodes(ctx context.Context, limit int64) ([]corev1.Node, error) {
+	list, err := r.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: limit})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return list.Items, nil
+}
+
+// DaemonSets returns the DaemonSets of namespaces.
+func (r *Reader) DaemonSets(ctx context.Context, namespaces []string) (*gate.DaemonSets, []Error) {
+	l := newSnapshotAt(r, "", pageSize)
+	l.begin(ctx, func(*gate.DaemonSets) gate.Needs { return gate.Needs{DaemonSetNamespaces: namespaces} })
+	return l.daemonSets, l.errs
+}
+
+// Deployments returns all Deployments.
+func (r *Reader) Deployments(ctx context.Context) ([]appsv1.Deployment, error) {
+	var all []appsv1.Deployment
+	err := eachOf(ctx, pageSize, r.core.AppsV1().Deployments(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.Deployment) { all = append(all, *o) })
+	if err != nil {
+		return nil, fmt.Errorf("listing deployments: %w", err)
+	}
+	return all, nil
+}
+
+// ConfigMap returns the data of a ConfigMap, or nil if it does not exist.
+func (r *Reader) ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+	o, err := r.core.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading configmap %s/%s: %w", namespace, name, err)
+	}
+	return o.Data, nil
+}

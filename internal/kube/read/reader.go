@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package read performs one-shot reads with the caller's credentials, for the verbs of
+// kubectl gate. Objects are converted to facts in the same way as those that package feed
+// watches.
+package read
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/clients"
+)
+
+// Reader performs one-shot reads with the caller's credentials. It reads only what a
+// request requires, and does not keep it up to date. Objects are converted to facts in
+// the same way as those that a feed.Feed observes.
+type Reader struct {
+	core   kubernetes.Interface
+	gates  rest.Interface
+	names  metadata.Interface
+	others dynamic.Interface
+}
+
+// NewReader returns a Reader for an API server.
+func NewReader(config *rest.Config) (*Reader, error) {
+	core, err := kubernetes.NewForConfig(clients.CoreConfig(config))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for core kinds: %w", err)
+	}
+	gates, err := clients.GateClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for NodeGates: %w", err)
+	}
+	names, err := metadata.NewForConfig(clients.Unlimited(config))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for metadata: %w", err)
+	}
+	others, err := dynamic.NewForConfig(clients.Unlimited(config))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for other tools' kinds: %w", err)
+	}
+	return &Reader{core: core, gates: gates, names: names, others: others}, nil
+}
+
+// Gates returns all NodeGates, including those that cannot be read (see their ReadError).
+// The error is NotFound if the API server does not serve NodeGates.
+func (r *Reader) Gates(ctx context.Context) ([]v1alpha1.NodeGate, error) {
+	var list clients.StoredGates
+	if err := r.gates.Get().Resource(v1alpha1.Resource.Resource).Do(ctx).Into(&list); err != nil {
+		return nil, fmt.Errorf("listing NodeGates: %w", err)
+	}
+	gates := make([]v1alpha1.NodeGate, 0, len(list.Items))
+	for i := range list.Items {
+		gates = append(gates, list.Items[i].NodeGate)
+	}
+	return gates, nil
+}
+
+// Node returns a Node.
+func (r *Reader) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	node, err := r.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading node: %w", err)
+	}
+	return node, nil
+}
+
+// Nodes returns the Nodes that match a label selector.
+func (r *Reader) Nodes(ctx context.Context, selector string) ([]corev1.Node, error) {
+	list, err := r.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Lease returns the Lease of the controller that runs in a namespace.
+func (r *Reader) Lease(ctx context.Context, namespace string) (*coordinationv1.Lease, error) {
+	lease, err := r.core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the controller's lease: %w", err)
+	}
+	return lease, nil
+}
+
+// NodeNames returns the names of all Nodes.
+func (r *Reader) NodeNames(ctx context.Context) ([]string, error) {
+	list, err := r.nodeMetadata().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// AllPods returns all pods of a node (see gate.WantPods).
+func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error) {
+	at := time.Now()
+	pods, err := boundpods.Of(r.core).List(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return &gate.PodList{At: at, Pods: pods}, nil
+}
+
+// EveryPod returns all pods of all nodes, by node (see gate.WantPods). Nodes without pods
+// have no entry.
+func (r *Reader) EveryPod(ctx context.Context) (map[string]*gate.PodList, error) {
+	at := time.Now()
+	all := make(map[string]*gate.PodList)
+	err := eachOf(ctx, pageSize, r.core.CoreV1().Pods(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: clients.OnSomeNode}, func(o *corev1.Pod) {
+		list := all[o.Spec.NodeName]
+		if list == nil {
+			list = &gate.PodList{At: at}
+			all[o.Spec.NodeName] = list
+		}
+		list.Pods = append(list.Pods, boundpods.BoundPod(o))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing all pods: %w", err)
+	}
+	return all, nil
+}

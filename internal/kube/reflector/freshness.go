@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// A watch that delivers nothing is indistinguishable from a watch of objects that do not
+// change. HTTP/2 detects a lost connection, but not an API server whose watch cache has
+// stopped, or a proxy that keeps a stream open and forwards nothing. Bookmarks make the
+// difference: API servers send one about once a minute on each idle watch, the first
+// after up to two minutes.
+
+// SilentAfter is the time without any response to a feed's request after which the feed
+// lists everything again. By then one bookmark is missing, usually two. If an API server
+// sends no bookmarks (--watch-cache=false), objects that do not change are listed at this
+// interval.
+const SilentAfter = 3 * time.Minute
+
+// ErrSilent is the error of a feed whose watch has delivered nothing for SilentAfter.
+var ErrSilent = fmt.Errorf("the watch delivered nothing for %s, not even a bookmark", SilentAfter)
+
+// Settles is the time within which a burst of delayed events is assumed to arrive,
+// counted from its first event.
+const Settles = time.Second
+
+// freshness tracks when a feed last received anything from the API server. Times are Unix
+// nanoseconds; 0 means never.
+type freshness struct {
+	clock clock.PassiveClock
+	// recent is the time of the last receipt, up to Settles early. settled is the time of
+	// the last receipt before recent, and at least Settles before it.
+	recent, settled atomic.Int64
+}
+
+// received records that something has arrived now. It must not be called concurrently.
+func (h *freshness) received() {
+	now := h.clock.Now().UnixNano()
+	if recent := h.recent.Load(); now-recent >= int64(Settles) {
+		h.settled.Store(recent)
+		h.recent.Store(now)
+	}
+}
+
+// begin records that everything has been read, as of a time.
+func (h *freshness) begin(at time.Time) {
+	h.settled.Store(at.UnixNano())
+	h.recent.Store(at.UnixNano())
+}
+
+// KnownAt returns the latest time for which everything that the API server had sent by
+// then has arrived. It is zero until everything has been read.
+func (h *freshness) KnownAt() time.Time {
+	// Load settled first: if recent changes in between, the result is the older time.
+	settled, recent := h.settled.Load(), h.recent.Load()
+	if h.clock.Now().UnixNano()-recent >= int64(Settles) {
+		settled = recent
+	}
+	if settled == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, settled)
+}
+
+// untilSilent returns a context that is canceled with ErrSilent as its cause when nothing
+// has been received for SilentAfter.
+func (h *freshness) untilSilent(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	begun := h.clock.Now()
+	go func() {
+		for {
+			last := begun
+			if recent := time.Unix(0, h.recent.Load()); recent.After(last) {
+				last = recent
+			}
+			left := SilentAfter - h.clock.Since(last)
+			if left <= 0 {
+				cancel(ErrSilent)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(left):
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}

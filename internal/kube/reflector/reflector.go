@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reflector feeds a Sink from a list and a watch of the API server, and reports
+// whether the Sink is still being kept up to date. It converts each object as it arrives,
+// so that no whole objects are kept.
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Observer tracks the status of one feed. It observes the feed's requests, because a
+// reflector's error handler does not receive every error.
+type Observer struct {
+	freshness
+	name string
+	log  logr.Logger
+	// LiveChanged is called after the feed has become live or has ceased to be, from the
+	// feed's goroutine.
+	LiveChanged func()
+
+	// Silenced, unless nil, is called without locks when the feed's watch has become
+	// silent.
+	Silenced func(Status)
+
+	mu     sync.Mutex
+	synced bool
+	live   bool
+	err    error
+	// listStarted is when the feed last started to read everything.
+	listStarted time.Time
+}
+
+// NewObserver returns an Observer for a feed. See Status.Name for its name and
+// LiveChanged for liveChanged.
+func NewObserver(name string, log logr.Logger, c clock.PassiveClock, liveChanged func()) *Observer {
+	return &Observer{freshness: freshness{clock: c}, name: name, log: log.WithValues("feed", name), LiveChanged: liveChanged}
+}
+
+// Status returns the current status of the feed.
+func (o *Observer) Status() Status {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return Status{Name: o.name, Synced: o.synced, Live: o.live, Err: o.err}
+}
+
+// IsLive reports whether the feed is being kept up to date.
+func (o *Observer) IsLive() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.live
+}
+
+// Listing records that everything is about to be read again. Until then the facts may be
+// arbitrarily old.
+func (o *Observer) Listing() {
+	o.change(func() { o.live, o.listStarted = false, o.clock.Now() })
+}
+
+// Listed records that everything has been read and is in the sink.
+func (o *Observer) Listed() {
+	o.change(func() {
+		o.begin(o.listStarted)
+		o.synced, o.live, o.err = true, true, nil
+	})
+}
+
+// silent records that nothing has been received for SilentAfter, so that the facts may be
+// arbitrarily old.
+func (o *Observer) silent() {
+	o.change(func() { o.synced, o.live, o.err = false, false, ErrSilent })
+	if o.Silenced != nil {
+		o.Silenced(o.Status())
+	}
+}
+
+// resumed records that the watch continues where it was interrupted.
+func (o *Observer) resumed() { o.change(func() { o.live, o.err = o.synced, nil }) }
+
+// failed records that a request has failed and will be retried.
+func (o *Observer) failed(err error) { o.change(func() { o.live, o.err = false, err }) }
+
+func (o *Observer) change(apply func()) {
+	o.mu.Lock()
+	live, err := o.live, o.err
+	apply()
+	liveChanged := live != o.live
+	now := o.err
+	o.mu.Unlock()
+	switch {
+	case err == nil && now != nil:
+		o.log.Error(now, "cannot observe, retrying")
+	case err != nil && now == nil:
+		o.log.Info("observing again")
+	}
+	if liveChanged {
+		o.LiveChanged()
+	}
+}
+
+// Sink stores facts. Its methods are called by one goroutine.
+type Sink[F any] interface {
+	// Put adds or replaces a fact.
+	Put(F)
+	// Drop removes a fact.
+	Drop(F)
+	// Replace replaces all facts.
+	Replace([]F)
+}
+
+// VersionedSink is a Sink that needs the resource version of a list.
+type VersionedSink[F any] interface {
+	// ReplaceAt replaces all facts by the state of the API server at a resource version.
+	ReplaceAt(all []F, version string)
+}
+
+// replaceAll replaces all facts of a sink by the state at a resource version.
+func replaceAll[F any](s Sink[F], all []F, version string) {
+	if d, ok := s.(VersionedSink[F]); ok {
+		d.ReplaceAt(all, version)
+		return
+	}
+	s.Replace(all)
+}
+
+// Reflector is the store that a client-go reflector fills. It converts objects to facts
+// one by one, even during a list, so that a whole list of objects is never held in
+// memory.
+type Reflector[O runtime.Object, F any] struct {
+	*Observer
+	Convert func(O) F
+	Sink    Sink[F]
+	// stream is the watch whose initial events are being received, if any. Only the
+	// reflector's goroutine uses it.
+	stream *stream[O, F]
+}
+
+var (
+	_ cache.ReflectorStore         = (*Reflector[runtime.Object, any])(nil)
+	_ cache.ResourceVersionUpdater = (*Reflector[runtime.Object, any])(nil)
+)
+
+// fact converts obj. It returns false if obj is neither an object of the kind nor a fact.
+func (s *Reflector[O, F]) fact(obj any) (F, bool) {
+	if carried, ok := obj.(carrier); ok {
+		obj = carried.fact
+	}
+	if f, ok := obj.(F); ok {
+		return f, true
+	}
+	if o, ok := obj.(O); ok {
+		return s.Convert(o), true
+	}
+	var none F
+	return none, false
+}
+
+func (s *Reflector[O, F]) take(obj any, take func(F)) error {
+	f, ok := s.fact(obj)
+	if !ok {
+		return fmt.Errorf("observing %s: unexpected %T", s.name, obj)
+	}
+	take(f)
+	return nil
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater. It is called for each
+// event of the watch and for each bookmark. Bookmarks reach the store in no other way.
+func (s *Reflector[O, F]) UpdateResourceVersion(string) { s.received() }
+
+// Add implements cache.ReflectorStore.
+func (s *Reflector[O, F]) Add(obj any) error { return s.take(obj, s.Sink.Put) }
+
+// Update implements cache.ReflectorStore.
+func (s *Reflector[O, F]) Update(obj any) error { return s.take(obj, s.Sink.Put) }
+
+// Delete implements cache.ReflectorStore.
+func (s *Reflector[O, F]) Delete(obj any) error { return s.take(obj, s.Sink.Drop) }
+
+// Replace implements cache.ReflectorStore.
+func (s *Reflector[O, F]) Replace(objs []any, version string) error {
+	if s.stream != nil {
+		s.stream.finish(version)
+		s.stream = nil
+		s.Listed()
+		return nil
+	}
+	facts := make([]F, 0, len(objs))
+	for _, obj := range objs {
+		if err := s.take(obj, func(f F) { facts = append(facts, f) }); err != nil {
+			return err
+		}
+	}
+	replaceAll(s.Sink, facts, version)
+	s.Listed()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (s *Reflector[O, F]) Resync() error { return nil }
+
+// page converts one page of a list to a page of facts.
+func (s *Reflector[O, F]) page(list runtime.Object) (runtime.Object, error) {
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, fmt.Errorf("observing %s: %w", s.name, err)
+	}
+	page := &metainternalversion.List{ListMeta: metav1.ListMeta{
+		ResourceVersion: m.GetResourceVersion(), Continue: m.GetContinue(), RemainingItemCount: m.GetRemainingItemCount(),
+	}}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		return s.take(item, func(f F) { page.Items = append(page.Items, carrier{fact: f}) })
+	})
+	return page, err
+}
+
+// carrier wraps a fact where client-go requires an object.
+type carrier struct{ fact any }
+
+// GetObjectKind implements runtime.Object.
+func (carrier) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (c carrier) DeepCopyObject() runtime.Object { return c }
+
+// latestVersion makes a request return the API server's current state. A reflector would
+// request a state that is not older than the last one that it has seen, so an API server
+// or a cache that is stuck at that state could return it forever. "0" would accept any
+// old state, in which a gate or a pod that was deleted long ago may still exist.
+const latestVersion = ""
+
+// listWatch wraps a feed's requests in order to report their results to the observer.
+func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			s.Listing()
+			s.stream = nil
+			o.ResourceVersion = latestVersion
+			list, err := inner.ListWithContext(ctx, o)
+			if err != nil {
+				return nil, s.noteError(ctx, err)
+			}
+			s.received()
+			return s.page(list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				s.Listing()
+				o.ResourceVersion = latestVersion
+				w, err := inner.WatchWithContext(ctx, o)
+				if err != nil {
+					return nil, hideConnectionRefused(err)
+				}
+				s.stream = newStream[O](w, s.Sink, func(o any) (F, bool) {
+					s.received()
+					return s.fact(o)
+				})
+				return s.stream, nil
+			}
+			w, err := inner.WatchWithContext(ctx, o)
+			if err != nil {
+				return nil, s.noteError(ctx, err)
+			}
+			s.resumed()
+			return w, nil
+		},
+	}
+}
+
+// noteError reports an error to the observer, unless the feed is being stopped.
+func (s *Reflector[O, F]) noteError(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		s.failed(err)
+	}
+	return err
+}
+
+// hideConnectionRefused hides that a connection was refused. On that error a reflector
+// sleeps and retries the stream, ignoring its context and without reporting the error; on
+// any other error it falls back to a plain list.
+func hideConnectionRefused(err error) error {
+	if err != nil && utilnet.IsConnectionRefused(err) {
+		return errors.New(err.Error())
+	}
+	return err
+}
+
+// Backoff of a feed's requests. It is short because gates cannot open until the feeds are
+// live again. After steadyFor without a failure it starts from retryFirst again.
+const (
+	retryFirst = 200 * time.Millisecond
+	// RetryMax is the maximum backoff.
+	RetryMax  = 5 * time.Second
+	steadyFor = time.Minute
+)
+
+// Run observes until the context ends. example is an object of the kind.
+func (s *Reflector[O, F]) Run(ctx context.Context, inner *cache.ListWatch, example O) {
+	backoff := wait.Backoff{Duration: retryFirst, Cap: RetryMax, Factor: 2, Steps: 10, Jitter: 0.5}
+	r := cache.NewReflectorWithOptions(s.listWatch(inner), example, s, cache.ReflectorOptions{Name: s.name, Backoff: &backoff})
+	// The reflector's own loop would log every error, most of which the observer logs
+	// already.
+	ctx = klog.NewContext(ctx, s.log.V(1))
+	delay := backoff.DelayWithReset(clock.RealClock{}, steadyFor)
+	// Until ends only with the context; its error contains nothing else.
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		watchCtx, cancel := s.untilSilent(ctx)
+		defer cancel()
+		err := r.ListAndWatchWithContext(watchCtx)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(context.Cause(watchCtx), ErrSilent):
+			s.silent()
+		case err != nil:
+			s.log.V(1).Info("listing again", "error", err.Error())
+		}
+		return false, nil
+	})
+}

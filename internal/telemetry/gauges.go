@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/nodegate/nodegate/internal/fleet"
+	"github.com/nodegate/nodegate/internal/gate"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// What is told of a gate by gauges, at each report.
+
+// GateNodes sets the number of a gate's nodes by state.
+func (m *Metrics) GateNodes(name string, n v1alpha1.NodeCounts) {
+	m.about(name, func() {
+		m.Nodes.WithLabelValues(name, "selected").Set(float64(n.Selected))
+		m.Nodes.WithLabelValues(name, "open").Set(float64(n.Open))
+		m.Nodes.WithLabelValues(name, "closed").Set(float64(n.Closed))
+		m.Nodes.WithLabelValues(name, "overdue").Set(float64(n.Overdue))
+		m.Nodes.WithLabelValues(name, "throttled").Set(float64(n.Throttled))
+		m.Nodes.WithLabelValues(name, "overridden").Set(float64(n.Overridden))
+	})
+}
+
+// GateNonMembers sets the number of selected nodes that are not members, by reason.
+func (m *Metrics) GateNonMembers(name string, all []v1alpha1.NonMembers) {
+	m.about(name, func() {
+		m.nonMembers.DeletePartialMatch(prometheus.Labels{labelGate: name})
+		for i := range all {
+			m.nonMembers.WithLabelValues(name, string(all[i].Reason)).Set(float64(all[i].Count))
+		}
+	})
+}
+
+// GateWaiting sets the number of closed nodes by the signal that they wait for, and the
+// close time of the node that has been closed the longest.
+func (m *Metrics) GateWaiting(name string, s *fleet.Summary) {
+	m.about(name, func() {
+		m.Waiting.WithLabelValues(name, noSignal).Set(float64(s.WaitsFor[""]))
+		for _, signal := range m.gates[name] {
+			m.Waiting.WithLabelValues(name, signal).Set(float64(s.WaitsFor[signal]))
+		}
+		if len(s.Waiting) == 0 {
+			m.Oldest.DeleteLabelValues(name)
+			return
+		}
+		m.Oldest.WithLabelValues(name).Set(float64(s.Waiting[0].Since.Unix()))
+	})
+}
+
+// GateBudget sets the usage of a gate's budget by zone, and removes other zones.
+func (m *Metrics) GateBudget(name string, zones map[string]fleet.Usage) {
+	m.about(name, func() {
+		for _, zone := range m.zones[name] {
+			if _, is := zones[zone]; !is {
+				m.Used.DeleteLabelValues(name, zone)
+				m.Allowed.DeleteLabelValues(name, zone)
+			}
+		}
+		for zone, u := range zones {
+			m.Used.WithLabelValues(name, zone).Set(float64(u.Used))
+			m.Allowed.WithLabelValues(name, zone).Set(float64(u.Allowed))
+		}
+		m.zones[name] = slices.Collect(maps.Keys(zones))
+	})
+}
+
+// BirthProved sets whether new nodes are known to be closed, and when that was last
+// proved. A zero time means never.
+func (m *Metrics) BirthProved(name string, proved bool, at time.Time) {
+	value := 0.0
+	if proved {
+		value = 1
+	}
+	m.about(name, func() {
+		m.Proved.WithLabelValues(name).Set(value)
+		if !at.IsZero() {
+			m.provedAt.WithLabelValues(name).Set(float64(at.Unix()))
+		}
+	})
+}
+
+// GuardProved sets whether a guard is in force.
+func (m *Metrics) GuardProved(guard string, proved bool) {
+	value := 0.0
+	if proved {
+		value = 1
+	}
+	m.Guards.WithLabelValues(guard).Set(value)
+}
+
+// NotClosedAtBirth removes the series of a gate that no longer closes at birth, for which
+// there is nothing to prove.
+func (m *Metrics) NotClosedAtBirth(name string) {
+	m.Proved.DeleteLabelValues(name)
+	m.provedAt.DeleteLabelValues(name)
+}
+
+// conditionTypes are the conditions that a gate may have.
+var conditionTypes = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionOverdue,
+	v1alpha1.ConditionThrottled, v1alpha1.ConditionContended,
+}
+
+// GateConditions sets which conditions of a gate are True.
+func (m *Metrics) GateConditions(name string, conditions []metav1.Condition) {
+	m.about(name, func() {
+		for _, kind := range conditionTypes {
+			value := 0.0
+			if meta.IsStatusConditionTrue(conditions, kind) {
+				value = 1
+			}
+			m.Conditions.WithLabelValues(name, kind).Set(value)
+		}
+	})
+}
+
+// GatesKnown sets whether the list of gates is known to be complete.
+func (m *Metrics) GatesKnown(complete bool) {
+	value := 0.0
+	if complete {
+		value = 1
+	}
+	m.Complete.Set(value)
+}
+
+// GateMode sets the mode of a gate.
+func (m *Metrics) GateMode(name string, mode v1alpha1.Mode) {
+	m.about(name, func() {
+		for _, other := range []v1alpha1.Mode{v1alpha1.ModeEnforce, v1alpha1.ModeDryRun, v1alpha1.ModePaused} {
+			if other != mode {
+				m.Modes.DeleteLabelValues(name, string(other))
+			}
+		}
+		m.Modes.WithLabelValues(name, string(mode)).Set(1)
+	})
+}
+
+// Waited observes how long each signal of a gate that opened has kept a node waiting.
+func (m *Metrics) Waited(g *gate.Gate, waits []time.Duration) {
+	m.about(g.Name, func() {
+		for i, wait := range waits {
+			if slices.Contains(m.gates[g.Name], g.Signals[i].Name) { // or it was edited since
+				m.SignalWait.WithLabelValues(g.Name, g.Signals[i].Name).Observe(wait.Seconds())
+			}
+		}
+	})
+}

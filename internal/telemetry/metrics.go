@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package telemetry has the metrics and Events of the controller.
+package telemetry
+
+import (
+	"cmp"
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/write"
+)
+
+// Labels of metrics.
+const (
+	labelGate      = "gate"
+	labelState     = "state"
+	labelReason    = "reason"
+	labelOutcome   = "outcome"
+	labelCondition = "condition"
+	labelMode      = "mode"
+	labelSignal    = "signal"
+	labelZone      = "zone"
+	labelGuard     = "guard"
+	labelResource  = "resource"
+)
+
+// noSignal is the label value for closed nodes that wait for no signal. It is not a valid
+// name of a signal.
+const noSignal = "-"
+
+// waits are the histogram buckets of waiting times, in seconds.
+var waits = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600}
+
+// Metrics are the metrics of nodegate. The series of a gate are removed with the gate,
+// and those of its signals with the signals. No series is specific to a node.
+type Metrics struct {
+	Nodes      *prometheus.GaugeVec
+	Waiting    *prometheus.GaugeVec
+	nonMembers *prometheus.GaugeVec
+	Oldest     *prometheus.GaugeVec
+	Used       *prometheus.GaugeVec
+	Allowed    *prometheus.GaugeVec
+	Proved     *prometheus.GaugeVec
+	provedAt   *prometheus.GaugeVec
+	Guards     *prometheus.GaugeVec
+	Conditions *prometheus.GaugeVec
+	Modes      *prometheus.GaugeVec
+	Complete   prometheus.Gauge
+	Strangers  prometheus.Gauge
+	TimeToOpen *prometheus.HistogramVec
+	SignalWait *prometheus.HistogramVec
+	Opens      *prometheus.CounterVec
+	Closes     *prometheus.CounterVec
+	Patches    *prometheus.CounterVec
+	Bypasses   *prometheus.CounterVec
+	Evictions  *prometheus.CounterVec
+	Events     *prometheus.CounterVec
+
+	registerer prometheus.Registerer
+	// byGate has all metrics with the label gate.
+	byGate []*prometheus.MetricVec
+
+	mu sync.Mutex
+	// gates has the gates that may have series, with their signals.
+	gates map[string][]string
+	// zones has the zones that have series of budgets, by gate.
+	zones map[string][]string
+}
+
+// NewMetrics registers nodegate's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{registerer: r, gates: make(map[string][]string), zones: make(map[string][]string)}
+	m.Nodes = m.gauge("nodegate_gate_nodes", "Nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget), overridden (open or closed by hand for a time).", labelGate, labelState)
+	m.Waiting = m.gauge("nodegate_gate_waiting_nodes", "Closed nodes of a gate, by the first of its signals that each waits for; - is of those that wait for none.", labelGate, labelSignal)
+	m.nonMembers = m.gauge("nodegate_gate_non_member_nodes", "Nodes that a gate selects and that are not its members, by the reason. There is no series for reasons that no node has.", labelGate, labelReason)
+	m.Oldest = m.gauge("nodegate_gate_oldest_closed_timestamp_seconds", "Since when the node has been closed that has been for longest. There is no series while none is closed.", labelGate)
+	m.Used = m.gauge("nodegate_gate_budget_used_nodes", "Nodes of a gate in a zone that are closed, or being closed, under its budget.", labelGate, labelZone)
+	m.Allowed = m.gauge("nodegate_gate_budget_allowed_nodes", "How many nodes of a gate in a zone its budget lets be closed at a time.", labelGate, labelZone)
+	m.Proved = m.gauge("nodegate_birth_closing_proved", "1 if the API server was seen to close the gate on a new (probe) node, else 0. Not for closeWhen gates.", labelGate)
+	m.provedAt = m.gauge("nodegate_birth_closing_proved_timestamp_seconds", "When that was last seen. There is no series before.", labelGate)
+	m.Guards = m.gauge("nodegate_guard_proved", "1 if the API server rejected the last probe that this guard (an admission policy) must reject, 0 if it repeatedly did not. Only the leader has series.", labelGuard)
+	m.Conditions = m.gauge("nodegate_gate_condition", "1 if this condition of the gate's status is True, else 0.", labelGate, labelCondition)
+	m.Modes = m.gauge("nodegate_gate_mode", "1 for the mode that the gate is in: Enforce, DryRun or Paused. There is no series for the others.", labelGate, labelMode)
+	m.Complete = m.gauge("nodegate_gates_complete", "1 if the gates that are known are certain to be all, else 0: then nothing that a missing gate closed is opened.").WithLabelValues()
+	m.Strangers = m.gauge("nodegate_unknown_gates", "Gates that are not known and have records on nodes, which are kept because it is not known either that they were deleted.").WithLabelValues()
+	m.TimeToOpen = m.histogram("nodegate_time_to_open_seconds", "Time from the closing of a gate on a node to its opening.", labelGate)
+	m.SignalWait = m.histogram("nodegate_signal_wait_seconds", "Time from the closing of a gate on a node to when a signal began to hold, observed for each signal when they all hold and the gate opens.", labelGate, labelSignal)
+	m.Opens = m.counter("nodegate_opens_total", "Openings of a gate on a node, by reason.", labelGate, labelReason)
+	m.Closes = m.counter("nodegate_closes_total", "Closings of a gate on a node by the controller, by reason. Closings at birth by the API server are not among them.", labelGate, labelReason)
+	m.Patches = m.counter("nodegate_patches_total", "Patches of nodes, by outcome.", labelOutcome)
+	m.Bypasses = m.counter("nodegate_bypassed_pods_total", "Pods found to have started on a node while a gate was closed that they do not tolerate.", labelGate)
+	m.Evictions = m.counter("nodegate_evictions_total", "Requests to evict bypassed pods, by outcome.", labelGate, labelOutcome)
+	m.Events = m.counter("nodegate_events_total", "Kubernetes Events, by outcome: written, failed, or dropped because too many waited.", labelOutcome)
+	m.begin()
+	m.buildInfo()
+	return m
+}
+
+// begin begins to count at zero what is alarming: of a counter that begins with
+// one, Prometheus does not see the first increase.
+func (m *Metrics) begin() {
+	for _, outcome := range []string{patchOK, patchConflict, patchGone, patchDenied, PatchError} {
+		m.Patches.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{eventWritten, EventFailed, EventDropped} {
+		m.Events.WithLabelValues(outcome)
+	}
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.register(vec, vec.MetricVec, labels)
+	return vec
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.register(vec, vec.MetricVec, labels)
+	return vec
+}
+
+// histogram registers a classic histogram that is also a native one.
+func (m *Metrics) histogram(name, help string, labels ...string) *prometheus.HistogramVec {
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: waits,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
+	m.register(vec, vec.MetricVec, labels)
+	return vec
+}
+
+func (m *Metrics) register(c prometheus.Collector, vec *prometheus.MetricVec, labels []string) {
+	m.registerer.MustRegister(c)
+	if slices.Contains(labels, labelGate) {
+		m.byGate = append(m.byGate, vec)
+	}
+}
+
+// buildInfo sets the metric of the running build.
+func (m *Metrics) buildInfo() {
+	version, revision := "unknown", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = cmp.Or(info.Main.Version, version)
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	m.gauge("nodegate_build_info", "1, labelled with what was built and with which Go.", "version", "revision", "go_version").
+		WithLabelValues(version, revision, runtime.Version()).Set(1)
+}
+
+// NewCertificateExpiry registers the metric of a process that serves the webhook. Other
+// processes have no certificate.
+func NewCertificateExpiry(r prometheus.Registerer) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "nodegate_webhook_certificate_expiry_timestamp_seconds", Help: "When the certificate that this replica serves the webhook with expires. 0 while it has none.",
+	})
+	r.MustRegister(g)
+	return g
+}
+
+// Outcomes of patches and of Events.
+const (
+	patchOK       = "ok"
+	patchConflict = "conflict"
+	patchGone     = "gone"
+	patchDenied   = "denied"
+	PatchError    = "error"
+
+	eventWritten = "written"
+	EventFailed  = "failed"
+	EventDropped = "dropped"
+)
+
+// PatchOutcome returns the outcome of a patch.
+func PatchOutcome(err error) string {
+	switch {
+	case err == nil:
+		return patchOK
+	case errors.Is(err, write.ErrConflict):
+		return patchConflict
+	case errors.Is(err, write.ErrGone):
+		return patchGone
+	case errors.Is(err, write.ErrDenied):
+		return patchDenied
+	}
+	return PatchError
+}
+
+// Patched counts a patch by its outcome.
+func (m *Metrics) Patched(outcome string) { m.Patches.WithLabelValues(outcome).Inc() }
+
+// Opened counts an opening, and observes how long the gate had been closed. A negative
+// duration means that it had not been closed.
+func (m *Metrics) Opened(v *gate.Verdict, held time.Duration) {
+	m.about(v.Gate, func() {
+		m.Opens.WithLabelValues(v.Gate, string(v.Reason)).Inc()
+		if held >= 0 {
+			m.TimeToOpen.WithLabelValues(v.Gate).Observe(held.Seconds())
+		}
+	})
+}
+
+// Closed counts a closing.
+func (m *Metrics) Closed(v *gate.Verdict) {
+	m.about(v.Gate, func() { m.Closes.WithLabelValues(v.Gate, string(v.Reason)).Inc() })
+}
+
+// Bypassed counts pods that bypassed a gate.
+func (m *Metrics) Bypassed(gateName string, pods int) {
+	m.about(gateName, func() { m.Bypasses.WithLabelValues(gateName).Add(float64(pods)) })
+}
+
+// Evicted counts a request to evict a pod that bypassed a gate.
+func (m *Metrics) Evicted(gateName string, outcome boundpods.Eviction) {
+	m.about(gateName, func() { m.Evictions.WithLabelValues(gateName, string(outcome)).Inc() })
+}
+
+func (m *Metrics) event(outcome string) { m.Events.WithLabelValues(outcome).Inc() }
+
+// about writes the series of a gate, unless the gate has been deleted: its series would
+// never be removed.
+func (m *Metrics) about(name string, write func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.gates[name]; known {
+		write()
+	}
+}
+
+// KeepGates removes the series of gates, and of their signals, that are not in signals.
+func (m *Metrics) KeepGates(signals map[string][]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, before := range m.gates {
+		now, is := signals[name]
+		if !is {
+			m.drop(prometheus.Labels{labelGate: name})
+			delete(m.zones, name)
+			continue
+		}
+		for _, signal := range before {
+			if !slices.Contains(now, signal) {
+				m.drop(prometheus.Labels{labelGate: name, labelSignal: signal})
+			}
+		}
+	}
+	for name := range signals { // see begin
+		m.Bypasses.WithLabelValues(name)
+		m.Closes.WithLabelValues(name, string(v1alpha1.ReasonBirth))
+	}
+	m.gates = signals
+}
+
+// StepDown removes the series that only a leader has.
+func (m *Metrics) StepDown() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, vec := range []*prometheus.GaugeVec{
+		m.Nodes, m.Waiting, m.nonMembers, m.Oldest, m.Used, m.Allowed, m.Proved, m.provedAt, m.Guards, m.Conditions, m.Modes,
+	} {
+		vec.Reset()
+	}
+	m.Strangers.Set(0)
+	m.zones = make(map[string][]string)
+}
+
+// drop removes all series with these labels.
+func (m *Metrics) drop(labels prometheus.Labels) {
+	for _, vec := range m.byGate {
+		vec.DeletePartialMatch(labels)
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// collectors is a registry that keeps what was registered there, and what is said
+// of it.
+type collectors struct {
+	*prometheus.Registry
+	all   []prometheus.Collector
+	texts []string
+}
+
+func (c *collectors) MustRegister(all ...prometheus.Collector) {
+	c.Registry.MustRegister(all...)
+	c.all = append(c.all, all...)
+	for _, one := range all {
+		descriptions := make(chan *prometheus.Desc, 10)
+		one.Describe(descriptions)
+		close(descriptions)
+		for description := range descriptions {
+			c.texts = append(c.texts, description.String())
+		}
+	}
+}
+
+// everyMetric returns all metrics that there are.
+func everyMetric() (*collectors, *Metrics) {
+	c := &collectors{Registry: prometheus.NewRegistry()}
+	m := NewMetrics(c)
+	NewCertificateExpiry(c)
+	c.MustRegister(NewWatches())
+	return c, m
+}
+
+// labelsOf returns the labels of each metric, by name.
+func (c *collectors) labelsOf(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, text := range c.texts {
+		match := described.FindStringSubmatch(text)
+		if match == nil {
+			t.Fatalf("cannot read %s", text)
+		}
+		all[match[1]] = match[2]
+	}
+	return all
+}
+
+// fill makes a series of every metric that has labels: of this gate and signal,
+// where it has those.
+func (c *collectors) fill(t *testing.T, gateName, signal string) {
+	t.Helper()
+	for i, one := range c.all {
+		var make func(prometheus.Labels) error
+		switch vec := one.(type) {
+		case *prometheus.GaugeVec:
+			make = func(l prometheus.Labels) error { _, err := vec.GetMetricWith(l); return err }
+		case *prometheus.CounterVec:
+			make = func(l prometheus.Labels) error { _, err := vec.GetMetricWith(l); return err }
+		case *prometheus.HistogramVec:
+			make = func(l prometheus.Labels) error { _, err := vec.GetMetricWith(l); return err }
+		case prometheus.Gauge, *Watches:
+			continue
+		default:
+			t.Fatalf("%T is no kind of metric that this test knows", one)
+		}
+		series := prometheus.Labels{}
+		for label := range strings.SplitSeq(described.FindStringSubmatch(c.texts[i])[2], ",") {
+			if label != "" {
+				series[label] = map[string]string{labelGate: gateName, labelSignal: signal}[label]
+			}
+		}
+		if err := make(series); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// having names the metrics that have a series with this label.
+func (c *collectors) having(t *testing.T, label, value string) (names []string) {
+	t.Helper()
+	families, err := c.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			for _, pair := range series.GetLabel() {
+				if pair.GetName() == label && pair.GetValue() == value {
+					names = append(names, family.GetName())
+				}
+			}
+		}
+	}
+	return names
+}
+
+// Names, units and help texts are as Prometheus recommends.
+func TestMetricsAreNamedAsUsual(t *testing.T) {
+	c, _ := everyMetric()
+	c.fill(t, "gate", "signal")
+	problems, err := testutil.GatherAndLint(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if n := len(c.having(t, labelGate, "gate")); n < 10 {
+		t.Errorf("only %d metrics of gates were looked at", n)
+	}
+}
+
+// No series of any metric outlives its gate, or its gate's signal.
+func TestSeriesGoWithTheirGate(t *testing.T) {
+	c, m := everyMetric()
+	m.KeepGates(map[string][]string{"kept": {"stays", "goes"}, "gone": {"stays"}})
+	for _, gateName := range []string{"kept", "gone"} {
+		c.fill(t, gateName, "stays")
+	}
+	before := c.having(t, labelGate, "kept")
+	c.fill(t, "kept", "goes")
+	m.KeepGates(map[string][]string{"kept": {"stays"}})
+	if names := c.having(t, labelGate, "gone"); len(names) > 0 {
+		t.Errorf("series of a gate that is gone: %s", names)
+	}
+	if names := c.having(t, labelSignal, "goes"); len(names) > 0 {
+		t.Errorf("series of a signal that is gone: %s", names)
+	}
+	if after := c.having(t, labelGate, "kept"); !slices.Equal(before, after) || len(after) < 10 {
+		t.Errorf("the gate that stays has %s, had %s", after, before)
+	}
+	m.Waited(&gate.Gate{Name: "kept", Signals: []gate.NamedSignal{{Name: "goes"}}}, []time.Duration{1})
+	m.GateNodes("gone", v1alpha1.NodeCounts{})
+	if names := append(c.having(t, labelGate, "gone"), c.having(t, labelSignal, "goes")...); len(names) > 0 {
+		t.Errorf("told again, and nobody takes it away: %s", names)
+	}
+}
+
+var (
+	described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+	metricRow = regexp.MustCompile("(?m)^\\| `(nodegate_\\w+)` \\| \\w+ \\|([^|]*)\\|")
+)
+
+// The page of metrics has a row for each that there is, with its labels.
+func TestThePageHasEveryMetric(t *testing.T) {
+	c, _ := everyMetric()
+	want := c.labelsOf(t)
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, match := range metricRow.FindAllStringSubmatch(string(page), -1) {
+		got[match[1]] = strings.NewReplacer("`", "", " ", "").Replace(strings.TrimSpace(match[2]))
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the page has %s\nthere are    %s", sorted(got), sorted(want))
+	}
+}
+
+func sorted(metrics map[string]string) (all []string) {
+	for name, labels := range metrics {
+		all = append(all, fmt.Sprintf("%s{%s}", name, labels))
+	}
+	slices.Sort(all)
+	return all
+}

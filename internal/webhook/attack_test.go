@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// target is a server that is attacked.
+type target struct {
+	*testing.T
+	address string
+	handler *Handler
+}
+
+func newTarget(t *testing.T) *target {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &target{T: t, address: listener.Addr().String(), handler: &Handler{Gates: known(twoGates...), Log: logr.Discard()}}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	certificates := httptest.NewUnstartedServer(nil)
+	certificates.StartTLS()
+	t.Cleanup(certificates.Close)
+	s := &Server{
+		Address: g.address, Handler: g.handler, IdleTimeout: 50 * time.Millisecond,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificates.TLS.Certificates[0], nil },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	for g.honest() != nil { // it may not listen yet
+		runtime.Gosched()
+	}
+	return g
+}
+
+var insecure = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // who serves is not the point
+
+// honest asks as an API server does.
+func (g *target) honest() error {
+	c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: insecure.Clone()}}
+	defer c.CloseIdleConnections()
+	response, err := c.Post("https://"+g.address, "application/json", strings.NewReader(review(`{"metadata":{}}`)))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || !bytes.Contains(text, []byte(`"allowed":true`)) {
+		return fmt.Errorf("status %d: %s (%w)", response.StatusCode, text, err)
+	}
+	return nil
+}
+
+// connect makes a connection that the test's end closes.
+func (g *target) connect(protocols ...string) *tls.Conn {
+	g.Helper()
+	config := insecure.Clone()
+	config.NextProtos = protocols
+	c, err := tls.Dial("tcp", g.address, config)
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.Cleanup(func() { c.Close() })
+	return c
+}
+
+// stall begins a request of so many bytes and never sends the last one.
+func (g *target) stall(size int) {
+	g.Helper()
+	c := g.connect("http/1.1")
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
+	_, _ = c.Write(make([]byte, min(size-1, bufferBytes))) // as much as is taken before the handler reads
+}
+
+// 64 clients begin requests of 3 MiB and never end them. What they may hold is
+// bounded, and an honest request is answered meanwhile.
+func TestManyLargeRequests(t *testing.T) {
+	t.Parallel()
+	g := newTarget(t)
+	for range 64 {
+		g.stall(maxRequest)
+	}
+	for g.handler.limits.large.TryAcquire(maxRequest) { // until all that may be taken is taken
+		g.handler.limits.large.Release(maxRequest)
+		runtime.Gosched()
+	}
+	if err := g.honest(); err != nil {
+		t.Errorf("beside large requests: %v", err)
+	}
+	if !g.handler.limits.bytes.TryAcquire(maxBytes - maxLarge - leastRequest) {
+		t.Error("large requests have taken what is for the others")
+	}
+	g.handler.limits.bytes.Release(maxBytes - maxLarge - leastRequest)
+}
+
+// When all is taken, a request waits, and is told when it has waited for too long.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	h := &Handler{Gates: known(twoGates...), Log: logr.Discard()}
+	ask(t, h, review("{}"))
+	if !h.limits.bytes.TryAcquire(maxBytes) {
+		t.Fatal("an answered request still counts")
+	}
+	if answer := ask(t, h, review(`{"metadata":{}}`)); answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("status %d: %s", answer.Code, answer.Body)
+	}
+	h.limits.bytes.Release(maxBytes)
+	if answer := ask(t, h, review(`{"metadata":{}}`)); answer.Code != http.StatusOK {
+		t.Errorf("afterwards: status %d: %s", answer.Code, answer.Body)
+	}
+}
+
+// Whatever stands in a request of the largest size, decoding it takes a few times as
+// much memory, and not fifty times.
+func TestDecodingIsBounded(t *testing.T) {
+	fill := func(before, each, after string) string {
+		n := (maxRequest - 1024 - len(before) - len(after)) / len(each)
+		return review(before + strings.TrimSuffix(strings.Repeat(each, n), ",") + after)
+	}
+	entries := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%q:\"\",", fmt.Sprintf("%x", i))
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	h := &Handler{Gates: known(twoGates...), Log: logr.Discard()}
+	for name, body := range map[string]string{
+		"empty taints":        fill(`{"metadata":{},"spec":{"taints":[`, `{},`, `]}}`),
+		"null taints":         fill(`{"metadata":{},"spec":{"taints":[`, `null,`, `]}}`),
+		"labels":              review(`{"metadata":{"labels":{` + entries(250_000) + `}}}`),
+		"annotations":         review(`{"metadata":{"annotations":{` + entries(250_000) + `}}}`),
+		"as many annotations": review(`{"metadata":{"annotations":{` + entries(maxAnnotationEntries) + `}}}`),
+		"conditions":          fill(`{"metadata":{},"status":{"conditions":[`, `{},`, `]}}`),
+		"images":              fill(`{"metadata":{},"status":{"images":[`, `{"names":["x"]},`, `]}}`),
+		"nested":              review(`{"metadata":{},"x":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`),
+		"names":               fill(`{"metadata":{},"x":{`, `"a":1,`, `}}`),
+		"escapes":             fill(`{"metadata":{"annotations":{"x":"`, `\u0041`, `"}}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if len(body) > maxRequest {
+				t.Fatalf("the request has %d bytes", len(body))
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			ask(t, h, body)
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 10*maxRequest {
+				t.Errorf("%d bytes took %d", len(body), took)
+			}
+		})
+	}
+}
+
+// Requests without an end of their headers are ended. Meanwhile honest ones pass.
+func TestSlowHeaders(t *testing.T) {
+	t.Parallel()
+	g := newTarget(t)
+	var wait sync.WaitGroup
+	for range 100 {
+		c := g.connect("http/1.1")
+		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+		wait.Go(func() { _, _ = io.Copy(io.Discard, c) }) // until it is ended
+	}
+	if err := g.honest(); err != nil {
+		t.Errorf("beside slow headers: %v", err)
+	}
+	wait.Wait()
+}
+
+// A client that begins requests and takes them back at once, a thousand times, and
+// one that sends headers without end.
+func TestHTTP2(t *testing.T) {
+	t.Parallel()
+	for name, attack := range map[string]func(*http2.Framer, *hpack.Encoder, *bytes.Buffer) error{
+		"rapid reset": func(f *http2.Framer, e *hpack.Encoder, b *bytes.Buffer) error {
+			for i := range uint32(10_000) {
+				b.Reset()
+				for name, value := range map[string]string{":method": "POST", ":path": "/", ":scheme": "https", ":authority": "x", "content-type": "application/json", "content-length": "1000"} {
+					_ = e.WriteField(hpack.HeaderField{Name: name, Value: value})
+				}
+				if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: b.Bytes(), EndHeaders: true}); err != nil {
+					return err
+				}
+				if err := f.WriteRSTStream(2*i+1, http2.ErrCodeCancel); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"endless headers": func(f *http2.Framer, e *hpack.Encoder, b *bytes.Buffer) error {
+			_ = e.WriteField(hpack.HeaderField{Name: ":method", Value: "POST"})
+			if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b.Bytes()}); err != nil {
+				return err
+			}
+			for {
+				b.Reset()
+				_ = e.WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("x", 8000), Sensitive: true})
+				if err := f.WriteContinuation(1, false, b.Bytes()); err != nil {
+					return err
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newTarget(t)
+			c := g.connect("h2")
+			if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+				t.Fatal(err)
+			}
+			framer := http2.NewFramer(c, nil)
+			if err := framer.WriteSettings(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			var block bytes.Buffer
+			err := attack(framer, hpack.NewEncoder(&block), &block)
+			t.Logf("the attack ended with %v", err)
+			if err := g.honest(); err != nil {
+				t.Errorf("beside it: %v", err)
+			}
+			if !g.handler.limits.bytes.TryAcquire(maxBytes - 100*leastRequest) {
+				t.Error("requests that were taken back still count")
+			}
+		})
+	}
+}
+
+// What is no TLS, no HTTP, or too long.
+func TestGarbage(t *testing.T) {
+	t.Parallel()
+	g := newTarget(t)
+	plain, err := net.Dial("tcp", g.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	fmt.Fprint(plain, "GET / HTTP/1.1\r\n\r\n")
+	_, _ = io.Copy(io.Discard, plain)
+	for name, text := range map[string]string{
+		"no HTTP":       "\x00\x01\x02\r\n\r\n",
+		"a long header": "POST / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n",
+		"many headers":  "POST / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X: y\r\n", 16<<10) + "\r\n",
+		"no length":     "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+	} {
+		c := g.connect("http/1.1")
+		go func() { _, _ = io.WriteString(c, text) }()
+		answer := make([]byte, len("HTTP/1.1 400"))
+		if _, err := io.ReadFull(c, answer); err != nil || string(answer[:10]) != "HTTP/1.1 4" {
+			t.Errorf("%s: answer %q (%v)", name, answer, err)
+		}
+	}
+	if err := g.honest(); err != nil {
+		t.Error(err)
+	}
+}

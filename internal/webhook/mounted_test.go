@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/nodegate/nodegate/internal/webhook"
+	"github.com/nodegate/nodegate/testcluster/await"
+)
+
+const host = "nodegate-webhook.nodegate-system.svc"
+
+// volume is a mounted Secret: links to files of a directory that is replaced whole,
+// by a link to it, as kubelets do.
+type volume struct {
+	*testing.T
+	dir     string
+	version int
+}
+
+func newVolume(t *testing.T) *volume {
+	t.Helper()
+	v := &volume{T: t, dir: t.TempDir()}
+	v.write(nil)
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		v.must(os.Symlink(filepath.Join("..data", name), filepath.Join(v.dir, name)))
+	}
+	return v
+}
+
+func (v *volume) must(err error) {
+	v.Helper()
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+func (v *volume) write(files map[string][]byte) {
+	v.Helper()
+	v.version++
+	version := "..version-" + strconv.Itoa(v.version)
+	v.must(os.Mkdir(filepath.Join(v.dir, version), 0o700))
+	for name, content := range files {
+		v.must(os.WriteFile(filepath.Join(v.dir, version, name), content, 0o600))
+	}
+	v.must(os.Symlink(version, filepath.Join(v.dir, "..next")))
+	v.must(os.Rename(filepath.Join(v.dir, "..next"), filepath.Join(v.dir, "..data")))
+}
+
+// pair makes the files of a certificate for a host.
+func (v *volume) pair(host string) map[string][]byte {
+	v.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	v.must(err)
+	return map[string][]byte{"tls.crt": certificate, "tls.key": key}
+}
+
+// TestMounted: a certificate may come late, may be replaced, and is kept for as long
+// as what is mounted is none.
+func TestMounted(t *testing.T) {
+	v := newVolume(t)
+	taken := make(chan time.Time, 10)
+	m := &webhook.Mounted{
+		Dir: v.dir, Host: host, Period: 10 * time.Millisecond, Log: logr.Discard(),
+		Taken: func(until time.Time) { taken <- until },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	defer func() {
+		cancel()
+		v.must(<-ended)
+	}()
+
+	if _, err := m.GetCertificate(nil); err == nil {
+		t.Error("there is something to serve with before there is a certificate")
+	}
+	if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "run 'nodegate webhook-certificate'") {
+		t.Errorf("without a certificate it is ready: %v", err)
+	}
+	first, second := v.pair(host), v.pair(host)
+	v.write(first)
+	v.must(await.Until(t.Context(), "the first to be served", serves(m, first)))
+	if until := <-taken; until.Before(time.Now()) {
+		t.Errorf("it is said to be good until %s", until)
+	}
+	v.write(map[string][]byte{"tls.crt": second["tls.crt"], "tls.key": first["tls.key"]})
+	v.write(nil)
+	v.must(serves(m, first)(ctx))
+	v.write(second)
+	v.must(await.Until(t.Context(), "the second to be served", serves(m, second)))
+	v.must(m.Ready())
+	v.write(v.pair("other.svc"))
+	v.must(await.Until(t.Context(), "another host to be refused", func(context.Context) error {
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "for another server") {
+			return errors.New("not yet")
+		}
+		return nil
+	}))
+}
+
+func serves(m *webhook.Mounted, files map[string][]byte) func(context.Context) error {
+	return func(context.Context) error {
+		want, err := tls.X509KeyPair(files["tls.crt"], files["tls.key"])
+		if err != nil {
+			return err
+		}
+		got, err := m.GetCertificate(nil)
+		if err != nil {
+			return err
+		}
+		if !got.Leaf.Equal(want.Leaf) {
+			return errors.New("another certificate is served")
+		}
+		return nil
+	}
+}
+
+// Told to stop before there is a certificate, it stops.
+func TestMountedStops(t *testing.T) {
+	m := &webhook.Mounted{Dir: t.TempDir(), Host: host, Log: logr.Discard()}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Start(ctx); err != nil {
+		t.Error(err)
+	}
+}

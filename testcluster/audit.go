@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// ReadAudit calls each for every completed request in an audit log, in the order of
+// the log. It ignores an incomplete last line, because the API server may still be
+// writing it. It stops at the first error that each returns.
+func ReadAudit(log io.Reader, each func(*auditv1.Event) error) error {
+	reader := bufio.NewReader(log)
+	for number := 1; ; number++ {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the audit log: %w", err)
+		}
+		var event auditv1.Event
+		err = json.Unmarshal(line, &event)
+		if err == nil && event.Stage == auditv1.StageResponseComplete {
+			err = each(&event)
+		}
+		if err != nil {
+			return fmt.Errorf("parsing line %d of the audit log: %w", number, err)
+		}
+	}
+}

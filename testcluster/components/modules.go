@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package components
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// moduleFiles holds a go.mod and go.sum per Kubernetes version. They are not
+// called go.mod so that they belong to this module and can be embedded, and their
+// dependencies stay out of the build graph of nodegate's users. To support
+// another Kubernetes version, add its two files: see README.md.
+//
+//go:embed kubernetes-*.mod kubernetes-*.sum
+var moduleFiles embed.FS
+
+const filePrefix = "kubernetes-"
+
+// A module is a Go module from whose dependencies components are built.
+type module struct {
+	minor    string // the minor version of Kubernetes, such as "1.37"
+	version  string // the version of k8s.io/kubernetes, such as "v1.37.1"
+	mod, sum []byte // the contents of go.mod and go.sum
+}
+
+// Versions returns the minor versions of Kubernetes that can be built, newest
+// first.
+func Versions() []string {
+	// The pattern is a constant and well-formed.
+	files, _ := fs.Glob(moduleFiles, filePrefix+"*.mod")
+	versions := make([]string, 0, len(files))
+	for _, file := range files {
+		versions = append(versions, strings.TrimPrefix(strings.TrimSuffix(file, ".mod"), filePrefix))
+	}
+	slices.SortFunc(versions, func(a, b string) int { return minorNumber(b) - minorNumber(a) })
+	return versions
+}
+
+// VersionVariable is the environment variable that sets DefaultVersion. The tests
+// then run on that version.
+const VersionVariable = "NODEGATE_KUBERNETES_VERSION"
+
+// DefaultVersion returns the minor version of Kubernetes that is used if none is
+// specified: the one in VersionVariable, which may not be one of Versions, or the
+// newest.
+func DefaultVersion() string { return cmp.Or(os.Getenv(VersionVariable), Versions()[0]) }
+
+// Before reports whether a minor version of Kubernetes is older than another.
+func Before(version, other string) bool { return minorNumber(version) < minorNumber(other) }
+
+// minorNumber returns 37 for "1.37".
+func minorNumber(version string) int {
+	_, text, _ := strings.Cut(version, ".")
+	number, _ := strconv.Atoi(text)
+	return number
+}
+
+var kubernetesVersion = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v\S+)`)
+
+// moduleOf returns the module of a minor version of Kubernetes.
+func moduleOf(minor string) (*module, error) {
+	known := Versions()
+	if !slices.Contains(known, minor) {
+		return nil, fmt.Errorf("unknown Kubernetes version %q: known are %s", minor, strings.Join(known, ", "))
+	}
+	m := &module{minor: minor}
+	var err error
+	if m.mod, err = moduleFiles.ReadFile(filePrefix + minor + ".mod"); err != nil {
+		return nil, fmt.Errorf("reading the embedded module: %w", err)
+	}
+	if m.sum, err = moduleFiles.ReadFile(filePrefix + minor + ".sum"); err != nil {
+		return nil, fmt.Errorf("reading the embedded module: %w", err)
+	}
+	match := kubernetesVersion.FindSubmatch(m.mod)
+	if match == nil {
+		return nil, fmt.Errorf("embedded module of Kubernetes %s does not require k8s.io/kubernetes", minor)
+	}
+	m.version = string(match[1])
+	return m, nil
+}
+
+// ldflags returns the linker's flags, which do not affect the compilation of
+// packages.
+func (m *module) ldflags() string {
+	// Upstream's build sets the version. Without it, the API server's version is
+	// v0.0.0-master, and it refuses to emulate any version. Programs without such
+	// a variable ignore it. Symbol tables and DWARF are omitted, because these
+	// programs are not debugged and link faster without them.
+	const variable = " -X k8s.io/component-base/version."
+	return "-s -w" +
+		variable + "gitVersion=" + m.version +
+		variable + "gitMajor=1" +
+		variable + "gitMinor=" + strconv.Itoa(minorNumber(m.minor)) +
+		variable + "gitTreeState=clean"
+}
+
+// dir returns the module's directory in the cache. It depends on the sources, the
+// flags and the Go version.
+func (m *module) dir(root string) string {
+	hash := sha256.New()
+	for _, part := range []string{
+		string(m.mod), string(m.sum), m.ldflags(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+	} {
+		fmt.Fprintf(hash, "%d\n%s\n", len(part), part)
+	}
+	return filepath.Join(root, fmt.Sprintf("kubernetes-%s-%x", m.version, hash.Sum(nil)[:6]))
+}
+
+// write writes the module into a new directory.
+func (m *module) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), m.mod, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "go.sum"), m.sum, 0o644)
+}
