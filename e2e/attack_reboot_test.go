@@ -118,9 +118,9 @@ func (m *machine) reboots(steps []step, cut int, stop *func()) {
 				*stop = m.startController(0)
 			}
 			m.becomes("agent", isClosed, keyA)
-			m.eventually("the pods are observed", func() error {
-				if m.record("agent").Digest == "*" {
-					return errNotYet
+			m.eventually("the gate's record names the new boot and the pods of before", func() error {
+				if r := m.record("agent"); r.Boot != m.boot || r.Digest == "*" {
+					return fmt.Errorf("the record is %+v, want boot %s and a list of pods", r, m.boot)
 				}
 				return nil
 			})
