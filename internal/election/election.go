@@ -2,12 +2,13 @@
 
 // Package election lets one of several replicas lead, for as long as it holds a Lease.
 //
-// client-go's leader election does the work. This package adds three things to it:
+// client-go's leader election does the work. This package adds four things to it:
 //
 //   - A replica that loses the Lease becomes a candidate again, so that a Lease can be
 //     short: it costs a hiccup of the API server, and not a restart, to lose one.
 //   - The Lease is released only when the work has ended.
-//   - Candidates look often, and the leader renews less often: see Election.Duration.
+//   - Candidates look often, and the leader renews less often: see Options.Duration.
+//   - A candidate watches the Lease, so that it leads as soon as the leader releases it.
 package election
 
 import (
@@ -17,6 +18,8 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -30,6 +33,9 @@ const DefaultDuration = 2 * time.Second
 // Election is one replica's part in the election of a leader.
 type Election struct {
 	lock *lock
+	// watch starts a watch of the Lease. It is an optimization: without it, candidates
+	// find a released Lease when they look next.
+	watch func(context.Context) (watch.Interface, error)
 	// name is the Lease's, and the label of client-go's metric.
 	name     string
 	duration time.Duration
@@ -58,14 +64,17 @@ func New(config *rest.Config, o Options) (*Election, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a client for Leases: %w", err)
 	}
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String()}
 	return newElection(&resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 		Client:     client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+	}, func(ctx context.Context) (watch.Interface, error) {
+		return client.Leases(o.Namespace).Watch(ctx, only)
 	}, o)
 }
 
-func newElection(lease resourcelock.Interface, o Options) (*Election, error) {
+func newElection(lease resourcelock.Interface, watchLease func(context.Context) (watch.Interface, error), o Options) (*Election, error) {
 	if o.Duration == 0 {
 		o.Duration = DefaultDuration
 	}
@@ -73,8 +82,8 @@ func newElection(lease resourcelock.Interface, o Options) (*Election, error) {
 		return nil, err
 	}
 	return &Election{
-		lock: &lock{Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), log: o.Log},
-		name: o.Name, duration: o.Duration, log: o.Log,
+		lock:  &lock{Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), log: o.Log},
+		watch: watchLease, name: o.Name, duration: o.Duration, log: o.Log,
 	}, nil
 }
 
@@ -98,15 +107,39 @@ type Work func(ctx context.Context, tookOver bool) error
 // itself, with its error, or when the Lease is lost. It must not be called again before
 // it has returned.
 func (e *Election) Lead(ctx context.Context, work Work) error {
+	watching, elected := context.WithCancel(ctx)
+	defer elected()
+	released := make(chan struct{}, 1)
+	go e.watchLease(watching, released)
+	for {
+		led, err := e.stand(ctx, released, func(ctx context.Context, tookOver bool) error {
+			elected()
+			return work(ctx, tookOver)
+		})
+		if led || err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// stand is one candidacy. It ends like Lead or, if this replica is not elected, when the
+// Lease is released: a new elector looks at once. It reports whether the replica led.
+func (e *Election) stand(ctx context.Context, released <-chan struct{}, work Work) (led bool, err error) {
 	// The Lease is held for longer than ctx: until the work has ended.
 	holding, letGo := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
 	defer letGo()
 	e.lock.begin(letGo)
-	defer context.AfterFunc(ctx, func() {
+	go func() {
+		select {
+		case <-holding.Done():
+			return
+		case <-released:
+		case <-ctx.Done():
+		}
 		if !e.lock.elected.Load() {
 			letGo()
 		}
-	})()
+	}()
 	ended := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: e.lock, Name: e.name,
@@ -121,15 +154,15 @@ func (e *Election) Lead(ctx context.Context, work Work) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("building leader election: %w", err)
+		return false, fmt.Errorf("building leader election: %w", err)
 	}
 	elector.Run(holding)
 	if !e.lock.elected.Load() {
-		return nil
+		return false, nil
 	}
 	err = <-ended
 	e.lock.release(context.WithoutCancel(ctx))
-	return err
+	return true, err
 }
 
 // lead does the work until ctx ends or the Lease is not held any more.

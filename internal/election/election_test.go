@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -27,6 +29,7 @@ type server struct {
 	version int
 	record  resourcelock.LeaderElectionRecord
 	writes  int
+	watches []*watch.RaceFreeFakeWatcher
 	// leaders are the replicas that work, and terms all that have begun to, in order.
 	leaders []string
 	terms   []term
@@ -45,6 +48,8 @@ type connection struct {
 	seen     int
 	// late is a write of its own that is carried out just before its next one.
 	late bool
+	// unwatched is whether the replica may not watch the Lease.
+	unwatched bool
 	// broken is nil while requests are answered.
 	broken func(context.Context) error
 }
@@ -119,6 +124,30 @@ func (c *connection) write(r resourcelock.LeaderElectionRecord) {
 	c.version++
 	c.writes++
 	c.seen, c.record = c.version, r
+	for _, w := range c.watches {
+		w.Modify(c.lease())
+	}
+}
+
+func (s *server) lease() *coordinationv1.Lease {
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &s.record.HolderIdentity}}
+}
+
+// watch starts a watch as the API server does without a resourceVersion: the Lease comes
+// first.
+func (c *connection) watch(ctx context.Context) (w watch.Interface, err error) {
+	err = c.request(ctx, func() error {
+		if c.unwatched {
+			return apierrors.NewForbidden(leases, "lease", errors.New("no rule allows it"))
+		}
+		fake := watch.NewRaceFreeFake()
+		if c.version > 0 {
+			fake.Add(c.lease())
+		}
+		c.watches, w = append(c.watches, fake), fake
+		return nil
+	})
+	return w, err
 }
 
 // holder returns who holds the Lease.
@@ -158,11 +187,14 @@ type replica struct {
 	ended  chan struct{}
 }
 
-func (s *server) start(t *testing.T, identity string) *replica {
+func (s *server) start(t *testing.T, identity string, change ...func(*connection)) *replica {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &replica{connection: &connection{server: s, identity: identity}, cancel: cancel, ended: make(chan struct{})}
-	e, err := newElection(r.connection, Options{Log: logr.Discard()})
+	for _, f := range change {
+		f(r.connection)
+	}
+	e, err := newElection(r.connection, r.connection.watch, Options{Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,13 +261,46 @@ func TestRenewals(t *testing.T) {
 	})
 }
 
+// A candidate that watches the Lease leads when it is released. Another one looks often.
 func TestHandover(t *testing.T) {
+	for name, unwatched := range map[string]bool{"watched": false, "unwatched": true} {
+		t.Run(name, func(t *testing.T) {
+			within := time.Duration(0)
+			if unwatched {
+				within = 400 * time.Millisecond
+			}
+			two(t, func(t *testing.T, s *server, a, b *replica) {
+				if unwatched {
+					b.stop()
+					b = s.start(t, "b", func(c *connection) { c.unwatched = true })
+					defer b.stop()
+					pass(10 * time.Second)
+				}
+				began := time.Now()
+				a.stop()
+				pass(time.Second)
+				if last := s.last(); last.identity != "b" || last.tookOver || last.at.Sub(began) > within {
+					t.Errorf("the last term is %+v, %s after a stopped; want b's within %s, and that the Lease was released", last, last.at.Sub(began), within)
+				}
+			})
+		})
+	}
+}
+
+// Watches that end are started again, and a Lease that is released meanwhile is found.
+func TestWatchEnds(t *testing.T) {
 	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		s.mu.Lock()
+		for _, w := range s.watches {
+			w.Stop()
+		}
+		s.mu.Unlock()
+		pass(10 * time.Second)
 		began := time.Now()
 		a.stop()
-		pass(500 * time.Millisecond)
-		if last := s.last(); last.identity != "b" || last.tookOver {
-			t.Errorf("the last term is %+v, %s after a stopped; want b's, and that the Lease was released", last, last.at.Sub(began))
+		pass(time.Second)
+		if last := s.last(); last.identity != "b" || last.at != began {
+			t.Errorf("the last term is %+v, %s after a stopped; want b's at once", last, last.at.Sub(began))
 		}
 	})
 }
@@ -381,7 +446,8 @@ func TestLeaseIsAnothers(t *testing.T) {
 func TestWorkFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		e, err := newElection(&connection{server: s, identity: "a"}, Options{Log: logr.Discard()})
+		c := &connection{server: s, identity: "a"}
+		e, err := newElection(c, c.watch, Options{Log: logr.Discard()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func (o renderer) flow() object {
 				}},
 				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
 					APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
-					Namespaces: []string{o.Namespace}, Verbs: []string{"get", "create", "update"},
+					Namespaces: []string{o.Namespace}, Verbs: []string{"get", "create", "update", "watch"},
 				}},
 			}},
 		},

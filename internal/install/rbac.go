@@ -44,7 +44,7 @@ func NamespaceRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, ResourceNames: []string{v1alpha1.BirthParameter}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.LeaseName}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.LeaseName}, Verbs: []string{"get", "update", "watch"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}
 }
