@@ -102,11 +102,13 @@ var mayImport = map[string][]string{
 	"testcluster/filelock":             {},
 	"testcluster/processgroup":         {},
 	"testcluster/progress":             {},
+	"testcluster/simnode":              {},
 	"testcluster/clustertest":          {"testcluster", "testcluster/components"},
 	"testcluster/cmd/nodegate-cluster": {"testcluster", "testcluster/command"},
 	"testcluster/cmd/nodegate-build":   {"testcluster/command", "testcluster/components"},
 
-	// nodegate as users run it, for the demo and the benchmarks.
+	// nodegate as users run it, for the demo, the judge's scenario, the torture
+	// campaign and the benchmarks.
 	"internal/testbed": {"api/v1alpha1", "testcluster"},
 
 	// The judge of a run shares no code with what it judges.

@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 const (
@@ -48,7 +50,8 @@ func newFleet(s *site) *fleet {
 	for i := range s.Nodes {
 		name := fmt.Sprintf("n%04d", i)
 		f.nodes = append(f.nodes, &node{
-			fleet: f, name: name, zone: fmt.Sprint("z", i%zones), home: []string{"a", "b"}[i%2], rng: s.rng(s.phase.id + name),
+			fleet: f, Node: simnode.New(s.kube, name, ""),
+			zone: fmt.Sprint("z", i%zones), home: []string{"a", "b"}[i%2], rng: s.rng(s.phase.id + name),
 		})
 	}
 	return f
@@ -78,6 +81,9 @@ func (f *fleet) declare(ctx context.Context) error {
 			return fmt.Errorf("creating %s: %w", object.GetName(), err)
 		}
 	}
+	for _, n := range f.nodes {
+		n.nextPod()
+	}
 	for _, ng := range gates() {
 		if err := f.admin.Create(ctx, ng); err != nil {
 			return fmt.Errorf("creating gate %s: %w", ng.Name, err)
@@ -86,11 +92,11 @@ func (f *fleet) declare(ctx context.Context) error {
 	return nil
 }
 
-// arrives waits until the gates are in force, begins the part of the run that is judged,
+// arrive waits until the gates are in force, begins the part of the run that is judged,
 // and creates the nodes.
-func (f *fleet) arrives(ctx context.Context) error {
+func (f *fleet) arrive(ctx context.Context) error {
 	for _, ng := range gates() {
-		if err := await.Until(ctx, "gate "+ng.Name+" to be in force", func(ctx context.Context) error { return f.inForce(ctx, ng.Name) }); err != nil {
+		if err := testbed.AwaitGate(ctx, f.applier, ng.Name); err != nil {
 			return err
 		}
 	}
@@ -180,7 +186,7 @@ func (f *fleet) becomesFit(ctx context.Context, more ...string) error {
 			return err
 		}
 	}
-	if err := f.each(func(n *node) error { return f.insist(ctx, "node "+n.name, n.settle) }); err != nil {
+	if err := f.each(func(n *node) error { return f.insist(ctx, "node "+n.Name, n.settle) }); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -29,7 +29,7 @@ func everything(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	dice := newDice(s.Seed)

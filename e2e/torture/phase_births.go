@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 const (
@@ -32,14 +32,14 @@ func births(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	if err := r.stop(); err != nil {
 		return fmt.Errorf("stopping nodegate: %w", err)
 	}
 	// Nothing may be bound to the nodes of the fleet, which are open.
-	if err := s.fleet.each(func(n *node) error { return n.kube.CoreV1().Nodes().Delete(ctx, n.name, deleteNow) }); err != nil {
+	if err := s.fleet.each(func(n *node) error { return n.kube.CoreV1().Nodes().Delete(ctx, n.Name, deleteNow) }); err != nil {
 		return err
 	}
 	if err := s.createHungryPods(ctx); err != nil {
@@ -109,7 +109,8 @@ func (s *site) createNodes(ctx context.Context, d time.Duration) (int64, error) 
 	for w := range 2 * writers {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := s.kube.CoreV1().Nodes().Create(ctx, bornNode(fmt.Sprintf("born-%d-%d", w, i)), metav1.CreateOptions{}); err == nil {
+				name := fmt.Sprintf("born-%d-%d", w, i)
+				if _, err := simnode.New(s.kube, name, name).Register(ctx, simnode.Conditions{ready: yes}, inPoolA); err == nil {
 					s.report.inject(born)
 					created.Add(1)
 				}
@@ -125,19 +126,7 @@ func (s *site) createNodes(ctx context.Context, d time.Duration) (int64, error) 
 	return created.Load(), err
 }
 
-func bornNode(name string) *corev1.Node {
-	most := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	}
-	now := metav1.Now()
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{pool: "a"}},
-		Status: corev1.NodeStatus{
-			Capacity: most, Allocatable: most, NodeInfo: corev1.NodeSystemInfo{BootID: name},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}},
-		},
-	}
-}
+func inPoolA(object *corev1.Node) { object.Labels[pool] = "a" }
 
 // nothingBound verifies that no hungry pod was bound.
 func (s *site) nothingBound(ctx context.Context) error {

@@ -38,7 +38,7 @@ func requestErrors(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	rates := []int{5, 10, 20, 50}
@@ -139,7 +139,7 @@ func restores(ctx context.Context, s *site, d time.Duration) error {
 	if _, err := s.start(ctx); err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	data, copied := filepath.Join(s.cluster.Dir(), "etcd"), filepath.Join(s.cluster.Dir(), "etcd-before")

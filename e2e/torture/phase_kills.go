@@ -22,7 +22,7 @@ func kills(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	k := &killer{replica: r, reached: make(map[string]*[2]int)}

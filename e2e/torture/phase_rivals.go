@@ -45,7 +45,7 @@ func hostile(ctx context.Context, s *site, d time.Duration) error {
 	if _, err := s.start(ctx); err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	if err := s.allowRivals(ctx); err != nil {
@@ -65,7 +65,7 @@ func hostile(ctx context.Context, s *site, d time.Duration) error {
 		for _, r := range all {
 			group.Go(func() {
 				for ctx.Err() == nil {
-					r.write(ctx, r.nodes[r.rng.IntN(len(r.nodes))].name)
+					r.write(ctx, r.nodes[r.rng.IntN(len(r.nodes))].Name)
 				}
 			})
 		}

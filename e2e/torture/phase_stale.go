@@ -23,7 +23,7 @@ func stale(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	rng := s.rng("stale")

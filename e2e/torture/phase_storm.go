@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 // Storms.
@@ -30,7 +33,7 @@ func storms(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	for end := time.Now().Add(d); ; {
@@ -53,7 +56,7 @@ func (s *site) massRegression(ctx context.Context) error {
 	lost := s.fleet.nodes[:len(s.fleet.nodes)*9/10]
 	for _, n := range lost {
 		s.report.inject(regressed)
-		if err := s.fleet.insist(ctx, "node "+n.name, func(ctx context.Context) error { return n.says(ctx, "", "False", "") }); err != nil {
+		if err := s.fleet.insist(ctx, "node "+n.Name, func(ctx context.Context) error { return n.Report(ctx, simnode.Conditions{net: no}) }); err != nil {
 			return err
 		}
 	}
@@ -72,8 +75,8 @@ func (s *site) flapping(ctx context.Context, d time.Duration) error {
 	for _, n := range s.fleet.nodes {
 		group.Go(func() {
 			for up := false; await.Pause(ctx, flapsEvery) == nil; up = !up {
-				status := map[bool]string{false: "False", true: "True"}[up]
-				s.fleet.done(n.says(ctx, "", status, ""))
+				status := map[bool]corev1.ConditionStatus{false: no, true: yes}[up]
+				s.fleet.done(n.Report(ctx, simnode.Conditions{net: status}))
 				s.fleet.done(n.reportPod(ctx, up))
 				s.report.inject(flapped)
 			}
@@ -98,8 +101,8 @@ func (s *site) rebootWhileAway(ctx context.Context, r *replica) (*replica, error
 			return nil, err
 		}
 		n.off = time.Time{} // the boot is not observed
-		err := s.fleet.insist(ctx, "node "+n.name, func(ctx context.Context) error {
-			if err := n.report(ctx); err != nil {
+		err := s.fleet.insist(ctx, "node "+n.Name, func(ctx context.Context) error {
+			if err := n.heartbeat(ctx); err != nil {
 				return err
 			}
 			return n.reportPod(ctx, i%2 == 0)

@@ -3,13 +3,10 @@
 package torture
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -96,20 +93,12 @@ func (r *Report) take(from *replica) {
 // count counts nodegate's patches.
 func (r *Report) count(s *site) error {
 	r.Steps, r.Failures = s.fleet.steps.Load(), s.fleet.failures.Load()
-	log, err := os.Open(s.cluster.AuditLog())
-	if err != nil {
-		return fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	if _, err := log.Seek(s.logged, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the audit log: %w", err)
-	}
 	seen := make(map[string]bool) // resource versions
-	return testcluster.ReadAudit(log, func(event *auditv1.Event) error {
-		if event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" || event.ResponseStatus == nil || isDryRun(event) {
+	return testcluster.ReadAuditFile(s.cluster.AuditLog(), s.since.Logged, func(event *auditv1.Event) error {
+		if event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" || event.ResponseStatus == nil || testcluster.IsDryRun(event) {
 			return nil
 		}
-		version := versionOf(event)
+		version := testcluster.ResourceVersion(event)
 		first := !seen[version]
 		seen[version] = true
 		if event.Verb != "patch" || event.User.Username != s.installation.Username() {
@@ -121,25 +110,6 @@ func (r *Report) count(s *site) error {
 		}
 		return nil
 	})
-}
-
-// isDryRun reports whether the request is a dry run, such as a probe.
-func isDryRun(event *auditv1.Event) bool {
-	u, err := url.ParseRequestURI(event.RequestURI)
-	return err == nil && u.Query().Get("dryRun") != ""
-}
-
-// versionOf returns the resource version in the response to a request.
-func versionOf(event *auditv1.Event) string {
-	var answer struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if event.ResponseObject == nil || json.Unmarshal(event.ResponseObject.Raw, &answer) != nil {
-		return ""
-	}
-	return answer.Metadata.ResourceVersion
 }
 
 // Pass reports whether there are no failures and the verdict passes.

@@ -81,12 +81,7 @@ func read(ctx context.Context, etcd string, files credentials, audit string, fro
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	defer client.Close()
-	log, err := os.Open(audit)
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	return judge.Read(ctx, client, log, from)
+	return judge.Read(ctx, client, audit, judge.Position{Revision: from})
 }
 
 // credentials are the files that an etcd client needs; all are empty without TLS.
