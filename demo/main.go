@@ -22,7 +22,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/command"
 )
 
@@ -51,7 +50,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.IntVar(&o.nodes, "nodes", 60, "number of nodes to simulate, from 8 to 500")
 	flags.BoolVar(&o.keep, "keep", false, "keep everything running after the verdict, until Ctrl-C")
 	flags.BoolVar(&o.plain, "plain", false, "print lines instead of a table, also on a terminal")
-	switch err := testbed.ParseFlags(flags, args, help); {
+	switch err := command.ParseFlags(flags, args, help); {
 	case err != nil:
 		return nil, err
 	case o.nodes < 2*waveCount || o.nodes > 500:

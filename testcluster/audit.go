@@ -60,7 +60,9 @@ func IsDryRun(event *auditv1.Event) bool {
 // ResourceVersion returns the resourceVersion of the object with which the request was
 // answered. It returns "" for other responses, such as that to a deletion.
 func ResourceVersion(event *auditv1.Event) string {
-	var object struct{ Metadata struct{ ResourceVersion string } }
+	var object struct {
+		Metadata struct{ ResourceVersion string }
+	}
 	if event.ResponseObject == nil || json.Unmarshal(event.ResponseObject.Raw, &object) != nil {
 		return ""
 	}
