@@ -123,7 +123,7 @@ func (t *trial) unfoundedUnobserved(c *change, m moment, ng *v1alpha1.NodeGate) 
 	if effectOf(ng) == corev1.TaintEffectNoExecute {
 		return "a gate with NoExecute does not close for a boot whose start was not observed"
 	}
-	l := t.look(m, c.name, t.clock.latest(c.revision), true)
+	l := t.evaluator(m, c.name, t.clock.latest(c.revision), true)
 	if r, why := l.all(ng.Spec.OpenWhen); r == holds || r == unknown {
 		return "the start of the boot was not observed, and no signal is false: " + cmp.Or(why, "all hold")
 	}
@@ -142,7 +142,7 @@ func (t *trial) since(m moment, ng *v1alpha1.NodeGate) moment {
 // longAgo returns how long ago the node's boot began, or "" if it is recent enough for
 // closing without budget.
 func (t *trial) longAgo(c *change, m moment) string {
-	l := t.look(m, c.name, t.clock.earliest(c.revision), true)
+	l := t.evaluator(m, c.name, t.clock.earliest(c.revision), true)
 	current := l.boots.current(l.node)
 	age := t.clock.earliest(c.revision).Sub(t.clock.latest(current.from))
 	if age > provenAfter+t.Lag {
@@ -161,7 +161,7 @@ func effectOf(ng *v1alpha1.NodeGate) corev1.TaintEffect {
 
 // unfoundedBySignals is unfounded for the reasons that need budget.
 func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, reason v1alpha1.Reason) string {
-	l := t.look(m, c.name, t.clock.latest(c.revision), !ng.Spec.Follows())
+	l := t.evaluator(m, c.name, t.clock.latest(c.revision), !ng.Spec.Follows())
 	existing := ng.Spec.ExistingNodes
 	wants := false
 	switch reason {

@@ -166,7 +166,7 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 		s := &ng.Spec.OpenWhen[i]
 		best, first := notYet, ""
 		for _, m := range window {
-			r, why := t.look(m, c.name, now, true).signal(s)
+			r, why := t.evaluator(m, c.name, now, true).signal(s)
 			best, first = max(best, r), cmp.Or(first, why)
 		}
 		switch best {
@@ -185,7 +185,7 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 func (t *trial) clearedIn(window []moment, c *change, signals []v1alpha1.Signal, now time.Time) string {
 	worst, why := holds, ""
 	for _, m := range window {
-		r, because := t.look(m, c.name, now, false).all(signals)
+		r, because := t.evaluator(m, c.name, now, false).all(signals)
 		if r < worst {
 			worst, why = r, because
 		}

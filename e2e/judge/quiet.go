@@ -28,16 +28,16 @@ func (t *trial) judgeQuiet() {
 		}
 		t.judgeEndOfTaints(node)
 	}
-	t.judgeInVain()
+	t.judgeRepeats()
 }
 
-// inVain is the number of patches of one version of a Node that may change nothing.
+// repeats is the number of patches of one version of a Node that may change nothing.
 // There may be some, because each of two leaders may repeat a patch of the other.
-const inVain = 3
+const repeats = 3
 
-// judgeInVain judges that nodegate does not patch a Node repeatedly without effect.
+// judgeRepeats judges that nodegate does not patch a Node repeatedly without effect.
 // Such a patch is answered with the Node's current revision.
-func (t *trial) judgeInVain() {
+func (t *trial) judgeRepeats() {
 	for _, v := range t.nodes {
 		answered := t.writes[v.Revision]
 		if v.Revision < t.From || v.Object == nil || len(answered) == 0 {
@@ -49,7 +49,7 @@ func (t *trial) judgeInVain() {
 				patches, last = patches+1, w
 			}
 		}
-		if patches > inVain {
+		if patches > repeats {
 			t.violation(RuleQuiet, &change{revision: v.Revision, name: v.Name, by: last, known: true}, "",
 				fmt.Sprintf("%d patches changed nothing", patches), "a Node in its desired state must not be patched")
 		}
@@ -118,7 +118,7 @@ func (t *trial) unjudged(node *corev1.Node, ng *v1alpha1.NodeGate) string {
 // taint on the node more than once.
 func (t *trial) contended(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	return conditionStatus(ng, v1alpha1.ConditionContended) == metav1.ConditionTrue &&
-		slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return t.rivals[taintOf{node.Name, own.Key, own.Effect}] > 1 })
+		slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return t.foreignTaints[taintOf{node.Name, own.Key, own.Effect}] > 1 })
 }
 
 // taintOf identifies a taint of a Node by key and effect.
@@ -127,8 +127,8 @@ type taintOf struct {
 	effect    corev1.TaintEffect
 }
 
-// noteRivals counts the taints that another writer adds or removes.
-func (t *trial) noteRivals(c *change) {
+// noteForeignTaints counts the taints that another writer adds or removes.
+func (t *trial) noteForeignTaints(c *change) {
 	if c.own || c.before == nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (t *trial) noteRivals(c *change) {
 			return slices.ContainsFunc(n.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) })
 		}
 		if has(c.before) != has(c.after) {
-			t.rivals[taintOf{c.name, taint.Key, taint.Effect}]++
+			t.foreignTaints[taintOf{c.name, taint.Key, taint.Effect}]++
 		}
 	}
 }
@@ -209,9 +209,9 @@ func (t *trial) steady(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Durat
 // reads returns the combined reading of the gate's signals on a node.
 func (t *trial) reads(m moment, node string, ng *v1alpha1.NodeGate, now time.Time) (reading, string) {
 	if ng.Spec.Follows() {
-		return t.look(m, node, now, false).all(ng.Spec.CloseWhen)
+		return t.evaluator(m, node, now, false).all(ng.Spec.CloseWhen)
 	}
-	result, why := t.look(m, node, now, true).all(ng.Spec.OpenWhen)
+	result, why := t.evaluator(m, node, now, true).all(ng.Spec.OpenWhen)
 	if no := blocked(m.node(node)); result == holds && no != "" {
 		return unknown, no
 	}
