@@ -107,7 +107,7 @@ func (f *fleet) arrive(ctx context.Context) error {
 	if err := f.begin(ctx); err != nil {
 		return err
 	}
-	return f.becomesWell(ctx)
+	return f.converge(ctx)
 }
 
 // each calls do for every node, several at a time.
@@ -162,47 +162,47 @@ func (f *fleet) done(err error) {
 	}
 }
 
-// becomesWell makes everything ready and waits until all gates are open.
-func (f *fleet) becomesWell(ctx context.Context) error {
+// converge makes everything ready and waits until all gates are open.
+func (f *fleet) converge(ctx context.Context) error {
 	began := time.Now()
-	if err := f.becomesFit(ctx); err != nil {
+	if err := f.convergeFacts(ctx); err != nil {
 		return err
 	}
 	// This can take a minute: a node leaves a gate half a minute after it is no longer
 	// selected, and a daemon that was ready before a reboot counts after a minute.
-	err := f.areOpen(ctx)
+	err := f.awaitOpen(ctx)
 	f.report.AllOpen = max(f.report.AllOpen, time.Since(began))
 	return err
 }
 
-// becomesFit restores every gate to its original spec and makes every node ready for all
-// of them. It waits until the named gates, and those that wait for nothing but facts, are
-// open.
-func (f *fleet) becomesFit(ctx context.Context, more ...string) error {
+// convergeFacts restores every gate to its original spec and makes every node ready for
+// all of them. It waits until the named gates, and those that wait for nothing but facts,
+// are open.
+func (f *fleet) convergeFacts(ctx context.Context, more ...string) error {
 	for _, ng := range gates() {
-		if err := f.insist(ctx, "gate "+ng.Name, func(ctx context.Context) error {
+		if err := f.retry(ctx, "gate "+ng.Name, func(ctx context.Context) error {
 			return f.putGate(ctx, ng.DeepCopy(), func(*v1alpha1.NodeGateSpec) {})
 		}); err != nil {
 			return err
 		}
 	}
-	if err := f.each(func(n *node) error { return f.insist(ctx, "node "+n.Name, n.settle) }); err != nil {
+	if err := f.each(func(n *node) error { return f.retry(ctx, "node "+n.Name, n.settle) }); err != nil {
 		return err
 	}
 	began := time.Now()
-	err := f.areOpen(ctx, append(more, "net", "disk")...)
+	err := f.awaitOpen(ctx, append(more, "net", "disk")...)
 	f.report.Converged = max(f.report.Converged, time.Since(began))
 	return err
 }
 
-// insist repeats do until it succeeds.
-func (f *fleet) insist(ctx context.Context, what string, do func(context.Context) error) error {
+// retry repeats do until it succeeds.
+func (f *fleet) retry(ctx context.Context, what string, do func(context.Context) error) error {
 	return await.Until(ctx, what+" to be written", do)
 }
 
-// areOpen waits until the named gates are open on all nodes, by taint and by record.
+// awaitOpen waits until the named gates are open on all nodes, by taint and by record.
 // Without names, it waits for all gates, including deleted ones.
-func (f *fleet) areOpen(ctx context.Context, names ...string) error {
+func (f *fleet) awaitOpen(ctx context.Context, names ...string) error {
 	return await.Until(ctx, "all gates to be open on all nodes", func(ctx context.Context) error {
 		list, err := f.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {

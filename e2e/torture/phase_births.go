@@ -22,17 +22,14 @@ const (
 	waiting faultproxy.Fault = "pod that waits for a Node"
 )
 
-// hungry is the number of pending pods that tolerate every taint except gates' taints.
-const hungry = 50
+// pendingPods is the number of pods that wait for a node and tolerate every taint except gates' taints.
+const pendingPods = 50
 
 // births creates Nodes while nodegate is down and the API server is killed repeatedly,
 // with a real scheduler and pending pods.
 func births(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	if err := r.stop(); err != nil {
@@ -42,7 +39,7 @@ func births(ctx context.Context, s *site, d time.Duration) error {
 	if err := s.fleet.each(func(n *node) error { return n.kube.CoreV1().Nodes().Delete(ctx, n.Name, deleteNow) }); err != nil {
 		return err
 	}
-	if err := s.createHungryPods(ctx); err != nil {
+	if err := s.createPendingPods(ctx); err != nil {
 		return err
 	}
 	created, err := s.createNodes(ctx, d)
@@ -52,8 +49,8 @@ func births(ctx context.Context, s *site, d time.Duration) error {
 	if err := s.nothingBound(ctx); err != nil {
 		return err
 	}
-	s.report.note("%d Nodes were created while nodegate was down; %d hungry pods are still pending", created, hungry)
-	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app=hungry"}); err != nil {
+	s.report.note("%d Nodes were created while nodegate was down; %d pending pods are still pending", created, pendingPods)
+	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app=pending"}); err != nil {
 		return fmt.Errorf("deleting pods: %w", err)
 	}
 	if err := s.deleteNodes(ctx); err != nil {
@@ -80,12 +77,12 @@ func (s *site) deleteNodes(ctx context.Context) error {
 	}
 }
 
-func (s *site) createHungryPods(ctx context.Context) error {
-	for i := range hungry {
+func (s *site) createPendingPods(ctx context.Context) error {
+	for i := range pendingPods {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("hungry-", i), Labels: map[string]string{"app": "hungry"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("pending-", i), Labels: map[string]string{"app": "pending"}},
 			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "hungry", Image: "hungry"}},
+				Containers: []corev1.Container{{Name: "pending", Image: "pending"}},
 				Tolerations: []corev1.Toleration{
 					{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}, {Key: foreign + "first", Operator: corev1.TolerationOpExists},
 				},
@@ -128,9 +125,9 @@ func (s *site) createNodes(ctx context.Context, d time.Duration) (int64, error) 
 
 func inPoolA(object *corev1.Node) { object.Labels[pool] = "a" }
 
-// nothingBound verifies that no hungry pod was bound.
+// nothingBound verifies that no pending pod was bound.
 func (s *site) nothingBound(ctx context.Context) error {
-	pods, err := s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=hungry"})
+	pods, err := s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pending"})
 	if err != nil {
 		return err
 	}
@@ -139,8 +136,8 @@ func (s *site) nothingBound(ctx context.Context) error {
 			return fmt.Errorf("pod %s was bound to %s, on which all gates are closed", pods.Items[i].Name, node)
 		}
 	}
-	if len(pods.Items) != hungry {
-		return fmt.Errorf("there are %d hungry pods, want %d", len(pods.Items), hungry)
+	if len(pods.Items) != pendingPods {
+		return fmt.Errorf("there are %d pending pods, want %d", len(pods.Items), pendingPods)
 	}
 	return nil
 }

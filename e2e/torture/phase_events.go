@@ -32,21 +32,18 @@ var eventFaults = []faultproxy.Fault{
 // repairs the damage. For the rest of the time, a quarter of all events get a fault under
 // churn, and a few of them are dropped without an error.
 func singleEvents(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
 	story := &targets{fleet: s.fleet, seen: make(map[string]int)}
 	r.proxy.Follow(faultproxy.Plan{Event: story.fault})
 	// Only a few nodes at a time, because a broken watch also misses events of other nodes.
-	if err := s.fleet.each(func(n *node) error { return n.live(ctx) }); err != nil {
+	if err := s.fleet.each(func(n *node) error { return n.performSequence(ctx) }); err != nil {
 		return err
 	}
-	if err := s.fleet.areOpen(ctx, "agent", "net", "disk"); err != nil {
+	if err := s.fleet.awaitOpen(ctx, "agent", "net", "disk"); err != nil {
 		return fmt.Errorf("after a fault in one event of each sequence: %w", err)
 	}
 	s.report.note("a sequence for each of %d nodes, with a fault in one event on %d: gates open, without help, after %s",
@@ -98,9 +95,9 @@ func (t *targets) hits() int {
 	return t.hit
 }
 
-// live performs a sequence with every kind of change of a node, which ends with the node
+// performSequence performs a sequence with every kind of change of a node, which ends with the node
 // ready.
-func (n *node) live(ctx context.Context) error {
+func (n *node) performSequence(ctx context.Context) error {
 	report := func(c simnode.Conditions) func() error { return func() error { return n.Report(ctx, c) } }
 	pod := func(isReady bool) func() error { return func() error { return n.reportPod(ctx, isReady) } }
 	label := func(value any) func() error {

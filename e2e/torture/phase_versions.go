@@ -31,18 +31,15 @@ func versions(ctx context.Context, s *site, d time.Duration) error {
 		s.report.note("not run: no program of an older version")
 		return nil
 	}
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	for i, n := range s.fleet.nodes {
 		if i%2 == 0 {
 			continue
 		}
-		if err := s.fleet.insist(ctx, "node "+n.Name, func(ctx context.Context) error { return n.newlyClosed(ctx) }); err != nil {
+		if err := s.fleet.retry(ctx, "node "+n.Name, func(ctx context.Context) error { return n.newlyClosed(ctx) }); err != nil {
 			return err
 		}
 	}

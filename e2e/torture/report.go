@@ -113,10 +113,10 @@ func (r *Report) count(s *site) error {
 }
 
 // Pass reports whether there are no failures and the verdict passes.
-func (r *Report) Pass() bool { return len(r.Wrong) == 0 && len(r.wrongs()) == 0 }
+func (r *Report) Pass() bool { return len(r.Wrong) == 0 && len(r.failures()) == 0 }
 
-// wrongs returns the judge's violations, and the rules under which nothing was checked.
-func (r *Report) wrongs() []string {
+// failures returns the judge's violations, and the rules under which nothing was checked.
+func (r *Report) failures() []string {
 	if r.Verdict == nil {
 		return []string{"the run was not judged"}
 	}
@@ -138,7 +138,7 @@ const shown = 10
 // WriteTo writes the report as text.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	var text strings.Builder
-	state := "survived"
+	state := "passed"
 	if !r.Pass() {
 		state = "FAILED"
 	}
@@ -167,14 +167,14 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 		}
 	}
 	for _, err := range r.Wrong {
-		fmt.Fprintf(&text, "  WRONG: %v\n", err)
+		fmt.Fprintf(&text, "  FAILURE: %v\n", err)
 	}
-	wrongs := r.wrongs()
-	for _, wrong := range wrongs[:min(len(wrongs), shown)] {
-		fmt.Fprintf(&text, "  WRONG: %s\n", wrong)
+	failures := r.failures()
+	for _, f := range failures[:min(len(failures), shown)] {
+		fmt.Fprintf(&text, "  FAILURE: %s\n", f)
 	}
-	if more := len(wrongs) - shown; more > 0 {
-		fmt.Fprintf(&text, "  WRONG: and %d more\n", more)
+	if more := len(failures) - shown; more > 0 {
+		fmt.Fprintf(&text, "  FAILURE: and %d more\n", more)
 	}
 	n, err := io.WriteString(w, text.String())
 	return int64(n), err

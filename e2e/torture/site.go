@@ -93,6 +93,15 @@ func (s *site) start(ctx context.Context, arguments ...string) (*replica, error)
 	return s.startProgram(ctx, "", arguments...)
 }
 
+// startWithFleet is like start, and then creates the nodes.
+func (s *site) startWithFleet(ctx context.Context, arguments ...string) (*replica, error) {
+	r, err := s.start(ctx, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.fleet.arrive(ctx)
+}
+
 // startProgram is like start, but runs another program than the installed one.
 func (s *site) startProgram(ctx context.Context, program string, arguments ...string) (*replica, error) {
 	r, err := newReplica(s, program, arguments)
@@ -132,9 +141,9 @@ func (s *site) conclude(ctx context.Context) error {
 		r.proxy.Heal()
 	}
 	if s.phase.brief {
-		s.report.failed(s.fleet.becomesFit(ctx, "agent"))
+		s.report.failed(s.fleet.convergeFacts(ctx, "agent"))
 	} else {
-		s.report.failed(s.fleet.becomesWell(ctx))
+		s.report.failed(s.fleet.converge(ctx))
 	}
 	if err := s.rest(ctx); err != nil {
 		return err
