@@ -32,7 +32,7 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	}
 	what := fmt.Sprintf("gate closes: %s", reason)
 	t.checked(RuleClosing, fmt.Sprintf("closings: %s", reason))
-	if why := t.deniesClosing(c, gate, before, after, reason); why != "" {
+	if why := t.unjustifiedClosing(c, gate, before, after, reason); why != "" {
 		t.violation(RuleClosing, c, gate, what, "%s", why)
 	}
 	if !isBudgeted(reason) || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
@@ -44,9 +44,9 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	}
 }
 
-// deniesClosing returns why no moment of the window supports the recorded reason, or
+// unjustifiedClosing returns why no moment of the window supports the recorded reason, or
 // "" if one does.
-func (t *trial) deniesClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
+func (t *trial) unjustifiedClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
 	first := ""
 	for _, m := range t.ofGate(t.window(c), c, gate) {
 		ng := m.gate(gate)

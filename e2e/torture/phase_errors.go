@@ -112,21 +112,20 @@ func (r *Report) asked() int {
 const outage = time.Second
 
 func (s *site) killAPIServer(ctx context.Context) error {
-	s.report.inject(apiServerKilled)
-	s.cluster.KillComponent(testcluster.APIServer)
-	if err := await.Pause(ctx, outage); err != nil {
-		return err
-	}
-	return s.cluster.StartComponent(ctx, testcluster.APIServer)
+	return s.interrupt(ctx, testcluster.APIServer, apiServerKilled)
 }
 
 func (s *site) killEtcd(ctx context.Context) error {
-	s.report.inject(etcdKilled)
-	s.cluster.KillComponent(testcluster.Etcd)
+	return s.interrupt(ctx, testcluster.Etcd, etcdKilled)
+}
+
+func (s *site) interrupt(ctx context.Context, c testcluster.Component, f faultproxy.Fault) error {
+	s.report.inject(f)
+	s.cluster.KillComponent(c)
 	if err := await.Pause(ctx, outage); err != nil {
 		return err
 	}
-	return s.cluster.StartComponent(ctx, testcluster.Etcd)
+	return s.cluster.StartComponent(ctx, c)
 }
 
 // restores restores etcd to its state before a period of churn, while nodegate still

@@ -81,8 +81,8 @@ func (r *Report) inject(f faultproxy.Fault) {
 	r.Injected[f]++
 }
 
-// take adds the counts of a replica.
-func (r *Report) take(from *replica) {
+// addReplica adds the counts of a replica.
+func (r *Report) addReplica(from *replica) {
 	for f, n := range from.proxy.Injected() {
 		r.Injected[f] += n
 	}

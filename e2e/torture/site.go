@@ -149,7 +149,7 @@ func (s *site) conclude(ctx context.Context) error {
 		return err
 	}
 	for _, r := range s.replicas {
-		s.report.take(r)
+		s.report.addReplica(r)
 	}
 	if err := s.report.count(s); err != nil {
 		return err
