@@ -107,7 +107,10 @@ func (n *Node) conditions(c Conditions) []corev1.NodeCondition {
 	var all []corev1.NodeCondition
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		now := metav1.Now()
-		next := corev1.NodeCondition{Type: name, Status: c[name], LastHeartbeatTime: now, LastTransitionTime: now}
+		next := corev1.NodeCondition{
+			Type: name, Status: c[name], LastHeartbeatTime: now, LastTransitionTime: now,
+			Reason: "Simulated", Message: "reported by a simulated node", // a merge keeps omitted fields
+		}
 		if last, known := n.reported[name]; known && last.Status == next.Status {
 			next.LastTransitionTime = last.LastTransitionTime
 		}
