@@ -102,16 +102,18 @@ var mayImport = map[string][]string{
 	"testcluster/filelock":             {},
 	"testcluster/processgroup":         {},
 	"testcluster/progress":             {},
+	"testcluster/simnode":              {},
 	"testcluster/clustertest":          {"testcluster", "testcluster/components"},
 	"testcluster/cmd/nodegate-cluster": {"testcluster", "testcluster/command"},
 	"testcluster/cmd/nodegate-build":   {"testcluster/command", "testcluster/components"},
 
-	// nodegate as users run it, for the demo and the benchmarks.
+	// nodegate as users run it, for the demo, the judge's scenario, the torture
+	// campaign and the benchmarks.
 	"internal/testbed": {"api/v1alpha1", "testcluster"},
 
 	// The judge of a run shares no code with what it judges.
 	"e2e/judge":                      {"api/v1alpha1", "presets", "testcluster"},
-	"e2e/judge/cmd/nodegate-judge":   {"e2e/judge"},
+	"e2e/judge/cmd/nodegate-judge":   {"e2e/judge", "testcluster/command"},
 	"e2e/judge/cmd/nodegate-mutants": {"e2e/judge/mutants", "e2e/judge/scenario", "internal/testbed", "testcluster"},
 	"e2e/judge/mutants":              {"e2e/judge", "e2e/judge/scenario", "testcluster"},
 	"e2e/judge/scenario":             {"api/v1alpha1", "e2e/judge", "internal/testbed", "testcluster"},
@@ -120,7 +122,7 @@ var mayImport = map[string][]string{
 	"e2e/torture/faultproxy":           {},
 	"e2e/torture/clocks":               {},
 	"e2e/torture":                      {"api/v1alpha1", "e2e/judge", "e2e/torture/clocks", "e2e/torture/faultproxy", "internal/testbed", "testcluster"},
-	"e2e/torture/cmd/nodegate-torture": {"e2e/torture", "e2e/torture/clocks", "internal/testbed"},
+	"e2e/torture/cmd/nodegate-torture": {"e2e/torture", "e2e/torture/clocks", "internal/testbed", "testcluster/command"},
 
 	// The benchmark: processes that watch and write, a driver, and figures that
 	// bring them together.
@@ -133,7 +135,7 @@ var mayImport = map[string][]string{
 	"bench/report":   {},
 	"bench/standin":  {},
 	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/limit", "bench/meter", "bench/observer", "bench/report", "bench/scene", "bench/standin", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
-	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/report", "internal/testbed", "testcluster"},
+	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/report", "testcluster"},
 }
 
 // pure lists the packages that only compute.

@@ -28,7 +28,6 @@ import (
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/command"
 )
 
@@ -72,7 +71,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.only, "only", "", "which figures to measure, such as P1,P5; default: all")
 	flags.IntVar(&o.rounds, "rounds", 0, "how many rounds to measure; default: 5, or 1 with -quick")
 	flags.StringVar(&o.out, "out", "", "the directory for RESULTS.md and results.json; nothing is written without it")
-	if err := testbed.ParseFlags(flags, args, help); err != nil {
+	if err := command.ParseFlags(flags, args, help); err != nil {
 		return nil, err
 	}
 	if o.rounds < 0 {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -34,7 +35,6 @@ var errVerdict = errors.New("the verdict is FAIL")
 // A demo is one run.
 type demo struct {
 	*options
-	examination
 	gates      []gate
 	plans      []nodePlan
 	program    string // nodegate's
@@ -46,28 +46,17 @@ type demo struct {
 	fleet      *fleet
 }
 
-// An examination inspects a completed demo while its cluster is still running. The
-// zero value does nothing.
-type examination struct {
-	// apiServer are further arguments of the API server.
-	apiServer []string
-	examine   func(context.Context, *demo) error
-}
-
 // demonstrate runs the demo and stops everything that it started; with --keep,
 // not until ctx ends.
-func demonstrate(ctx context.Context, o *options, e examination) (err error) {
-	d := &demo{options: o, examination: e, plans: planNodes(o.nodes)}
+func demonstrate(ctx context.Context, o *options) (err error) {
+	d := &demo{options: o, plans: planNodes(o.nodes)}
 	if d.gates, err = demoGates(); err != nil {
 		return err
 	}
-	clusterOptions := testcluster.Options{
-		// No KWOK: the demo simulates the kubelets itself, with a precision of
-		// milliseconds.
-		Components: slices.DeleteFunc(testcluster.Components(), func(c testcluster.Component) bool { return c == testcluster.KWOK }),
-		ExtraArgs:  map[testcluster.Component][]string{testcluster.APIServer: e.apiServer},
-		Audit:      true, AuditPolicy: auditPolicy, Progress: os.Stderr,
-	}
+	// No KWOK: the demo simulates the kubelets itself, with a precision of
+	// milliseconds.
+	components := slices.DeleteFunc(testcluster.Components(), func(c testcluster.Component) bool { return c == testcluster.KWOK })
+	clusterOptions := judge.ClusterOptions(os.Stderr, components...)
 	// Everything is built before anything runs, so that nothing waits for a
 	// compiler.
 	if _, err := testcluster.Build(ctx, clusterOptions); err != nil {
@@ -78,7 +67,7 @@ func demonstrate(ctx context.Context, o *options, e examination) (err error) {
 		return fmt.Errorf("creating a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	tell("building nodegate")
+	printf("building nodegate")
 	if d.program, err = testbed.BuildProgram(ctx, dir); err != nil {
 		return ended(ctx, err)
 	}
@@ -112,23 +101,18 @@ func (d *demo) live(ctx context.Context) (err error) {
 	if err := d.setUp(ctx, cancel); err != nil {
 		return ended(ctx, err)
 	}
-	verdict, err := d.perform(ctx)
+	result, err := d.perform(ctx)
 	if err != nil {
 		return ended(ctx, err)
 	}
-	if d.examine != nil {
-		if err := d.examine(ctx, d); err != nil {
-			return ended(ctx, err)
-		}
-	}
 	if d.keep {
-		d.invite()
+		d.printUsage()
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause
 		}
 	}
-	if !verdict.pass() {
+	if !result.pass() {
 		return errVerdict
 	}
 	return nil
@@ -156,7 +140,7 @@ func (d *demo) setUp(ctx context.Context, cancel context.CancelCauseFunc) error 
 	if d.applier, err = testbed.NewApplier(d.cluster.Admin()); err != nil {
 		return err
 	}
-	tell("installing nodegate: CRD, ServiceAccount, RBAC, admission policies")
+	printf("installing nodegate: CRD, ServiceAccount, RBAC, admission policies")
 	var allowed []string
 	for _, g := range d.gates {
 		allowed = append(allowed, g.taint.Key)
@@ -164,7 +148,7 @@ func (d *demo) setUp(ctx context.Context, cancel context.CancelCauseFunc) error 
 	if d.nodegate, err = testbed.Install(ctx, d.applier, d.program, allowed); err != nil {
 		return err
 	}
-	tell("starting nodegate's controller as %s", d.nodegate.Username())
+	printf("starting nodegate's controller as %s", d.nodegate.Username())
 	if d.controller, err = testbed.StartController(ctx, d.cluster, d.nodegate); err != nil {
 		return err
 	}
@@ -181,7 +165,7 @@ func (d *demo) setUp(ctx context.Context, cancel context.CancelCauseFunc) error 
 	if err := d.awaitGates(ctx); err != nil {
 		return err
 	}
-	tell("both gates are ready: the API server closes new nodes (seen in a dry run)")
+	printf("both gates are ready: the API server closes new nodes (seen in a dry run)")
 	d.fleet, err = newFleet(ctx, d.cluster, d.plans)
 	return err
 }
@@ -201,7 +185,7 @@ func (d *demo) declare(ctx context.Context) error {
 			if err := unstructured.SetNestedField(object.Object, replicas, "spec", "replicas"); err != nil {
 				return fmt.Errorf("reading the demo's objects: %w", err)
 			}
-			tell("creating Deployment default/web: %d pods that wait for nodes", replicas)
+			printf("creating Deployment default/web: %d pods that wait for nodes", replicas)
 		}
 		if err := d.applier.Apply(ctx, objects...); err != nil {
 			return err
@@ -224,8 +208,8 @@ func (d *demo) awaitGates(ctx context.Context) error {
 }
 
 // perform scales out, waits for the final state, and computes the verdict.
-func (d *demo) perform(ctx context.Context) (*verdict, error) {
-	tell("scaling out: %d nodes in %d waves\n", len(d.plans), waveCount)
+func (d *demo) perform(ctx context.Context) (*summary, error) {
+	printf("scaling out: %d nodes in %d waves\n", len(d.plans), waveCount)
 	if err := d.scaleOut(ctx); err != nil {
 		return nil, err
 	}
@@ -234,56 +218,45 @@ func (d *demo) perform(ctx context.Context) (*verdict, error) {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		tell("note: %v", err)
+		printf("note: %v", err)
 	}
 	steady, err := d.steady(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.judge(steady)
+	result, err := d.judge(ctx, steady)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Println()
-	v.write(os.Stdout)
-	return v, explainHeld(ctx, os.Stdout, d.admin, d.applier, v.held)
+	result.write(os.Stdout)
+	return result, explainHeld(ctx, os.Stdout, d.admin, d.applier, result.held)
 }
 
 // scaleOut shows the new nodes until they have reached their final state, or
 // until nothing changes any more. In the latter case, the verdict reports what is
 // missing.
 func (d *demo) scaleOut(ctx context.Context) error {
-	scaled := make(chan error, 1)
-	d.fleet.running.Go(func() { scaled <- d.fleet.scaleOut(ctx) })
+	d.fleet.running.Go(func() { d.fleet.scaleOut(ctx) })
 	view := newView(os.Stdout, d.plain)
-	defer view.close()
 	changing, progress, stop := await.Watch(ctx, await.Silence)
 	defer stop()
-	ticker := time.NewTicker(viewEvery)
-	defer ticker.Stop()
 	var last snapshot
 	for began, wanted := time.Now(), podsPerNode*len(d.plans); ; {
 		s := d.fleet.snapshot(d.gates, wanted, began)
-		view.show(s)
-		if d.settled(&s) {
+		settled := d.settled(&s)
+		view.show(&s, settled)
+		if settled {
 			return nil
 		}
-		if !slices.Equal(s.waves, last.waves) {
+		if s.waves != last.waves {
 			progress()
 		}
 		last = s
-		select {
-		case <-changing.Done():
-			if ctx.Err() != nil {
-				return errors.Join(context.Cause(ctx), d.fleet.lastError())
-			}
-			return nil
-		case err := <-scaled:
-			if err != nil {
-				return err
-			}
-			scaled = nil
-		case <-ticker.C:
+		if err := await.Pause(changing, viewEvery); ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), d.fleet.lastError())
+		} else if err != nil {
+			return nil //nolint:nilerr // nothing has changed for a while
 		}
 	}
 }
@@ -330,41 +303,42 @@ func (d *demo) awaitStatus(ctx context.Context) error {
 
 // steady waits while nothing changes and every node reports.
 func (d *demo) steady(ctx context.Context) (period, error) {
-	tell("watching at least %s of steady state, until every node has reported", steadyFor)
+	printf("watching at least %s of steady state, until every node has reported", steadyFor)
 	from := time.Now()
-	if !pause(ctx, steadyFor) {
-		return period{}, context.Cause(ctx)
+	if err := await.Pause(ctx, steadyFor); err != nil {
+		return period{}, err
 	}
 	err := await.Until(ctx, "every node to report", func(context.Context) error { return d.fleet.reportedSince(from) })
 	return period{from: from, to: time.Now()}, err
 }
 
-func (d *demo) judge(steady period) (*verdict, error) {
-	log, err := os.Open(d.cluster.AuditLog())
-	if err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
-	}
-	defer log.Close()
-	writes, err := readAudit(log)
+// judge computes the verdict on the run from etcd and the audit log.
+func (d *demo) judge(ctx context.Context, steady period) (_ *summary, err error) {
+	etcd, err := judge.Connect(d.cluster)
 	if err != nil {
 		return nil, err
 	}
-	e := expectation{
-		nodegate: d.nodegate.Username(), gates: d.gates, setUpTaint: setUpTaint,
-		workload: podsPerNode * (len(d.plans) - d.stuck()), steady: steady,
+	defer func() { err = errors.Join(err, etcd.Close()) }()
+	history, err := judge.Read(ctx, etcd, d.cluster.AuditLog(), judge.Position{})
+	if err != nil {
+		return nil, err
 	}
-	for i := range d.plans {
-		e.nodes = append(e.nodes, d.plans[i].name)
+	e := &expectation{
+		nodegate: d.nodegate.Username(), gates: d.gates, nodes: len(d.plans),
+		workload: podsPerNode * (len(d.plans) - d.stuck()),
 	}
-	v := judge(e, writes)
-	return &v, nil
+	s := summarize(history, e)
+	s.addRules(judge.Judge(history, judge.Config{
+		Controller: e.nodegate, Lag: 30 * time.Second, Quiet: time.Second, TransientTaints: []string{setUpTaint.Key},
+	}))
+	return s, s.addSteady(d.cluster.AuditLog(), e, steady)
 }
 
-// invite prints what to do with a cluster that is kept.
-func (d *demo) invite() {
+// printUsage prints what to do with a cluster that is kept.
+func (d *demo) printUsage() {
 	stuck := d.plans[slices.IndexFunc(d.plans, func(p nodePlan) bool { return p.stuck })].name
 	fmt.Printf(`
-All is still running. In another terminal:
+Everything is still running. In another terminal:
 
   export KUBECONFIG=%s
   kubectl get nodegates
@@ -387,4 +361,4 @@ Press Ctrl-C to end everything.
 		filepath.Clean(d.controller.LogFile), d.cluster.AuditLog(), d.nodegate.ServiceAccount.Namespace)
 }
 
-func tell(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func printf(format string, args ...any) { fmt.Printf(format+"\n", args...) }

@@ -4,40 +4,34 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nodegate/nodegate/testcluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 const byNode = "node"
 
 // A fleet consists of all simulated nodes. It has one watch of nodes and one of
-// pods, which the kubelets and the live view share. It writes with the identity
-// of each node.
+// pods, which the kubelets and the live view share.
 type fleet struct {
-	cluster *testcluster.Cluster
-	cloud   kubernetes.Interface // the cloud's controller
-	plans   []nodePlan
+	plans []nodePlan
+	nodes corev1listers.NodeLister
+	pods  cache.Indexer
 
-	nodes   corev1listers.NodeLister
-	pods    cache.Indexer
-	begun   atomic.Int32 // waves
-	lastErr atomic.Pointer[error]
-
-	mu       sync.Mutex
-	kubelets map[string]*kubelet
+	begun    atomic.Int32 // waves
+	lastErr  atomic.Pointer[error]
+	kubelets []*kubelet
 	running  sync.WaitGroup
 }
 
@@ -47,24 +41,11 @@ func newFleet(ctx context.Context, c *testcluster.Cluster, plans []nodePlan) (*f
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	cloud, err := kubernetes.NewForConfig(c.User("demo-cloud-controller", "system:masters"))
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
 	factory := informers.NewSharedInformerFactory(admin, 0)
 	pods := factory.Core().V1().Pods().Informer()
-	f := &fleet{
-		cluster: c, cloud: cloud, plans: plans, kubelets: map[string]*kubelet{},
-		nodes: factory.Core().V1().Nodes().Lister(), pods: pods.GetIndexer(),
-	}
+	f := &fleet{plans: plans, nodes: factory.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}
 	index := func(object any) ([]string, error) { return []string{object.(*corev1.Pod).Spec.NodeName}, nil }
 	if err := pods.AddIndexers(cache.Indexers{byNode: index}); err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
-	}
-	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    f.podChanged,
-		UpdateFunc: func(_, object any) { f.podChanged(object) },
-	}); err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	factory.Start(ctx.Done())
@@ -73,64 +54,42 @@ func newFleet(ctx context.Context, c *testcluster.Cluster, plans []nodePlan) (*f
 			return nil, fmt.Errorf("watching %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	return f, nil
+	return f, f.addKubelets(c)
 }
 
-// podChanged wakes the kubelet of the pod's node.
-func (f *fleet) podChanged(object any) {
-	f.mu.Lock()
-	k := f.kubelets[object.(*corev1.Pod).Spec.NodeName]
-	f.mu.Unlock()
-	if k == nil {
-		return
+func (f *fleet) addKubelets(c *testcluster.Cluster) error {
+	cloud, err := kubernetes.NewForConfig(c.User("demo-cloud-controller", "system:masters"))
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
 	}
-	select {
-	case k.wake <- struct{}{}:
-	default: // it is awake
-	}
-}
-
-// scaleOut starts the waves one after another, and returns when the last one
-// has begun. The kubelets run until ctx ends.
-func (f *fleet) scaleOut(ctx context.Context) error {
-	for wave := range waveCount {
-		if wave > 0 && !pause(ctx, waveEvery) {
-			return context.Cause(ctx)
+	for _, plan := range f.plans {
+		config := c.Node(plan.name)
+		config.UserAgent = "kubelet" // which is its name in managed fields
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("creating a client for %s: %w", plan.name, err)
 		}
-		f.begun.Store(int32(wave + 1))
-		for _, plan := range f.plans {
-			if plan.wave != wave {
-				continue
-			}
-			k, err := f.newKubelet(ctx, plan)
-			if err != nil {
-				return err
-			}
-			f.running.Go(func() { k.run(ctx) })
-		}
+		k := newKubelet(client, cloud, plan)
+		k.pods = func() []*corev1.Pod { return f.podsOn(plan.name) }
+		k.onError = func(err error) { f.lastErr.Store(&err) }
+		f.kubelets = append(f.kubelets, k)
 	}
 	return nil
 }
 
-func (f *fleet) newKubelet(ctx context.Context, plan nodePlan) (*kubelet, error) {
-	config := f.cluster.Node(plan.name)
-	config.UserAgent = "kubelet" // and so its name in managed fields
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client for %s: %w", plan.name, err)
+// scaleOut starts the waves one after another. The kubelets run until ctx ends.
+func (f *fleet) scaleOut(ctx context.Context) {
+	for wave := range waveCount {
+		if wave > 0 && await.Pause(ctx, waveEvery) != nil {
+			return
+		}
+		f.begun.Store(int32(wave + 1))
+		for _, k := range f.kubelets {
+			if k.plan.wave == wave {
+				f.running.Go(func() { k.run(ctx) })
+			}
+		}
 	}
-	k := &kubelet{
-		plan: plan, client: client, wake: make(chan struct{}, 1), reported: map[types.UID]*report{},
-		pods:    func() []*corev1.Pod { return f.podsOn(plan.name) },
-		onError: f.noteError,
-	}
-	if plan.cloud {
-		k.daemonsReady = func() { f.running.Go(func() { f.setUp(ctx, plan.name) }) }
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.kubelets[plan.name] = k
-	return k, nil
 }
 
 func (f *fleet) podsOn(node string) []*corev1.Pod {
@@ -145,12 +104,8 @@ func (f *fleet) podsOn(node string) []*corev1.Pod {
 	return pods
 }
 
-func (f *fleet) noteError(err error) { f.lastErr.Store(&err) }
-
 // reportedSince returns an error that counts the nodes whose last report is older.
 func (f *fleet) reportedSince(from time.Time) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	missing := 0
 	for _, k := range f.kubelets {
 		if last := k.lastReport.Load(); last == nil || last.Before(from) {
@@ -163,8 +118,7 @@ func (f *fleet) reportedSince(from time.Time) error {
 	return nil
 }
 
-// lastError is the most recent error of a simulated component. The component
-// retries after an error.
+// lastError is the most recent error of a kubelet, which has retried since then.
 func (f *fleet) lastError() error {
 	if err := f.lastErr.Load(); err != nil {
 		return *err
@@ -172,45 +126,9 @@ func (f *fleet) lastError() error {
 	return nil
 }
 
-// setUp removes the cloud's taint, like a cloud controller after it has set up a
-// node.
-func (f *fleet) setUp(ctx context.Context, name string) {
-	for pause(ctx, retryAfter) {
-		err := f.liftSetUpTaint(ctx, name)
-		if err == nil {
-			return
-		}
-		f.noteError(fmt.Errorf("cloud controller: setting up %s: %w", name, err))
-	}
-}
-
-func (f *fleet) liftSetUpTaint(ctx context.Context, name string) error {
-	node, err := f.cloud.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&setUpTaint) })
-	if i < 0 {
-		return nil
-	}
-	path := fmt.Sprintf("/spec/taints/%d", i)
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": path + "/key", "value": setUpTaint.Key},
-		{"op": "remove", "path": path},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = f.cloud.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
-}
-
 // snapshot counts the current states of nodes and pods.
 func (f *fleet) snapshot(gates []gate, podsWanted int, began time.Time) snapshot {
-	s := snapshot{
-		elapsed: time.Since(began), nodes: len(f.plans), podsWanted: podsWanted,
-		waves: make([]waveCounts, waveCount),
-	}
+	s := snapshot{elapsed: time.Since(began), nodes: len(f.plans), podsWanted: podsWanted}
 	for i := range f.plans {
 		plan := &f.plans[i]
 		if plan.wave >= int(f.begun.Load()) {

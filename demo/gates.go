@@ -16,8 +16,6 @@ import (
 
 // The demo's objects, as a user would write them.
 var (
-	//go:embed config/audit-policy.yaml
-	auditPolicy string
 	//go:embed config/gates.yaml
 	gatesYAML []byte
 	//go:embed config/daemons.yaml
@@ -26,7 +24,15 @@ var (
 	webYAML []byte
 )
 
-// demoGates returns the properties of the demo's gates that the verdict needs.
+// A gate contains the properties of a NodeGate that the demo needs. The gate selects
+// all nodes.
+type gate struct {
+	name      string
+	taint     corev1.Taint
+	daemonSet types.NamespacedName
+}
+
+// demoGates returns the demo's gates.
 func demoGates() ([]gate, error) {
 	objects, err := testbed.ParseObjects(gatesYAML)
 	if err != nil {

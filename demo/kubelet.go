@@ -4,9 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 const (
@@ -27,226 +30,173 @@ const (
 	// the Node, to which a controller must not react.
 	heartbeatEvery = 4 * time.Second
 
+	// syncEvery is how often a kubelet compares its pods with what is due, which
+	// needs no request.
+	syncEvery = 20 * time.Millisecond
+
 	// retryAfter is how long to wait after a write that failed.
 	retryAfter = 500 * time.Millisecond
+
+	// waveLabel contains the number of the node's wave.
+	waveLabel = "demo.nodegate.dev/wave"
+
+	// healAnnotation on a daemon's pod makes it ready, also on the stuck node.
+	healAnnotation = "demo.nodegate.dev/heal"
 )
 
-// A kubelet is a simulated kubelet. It has the identity of a real one and makes
-// the same writes, but runs no containers.
-type kubelet struct {
-	plan   nodePlan
-	client kubernetes.Interface // as system:node:<name>
-	pods   func() []*corev1.Pod // bound to this node, as last seen
-	wake   chan struct{}        // they changed
+// setUpTaint is the taint with which a kubelet registers if a cloud controller
+// must initialize the node. No gate opens before it is removed.
+var setUpTaint = corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 
-	registered time.Time
-	ready      bool // the node was reported Ready
+// A kubelet is the simulated kubelet of a node, with the identity of a real one.
+type kubelet struct {
+	*simnode.Node
+	plan   nodePlan
+	client kubernetes.Interface
+	cloud  kubernetes.Interface // of the cloud controller
+	pods   func() []*corev1.Pod // bound to this node, as last observed
+
+	registered, heartbeat time.Time // when it was registered, and when the next heartbeat is due
 	// lastReport is the start time of the latest node report that was answered.
 	lastReport atomic.Pointer[time.Time]
-	heartbeat  time.Time
-	reported   map[types.UID]*report
-	// daemonsReady is called once, when both daemons are ready.
-	daemonsReady func()
-	onError      func(error)
+	// reported contains the pods with the statuses that were last reported.
+	reported map[types.UID]*corev1.Pod
+	onError  func(error)
 }
 
-// A report is the state of a pod that was last reported.
-type report struct {
-	started time.Time
-	ready   bool
+func newKubelet(client, cloud kubernetes.Interface, plan nodePlan) *kubelet {
+	return &kubelet{
+		Node: simnode.New(client, plan.name, string(uuid.NewUUID())), plan: plan, client: client, cloud: cloud,
+		reported: make(map[types.UID]*corev1.Pod),
+	}
 }
 
 // run simulates the kubelet until ctx ends.
 func (k *kubelet) run(ctx context.Context) {
-	for !k.register(ctx) {
-		if !pause(ctx, retryAfter) {
-			return
+	for wait := time.Duration(0); await.Pause(ctx, wait) == nil; {
+		wait = syncEvery
+		if err := k.sync(ctx); err != nil && ctx.Err() == nil {
+			k.onError(fmt.Errorf("kubelet of %s: %w", k.Name, err))
+			wait = retryAfter
 		}
 	}
-	// Distribute the heartbeats of different nodes over time.
-	hash := fnv.New32a()
-	hash.Write([]byte(k.plan.name))
-	k.heartbeat = k.registered.Add(time.Duration(hash.Sum32()) % heartbeatEvery)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.wake:
-		case <-timer.C:
-		}
-		timer.Reset(time.Until(k.sync(ctx)))
-	}
 }
 
-// pause waits, and reports whether to continue.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-// failed reports whether err is not nil, and records it.
-func (k *kubelet) failed(ctx context.Context, what string, err error) bool {
-	if err != nil && ctx.Err() == nil {
-		k.onError(fmt.Errorf("kubelet of %s: %s: %w", k.plan.name, what, err))
-	}
-	return err != nil
-}
-
-func (k *kubelet) register(ctx context.Context) bool {
+// sync writes what is due.
+func (k *kubelet) sync(ctx context.Context) error {
 	now := time.Now()
-	node := newNode(&k.plan, string(uuid.NewUUID()), now)
-	_, err := k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if k.failed(ctx, "registering", err) && !apierrors.IsAlreadyExists(err) {
-		return false
+	if k.registered.IsZero() {
+		return k.register(ctx, now)
 	}
-	k.registered = now
-	return true
-}
-
-// sync writes what is due and returns when something will be due next.
-func (k *kubelet) sync(ctx context.Context) time.Time {
-	next := k.syncNode(ctx)
+	if !now.Before(k.heartbeat) {
+		if err := k.Report(ctx, simnode.Conditions{corev1.NodeReady: corev1.ConditionTrue}); err != nil {
+			return fmt.Errorf("reporting the node: %w", err)
+		}
+		k.nextHeartbeat(now)
+	}
+	ready := 0
 	for _, pod := range k.pods() {
-		if due := k.syncPod(ctx, pod); due.Before(next) {
-			next = due
+		if err := k.syncPod(ctx, pod, now); err != nil {
+			return fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+		if last := k.reported[pod.UID]; last != nil && isReady(last) && daemonOf(last) != "" {
+			ready++
 		}
 	}
-	if k.daemonsReady != nil && k.readyDaemons() == 2 {
-		k.daemonsReady()
-		k.daemonsReady = nil
+	if k.plan.cloud && ready == 2 {
+		return k.setUp(ctx)
 	}
-	return next
+	return nil
 }
 
-// syncNode writes the node's status when it becomes Ready, and at heartbeats.
-func (k *kubelet) syncNode(ctx context.Context) time.Time {
-	now := time.Now()
-	readyAt := k.registered.Add(nodeReadyAfter)
-	if now.Before(readyAt) {
-		return readyAt
+func (k *kubelet) register(ctx context.Context, now time.Time) error {
+	_, err := k.Register(ctx, simnode.Conditions{corev1.NodeReady: corev1.ConditionFalse}, func(node *corev1.Node) {
+		node.Labels[waveLabel] = fmt.Sprint(k.plan.wave + 1)
+		if k.plan.cloud {
+			node.Spec.Taints = []corev1.Taint{setUpTaint}
+		}
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("registering: %w", err)
 	}
-	if k.ready && now.Before(k.heartbeat) {
-		return k.heartbeat
-	}
-	status := map[string]any{"conditions": nodeConditions(true, readyAt, now)}
-	if k.failed(ctx, "reporting the node", k.patchStatus(ctx, status)) {
-		return now.Add(retryAfter)
-	}
-	k.ready = true
+	k.registered, k.heartbeat = now, now.Add(nodeReadyAfter)
+	return nil
+}
+
+// nextHeartbeat distributes the heartbeats of different nodes over time.
+func (k *kubelet) nextHeartbeat(now time.Time) {
 	k.lastReport.Store(&now)
+	hash := fnv.New32a()
+	hash.Write([]byte(k.Name))
+	k.heartbeat = k.registered.Add(time.Duration(hash.Sum32()) % heartbeatEvery)
 	for !now.Before(k.heartbeat) {
 		k.heartbeat = k.heartbeat.Add(heartbeatEvery)
 	}
-	return k.heartbeat
 }
 
-func (k *kubelet) patchStatus(ctx context.Context, status any) error {
-	patch, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return fmt.Errorf("marshalling status: %w", err)
+// syncPod runs the pod immediately and makes it ready at its planned time. It removes a
+// deleted pod immediately.
+func (k *kubelet) syncPod(ctx context.Context, pod *corev1.Pod, now time.Time) error {
+	last := k.reported[pod.UID]
+	var err error
+	switch ready := k.isReady(pod, now); {
+	case pod.DeletionTimestamp != nil:
+		delete(k.reported, pod.UID)
+		options := metav1.NewDeleteOptions(0)
+		options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+		err = k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
+	case last == nil || ready && !isReady(last):
+		if last == nil {
+			last = pod.DeepCopy()
+		}
+		if err = k.ReportPod(ctx, last, string(pod.UID), ready); err == nil {
+			k.reported[pod.UID] = last
+		}
 	}
-	_, err = k.client.CoreV1().Nodes().PatchStatus(ctx, k.plan.name, patch)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // the pod has been deleted, and the watch will report the next one
+	}
 	return err
 }
 
-// syncPod runs the pod immediately and makes it ready at its planned time. It
-// removes a deleted pod immediately.
-func (k *kubelet) syncPod(ctx context.Context, pod *corev1.Pod) time.Time {
-	now := time.Now()
-	never := now.Add(time.Hour)
-	if pod.DeletionTimestamp != nil {
-		if k.failed(ctx, "removing a pod", k.remove(ctx, pod)) {
-			return now.Add(retryAfter)
-		}
-		delete(k.reported, pod.UID)
-		return never
-	}
-	last := k.reported[pod.UID]
-	if last != nil && last.ready {
-		return never
-	}
-	started := now
-	if last != nil {
-		started = last.started
-	}
-	readyAt, ever := k.readyAt(pod, started)
-	ready := ever && !now.Before(readyAt)
-	if last == nil || ready {
-		if k.failed(ctx, "reporting pod "+pod.Name, k.reportPod(ctx, pod, started, ready)) {
-			return now.Add(retryAfter)
-		}
-		k.reported[pod.UID] = &report{started: started, ready: ready}
-	}
-	if ready || !ever {
-		return never
-	}
-	return readyAt
-}
-
-// readyAt returns when a pod with this start time becomes ready, and whether it
-// ever does.
-func (k *kubelet) readyAt(pod *corev1.Pod, started time.Time) (time.Time, bool) {
+// isReady reports whether the pod is to be ready at a time.
+func (k *kubelet) isReady(pod *corev1.Pod, now time.Time) bool {
 	delay := k.plan.cni
-	switch owner := metav1.GetControllerOf(pod); {
-	case owner == nil || owner.Kind != "DaemonSet":
-		return started, true
-	case pod.Annotations[healAnnotation] != "":
-		return started, true
-	case owner.Name == "demo-cni" && k.plan.stuck:
-		return time.Time{}, false
-	case owner.Name == "demo-init":
+	switch daemon := daemonOf(pod); {
+	case daemon == "" || pod.Annotations[healAnnotation] != "":
+		return true
+	case daemon == "demo-cni" && k.plan.stuck:
+		return false
+	case daemon == "demo-init":
 		delay = k.plan.init
 	}
-	// Counted from the registration, so that two daemons with the same delay
-	// are ready at the same moment.
-	at := k.registered.Add(delay)
-	if at.Before(started) {
-		at = started
-	}
-	return at, true
+	// Counted from the registration, so that two daemons with the same delay are
+	// ready at the same moment.
+	return !now.Before(k.registered.Add(delay))
 }
 
-func (k *kubelet) reportPod(ctx context.Context, pod *corev1.Pod, started time.Time, ready bool) error {
-	// Specify the UID, as a kubelet does, because the name may now belong to
-	// another pod.
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   podStatus(pod, started, time.Now(), ready),
-	})
+// daemonOf returns the name of the pod's DaemonSet, or "".
+func daemonOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+		return owner.Name
+	}
+	return ""
+}
+
+// setUp removes the set-up taint, as a cloud controller does some time after it has set
+// up a node.
+func (k *kubelet) setUp(ctx context.Context) error {
+	if err := await.Pause(ctx, retryAfter); err != nil {
+		return err
+	}
+	node, err := k.cloud.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{})
+	if err == nil {
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&setUpTaint) })
+		_, err = k.cloud.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+	}
 	if err != nil {
-		return fmt.Errorf("marshalling status: %w", err)
+		return fmt.Errorf("cloud controller: %w", err)
 	}
-	_, err = k.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, and the next one will be seen
-	}
-	return err
-}
-
-func (k *kubelet) remove(ctx context.Context, pod *corev1.Pod) error {
-	options := metav1.NewDeleteOptions(0)
-	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
-	err := k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
-}
-
-// readyDaemons counts the daemons that were reported ready.
-func (k *kubelet) readyDaemons() int {
-	count := 0
-	for _, pod := range k.pods() {
-		owner := metav1.GetControllerOf(pod)
-		if last := k.reported[pod.UID]; last != nil && last.ready && owner != nil && owner.Kind == "DaemonSet" {
-			count++
-		}
-	}
-	return count
+	k.plan.cloud = false
+	return nil
 }

@@ -3,14 +3,15 @@
 // Command demo shows nodegate at work: it starts a real Kubernetes control plane
 // on this machine, installs nodegate in it, scales out simulated nodes in waves,
 // shows how gates close and open on them, and ends with a verdict that is
-// computed from the API server's audit log. The exit status is the verdict.
+// computed, with e2e/judge, from etcd's revisions and the API server's audit log.
+// The exit status is 0 if the verdict is PASS.
 //
 // Everything except the nodes is real: etcd, the API server, the scheduler, the
 // controller manager, and nodegate with its own ServiceAccount. This program
 // simulates the nodes' kubelets (kubelet.go), each with its own identity. On
 // every node two daemons become ready after times drawn from a fixed seed
 // (plan.go): at different moments on most nodes, at the same one on others, and
-// on one node never. The nodes of the last wave come from a cloud that sets them
+// never on one node. The nodes of the last wave come from a cloud that sets them
 // up only after their daemons are ready, so that both gates open at one moment.
 package main
 
@@ -21,7 +22,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/command"
 )
 
@@ -38,7 +38,7 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return demonstrate(ctx, o, examination{})
+		return demonstrate(ctx, o)
 	})
 }
 
@@ -47,10 +47,10 @@ func main() {
 func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.IntVar(&o.nodes, "nodes", 60, "how many nodes to simulate, 8 to 500")
-	flags.BoolVar(&o.keep, "keep", false, "leave everything running afterwards, until Ctrl-C")
-	flags.BoolVar(&o.plain, "plain", false, "write lines even to a terminal")
-	switch err := testbed.ParseFlags(flags, args, help); {
+	flags.IntVar(&o.nodes, "nodes", 60, "number of nodes to simulate, from 8 to 500")
+	flags.BoolVar(&o.keep, "keep", false, "keep everything running after the verdict, until Ctrl-C")
+	flags.BoolVar(&o.plain, "plain", false, "print lines instead of a table, also on a terminal")
+	switch err := command.ParseFlags(flags, args, help); {
 	case err != nil:
 		return nil, err
 	case o.nodes < 2*waveCount || o.nodes > 500:

@@ -3,327 +3,332 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// An expectation contains the verdict's input besides the audit log.
+// An expectation contains the facts about a run that its history does not contain.
 type expectation struct {
-	nodegate   string // the user that nodegate is to the API server
-	gates      []gate
-	setUpTaint corev1.Taint // while it is on a node, no gate opens
-	nodes      []string     // that were to register
-	workload   int          // pods that were to be bound and tolerate no gate
-	steady     period       // when nothing changed
+	nodegate string // nodegate's user
+	gates    []gate
+	nodes    int // nodes that were to register
+	workload int // pods that were to be bound
 }
-
-// A period is a time interval.
-type period struct{ from, to time.Time }
-
-func (p period) contains(t time.Time) bool { return !t.Before(p.from) && !t.After(p.to) }
 
 // A check is one line of the verdict.
 type check struct {
 	name   string
-	pass   bool
 	value  string
-	faults []string // what speaks against it
+	faults []string // why the check fails; empty if it passes
 }
 
-// A verdict is the result of checking a run's audit log.
-type verdict struct {
-	writes    int
+// A summary contains the figures that the demo prints. It computes them from etcd's
+// revisions and the audit log, not from nodegate's reports or the demo's observations.
+type summary struct {
 	checks    []check
-	latencies []time.Duration // from each gate's moment to its opening, sorted
+	latencies []time.Duration // from the moment at which a gate could open to its opening, sorted
 	held      []heldGate
 }
 
 // A heldGate is a gate that is still closed on a node at the end.
 type heldGate struct{ node, gate string }
 
-func (v *verdict) pass() bool {
-	return !slices.ContainsFunc(v.checks, func(c check) bool { return !c.pass })
+func (s *summary) pass() bool {
+	return !slices.ContainsFunc(s.checks, func(c check) bool { return len(c.faults) > 0 })
 }
 
-// judge computes the verdict from the audit log alone. It uses neither nodegate's
-// own reports nor the demo's observations.
-func judge(e expectation, log []write) verdict {
-	j := judgement{expectation: &e, log: log, byName: readNodes(&e, log)}
-	for _, name := range slices.Sorted(maps.Keys(j.byName)) {
-		j.nodes = append(j.nodes, j.byName[name])
-	}
-	return verdict{
-		writes: len(log),
-		checks: []check{
-			j.registered(), j.neverBare(), j.noneBoundWhileClosed(), j.bound(), j.noneEarly(), j.noneForgotten(),
-			j.patchesMatchMoments(), j.noneNeedless(), j.quiet(),
-		},
-		latencies: j.latencies(),
-		held:      j.held(),
-	}
+func (s *summary) add(name, value string, faults []string) {
+	s.checks = append(s.checks, check{name, value, faults})
 }
 
-// judgement contains the data that the checks share.
-type judgement struct {
-	*expectation
-	log    []write
-	byName map[string]*nodeHistory
-	nodes  []*nodeHistory // by name
+// count adds a check whose value is the number of its faults.
+func (s *summary) count(name string, faults []string) { s.add(name, fmt.Sprint(len(faults)), faults) }
+
+// A nodeHistory is the history of a node.
+type nodeHistory struct {
+	name     string
+	versions []judge.Version
+	setUp    int64 // the first revision in which the node was set up, 0 if there is none
+	gates    []gateHistory
 }
 
-// counted returns a check that passes if it has no faults.
-func counted(name string, faults []string) check {
-	return check{name: name, pass: len(faults) == 0, value: fmt.Sprint(len(faults)), faults: faults}
+// A gateHistory is the history of a gate on a node: the first revisions of events, 0 if
+// there is none.
+type gateHistory struct {
+	gate
+	bare   int64 // the node is visible without the taint, and the gate is not open
+	opened int64 // the node is visible without the taint, and the gate is open
+	ready  int64 // the gate's daemon is ready
 }
 
-// registered prevents the other checks from passing because there are no nodes.
-func (j *judgement) registered() check {
-	var faults []string
-	count := 0
-	for _, name := range j.expectation.nodes {
-		h := j.byName[name]
-		switch {
-		case h == nil || len(h.writes) == 0:
-			faults = append(faults, name+" did not register")
-			continue
-		case h.refused != nil:
-			faults = append(faults, fmt.Sprintf("%s was refused with status %d", name, h.refused.code))
-		}
-		count++
-	}
-	return check{
-		name: "nodes that registered, none of them refused", pass: len(faults) == 0, faults: faults,
-		value: fmt.Sprintf("%d of %d", count, len(j.expectation.nodes)),
-	}
-}
-
-// neverBare checks that no response of the API server shows a node without the
-// taint of a gate that had not been opened there.
-func (j *judgement) neverBare() check {
-	var faults []string
-	for _, h := range j.nodes {
-		for i := range h.gates {
-			if g := &h.gates[i]; g.bare != nil {
-				faults = append(faults, fmt.Sprintf("%s without taint %s of gate %s after a %s of %s by %s",
-					h.name, g.taint.Key, g.name, g.bare.verb, g.bare.resource, g.bare.user))
-				break
-			}
-		}
-	}
-	return counted("nodes ever visible without the taint of a closed gate", faults)
-}
-
-// noneBoundWhileClosed checks that no pod was bound to a node while a gate was
-// closed whose taint the pod does not tolerate.
-func (j *judgement) noneBoundWhileClosed() check {
-	pods := j.pods()
-	var faults []string
-	for i := range j.log {
-		w := &j.log[i]
-		h := j.byName[w.boundToNode]
-		if w.boundToNode == "" || w.dryRun || h == nil {
-			continue
-		}
-		pod := pods[w.namespace+"/"+w.name]
-		for k := range h.gates {
-			// A pod without a create request in the log is assumed to tolerate
-			// nothing.
-			if g := &h.gates[k]; g.closedAt(w.received) && (pod == nil || !tolerates(pod, g.taint)) {
-				faults = append(faults, fmt.Sprintf("%s/%s to %s, closed by gate %s, by %s", w.namespace, w.name, h.name, g.name, w.user))
-				break
-			}
-		}
-	}
-	return counted("pods bound to a node while it was closed to them", faults)
-}
-
-// bound prevents the previous check from passing because there are no pods.
-func (j *judgement) bound() check {
-	pods := j.pods()
-	count := 0
-	for i := range j.log {
-		w := &j.log[i]
-		pod := pods[w.namespace+"/"+w.name]
-		if w.boundToNode != "" && !w.dryRun && pod != nil &&
-			!slices.ContainsFunc(j.gates, func(g gate) bool { return tolerates(pod, g.taint) }) {
-			count++
-		}
-	}
-	c := check{
-		name: "workload pods bound by the scheduler", pass: count == j.workload,
-		value: fmt.Sprintf("%d of %d", count, j.workload),
-	}
-	if !c.pass {
-		c.faults = []string{fmt.Sprintf("%d pods that tolerate no gate were bound, and %d expected", count, j.workload)}
-	}
-	return c
-}
-
-// pods returns all pods that were created, by namespace and name.
-func (j *judgement) pods() map[string]*corev1.Pod {
-	out := map[string]*corev1.Pod{}
-	for i := range j.log {
-		if w := &j.log[i]; w.resource == "pods" && w.verb == "create" && w.pod != nil && !w.dryRun {
-			out[w.namespace+"/"+w.name] = w.pod
-		}
-	}
-	return out
-}
-
-// noneEarly checks that no gate was opened before its daemon was ready and the
-// node was set up.
-func (j *judgement) noneEarly() check {
-	var faults []string
-	j.eachGate(func(h *nodeHistory, g *gateHistory) {
-		// The patch can follow a write before that write has been answered, but
-		// not before the write itself.
-		if m := h.moment(g); g.opened != nil && (m == nil || g.opened.received.Before(m.received)) {
-			faults = append(faults, fmt.Sprintf("gate %s on %s", g.name, h.name))
-		}
-	})
-	return counted("gates opened before their daemon was ready", faults)
-}
-
-// noneForgotten checks that every gate whose daemon became ready was opened.
-func (j *judgement) noneForgotten() check {
-	var faults []string
-	j.eachGate(func(h *nodeHistory, g *gateHistory) {
-		if g.opened == nil && h.moment(g) != nil {
-			faults = append(faults, fmt.Sprintf("gate %s on %s", g.name, h.name))
-		}
-	})
-	return counted("gates closed in the end although their daemon is ready", faults)
-}
-
-// patchesMatchMoments checks that each node was patched as often as there were
-// distinct moments at which a gate could open on it. Two moments that are close
-// together may be answered by one patch; one moment never by two.
-func (j *judgement) patchesMatchMoments() check {
-	var faults []string
-	patches, moments := 0, 0
-	nodes := map[int]int{} // by number of patches
-	for _, h := range j.nodes {
-		can, did := len(h.moments()), 0
-		for _, patch := range h.patches {
-			if h.opens(patch) {
-				did++
-			}
-		}
-		patches, moments = patches+did, moments+can
-		nodes[did]++
-		if did > can || did == 0 && can > 0 {
-			faults = append(faults, fmt.Sprintf("%s: %d patches for %d moments", h.name, did, can))
-		}
-	}
-	value := fmt.Sprintf("%d for %d moments (%s)", patches, moments, patchesPerNode(nodes))
-	if n := j.refused(); n > 0 {
-		value += fmt.Sprintf("; %d more refused, as somebody else was faster", n)
-	}
-	return check{
-		name: "opening patches, at most one for each moment of a node", pass: len(faults) == 0, faults: faults, value: value,
-	}
-}
-
-// patchesPerNode describes how many nodes were patched how often.
-func patchesPerNode(nodes map[int]int) string {
-	var words []string
-	for _, patches := range slices.Sorted(maps.Keys(nodes)) {
-		words = append(words, fmt.Sprintf("%d on %d nodes", patches, nodes[patches]))
-	}
-	return strings.Join(words, ", ")
-}
-
-// refused counts nodegate's writes of nodes that the API server rejected.
-func (j *judgement) refused() int {
-	count := 0
-	for i := range j.log {
-		if w := &j.log[i]; w.user == j.nodegate && w.resource == "nodes" && w.refused && !w.dryRun {
-			count++
-		}
-	}
-	return count
-}
-
-// noneNeedless checks that every write of a node by nodegate opened a gate.
-func (j *judgement) noneNeedless() check {
-	var faults []string
-	for _, h := range j.nodes {
-		for _, patch := range h.patches {
-			if !h.opens(patch) {
-				faults = append(faults, fmt.Sprintf("%s of %s at %s", patch.verb, h.name, patch.done.Format(time.TimeOnly)))
-			}
-		}
-	}
-	return counted("writes of nodes by nodegate that opened nothing", faults)
-}
-
-// quiet checks that nodegate wrote nothing while nothing changed and every node
-// reported. Renewals of its Lease and dry runs are not counted.
-func (j *judgement) quiet() check {
-	var faults []string
-	reporting := map[string]bool{}
-	heartbeats := 0
-	for i := range j.log {
-		w := &j.log[i]
-		switch {
-		case !j.steady.contains(w.done) || w.dryRun:
-		case w.resource == "nodes/status" && w.user == "system:node:"+w.name && !w.refused:
-			reporting[w.name] = true
-			heartbeats++
-		case w.user == j.nodegate && w.resource != "coordination.k8s.io/leases":
-			faults = append(faults, fmt.Sprintf("%s of %s %s at %s", w.verb, w.resource, w.name, w.done.Format(time.TimeOnly)))
-		}
-	}
-	c := counted("writes by nodegate in a steady state", faults)
-	c.value += fmt.Sprintf(" in %s with %d heartbeats", j.steady.to.Sub(j.steady.from).Round(100*time.Millisecond), heartbeats)
-	for _, name := range j.expectation.nodes {
-		if !reporting[name] {
-			c.pass = false
-			c.faults = append(c.faults, name+" did not report, so that the state was not steady")
-		}
-	}
-	return c
-}
-
-func (j *judgement) latencies() []time.Duration {
-	var out []time.Duration
-	j.eachGate(func(h *nodeHistory, g *gateHistory) {
-		if m := h.moment(g); m != nil && g.opened != nil {
-			out = append(out, g.opened.done.Sub(m.done))
-		}
-	})
-	slices.Sort(out)
-	return out
-}
-
-func (j *judgement) held() []heldGate {
-	var out []heldGate
-	j.eachGate(func(h *nodeHistory, g *gateHistory) {
-		if len(h.writes) > 0 && g.opened == nil {
-			out = append(out, heldGate{node: h.name, gate: g.name})
-		}
-	})
-	return out
-}
-
-func (j *judgement) eachGate(f func(*nodeHistory, *gateHistory)) {
-	for _, h := range j.nodes {
-		for i := range h.gates {
-			f(h, &h.gates[i])
-		}
-	}
-}
-
-// percentile returns the nearest-rank percentile of sorted durations.
-func percentile(sorted []time.Duration, percent int) time.Duration {
-	if len(sorted) == 0 {
+// moment returns the revision from which the gate could open, 0 if there is none.
+func (h *nodeHistory) moment(g *gateHistory) int64 {
+	if g.ready == 0 || h.setUp == 0 {
 		return 0
 	}
-	rank := (len(sorted)*percent + 99) / 100
-	return sorted[max(rank, 1)-1]
+	return max(g.ready, h.setUp)
+}
+
+// at returns the Node at a revision, or nil.
+func (h *nodeHistory) at(revision int64) (node *corev1.Node) {
+	for _, v := range h.versions {
+		if v.Revision <= revision {
+			node, _ = v.Object.(*corev1.Node)
+		}
+	}
+	return node
+}
+
+func (e *expectation) readNode(versions []judge.Version) *nodeHistory {
+	h := &nodeHistory{name: versions[0].Name, versions: versions}
+	for _, g := range e.gates {
+		h.gates = append(h.gates, gateHistory{gate: g})
+	}
+	for _, v := range versions {
+		node, ok := v.Object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		if h.setUp == 0 && !hasTaint(node, setUpTaint) {
+			h.setUp = v.Revision
+		}
+		for i := range h.gates {
+			switch g := &h.gates[i]; {
+			case g.opened > 0 || hasTaint(node, g.taint):
+			case isOpen(node, g.name):
+				g.opened = v.Revision
+			case g.bare == 0:
+				g.bare = v.Revision
+			}
+		}
+	}
+	return h
+}
+
+// isOpen reports whether the gate's record on the node is open.
+func isOpen(node *corev1.Node, gate string) bool {
+	var record struct{ State string }
+	err := json.Unmarshal([]byte(node.Annotations[v1alpha1.RecordAnnotationPrefix+gate]), &record)
+	return err == nil && record.State == v1alpha1.StateOpen
+}
+
+func hasTaint(n *corev1.Node, taint corev1.Taint) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+}
+
+// summarize computes the summary of a run.
+func summarize(h *judge.History, e *expectation) *summary {
+	s := &summary{}
+	nodes := make(map[string]*nodeHistory)
+	for _, versions := range h.Versions(judge.KindNode) {
+		nodes[versions[0].Name] = e.readNode(versions)
+	}
+	boundEarly, bound := e.readPods(h.Versions(judge.KindPod), nodes)
+	var sorted []*nodeHistory
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		sorted = append(sorted, nodes[name])
+	}
+	s.add("nodes that registered", fmt.Sprintf("%d of %d", len(nodes), e.nodes), missing("nodes", len(nodes), e.nodes))
+	s.addBare(sorted)
+	s.count("pods bound to a node while it was closed to them", boundEarly)
+	s.add("workload pods bound by the scheduler", fmt.Sprintf("%d of %d", bound, e.workload), missing("pods", bound, e.workload))
+	s.addPatches(h, e, sorted)
+	s.addLatencies(h, sorted)
+	return s
+}
+
+func missing(what string, got, want int) []string {
+	if got == want {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d %s, expected %d", got, what, want)}
+}
+
+// readPods stores in nodes when their daemons became ready. It returns the pods that
+// were bound while a gate was closed to them, and the number of workload pods that were
+// bound.
+func (e *expectation) readPods(pods [][]judge.Version, nodes map[string]*nodeHistory) (boundEarly []string, bound int) {
+	for _, versions := range pods {
+		isBound := false
+		for _, v := range versions {
+			pod, ok := v.Object.(*corev1.Pod)
+			if !ok || nodes[pod.Spec.NodeName] == nil {
+				continue
+			}
+			h := nodes[pod.Spec.NodeName]
+			if !isBound {
+				isBound = true
+				if pod.Namespace == metav1.NamespaceDefault {
+					bound++
+				}
+				if gate := h.closedTo(pod, v.Revision); gate != "" {
+					boundEarly = append(boundEarly, fmt.Sprintf("%s/%s to %s, closed by gate %s", pod.Namespace, pod.Name, h.name, gate))
+				}
+			}
+			if isReady(pod) {
+				h.daemonReady(pod, v.Revision)
+			}
+		}
+	}
+	return boundEarly, bound
+}
+
+// closedTo returns a gate whose taint is on the node at a revision, and which the pod
+// does not tolerate, or "".
+func (h *nodeHistory) closedTo(pod *corev1.Pod, revision int64) string {
+	for i := range h.gates {
+		taint := h.gates[i].taint
+		if node := h.at(revision); node != nil && hasTaint(node, taint) && !tolerates(pod.Spec.Tolerations, taint) {
+			return h.gates[i].name
+		}
+	}
+	return ""
+}
+
+func tolerates(tolerations []corev1.Toleration, taint corev1.Taint) bool {
+	const comparisonOperators = false // alpha: Lt and Gt in tolerations
+	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations, &taint, comparisonOperators)
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (h *nodeHistory) daemonReady(pod *corev1.Pod, revision int64) {
+	for i := range h.gates {
+		if g := &h.gates[i]; (g.ready == 0 || revision < g.ready) && pod.Namespace == g.daemonSet.Namespace && daemonOf(pod) == g.daemonSet.Name {
+			g.ready = revision
+		}
+	}
+}
+
+// addBare adds the check that no revision shows a node without the taint of a gate that
+// is not open.
+func (s *summary) addBare(nodes []*nodeHistory) {
+	var faults []string
+	for _, h := range nodes {
+		for i := range h.gates {
+			if g := &h.gates[i]; g.bare > 0 {
+				faults = append(faults, fmt.Sprintf("%s without taint %s of gate %s in revision %d", h.name, g.taint.Key, g.name, g.bare))
+				break
+			}
+		}
+	}
+	s.count("nodes ever visible without the taint of a closed gate", faults)
+}
+
+// addPatches adds the checks that nodegate patches a node only to open gates, and at
+// most once for each moment at which gates could open. Two moments that are close
+// together may be answered by one patch.
+func (s *summary) addPatches(h *judge.History, e *expectation, nodes []*nodeHistory) {
+	var excess, needless []string
+	moments, patches := 0, 0
+	nodesBy := make(map[int]int) // by the number of patches
+	for _, n := range nodes {
+		could, did := make(map[int64]bool), make(map[int64]bool)
+		for i := range n.gates {
+			could[n.moment(&n.gates[i])], did[n.gates[i].opened] = true, true
+		}
+		delete(could, 0)
+		delete(did, 0)
+		for _, v := range n.versions {
+			if w, _ := h.Write(v.Revision); w.User == e.nodegate && !did[v.Revision] {
+				needless = append(needless, fmt.Sprintf("%s of %s in revision %d", w.Verb, n.name, v.Revision))
+			}
+		}
+		moments, patches = moments+len(could), patches+len(did)
+		nodesBy[len(did)]++
+		if len(did) > len(could) {
+			excess = append(excess, fmt.Sprintf("%s: %d patches for %d moments", n.name, len(did), len(could)))
+		}
+	}
+	var perNode []string
+	for _, count := range slices.Sorted(maps.Keys(nodesBy)) {
+		perNode = append(perNode, fmt.Sprintf("%d on %d nodes", count, nodesBy[count]))
+	}
+	s.add("opening patches, at most one for each moment of a node",
+		fmt.Sprintf("%d for %d moments (%s)", patches, moments, strings.Join(perNode, ", ")), excess)
+	s.count("writes of nodes by nodegate that opened nothing", needless)
+}
+
+// addLatencies adds the latencies of openings, and the gates that are still closed.
+func (s *summary) addLatencies(h *judge.History, nodes []*nodeHistory) {
+	for _, n := range nodes {
+		for i := range n.gates {
+			g := &n.gates[i]
+			if g.opened == 0 {
+				s.held = append(s.held, heldGate{n.name, g.name})
+				continue
+			}
+			from, known := h.Write(n.moment(g))
+			to, knownToo := h.Write(g.opened)
+			if known && knownToo {
+				s.latencies = append(s.latencies, to.Done.Sub(from.Done))
+			}
+		}
+	}
+	slices.Sort(s.latencies)
+}
+
+// addRules adds the check that the judge finds no violation. No gate recloses in the
+// demo, so RuleClosing does not apply.
+func (s *summary) addRules(v *judge.Verdict) {
+	var faults []string
+	for _, violation := range v.Violations {
+		faults = append(faults, violation.String())
+	}
+	checks := 0
+	for _, rule := range judge.Rules() {
+		for _, n := range v.Checked[rule] {
+			checks += n
+		}
+		if len(v.Checked[rule]) == 0 && rule != judge.RuleClosing {
+			faults = append(faults, fmt.Sprintf("nothing was checked under rule %s", rule))
+		}
+	}
+	s.add("violations of the rules in docs/reliability.md", fmt.Sprintf("%d in %d checks", len(v.Violations), checks), faults)
+}
+
+// A period is a time interval.
+type period struct{ from, to time.Time }
+
+// addSteady adds the check that nodegate wrote nothing while nothing changed and every
+// node reported. Renewals of its Lease and dry runs are not counted.
+func (s *summary) addSteady(auditLog string, e *expectation, steady period) error {
+	var faults []string
+	heartbeats := 0
+	err := testcluster.ReadAuditFile(auditLog, 0, func(event *auditv1.Event) error {
+		at, ref := event.StageTimestamp.Time, event.ObjectRef
+		isWrite := slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, event.Verb)
+		switch {
+		case !isWrite || ref == nil || testcluster.IsDryRun(event) || at.Before(steady.from) || at.After(steady.to):
+		case ref.Resource == "nodes" && event.User.Username == "system:node:"+ref.Name:
+			heartbeats++
+		case event.User.Username == e.nodegate && ref.Resource != "leases":
+			faults = append(faults, fmt.Sprintf("%s of %s %s at %s", event.Verb, ref.Resource, ref.Name, at.Format(time.TimeOnly)))
+		}
+		return nil
+	})
+	value := fmt.Sprintf("%d in %s with %d heartbeats", len(faults), steady.to.Sub(steady.from).Round(100*time.Millisecond), heartbeats)
+	if heartbeats < e.nodes {
+		faults = append(faults, "not every node reported")
+	}
+	s.add("writes by nodegate in a steady state", value, faults)
+	return err
 }

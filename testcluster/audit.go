@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -34,4 +36,35 @@ func ReadAudit(log io.Reader, each func(*auditv1.Event) error) error {
 			return fmt.Errorf("parsing line %d of the audit log: %w", number, err)
 		}
 	}
+}
+
+// ReadAuditFile is like ReadAudit for a file, from an offset.
+func ReadAuditFile(path string, offset int64, each func(*auditv1.Event) error) error {
+	log, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer log.Close()
+	if _, err := log.Seek(offset, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
+	}
+	return ReadAudit(log, each)
+}
+
+// IsDryRun reports whether the request was a dry run.
+func IsDryRun(event *auditv1.Event) bool {
+	u, err := url.ParseRequestURI(event.RequestURI)
+	return err == nil && u.Query().Get("dryRun") != ""
+}
+
+// ResourceVersion returns the resourceVersion of the object with which the request was
+// answered. It returns "" for other responses, such as that to a deletion.
+func ResourceVersion(event *auditv1.Event) string {
+	var object struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if event.ResponseObject == nil || json.Unmarshal(event.ResponseObject.Raw, &object) != nil {
+		return ""
+	}
+	return object.Metadata.ResourceVersion
 }

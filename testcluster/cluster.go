@@ -59,7 +59,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// newCluster does everything that comes before the first process.
+// newCluster prepares a cluster without starting a process.
 func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 	binaries, err := Build(ctx, options)
 	if err != nil {
@@ -86,7 +86,7 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 	}, nil
 }
 
-// start brings up all components.
+// start starts all components.
 func (c *Cluster) start(ctx context.Context) error {
 	begin := time.Now()
 	defer c.progress.Clear()
@@ -132,7 +132,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	for range started {
 		if err := <-results; err != nil && first == nil {
 			first = err
-			cancel() // the others need not become ready any more
+			cancel() // the others are no longer needed
 		}
 	}
 	if first != nil || !c.options.runs(ControllerManager) {
@@ -149,7 +149,7 @@ func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		failed := c.Err() != nil
 		c.end(nil)
-		keep := (failed || c.keep.Load()) && c.group != nil // else there are no logs
+		keep := (failed || c.keep.Load()) && c.group != nil // without a group, there are no logs
 		if c.group != nil {
 			c.stopProcesses(failed)
 			// Kill everything that is still running.
@@ -187,8 +187,8 @@ func (c *Cluster) stopProcesses(failed bool) {
 	}
 }
 
-// Done is closed when a component has ended by itself, or when Stop has been
-// called. Err returns which of the two happened.
+// Done is closed when a component has ended by itself, or when Stop has been called.
+// Err distinguishes the two.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
 // Err returns an *ExitError if a component ended by itself, and otherwise nil.

@@ -68,7 +68,7 @@ func whoAmI(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
 
 func TestServiceAccountMustExist(t *testing.T) {
 	c := clustertest.Shared(t)
-	if _, err := c.ServiceAccount(t.Context(), "default", "nobody"); !apierrors.IsNotFound(err) {
+	if _, err := c.ServiceAccount(t.Context(), "default", "missing"); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want a NotFound error", err)
 	}
 }

@@ -33,8 +33,8 @@ const (
 //go:embed config/stages.yaml
 var defaultStages string
 
-// DefaultStages returns the KWOK stages of a cluster without any of its own, as
-// YAML documents: nodes become Ready immediately, and so do pods without
+// DefaultStages returns the KWOK stages of a cluster without Options.Stages, as YAML
+// documents: nodes become Ready immediately, and so do pods without
 // DelayAnnotation or HoldAnnotation. Pods of Jobs complete, and deleted pods are
 // removed.
 func DefaultStages() string { return defaultStages }
@@ -95,8 +95,8 @@ func mergeStages(own string) (string, error) {
 	return strings.Join(documents, "\n---\n"), nil
 }
 
-// splitStages returns the documents of a YAML stream of stages, and the kind
-// of object each is about.
+// splitStages returns the documents of a YAML stream of stages, and the kind of object
+// to which each applies.
 func splitStages(stream string) (documents, kinds []string, err error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(stream)))
 	for {
@@ -112,7 +112,7 @@ func splitStages(stream string) (documents, kinds []string, err error) {
 			return nil, nil, err
 		}
 		switch parsed.Kind {
-		case "": // nothing but comments
+		case "": // only comments
 		case "Stage":
 			documents = append(documents, strings.TrimSpace(string(document)))
 			kinds = append(kinds, parsed.Spec.ResourceRef.APIGroup+"/"+parsed.Spec.ResourceRef.Kind)

@@ -63,7 +63,7 @@ func TestRestartKeepsData(t *testing.T) {
 	}
 	kept()
 	if err := c.Err(); err != nil {
-		t.Errorf("what was asked for is reported as an error: %v", err)
+		t.Errorf("a requested end is reported as an error: %v", err)
 	}
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -76,13 +76,13 @@ func TestStartComponentThatRuns(t *testing.T) {
 	t.Parallel()
 	c := start(t, smallest(t.TempDir()))
 	if err := c.StartComponent(t.Context(), testcluster.APIServer); err == nil || !strings.Contains(err.Error(), "running") {
-		t.Errorf("got %v, want an error that says that it is running", err)
+		t.Errorf("got %v, want an error about a running component", err)
 	}
 	if err := c.StartComponent(t.Context(), testcluster.KWOK); err == nil || !strings.Contains(err.Error(), "not part") {
-		t.Errorf("got %v, want an error that says that it is not part of the cluster", err)
+		t.Errorf("got %v, want an error about a component that is not part of the cluster", err)
 	}
 	if _, err := testcluster.Start(t.Context(), smallest(c.Dir())); err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("got %v, want an error that says that the directory is in use", err)
+		t.Errorf("got %v, want an error about a directory in use", err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestDeathOfComponentIsReported(t *testing.T) {
 	select {
 	case <-c.Done():
 	case <-time.After(await.Silence):
-		t.Fatal("nobody noticed")
+		t.Fatal("the cluster does not report it")
 	}
 	var exit *testcluster.ExitError
 	if err := c.Err(); !errors.As(err, &exit) {
@@ -161,12 +161,12 @@ func TestCancelledStart(t *testing.T) {
 		_, err := testcluster.Start(ctx, smallest(""))
 		failed <- err
 	}()
-	eventually(t, "something runs", func(context.Context) (bool, error) {
+	eventually(t, "a component to run", func(context.Context) (bool, error) {
 		return len(running(t, os.TempDir())) > 0, nil
 	})
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context was cancelled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 	if left := running(t, os.TempDir()); len(left) > 0 {
 		t.Errorf("left running: %v", left)
@@ -194,8 +194,8 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestEndOfParent ends a process that has a cluster in ways that leave it no
-// time to clean up.
+// TestEndOfParent ends a process that has a cluster in ways that prevent it from
+// cleaning up.
 func TestEndOfParent(t *testing.T) {
 	clustertest.SkipIfShort(t)
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestEndOfParent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
-				t.Fatalf("the process with the cluster says %q (%v), want ready", line, err)
+				t.Fatalf("the process with the cluster printed %q (%v), want ready", line, err)
 			}
 			group := groupOf(t, dir)
 			if err := input.Close(); err != nil {
@@ -228,9 +228,9 @@ func TestEndOfParent(t *testing.T) {
 				}
 			}
 			if err := command.Wait(); err == nil {
-				t.Fatal("the process ended well")
+				t.Fatal("the process exited with status 0")
 			}
-			eventually(t, "nothing is left running", func(context.Context) (bool, error) {
+			eventually(t, "all processes to end", func(context.Context) (bool, error) {
 				return len(running(t, dir)) == 0 && !groupExists(group), nil
 			})
 		})
@@ -249,6 +249,6 @@ func groupOf(t *testing.T, dir string) int {
 			return group
 		}
 	}
-	t.Fatalf("nothing runs in %s", dir)
+	t.Fatalf("no process is running in %s", dir)
 	return 0
 }

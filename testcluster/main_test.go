@@ -20,8 +20,8 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// childVariable makes the test binary a program that starts a cluster in the
-// directory that it names, and then ends in the way that endVariable names.
+// childVariable makes the test binary a program that starts a cluster in the directory
+// that is the variable's value, and then ends as endVariable specifies.
 const (
 	childVariable = "NODEGATE_CLUSTER_TEST_DIR"
 	endVariable   = "NODEGATE_CLUSTER_TEST_END"
@@ -40,9 +40,9 @@ func child(dir, end string) {
 		os.Exit(1)
 	}
 	fmt.Println("ready")
-	_, _ = io.ReadAll(os.Stdin) // until the test has looked at what runs
+	_, _ = io.ReadAll(os.Stdin) // until the test has listed the processes
 	if end == "panic" {
-		panic("as the test wants it")
+		panic("requested by the test")
 	}
 	select {}
 }
@@ -76,8 +76,8 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
-// eventually waits until a condition holds. An error of the condition explains
-// why it does not hold yet.
+// eventually waits until a condition holds. Its error is the reason why it does not
+// hold yet.
 func eventually(t *testing.T, what string, condition func(ctx context.Context) (bool, error)) {
 	t.Helper()
 	awaittest.Until(t, what, func(ctx context.Context) error {
@@ -89,8 +89,8 @@ func eventually(t *testing.T, what string, condition func(ctx context.Context) (
 	})
 }
 
-// running returns the IDs of the processes that are given the directory on
-// their command line, which every component is.
+// running returns the IDs of the processes with the directory in their command line,
+// such as all components.
 func running(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

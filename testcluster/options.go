@@ -44,7 +44,7 @@ type Options struct {
 	// Dir holds the cluster's state, logs and credentials. A cluster that is
 	// started again in the same directory has the same objects and the same
 	// certificate authority. Empty means a temporary directory, which Stop
-	// removes unless something went wrong.
+	// removes unless the cluster failed.
 	Dir string
 
 	// KubernetesVersion is a minor version such as "1.37": one of Versions,
@@ -52,7 +52,7 @@ type Options struct {
 	KubernetesVersion string
 
 	// APIServerPort is the port of the API server on 127.0.0.1; 0 means a
-	// free one.
+	// free port.
 	APIServerPort int
 
 	// Components lists the components to run; nil means all. Etcd and APIServer
@@ -74,8 +74,8 @@ type Options struct {
 	Audit bool
 
 	// AuditPolicy is an audit policy as YAML. Empty means: Metadata of every
-	// request, and for nodes and pod bindings also both bodies. It is used
-	// only when Audit is on.
+	// request, and also the bodies of request and response for nodes and pod
+	// bindings. It is used only when Audit is on.
 	AuditPolicy string
 
 	// Progress receives messages about what is being built and started; nil
@@ -92,12 +92,12 @@ func (o *Options) runs(component Component) bool {
 func (o *Options) validate() error {
 	for _, component := range o.Components {
 		if !slices.Contains(Components(), component) {
-			return fmt.Errorf("unknown component %q: known are %v", component, Components())
+			return fmt.Errorf("unknown component %q: must be one of %v", component, Components())
 		}
 	}
 	for component := range o.ExtraArgs {
 		if !slices.Contains(Components(), component) {
-			return fmt.Errorf("extra arguments for unknown component %q: known are %v", component, Components())
+			return fmt.Errorf("extra arguments for unknown component %q: must be one of %v", component, Components())
 		}
 	}
 	if o.APIServerPort < 0 || o.APIServerPort > 65535 {

@@ -95,7 +95,7 @@ func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
 	ctx, progress, stop := await.Watch(ctx, await.Silence)
 	defer stop()
 	var written int64
-	answers := map[string]bool{}
+	responses := map[string]bool{}
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	// Another process on the port may never answer, but the component that did
@@ -114,8 +114,8 @@ func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
 		if err == nil {
 			return nil
 		}
-		if size := p.logSize(); size != written || !answers[err.Error()] {
-			written, answers[err.Error()] = size, true
+		if size := p.logSize(); size != written || !responses[err.Error()] {
+			written, responses[err.Error()] = size, true
 			progress()
 		}
 		select {
@@ -124,7 +124,7 @@ func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
 		case <-c.done:
 			return c.endError()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w; its last answer: %w; its log: %s",
+			return fmt.Errorf("%s is not ready: %w; last response: %w; log: %s",
 				p.component, context.Cause(ctx), err, p.logFile)
 		case <-ticker.C:
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// lastLines is how much of a log an error shows.
+	// lastLines is the number of log lines that an error shows.
 	lastLines = 20
 
 	// lastBytes limits how much of the end of a log is searched for those lines.
@@ -62,7 +62,7 @@ type process struct {
 	command   *exec.Cmd
 	logFile   string
 	logStart  int64         // where in the log this run's output begins
-	stopping  atomic.Bool   // its end is wanted
+	stopping  atomic.Bool   // stop or kill was called
 	done      chan struct{} // closed when it has ended
 	err       error         // how it ended; valid once done is closed
 }
@@ -97,9 +97,9 @@ func startProcess(group *processgroup.Group, component Component, command *exec.
 	return p, nil
 }
 
-// componentEnvironment keeps the caller's environment away from components:
-// etcd takes options from ETCD_*, client-go feature gates from KUBE_FEATURE_*,
-// and proxies must not see loopback traffic.
+// componentEnvironment returns the environment of components. It excludes most of the
+// caller's: etcd reads options from ETCD_*, client-go reads feature gates from
+// KUBE_FEATURE_*, and loopback traffic must not go through a proxy.
 func componentEnvironment(home string) []string {
 	environment := []string{"HOME=" + home, "TMPDIR=" + os.TempDir()}
 	for _, name := range []string{"PATH", "GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG"} {
@@ -110,8 +110,8 @@ func componentEnvironment(home string) []string {
 	return environment
 }
 
-// stop ends the process politely, and after a while impolitely. It returns
-// when the process has ended.
+// stop sends SIGTERM and, after stopPeriod, SIGKILL. It returns when the process has
+// ended.
 func (p *process) stop() {
 	p.stopping.Store(true)
 	_ = p.command.Process.Signal(syscall.SIGTERM)
@@ -139,7 +139,7 @@ func (p *process) running() bool {
 	}
 }
 
-// logSize returns how much the log has in it, or 0 if that cannot be read.
+// logSize returns the size of the log, or 0 if it cannot be read.
 func (p *process) logSize() int64 {
 	info, err := os.Stat(p.logFile)
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *process) logSize() int64 {
 	return info.Size()
 }
 
-// exitError describes the end of a process that is done.
+// exitError returns the error of a process that has ended.
 func (p *process) exitError() *ExitError {
 	return &ExitError{
 		Component: p.component,

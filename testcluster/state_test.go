@@ -41,7 +41,7 @@ func TestSweep(t *testing.T) {
 	sweep(os.TempDir())
 	for dir, want := range map[*stateDir]bool{dead: false, alive: true, kept: true, young: true} {
 		if _, err := os.Stat(dir.path); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %v", dir.path, err, want)
+			t.Errorf("%s: %v, want it to exist: %v", dir.path, err, want)
 		}
 	}
 	// After a day, the logs are removed.
@@ -52,7 +52,7 @@ func TestSweep(t *testing.T) {
 	age(kept)
 	sweep(os.TempDir())
 	if _, err := os.Stat(kept.path); err == nil {
-		t.Error("logs are kept for ever")
+		t.Error("logs are still kept after keepPeriod")
 	}
 	if err := alive.close(false); err != nil {
 		t.Error(err)
@@ -65,7 +65,7 @@ func TestSweep(t *testing.T) {
 // TestLostPort starts a cluster in which another process takes the first port
 // that is chosen for each component.
 func TestLostPort(t *testing.T) {
-	if testing.Short() { // as clustertest.SkipIfShort, which this package cannot import
+	if testing.Short() { // like clustertest.SkipIfShort, which this package cannot import
 		t.Skip("needs a control plane: run without -short")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -108,7 +108,7 @@ func TestMergeStages(t *testing.T) {
 	}
 	if !strings.Contains(merged, "mine: true") || strings.Contains(merged, "node-initialize") ||
 		!strings.Contains(merged, "name: pod-ready") {
-		t.Errorf("the stages of nodes, and only those, should be replaced:\n%s", merged)
+		t.Errorf("only the stages of nodes should be replaced:\n%s", merged)
 	}
 	defaults, err := mergeStages("")
 	if err != nil {

@@ -76,8 +76,8 @@ func (d *stateDir) close(keep bool) error {
 	return os.RemoveAll(d.path)
 }
 
-// sweep removes temporary directories that earlier processes left in parent.
-// What it cannot remove, such as other users' directories, it leaves alone.
+// sweep removes temporary directories that earlier processes left in parent. It ignores
+// those that it cannot remove, such as other users' directories.
 func sweep(parent string) {
 	dirs, err := filepath.Glob(filepath.Join(parent, tempPrefix+"*"))
 	if err != nil {
@@ -96,9 +96,8 @@ func sweep(parent string) {
 	}
 }
 
-// stale reports whether nobody can want a directory any more, provided that
-// its lock is free. A young directory may be one that its cluster has not
-// come to locking yet.
+// stale reports whether a directory is no longer needed, provided that its lock is free.
+// A new directory may not have been locked by its cluster yet.
 func stale(dir string) bool {
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() || time.Since(info.ModTime()) < sweepAge {

@@ -20,7 +20,7 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// createNode creates a KWOK node that the test deletes in the end.
+// createNode creates a KWOK node that is deleted when the test ends.
 func createNode(t *testing.T, c *testcluster.Cluster, name string) {
 	t.Helper()
 	nodes := clientFor(t, c.Admin()).CoreV1().Nodes()
@@ -64,7 +64,7 @@ func TestPodRuns(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is bound by the scheduler and runs", func(ctx context.Context) (bool, error) {
+	eventually(t, "the pod to be bound by the scheduler and to run", func(ctx context.Context) (bool, error) {
 		pod, err := pods.Get(ctx, "pod", metav1.GetOptions{})
 		return err == nil && pod.Spec.NodeName == "runs" && pod.Status.Phase == corev1.PodRunning &&
 			podReady(pod) && pod.Status.ContainerStatuses[0].ContainerID != "", err
@@ -72,7 +72,7 @@ func TestPodRuns(t *testing.T) {
 	if err := pods.Delete(t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod goes", func(ctx context.Context) (bool, error) {
+	eventually(t, "the pod to be deleted", func(ctx context.Context) (bool, error) {
 		_, err := pods.Get(ctx, "pod", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
@@ -92,7 +92,7 @@ func TestHeldPodBecomesReadyAfterRelease(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod's containers are being created", func(ctx context.Context) (bool, error) {
+	eventually(t, "the pod's containers to be created", func(ctx context.Context) (bool, error) {
 		pod, err := pods.Get(ctx, "pod", metav1.GetOptions{})
 		return err == nil && len(pod.Status.ContainerStatuses) == 1 && !podReady(pod), err
 	})
@@ -100,7 +100,7 @@ func TestHeldPodBecomesReadyAfterRelease(t *testing.T) {
 	if _, err := pods.Patch(t.Context(), "pod", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod becomes Ready", func(ctx context.Context) (bool, error) {
+	eventually(t, "the pod to become Ready", func(ctx context.Context) (bool, error) {
 		pod, err := pods.Get(ctx, "pod", metav1.GetOptions{})
 		return err == nil && podReady(pod), err
 	})
@@ -125,7 +125,7 @@ func TestDaemonSetRunsOnEveryNode(t *testing.T) {
 	if _, err := daemonSets.Create(t.Context(), daemonSet, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both daemons are ready", func(ctx context.Context) (bool, error) {
+	eventually(t, "both daemons to be ready", func(ctx context.Context) (bool, error) {
 		daemonSet, err := daemonSets.Get(ctx, "daemon", metav1.GetOptions{})
 		return err == nil && daemonSet.Status.NumberReady >= 2 &&
 			daemonSet.Status.NumberReady == daemonSet.Status.DesiredNumberScheduled, err

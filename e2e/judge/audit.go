@@ -5,10 +5,6 @@ package judge
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -18,31 +14,22 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// AuditPolicy is the audit policy that a run needs in order to be judged. It logs the
-// response to every write of the kinds that the judge reads. From these responses the
-// judge derives the user and the time of each revision.
+// auditPolicy logs the response to every write of the kinds that the judge reads. From
+// these responses the judge derives the user and the time of each revision.
 //
 //go:embed audit-policy.yaml
-var AuditPolicy string
+var auditPolicy string
 
-// ReadAudit returns the requests in an audit log whose response is an object. It
-// skips dry runs and rejected requests, which create no revision.
-func ReadAudit(log io.Reader) ([]Write, error) {
+// readAudit returns the requests in an audit log, from an offset, whose response is an
+// object. It skips dry runs and rejected requests, which create no revision.
+func readAudit(path string, offset int64) ([]Write, error) {
 	var writes []Write
-	err := testcluster.ReadAudit(log, func(event *auditv1.Event) error {
-		if event.ResponseObject == nil || event.ResponseStatus == nil || event.ResponseStatus.Code > 299 || isDryRun(event.RequestURI) {
+	err := testcluster.ReadAuditFile(path, offset, func(event *auditv1.Event) error {
+		if event.ResponseStatus == nil || event.ResponseStatus.Code > 299 || testcluster.IsDryRun(event) {
 			return nil
 		}
-		var answer struct {
-			Metadata struct {
-				ResourceVersion string `json:"resourceVersion"`
-			} `json:"metadata"`
-		}
-		if err := json.Unmarshal(event.ResponseObject.Raw, &answer); err != nil {
-			return fmt.Errorf("reading the response to request %s: %w", event.AuditID, err)
-		}
-		revision, err := strconv.ParseInt(answer.Metadata.ResourceVersion, 10, 64)
-		if err != nil { // the response to a deletion has no resourceVersion
+		revision, err := strconv.ParseInt(testcluster.ResourceVersion(event), 10, 64)
+		if err != nil { // the response is no object, or the object was deleted
 			return nil //nolint:nilerr // not an error
 		}
 		verb := event.Verb
@@ -64,9 +51,4 @@ func ReadAudit(log io.Reader) ([]Write, error) {
 func mentionsRecords(event *auditv1.Event) bool {
 	domain := strings.TrimSuffix(v1alpha1.RecordAnnotationPrefix, "/")
 	return event.RequestObject == nil || bytes.Contains(event.RequestObject.Raw, []byte(domain))
-}
-
-func isDryRun(uri string) bool {
-	u, err := url.ParseRequestURI(uri)
-	return err == nil && u.Query().Get("dryRun") != ""
 }

@@ -116,7 +116,7 @@ func incarnation(pod *corev1.Pod) string {
 
 // notReady returns why the pod's Ready condition does not count as evidence, or "" if
 // it does.
-func (l look) notReady(pod *corev1.Pod, wait time.Duration) string {
+func (l evaluator) notReady(pod *corev1.Pod, wait time.Duration) string {
 	ready, since := isReady(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -143,7 +143,7 @@ func (l look) notReady(pod *corev1.Pod, wait time.Duration) string {
 // stale reports whether the pod is known from before the current boot or the current
 // Node. If so, from is the time since which the kubelet could have corrected its
 // status: the later of the boot and the node becoming Ready.
-func (l look) stale(pod *corev1.Pod) (from time.Time, stale bool) {
+func (l evaluator) stale(pod *corev1.Pod) (from time.Time, stale bool) {
 	if l.boots == nil {
 		return time.Time{}, false
 	}
@@ -181,7 +181,7 @@ func (b *boots) readySince(revision int64) time.Time {
 // notMarked returns why the annotation that makes the pod ready does not count as
 // evidence, or "" if it does. No kubelet corrects an annotation, so it must have been
 // written in this boot and on this Node.
-func (l look) notMarked(pod *corev1.Pod, key string, wait time.Duration) string {
+func (l evaluator) notMarked(pod *corev1.Pod, key string, wait time.Duration) string {
 	if pod.DeletionTimestamp != nil {
 		return "is terminating"
 	}
@@ -202,7 +202,7 @@ func (l look) notMarked(pod *corev1.Pod, key string, wait time.Duration) string 
 }
 
 // markedAt returns the revision since which the pod has carried the annotation.
-func (l look) markedAt(pod *corev1.Pod, key string) int64 {
+func (l evaluator) markedAt(pod *corev1.Pod, key string) int64 {
 	at, marked := int64(0), false
 	for _, v := range l.byID[ID{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}] {
 		if v.Revision > l.revision {
@@ -218,7 +218,7 @@ func (l look) markedAt(pod *corev1.Pod, key string) int64 {
 }
 
 // createdAt returns the revision that created the Node.
-func (l look) createdAt(node *corev1.Node) int64 {
+func (l evaluator) createdAt(node *corev1.Node) int64 {
 	v, _ := l.at(ID{Kind: KindNode, Name: node.Name}, l.revision)
 	return v.Created
 }

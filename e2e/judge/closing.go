@@ -32,7 +32,7 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	}
 	what := fmt.Sprintf("gate closes: %s", reason)
 	t.checked(RuleClosing, fmt.Sprintf("closings: %s", reason))
-	if why := t.deniesClosing(c, gate, before, after, reason); why != "" {
+	if why := t.unjustifiedClosing(c, gate, before, after, reason); why != "" {
 		t.violation(RuleClosing, c, gate, what, "%s", why)
 	}
 	if !isBudgeted(reason) || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
@@ -44,9 +44,9 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	}
 }
 
-// deniesClosing returns why no moment of the window supports the recorded reason, or
+// unjustifiedClosing returns why no moment of the window supports the recorded reason, or
 // "" if one does.
-func (t *trial) deniesClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
+func (t *trial) unjustifiedClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
 	first := ""
 	for _, m := range t.ofGate(t.window(c), c, gate) {
 		ng := m.gate(gate)
@@ -123,7 +123,7 @@ func (t *trial) unfoundedUnobserved(c *change, m moment, ng *v1alpha1.NodeGate) 
 	if effectOf(ng) == corev1.TaintEffectNoExecute {
 		return "a gate with NoExecute does not close for a boot whose start was not observed"
 	}
-	l := t.look(m, c.name, t.clock.latest(c.revision), true)
+	l := t.evaluator(m, c.name, t.clock.latest(c.revision), true)
 	if r, why := l.all(ng.Spec.OpenWhen); r == holds || r == unknown {
 		return "the start of the boot was not observed, and no signal is false: " + cmp.Or(why, "all hold")
 	}
@@ -142,7 +142,7 @@ func (t *trial) since(m moment, ng *v1alpha1.NodeGate) moment {
 // longAgo returns how long ago the node's boot began, or "" if it is recent enough for
 // closing without budget.
 func (t *trial) longAgo(c *change, m moment) string {
-	l := t.look(m, c.name, t.clock.earliest(c.revision), true)
+	l := t.evaluator(m, c.name, t.clock.earliest(c.revision), true)
 	current := l.boots.current(l.node)
 	age := t.clock.earliest(c.revision).Sub(t.clock.latest(current.from))
 	if age > provenAfter+t.Lag {
@@ -161,7 +161,7 @@ func effectOf(ng *v1alpha1.NodeGate) corev1.TaintEffect {
 
 // unfoundedBySignals is unfounded for the reasons that need budget.
 func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, reason v1alpha1.Reason) string {
-	l := t.look(m, c.name, t.clock.latest(c.revision), !ng.Spec.Follows())
+	l := t.evaluator(m, c.name, t.clock.latest(c.revision), !ng.Spec.Follows())
 	existing := ng.Spec.ExistingNodes
 	wants := false
 	switch reason {

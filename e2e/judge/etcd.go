@@ -34,20 +34,26 @@ var kept = map[Kind]string{
 	KindBinding:   "mutatingadmissionpolicybindings/",
 }
 
-// Keep are the API server flags that turn off compaction, which otherwise removes
-// revisions from etcd after five minutes.
-var Keep = []string{"--etcd-compaction-interval=0"}
+// keepRevisions are the API server flags that turn off compaction, which otherwise
+// removes revisions from etcd after five minutes.
+var keepRevisions = []string{"--etcd-compaction-interval=0"}
 
-// ReadEtcd returns the objects at revision from, all their later versions, and etcd's
-// current revision, to. If from is 0 or 1, it reads from the beginning. It fails if
-// etcd no longer has all of these revisions.
-func ReadEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []Version, to int64, err error) {
-	from = max(from, 1)
+func currentRevision(ctx context.Context, client *clientv3.Client) (int64, error) {
 	now, err := client.Get(ctx, registry, clientv3.WithCountOnly(), clientv3.WithPrefix())
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading etcd's revision: %w", err)
+		return 0, fmt.Errorf("reading etcd's revision: %w", err)
 	}
-	to = now.Header.Revision
+	return now.Header.Revision, nil
+}
+
+// readEtcd returns the objects at revision from, all their later versions, and etcd's
+// current revision, to. If from is 0 or 1, it reads from the beginning. It fails if
+// etcd no longer has all of these revisions.
+func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []Version, to int64, err error) {
+	from = max(from, 1)
+	if to, err = currentRevision(ctx, client); err != nil {
+		return nil, 0, err
+	}
 	if from > to {
 		return nil, 0, fmt.Errorf("reading etcd from revision %d: its current revision is %d", from, to)
 	}
@@ -87,7 +93,7 @@ func AwaitQuiet(ctx context.Context, client *clientv3.Client, quiet, limit time.
 // explain adds the required flags to an error that is due to compaction.
 func explain(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		return fmt.Errorf("%w; start the API server with %s", err, strings.Join(Keep, " "))
+		return fmt.Errorf("%w; start the API server with %s", err, strings.Join(keepRevisions, " "))
 	}
 	return err
 }

@@ -122,7 +122,7 @@ func (m moment) isGateKey(key string) bool {
 
 // belongs reports whether the DaemonSet controller creates a pod for the node, now or
 // after temporary taints are removed.
-func (l look) belongs(ds *appsv1.DaemonSet) bool {
+func (l evaluator) belongs(ds *appsv1.DaemonSet) bool {
 	spec := &ds.Spec.Template.Spec
 	if spec.NodeName != "" && spec.NodeName != l.node.Name {
 		return false

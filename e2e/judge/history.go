@@ -142,6 +142,16 @@ func (h *History) Write(revision int64) (Write, bool) {
 	return answered[0], true
 }
 
+// Versions returns the versions of each object of a kind, in the order of the objects'
+// names.
+func (h *History) Versions(kind Kind) [][]Version {
+	var all [][]Version
+	for _, id := range h.names[kind] {
+		all = append(all, h.byID[id])
+	}
+	return all
+}
+
 // at returns the version of the object that was current at a revision.
 func (h *History) at(id ID, revision int64) (Version, bool) {
 	versions := h.byID[id]

@@ -42,7 +42,7 @@ const (
 
 // Judge returns the verdict on a run.
 func Judge(h *History, c Config) *Verdict {
-	t := &trial{History: h, Config: c, verdict: newVerdict(h), boots: make(map[string]*boots), rivals: make(map[taintOf]int)}
+	t := &trial{History: h, Config: c, verdict: newVerdict(h), boots: make(map[string]*boots), foreignTaints: make(map[taintOf]int)}
 	before := make(map[string]*corev1.Node)
 	for _, v := range h.nodes {
 		node, _ := v.Object.(*corev1.Node)
@@ -62,8 +62,8 @@ type trial struct {
 	Config
 	verdict *Verdict
 	boots   map[string]*boots
-	// rivals counts how often another writer has added a taint to a Node or removed it.
-	rivals map[taintOf]int
+	// foreignTaints counts how often another writer has added a taint to a Node or removed it.
+	foreignTaints map[taintOf]int
 }
 
 // change is one revision of a Node. before is nil if the revision created the Node.
@@ -91,7 +91,7 @@ func (t *trial) judgeWrite(v Version, before, after *corev1.Node) {
 		t.judgeBirth(c)
 	}
 	t.judgeForeign(c)
-	t.noteRivals(c)
+	t.noteForeignTaints(c)
 	if c.own && c.before != nil {
 		t.judgeOwn(c)
 	}
@@ -306,10 +306,10 @@ func (t *trial) relevant(node string, since time.Time, before int64) []int64 {
 	return revisions
 }
 
-// look returns a look at a node in a moment, at a time. If evidence is true, pods from
+// evaluator returns an evaluator for a node in a moment, at a time. If evidence is true, pods from
 // before the boot need evidence of the boot.
-func (t *trial) look(m moment, name string, now time.Time, evidence bool) look {
-	l := look{moment: m, node: m.node(name), now: now}
+func (t *trial) evaluator(m moment, name string, now time.Time, evidence bool) evaluator {
+	l := evaluator{moment: m, node: m.node(name), now: now}
 	l.transient = func(key string) bool { return isTransient(key, t.TransientTaints) }
 	if evidence {
 		if t.boots[name] == nil {

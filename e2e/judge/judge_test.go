@@ -15,749 +15,422 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// stories are histories by rule. Those with a why violate the rule; the others comply.
-var stories = []struct {
+// histories are histories by rule. Those with a why violate the rule; the others comply.
+var histories = []struct {
 	rule Rule
 	name string
 	// why is a substring of the violation; empty if the history complies.
-	why  string
-	tell func(*story)
+	why   string
+	build func(*builder)
 }{
 	// S1: No gate opens against the newest committed facts.
-	{RuleOpening, "opens when its daemon is ready", "", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
+	{RuleOpening, "opens when its daemon is ready", "", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a")
 	}},
-	{RuleOpening, "opens although its daemon is not ready", "is not ready", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", false)
-		s.opens("a")
+	{RuleOpening, "opens although its daemon is not ready", "is not ready", func(s *builder) {
+		s.daemonGate().runs("a", "c1", false).opens("a")
 	}},
-	{RuleOpening, "opens although its daemon is missing", "has no pod", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.opens("a")
+	{RuleOpening, "opens although its daemon is missing", "has no pod", func(s *builder) {
+		s.daemonGate().opens("a")
 	}},
-	{RuleOpening, "opens although the DaemonSet does not exist", "DaemonSet system/agent does not exist", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.opens("a")
+	{RuleOpening, "opens although the DaemonSet does not exist", "DaemonSet system/agent does not exist", func(s *builder) {
+		s.gate().born("a").opens("a")
 	}},
-	{RuleOpening, "opens on a daemon that was ready within the lag", "", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.runs("a", "c1", false)
-		s.opens("a")
-		s.runs("a", "c1", true)
+	{RuleOpening, "opens on a daemon that was ready within the lag", "", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).runs("a", "c1", false).opens("a").runs("a", "c1", true)
 	}},
-	{RuleOpening, "opens on a daemon that was ready before the lag", "is not ready", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.runs("a", "c1", false)
-		s.pass(DefaultLag + time.Second)
-		s.opens("a")
+	{RuleOpening, "opens on a daemon that was ready before the lag", "is not ready", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).runs("a", "c1", false).pass(DefaultLag + time.Second).opens("a")
 	}},
-	{RuleOpening, "opens on a pod that is terminating", "is terminating", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(s.now)) })
-		s.opens("a")
+	{RuleOpening, "opens on a pod that is terminating", "is terminating", func(s *builder) {
+		s.daemonGate()
+		s.runs("a", "c1", true, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(s.now)) }).opens("a")
 	}},
-	{RuleOpening, "opens on a mirror pod", "is a mirror pod", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
+	{RuleOpening, "opens on a mirror pod", "is a mirror pod", func(s *builder) {
+		s.daemonGate()
 		s.runs("a", "c1", true, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })
 		s.opens("a")
 	}},
-	{RuleOpening, "opens on a pod of another owner", "is not owned", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" })
-		s.opens("a")
+	{RuleOpening, "opens on a pod of another owner", "is not owned", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" }).opens("a")
 	}},
-	{RuleOpening, "opens on a forged pod of the daemon", "was not created by the DaemonSet controller", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true, func(p *corev1.Pod) { delete(p.Labels, v1alpha1.DaemonPodLabel) })
-		s.opens("a")
+	{RuleOpening, "opens on a forged pod of the daemon", "was not created by the DaemonSet controller", func(s *builder) {
+		s.daemonGate()
+		s.runs("a", "c1", true, func(p *corev1.Pod) { delete(p.Labels, v1alpha1.DaemonPodLabel) }).opens("a")
 	}},
-	{RuleOpening, "opens on a container of the previous boot", "from before the current boot", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.reboots("a")
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.opens("a")
+	{RuleOpening, "opens on a container of the previous boot", "from before the current boot", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a").pass(time.Minute).reboots("a")
+		s.closes("a", v1alpha1.ReasonRebooted).opens("a")
 	}},
-	{RuleOpening, "stays open after a reboot because of a container of the previous boot", "from before the current boot", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.reboots("a")
-		s.opens("a")
+	{RuleOpening, "stays open after a reboot because of a container of the previous boot", "from before the current boot", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a").pass(time.Minute).reboots("a").opens("a")
 	}},
-	{RuleOpening, "stays open after a reboot because of a label", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.reboots("a")
-		s.opens("a")
+	{RuleOpening, "stays open after a reboot because of a label", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").pass(time.Minute).reboots("a").opens("a")
 	}},
-	{RuleOpening, "opens on a container of the current boot", "", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.reboots("a")
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.runs("a", "c2", true)
-		s.opens("a")
+	{RuleOpening, "opens on a container of the current boot", "", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a").pass(time.Minute).reboots("a")
+		s.closes("a", v1alpha1.ReasonRebooted).runs("a", "c2", true).opens("a")
 	}},
-	{RuleOpening, "opens on an old container after the node has been Ready for a minute", "", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.reboots("a")
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.pass(time.Minute + time.Second)
-		s.opens("a")
+	{RuleOpening, "opens on an old container after the node has been Ready for a minute", "", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a").pass(time.Minute).reboots("a")
+		s.closes("a", v1alpha1.ReasonRebooted).pass(time.Minute + time.Second).opens("a")
 	}},
-	{RuleOpening, "opens on an old container while the node is not Ready", "the node is not Ready", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.edit("system:node:a", "a", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, condition("Ready", corev1.ConditionFalse))
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.pass(time.Hour)
-		s.opens("a")
+	{RuleOpening, "opens on an old container while the node is not Ready", "the node is not Ready", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a").pass(time.Minute)
+		s.edit("system:node:a", "a", bootID("boot-2"), condition("Ready", corev1.ConditionFalse))
+		s.closes("a", v1alpha1.ReasonRebooted).pass(time.Hour).opens("a")
 	}},
-	{RuleOpening, "opens on an old container before the node has been Ready for a minute", "from before the current boot", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.opens("a")
-		s.pass(time.Minute)
-		s.edit("system:node:a", "a", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }, condition("Ready", corev1.ConditionFalse))
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.pass(time.Hour)
-		s.edit("system:node:a", "a", reporting)
-		s.pass(30 * time.Second)
-		s.opens("a")
+	{RuleOpening, "opens on an old container before the node has been Ready for a minute", "from before the current boot", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).opens("a").pass(time.Minute)
+		s.edit("system:node:a", "a", bootID("boot-2"), condition("Ready", corev1.ConditionFalse))
+		s.closes("a", v1alpha1.ReasonRebooted).pass(time.Hour).edit("system:node:a", "a", reporting)
+		s.pass(30 * time.Second).opens("a")
 	}},
-	{RuleOpening, "opens on a pod of an earlier Node", "from before the current boot or Node", func(s *story) {
-		s.gate()
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
-		s.pass(time.Minute)
-		s.remove(KindNode, "", "a")
-		s.born("a")
-		s.opens("a")
+	{RuleOpening, "opens on a pod of an earlier Node", "from before the current boot or Node", func(s *builder) {
+		s.daemonGate().runs("a", "c1", true).pass(time.Minute).remove(KindNode, "", "a").born("a").opens("a")
 	}},
-	{RuleOpening, "opens on the CSINode of an earlier Node", "belongs to an earlier Node", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) {
-			ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi"}}
-		})
-		s.born("a")
-		s.registers("a", "csi", "another")
-		s.opens("a")
+	{RuleOpening, "opens on the CSINode of an earlier Node", "belongs to an earlier Node", func(s *builder) {
+		s.gate(byCSIDriver).born("a").registers("a", "csi", "another").opens("a")
 	}},
-	{RuleOpening, "opens on a driver of the node's CSINode", "", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) {
-			ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi"}}
-		})
-		s.born("a", func(n *corev1.Node) { n.UID = "this" })
-		s.registers("a", "csi", "this")
-		s.opens("a")
+	{RuleOpening, "opens on a driver of the node's CSINode", "", func(s *builder) {
+		s.gate(byCSIDriver)
+		s.born("a", func(n *corev1.Node) { n.UID = "this" }).registers("a", "csi", "this").opens("a")
 	}},
-	{RuleOpening, "opens on an unreachable node", "Ready condition is Unknown", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled, unreachable)
-		s.opens("a")
-		s.edit(admin, "a", reporting)
+	{RuleOpening, "opens on an unreachable node", "Ready condition is Unknown", func(s *builder) {
+		s.gate(byLabel).born("a", labelled, unreachable).opens("a").edit(admin, "a", reporting)
 	}},
-	{RuleOpening, "opens on a condition that is Unknown", "condition Net is Unknown", func(s *story) {
+	{RuleOpening, "opens on a condition that is Unknown", "condition Net is Unknown", func(s *builder) {
 		s.gate(func(ng *v1alpha1.NodeGate) {
 			ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True"}}
 		})
-		s.born("a", condition("Net", corev1.ConditionUnknown))
-		s.opens("a")
+		s.born("a", condition("Net", corev1.ConditionUnknown)).opens("a")
 	}},
-	{RuleOpening, "opens without DaemonSets while another tool's startup taint exists", "has the temporary taint ebs.csi.aws.com/agent-not-ready", func(s *story) {
+	{RuleOpening, "opens without DaemonSets while another tool's startup taint exists", "has the temporary taint ebs.csi.aws.com/agent-not-ready", func(s *builder) {
 		s.gate(func(ng *v1alpha1.NodeGate) {
 			ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"system"}}}
 		})
-		s.born("a", withTaint("ebs.csi.aws.com/agent-not-ready"))
+		s.born("a", withTaint("ebs.csi.aws.com/agent-not-ready")).opens("a")
+	}},
+	{RuleOpening, "opens because the gate was deleted", "", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent").releases("a")
+	}},
+	{RuleOpening, "opens without a record and without a reason", "this is not a reason for opening", func(s *builder) {
+		s.gate().born("a").releases("a")
+	}},
+	{RuleOpening, "opens because of a deadline that has not passed", "the deadline passes", func(s *builder) {
+		s.gate(withDeadline).born("a").pass(50 * time.Second).opensByDeadline("a")
+	}},
+	{RuleOpening, "opens because of a deadline that has passed", "", func(s *builder) {
+		s.gate(withDeadline).born("a").pass(time.Minute).opensByDeadline("a")
+	}},
+	{RuleOpening, "opens before minClosedSeconds", "minClosedSeconds ends", func(s *builder) {
+		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Timing.MinClosedSeconds = 60 }).born("a", labelled)
 		s.opens("a")
 	}},
-	{RuleOpening, "opens because the gate was deleted", "", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.remove(KindNodeGate, "", "agent")
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+	{RuleOpening, "opens because of an override of another Node", "no override", func(s *builder) {
+		s.gate().born("a", withOverride("another", "2026-11-02T00:00:00Z")).overrides("a")
 	}},
-	{RuleOpening, "opens without a record and without a reason", "this is not a reason for opening", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+	{RuleOpening, "opens because of an override of this Node", "", func(s *builder) {
+		s.gate().born("a", withOverride("this", "2026-11-02T00:00:00Z")).overrides("a")
 	}},
-	{RuleOpening, "opens because of a deadline that has not passed", "the deadline passes", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) {
-			ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(60)), Action: v1alpha1.DeadlineOpen}
-		})
-		s.born("a")
-		s.pass(50 * time.Second)
-		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "DeadlinePassed"}))
+	{RuleOpening, "opens because of an override that has ended", "no override", func(s *builder) {
+		s.gate().born("a", withOverride("this", "2026-11-01T12:00:30Z")).overrides("a")
 	}},
-	{RuleOpening, "opens because of a deadline that has passed", "", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) {
-			ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(60)), Action: v1alpha1.DeadlineOpen}
-		})
-		s.born("a")
-		s.pass(time.Minute)
-		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "DeadlinePassed"}))
-	}},
-	{RuleOpening, "opens before minClosedSeconds", "minClosedSeconds ends", func(s *story) {
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Timing.MinClosedSeconds = 60 })
-		s.born("a", labelled)
+	{RuleOpening, "a paused gate opens", "the gate is paused", func(s *builder) {
+		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModePaused }).born("a", labelled)
 		s.opens("a")
 	}},
-	{RuleOpening, "opens because of an override of another Node", "no override", func(s *story) {
-		s.gate()
-		s.born("a", func(n *corev1.Node) {
-			n.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = `{"state":"Open","until":"2026-11-02T00:00:00Z","uid":"another"}`
-		})
-		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Override: "Open", Taint: gateTaint + ":NoSchedule"}))
+	{RuleOpening, "opens just after the gate was paused", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).edits(paused).opens("a")
 	}},
-	{RuleOpening, "opens because of an override of this Node", "", func(s *story) {
-		s.gate()
-		s.born("a", func(n *corev1.Node) {
-			n.UID = "this"
-			n.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = `{"state":"Open","until":"2026-11-02T00:00:00Z","uid":"this"}`
-		})
-		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Override: "Open", Taint: gateTaint + ":NoSchedule"}))
-	}},
-	{RuleOpening, "opens because of an override that has ended", "no override", func(s *story) {
-		s.gate()
-		s.born("a", func(n *corev1.Node) {
-			n.UID = "this"
-			n.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = `{"state":"Open","until":"2026-11-01T12:00:30Z","uid":"this"}`
-		})
-		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Override: "Open", Taint: gateTaint + ":NoSchedule"}))
-	}},
-	{RuleOpening, "a paused gate opens", "the gate is paused", func(s *story) {
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModePaused })
-		s.born("a", labelled)
-		s.opens("a")
-	}},
-	{RuleOpening, "opens just after the gate was paused", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModePaused; ng.Generation = 2 })
-		s.opens("a")
-	}},
-	{RuleOpening, "opens after nodegate has observed that the gate is paused", "the gate is paused", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
+	{RuleOpening, "opens after nodegate has observed that the gate is paused", "the gate is paused", func(s *builder) {
+		s.gate(byLabel).born("a", labelled)
 		s.edits(func(ng *v1alpha1.NodeGate) {
 			ng.Spec.Mode, ng.Generation, ng.Status.ObservedGeneration = v1alpha1.ModePaused, 2, 2
 		})
-		s.pass(seenAfter)
-		s.opens("a")
+		s.pass(seenAfter).opens("a")
 	}},
-	{RuleOpening, "opens on a Node that was created just after the gate was paused", "", func(s *story) {
-		s.gate(byLabel)
-		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModePaused; ng.Generation = 2 })
-		s.born("a", labelled)
-		s.opens("a")
+	{RuleOpening, "opens on a Node that was created just after the gate was paused", "", func(s *builder) {
+		s.gate(byLabel).edits(paused).born("a", labelled).opens("a")
 	}},
-	{RuleOpening, "opens because a gate was renamed", "signal label does not hold", func(s *story) {
-		s.gate(byLabel)
-		s.born("a")
-		s.remove(KindNodeGate, "", "agent")
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Name = "renamed" })
+	{RuleOpening, "opens because a gate was renamed", "signal label does not hold", func(s *builder) {
+		s.gate(byLabel).born("a").remove(KindNodeGate, "", "agent").gate(byLabel, renamed)
 		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded, func(n *corev1.Node) {
 			n.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = `{"state":"Open","reason":"SignalsHold","taint":"` + gateTaint + `:NoSchedule"}`
 		})
 	}},
-	{RuleClosing, "adopts the record of a renamed gate after a reboot", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.remove(KindNodeGate, "", "agent")
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Name = "renamed" })
-		s.reboots("a")
+	{RuleClosing, "adopts the record of a renamed gate after a reboot", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).remove(KindNodeGate, "", "agent").gate(byLabel, renamed).reboots("a")
 		closed := record{State: "Closed", Reason: "Rebooted", Boot: s.bootOf("a"), Taint: gateTaint + ":NoSchedule", Since: s.now}
 		s.edit(nodegate, "a", unrecorded, func(n *corev1.Node) {
 			text, _ := json.Marshal(closed)
 			n.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = string(text)
 		})
 	}},
-	{RuleOpening, "adopts the record of a renamed gate", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.edit(otherUser, "a", unlabelled)
+	{RuleOpening, "adopts the record of a renamed gate", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", unlabelled)
 		record := s.current[ID{Kind: KindNode, Name: "a"}].GetAnnotations()[v1alpha1.RecordAnnotationPrefix+"agent"]
-		s.remove(KindNodeGate, "", "agent")
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Name = "renamed" })
+		s.remove(KindNodeGate, "", "agent").gate(byLabel, renamed)
 		s.edit(nodegate, "a", unrecorded, func(n *corev1.Node) { n.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = record })
 	}},
-	{RuleOpening, "opens because a label is missing for a moment", "the gate selected the node less than 30s ago", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector.MatchLabels = map[string]string{"fit": "true"} })
-		s.born("a", labelled)
-		s.pass(time.Minute)
-		s.edit(otherUser, "a", unlabelled)
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+	{RuleOpening, "opens because a label is missing for a moment", "the gate selected the node less than 30s ago", func(s *builder) {
+		s.gate(ofLabelled).born("a", labelled).pass(time.Minute).edit(otherUser, "a", unlabelled).releases("a")
 	}},
-	{RuleOpening, "opens because the node is no longer selected", "", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector.MatchLabels = map[string]string{"fit": "true"} })
-		s.born("a", labelled)
-		s.pass(time.Minute)
-		s.edit(otherUser, "a", unlabelled)
-		s.pass(leavesAfter)
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+	{RuleOpening, "opens because the node is no longer selected", "", func(s *builder) {
+		s.gate(ofLabelled).born("a", labelled).pass(time.Minute).edit(otherUser, "a", unlabelled).pass(leavesAfter)
+		s.releases("a")
 	}},
-	{RuleOpening, "opens when one of two alternatives holds", "", func(s *story) {
-		s.gate(eitherLabelOrNet)
-		s.born("a", labelled, condition("Net", corev1.ConditionUnknown))
-		s.opens("a")
+	{RuleOpening, "opens when one of two alternatives holds", "", func(s *builder) {
+		s.gate(eitherLabelOrNet).born("a", labelled, condition("Net", corev1.ConditionUnknown)).opens("a")
 	}},
-	{RuleOpening, "opens when one of two alternatives is unknown", "condition Net is Unknown", func(s *story) {
-		s.gate(eitherLabelOrNet)
-		s.born("a", condition("Net", corev1.ConditionUnknown))
-		s.opens("a")
+	{RuleOpening, "opens when one of two alternatives is unknown", "condition Net is Unknown", func(s *builder) {
+		s.gate(eitherLabelOrNet).born("a", condition("Net", corev1.ConditionUnknown)).opens("a")
 	}},
-	{RuleOpening, "opens on an annotation that was written in the current boot", "", func(s *story) {
-		s.gate(byAnnotation)
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true, annotated)
-		s.opens("a")
-		s.reboots("a")
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.runs("a", "c2", true, func(p *corev1.Pod) { p.Annotations = nil })
-		s.runs("a", "c2", true, annotated)
-		s.opens("a")
+	{RuleOpening, "opens on an annotation that was written in the current boot", "", func(s *builder) {
+		s.gate(byAnnotation).daemonSet().born("a").runs("a", "c1", true, annotated).opens("a").reboots("a")
+		s.closes("a", v1alpha1.ReasonRebooted).runs("a", "c2", true, func(p *corev1.Pod) { p.Annotations = nil })
+		s.runs("a", "c2", true, annotated).opens("a")
 	}},
-	{RuleOpening, "opens on an annotation of the previous boot, long after the reboot", "carries an annotation from before", func(s *story) {
-		s.gate(byAnnotation)
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true, annotated)
-		s.opens("a")
-		s.reboots("a")
-		s.closes("a", v1alpha1.ReasonRebooted)
-		s.runs("a", "c2", true)
-		s.pass(time.Hour)
-		s.opens("a")
+	{RuleOpening, "opens on an annotation of the previous boot, long after the reboot", "carries an annotation from before", func(s *builder) {
+		s.gate(byAnnotation).daemonSet().born("a").runs("a", "c1", true, annotated).opens("a").reboots("a")
+		s.closes("a", v1alpha1.ReasonRebooted).runs("a", "c2", true).pass(time.Hour).opens("a")
 	}},
-	{RuleOpening, "opens although only one of two required pods is ready", "is not ready", func(s *story) {
+	{RuleOpening, "opens although only one of two required pods is ready", "is not ready", func(s *builder) {
 		s.gate(byAnnotation, func(ng *v1alpha1.NodeGate) {
 			ng.Spec.OpenWhen[0].Pods.ReadyBy, ng.Spec.OpenWhen[0].Pods.Require = v1alpha1.ReadyByCondition, v1alpha1.RequireAll
 		})
-		s.daemonSet()
-		s.born("a")
-		s.runs("a", "c1", true)
+		s.daemonSet().born("a").runs("a", "c1", true)
 		other := s.newDaemonPod("a")
 		other.Name = "other"
-		s.put("system:node:a", KindPod, other)
-		s.pass(time.Minute)
-		s.opens("a")
+		s.put("system:node:a", KindPod, other).pass(time.Minute).opens("a")
 	}},
-	{RuleOpening, "a closeWhen gate opens although its signals hold", "all signals of the closeWhen gate hold", func(s *story) {
-		s.gate(level)
-		s.register("a", condition("BadDisk", corev1.ConditionTrue))
-		s.closes("a", v1alpha1.ReasonSignalsHold)
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+	{RuleOpening, "a closeWhen gate opens although its signals hold", "all signals of the closeWhen gate hold", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionTrue))
+		s.closes("a", v1alpha1.ReasonSignalsHold).releases("a")
 	}},
-	{RuleOpening, "a closeWhen gate opens on Unknown", "no signal has stopped holding", func(s *story) {
-		s.gate(level)
-		s.register("a", condition("BadDisk", corev1.ConditionTrue))
-		s.closes("a", v1alpha1.ReasonSignalsHold)
-		s.pass(time.Minute)
-		s.edit("system:node:a", "a", condition("BadDisk", corev1.ConditionUnknown))
-		s.pass(time.Minute)
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+	{RuleOpening, "a closeWhen gate opens on Unknown", "no signal has stopped holding", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionTrue))
+		s.closes("a", v1alpha1.ReasonSignalsHold).pass(time.Minute)
+		s.edit("system:node:a", "a", condition("BadDisk", corev1.ConditionUnknown)).pass(time.Minute).releases("a")
 	}},
-	{RuleOpening, "a closeWhen gate opens when its signal stops holding", "", func(s *story) {
-		s.gate(level)
-		s.register("a", condition("BadDisk", corev1.ConditionTrue))
+	{RuleOpening, "a closeWhen gate opens when its signal stops holding", "", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionTrue))
 		s.closes("a", v1alpha1.ReasonSignalsHold)
-		s.edit("system:node:a", "a", condition("BadDisk", corev1.ConditionFalse))
-		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded)
+		s.edit("system:node:a", "a", condition("BadDisk", corev1.ConditionFalse)).releases("a")
 	}},
 
 	// S2: Only their owners change taints, labels, annotations and fields of Nodes.
-	{RuleForeign, "nodegate keeps foreign taints", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", withTaint("b"), withTaint("c"), labelled)
-		s.opens("a")
+	{RuleForeign, "nodegate keeps foreign taints", "", func(s *builder) {
+		s.gate(byLabel).born("a", withTaint("b"), withTaint("c"), labelled).opens("a")
 	}},
-	{RuleForeign, "nodegate removes a foreign taint", "they were [b:NoSchedule] and are now []", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", withTaint("b"), labelled)
-		s.edit(nodegate, "a", withoutTaint("b"))
-		s.opens("a")
+	{RuleForeign, "nodegate removes a foreign taint", "they were [b:NoSchedule] and are now []", func(s *builder) {
+		s.gate(byLabel).born("a", withTaint("b"), labelled).edit(nodegate, "a", withoutTaint("b")).opens("a")
 	}},
-	{RuleForeign, "nodegate restores a foreign taint", "they were [] and are now [b:NoSchedule]", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", withTaint("b"), labelled)
-		s.edit(otherUser, "a", withoutTaint("b"))
-		s.opens("a")
+	{RuleForeign, "nodegate restores a foreign taint", "they were [] and are now [b:NoSchedule]", func(s *builder) {
+		s.gate(byLabel).born("a", withTaint("b"), labelled).edit(otherUser, "a", withoutTaint("b")).opens("a")
 		s.edit(nodegate, "a", withTaint("b"))
 	}},
-	{RuleForeign, "nodegate reorders foreign taints", "they were [b:NoSchedule c:NoSchedule] and are now [c:NoSchedule b:NoSchedule]", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", withTaint("b"), withTaint("c"), labelled)
-		s.edit(nodegate, "a", withoutTaint("b"), withTaint("b"))
-		s.opens("a")
+	{RuleForeign, "nodegate reorders foreign taints", "they were [b:NoSchedule c:NoSchedule] and are now [c:NoSchedule b:NoSchedule]", func(s *builder) {
+		s.gate(byLabel).born("a", withTaint("b"), withTaint("c"), labelled)
+		s.edit(nodegate, "a", withoutTaint("b"), withTaint("b")).opens("a")
 	}},
-	{RuleForeign, "nodegate removes the gate's taint from a node that the gate does not select", "they were [example.com/agent:NoSchedule]", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector.MatchLabels = map[string]string{"fit": "true"} })
-		s.register("a", withTaint(gateTaint))
-		s.edit(nodegate, "a", withoutTaint(gateTaint))
+	{RuleForeign, "nodegate removes the gate's taint from a node that the gate does not select", "they were [example.com/agent:NoSchedule]", func(s *builder) {
+		s.gate(ofLabelled).register("a", withTaint(gateTaint)).edit(nodegate, "a", withoutTaint(gateTaint))
 	}},
-	{RuleForeign, "nodegate changes a label", "nodegate changes metadata.labels.fit", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(nodegate, "a", labelled)
+	{RuleForeign, "nodegate changes a label", "nodegate changes metadata.labels.fit", func(s *builder) {
+		s.gate().born("a").edit(nodegate, "a", labelled)
 	}},
-	{RuleForeign, "nodegate changes an annotation", "nodegate changes metadata.annotations.x", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations["x"] = "1" })
+	{RuleForeign, "nodegate changes an annotation", "nodegate changes metadata.annotations.x", func(s *builder) {
+		s.gate().born("a").edit(nodegate, "a", func(n *corev1.Node) { n.Annotations["x"] = "1" })
 	}},
-	{RuleForeign, "nodegate writes the gate's openedAtAnnotation", "", func(s *story) {
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.OpenedAtAnnotation = "x" })
-		s.born("a", labelled)
+	{RuleForeign, "nodegate writes the gate's openedAtAnnotation", "", func(s *builder) {
+		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.OpenedAtAnnotation = "x" }).born("a", labelled)
 		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations["x"] = "1763000000" }, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold"}))
 	}},
-	{RuleForeign, "nodegate writes an override", "nodegate changes metadata.annotations.override.nodegate.dev/agent", func(s *story) {
-		s.gate()
-		s.born("a")
+	{RuleForeign, "nodegate writes an override", "nodegate changes metadata.annotations.override.nodegate.dev/agent", func(s *builder) {
+		s.gate().born("a")
 		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = "{}" })
 	}},
-	{RuleForeign, "nodegate cordons a node", "nodegate changes spec.unschedulable", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(nodegate, "a", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	{RuleForeign, "nodegate cordons a node", "nodegate changes spec.unschedulable", func(s *builder) {
+		s.gate().born("a").edit(nodegate, "a", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	}},
-	{RuleForeign, "nodegate removes the taint of a gate that is closed", "according to the record, the gate is closed", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(nodegate, "a", withoutTaint(gateTaint))
-		s.edit(nodegate, "a", withTaint(gateTaint))
+	{RuleForeign, "nodegate removes the taint of a gate that is closed", "according to the record, the gate is closed", func(s *builder) {
+		s.gate().born("a").edit(nodegate, "a", withoutTaint(gateTaint)).edit(nodegate, "a", withTaint(gateTaint))
 	}},
-	{RuleForeign, "nodegate adds a taint without a record", "no gate with this taint is closed", func(s *story) {
-		s.gate()
-		s.register("a")
-		s.edit(nodegate, "a", withTaint(gateTaint))
+	{RuleForeign, "nodegate adds a taint without a record", "no gate with this taint is closed", func(s *builder) {
+		s.gate().register("a").edit(nodegate, "a", withTaint(gateTaint))
 	}},
-	{RuleForeign, "a kubelet writes a record", "its writer is neither nodegate nor an operator", func(s *story) {
-		s.gate()
-		s.born("a")
+	{RuleForeign, "a kubelet writes a record", "its writer is neither nodegate nor an operator", func(s *builder) {
+		s.gate().born("a")
 		s.edit("system:node:a", "a", recorded(record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
 	}},
-	{RuleForeign, "an operator writes a record", "", func(s *story) {
-		s.gate()
-		s.born("a")
+	{RuleForeign, "an operator writes a record", "", func(s *builder) {
+		s.gate().born("a")
 		s.edit(admin, "a", recorded(record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
 	}},
-	{RuleForeign, "a kubelet registers with a record", "with a forged record", func(s *story) {
-		s.gate()
-		s.register("a", recorded(record{State: "Open", Reason: "SignalsHold"}))
+	{RuleForeign, "a kubelet registers with a record", "with a forged record", func(s *builder) {
+		s.gate().register("a", recorded(record{State: "Open", Reason: "SignalsHold"}))
 	}},
 
 	// S3: No Node is ever visible ungated.
-	{RuleBirth, "a node is created with taint and record", "", func(s *story) {
-		s.gate()
-		s.born("a")
+	{RuleBirth, "a node is created with taint and record", "", func(s *builder) {
+		s.gate().born("a")
 	}},
-	{RuleBirth, "a node is created without the taint", "the taint example.com/agent is missing", func(s *story) {
-		s.gate()
-		s.register("a")
+	{RuleBirth, "a node is created without the taint", "the taint example.com/agent is missing", func(s *builder) {
+		s.gate().register("a")
 	}},
-	{RuleBirth, "a node is created without the record", "the record has state", func(s *story) {
-		s.gate()
-		s.register("a", withTaint(gateTaint))
+	{RuleBirth, "a node is created without the record", "the record has state", func(s *builder) {
+		s.gate().register("a", withTaint(gateTaint))
 	}},
-	{RuleBirth, "a node is created just after the gate", "", func(s *story) {
-		s.gate()
-		s.pass(-time.Minute)
-		s.register("a")
+	{RuleBirth, "a node is created just after the gate", "", func(s *builder) {
+		s.gate().pass(-time.Minute).register("a")
 	}},
-	{RuleBirth, "a node is created without the policy", "", func(s *story) {
-		s.gate()
-		s.remove(KindPolicy, "", birthPolicy)
-		s.register("a")
+	{RuleBirth, "a node is created without the policy", "", func(s *builder) {
+		s.gate().remove(KindPolicy, "", birthPolicy).register("a")
 	}},
-	{RuleBirth, "a node is created that the gate does not select", "", func(s *story) {
-		s.gate(func(ng *v1alpha1.NodeGate) { ng.Spec.NodeSelector.MatchLabels = map[string]string{"fit": "true"} })
-		s.register("a")
+	{RuleBirth, "a node is created that the gate does not select", "", func(s *builder) {
+		s.gate(ofLabelled).register("a")
 	}},
 
 	// S4: Gates close for the reason that they record, and within budget.
-	{RuleClosing, "one node of two regresses", "", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.closes("a", v1alpha1.ReasonRegression)
+	{RuleClosing, "one node of two regresses", "", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonRegression)
 	}},
-	{RuleClosing, "both nodes regress, and close on a budget of one", "with this node, 2 nodes of the zone are closed, but the budget is 1", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.edit(otherUser, "b", unlabelled)
-		s.closes("a", v1alpha1.ReasonRegression)
+	{RuleClosing, "both nodes regress, and close on a budget of one", "with this node, 2 nodes of the zone are closed, but the budget is 1", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
+		s.closes("a", v1alpha1.ReasonRegression).closes("b", v1alpha1.ReasonRegression)
+	}},
+	{RuleClosing, "both nodes regress, in two zones", "", func(s *builder) {
+		s.gate(onRegression).twoOpen()
+		s.edit(otherUser, "a", func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "z" }).pass(time.Minute)
+		s.edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled).closes("a", v1alpha1.ReasonRegression)
 		s.closes("b", v1alpha1.ReasonRegression)
 	}},
-	{RuleClosing, "both nodes regress, in two zones", "", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "z" })
-		s.pass(time.Minute)
-		s.edit(otherUser, "a", unlabelled)
-		s.edit(otherUser, "b", unlabelled)
-		s.closes("a", v1alpha1.ReasonRegression)
-		s.closes("b", v1alpha1.ReasonRegression)
-	}},
-	{RuleClosing, "both nodes reboot, and close without budget", "", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
+	{RuleClosing, "both nodes reboot, and close without budget", "", func(s *builder) {
+		s.gate(onRegression).twoOpen()
 		for _, name := range []string{"a", "b"} {
-			s.edit(otherUser, name, unlabelled)
-			s.reboots(name)
-			s.closes(name, v1alpha1.ReasonRebooted)
+			s.edit(otherUser, name, unlabelled).reboots(name).closes(name, v1alpha1.ReasonRebooted)
 		}
 	}},
-	{RuleClosing, "a node closes without budget for a boot that began long ago", "closing for it needs budget", func(s *story) {
-		s.gate(byLabel)
-		s.twoOpen()
-		s.reboots("a")
-		s.pass(time.Hour)
-		s.closes("a", v1alpha1.ReasonRebooted)
+	{RuleClosing, "a node closes without budget for a boot that began long ago", "closing for it needs budget", func(s *builder) {
+		s.gate(byLabel).twoOpen().reboots("a").pass(time.Hour).closes("a", v1alpha1.ReasonRebooted)
 	}},
-	{RuleClosing, "a node closes for an unobserved boot because a signal does not hold", "", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.reboots("a")
-		s.pass(time.Hour)
+	{RuleClosing, "a node closes for an unobserved boot because a signal does not hold", "", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).reboots("a").pass(time.Hour)
 		s.closes("a", v1alpha1.ReasonRebootedUnobserved)
 	}},
-	{RuleClosing, "a node closes for an unobserved boot although all signals hold", "all hold", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.reboots("a")
-		s.pass(time.Hour)
-		s.closes("a", v1alpha1.ReasonRebootedUnobserved)
+	{RuleClosing, "a node closes for an unobserved boot although all signals hold", "all hold", func(s *builder) {
+		s.gate(onRegression).twoOpen().reboots("a").pass(time.Hour).closes("a", v1alpha1.ReasonRebootedUnobserved)
 	}},
-	{RuleClosing, "two nodes close for unobserved boots on a budget of one", "the budget is 1", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
+	{RuleClosing, "two nodes close for unobserved boots on a budget of one", "the budget is 1", func(s *builder) {
+		s.gate(onRegression).twoOpen()
 		for _, name := range []string{"a", "b"} {
-			s.edit(otherUser, name, unlabelled)
-			s.reboots(name)
-			s.pass(time.Hour)
+			s.edit(otherUser, name, unlabelled).reboots(name).pass(time.Hour)
 			s.closes(name, v1alpha1.ReasonRebootedUnobserved)
 		}
 	}},
-	{RuleClosing, "a NoExecute gate closes for an unobserved boot", "a gate with NoExecute does not close", func(s *story) {
+	{RuleClosing, "a NoExecute gate closes for an unobserved boot", "a gate with NoExecute does not close", func(s *builder) {
 		s.gate(onRegression, func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Effect = corev1.TaintEffectNoExecute })
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.reboots("a")
-		s.pass(time.Hour)
+		s.twoOpen().edit(otherUser, "a", unlabelled).reboots("a").pass(time.Hour)
 		s.closes("a", v1alpha1.ReasonRebootedUnobserved)
 	}},
-	{RuleClosing, "a regression is recorded as a reboot", "the node's boot ID is the recorded one", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.closes("a", v1alpha1.ReasonRebooted)
+	{RuleClosing, "a regression is recorded as a reboot", "the node's boot ID is the recorded one", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonRebooted)
 	}},
-	{RuleClosing, "a regression is recorded as NodeSilent", "Ready condition is not Unknown", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.closes("a", v1alpha1.ReasonNodeSilent)
+	{RuleClosing, "a regression is recorded as NodeSilent", "Ready condition is not Unknown", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonNodeSilent)
 	}},
-	{RuleClosing, "a gate with reclosePolicy Never closes after a reboot", "the gate's spec does not reclose it", func(s *story) {
+	{RuleClosing, "a gate with reclosePolicy Never closes after a reboot", "the gate's spec does not reclose it", func(s *builder) {
 		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.ReclosePolicy = v1alpha1.RecloseNever })
-		s.born("a", labelled)
-		s.opens("a")
-		s.reboots("a")
-		s.closes("a", v1alpha1.ReasonRebooted)
+		s.born("a", labelled).opens("a").reboots("a").closes("a", v1alpha1.ReasonRebooted)
 	}},
-	{RuleClosing, "a node closes as regressed although its signals hold", "no signal has stopped holding", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.closes("a", v1alpha1.ReasonRegression)
-		s.opens("a")
+	{RuleClosing, "a node closes as regressed although its signals hold", "no signal has stopped holding", func(s *builder) {
+		s.gate(onRegression).twoOpen().closes("a", v1alpha1.ReasonRegression).opens("a")
 	}},
-	{RuleClosing, "a gate closes on an existing node that it must ignore", "the gate's spec does not close it for this reason", func(s *story) {
-		s.register("a")
-		s.pass(time.Hour)
-		s.gate(byLabel)
-		s.closes("a", v1alpha1.ReasonExisting)
+	{RuleClosing, "a gate closes on an existing node that it must ignore", "the gate's spec does not close it for this reason", func(s *builder) {
+		s.register("a").pass(time.Hour).gate(byLabel).closes("a", v1alpha1.ReasonExisting)
 	}},
-	{RuleClosing, "a gate closes on an existing node as if it were new", "the Node is older than the gate", func(s *story) {
-		s.register("a")
-		s.pass(time.Hour)
-		s.gate(byLabel)
+	{RuleClosing, "a gate closes on an existing node as if it were new", "the Node is older than the gate", func(s *builder) {
+		s.register("a").pass(time.Hour).gate(byLabel).closes("a", v1alpha1.ReasonBirth)
+	}},
+	{RuleClosing, "a paused gate closes", "the gate is in mode Paused", func(s *builder) {
+		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModePaused }).register("a")
 		s.closes("a", v1alpha1.ReasonBirth)
 	}},
-	{RuleClosing, "a paused gate closes", "the gate is in mode Paused", func(s *story) {
-		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModePaused })
-		s.register("a")
-		s.closes("a", v1alpha1.ReasonBirth)
-	}},
-	{RuleClosing, "a closeWhen gate closes on Unknown", "condition BadDisk is Unknown", func(s *story) {
-		s.gate(level)
-		s.register("a", condition("BadDisk", corev1.ConditionUnknown))
+	{RuleClosing, "a closeWhen gate closes on Unknown", "condition BadDisk is Unknown", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionUnknown))
 		s.closes("a", v1alpha1.ReasonSignalsHold)
 	}},
 
 	// L: After a quiet period, every node is in the state that its gates require.
-	{RuleQuiet, "the gate has opened", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
+	{RuleQuiet, "the gate has opened", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a")
 	}},
-	{RuleQuiet, "nodegate and another writer repeat a patch without effect", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.inVain(nodegate, 3)
-		s.inVain(admin, 100)
+	{RuleQuiet, "nodegate and another writer repeat a patch without effect", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").repeats(nodegate, 3).repeats(admin, 100)
 	}},
-	{RuleQuiet, "nodegate patches a node repeatedly without effect", "100 patches changed nothing", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.inVain(nodegate, 100)
+	{RuleQuiet, "nodegate patches a node repeatedly without effect", "100 patches changed nothing", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").repeats(nodegate, 100)
 	}},
-	{RuleQuiet, "the gate never opens", "all signals have held", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
+	{RuleQuiet, "the gate never opens", "all signals have held", func(s *builder) {
+		s.gate(byLabel).born("a", labelled)
 	}},
-	{RuleQuiet, "the gate waits for its signal", "", func(s *story) {
-		s.gate(byLabel)
-		s.born("a")
+	{RuleQuiet, "the gate waits for its signal", "", func(s *builder) {
+		s.gate(byLabel).born("a")
 	}},
-	{RuleQuiet, "the gate does not close after a reboot", "the node has rebooted since then", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.reboots("a")
+	{RuleQuiet, "the gate does not close after a reboot", "the node has rebooted since then", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").reboots("a")
 	}},
-	{RuleQuiet, "the gate does not close on an unreachable node", "Ready condition is Unknown", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.edit(admin, "a", unreachable)
+	{RuleQuiet, "the gate does not close on an unreachable node", "Ready condition is Unknown", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(admin, "a", unreachable)
 	}},
-	{RuleQuiet, "the gate does not close after a regression", "a signal has regressed, and there is budget", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
+	{RuleQuiet, "the gate does not close after a regression", "a signal has regressed, and there is budget", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled)
 	}},
-	{RuleQuiet, "a regression waits for budget", "", func(s *story) {
-		s.gate(onRegression)
-		s.twoOpen()
-		s.edit(otherUser, "a", unlabelled)
-		s.edit(otherUser, "b", unlabelled)
+	{RuleQuiet, "a regression waits for budget", "", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
 		s.closes("a", v1alpha1.ReasonRegression)
 	}},
-	{RuleQuiet, "the taint of a closed gate is missing", "its taint is missing", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(otherUser, "a", withoutTaint(gateTaint))
+	{RuleQuiet, "the taint of a closed gate is missing", "its taint is missing", func(s *builder) {
+		s.gate().born("a").edit(otherUser, "a", withoutTaint(gateTaint))
 	}},
-	{RuleQuiet, "the taint of an open gate is present", "its taint is present", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.edit(otherUser, "a", withTaint(gateTaint))
+	{RuleQuiet, "the taint of an open gate is present", "its taint is present", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", withTaint(gateTaint))
 	}},
-	{RuleQuiet, "the gate is Contended, but another writer wrote its taint only once", "its taint is present", func(s *story) {
-		s.gate(byLabel)
-		s.born("a", labelled)
-		s.opens("a")
-		s.edit(otherUser, "a", withTaint(gateTaint))
-		s.edits(contended)
+	{RuleQuiet, "the gate is Contended, but another writer wrote its taint only once", "its taint is present", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", withTaint(gateTaint)).edits(contended)
 	}},
-	{RuleClosing, "closes an idle node whose workload ended after the gate was created", "", func(s *story) {
+	{RuleClosing, "closes an idle node whose workload ended after the gate was created", "", func(s *builder) {
 		s.idle(func() { s.put(admin, KindPod, workload("a", corev1.PodSucceeded)) }, func() {})
 	}},
-	{RuleClosing, "closes a node as idle that got a workload within the lag", "", func(s *story) {
+	{RuleClosing, "closes a node as idle that got a workload within the lag", "", func(s *builder) {
 		s.idle(func() {}, func() { s.put(admin, KindPod, workload("a", corev1.PodRunning)) })
 	}},
-	{RuleClosing, "closes a node as idle that got its workload before the lag", "a workload is on the node", func(s *story) {
+	{RuleClosing, "closes a node as idle that got its workload before the lag", "a workload is on the node", func(s *builder) {
 		s.idle(func() { s.put(admin, KindPod, workload("a", corev1.PodRunning)) }, func() {})
 	}},
-	{RuleQuiet, "a deleted gate's node is not released", "the gate does not exist", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.remove(KindNodeGate, "", "agent")
+	{RuleQuiet, "a deleted gate's node is not released", "the gate does not exist", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent")
 	}},
-	{RuleQuiet, "an override outlasts its annotation", "an override that is not in force", func(s *story) {
-		s.gate()
-		s.born("a")
-		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Override: "Open", Taint: gateTaint + ":NoSchedule"}))
+	{RuleQuiet, "an override outlasts its annotation", "an override that is not in force", func(s *builder) {
+		s.gate().born("a").overrides("a")
 	}},
-	{RuleQuiet, "a new node has no record", "the node is new to the gate", func(s *story) {
-		s.gate()
-		s.remove(KindPolicy, "", birthPolicy)
-		s.register("a")
+	{RuleQuiet, "a new node has no record", "the node is new to the gate", func(s *builder) {
+		s.gate().remove(KindPolicy, "", birthPolicy).register("a")
 	}},
-	{RuleQuiet, "an existing node is ignored", "", func(s *story) {
-		s.register("a")
-		s.pass(time.Hour)
-		s.gate()
+	{RuleQuiet, "an existing node is ignored", "", func(s *builder) {
+		s.register("a").pass(time.Hour).gate()
 	}},
-	{RuleQuiet, "an existing node stays open although the gate closes existing nodes", "the gate closes existing nodes", func(s *story) {
-		s.register("a")
-		s.pass(time.Hour)
+	{RuleQuiet, "an existing node stays open although the gate closes existing nodes", "the gate closes existing nodes", func(s *builder) {
+		s.register("a").pass(time.Hour)
 		s.gate(func(ng *v1alpha1.NodeGate) { ng.Spec.ExistingNodes = v1alpha1.ExistingClose })
 	}},
-	{RuleQuiet, "a closeWhen gate does not close", "all signals of the closeWhen gate hold", func(s *story) {
-		s.gate(level)
-		s.register("a", condition("BadDisk", corev1.ConditionTrue))
+	{RuleQuiet, "a closeWhen gate does not close", "all signals of the closeWhen gate hold", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionTrue))
 	}},
-	{RuleQuiet, "a closeWhen gate does not open", "a signal of the closeWhen gate does not hold", func(s *story) {
-		s.gate(level)
-		s.register("a", condition("BadDisk", corev1.ConditionTrue))
+	{RuleQuiet, "a closeWhen gate does not open", "a signal of the closeWhen gate does not hold", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionTrue))
 		s.closes("a", v1alpha1.ReasonSignalsHold)
 		s.edit("system:node:a", "a", condition("BadDisk", corev1.ConditionFalse))
 	}},
@@ -781,7 +454,7 @@ func byAnnotation(ng *v1alpha1.NodeGate) {
 
 func annotated(pod *corev1.Pod) { pod.Annotations = map[string]string{"fit": "true"} }
 
-// outside are the names of stories to which their rule does not apply.
+// outside are the names of histories to which their rule does not apply.
 var outside = map[string]bool{
 	"a node is created just after the gate":           true,
 	"a node is created without the policy":            true,
@@ -789,26 +462,25 @@ var outside = map[string]bool{
 }
 
 // twoOpen creates nodes a and b, on which the gate is open because of their label.
-func (s *story) twoOpen() {
+func (s *builder) twoOpen() *builder {
 	for _, name := range []string{"a", "b"} {
-		s.born(name, labelled)
-		s.opens(name)
-		s.pass(time.Minute)
+		s.born(name, labelled).opens(name).pass(time.Minute)
 	}
+	return s
 }
 
-func TestStories(t *testing.T) {
-	for _, test := range stories {
+func TestHistories(t *testing.T) {
+	for _, test := range histories {
 		t.Run(string(test.rule)+"/"+test.name, func(t *testing.T) {
-			s := newStory(t)
-			test.tell(s)
+			s := newBuilder(t)
+			test.build(s)
 			v := s.judged()
 			found := slices.DeleteFunc(v.Violations, func(found Violation) bool { return found.Rule != test.rule })
-			var told []string
+			var got []string
 			for _, violation := range found {
-				told = append(told, violation.String())
+				got = append(got, violation.String())
 			}
-			all := strings.Join(told, "\n")
+			all := strings.Join(got, "\n")
 			if test.why == "" && all != "" {
 				t.Errorf("got violations of a rule with which the history complies:\n%s", all)
 			}
@@ -823,20 +495,18 @@ func TestStories(t *testing.T) {
 }
 
 func TestEmptyHistoryDoesNotPass(t *testing.T) {
-	v := newStory(t).judged()
+	v := newBuilder(t).judged()
 	if v.Pass() || len(v.Violations) > 0 || !slices.Equal(v.Unchecked(), Rules()) {
 		t.Errorf("Pass is %v, want false with all rules unchecked and no violations:\n%s", v.Pass(), text(t, v))
 	}
 }
 
 func TestVerdictListsWhatIsNotJudged(t *testing.T) {
-	s := newStory(t)
+	s := newBuilder(t)
 	s.gate(func(ng *v1alpha1.NodeGate) {
 		ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Expression: "true"}
 	})
-	s.born("a")
-	s.opens("a")
-	s.edit("system:node:a", "a", reporting)
+	s.born("a").opens("a").edit("system:node:a", "a", reporting)
 	s.writes = s.writes[:len(s.writes)-1]
 	v := s.judged()
 	for _, want := range []string{"NOT JUDGED: 1 signal expression", "NOT JUDGED: 1 revisions of Nodes without a request in the audit log"} {
@@ -847,11 +517,8 @@ func TestVerdictListsWhatIsNotJudged(t *testing.T) {
 }
 
 func TestVerdictNamesRequest(t *testing.T) {
-	s := newStory(t)
-	s.gate()
-	s.daemonSet()
-	s.born("a")
-	s.opens("a")
+	s := newBuilder(t)
+	s.daemonGate().opens("a")
 	const want = "S1: node a, gate agent, revision 7, 12:01:00.006 by " + nodegate + " (patch, audit ID request-7): gate opens: SignalsHold: " +
 		"signal agent does not hold: DaemonSet system/agent has no pod on the node\n"
 	if got := text(t, s.judged()); !strings.Contains(got, want) || !strings.Contains(got, "1 VIOLATIONS") {
@@ -883,12 +550,8 @@ func TestRequestWithoutChangeIsNotTheWrite(t *testing.T) {
 // A write of nodegate is attributed to nodegate, even if a request of another user that
 // changed nothing was answered with the same revision first.
 func TestRecordIsAttributedToNodegate(t *testing.T) {
-	s := newStory(t)
-	s.gate()
-	s.daemonSet()
-	s.born("a")
-	s.runs("a", "one", true)
-	s.opens("a")
+	s := newBuilder(t)
+	s.daemonGate().runs("a", "one", true).opens("a")
 	w := s.writes[len(s.writes)-1]
 	s.writes = append(s.writes, Write{Revision: w.Revision, User: otherUser, Received: w.Received, Done: w.Done.Add(-time.Microsecond)})
 	if v := s.judged(); len(v.Violations) > 0 {
@@ -899,12 +562,8 @@ func TestRecordIsAttributedToNodegate(t *testing.T) {
 // If the only request with the revision mentions no record, the writer of a changed
 // record is unknown.
 func TestRequestWithoutRecordsWroteNone(t *testing.T) {
-	s := newStory(t)
-	s.gate()
-	s.daemonSet()
-	s.born("a")
-	s.runs("a", "one", true)
-	s.opens("a")
+	s := newBuilder(t)
+	s.daemonGate().runs("a", "one", true).opens("a")
 	last := &s.writes[len(s.writes)-1]
 	last.User, last.NoRecords = otherUser, true
 	v := s.judged()
@@ -935,14 +594,9 @@ func TestClockBounds(t *testing.T) {
 
 // The final state of a Contended gate is not judged if another writer writes its taint.
 func TestContended(t *testing.T) {
-	s := newStory(t)
-	s.gate(byLabel)
-	s.born("a", labelled)
-	s.opens("a")
-	s.edit(otherUser, "a", withTaint(gateTaint))
-	s.edit(nodegate, "a", withoutTaint(gateTaint))
-	s.edit(otherUser, "a", withTaint(gateTaint))
-	s.edits(contended)
+	s := newBuilder(t)
+	s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", withTaint(gateTaint))
+	s.edit(nodegate, "a", withoutTaint(gateTaint)).edit(otherUser, "a", withTaint(gateTaint)).edits(contended)
 	v := s.judged()
 	if n := v.NotJudged[RuleQuiet]["nodes of gates that are contended"]; n != 1 || len(v.Violations) > 0 {
 		t.Errorf("%d nodes are not judged, want 1; violations: %v", n, v.Violations)

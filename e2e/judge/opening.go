@@ -29,7 +29,7 @@ func (t *trial) judgeOpening(c *change, gate string, before, after record, recor
 	}
 	what := fmt.Sprintf("gate opens: %s", reason)
 	t.checked(RuleOpening, fmt.Sprintf("openings: %s", reason))
-	if why := t.opposes(c, gate, before, reason); why != "" {
+	if why := t.unjustified(c, gate, before, reason); why != "" {
 		t.violation(RuleOpening, c, gate, what, "%s", why)
 	}
 }
@@ -65,13 +65,13 @@ func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1al
 	return none
 }
 
-// opposes returns why no committed fact justifies the opening, or "" if one does.
-func (t *trial) opposes(c *change, gate string, before record, reason v1alpha1.Reason) string {
+// unjustified returns why no committed fact justifies the opening, or "" if one does.
+func (t *trial) unjustified(c *change, gate string, before record, reason v1alpha1.Reason) string {
 	switch reason {
 	case v1alpha1.ReasonGateDeleted, v1alpha1.ReasonDryRun, v1alpha1.ReasonOptedOut, v1alpha1.ReasonNodeReturned:
 		return "" // reasonOfRelease has verified it
 	case v1alpha1.ReasonNotSelected:
-		return t.comesBack(c, gate)
+		return t.stillMember(c, gate)
 	case v1alpha1.ReasonOverridden:
 		if o, inForce := overrideOf(c.before, gate, t.clock.earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
 			return "no override requests it"
@@ -90,9 +90,9 @@ func (t *trial) opposes(c *change, gate string, before record, reason v1alpha1.R
 	case v1alpha1.ReasonNotIdle:
 		return t.isIdle(c)
 	case v1alpha1.ReasonDeadlinePassed:
-		return t.deadlineOpposes(c, gate, before)
+		return t.unjustifiedByDeadline(c, gate, before)
 	case v1alpha1.ReasonSignalsHold, v1alpha1.ReasonAdopted, v1alpha1.ReasonSignalsCleared:
-		return t.signalsOppose(c, gate, before)
+		return t.unjustifiedBySignals(c, gate, before)
 	}
 	return "this is not a reason for opening"
 }
@@ -101,9 +101,9 @@ func (t *trial) opposes(c *change, gate string, before record, reason v1alpha1.R
 // being a member.
 const leavesAfter = 30 * time.Second
 
-// comesBack returns why the node is still a member: the gate selected it less than
+// stillMember returns why the node is still a member: the gate selected it less than
 // leavesAfter ago. It returns "" otherwise.
-func (t *trial) comesBack(c *change, gate string) string {
+func (t *trial) stillMember(c *change, gate string) string {
 	since := t.clock.earliest(c.revision).Add(t.Lag - leavesAfter)
 	for _, revision := range t.relevant(c.name, since, c.revision) {
 		m := t.moment(revision)
@@ -118,10 +118,10 @@ func (t *trial) comesBack(c *change, gate string) string {
 	return ""
 }
 
-// signalsOppose returns why the gate's signals do not open it, or "" if they do. Each
+// unjustifiedBySignals returns why the gate's signals do not open it, or "" if they do. Each
 // signal, and the node itself, may come from a different moment, because nodegate
 // watches them separately.
-func (t *trial) signalsOppose(c *change, name string, before record) string {
+func (t *trial) unjustifiedBySignals(c *change, name string, before record) string {
 	window := t.windowOfBoot(c)
 	now := t.clock.latest(c.revision)
 	first := ""
@@ -166,7 +166,7 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 		s := &ng.Spec.OpenWhen[i]
 		best, first := notYet, ""
 		for _, m := range window {
-			r, why := t.look(m, c.name, now, true).signal(s)
+			r, why := t.evaluator(m, c.name, now, true).signal(s)
 			best, first = max(best, r), cmp.Or(first, why)
 		}
 		switch best {
@@ -185,7 +185,7 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 func (t *trial) clearedIn(window []moment, c *change, signals []v1alpha1.Signal, now time.Time) string {
 	worst, why := holds, ""
 	for _, m := range window {
-		r, because := t.look(m, c.name, now, false).all(signals)
+		r, because := t.evaluator(m, c.name, now, false).all(signals)
 		if r < worst {
 			worst, why = r, because
 		}
@@ -222,8 +222,8 @@ func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string 
 	return ""
 }
 
-// deadlineOpposes returns why no deadline opens the gate, or "" if one does.
-func (t *trial) deadlineOpposes(c *change, name string, before record) string {
+// unjustifiedByDeadline returns why no deadline opens the gate, or "" if one does.
+func (t *trial) unjustifiedByDeadline(c *change, name string, before record) string {
 	first := ""
 	for _, m := range t.ofGate(t.windowOfBoot(c), c, name) {
 		ng, node := m.gate(name), m.node(c.name)

@@ -18,26 +18,26 @@ func (t *trial) judgeQuiet() {
 	m := t.moment(t.To)
 	for _, node := range m.allNodes() {
 		for _, ng := range m.gates() {
-			t.judgeEnd(node, ng)
+			t.judgeFinal(node, ng)
 		}
 		for _, name := range recordsOf(node) {
 			if r, _ := recordOf(node, name); m.gate(name) == nil {
 				t.checked(RuleQuiet, "records of gates that do not exist")
-				t.ends(node, name, r, "the gate does not exist")
+				t.finalViolation(node, name, r, "the gate does not exist")
 			}
 		}
-		t.judgeEndOfTaints(node)
+		t.judgeFinalTaints(node)
 	}
-	t.judgeInVain()
+	t.judgeRepeats()
 }
 
-// inVain is the number of patches of one version of a Node that may change nothing.
+// repeats is the number of patches of one version of a Node that may change nothing.
 // There may be some, because each of two leaders may repeat a patch of the other.
-const inVain = 3
+const repeats = 3
 
-// judgeInVain judges that nodegate does not patch a Node repeatedly without effect.
+// judgeRepeats judges that nodegate does not patch a Node repeatedly without effect.
 // Such a patch is answered with the Node's current revision.
-func (t *trial) judgeInVain() {
+func (t *trial) judgeRepeats() {
 	for _, v := range t.nodes {
 		answered := t.writes[v.Revision]
 		if v.Revision < t.From || v.Object == nil || len(answered) == 0 {
@@ -49,15 +49,15 @@ func (t *trial) judgeInVain() {
 				patches, last = patches+1, w
 			}
 		}
-		if patches > inVain {
+		if patches > repeats {
 			t.violation(RuleQuiet, &change{revision: v.Revision, name: v.Name, by: last, known: true}, "",
 				fmt.Sprintf("%d patches changed nothing", patches), "a Node in its desired state must not be patched")
 		}
 	}
 }
 
-// ends adds a violation in the final state to the verdict.
-func (t *trial) ends(node *corev1.Node, gate string, r record, why string) {
+// finalViolation adds a violation in the final state to the verdict.
+func (t *trial) finalViolation(node *corev1.Node, gate string, r record, why string) {
 	state := r.effective()
 	if state == "" {
 		state = "without a record"
@@ -68,8 +68,8 @@ func (t *trial) ends(node *corev1.Node, gate string, r record, why string) {
 	found.At, found.Who = t.End, ""
 }
 
-// judgeEnd judges one gate on one node.
-func (t *trial) judgeEnd(node *corev1.Node, ng *v1alpha1.NodeGate) {
+// judgeFinal judges one gate on one node.
+func (t *trial) judgeFinal(node *corev1.Node, ng *v1alpha1.NodeGate) {
 	r, recorded := recordOf(node, ng.Name)
 	member := selects(ng, node)
 	if why := t.unjudged(node, ng); why != "" && (member || recorded) {
@@ -81,20 +81,20 @@ func (t *trial) judgeEnd(node *corev1.Node, ng *v1alpha1.NodeGate) {
 	case !member || !ng.Spec.Enforces():
 		if recorded && !t.leaving(node, ng) {
 			t.checked(RuleQuiet, "nodes that are not members of the gate")
-			t.ends(node, ng.Name, r, "the gate does not select the node, or is in dry run")
+			t.finalViolation(node, ng.Name, r, "the gate does not select the node, or is in dry run")
 		}
 	case inForce:
 		t.checked(RuleQuiet, "nodes under an override")
 		if r.effective() != o.State {
-			t.ends(node, ng.Name, r, "an override requests "+o.State)
+			t.finalViolation(node, ng.Name, r, "an override requests "+o.State)
 		}
 	case r.Override != "":
 		t.checked(RuleQuiet, "nodes under an override")
-		t.ends(node, ng.Name, r, "this is due to an override that is not in force")
+		t.finalViolation(node, ng.Name, r, "this is due to an override that is not in force")
 	case ng.Spec.Follows():
-		t.judgeEndOfLevel(node, ng, r)
+		t.judgeFinalLevel(node, ng, r)
 	default:
-		t.judgeEndOfGate(node, ng, r, recorded)
+		t.judgeFinalGate(node, ng, r, recorded)
 	}
 }
 
@@ -118,7 +118,7 @@ func (t *trial) unjudged(node *corev1.Node, ng *v1alpha1.NodeGate) string {
 // taint on the node more than once.
 func (t *trial) contended(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	return conditionStatus(ng, v1alpha1.ConditionContended) == metav1.ConditionTrue &&
-		slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return t.rivals[taintOf{node.Name, own.Key, own.Effect}] > 1 })
+		slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return t.foreignTaints[taintOf{node.Name, own.Key, own.Effect}] > 1 })
 }
 
 // taintOf identifies a taint of a Node by key and effect.
@@ -127,8 +127,8 @@ type taintOf struct {
 	effect    corev1.TaintEffect
 }
 
-// noteRivals counts the taints that another writer adds or removes.
-func (t *trial) noteRivals(c *change) {
+// noteForeignTaints counts the taints that another writer adds or removes.
+func (t *trial) noteForeignTaints(c *change) {
 	if c.own || c.before == nil {
 		return
 	}
@@ -137,7 +137,7 @@ func (t *trial) noteRivals(c *change) {
 			return slices.ContainsFunc(n.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) })
 		}
 		if has(c.before) != has(c.after) {
-			t.rivals[taintOf{c.name, taint.Key, taint.Effect}]++
+			t.foreignTaints[taintOf{c.name, taint.Key, taint.Effect}]++
 		}
 	}
 }
@@ -157,8 +157,8 @@ func (t *trial) leaving(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	return false
 }
 
-// judgeEndOfTaints judges that taints and records agree.
-func (t *trial) judgeEndOfTaints(node *corev1.Node) {
+// judgeFinalTaints judges that taints and records agree.
+func (t *trial) judgeFinalTaints(node *corev1.Node) {
 	m := t.moment(t.To)
 	for _, ng := range m.gates() {
 		r, recorded := recordOf(node, ng.Name)
@@ -168,12 +168,12 @@ func (t *trial) judgeEndOfTaints(node *corev1.Node) {
 		t.checked(RuleQuiet, "nodes' taints of a gate")
 		switch has := taintOn(node, r.taint()) != nil; {
 		case r.closed() && !has:
-			t.ends(node, ng.Name, r, "its taint is missing")
+			t.finalViolation(node, ng.Name, r, "its taint is missing")
 		case !r.closed():
 			for _, own := range ng.Spec.Taints() {
 				held := holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) != ""
 				if taintOn(node, own) != nil && !held && (recorded || ng.Spec.Follows() && ng.Spec.Reopen != v1alpha1.ReopenManual) {
-					t.ends(node, ng.Name, r, "its taint is present")
+					t.finalViolation(node, ng.Name, r, "its taint is present")
 				}
 			}
 		}
@@ -209,17 +209,17 @@ func (t *trial) steady(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Durat
 // reads returns the combined reading of the gate's signals on a node.
 func (t *trial) reads(m moment, node string, ng *v1alpha1.NodeGate, now time.Time) (reading, string) {
 	if ng.Spec.Follows() {
-		return t.look(m, node, now, false).all(ng.Spec.CloseWhen)
+		return t.evaluator(m, node, now, false).all(ng.Spec.CloseWhen)
 	}
-	result, why := t.look(m, node, now, true).all(ng.Spec.OpenWhen)
+	result, why := t.evaluator(m, node, now, true).all(ng.Spec.OpenWhen)
 	if no := blocked(m.node(node)); result == holds && no != "" {
 		return unknown, no
 	}
 	return result, why
 }
 
-// judgeEndOfGate judges the final state of an openWhen gate on a node.
-func (t *trial) judgeEndOfGate(node *corev1.Node, ng *v1alpha1.NodeGate, r record, recorded bool) {
+// judgeFinalGate judges the final state of an openWhen gate on a node.
+func (t *trial) judgeFinalGate(node *corev1.Node, ng *v1alpha1.NodeGate, r record, recorded bool) {
 	timing := &ng.Spec.Timing
 	wait := t.Quiet
 	if r.closed() {
@@ -243,11 +243,11 @@ func (t *trial) judgeEndOfGate(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 	case r.closed():
 		t.checked(RuleQuiet, "nodes on which a gate is closed")
 		if result == holds {
-			t.ends(node, ng.Name, r, "all signals have held for long enough")
+			t.finalViolation(node, ng.Name, r, "all signals have held for long enough")
 		}
 	default:
 		t.checked(RuleQuiet, "nodes on which a gate is open")
-		t.judgeOpenEnd(node, ng, r, result, why)
+		t.judgeFinalOpen(node, ng, r, result, why)
 	}
 }
 
@@ -261,18 +261,18 @@ func (t *trial) judgeUnrecorded(node *corev1.Node, ng *v1alpha1.NodeGate, result
 	existing := ng.Spec.ExistingNodes
 	switch {
 	case isNew:
-		t.ends(node, ng.Name, record{}, "the node is new to the gate")
+		t.finalViolation(node, ng.Name, record{}, "the node is new to the gate")
 	case carries:
-		t.ends(node, ng.Name, record{}, "the node carries the gate's taint but is not adopted")
+		t.finalViolation(node, ng.Name, record{}, "the node carries the gate's taint but is not adopted")
 	case result == holds && existing != "" && existing != v1alpha1.ExistingIgnore:
-		t.ends(node, ng.Name, record{}, "its signals hold, and the gate adopts existing nodes")
+		t.finalViolation(node, ng.Name, record{}, "its signals hold, and the gate adopts existing nodes")
 	case result == notYet && existing == v1alpha1.ExistingClose && blocked(node) == "" && t.hasBudget(node, ng):
-		t.ends(node, ng.Name, record{}, "the gate closes existing nodes, and there is budget")
+		t.finalViolation(node, ng.Name, record{}, "the gate closes existing nodes, and there is budget")
 	}
 }
 
-// judgeOpenEnd judges a node on which a gate is open.
-func (t *trial) judgeOpenEnd(node *corev1.Node, ng *v1alpha1.NodeGate, r record, result reading, why string) {
+// judgeFinalOpen judges a node on which a gate is open.
+func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r record, result reading, why string) {
 	effect := effectOf(ng)
 	boot := node.Status.NodeInfo.BootID
 	switch {
@@ -280,9 +280,9 @@ func (t *trial) judgeOpenEnd(node *corev1.Node, ng *v1alpha1.NodeGate, r record,
 	case r.Boot != "" && boot != "" && r.Boot != boot:
 		t.judgeUnseenBoot(node, ng, r, result)
 	case isShuttingDown(node):
-		t.ends(node, ng.Name, r, "the node is shutting down")
+		t.finalViolation(node, ng.Name, r, "the node is shutting down")
 	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !t.partitioned(zoneOf(node)):
-		t.ends(node, ng.Name, r, "the node's Ready condition is Unknown")
+		t.finalViolation(node, ng.Name, r, "the node's Ready condition is Unknown")
 	case ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression && result == notYet && r.Reason != v1alpha1.ReasonDeadlinePassed:
 		t.judgeRegressed(node, ng, r, why)
 	}
@@ -298,7 +298,7 @@ func (t *trial) judgeUnseenBoot(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 	}
 	waits := reads == unknown || reads == notYet && !t.hasBudget(node, ng) || reads == holds && readyStatus(node) != corev1.ConditionTrue
 	if !waits {
-		t.ends(node, ng.Name, r, "the node has rebooted since then")
+		t.finalViolation(node, ng.Name, r, "the node has rebooted since then")
 	}
 }
 
@@ -312,7 +312,7 @@ func (t *trial) judgeRegressed(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 		}
 	}
 	if result, _, steady := t.steady(node, ng, t.Quiet+wait); steady && result == notYet && t.hasBudget(node, ng) {
-		t.ends(node, ng.Name, r, "a signal has regressed, and there is budget: "+why)
+		t.finalViolation(node, ng.Name, r, "a signal has regressed, and there is budget: "+why)
 	}
 }
 
@@ -323,8 +323,8 @@ func secondsOr(n *int32, otherwise int32) time.Duration {
 	return time.Duration(otherwise) * time.Second
 }
 
-// judgeEndOfLevel judges the final state of a closeWhen gate on a node.
-func (t *trial) judgeEndOfLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
+// judgeFinalLevel judges the final state of a closeWhen gate on a node.
+func (t *trial) judgeFinalLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
 	timing := &ng.Spec.Timing
 	wait := t.Quiet
 	if r.closed() {
@@ -342,11 +342,11 @@ func (t *trial) judgeEndOfLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 	case result == holds && !r.closed():
 		t.checked(RuleQuiet, "nodes on which a closeWhen gate must close")
 		if t.hasBudget(node, ng) && (!manual || r.Reason != v1alpha1.ReasonOpenedByHand) {
-			t.ends(node, ng.Name, r, "all signals of the closeWhen gate hold, and there is budget")
+			t.finalViolation(node, ng.Name, r, "all signals of the closeWhen gate hold, and there is budget")
 		}
 	case result == notYet && r.closed() && !manual:
 		t.checked(RuleQuiet, "nodes on which a closeWhen gate must open")
-		t.ends(node, ng.Name, r, "a signal of the closeWhen gate does not hold: "+why)
+		t.finalViolation(node, ng.Name, r, "a signal of the closeWhen gate does not hold: "+why)
 	default:
 		t.checked(RuleQuiet, "nodes of a closeWhen gate")
 	}

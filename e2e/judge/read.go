@@ -6,12 +6,23 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
-	"github.com/nodegate/nodegate/testcluster"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/nodegate/nodegate/testcluster"
 )
+
+// ClusterOptions returns the options of a cluster whose runs can be judged.
+func ClusterOptions(progress io.Writer, components ...testcluster.Component) testcluster.Options {
+	return testcluster.Options{
+		Components: components,
+		ExtraArgs:  map[testcluster.Component][]string{testcluster.APIServer: keepRevisions},
+		Audit:      true, AuditPolicy: auditPolicy, Progress: progress,
+	}
+}
 
 // Connect returns a client of a cluster's etcd. The caller closes it.
 func Connect(c *testcluster.Cluster) (*clientv3.Client, error) {
@@ -26,17 +37,34 @@ func Connect(c *testcluster.Cluster) (*clientv3.Client, error) {
 	return etcd, nil
 }
 
-// Read returns the history of a run since revision from, merged from etcd and the
-// audit log. If from is 1, it reads everything.
-func Read(ctx context.Context, etcd *clientv3.Client, auditLog io.Reader, from int64) (*History, error) {
-	versions, to, err := ReadEtcd(ctx, etcd, from)
+// Position is a point in a run: etcd's revision, and the length of the audit log. The
+// zero value is the beginning.
+type Position struct{ Revision, Logged int64 }
+
+// Now returns the current position.
+func Now(ctx context.Context, etcd *clientv3.Client, auditLog string) (Position, error) {
+	revision, err := currentRevision(ctx, etcd)
+	if err != nil {
+		return Position{}, err
+	}
+	info, err := os.Stat(auditLog)
+	if err != nil {
+		return Position{}, fmt.Errorf("inspecting the audit log: %w", err)
+	}
+	return Position{revision, info.Size()}, nil
+}
+
+// Read returns the history of a run since a position, merged from etcd and the audit
+// log.
+func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Position) (*History, error) {
+	versions, to, err := readEtcd(ctx, etcd, since.Revision)
 	if err != nil {
 		return nil, err
 	}
 	end := time.Now()
-	writes, err := ReadAudit(auditLog)
+	writes, err := readAudit(auditLog, since.Logged)
 	if err != nil {
 		return nil, err
 	}
-	return NewHistory(from, to, end, versions, writes), nil
+	return NewHistory(max(since.Revision, 1), to, end, versions, writes), nil
 }

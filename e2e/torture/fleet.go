@@ -21,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 const (
@@ -48,7 +50,8 @@ func newFleet(s *site) *fleet {
 	for i := range s.Nodes {
 		name := fmt.Sprintf("n%04d", i)
 		f.nodes = append(f.nodes, &node{
-			fleet: f, name: name, zone: fmt.Sprint("z", i%zones), home: []string{"a", "b"}[i%2], rng: s.rng(s.phase.id + name),
+			fleet: f, Node: simnode.New(s.kube, name, ""),
+			zone: fmt.Sprint("z", i%zones), home: []string{"a", "b"}[i%2], rng: s.rng(s.phase.id + name),
 		})
 	}
 	return f
@@ -78,6 +81,9 @@ func (f *fleet) declare(ctx context.Context) error {
 			return fmt.Errorf("creating %s: %w", object.GetName(), err)
 		}
 	}
+	for _, n := range f.nodes {
+		n.nextPod()
+	}
 	for _, ng := range gates() {
 		if err := f.admin.Create(ctx, ng); err != nil {
 			return fmt.Errorf("creating gate %s: %w", ng.Name, err)
@@ -86,11 +92,11 @@ func (f *fleet) declare(ctx context.Context) error {
 	return nil
 }
 
-// arrives waits until the gates are in force, begins the part of the run that is judged,
+// arrive waits until the gates are in force, begins the part of the run that is judged,
 // and creates the nodes.
-func (f *fleet) arrives(ctx context.Context) error {
+func (f *fleet) arrive(ctx context.Context) error {
 	for _, ng := range gates() {
-		if err := await.Until(ctx, "gate "+ng.Name+" to be in force", func(ctx context.Context) error { return f.inForce(ctx, ng.Name) }); err != nil {
+		if err := testbed.AwaitGate(ctx, f.applier, ng.Name); err != nil {
 			return err
 		}
 	}
@@ -101,7 +107,7 @@ func (f *fleet) arrives(ctx context.Context) error {
 	if err := f.begin(ctx); err != nil {
 		return err
 	}
-	return f.becomesWell(ctx)
+	return f.converge(ctx)
 }
 
 // each calls do for every node, several at a time.
@@ -156,47 +162,47 @@ func (f *fleet) done(err error) {
 	}
 }
 
-// becomesWell makes everything ready and waits until all gates are open.
-func (f *fleet) becomesWell(ctx context.Context) error {
+// converge makes everything ready and waits until all gates are open.
+func (f *fleet) converge(ctx context.Context) error {
 	began := time.Now()
-	if err := f.becomesFit(ctx); err != nil {
+	if err := f.convergeFacts(ctx); err != nil {
 		return err
 	}
 	// This can take a minute: a node leaves a gate half a minute after it is no longer
 	// selected, and a daemon that was ready before a reboot counts after a minute.
-	err := f.areOpen(ctx)
+	err := f.awaitOpen(ctx)
 	f.report.AllOpen = max(f.report.AllOpen, time.Since(began))
 	return err
 }
 
-// becomesFit restores every gate to its original spec and makes every node ready for all
-// of them. It waits until the named gates, and those that wait for nothing but facts, are
-// open.
-func (f *fleet) becomesFit(ctx context.Context, more ...string) error {
+// convergeFacts restores every gate to its original spec and makes every node ready for
+// all of them. It waits until the named gates, and those that wait for nothing but facts,
+// are open.
+func (f *fleet) convergeFacts(ctx context.Context, more ...string) error {
 	for _, ng := range gates() {
-		if err := f.insist(ctx, "gate "+ng.Name, func(ctx context.Context) error {
+		if err := f.retry(ctx, "gate "+ng.Name, func(ctx context.Context) error {
 			return f.putGate(ctx, ng.DeepCopy(), func(*v1alpha1.NodeGateSpec) {})
 		}); err != nil {
 			return err
 		}
 	}
-	if err := f.each(func(n *node) error { return f.insist(ctx, "node "+n.name, n.settle) }); err != nil {
+	if err := f.each(func(n *node) error { return f.retry(ctx, "node "+n.Name, n.settle) }); err != nil {
 		return err
 	}
 	began := time.Now()
-	err := f.areOpen(ctx, append(more, "net", "disk")...)
+	err := f.awaitOpen(ctx, append(more, "net", "disk")...)
 	f.report.Converged = max(f.report.Converged, time.Since(began))
 	return err
 }
 
-// insist repeats do until it succeeds.
-func (f *fleet) insist(ctx context.Context, what string, do func(context.Context) error) error {
+// retry repeats do until it succeeds.
+func (f *fleet) retry(ctx context.Context, what string, do func(context.Context) error) error {
 	return await.Until(ctx, what+" to be written", do)
 }
 
-// areOpen waits until the named gates are open on all nodes, by taint and by record.
+// awaitOpen waits until the named gates are open on all nodes, by taint and by record.
 // Without names, it waits for all gates, including deleted ones.
-func (f *fleet) areOpen(ctx context.Context, names ...string) error {
+func (f *fleet) awaitOpen(ctx context.Context, names ...string) error {
 	return await.Until(ctx, "all gates to be open on all nodes", func(ctx context.Context) error {
 		list, err := f.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -4,13 +4,11 @@ package torture
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,17 +116,4 @@ func (f *fleet) putGate(ctx context.Context, ng *v1alpha1.NodeGate, change func(
 	}
 	have.Spec = ng.Spec
 	return f.admin.Update(ctx, have)
-}
-
-// inForce verifies that a gate is Ready.
-func (f *fleet) inForce(ctx context.Context, name string) error {
-	var ng v1alpha1.NodeGate
-	if err := f.admin.Get(ctx, client.ObjectKey{Name: name}, &ng); err != nil {
-		return err
-	}
-	c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != ng.Generation {
-		return fmt.Errorf("gate %s of generation %d says %+v", name, ng.Generation, c)
-	}
-	return nil
 }

@@ -10,48 +10,30 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 // node is one node, with its kubelet and its daemon. One goroutine uses it at a time.
 type node struct {
 	*fleet
-	name, zone, home string
-	rng              *rand.Rand
-	// boot and container are the IDs that the kubelet reports.
-	boot, container string
-	// pods is the number of pods that the daemon has had.
-	pods int
+	*simnode.Node
+	zone, home string
+	rng        *rand.Rand
+	// pod is the daemon's pod, container the ID of its containers, and pods the number of
+	// pods that the daemon has had.
+	pod       *corev1.Pod
+	container string
+	pods      int
 	// off is the time until which the machine boots. Its kubelet reports nothing until
 	// then.
 	off time.Time
-	// last is the last reported status of each condition, including the pod's Ready, with
-	// the time of its last transition.
-	last map[string]transition
-}
-
-type transition struct {
-	status string
-	at     metav1.Time
-}
-
-// since returns the transition time of a condition that is being reported.
-func (n *node) since(condition, status string) metav1.Time {
-	if n.last == nil {
-		n.last = make(map[string]transition)
-	}
-	if n.last[condition].status != status {
-		n.last[condition] = transition{status, metav1.Now()}
-	}
-	return n.last[condition].at
 }
 
 // step performs the next random change of the node.
@@ -61,21 +43,21 @@ func (n *node) step(ctx context.Context) error {
 	}
 	steps := []func(context.Context) error{
 		n.reboot, n.reboot, n.flap, n.flap, n.flap, n.runs, n.runs, n.replacePod, n.recreate, n.relabel,
-		n.regress, n.regress, n.recover, n.recover, n.fallSilent, n.report, n.report, n.foreignTaint, n.foreignAnnotation,
+		n.regress, n.regress, n.recover, n.recover, n.unreachable, n.heartbeat, n.heartbeat, n.foreignTaint, n.foreignAnnotation,
 	}
 	return steps[n.rng.IntN(len(steps))](ctx)
 }
 
 // settle makes the node ready for every gate, regardless of its state.
 func (n *node) settle(ctx context.Context) error {
-	if n.boot == "" {
-		n.boot = n.id()
+	if n.BootID == "" {
+		n.BootID = n.id()
 	}
 	if err := await.Pause(ctx, time.Until(n.off)); err != nil {
 		return err
 	}
 	n.off = time.Time{}
-	object, err := n.kube.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+	object, err := n.kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		object, err = n.register(ctx)
 	}
@@ -85,8 +67,7 @@ func (n *node) settle(ctx context.Context) error {
 	if err := n.label(ctx, map[string]any{pool: n.home, fit: "true"}); err != nil {
 		return err
 	}
-	n.last = nil // the last reports may not have arrived
-	if err := n.says(ctx, "True", "True", "False"); err != nil {
+	if err := n.Report(ctx, simnode.Conditions{ready: yes, net: yes, badDisk: no}); err != nil {
 		return err
 	}
 	if err := n.ensurePod(ctx, object); err != nil {
@@ -98,7 +79,7 @@ func (n *node) settle(ctx context.Context) error {
 
 // ensurePod creates the daemon's pod unless it exists and belongs to this Node.
 func (n *node) ensurePod(ctx context.Context, object *corev1.Node) error {
-	pod, err := n.kube.CoreV1().Pods(namespace).Get(ctx, n.pod(), metav1.GetOptions{})
+	pod, err := n.kube.CoreV1().Pods(namespace).Get(ctx, n.pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return n.createPod(ctx)
@@ -111,52 +92,32 @@ func (n *node) ensurePod(ctx context.Context, object *corev1.Node) error {
 // id returns an ID that depends only on the seed.
 func (n *node) id() string { return fmt.Sprintf("%016x%016x", n.rng.Uint64(), n.rng.Uint64()) }
 
+// The conditions of nodes, and their statuses.
+const (
+	ready   = corev1.NodeReady
+	net     = corev1.NodeConditionType("Net")
+	badDisk = corev1.NodeConditionType("BadDisk")
+
+	yes     = corev1.ConditionTrue
+	no      = corev1.ConditionFalse
+	unknown = corev1.ConditionUnknown
+)
+
 func (n *node) register(ctx context.Context) (*corev1.Node, error) {
-	labels := map[string]string{pool: n.home, corev1.LabelTopologyZone: n.zone}
-	if n.rng.IntN(2) == 0 {
-		labels[fit] = "true"
-	}
-	n.last = nil
-	object := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: foreign + "first", Effect: corev1.TaintEffectNoSchedule}}},
-		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{BootID: n.boot},
-			Conditions: []corev1.NodeCondition{n.condition("Ready", "True"), n.condition("Net", pick(n.rng, "True", "False"))},
-		},
-	}
-	return n.kube.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
-}
-
-func (n *node) condition(name, status string) corev1.NodeCondition {
-	return corev1.NodeCondition{
-		Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status),
-		LastHeartbeatTime: metav1.Now(), LastTransitionTime: n.since(name, status),
-	}
-}
-
-// says reports the conditions Ready, Net and BadDisk, as the kubelet and the monitors of
-// network and disk. An empty status is not reported.
-func (n *node) says(ctx context.Context, ready, net, badDisk string) error {
-	var conditions []corev1.NodeCondition
-	for _, c := range [][2]string{{"Ready", ready}, {"Net", net}, {"BadDisk", badDisk}} {
-		if c[1] != "" {
-			conditions = append(conditions, n.condition(c[0], c[1]))
+	fits := n.rng.IntN(2) == 0
+	return n.Register(ctx, simnode.Conditions{ready: yes, net: pick(n.rng, yes, no)}, func(object *corev1.Node) {
+		object.Labels[pool], object.Labels[corev1.LabelTopologyZone] = n.home, n.zone
+		if fits {
+			object.Labels[fit] = "true"
 		}
-	}
-	status := map[string]any{"conditions": conditions}
-	if ready == "True" {
-		status["nodeInfo"] = map[string]string{"bootID": n.boot}
-	}
-	body, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return err
-	}
-	_, err = n.kube.CoreV1().Nodes().PatchStatus(ctx, n.name, body)
-	return err
+		object.Spec.Taints = []corev1.Taint{{Key: foreign + "first", Effect: corev1.TaintEffectNoSchedule}}
+	})
 }
 
-func (n *node) report(ctx context.Context) error { return n.says(ctx, "True", "", "") }
+// heartbeat reports that the node is Ready, with its boot ID.
+func (n *node) heartbeat(ctx context.Context) error {
+	return n.Report(ctx, simnode.Conditions{ready: yes})
+}
 
 // bootTime returns how long a machine takes to boot. The campaign assumes that
 // nodegate's watch of pods does not lag behind the watch of nodes for that long
@@ -172,9 +133,9 @@ func (p *phase) bootTime() time.Duration {
 // reboot turns the machine off, which is not reported. No container survives it.
 func (n *node) reboot(ctx context.Context) error {
 	if n.phase.brief {
-		return n.report(ctx)
+		return n.heartbeat(ctx)
 	}
-	n.boot, n.container, n.off = n.id(), n.id(), time.Now().Add(n.phase.bootTime())
+	n.BootID, n.container, n.off = n.id(), n.id(), time.Now().Add(n.phase.bootTime())
 	return nil
 }
 
@@ -188,7 +149,7 @@ func (n *node) boots(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := n.report(ctx); err != nil || n.rng.IntN(2) == 0 {
+	if err := n.heartbeat(ctx); err != nil || n.rng.IntN(2) == 0 {
 		return err
 	}
 	return n.runs(ctx)
@@ -203,19 +164,17 @@ func (n *node) runs(ctx context.Context) error {
 // flap reports the daemon's pod as ready or not, with the same containers.
 func (n *node) flap(ctx context.Context) error { return n.reportPod(ctx, n.rng.IntN(2) == 0) }
 
-func (n *node) pod() string { return fmt.Sprintf("%s-%s-%d", daemon, n.name, n.pods) }
+// nextPod gives the daemon another pod, which is not created yet.
+func (n *node) nextPod() {
+	n.pod = simnode.DaemonPod(n.daemonSet, n.Name, fmt.Sprintf("%s-%s-%d", daemon, n.Name, n.pods))
+	n.pods++
+}
 
+// createPod creates the daemon's pod. n.pod has no UID: a report is for the pod of this
+// name, even if the response to its creation was lost.
 func (n *node) createPod(ctx context.Context) error {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: n.pod(),
-			Labels:          map[string]string{"app": daemon, appsv1.ControllerRevisionHashLabelKey: "1", v1alpha1.DaemonPodLabel: "1"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(n.daemonSet, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
-		},
-		Spec: *n.daemonSet.Spec.Template.Spec.DeepCopy(),
-	}
-	pod.Spec.NodeName = n.name
-	_, err := n.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	n.pod.Status = corev1.PodStatus{}
+	_, err := n.kube.CoreV1().Pods(namespace).Create(ctx, n.pod, metav1.CreateOptions{})
 	return err
 }
 
@@ -223,42 +182,29 @@ var deleteNow = metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 
 // replacePod deletes the daemon's pod and creates another one.
 func (n *node) replacePod(ctx context.Context) error {
-	err := n.kube.CoreV1().Pods(namespace).Delete(ctx, n.pod(), deleteNow)
+	err := n.kube.CoreV1().Pods(namespace).Delete(ctx, n.pod.Name, deleteNow)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	n.pods++
+	n.nextPod()
 	if err := n.createPod(ctx); err != nil {
 		return err
 	}
 	return n.runs(ctx)
 }
 
-func (n *node) reportPod(ctx context.Context, ready bool) error {
-	status := "False"
-	if ready {
-		status = "True"
-	}
-	body, err := json.Marshal(map[string]any{"status": corev1.PodStatus{
-		Phase:             corev1.PodRunning,
-		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(status), LastTransitionTime: n.since("pod", status)}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: daemon, Image: daemon, ContainerID: "containerd://" + n.container, Ready: ready}},
-	}})
-	if err != nil {
-		return err
-	}
-	_, err = n.kube.CoreV1().Pods(namespace).Patch(ctx, n.pod(), types.MergePatchType, body, metav1.PatchOptions{}, "status")
-	return err
+func (n *node) reportPod(ctx context.Context, isReady bool) error {
+	return n.ReportPod(ctx, n.pod, n.container, isReady)
 }
 
 // recreate deletes the Node and registers it again, as its kubelet, rebooted or not. It
 // keeps or replaces the daemon's pod.
 func (n *node) recreate(ctx context.Context) error {
-	if err := client.IgnoreNotFound(n.kube.CoreV1().Nodes().Delete(ctx, n.name, deleteNow)); err != nil {
+	if err := client.IgnoreNotFound(n.kube.CoreV1().Nodes().Delete(ctx, n.Name, deleteNow)); err != nil {
 		return err
 	}
 	if n.rng.IntN(2) == 0 {
-		n.boot, n.container = n.id(), n.id()
+		n.BootID, n.container = n.id(), n.id()
 	}
 	if err := await.Pause(ctx, time.Duration(n.rng.IntN(50))*time.Millisecond); err != nil {
 		return err
@@ -283,19 +229,27 @@ func (n *node) patchMetadata(ctx context.Context, field string, values map[strin
 	if err != nil {
 		return err
 	}
-	_, err = n.kube.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, body, metav1.PatchOptions{})
+	_, err = n.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }
 
+// regress reports that the network or the disk fails, or not.
 func (n *node) regress(ctx context.Context) error {
-	return n.says(ctx, "", pick(n.rng, "False", "Unknown", ""), pick(n.rng, "True", "Unknown", "False"))
+	c := simnode.Conditions{}
+	if status := pick(n.rng, no, unknown, ""); status != "" {
+		c[net] = status
+	}
+	c[badDisk] = pick(n.rng, yes, unknown, no)
+	return n.Report(ctx, c)
 }
 
-func (n *node) recover(ctx context.Context) error { return n.says(ctx, "", "True", "False") }
+func (n *node) recover(ctx context.Context) error {
+	return n.Report(ctx, simnode.Conditions{net: yes, badDisk: no})
+}
 
-// fallSilent makes the node unreachable for a moment, and return rebooted or not.
-func (n *node) fallSilent(ctx context.Context) error {
-	if err := n.says(ctx, "Unknown", "", ""); err != nil {
+// unreachable makes the node unreachable for a moment, and return rebooted or not.
+func (n *node) unreachable(ctx context.Context) error {
+	if err := n.Report(ctx, simnode.Conditions{ready: unknown}); err != nil {
 		return err
 	}
 	if err := await.Pause(ctx, time.Duration(n.rng.IntN(100))*time.Millisecond); err != nil {
@@ -304,12 +258,12 @@ func (n *node) fallSilent(ctx context.Context) error {
 	if n.rng.IntN(2) == 0 {
 		return n.reboot(ctx)
 	}
-	return n.report(ctx)
+	return n.heartbeat(ctx)
 }
 
 // foreignTaint adds or removes a taint as another controller, by updating the whole list.
 func (n *node) foreignTaint(ctx context.Context) error {
-	object, err := n.kube.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+	object, err := n.kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

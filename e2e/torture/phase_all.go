@@ -25,11 +25,8 @@ func meets(r faultproxy.Request) bool {
 // everything injects a few faults of every kind at once, for the short campaign of the
 // tests.
 func everything(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx, "--leader-elect=false")
+	r, err := s.startWithFleet(ctx, "--leader-elect=false")
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	dice := newDice(s.Seed)

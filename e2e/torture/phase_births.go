@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 const (
@@ -22,27 +22,24 @@ const (
 	waiting faultproxy.Fault = "pod that waits for a Node"
 )
 
-// hungry is the number of pending pods that tolerate every taint except gates' taints.
-const hungry = 50
+// pendingPods is the number of pods that wait for a node and tolerate every taint except gates' taints.
+const pendingPods = 50
 
 // births creates Nodes while nodegate is down and the API server is killed repeatedly,
 // with a real scheduler and pending pods.
 func births(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	if err := r.stop(); err != nil {
 		return fmt.Errorf("stopping nodegate: %w", err)
 	}
 	// Nothing may be bound to the nodes of the fleet, which are open.
-	if err := s.fleet.each(func(n *node) error { return n.kube.CoreV1().Nodes().Delete(ctx, n.name, deleteNow) }); err != nil {
+	if err := s.fleet.each(func(n *node) error { return n.kube.CoreV1().Nodes().Delete(ctx, n.Name, deleteNow) }); err != nil {
 		return err
 	}
-	if err := s.createHungryPods(ctx); err != nil {
+	if err := s.createPendingPods(ctx); err != nil {
 		return err
 	}
 	created, err := s.createNodes(ctx, d)
@@ -52,8 +49,8 @@ func births(ctx context.Context, s *site, d time.Duration) error {
 	if err := s.nothingBound(ctx); err != nil {
 		return err
 	}
-	s.report.note("%d Nodes were created while nodegate was down; %d hungry pods are still pending", created, hungry)
-	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app=hungry"}); err != nil {
+	s.report.note("%d Nodes were created while nodegate was down; %d pending pods are still pending", created, pendingPods)
+	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app=pending"}); err != nil {
 		return fmt.Errorf("deleting pods: %w", err)
 	}
 	if err := s.deleteNodes(ctx); err != nil {
@@ -80,12 +77,12 @@ func (s *site) deleteNodes(ctx context.Context) error {
 	}
 }
 
-func (s *site) createHungryPods(ctx context.Context) error {
-	for i := range hungry {
+func (s *site) createPendingPods(ctx context.Context) error {
+	for i := range pendingPods {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("hungry-", i), Labels: map[string]string{"app": "hungry"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("pending-", i), Labels: map[string]string{"app": "pending"}},
 			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "hungry", Image: "hungry"}},
+				Containers: []corev1.Container{{Name: "pending", Image: "pending"}},
 				Tolerations: []corev1.Toleration{
 					{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}, {Key: foreign + "first", Operator: corev1.TolerationOpExists},
 				},
@@ -109,7 +106,8 @@ func (s *site) createNodes(ctx context.Context, d time.Duration) (int64, error) 
 	for w := range 2 * writers {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := s.kube.CoreV1().Nodes().Create(ctx, bornNode(fmt.Sprintf("born-%d-%d", w, i)), metav1.CreateOptions{}); err == nil {
+				name := fmt.Sprintf("born-%d-%d", w, i)
+				if _, err := simnode.New(s.kube, name, name).Register(ctx, simnode.Conditions{ready: yes}, inPoolA); err == nil {
 					s.report.inject(born)
 					created.Add(1)
 				}
@@ -125,23 +123,11 @@ func (s *site) createNodes(ctx context.Context, d time.Duration) (int64, error) 
 	return created.Load(), err
 }
 
-func bornNode(name string) *corev1.Node {
-	most := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	}
-	now := metav1.Now()
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{pool: "a"}},
-		Status: corev1.NodeStatus{
-			Capacity: most, Allocatable: most, NodeInfo: corev1.NodeSystemInfo{BootID: name},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}},
-		},
-	}
-}
+func inPoolA(object *corev1.Node) { object.Labels[pool] = "a" }
 
-// nothingBound verifies that no hungry pod was bound.
+// nothingBound verifies that no pending pod was bound.
 func (s *site) nothingBound(ctx context.Context) error {
-	pods, err := s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=hungry"})
+	pods, err := s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pending"})
 	if err != nil {
 		return err
 	}
@@ -150,8 +136,8 @@ func (s *site) nothingBound(ctx context.Context) error {
 			return fmt.Errorf("pod %s was bound to %s, on which all gates are closed", pods.Items[i].Name, node)
 		}
 	}
-	if len(pods.Items) != hungry {
-		return fmt.Errorf("there are %d hungry pods, want %d", len(pods.Items), hungry)
+	if len(pods.Items) != pendingPods {
+		return fmt.Errorf("there are %d pending pods, want %d", len(pods.Items), pendingPods)
 	}
 	return nil
 }

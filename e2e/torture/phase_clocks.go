@@ -35,7 +35,7 @@ func otherClocks(ctx context.Context, s *site, d time.Duration) error {
 	if err := s.atRates(program, bothLead); err != nil {
 		return err
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	if err := s.churning(ctx, d/2); err != nil {

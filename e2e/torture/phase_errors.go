@@ -34,11 +34,8 @@ const errorsHide = 15 * time.Second
 // requestErrors makes requests fail at increasing rates, then kills the API server and
 // etcd.
 func requestErrors(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	rates := []int{5, 10, 20, 50}
@@ -59,7 +56,7 @@ func requestErrors(ctx context.Context, s *site, d time.Duration) error {
 			return err
 		}
 		began := time.Now()
-		if err := s.fleet.becomesFit(ctx); err != nil {
+		if err := s.fleet.convergeFacts(ctx); err != nil {
 			return fmt.Errorf("after an outage: %w", err)
 		}
 		s.report.note("%s after the end of an outage, all nodes were ready and gates open", time.Since(began).Round(10*time.Millisecond))
@@ -87,7 +84,7 @@ func (s *site) failing(ctx context.Context, r *replica, rate int, d time.Duratio
 		return err
 	}
 	r.proxy.Heal()
-	if err := s.fleet.becomesFit(ctx); err != nil {
+	if err := s.fleet.convergeFacts(ctx); err != nil {
 		return fmt.Errorf("after %d %% of requests failed: %w", rate, err)
 	}
 	after := newReport(0, s.phase)
@@ -115,31 +112,27 @@ func (r *Report) asked() int {
 const outage = time.Second
 
 func (s *site) killAPIServer(ctx context.Context) error {
-	s.report.inject(apiServerKilled)
-	s.cluster.KillComponent(testcluster.APIServer)
-	if err := await.Pause(ctx, outage); err != nil {
-		return err
-	}
-	return s.cluster.StartComponent(ctx, testcluster.APIServer)
+	return s.interrupt(ctx, testcluster.APIServer, apiServerKilled)
 }
 
 func (s *site) killEtcd(ctx context.Context) error {
-	s.report.inject(etcdKilled)
-	s.cluster.KillComponent(testcluster.Etcd)
+	return s.interrupt(ctx, testcluster.Etcd, etcdKilled)
+}
+
+func (s *site) interrupt(ctx context.Context, c testcluster.Component, f faultproxy.Fault) error {
+	s.report.inject(f)
+	s.cluster.KillComponent(c)
 	if err := await.Pause(ctx, outage); err != nil {
 		return err
 	}
-	return s.cluster.StartComponent(ctx, testcluster.Etcd)
+	return s.cluster.StartComponent(ctx, c)
 }
 
 // restores restores etcd to its state before a period of churn, while nodegate still
 // caches the later state. The time before the restore cannot be judged, because its
 // revisions exist twice.
 func restores(ctx context.Context, s *site, d time.Duration) error {
-	if _, err := s.start(ctx); err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if _, err := s.startWithFleet(ctx); err != nil {
 		return err
 	}
 	data, copied := filepath.Join(s.cluster.Dir(), "etcd"), filepath.Join(s.cluster.Dir(), "etcd-before")

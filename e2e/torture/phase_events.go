@@ -12,6 +12,7 @@ import (
 
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 // lateBy is the delay of a late event. It is shorter than the boot of a machine.
@@ -31,21 +32,18 @@ var eventFaults = []faultproxy.Fault{
 // repairs the damage. For the rest of the time, a quarter of all events get a fault under
 // churn, and a few of them are dropped without an error.
 func singleEvents(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
 	story := &targets{fleet: s.fleet, seen: make(map[string]int)}
 	r.proxy.Follow(faultproxy.Plan{Event: story.fault})
 	// Only a few nodes at a time, because a broken watch also misses events of other nodes.
-	if err := s.fleet.each(func(n *node) error { return n.live(ctx) }); err != nil {
+	if err := s.fleet.each(func(n *node) error { return n.performSequence(ctx) }); err != nil {
 		return err
 	}
-	if err := s.fleet.areOpen(ctx, "agent", "net", "disk"); err != nil {
+	if err := s.fleet.awaitOpen(ctx, "agent", "net", "disk"); err != nil {
 		return fmt.Errorf("after a fault in one event of each sequence: %w", err)
 	}
 	s.report.note("a sequence for each of %d nodes, with a fault in one event on %d: gates open, without help, after %s",
@@ -76,7 +74,7 @@ var ofNode = regexp.MustCompile(`n\d{4}`)
 
 func (t *targets) fault(e faultproxy.Event) faultproxy.EventFault {
 	name := ofNode.FindString(e.Name)
-	i := slices.IndexFunc(t.fleet.nodes, func(n *node) bool { return n.name == name })
+	i := slices.IndexFunc(t.fleet.nodes, func(n *node) bool { return n.Name == name })
 	if i < 0 {
 		return faultproxy.EventFault{}
 	}
@@ -97,28 +95,26 @@ func (t *targets) hits() int {
 	return t.hit
 }
 
-// live performs a sequence with every kind of change of a node, which ends with the node
+// performSequence performs a sequence with every kind of change of a node, which ends with the node
 // ready.
-func (n *node) live(ctx context.Context) error {
-	old := n.pod()
+func (n *node) performSequence(ctx context.Context) error {
+	report := func(c simnode.Conditions) func() error { return func() error { return n.Report(ctx, c) } }
+	pod := func(isReady bool) func() error { return func() error { return n.reportPod(ctx, isReady) } }
+	label := func(value any) func() error {
+		return func() error { return n.label(ctx, map[string]any{fit: value}) }
+	}
 	for _, do := range []func() error{
-		func() error { return n.reportPod(ctx, false) },
-		func() error { return n.says(ctx, "", "False", "True") },
-		func() error { return n.label(ctx, map[string]any{fit: nil}) },
-		func() error { return n.says(ctx, "", "True", "False") },
-		func() error { return n.says(ctx, "Unknown", "", "") },
+		pod(false), report(simnode.Conditions{net: no, badDisk: yes}), label(nil),
+		report(simnode.Conditions{net: yes, badDisk: no}), report(simnode.Conditions{ready: unknown}),
 		func() error { return n.reboot(ctx) },
 		func() error { return await.Pause(ctx, n.phase.bootTime()) },
-		func() error { n.off = time.Time{}; return n.says(ctx, "True", "", "") },
-		func() error { return n.reportPod(ctx, true) },
-		func() error { return n.kube.CoreV1().Nodes().Delete(ctx, n.name, deleteNow) },
+		func() error { n.off = time.Time{}; return n.heartbeat(ctx) },
+		pod(true),
+		func() error { return n.kube.CoreV1().Nodes().Delete(ctx, n.Name, deleteNow) },
 		func() error { _, err := n.register(ctx); return err },
-		func() error { return n.kube.CoreV1().Pods(namespace).Delete(ctx, old, deleteNow) },
-		func() error { n.pods++; return n.createPod(ctx) },
-		func() error { return n.reportPod(ctx, false) },
-		func() error { return n.label(ctx, map[string]any{fit: "true"}) },
-		func() error { return n.says(ctx, "True", "True", "False") },
-		func() error { return n.reportPod(ctx, true) },
+		func() error { return n.kube.CoreV1().Pods(namespace).Delete(ctx, n.pod.Name, deleteNow) },
+		func() error { n.nextPod(); return n.createPod(ctx) },
+		pod(false), label("true"), report(simnode.Conditions{ready: yes, net: yes, badDisk: no}), pod(true),
 	} {
 		if err := do(); err != nil {
 			return err

@@ -18,11 +18,8 @@ import (
 // server, or before the response reaches nodegate.
 func kills(ctx context.Context, s *site, d time.Duration) error {
 	// Without leader election, a new process does not wait for the lease of the killed one.
-	r, err := s.start(ctx, "--leader-elect=false")
+	r, err := s.startWithFleet(ctx, "--leader-elect=false")
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	k := &killer{replica: r, reached: make(map[string]*[2]int)}

@@ -37,7 +37,7 @@ func twoLeaders(ctx context.Context, s *site, d time.Duration) error {
 		}
 		both = append(both, r)
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	rng := s.rng("leaders")
@@ -79,7 +79,7 @@ func failovers(ctx context.Context, s *site, d time.Duration) error {
 			return err
 		}
 	}
-	if err := s.fleet.arrives(ctx); err != nil {
+	if err := s.fleet.arrive(ctx); err != nil {
 		return err
 	}
 	return s.endLeaders(ctx, d)

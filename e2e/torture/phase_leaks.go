@@ -23,11 +23,8 @@ type usage struct{ goroutines, heap float64 }
 // leaks alternates between churn and rest, and compares nodegate's usage at rest in the
 // last third with the second third. In the first third, caches fill.
 func leaks(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx, "--metrics-secure=false")
+	r, err := s.startWithFleet(ctx, "--metrics-secure=false")
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	var all []usage
@@ -35,7 +32,7 @@ func leaks(ctx context.Context, s *site, d time.Duration) error {
 		if err := s.churning(ctx, d/cycles); err != nil {
 			return err
 		}
-		if err := s.fleet.becomesFit(ctx); err != nil {
+		if err := s.fleet.convergeFacts(ctx); err != nil {
 			return err
 		}
 		u, err := r.usage(ctx)

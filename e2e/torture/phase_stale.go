@@ -19,11 +19,8 @@ const longestFreeze = 20 * time.Second
 
 // stale serves nodegate old states, with one fault after the other.
 func stale(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	rng := s.rng("stale")
@@ -31,7 +28,7 @@ func stale(ctx context.Context, s *site, d time.Duration) error {
 		for ctx.Err() == nil {
 			behind := time.Second + time.Duration(rng.Int64N(int64(longestFreeze-time.Second)))
 			behind = min(behind, d/4)
-			if err := s.look(ctx, r.proxy, rng, behind); err != nil {
+			if err := s.serveOldState(ctx, r.proxy, rng, behind); err != nil {
 				return err
 			}
 			r.proxy.Heal()
@@ -43,8 +40,8 @@ func stale(ctx context.Context, s *site, d time.Duration) error {
 	})
 }
 
-// look makes a proxy serve an old state for a time.
-func (s *site) look(ctx context.Context, proxy *faultproxy.Proxy, rng *rand.Rand, behind time.Duration) error {
+// serveOldState makes a proxy serve an old state for a time.
+func (s *site) serveOldState(ctx context.Context, proxy *faultproxy.Proxy, rng *rand.Rand, behind time.Duration) error {
 	// Pods are frozen only together with everything else, because the campaign assumes that
 	// they do not lag behind nodes (docs/known-limits.md).
 	some := pick(rng, "nodes", "nodegates", "")

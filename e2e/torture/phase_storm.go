@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 // Storms.
@@ -26,11 +29,8 @@ const flapsEvery = 100 * time.Millisecond
 // and all nodes reboot while nodegate is down. The judge compares the number of closed
 // nodes with the budget at every revision.
 func storms(ctx context.Context, s *site, d time.Duration) error {
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	for end := time.Now().Add(d); ; {
@@ -40,7 +40,7 @@ func storms(ctx context.Context, s *site, d time.Duration) error {
 		if err := s.flapping(ctx, d/8); err != nil {
 			return err
 		}
-		if r, err = s.rebootWhileAway(ctx, r); err != nil {
+		if r, err = s.rebootWhileStopped(ctx, r); err != nil {
 			return err
 		}
 		if time.Now().After(end) {
@@ -53,7 +53,7 @@ func (s *site) massRegression(ctx context.Context) error {
 	lost := s.fleet.nodes[:len(s.fleet.nodes)*9/10]
 	for _, n := range lost {
 		s.report.inject(regressed)
-		if err := s.fleet.insist(ctx, "node "+n.name, func(ctx context.Context) error { return n.says(ctx, "", "False", "") }); err != nil {
+		if err := s.fleet.retry(ctx, "node "+n.Name, func(ctx context.Context) error { return n.Report(ctx, simnode.Conditions{net: no}) }); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (s *site) massRegression(ctx context.Context) error {
 	if err := await.Pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
-	return s.fleet.becomesFit(ctx)
+	return s.fleet.convergeFacts(ctx)
 }
 
 // flapping changes the network condition and the daemon of every node ten times a second.
@@ -72,8 +72,8 @@ func (s *site) flapping(ctx context.Context, d time.Duration) error {
 	for _, n := range s.fleet.nodes {
 		group.Go(func() {
 			for up := false; await.Pause(ctx, flapsEvery) == nil; up = !up {
-				status := map[bool]string{false: "False", true: "True"}[up]
-				s.fleet.done(n.says(ctx, "", status, ""))
+				status := map[bool]corev1.ConditionStatus{false: no, true: yes}[up]
+				s.fleet.done(n.Report(ctx, simnode.Conditions{net: status}))
 				s.fleet.done(n.reportPod(ctx, up))
 				s.report.inject(flapped)
 			}
@@ -83,10 +83,10 @@ func (s *site) flapping(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// rebootWhileAway reboots the whole fleet while nodegate is stopped, with daemons ready on
+// rebootWhileStopped reboots the whole fleet while nodegate is stopped, with daemons ready on
 // every other node, and starts nodegate again.
-func (s *site) rebootWhileAway(ctx context.Context, r *replica) (*replica, error) {
-	if err := s.fleet.becomesFit(ctx); err != nil {
+func (s *site) rebootWhileStopped(ctx context.Context, r *replica) (*replica, error) {
+	if err := s.fleet.convergeFacts(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.stop(); err != nil {
@@ -98,8 +98,8 @@ func (s *site) rebootWhileAway(ctx context.Context, r *replica) (*replica, error
 			return nil, err
 		}
 		n.off = time.Time{} // the boot is not observed
-		err := s.fleet.insist(ctx, "node "+n.name, func(ctx context.Context) error {
-			if err := n.report(ctx); err != nil {
+		err := s.fleet.retry(ctx, "node "+n.Name, func(ctx context.Context) error {
+			if err := n.heartbeat(ctx); err != nil {
 				return err
 			}
 			return n.reportPod(ctx, i%2 == 0)
@@ -115,5 +115,5 @@ func (s *site) rebootWhileAway(ctx context.Context, r *replica) (*replica, error
 	if err := await.Pause(ctx, 2*time.Second); err != nil {
 		return nil, err
 	}
-	return r, s.fleet.becomesFit(ctx)
+	return r, s.fleet.convergeFacts(ctx)
 }

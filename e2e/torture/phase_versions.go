@@ -17,6 +17,7 @@ import (
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 // replaced counts replacements of the program or the manifests by another version.
@@ -30,18 +31,15 @@ func versions(ctx context.Context, s *site, d time.Duration) error {
 		s.report.note("not run: no program of an older version")
 		return nil
 	}
-	r, err := s.start(ctx)
+	r, err := s.startWithFleet(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.fleet.arrives(ctx); err != nil {
 		return err
 	}
 	for i, n := range s.fleet.nodes {
 		if i%2 == 0 {
 			continue
 		}
-		if err := s.fleet.insist(ctx, "node "+n.name, func(ctx context.Context) error { return n.newlyClosed(ctx) }); err != nil {
+		if err := s.fleet.retry(ctx, "node "+n.Name, func(ctx context.Context) error { return n.newlyClosed(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -73,13 +71,13 @@ func versions(ctx context.Context, s *site, d time.Duration) error {
 
 // newlyClosed deletes and re-creates the Node, with no signal that holds.
 func (n *node) newlyClosed(ctx context.Context) error {
-	if err := n.kube.CoreV1().Nodes().Delete(ctx, n.name, deleteNow); err != nil {
+	if err := n.kube.CoreV1().Nodes().Delete(ctx, n.Name, deleteNow); err != nil {
 		return err
 	}
 	if _, err := n.register(ctx); err != nil {
 		return err
 	}
-	return errors.Join(n.says(ctx, "True", "False", "True"), n.reportPod(ctx, false), n.label(ctx, map[string]any{fit: nil}))
+	return errors.Join(n.Report(ctx, simnode.Conditions{ready: yes, net: no, badDisk: yes}), n.reportPod(ctx, false), n.label(ctx, map[string]any{fit: nil}))
 }
 
 // replace runs another program, or installs the manifests that a program prints.
@@ -88,17 +86,14 @@ func (s *site) replace(ctx context.Context, r *replica, program, manifests strin
 	if err := r.stop(); err != nil {
 		return nil, err
 	}
-	applier, err := testbed.NewApplier(s.cluster.Admin())
-	if err != nil {
-		return nil, err
-	}
-	if _, err := testbed.Install(ctx, applier, manifests, taintKeys()); err != nil {
+	if _, err := testbed.Install(ctx, s.applier, manifests, taintKeys()); err != nil {
 		return nil, err
 	}
 	installation := *s.installation
 	installation.Program = program
 	s.installation = &installation
-	if r, err = s.start(ctx); err != nil {
+	r, err := s.start(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := await.Pause(ctx, 2*time.Second); err != nil {

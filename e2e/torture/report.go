@@ -3,13 +3,10 @@
 package torture
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -84,8 +81,8 @@ func (r *Report) inject(f faultproxy.Fault) {
 	r.Injected[f]++
 }
 
-// take adds the counts of a replica.
-func (r *Report) take(from *replica) {
+// addReplica adds the counts of a replica.
+func (r *Report) addReplica(from *replica) {
 	for f, n := range from.proxy.Injected() {
 		r.Injected[f] += n
 	}
@@ -96,20 +93,12 @@ func (r *Report) take(from *replica) {
 // count counts nodegate's patches.
 func (r *Report) count(s *site) error {
 	r.Steps, r.Failures = s.fleet.steps.Load(), s.fleet.failures.Load()
-	log, err := os.Open(s.cluster.AuditLog())
-	if err != nil {
-		return fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	if _, err := log.Seek(s.logged, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the audit log: %w", err)
-	}
 	seen := make(map[string]bool) // resource versions
-	return testcluster.ReadAudit(log, func(event *auditv1.Event) error {
-		if event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" || event.ResponseStatus == nil || isDryRun(event) {
+	return testcluster.ReadAuditFile(s.cluster.AuditLog(), s.since.Logged, func(event *auditv1.Event) error {
+		if event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" || event.ResponseStatus == nil || testcluster.IsDryRun(event) {
 			return nil
 		}
-		version := versionOf(event)
+		version := testcluster.ResourceVersion(event)
 		first := !seen[version]
 		seen[version] = true
 		if event.Verb != "patch" || event.User.Username != s.installation.Username() {
@@ -123,30 +112,11 @@ func (r *Report) count(s *site) error {
 	})
 }
 
-// isDryRun reports whether the request is a dry run, such as a probe.
-func isDryRun(event *auditv1.Event) bool {
-	u, err := url.ParseRequestURI(event.RequestURI)
-	return err == nil && u.Query().Get("dryRun") != ""
-}
-
-// versionOf returns the resource version in the response to a request.
-func versionOf(event *auditv1.Event) string {
-	var answer struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if event.ResponseObject == nil || json.Unmarshal(event.ResponseObject.Raw, &answer) != nil {
-		return ""
-	}
-	return answer.Metadata.ResourceVersion
-}
-
 // Pass reports whether there are no failures and the verdict passes.
-func (r *Report) Pass() bool { return len(r.Wrong) == 0 && len(r.wrongs()) == 0 }
+func (r *Report) Pass() bool { return len(r.Wrong) == 0 && len(r.failures()) == 0 }
 
-// wrongs returns the judge's violations, and the rules under which nothing was checked.
-func (r *Report) wrongs() []string {
+// failures returns the judge's violations, and the rules under which nothing was checked.
+func (r *Report) failures() []string {
 	if r.Verdict == nil {
 		return []string{"the run was not judged"}
 	}
@@ -168,7 +138,7 @@ const shown = 10
 // WriteTo writes the report as text.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	var text strings.Builder
-	state := "survived"
+	state := "passed"
 	if !r.Pass() {
 		state = "FAILED"
 	}
@@ -197,14 +167,14 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 		}
 	}
 	for _, err := range r.Wrong {
-		fmt.Fprintf(&text, "  WRONG: %v\n", err)
+		fmt.Fprintf(&text, "  FAILURE: %v\n", err)
 	}
-	wrongs := r.wrongs()
-	for _, wrong := range wrongs[:min(len(wrongs), shown)] {
-		fmt.Fprintf(&text, "  WRONG: %s\n", wrong)
+	failures := r.failures()
+	for _, f := range failures[:min(len(failures), shown)] {
+		fmt.Fprintf(&text, "  FAILURE: %s\n", f)
 	}
-	if more := len(wrongs) - shown; more > 0 {
-		fmt.Fprintf(&text, "  WRONG: and %d more\n", more)
+	if more := len(failures) - shown; more > 0 {
+		fmt.Fprintf(&text, "  FAILURE: and %d more\n", more)
 	}
 	n, err := io.WriteString(w, text.String())
 	return int64(n), err

@@ -6,20 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
@@ -31,6 +26,7 @@ type site struct {
 	phase        phase
 	cluster      *testcluster.Cluster
 	admin        client.Client
+	applier      *testbed.Applier
 	kube         kubernetes.Interface
 	etcd         *clientv3.Client
 	installation *testbed.Installation
@@ -38,9 +34,8 @@ type site struct {
 	identity *rest.Config
 	fleet    *fleet
 	report   *Report
-	// from and logged are the revision and the length of the audit log from which the run
-	// is judged.
-	from, logged int64
+	// since is the position from which the run is judged.
+	since judge.Position
 
 	mu       sync.Mutex
 	replicas []*replica
@@ -48,11 +43,8 @@ type site struct {
 
 func newSite(ctx context.Context, o Options, p phase) (s *site, err error) {
 	s = &site{Options: o, phase: p, report: newReport(o.Seed, p)}
-	s.cluster, err = testcluster.Start(ctx, testcluster.Options{
-		Components: append([]testcluster.Component{testcluster.APIServer}, p.components...),
-		ExtraArgs:  map[testcluster.Component][]string{testcluster.APIServer: judge.Keep},
-		Audit:      true, AuditPolicy: judge.AuditPolicy, Progress: o.Progress,
-	})
+	components := append([]testcluster.Component{testcluster.APIServer}, p.components...)
+	s.cluster, err = testcluster.Start(ctx, judge.ClusterOptions(o.Progress, components...))
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +55,12 @@ func newSite(ctx context.Context, o Options, p phase) (s *site, err error) {
 }
 
 func (s *site) connect() error {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("creating a scheme: %w", err)
-	}
 	var err error
-	if s.admin, err = client.New(s.cluster.Admin(), client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("creating a client: %w", err)
+	if s.admin, err = testbed.NewClient(s.cluster.Admin()); err != nil {
+		return err
+	}
+	if s.applier, err = testbed.NewApplier(s.cluster.Admin()); err != nil {
+		return err
 	}
 	if s.kube, err = kubernetes.NewForConfig(s.cluster.Admin()); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
@@ -79,12 +70,8 @@ func (s *site) connect() error {
 }
 
 // open installs nodegate and creates the gates and the fleet.
-func (s *site) open(ctx context.Context) error {
-	applier, err := testbed.NewApplier(s.cluster.Admin())
-	if err != nil {
-		return err
-	}
-	if s.installation, err = testbed.Install(ctx, applier, s.Program, taintKeys()); err != nil {
+func (s *site) open(ctx context.Context) (err error) {
+	if s.installation, err = testbed.Install(ctx, s.applier, s.Program, taintKeys()); err != nil {
 		return err
 	}
 	account := s.installation.ServiceAccount
@@ -96,23 +83,23 @@ func (s *site) open(ctx context.Context) error {
 }
 
 // begin sets the beginning of the part of the run that is judged to the current state.
-func (s *site) begin(ctx context.Context) error {
-	response, err := s.etcd.Get(ctx, "/")
-	if err != nil {
-		return fmt.Errorf("reading etcd's revision: %w", err)
-	}
-	s.from = response.Header.Revision
-	info, err := os.Stat(s.cluster.AuditLog())
-	if err != nil {
-		return fmt.Errorf("inspecting the audit log: %w", err)
-	}
-	s.logged = info.Size()
-	return nil
+func (s *site) begin(ctx context.Context) (err error) {
+	s.since, err = judge.Now(ctx, s.etcd, s.cluster.AuditLog())
+	return err
 }
 
 // start starts a replica of nodegate behind its own proxy.
 func (s *site) start(ctx context.Context, arguments ...string) (*replica, error) {
 	return s.startProgram(ctx, "", arguments...)
+}
+
+// startWithFleet is like start, and then creates the nodes.
+func (s *site) startWithFleet(ctx context.Context, arguments ...string) (*replica, error) {
+	r, err := s.start(ctx, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.fleet.arrive(ctx)
 }
 
 // startProgram is like start, but runs another program than the installed one.
@@ -154,15 +141,15 @@ func (s *site) conclude(ctx context.Context) error {
 		r.proxy.Heal()
 	}
 	if s.phase.brief {
-		s.report.failed(s.fleet.becomesFit(ctx, "agent"))
+		s.report.failed(s.fleet.convergeFacts(ctx, "agent"))
 	} else {
-		s.report.failed(s.fleet.becomesWell(ctx))
+		s.report.failed(s.fleet.converge(ctx))
 	}
 	if err := s.rest(ctx); err != nil {
 		return err
 	}
 	for _, r := range s.replicas {
-		s.report.take(r)
+		s.report.addReplica(r)
 	}
 	if err := s.report.count(s); err != nil {
 		return err
@@ -171,15 +158,7 @@ func (s *site) conclude(ctx context.Context) error {
 }
 
 func (s *site) judge(ctx context.Context) error {
-	log, err := os.Open(s.cluster.AuditLog())
-	if err != nil {
-		return fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	if _, err := log.Seek(s.logged, io.SeekStart); err != nil {
-		return fmt.Errorf("reading the audit log: %w", err)
-	}
-	history, err := judge.Read(ctx, s.etcd, log, s.from)
+	history, err := judge.Read(ctx, s.etcd, s.cluster.AuditLog(), s.since)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
@@ -47,6 +51,19 @@ func ParseObjects(stream []byte) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, &unstructured.Unstructured{Object: content})
 		}
 	}
+}
+
+// NewClient returns a client that knows Kubernetes' and nodegate's kinds.
+func NewClient(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("creating a scheme: %w", err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return c, nil
 }
 
 // An Applier applies objects of any kind with server-side apply.
@@ -95,7 +112,7 @@ func (a *Applier) resource(ctx context.Context, object *unstructured.Unstructure
 	var mapping *meta.RESTMapping
 	if err := await.Until(ctx, "kind "+kind.Kind, func(context.Context) (err error) {
 		if mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
-			a.mapper.Reset() // what it remembers may be older than the kind
+			a.mapper.Reset() // its cache may be older than the kind
 		}
 		return err
 	}); err != nil {

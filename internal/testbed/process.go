@@ -34,7 +34,7 @@ type Controller struct {
 	command *exec.Cmd
 	health  string
 	done    chan struct{} // closed when it has ended
-	err     error         // how; valid once done is closed
+	err     error         // how it ended; valid once done is closed
 }
 
 // StartController starts the controller with only the permissions of nodegate's
@@ -59,7 +59,7 @@ func StartControllerAs(c *testcluster.Cluster, i *Installation, config *rest.Con
 			return nil, fmt.Errorf("starting the controller: %w", err)
 		}
 	}
-	// There may be several at a time.
+	// Several controllers may run at a time.
 	name := "nodegate-" + p.Metrics[strings.LastIndex(p.Metrics, ":")+1:]
 	p.LogFile = filepath.Join(c.Dir(), "logs", name+".log")
 	kubeconfig := filepath.Join(c.Dir(), name+".kubeconfig")
@@ -133,7 +133,7 @@ func (p *Controller) AwaitReady(ctx context.Context) error {
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("/readyz says %s", response.Status)
+			return fmt.Errorf("/readyz returned %s", response.Status)
 		}
 		return nil
 	})
@@ -150,7 +150,7 @@ func (p *Controller) ExitError() error {
 	if p.err != nil {
 		how = p.err.Error()
 	}
-	return fmt.Errorf("nodegate's controller ended (%s); its last words: %s", how, last)
+	return fmt.Errorf("nodegate's controller ended (%s); its last log line: %s", how, last)
 }
 
 // Kill ends the controller by SIGKILL, and returns when it has ended.
@@ -168,7 +168,7 @@ func (p *Controller) Stop() error {
 	case <-time.After(await.Silence):
 		_ = p.command.Process.Kill()
 		<-p.done
-		return errors.New("nodegate's controller did not stop when asked to, and was killed")
+		return errors.New("nodegate's controller did not stop after SIGTERM and was killed")
 	}
 }
 

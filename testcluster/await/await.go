@@ -37,7 +37,7 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 			if last == nil {
 				return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
 			}
-			return fmt.Errorf("waiting for %s: %w; the last answer: %w", what, context.Cause(ctx), last)
+			return fmt.Errorf("waiting for %s: %w; last error: %w", what, context.Cause(ctx), last)
 		case <-timer.C:
 		}
 		err := check(ctx)
@@ -48,8 +48,8 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		// A repeated answer is not progress, so that a wait for a condition that
-		// flaps forever fails, too.
+		// A repeated error is not progress, so that a wait for a condition that flaps
+		// forever fails, too.
 		if text := err.Error(); !seen[text] {
 			seen[text] = true
 			progress()

@@ -28,7 +28,7 @@ func TestUntil(t *testing.T) {
 		},
 		"silence ends it": {
 			check: func(int, time.Duration) error { return errNotYet },
-			want:  "waiting for it: nothing has changed for 2m0s; the last answer: not yet",
+			want:  "waiting for it: nothing has changed for 2m0s; last error: not yet",
 			took:  await.Silence,
 		},
 		"slow progress does not": {
@@ -76,7 +76,7 @@ func TestUntilContextEnds(t *testing.T) {
 			return ctx.Err()
 		})
 		if !errors.Is(err, cause) || !errors.Is(err, errNotYet) {
-			t.Errorf("error is %v, want both the cause and the last answer before it", err)
+			t.Errorf("error is %v, want the cause and the last error before it", err)
 		}
 	})
 }

@@ -74,7 +74,7 @@ func SkipIfShort(t testing.TB) {
 	}
 }
 
-// HasMutatingPolicies reports whether the tests' Kubernetes (cluster.DefaultVersion)
+// HasMutatingPolicies reports whether the tests' Kubernetes (testcluster.DefaultVersion)
 // serves MutatingAdmissionPolicies as v1.
 func HasMutatingPolicies() bool { return !components.Before(testcluster.DefaultVersion(), "1.36") }
 
@@ -94,7 +94,7 @@ func Shared(t testing.TB) *testcluster.Cluster {
 	t.Helper()
 	SkipIfShort(t)
 	shared.once.Do(func() {
-		// The cluster outlives the test that happens to be the first.
+		// The cluster outlives the first test.
 		shared.cluster, shared.err = testcluster.Start(context.Background(), shared.options)
 	})
 	if shared.err != nil {
@@ -103,8 +103,8 @@ func Shared(t testing.TB) *testcluster.Cluster {
 	return shared.cluster
 }
 
-// Kubectl returns the path of a kubectl: the machine's if it fits
-// cluster.DefaultVersion, or one of the newest Kubernetes that is built.
+// Kubectl returns the path of a kubectl: an installed one that is compatible with
+// testcluster.DefaultVersion, or one that is built from the newest version.
 func Kubectl(t testing.TB) string {
 	t.Helper()
 	paths, err := components.Build(t.Context(), components.Options{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package command contains the common main function of programs that start other
-// processes. An interrupt ends them in order.
+// processes, and the parser of their flags. An interrupt ends them in order.
 package command
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,4 +32,24 @@ func Main(name string, run func(ctx context.Context, args []string) error) {
 	}
 	fmt.Fprintln(os.Stderr, name+":", err)
 	os.Exit(1)
+}
+
+// ParseFlags parses a command line that consists of flags only. If help is
+// requested, it prints the help and returns flag.ErrHelp. It prints no other
+// error, because the caller does.
+func ParseFlags(flags *flag.FlagSet, args []string, help io.Writer) error {
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(help, "Usage of %s:\n", flags.Name())
+		flags.SetOutput(help)
+		flags.PrintDefaults()
+		return err
+	case err != nil:
+		return err
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ type Options struct {
 // A Source specifies packages on this machine, and how the go command builds
 // them.
 type Source struct {
-	Name     string   // for people
+	Name     string   // for messages
 	Dir      string   // of their module
 	Flags    []string // of go build and go list, such as -race
 	Output   string   // where programs are written (go build's -o); empty: nowhere
@@ -80,7 +80,7 @@ func Build(ctx context.Context, opts Options) (map[Component]string, error) {
 func (o *Options) validate() error {
 	for _, c := range o.Components {
 		if !slices.Contains(All(), c) {
-			return fmt.Errorf("unknown component %q: known are %s", c, join(All()))
+			return fmt.Errorf("unknown component %q: must be one of %s", c, join(All()))
 		}
 	}
 	_, err := moduleOf(o.KubernetesVersion)
@@ -142,7 +142,7 @@ func (b *builder) run(ctx context.Context) error {
 	if err := os.MkdirAll(b.root, 0o755); err != nil {
 		return fmt.Errorf("creating the cache: %w", err)
 	}
-	// One build at a time: two would compile the same packages.
+	// Two simultaneous builds would compile the same packages.
 	lock, err := filelock.Lock(ctx, filepath.Join(b.root, "lock"), func() {
 		b.progress.Line("waiting for another process that is building")
 	})

@@ -94,7 +94,7 @@ func TestCancelledBuild(t *testing.T) {
 	// Cancel the build at its first output.
 	_, err := Build(ctx, Options{Components: []Component{Etcd}, Progress: writerFunc(func([]byte) { cancel() })})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context was cancelled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestFailedBuilds(t *testing.T) {
 			}
 			_, err := Build(t.Context(), Options{Sources: []Source{m}})
 			if err == nil || !strings.Contains(err.Error(), "building m: go ") || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error is %v, want one that shows what the compiler said: %q", err, test.want)
+				t.Errorf("error is %v, want one with the compiler's message %q", err, test.want)
 			}
 		})
 	}
@@ -167,8 +167,8 @@ func TestUnknown(t *testing.T) {
 		{Components: []Component{"kubelet"}},
 		{KubernetesVersion: "1.1"},
 	} {
-		if _, err := Build(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "unknown") || !strings.Contains(err.Error(), "known are") {
-			t.Errorf("%+v: error is %v, want one that says what is known", opts, err)
+		if _, err := Build(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "unknown") || !strings.Contains(err.Error(), "must be one of") {
+			t.Errorf("%+v: error is %v, want one with the known values", opts, err)
 		}
 	}
 	t.Setenv(VersionVariable, "1.1")
@@ -199,7 +199,7 @@ func TestEstimate(t *testing.T) {
 	}
 	before := e.left(0)
 	e.compiled("a")
-	e.compiled("other") // nobody knew of it
+	e.compiled("other") // not added before
 	if e.done != 1_000_000 || len(e.packages) != 2 || before <= 0 {
 		t.Errorf("%+v, left before: %s", e, before)
 	}

@@ -36,9 +36,9 @@ func markUsed(dir string) {
 	_ = os.Chtimes(dir, now, now)
 }
 
-// prune removes programs from the cache that have not been used for cachePeriod,
-// such as programs of old versions or built by an old Go. The caller must hold
-// the cache's lock.
+// prune removes programs from the cache that have not been used for cachePeriod, such as
+// those of earlier versions or built with an earlier Go. The caller must hold the cache's
+// lock.
 func prune(root string) {
 	dirs, err := filepath.Glob(filepath.Join(root, "*-v*-*"))
 	if err != nil {

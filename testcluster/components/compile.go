@@ -24,16 +24,16 @@ import (
 
 // A job is one run of go build.
 type job struct {
-	name     string // for people
+	name     string // for messages
 	dir      string
-	env      []string // more than this process's own
+	env      []string // in addition to this process's
 	flags    []string // of go build and go list
 	output   string   // go build's -o, or empty
 	packages []string
 	tests    bool             // compile tests, too, and link nothing
-	variant  []string         // flags with which a package is another one
-	done     func() error     // what to do after it has succeeded; may be nil
-	todo     map[string]int64 // what has to be compiled, and how much work that is
+	variant  []string         // flags that distinguish packages with the same path
+	done     func() error     // is called after success; may be nil
+	todo     map[string]int64 // the work for each package that must be compiled
 }
 
 // job returns the job that builds programs of a set.
@@ -83,8 +83,8 @@ func executable(pkg string) string {
 func compile(ctx context.Context, jobs []*job, p *progress.Progress) error {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return fmt.Errorf("building %s: no go command found: install Go (https://go.dev/dl) and have it on PATH, "+
-			"or set $%s to a directory with ready-made programs", jobs[0].name, assetsVariable)
+		return fmt.Errorf("building %s: no go command found: install Go (https://go.dev/dl) and add it to PATH, "+
+			"or set $%s to a directory with the programs", jobs[0].name, assetsVariable)
 	}
 	c := &compiler{tool: tool, progress: p}
 	if err := c.listAll(ctx, jobs); err != nil {
@@ -107,7 +107,7 @@ func compile(ctx context.Context, jobs []*job, p *progress.Progress) error {
 func (c *compiler) listAll(ctx context.Context, jobs []*job) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c.progress.Update("finding out what has to be compiled, and downloading it")
+	c.progress.Update("listing packages and downloading modules")
 	var wait sync.WaitGroup
 	for _, j := range jobs {
 		wait.Go(func() {
@@ -211,7 +211,7 @@ func (c *compiler) build(ctx context.Context, j *job) error {
 			return err
 		}
 	}
-	for key := range j.todo { // what another process has compiled meanwhile, too
+	for key := range j.todo { // including what another process has compiled in the meantime
 		c.estimate.finish(key)
 	}
 	if log.packages > 0 || j.done != nil { // linking prints nothing
@@ -274,7 +274,7 @@ func follow(output io.Reader, line func(string), tick func()) {
 	}
 }
 
-// lastLines is how much of the go command's messages an error shows.
+// lastLines is the number of the go command's messages that an error shows.
 const lastLines = 20
 
 // A buildLog is what go build -v has written so far.

@@ -19,11 +19,11 @@ import (
 // packages, with the number of packages that it depends on. Work is measured in
 // bytes of source.
 type estimate struct {
-	todo     map[string]int64 // by job.key
+	todo     map[string]int64 // work by job.key
 	total    int64
 	done     int64
 	packages map[string]bool // that were compiled
-	twice    []string        // of which more than once
+	twice    []string        // that were compiled more than once
 }
 
 const (
@@ -45,7 +45,7 @@ func (e *estimate) add(todo map[string]int64) {
 		e.todo = map[string]int64{}
 	}
 	for pkg, work := range todo {
-		if _, there := e.todo[pkg]; !there {
+		if _, known := e.todo[pkg]; !known {
 			e.todo[pkg] = work
 			e.total += work
 		}
@@ -122,7 +122,7 @@ func (c *compiler) list(ctx context.Context, j *job) (map[string]int64, error) {
 	todo := map[string]int64{}
 	for line := range strings.Lines(stdout.String()) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
-		if len(fields) != 5 || j.tests && fields[1] == "main" { // a program that is not linked counts as stale for ever
+		if len(fields) != 5 || j.tests && fields[1] == "main" { // a program that is not linked is always stale
 			continue
 		}
 		name, _, _ := strings.Cut(fields[0], " ") // "p [q.test]" is p for the tests of q

@@ -44,7 +44,7 @@ func installed(ctx context.Context, opts *Options, p *progress.Progress) (map[Co
 				continue
 			}
 			if want := wanted(c, opts.KubernetesVersion); !want.accepts(version) {
-				p.Line("not using %s: it is %s, and wanted is %s", file, version, want)
+				p.Line("not using %s: its version is %s, want %s", file, version, want)
 				continue
 			}
 			p.Line("using %s %s", file, version)
@@ -118,11 +118,11 @@ func versionOf(ctx context.Context, c Component, file string) (release, error) {
 	}
 	output, err := exec.CommandContext(ctx, file, arguments...).Output()
 	if err != nil {
-		return release{}, fmt.Errorf("asking it for its version: %w", err)
+		return release{}, fmt.Errorf("reading its version: %w", err)
 	}
 	match := versionNumber.FindSubmatch(output)
 	if match == nil {
-		return release{}, errors.New("asking it for its version: its output has none")
+		return release{}, errors.New("reading its version: its output contains none")
 	}
 	// The strings consist of digits. A number that is too large is in no
 	// interval.

@@ -72,27 +72,27 @@ func TestInstalled(t *testing.T) {
 		},
 		"assets of another version do not": {
 			assets: programs{APIServer: older}, path: programs{APIServer: newest},
-			want: "kube-apiserver=path", progress: "wanted is " + Versions()[0],
+			want: "kube-apiserver=path", progress: "want " + Versions()[0],
 		},
-		"an older version that is asked for": {
+		"an older version that is requested": {
 			version: Versions()[len(Versions())-1],
 			assets:  programs{APIServer: newest}, path: programs{APIServer: older},
 			want: "kube-apiserver=path",
 		},
 		"an etcd that is too old": {
-			path: programs{Etcd: "etcd Version: 3.4.30"}, progress: "it is 3.4, and wanted is 3.5 to 3.7",
+			path: programs{Etcd: "etcd Version: 3.4.30"}, progress: "its version is 3.4, want 3.5 to 3.7",
 		},
 		"a kubectl within the version skew": {
 			path: programs{Kubectl: "Client Version: v1.36.0"}, want: "kubectl=path",
 		},
 		"a kubectl outside of it": {
-			path: programs{Kubectl: "Client Version: v1.32.4"}, progress: "it is 1.32, and wanted is 1.36 to 1.38",
+			path: programs{Kubectl: "Client Version: v1.32.4"}, progress: "its version is 1.32, want 1.36 to 1.38",
 		},
 		"a program that does not run": {
-			path: programs{Etcd: ""}, progress: "asking it for its version: exit status 1",
+			path: programs{Etcd: ""}, progress: "reading its version: exit status 1",
 		},
 		"a program without a version": {
-			path: programs{Etcd: "hello"}, progress: "its output has none",
+			path: programs{Etcd: "hello"}, progress: "its output contains none",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,7 @@ var kubernetesVersion = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernet
 func moduleOf(minor string) (*module, error) {
 	known := Versions()
 	if !slices.Contains(known, minor) {
-		return nil, fmt.Errorf("unknown Kubernetes version %q: known are %s", minor, strings.Join(known, ", "))
+		return nil, fmt.Errorf("unknown Kubernetes version %q: must be one of %s", minor, strings.Join(known, ", "))
 	}
 	m := &module{minor: minor}
 	var err error

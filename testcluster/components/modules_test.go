@@ -34,7 +34,7 @@ func TestModules(t *testing.T) {
 		changed := *m
 		changed.sum = append(slices.Clone(m.sum), '\n')
 		if changed.dir("root") == m.dir("root") {
-			t.Error("other sources have the same directory")
+			t.Error("modules with different sources have the same directory")
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestBefore(t *testing.T) {
 	for _, versions := range [][2]string{{"1.34", "1.35"}, {"1.9", "1.10"}} {
 		older, newer := versions[0], versions[1]
 		if !Before(older, newer) || Before(newer, older) || Before(older, older) {
-			t.Errorf("%s is not before %s, and only there", older, newer)
+			t.Errorf("Before(%s, %s) is wrong", older, newer)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestSharedModulesHaveOneVersion(t *testing.T) {
 			"If nothing needs the newer one: go get %s", len(get), file, strings.Join(get, " "))
 	}
 	if shared < 50 {
-		t.Errorf("only %d modules are shared: is this test reading the right files?", shared)
+		t.Errorf("only %d modules are shared: does this test read the right files?", shared)
 	}
 }
 
@@ -114,8 +114,8 @@ func requirements(t *testing.T, file string) map[string]string {
 	return versions
 }
 
-// With compiler flags of their own, the components could not share compiled
-// packages with nodegate.
+// Components with separate compiler flags could not share compiled packages with
+// nodegate.
 func TestComponentsHaveNoFlagsOfTheirOwn(t *testing.T) {
 	m, err := moduleOf(Versions()[0])
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// interval is how often a lock that another process holds is tried again.
+// interval is the time between attempts to take a lock that another process holds.
 const interval = 200 * time.Millisecond
 
 // Lock takes the exclusive lock on a file, which it creates if necessary.

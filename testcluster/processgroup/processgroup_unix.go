@@ -64,7 +64,7 @@ func (g *Group) Start(cmd *exec.Cmd) error {
 // callers that started the other processes wait for them.
 func (g *Group) Kill() {
 	g.once.Do(func() {
-		// The leader has not been waited for: its number is still its own.
+		// Wait has not been called, so the leader's process ID is not reused.
 		_ = syscall.Kill(-g.leader.Process.Pid, syscall.SIGKILL)
 		_ = g.leader.Wait()
 		g.pipe.Close()

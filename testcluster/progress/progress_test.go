@@ -37,5 +37,5 @@ func TestProgress(t *testing.T) {
 	if got, want := output.String(), strings.Repeat("ä", columns-1)+"…\r\x1b[K"+strings.Repeat("ä", columns); got != want {
 		t.Errorf("a long update: %q, want %q", got, want)
 	}
-	New(nil).Line("nobody listens")
+	New(nil).Line("ignored")
 }

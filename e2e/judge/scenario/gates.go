@@ -18,7 +18,6 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/testbed"
-	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 const (
@@ -132,42 +131,24 @@ func taintKeys() []string {
 
 // declare creates the gates and the DaemonSets for which they wait, and waits until the
 // gates are in force.
-func (s *stage) declare(ctx context.Context) error {
-	for _, object := range append(daemonSets(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}) {
-		if err := s.admin.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+func (e *environment) declare(ctx context.Context) error {
+	objects := append(daemonSets(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+	for _, ng := range gates() {
+		objects = append(objects, ng)
+	}
+	for _, object := range objects {
+		if err := e.admin.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %s: %w", object.GetName(), err)
 		}
 	}
 	for _, ng := range gates() {
-		if err := s.admin.Create(ctx, ng); err != nil {
-			return fmt.Errorf("creating gate %s: %w", ng.Name, err)
-		}
-	}
-	for _, ng := range gates() {
-		if !ng.Spec.Enforces() {
-			continue
-		}
-		err := await.Until(ctx, "gate "+ng.Name+" to be in force", func(ctx context.Context) error {
-			return s.inForce(ctx, ng.Name)
-		})
-		if err != nil {
-			return err
+		if ng.Spec.Enforces() {
+			if err := testbed.AwaitGate(ctx, e.applier, ng.Name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-func (s *stage) inForce(ctx context.Context, name string) error {
-	ng, err := testbed.GetGate(ctx, s.applier, name)
-	if err != nil {
-		return err
-	}
-	for _, c := range ng.Status.Conditions {
-		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue {
-			return nil
-		}
-	}
-	return fmt.Errorf("its conditions are %v", ng.Status.Conditions)
 }
 
 // daemonSets returns the DaemonSets for which gates wait. All tolerate everything,
@@ -199,15 +180,15 @@ func daemonSet(name string, required bool, tolerates corev1.Toleration) *appsv1.
 }
 
 // clear removes the objects that the scenario created.
-func (s *stage) clear(ctx context.Context) error {
+func (e *environment) clear(ctx context.Context) error {
 	for _, object := range []client.Object{&v1alpha1.NodeGate{}, &corev1.Node{}, &storagev1.CSINode{}} {
-		if err := s.admin.DeleteAllOf(ctx, object); err != nil && !meta.IsNoMatchError(err) {
-			return fmt.Errorf("clearing the stage: %w", err)
+		if err := e.admin.DeleteAllOf(ctx, object); err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("removing the objects of an earlier run: %w", err)
 		}
 	}
 	for _, object := range []client.Object{&appsv1.DaemonSet{}, &corev1.Pod{}} {
-		if err := s.admin.DeleteAllOf(ctx, object, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {
-			return fmt.Errorf("clearing the stage: %w", err)
+		if err := e.admin.DeleteAllOf(ctx, object, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {
+			return fmt.Errorf("removing the objects of an earlier run: %w", err)
 		}
 	}
 	return nil

@@ -26,13 +26,12 @@ type proxy struct {
 	config *rest.Config
 
 	mu sync.Mutex
-	// first contains the pending ambushes, by Node name.
-	first map[string]ambush
+	// hooks contains the pending hooks, by Node name.
+	hooks map[string]hook
 }
 
-// ambush is a function that is called before the first patch whose body contains a
-// text.
-type ambush struct {
+// hook is a function that is called before the first patch whose body contains a text.
+type hook struct {
 	body string
 	do   func()
 }
@@ -46,7 +45,7 @@ func newProxy(config *rest.Config) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the proxy's transport: %w", err)
 	}
-	p := &proxy{first: make(map[string]ambush)}
+	p := &proxy{hooks: make(map[string]hook)}
 	reverse := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -60,7 +59,7 @@ func newProxy(config *rest.Config) (*proxy, error) {
 				http.Error(w, err.Error(), http.StatusBadGateway)
 				return
 			}
-			p.spring(name, string(body))
+			p.runHook(name, string(body))
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		reverse.ServeHTTP(w, r)
@@ -76,18 +75,18 @@ func newProxy(config *rest.Config) (*proxy, error) {
 func (p *proxy) before(node, body string, do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first[node] = ambush{body, do}
+	p.hooks[node] = hook{body, do}
 }
 
-func (p *proxy) spring(node, body string) {
+func (p *proxy) runHook(node, body string) {
 	p.mu.Lock()
-	a, waits := p.first[node]
-	if waits = waits && strings.Contains(body, a.body); waits {
-		delete(p.first, node)
+	h, found := p.hooks[node]
+	if found = found && strings.Contains(body, h.body); found {
+		delete(p.hooks, node)
 	}
 	p.mu.Unlock()
-	if waits {
-		a.do()
+	if found {
+		h.do()
 	}
 }
 

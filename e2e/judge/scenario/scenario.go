@@ -12,17 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
@@ -32,11 +28,7 @@ import (
 // ClusterOptions returns the options of the cluster that the scenario needs. Its only
 // component is the API server, because the scenario acts for all others.
 func ClusterOptions(progress io.Writer) testcluster.Options {
-	return testcluster.Options{
-		Components: []testcluster.Component{testcluster.APIServer},
-		ExtraArgs:  map[testcluster.Component][]string{testcluster.APIServer: judge.Keep},
-		Audit:      true, AuditPolicy: judge.AuditPolicy, Progress: progress,
-	}
+	return judge.ClusterOptions(progress, testcluster.APIServer)
 }
 
 // Options are the options of a run.
@@ -71,77 +63,68 @@ type Result struct {
 
 // Run performs the scenario and judges it.
 func Run(ctx context.Context, o Options) (result *Result, err error) {
-	s, err := newStage(o)
+	e, err := newEnvironment(o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.etcd.Close()) }()
-	if err := s.clear(ctx); err != nil {
+	defer func() { err = errors.Join(err, e.etcd.Close()) }()
+	if err := e.clear(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.clear(context.WithoutCancel(ctx))) }()
-	controller, err := s.setUp(ctx)
+	defer func() { err = errors.Join(err, e.clear(context.WithoutCancel(ctx))) }()
+	controller, err := e.setUp(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from, err := s.revision(ctx)
+	defer e.proxy.Close()
+	since, err := judge.Now(ctx, e.etcd, o.Cluster.AuditLog())
 	if err == nil {
-		result, err = s.perform(ctx, from)
+		result, err = e.perform(ctx, since)
 	}
-	if stopErr := controller.Stop(); err == nil {
-		err = stopErr
-	}
-	s.proxy.Close()
-	if err != nil {
+	if err := errors.Join(err, controller.Stop()); err != nil {
 		return nil, err
 	}
 	return result, nil
 }
 
-// stage is the control plane on which the plays are performed.
-type stage struct {
+// environment is the control plane on which the plays are performed.
+type environment struct {
 	Options
 	admin   client.Client
-	scheme  *runtime.Scheme
 	applier *testbed.Applier
 	etcd    *clientv3.Client
 	proxy   *proxy
 	user    string // name of nodegate's user
 }
 
-func newStage(o Options) (*stage, error) {
-	s := &stage{Options: o, scheme: runtime.NewScheme()}
-	if err := errors.Join(clientgoscheme.AddToScheme(s.scheme), v1alpha1.AddToScheme(s.scheme)); err != nil {
-		return nil, fmt.Errorf("creating a scheme: %w", err)
-	}
+func newEnvironment(o Options) (*environment, error) {
+	e := &environment{Options: o}
 	var err error
-	if s.applier, err = testbed.NewApplier(o.Cluster.Admin()); err != nil {
+	if e.applier, err = testbed.NewApplier(o.Cluster.Admin()); err != nil {
 		return nil, err
 	}
-	if s.admin, err = client.New(o.Cluster.Admin(), client.Options{Scheme: s.scheme}); err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	if s.etcd, err = judge.Connect(o.Cluster); err != nil {
+	if e.admin, err = testbed.NewClient(o.Cluster.Admin()); err != nil {
 		return nil, err
 	}
-	return s, nil
+	e.etcd, err = judge.Connect(o.Cluster)
+	return e, err
 }
 
 // setUp installs nodegate and starts it behind the proxy.
-func (s *stage) setUp(ctx context.Context) (*testbed.Controller, error) {
-	installation, err := testbed.Install(ctx, s.applier, s.Program, taintKeys())
+func (e *environment) setUp(ctx context.Context) (*testbed.Controller, error) {
+	installation, err := testbed.Install(ctx, e.applier, e.Program, taintKeys())
 	if err != nil {
 		return nil, err
 	}
-	s.user = installation.Username()
-	config, err := s.Cluster.ServiceAccount(ctx, installation.ServiceAccount.Namespace, installation.ServiceAccount.Name)
+	e.user = installation.Username()
+	config, err := e.Cluster.ServiceAccount(ctx, installation.ServiceAccount.Namespace, installation.ServiceAccount.Name)
 	if err != nil {
 		return nil, fmt.Errorf("starting the controller: %w", err)
 	}
-	if s.proxy, err = newProxy(config); err != nil {
+	if e.proxy, err = newProxy(config); err != nil {
 		return nil, err
 	}
-	controller, err := testbed.StartControllerAs(s.Cluster, installation, s.proxy.config)
+	controller, err := testbed.StartControllerAs(e.Cluster, installation, e.proxy.config)
 	if err != nil {
 		return nil, err
 	}
@@ -151,18 +134,9 @@ func (s *stage) setUp(ctx context.Context) (*testbed.Controller, error) {
 	return controller, nil
 }
 
-// revision returns etcd's current revision.
-func (s *stage) revision(ctx context.Context) (int64, error) {
-	response, err := s.etcd.Get(ctx, "/")
-	if err != nil {
-		return 0, fmt.Errorf("reading etcd's revision: %w", err)
-	}
-	return response.Header.Revision, nil
-}
-
 // perform performs all plays at the same time, and judges the run.
-func (s *stage) perform(ctx context.Context, from int64) (*Result, error) {
-	if err := s.declare(ctx); err != nil {
+func (e *environment) perform(ctx context.Context, since judge.Position) (*Result, error) {
+	if err := e.declare(ctx); err != nil {
 		return nil, err
 	}
 	// The API server applies a policy some time after storing it.
@@ -173,11 +147,11 @@ func (s *stage) perform(ctx context.Context, from int64) (*Result, error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for name, perform := range plays {
-		if len(s.Only) > 0 && !slices.Contains(s.Only, name) {
+		if len(e.Only) > 0 && !slices.Contains(e.Only, name) {
 			continue
 		}
 		group.Go(func() {
-			if err := perform(&play{stage: s, Context: ctx}); err != nil {
+			if err := e.run(ctx, perform); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				result.Stuck = append(result.Stuck, fmt.Errorf("%s: %w", name, err))
@@ -185,22 +159,17 @@ func (s *stage) perform(ctx context.Context, from int64) (*Result, error) {
 		})
 	}
 	group.Wait()
-	patience := s.Patience
+	patience := e.Patience
 	if patience > 0 {
 		patience += quiet
 	}
-	if _, err := judge.AwaitQuiet(ctx, s.etcd, quiet+time.Second/2, patience); err != nil {
+	if _, err := judge.AwaitQuiet(ctx, e.etcd, quiet+time.Second/2, patience); err != nil {
 		return nil, err
 	}
-	log, err := os.Open(s.Cluster.AuditLog())
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	history, err := judge.Read(ctx, s.etcd, log, from)
+	history, err := judge.Read(ctx, e.etcd, e.Cluster.AuditLog(), since)
 	if err != nil {
 		return nil, err
 	}
-	result.Verdict = judge.Judge(history, judge.Config{Controller: s.user, Lag: lag, Quiet: quiet, Operators: []string{operator}})
+	result.Verdict = judge.Judge(history, judge.Config{Controller: e.user, Lag: lag, Quiet: quiet, Operators: []string{operator}})
 	return result, nil
 }

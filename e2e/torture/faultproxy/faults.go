@@ -58,7 +58,7 @@ const (
 	EventDoubled Fault = "event duplicated"
 	// EventLate delivers the event after Wait. Later events overtake it.
 	EventLate Fault = "event late"
-	// EventSwapped delivers the next event before the event.
+	// EventSwapped delivers the next event before this one.
 	EventSwapped Fault = "event swapped with the next"
 	// EventError replaces the event by an ERROR event (410 Expired) and ends the watch.
 	EventError Fault = "event replaced by 410 Expired"

@@ -23,8 +23,8 @@ type stamp struct {
 // grain is the resolution of the recorded times.
 const grain = 50 * time.Millisecond
 
-// saw records that a resource version has been reached.
-func (p *past) saw(version string, now time.Time) {
+// reached records that a resource version has been reached.
+func (p *past) reached(version string, now time.Time) {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faultproxy is an HTTPS server between a client and an API server that
-// injects faults: it loses, delays, doubles and reorders watch events, freezes
-// watches, answers lists from the past, and answers requests with errors, late, in
+// injects faults: it loses, delays, duplicates and reorders watch events, freezes
+// watches, answers lists from old states, and answers requests with errors, late, in
 // part, or not at all.
 //
 // The client authenticates with its own token, so that the API server's audit log
-// names it. What goes wrong is decided by a Plan; the proxy only does it.
+// names it. A Plan decides which faults are injected.
 package faultproxy
 
 import (

@@ -302,14 +302,14 @@ func TestLag(t *testing.T) {
 	last := u.queries[len(u.queries)-1]
 	u.mu.Unlock()
 	if last != "resourceVersion=2&resourceVersionMatch=Exact" && last != "resourceVersion=3&resourceVersionMatch=Exact" {
-		t.Errorf("the API server was asked for a list with %q", last)
+		t.Errorf("the API server received a list request with %q", last)
 	}
 	if _, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{SendInitialEvents: new(true)}); !apierrors.IsInvalid(err) {
 		t.Errorf("a streaming list of a lagging server ended with %v", err)
 	}
 	proxy.Heal()
 	if got := received(w, 1); !slices.Equal(got, []string{broken}) {
-		t.Errorf("after healing the lagging watch went on: %v", got)
+		t.Errorf("after Heal, the lagging watch received %v", got)
 	}
 }
 
@@ -341,10 +341,10 @@ func TestStatuses(t *testing.T) {
 				_, err := client.CoreV1().RESTClient().Patch(types.MergePatchType).Resource("nodes").Name("n1").
 					Body([]byte(`{}`)).MaxRetries(0).Do(t.Context()).Get()
 				if err == nil || !is(err) {
-					t.Errorf("the client was answered %v", err)
+					t.Errorf("the client got %v", err)
 				}
 				if done := after || fault == faultproxy.Half; done != (u.patches == 1) {
-					t.Errorf("the API server was asked %d times", u.patches)
+					t.Errorf("the API server received %d patches", u.patches)
 				}
 				if n := proxy.Injected()[fault]; n != 1 {
 					t.Errorf("it is counted %d times", n)
@@ -402,11 +402,11 @@ func TestNothing(t *testing.T) {
 	}
 	config := proxy.Config()
 	config.BearerToken = "another"
-	stranger, err := kubernetes.NewForConfig(config)
+	unauthenticated, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stranger.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+	if _, err := unauthenticated.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a client without a token got %v", err)
 	}
 }

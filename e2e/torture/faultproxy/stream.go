@@ -115,7 +115,7 @@ func (s *stream) take(frame []byte) bool {
 		return true
 	}
 	event.Resource = s.request.Resource
-	s.proxy.past.saw(event.ResourceVersion, time.Now())
+	s.proxy.past.reached(event.ResourceVersion, time.Now())
 	if event.Type == "BOOKMARK" {
 		s.release() // otherwise, the client would resume after it
 		s.put(frame)

@@ -47,12 +47,12 @@ func parse(args []string, help io.Writer) (*components.Options, error) {
 	flags.SetOutput(io.Discard) // errors are printed once, by main
 	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
 		"one of "+strings.Join(components.Versions(), ", ")+" (default $NODEGATE_KUBERNETES_VERSION, or else the newest)")
-	flags.Func("components", "which programs of the control plane, such as etcd,kube-apiserver, or none (default all)",
+	flags.Func("components", "programs of the control plane to build, such as etcd,kube-apiserver, or none (default all)",
 		func(value string) error {
 			options.Components = named(value)
 			return nil
 		})
-	flags.StringVar(&source.Output, "o", "", "where to write the programs among the packages (default nowhere)")
+	flags.StringVar(&source.Output, "o", "", "where to write the programs in the packages (default nowhere)")
 	race := flags.Bool("race", false, "compile the packages with the race detector")
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {

@@ -34,25 +34,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stderr, usage)
 		return errors.New("no command given")
 	}
-	switch command, args := args[0], args[1:]; command {
+	switch name, args := args[0], args[1:]; name {
 	case "up":
 		return up(ctx, args, stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
 	default:
-		return fmt.Errorf("unknown command %q: there is up", command)
+		return fmt.Errorf("unknown command %q; the only command is up", name)
 	}
 }
 
 // up starts a cluster and keeps it until ctx ends.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var options testcluster.Options
-	flags := newFlags("up", &options)
-	flags.StringVar(&options.Dir, "dir", "", "keep state, logs and credentials in this directory (default a temporary one)")
+	flags := flag.NewFlagSet("nodegate-cluster up", flag.ContinueOnError)
+	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
+		"one of "+strings.Join(testcluster.Versions(), ", ")+" (default $NODEGATE_KUBERNETES_VERSION, or else the newest)")
+	flags.Func("components", "components to run besides etcd and the API server, such as kube-scheduler,kwok; "+
+		"kube-apiserver for none (default all)", func(value string) error {
+		options.Components = nil
+		for name := range strings.SplitSeq(value, ",") {
+			options.Components = append(options.Components, testcluster.Component(name))
+		}
+		return nil
+	})
+	flags.StringVar(&options.Dir, "dir", "", "directory for state, logs and credentials (default a temporary one)")
 	flags.IntVar(&options.APIServerPort, "port", 0, "port of the API server on 127.0.0.1 (default a free one)")
 	flags.BoolVar(&options.Audit, "audit", false, "write an audit log")
-	if err := parse(flags, args, stdout); err != nil {
+	if err := command.ParseFlags(flags, args, stdout); err != nil {
 		return err
 	}
 	options.Progress = stderr
@@ -73,40 +83,4 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case <-c.Done():
 		return errors.Join(c.Err(), c.Stop())
 	}
-}
-
-// newFlags returns the flags that all commands have.
-func newFlags(command string, options *testcluster.Options) *flag.FlagSet {
-	flags := flag.NewFlagSet("nodegate-cluster "+command, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are printed once, by main
-	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
-		"one of "+strings.Join(testcluster.Versions(), ", ")+" (default $NODEGATE_KUBERNETES_VERSION, or else the newest)")
-	flags.Func("components", "what runs besides etcd and the API server, such as kube-scheduler,kwok; "+
-		"kube-apiserver alone for nothing else (default everything)", func(value string) error {
-		options.Components = nil
-		for name := range strings.SplitSeq(value, ",") {
-			options.Components = append(options.Components, testcluster.Component(name))
-		}
-		return nil
-	})
-	return flags
-}
-
-// parse parses a command line that consists of flags only. If help is requested,
-// it prints the help and returns flag.ErrHelp.
-func parse(flags *flag.FlagSet, args []string, output io.Writer) error {
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintf(output, "Usage of %s:\n", flags.Name())
-		flags.SetOutput(output)
-		flags.PrintDefaults()
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", strings.TrimPrefix(flags.Name(), "nodegate-cluster "), err)
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	return nil
 }

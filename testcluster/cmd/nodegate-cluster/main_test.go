@@ -51,7 +51,7 @@ func TestUpUntilInterrupted(t *testing.T) {
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = up.Process.Kill() }) // an error means that it has ended, as it should
+	t.Cleanup(func() { _ = up.Process.Kill() }) // it may have ended
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("no kubeconfig: %v; stderr: %s", err, stderr)
@@ -74,13 +74,13 @@ func TestUpUntilInterrupted(t *testing.T) {
 		t.Errorf("after Ctrl-C: %v; stderr: %s", err, stderr)
 	}
 	if !strings.Contains(stderr.String(), "export KUBECONFIG=") {
-		t.Errorf("no hint how to use it: %s", stderr)
+		t.Errorf("stderr does not explain how to use the cluster: %s", stderr)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if err := client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(t.Context()).Error(); err == nil {
-		t.Error("the API server still answers")
+		t.Error("the API server is still running")
 	}
 }
 

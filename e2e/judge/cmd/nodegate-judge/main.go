@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -20,18 +19,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/testcluster/command"
 )
 
 // errVerdict is returned when a rule was violated or not checked.
 var errVerdict = errors.New("the verdict is FAIL")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "nodegate-judge:", err)
-		os.Exit(1)
-	}
+	command.Main("nodegate-judge", func(ctx context.Context, _ []string) error { return run(ctx) })
 }
 
 func run(ctx context.Context) error {
@@ -81,12 +76,7 @@ func read(ctx context.Context, etcd string, files credentials, audit string, fro
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	defer client.Close()
-	log, err := os.Open(audit)
-	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	return judge.Read(ctx, client, log, from)
+	return judge.Read(ctx, client, audit, judge.Position{Revision: from})
 }
 
 // credentials are the files that an etcd client needs; all are empty without TLS.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -24,19 +23,17 @@ import (
 	"github.com/nodegate/nodegate/e2e/judge/scenario"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/command"
 )
 
 var verbose = flag.Bool("v", false, "print the complete verdict for each mutant")
 
 func main() {
 	ctrl.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	flag.Parse()
-	if err := run(ctx, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "nodegate-mutants:", err)
-		os.Exit(1)
-	}
+	command.Main("nodegate-mutants", func(ctx context.Context, _ []string) error {
+		flag.Parse()
+		return run(ctx, flag.Args())
+	})
 }
 
 func run(ctx context.Context, names []string) (err error) {

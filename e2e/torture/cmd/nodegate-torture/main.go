@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/nodegate/nodegate/e2e/torture"
 	"github.com/nodegate/nodegate/e2e/torture/clocks"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster/command"
 )
 
 var (
@@ -35,13 +35,10 @@ var (
 func main() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	flag.Parse()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "nodegate-torture:", err)
-		os.Exit(1)
-	}
+	command.Main("nodegate-torture", func(ctx context.Context, _ []string) error {
+		flag.Parse()
+		return run(ctx)
+	})
 }
 
 func run(ctx context.Context) error {
@@ -89,7 +86,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, fmt.Errorf("to repeat it: make torture SEED=%d MINUTES=%g", o.Seed, *minutes))
 	}
-	fmt.Printf("seed %d survived\n", o.Seed)
+	fmt.Printf("seed %d passed\n", o.Seed)
 	return nil
 }
 

@@ -18,9 +18,6 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// The oracle evaluates signals in one committed state. It is slow, and follows the
-// wording of the API documentation.
-
 // reading is the result of a signal, or of all signals of a gate.
 type reading int
 
@@ -35,8 +32,9 @@ const (
 	holds
 )
 
-// look is a view of one node in a committed state, at a time.
-type look struct {
+// evaluator evaluates signals on one node in a committed state, at a time. It is slow, and
+// follows the wording of the API documentation.
+type evaluator struct {
 	moment
 	node *corev1.Node
 	now  time.Time
@@ -47,7 +45,7 @@ type look struct {
 }
 
 // all returns the combined reading of a gate's signals, and why it is not holds.
-func (l look) all(signals []v1alpha1.Signal) (reading, string) {
+func (l evaluator) all(signals []v1alpha1.Signal) (reading, string) {
 	result, reasons := holds, []string(nil)
 	for i := range signals {
 		s := &signals[i]
@@ -61,7 +59,7 @@ func (l look) all(signals []v1alpha1.Signal) (reading, string) {
 	return result, strings.Join(reasons, "; ")
 }
 
-func (l look) signal(s *v1alpha1.Signal) (reading, string) {
+func (l evaluator) signal(s *v1alpha1.Signal) (reading, string) {
 	if len(s.AnyOf) == 0 {
 		return l.source(&s.SignalSource)
 	}
@@ -74,7 +72,7 @@ func (l look) signal(s *v1alpha1.Signal) (reading, string) {
 	return result, "none of: " + strings.Join(reasons, ", ")
 }
 
-func (l look) source(s *v1alpha1.SignalSource) (reading, string) {
+func (l evaluator) source(s *v1alpha1.SignalSource) (reading, string) {
 	switch {
 	case s.DaemonSet != nil:
 		return l.daemonSet(s.DaemonSet)
@@ -112,7 +110,7 @@ func keyValue(what string, have map[string]string, s *v1alpha1.KeyValueSignal) (
 	return yes(found && (s.Value == nil || *s.Value == value), "%s %s is %q (present: %v)", what, s.Key, value, found)
 }
 
-func (l look) csiDriver(s *v1alpha1.CSIDriverSignal) (reading, string) {
+func (l evaluator) csiDriver(s *v1alpha1.CSIDriverSignal) (reading, string) {
 	csi := l.csiNode(l.node.Name)
 	if csi == nil {
 		return notYet, "the CSINode does not exist"
@@ -129,7 +127,7 @@ func (l look) csiDriver(s *v1alpha1.CSIDriverSignal) (reading, string) {
 	return notYet, "driver " + s.Name + " is not registered"
 }
 
-func (l look) resource(s *v1alpha1.ResourceSignal) (reading, string) {
+func (l evaluator) resource(s *v1alpha1.ResourceSignal) (reading, string) {
 	least := resource.MustParse("1")
 	if s.AtLeast != nil {
 		least = *s.AtLeast
@@ -140,7 +138,7 @@ func (l look) resource(s *v1alpha1.ResourceSignal) (reading, string) {
 
 // condition returns the reading of a condition signal. If it has a pattern, one
 // matching condition is sufficient.
-func (l look) condition(s *v1alpha1.ConditionSignal) (reading, string) {
+func (l evaluator) condition(s *v1alpha1.ConditionSignal) (reading, string) {
 	result, why, found := notYet, "", false
 	for i := range l.node.Status.Conditions {
 		if c := &l.node.Status.Conditions[i]; matches(s.Type, s.TypePattern, string(c.Type)) {
@@ -157,7 +155,7 @@ func (l look) condition(s *v1alpha1.ConditionSignal) (reading, string) {
 // heartbeatSkew is the maximum difference between a node's clock and the API server's.
 const heartbeatSkew = 10 * time.Second
 
-func (l look) conditionOf(s *v1alpha1.ConditionSignal, c *corev1.NodeCondition) (reading, string) {
+func (l evaluator) conditionOf(s *v1alpha1.ConditionSignal, c *corev1.NodeCondition) (reading, string) {
 	is := fmt.Sprintf("condition %s is %s", c.Type, c.Status)
 	if s.MaxHeartbeatAgeSeconds != nil {
 		age := l.now.Sub(c.LastHeartbeatTime.Time)
@@ -191,7 +189,7 @@ func matches(exact, pattern, text string) bool {
 	return err == nil && re.MatchString(text)
 }
 
-func (l look) pods(s *v1alpha1.PodsSignal) (reading, string) {
+func (l evaluator) pods(s *v1alpha1.PodsSignal) (reading, string) {
 	selector, err := s.Selector.AsSelector()
 	if err != nil {
 		return unknown, err.Error()
@@ -222,7 +220,7 @@ func (l look) pods(s *v1alpha1.PodsSignal) (reading, string) {
 	return yes(ready > 0, "%s", why)
 }
 
-func (l look) daemonSet(s *v1alpha1.DaemonSetSignal) (reading, string) {
+func (l evaluator) daemonSet(s *v1alpha1.DaemonSetSignal) (reading, string) {
 	for _, ds := range l.moment.daemonSets() {
 		if ds.Namespace == s.Namespace && ds.Name == s.Name {
 			return l.daemon(ds, s.MinReadySeconds)
@@ -231,7 +229,7 @@ func (l look) daemonSet(s *v1alpha1.DaemonSetSignal) (reading, string) {
 	return notYet, fmt.Sprintf("DaemonSet %s/%s does not exist", s.Namespace, s.Name)
 }
 
-func (l look) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
+func (l evaluator) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
 	selector, err := s.Selector.AsSelector()
 	if err != nil {
 		return unknown, err.Error()
@@ -256,7 +254,7 @@ func (l look) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
 }
 
 // daemon returns holds if the DaemonSet has a ready pod of its own on the node.
-func (l look) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading, string) {
+func (l evaluator) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading, string) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
 		return unknown, err.Error()

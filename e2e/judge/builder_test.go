@@ -20,7 +20,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Users and taint key of the stories.
+// Users and taint key of the histories.
 const (
 	nodegate  = "system:serviceaccount:nodegate-system:nodegate"
 	admin     = "admin"
@@ -28,12 +28,12 @@ const (
 	gateTaint = "example.com/agent"
 )
 
-// begin is the time at which stories begin.
+// begin is the time at which histories begin.
 var begin = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// A story builds a history write by write. Each write takes a millisecond and creates
-// one revision.
-type story struct {
+// A builder builds a history write by write. Each write takes a millisecond and creates
+// one revision. Methods that write return the builder.
+type builder struct {
 	testing.TB
 	now      time.Time
 	revision int64
@@ -43,18 +43,21 @@ type story struct {
 	created  map[ID]int64
 }
 
-func newStory(t testing.TB) *story {
-	s := &story{TB: t, now: begin, revision: 1, current: make(map[ID]metav1.Object), created: make(map[ID]int64)}
+func newBuilder(t testing.TB) *builder {
+	s := &builder{TB: t, now: begin, revision: 1, current: make(map[ID]metav1.Object), created: make(map[ID]int64)}
 	s.put(admin, KindPolicy, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
 	s.put(admin, KindBinding, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
 	return s
 }
 
 // pass advances the clock.
-func (s *story) pass(d time.Duration) { s.now = s.now.Add(d) }
+func (s *builder) pass(d time.Duration) *builder {
+	s.now = s.now.Add(d)
+	return s
+}
 
 // put commits an object. The caller must not modify the object afterwards.
-func (s *story) put(user string, kind Kind, object metav1.Object) {
+func (s *builder) put(user string, kind Kind, object metav1.Object) *builder {
 	s.revision++
 	id := ID{kind, object.GetNamespace(), object.GetName()}
 	if _, known := s.current[id]; !known {
@@ -71,11 +74,11 @@ func (s *story) put(user string, kind Kind, object metav1.Object) {
 		Revision: s.revision, User: user, AuditID: fmt.Sprint("request-", s.revision), Verb: "patch",
 		Received: s.now, Done: s.now.Add(time.Millisecond),
 	})
-	s.pass(time.Millisecond)
+	return s.pass(time.Millisecond)
 }
 
-// inVain adds n patches that change nothing to the last revision.
-func (s *story) inVain(user string, n int) {
+// repeats adds n patches that change nothing to the last revision.
+func (s *builder) repeats(user string, n int) *builder {
 	for range n {
 		s.writes = append(s.writes, Write{
 			Revision: s.revision, User: user, AuditID: fmt.Sprint("again-", s.revision), Verb: "patch",
@@ -83,19 +86,20 @@ func (s *story) inVain(user string, n int) {
 		})
 		s.pass(time.Millisecond)
 	}
+	return s
 }
 
 // remove deletes an object.
-func (s *story) remove(kind Kind, namespace, name string) {
+func (s *builder) remove(kind Kind, namespace, name string) *builder {
 	s.revision++
 	id := ID{kind, namespace, name}
 	s.versions = append(s.versions, Version{ID: id, Revision: s.revision, Created: s.created[id]})
 	delete(s.current, id)
-	s.pass(time.Millisecond)
+	return s.pass(time.Millisecond)
 }
 
 // gate creates a Ready gate that selects all nodes and waits for DaemonSet agent.
-func (s *story) gate(change ...func(*v1alpha1.NodeGate)) {
+func (s *builder) gate(change ...func(*v1alpha1.NodeGate)) *builder {
 	ng := &v1alpha1.NodeGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent", Generation: 1},
 		Spec: v1alpha1.NodeGateSpec{
@@ -111,14 +115,17 @@ func (s *story) gate(change ...func(*v1alpha1.NodeGate)) {
 		ng.Status.Conditions = append(ng.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, ObservedGeneration: 1})
 	}
 	s.put(admin, KindNodeGate, ng)
-	s.pass(time.Minute)
+	return s.pass(time.Minute)
 }
 
+// daemonGate creates the gate, its DaemonSet, and node "a" on which the gate is closed.
+func (s *builder) daemonGate() *builder { return s.gate().daemonSet().born("a") }
+
 // edits changes the gate.
-func (s *story) edits(change func(*v1alpha1.NodeGate)) {
+func (s *builder) edits(change func(*v1alpha1.NodeGate)) *builder {
 	ng := s.current[ID{Kind: KindNodeGate, Name: "agent"}].(*v1alpha1.NodeGate) //nolint:forcetypeassert // a test's own objects
 	change(ng)
-	s.put(admin, KindNodeGate, ng)
+	return s.put(admin, KindNodeGate, ng)
 }
 
 // contended sets the gate's condition Contended to True.
@@ -130,7 +137,7 @@ func contended(ng *v1alpha1.NodeGate) {
 
 // idle registers node "a" and creates a gate that closes idle nodes, and closes it on
 // the node. Before and after run before and after the creation of the gate.
-func (s *story) idle(before, after func()) {
+func (s *builder) idle(before, after func()) *builder {
 	s.register("a")
 	s.pass(time.Second)
 	before()
@@ -140,7 +147,7 @@ func (s *story) idle(before, after func()) {
 	})
 	s.pass(time.Second - time.Minute) // what was there before the gate is within the lag
 	after()
-	s.closes("a", v1alpha1.ReasonExistingIdle)
+	return s.closes("a", v1alpha1.ReasonExistingIdle)
 }
 
 // workload returns a pod that is not owned by a DaemonSet.
@@ -148,6 +155,25 @@ func workload(node string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "app"}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
 	}
+}
+
+// Changes of a gate.
+
+func renamed(ng *v1alpha1.NodeGate) { ng.Name = "renamed" }
+
+func paused(ng *v1alpha1.NodeGate) { ng.Spec.Mode, ng.Generation = v1alpha1.ModePaused, 2 }
+
+// ofLabelled changes the gate to select nodes with a label.
+func ofLabelled(ng *v1alpha1.NodeGate) {
+	ng.Spec.NodeSelector.MatchLabels = map[string]string{"fit": "true"}
+}
+
+func withDeadline(ng *v1alpha1.NodeGate) {
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(60)), Action: v1alpha1.DeadlineOpen}
+}
+
+func byCSIDriver(ng *v1alpha1.NodeGate) {
+	ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi"}}
 }
 
 // byLabel changes the gate to wait for a label of the node.
@@ -173,7 +199,7 @@ func level(ng *v1alpha1.NodeGate) {
 }
 
 // daemonSet creates DaemonSet agent.
-func (s *story) daemonSet() {
+func (s *builder) daemonSet() *builder {
 	labels := map[string]string{"app": "agent"}
 	s.put(admin, KindDaemonSet, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "agent", Labels: labels},
@@ -182,54 +208,70 @@ func (s *story) daemonSet() {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
 		},
 	})
+	return s
 }
 
 // born registers a node on which the birth policy closes the gate.
-func (s *story) born(name string, change ...func(*corev1.Node)) {
-	s.register(name, append([]func(*corev1.Node){withTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Taint: gateTaint + ":NoSchedule", Boot: "boot-1"})}, change...)...)
+func (s *builder) born(name string, change ...func(*corev1.Node)) *builder {
+	return s.register(name, append([]func(*corev1.Node){withTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Taint: gateTaint + ":NoSchedule", Boot: "boot-1"})}, change...)...)
 }
 
 // register registers a node without applying the birth policy.
-func (s *story) register(name string, change ...func(*corev1.Node)) {
+func (s *builder) register(name string, change ...func(*corev1.Node)) *builder {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	node.Status.NodeInfo.BootID = "boot-1"
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, f := range change {
 		f(node)
 	}
-	s.put("system:node:"+name, KindNode, node)
+	return s.put("system:node:"+name, KindNode, node)
 }
 
 // edit changes a node as a user.
-func (s *story) edit(user, name string, change ...func(*corev1.Node)) {
+func (s *builder) edit(user, name string, change ...func(*corev1.Node)) *builder {
 	node := s.current[ID{Kind: KindNode, Name: name}].(*corev1.Node) //nolint:forcetypeassert // a test's own objects
 	for _, f := range change {
 		f(node)
 	}
-	s.put(user, KindNode, node)
+	return s.put(user, KindNode, node)
 }
 
 // opens opens the gate on a node as nodegate.
-func (s *story) opens(name string) {
-	s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold", Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule"}))
+func (s *builder) opens(name string) *builder {
+	return s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold", Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule"}))
+}
+
+// opensByDeadline opens the gate on a node as nodegate, because of its deadline.
+func (s *builder) opensByDeadline(name string) *builder {
+	return s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "DeadlinePassed"}))
+}
+
+// overrides opens the gate on a node as nodegate, because of an override.
+func (s *builder) overrides(name string) *builder {
+	return s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Override: "Open", Taint: gateTaint + ":NoSchedule"}))
+}
+
+// releases removes the gate from a node as nodegate, with its record.
+func (s *builder) releases(name string) *builder {
+	return s.edit(nodegate, name, withoutTaint(gateTaint), unrecorded)
 }
 
 // closes closes the gate on a node as nodegate.
-func (s *story) closes(name string, reason v1alpha1.Reason) {
-	s.edit(nodegate, name, withTaint(gateTaint), recorded(record{State: "Closed", Reason: reason, Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule", Since: s.now}))
+func (s *builder) closes(name string, reason v1alpha1.Reason) *builder {
+	return s.edit(nodegate, name, withTaint(gateTaint), recorded(record{State: "Closed", Reason: reason, Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule", Since: s.now}))
 }
 
 // reboots reports a new boot ID as the kubelet.
-func (s *story) reboots(name string) {
-	s.edit("system:node:"+name, name, func(node *corev1.Node) { node.Status.NodeInfo.BootID = "boot-2" })
+func (s *builder) reboots(name string) *builder {
+	return s.edit("system:node:"+name, name, bootID("boot-2"))
 }
 
-func (s *story) bootOf(name string) string {
+func (s *builder) bootOf(name string) string {
 	return s.current[ID{Kind: KindNode, Name: name}].(*corev1.Node).Status.NodeInfo.BootID //nolint:forcetypeassert // a test's own objects
 }
 
 // runs reports this container of the daemon's pod on a node, ready or not.
-func (s *story) runs(name, container string, isReady bool, change ...func(*corev1.Pod)) {
+func (s *builder) runs(name, container string, isReady bool, change ...func(*corev1.Pod)) *builder {
 	id := ID{KindPod, "system", "agent-" + name}
 	pod, known := s.current[id].(*corev1.Pod)
 	if !known {
@@ -244,10 +286,10 @@ func (s *story) runs(name, container string, isReady bool, change ...func(*corev
 	for _, f := range change {
 		f(pod)
 	}
-	s.put("system:node:"+name, KindPod, pod)
+	return s.put("system:node:"+name, KindPod, pod)
 }
 
-func (s *story) newDaemonPod(node string) *corev1.Pod {
+func (s *builder) newDaemonPod(node string) *corev1.Pod {
 	ds := s.current[ID{KindDaemonSet, "system", "agent"}].(*appsv1.DaemonSet) //nolint:forcetypeassert // a test's own objects
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "system", Name: "agent-" + node,
@@ -259,20 +301,21 @@ func (s *story) newDaemonPod(node string) *corev1.Pod {
 }
 
 // registers registers a CSI driver as the kubelet.
-func (s *story) registers(node, driver string, owner types.UID) {
+func (s *builder) registers(node, driver string, owner types.UID) *builder {
 	s.put("system:node:"+node, KindCSINode, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: node, OwnerReferences: []metav1.OwnerReference{{Kind: "Node", Name: node, UID: owner}}},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
 	})
+	return s
 }
 
 // judged returns the verdict after a quiet minute.
-func (s *story) judged() *Verdict {
+func (s *builder) judged() *Verdict {
 	s.pass(time.Minute)
 	return s.judgedNow()
 }
 
-func (s *story) judgedNow() *Verdict {
+func (s *builder) judgedNow() *Verdict {
 	h := NewHistory(1, s.revision, s.now, slices.Clone(s.versions), s.writes)
 	return Judge(h, Config{Controller: nodegate, Lag: DefaultLag, Quiet: DefaultQuiet, Operators: []string{admin}})
 }
@@ -301,6 +344,18 @@ func recorded(r record) func(*corev1.Node) {
 		}
 		node.Annotations[v1alpha1.RecordAnnotationPrefix+"agent"] = string(raw)
 	}
+}
+
+// withOverride sets the UID of the Node to "this", and an override of the gate.
+func withOverride(uid, until string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.UID = "this"
+		node.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = fmt.Sprintf(`{"state":"Open","until":%q,"uid":%q}`, until, uid)
+	}
+}
+
+func bootID(id string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Status.NodeInfo.BootID = id }
 }
 
 func unrecorded(node *corev1.Node) { delete(node.Annotations, v1alpha1.RecordAnnotationPrefix+"agent") }
