@@ -32,7 +32,7 @@ func TestNodeWithoutRoomForARecord(t *testing.T) {
 		},
 		"count": {
 			func(k *kubelet) string { return numbered(1024 - len(k.node().Annotations)) },
-			"the Node has 1025 annotations, and nodegate writes no Node with more than 1024",
+			"the Node has 1025 annotations, and nodegate may not write a Node with more than 1024",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestNodeWithTooManyTaints(t *testing.T) {
 	})
 	e.eventually("the gate tells of the taints", func() error {
 		says := e.message("agent", v1alpha1.ConditionReady)
-		if !strings.Contains(says, k.name+": ") || !strings.Contains(says, "taints, and nodegate writes no Node with more than 1024; remove what does not belong there") {
+		if !strings.Contains(says, k.name+": ") || !strings.Contains(says, "taints, and nodegate may not write a Node with more than 1024; remove those that are not needed") {
 			return fmt.Errorf("it says %q", says)
 		}
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteDenied)

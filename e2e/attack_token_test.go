@@ -108,7 +108,7 @@ func (th *thief) attacks() map[string]func(*thief) {
 
 func (th *thief) createNodes() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made-up"}}
-	th.refused("a Node that nobody registered", th.api.Create(th.Context(), node), "may create Nodes in a dry run only")
+	th.refused("a Node that nobody registered", th.api.Create(th.Context(), node), "may create Nodes only in a dry run")
 }
 
 // patchTypes are all patch types that an API server supports.
@@ -125,16 +125,16 @@ func (th *thief) patchNodes() {
 	for _, attack := range []struct{ what, change, want string }{
 		{"adds a label", metadata("labels", `{"x":"y"}`), "may not change labels"},
 		{"changes a label", metadata("labels", `{"zone":"b"}`), "may not change labels"},
-		{"adds a finalizer", metadata("finalizers", `["example.com/never"]`), "may not change labels, owners, finalizers"},
-		{"adds an owner that is not there", metadata("ownerReferences", `[{"apiVersion":"v1","kind":"Node","name":"x","uid":"y"}]`), "may not change labels, owners"},
+		{"adds a finalizer", metadata("finalizers", `["example.com/never"]`), "may not change labels, owner references, finalizers"},
+		{"adds an owner that is not there", metadata("ownerReferences", `[{"apiVersion":"v1","kind":"Node","name":"x","uid":"y"}]`), "may not change labels, owner references"},
 		{"adds an annotation", metadata("annotations", `{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}`), "may change only annotations under gate.nodegate.dev/"},
 		{"overrides a gate", metadata("annotations", `{"override.nodegate.dev/agent":"{}"}`), "may only remove annotations under override.nodegate.dev/"},
-		{"cordons it", `{"spec":{"unschedulable":true}}`, "may not change a Node's spec but for taints"},
-		{"gives it a provider's ID", `{"spec":{"providerID":"aws:///x"}}`, "may not change a Node's spec but for taints"},
+		{"cordons it", `{"spec":{"unschedulable":true}}`, "may not change a Node's spec except taints"},
+		{"gives it a provider's ID", `{"spec":{"providerID":"aws:///x"}}`, "may not change a Node's spec except taints"},
 		{"adds a foreign taint", and("example.com/other", "NoExecute"), "may add, change and remove only allowed taints"},
 		{"removes all taints", taints(), "may add, change and remove only allowed taints"},
 		{"evicts by a key that is for NoSchedule", and("startup.k8s.io/initializing", "NoExecute"), "may add, change and remove only allowed taints"},
-		{"detaches the volumes of a node that works", and(v1alpha1.TaintOutOfService, "NoExecute"), "only on a Node whose Ready condition is Unknown"},
+		{"detaches the volumes of a node that works", and(v1alpha1.TaintOutOfService, "NoExecute"), "only to a Node whose Ready condition is Unknown"},
 	} {
 		for _, patchType := range patchTypes {
 			node := th.node(attack.what + string(patchType))
@@ -275,7 +275,7 @@ func (th *thief) createParameters() {
 	th.refused("a second parameter", th.api.Create(th.Context(), th.parameter("second", allowed)), "may write only the PodTemplate nodegate-birth")
 	detaching := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}
 	th.must(th.deleteParameters(th.Context()))
-	th.refused("a taint that is not allowed, at first", th.api.Create(th.Context(), th.parameter(v1alpha1.BirthParameter, detaching)), "only with allowed taints")
+	th.refused("a taint that is not allowed, at first", th.api.Create(th.Context(), th.parameter(v1alpha1.BirthParameter, detaching)), "may add only allowed taints")
 }
 
 func (th *thief) updateParameter() {
@@ -287,7 +287,7 @@ func (th *thief) updateParameter() {
 		{Key: "example.com/pool", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "startup.k8s.io/initializing", Effect: corev1.TaintEffectNoExecute},
 	} {
-		th.refused("taint "+taint.ToString(), th.api.Update(th.Context(), th.parameter(v1alpha1.BirthParameter, taint)), "only with allowed taints")
+		th.refused("taint "+taint.ToString(), th.api.Update(th.Context(), th.parameter(v1alpha1.BirthParameter, taint)), "may add only allowed taints")
 	}
 }
 

@@ -107,7 +107,7 @@ func TestMistakes(t *testing.T) {
 		"no workers":             {controller("--workers=0"), []string{"--workers is 0"}},
 		"not a number":           {controller("--workers=many"), []string{"--workers", `"many"`}},
 		"bad keys":               {[]string{"controller", "--allowed-taint-keys=a b,c d"}, []string{`"a b"`, `"c d"`}},
-		"bad stamp":              {controller("--allowed-stamp-annotations=node.kubernetes.io/x"), []string{`"node.kubernetes.io/x"`, "kubernetes.io have a meaning of their own"}},
+		"bad stamp":              {controller("--allowed-stamp-annotations=node.kubernetes.io/x"), []string{`"node.kubernetes.io/x"`, "kubernetes.io are reserved"}},
 		"bad namespace":          {controller("--namespace=No_Namespace"), []string{`"No_Namespace"`}},
 		"not in a cluster":       {controller(), []string{"not in a cluster: use --kubeconfig"}},
 		"missing kubeconfig":     {controller("--kubeconfig=/nowhere/config"), []string{"/nowhere/config", "no such file"}},

@@ -108,7 +108,7 @@ func TestWhoMayReadMetrics(t *testing.T) {
 		metrics, node int
 	}{
 		{"without a token", "", http.StatusUnauthorized, http.StatusUnauthorized},
-		{"with a token that nobody issued", "made-up", http.StatusUnauthorized, http.StatusUnauthorized},
+		{"with an invalid token", "made-up", http.StatusUnauthorized, http.StatusUnauthorized},
 		{"with a token without the right", tokenOf(t, "no-reader", ""), http.StatusForbidden, http.StatusForbidden},
 		{"with nodegate's own token", tokenOf(t, defaultServiceAccount, ""), http.StatusForbidden, http.StatusForbidden},
 		{"with the reader role", r.reader, http.StatusOK, http.StatusNotFound}, // the node does not exist

@@ -82,7 +82,7 @@ func TestWebhookServes(t *testing.T) {
 // certify runs 'nodegate webhook-certificate' twice, and returns the created certificate.
 func certify(t *testing.T, api client.Client, kubeconfig string) *corev1.Secret {
 	t.Helper()
-	for _, want := range []string{"secret/nodegate-webhook created: good until ", "secret/nodegate-webhook unchanged: good until "} {
+	for _, want := range []string{"secret/nodegate-webhook created: valid until ", "secret/nodegate-webhook unchanged: valid until "} {
 		var out bytes.Buffer
 		command := newRoot()
 		command.SetOut(&out)

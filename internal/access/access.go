@@ -23,37 +23,37 @@ import (
 )
 
 const (
-	// allowedFor and deniedFor are how long a decision is reused. A token that is
-	// revoked keeps its access for as long as allowedFor.
+	// allowedFor and deniedFor are the times for which a decision is reused. A revoked token
+	// can still be used for up to allowedFor.
 	allowedFor = time.Minute
 	deniedFor  = 10 * time.Second
-	// maxDecisions bounds the decisions that are kept, of either kind.
+	// maxDecisions limits the cached decisions of each kind.
 	maxDecisions = 1024
-	// maxReviews is how many clients are reviewed at a time. Reviews share the API
-	// server's queue with nodegate's patches, and anyone who reaches the port can
+	// maxReviews limits the clients that are reviewed concurrently. Reviews share the API
+	// server's queue with nodegate's patches, and every client that can reach the port can
 	// cause them.
 	maxReviews = 2
-	// reviewTimeout is how long a client waits for its decision.
+	// reviewTimeout limits the time that a client waits for a decision.
 	reviewTimeout = 10 * time.Second
 )
 
-// Reviewer creates reviews, which the API server fills in. A client.Client is one.
+// Reviewer creates reviews, to which the API server adds the result. A client.Client is one.
 type Reviewer interface {
 	Create(ctx context.Context, review client.Object, options ...client.CreateOption) error
 }
 
-// A Filter lets clients pass that may get the path that they ask for, as a
+// A Filter admits clients that are authorized to get the requested path, as a
 // nonResourceURL. Clients authenticate with a bearer token.
 type Filter struct {
 	reviewer Reviewer
 	log      logr.Logger
-	reviews  chan struct{} // holds one element for each client that is being reviewed
-	// Denied decisions are kept apart, so that clients without access cannot evict those
-	// of clients with access.
+	reviews  chan struct{} // contains one element for each client that is being reviewed
+	// Denials are cached separately, so that clients without access cannot evict the
+	// decisions about clients with access.
 	allowed, denied *cache.LRUExpireCache
 }
 
-// New returns a filter that asks the API server by the reviewer.
+// New returns a Filter that uses the reviewer.
 func New(reviewer Reviewer, log logr.Logger) *Filter {
 	return &Filter{
 		reviewer: reviewer, log: log, reviews: make(chan struct{}, maxReviews),
@@ -64,9 +64,9 @@ func New(reviewer Reviewer, log logr.Logger) *Filter {
 // key is the hash of a token and a path, so that no token is kept in memory.
 type key [sha256.Size]byte
 
-// Wrap returns a handler that passes requests of authorized clients to next.
-// It answers others with 401 (no valid token), 403 (no right) or 503 (the API server
-// did not answer).
+// Wrap returns a handler that passes requests of authorized clients to next. It answers
+// other requests with 401 (no valid token), 403 (not authorized) or 503 (the API server did
+// not answer).
 func (f *Filter) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusMethodNotAllowed
@@ -88,7 +88,7 @@ var explanations = map[int]string{
 	http.StatusMethodNotAllowed:   "only GET is served here",
 	http.StatusUnauthorized:       "send a token that the API server accepts, as 'Authorization: Bearer TOKEN'",
 	http.StatusForbidden:          "this token lacks the verb get on this nonResourceURL: bind its user to ClusterRole nodegate-metrics-reader",
-	http.StatusServiceUnavailable: "the API server did not answer whether this token may read this; try again",
+	http.StatusServiceUnavailable: "the API server did not authorize or reject this token in time; try again",
 }
 
 func bearerToken(r *http.Request) string {
@@ -99,12 +99,13 @@ func bearerToken(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// decide returns the status of the answer to a client: OK if it may get the path.
+// decide returns the status of the answer to a client: OK if it is authorized to get the
+// path.
 func (f *Filter) decide(ctx context.Context, token, path string) int {
 	if token == "" {
 		return http.StatusUnauthorized
 	}
-	k := key(sha256.Sum256([]byte(token + "\n" + path))) // no token has a line break
+	k := key(sha256.Sum256([]byte(token + "\n" + path))) // tokens contain no line break
 	if _, ok := f.allowed.Get(k); ok {
 		return http.StatusOK
 	}
@@ -128,7 +129,7 @@ func (f *Filter) decide(ctx context.Context, token, path string) int {
 
 var errBusy = errors.New("too many clients are being reviewed")
 
-// review asks the API server who has the token, and whether that user may get the path.
+// review determines the user of the token, and whether the user may get the path.
 func (f *Filter) review(ctx context.Context, token, path string) (status int, err error) {
 	select {
 	case f.reviews <- struct{}{}:
@@ -136,26 +137,26 @@ func (f *Filter) review(ctx context.Context, token, path string) (status int, er
 	case <-ctx.Done():
 		return 0, errBusy
 	}
-	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	if err := f.reviewer.Create(ctx, who); err != nil {
+	tokenReview := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := f.reviewer.Create(ctx, tokenReview); err != nil {
 		return 0, fmt.Errorf("creating TokenReview: %w", err)
 	}
-	if !who.Status.Authenticated {
+	if !tokenReview.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
-	user := who.Status.User
+	user := tokenReview.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for name, values := range user.Extra {
 		extra[name] = authorizationv1.ExtraValue(values)
 	}
-	may := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	accessReview := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}}
-	if err := f.reviewer.Create(ctx, may); err != nil {
+	if err := f.reviewer.Create(ctx, accessReview); err != nil {
 		return 0, fmt.Errorf("creating SubjectAccessReview: %w", err)
 	}
-	if !may.Status.Allowed {
+	if !accessReview.Status.Allowed {
 		return http.StatusForbidden, nil
 	}
 	return http.StatusOK, nil

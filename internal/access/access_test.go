@@ -19,15 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// apiServer knows the tokens "reader" and "other", and lets reader get /metrics.
+// apiServer authenticates the tokens "reader" and "other", and authorizes reader to get
+// /metrics.
 type apiServer struct {
 	mu      sync.Mutex
 	away    bool
 	revoked bool
-	slow    time.Duration // for each review
+	slow    time.Duration // duration of each review
 	asked   int
-	at      int // reviews that are being answered
-	most    int // of them at a time
+	at      int // current concurrent reviews
+	most    int // maximum of at
 }
 
 func (a *apiServer) Create(ctx context.Context, review client.Object, _ ...client.CreateOption) error {
@@ -63,7 +64,7 @@ func (a *apiServer) Create(ctx context.Context, review client.Object, _ ...clien
 	return nil
 }
 
-// asks returns the status of the answer to a request with this header.
+// asks sends a request with this Authorization header, and returns the status of the answer.
 func asks(f *Filter, method, path, authorization string) int {
 	request := httptest.NewRequest(method, path, nil)
 	if authorization != "" {
@@ -92,19 +93,19 @@ func TestWhoMayRead(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s %s", test.method, test.path, test.authorization), func(t *testing.T) {
 			api := &apiServer{}
 			f := New(api, logr.Discard())
-			for range 2 { // the second answer is remembered
+			for range 2 { // the second decision is cached
 				if got := asks(f, test.method, test.path, test.authorization); got != test.want {
 					t.Errorf("status %d, want %d", got, test.want)
 				}
 			}
 			if api.asked != test.reviews {
-				t.Errorf("the API server was asked %d times, want %d", api.asked, test.reviews)
+				t.Errorf("%d reviews, want %d", api.asked, test.reviews)
 			}
 		})
 	}
 }
 
-func TestDecisionsAge(t *testing.T) {
+func TestDecisionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &apiServer{}
 		f := New(api, logr.Discard())
@@ -117,23 +118,23 @@ func TestDecisionsAge(t *testing.T) {
 		expect("at first", "reader", http.StatusOK)
 		api.away = true
 		<-time.After(allowedFor - time.Second)
-		expect("API server away, decision remembered", "reader", http.StatusOK)
+		expect("API server down, decision cached", "reader", http.StatusOK)
 		<-time.After(2 * time.Second)
-		expect("API server away, decision forgotten", "reader", http.StatusServiceUnavailable)
+		expect("API server down, decision expired", "reader", http.StatusServiceUnavailable)
 		api.away = false
-		expect("API server back: an error is no decision", "reader", http.StatusOK)
+		expect("API server up: errors are not cached", "reader", http.StatusOK)
 		api.revoked = true
 		<-time.After(allowedFor + time.Second)
 		expect("token revoked", "reader", http.StatusUnauthorized)
 		api.revoked = false
-		expect("refusal remembered", "reader", http.StatusUnauthorized)
+		expect("denial cached", "reader", http.StatusUnauthorized)
 		<-time.After(deniedFor + time.Second)
-		expect("refusal forgotten", "reader", http.StatusOK)
+		expect("denial expired", "reader", http.StatusOK)
 	})
 }
 
-// Clients without access can neither have many reviews made at a time nor make the
-// filter forget who has access.
+// Clients without access can neither cause many concurrent reviews nor evict the decisions
+// about clients with access.
 func TestFloodOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &apiServer{}
@@ -152,13 +153,13 @@ func TestFloodOfTokens(t *testing.T) {
 		}
 		clients.Wait()
 		if api.most != maxReviews {
-			t.Errorf("%d reviews at a time, want %d", api.most, maxReviews)
+			t.Errorf("%d concurrent reviews, want %d", api.most, maxReviews)
 		}
 		api.away = true
 		if got := asks(f, "GET", "/metrics", "Bearer reader"); got != http.StatusOK {
 			t.Errorf("status %d after the flood", got)
 		}
-		// A server that does not answer holds nobody for longer than the limit.
+		// If the API server does not answer, no client waits for longer than the limit.
 		api.away, api.slow = false, time.Hour
 		for range 3 * maxReviews {
 			clients.Go(func() {

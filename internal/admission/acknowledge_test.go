@@ -22,13 +22,13 @@ import (
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
 )
 
-// What the guard says of each danger, in part.
+// Parts of the guard's message about each danger.
 const (
 	evictionVerb = `requires the verb "acknowledge-eviction" on nodegates.nodegate.dev`
 	detachVerb   = `requires the verb "acknowledge-detach" on nodegates.nodegate.dev`
 )
 
-// Specs of gates. The last one is dangerous in both ways.
+// Specs of gates. The last one has both dangers.
 const (
 	harmless  = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoSchedule}, openWhen: [{name: l, label: {key: l}}]}`
 	evicting  = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoExecute}, openWhen: [{name: l, label: {key: l}}], acknowledge: [PodEviction]}`
@@ -38,8 +38,7 @@ const (
 	both      = `{nodeSelector: {}, taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, closeWhen: [{name: l, label: {key: l}}], acknowledge: [PodEviction, VolumeDetach]}`
 )
 
-// authors are clients of users who may write NodeGates, each with further rights
-// on them.
+// authors are clients of users who may write NodeGates, each with further verbs on them.
 type authors map[string]dynamic.ResourceInterface
 
 func newAuthors(t *testing.T, in *installation) authors {
@@ -60,7 +59,7 @@ func newAuthors(t *testing.T, in *installation) authors {
 		"owner":     named,
 		"gitops":    nodegates("*"),
 	} {
-		person(t, in, "author-"+name, rule, nodegates("get", "create", "update", "patch", "delete"),
+		newUser(t, in, "author-"+name, rule, nodegates("get", "create", "update", "patch", "delete"),
 			rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates/status"}, Verbs: []string{"*"}},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
 		all[name] = gatesAs(t, in.User("author-"+name))
@@ -98,8 +97,8 @@ func gateOf(t *testing.T, name, spec string) *unstructured.Unstructured {
 	return gate
 }
 
-// existing has the administrator apply a gate for the length of a test, as the
-// field manager that authors are, too.
+// existing applies a gate as the administrator, with the authors' field manager, and
+// deletes it when the test ends.
 func (a authors) existing(t *testing.T, gate *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	applied, err := a["admin"].Apply(t.Context(), gate.GetName(), gate, metav1.ApplyOptions{FieldManager: "author"})
@@ -114,8 +113,8 @@ func (a authors) existing(t *testing.T, gate *unstructured.Unstructured) *unstru
 	return applied
 }
 
-// TestAcknowledgeOnCreation: a danger is acknowledged only by an author with the
-// verb for it, by POST and by server-side apply.
+// TestAcknowledgeOnCreation tests that only an author with the verb for a danger can
+// acknowledge it, by POST and by server-side apply.
 func TestAcknowledgeOnCreation(t *testing.T) {
 	in := install(t)
 	by := newAuthors(t, in)
@@ -123,25 +122,25 @@ func TestAcknowledgeOnCreation(t *testing.T) {
 		author, name, spec string
 		want               string
 	}{
-		"no danger":                     {"plain", "mine", harmless, ""},
-		"eviction":                      {"plain", "mine", evicting, evictionVerb},
-		"eviction on reclosing":         {"plain", "mine", reclosing, evictionVerb},
-		"eviction, not used yet":        {"plain", "mine", prepared, evictionVerb},
-		"detach":                        {"plain", "mine", detaching, detachVerb},
-		"another verb":                  {"overrider", "mine", evicting, evictionVerb},
-		"eviction by its verb":          {"evictor", "mine", evicting, ""},
-		"detach by eviction's verb":     {"evictor", "mine", detaching, detachVerb},
-		"both by eviction's verb":       {"evictor", "mine", both, detachVerb},
-		"detach by its verb":            {"detacher", "mine", detaching, ""},
-		"both by detach's verb":         {"detacher", "mine", both, evictionVerb},
-		"both by both verbs":            {"trusted", "mine", both, ""},
-		"by name":                       {"owner", "mine", both, ""},
-		"by another name":               {"owner", "yours", both, evictionVerb},
-		"every verb":                    {"gitops", "mine", both, ""},
-		"a cluster administrator":       {"admin", "mine", both, ""},
-		"message names the gate":        {"plain", "mine", evicting, "NodeGate mine acknowledges PodEviction"},
-		"message says what to do":       {"plain", "mine", evicting, "ask an administrator for the verb, or remove PodEviction from acknowledge and use effect NoSchedule"},
-		"message says what to do, also": {"plain", "mine", detaching, "ask an administrator for the verb, or remove VolumeDetach from acknowledge and use another taint key"},
+		"no danger":                   {"plain", "mine", harmless, ""},
+		"eviction":                    {"plain", "mine", evicting, evictionVerb},
+		"eviction on reclosing":       {"plain", "mine", reclosing, evictionVerb},
+		"eviction, not used yet":      {"plain", "mine", prepared, evictionVerb},
+		"detach":                      {"plain", "mine", detaching, detachVerb},
+		"another verb":                {"overrider", "mine", evicting, evictionVerb},
+		"eviction by its verb":        {"evictor", "mine", evicting, ""},
+		"detach by eviction's verb":   {"evictor", "mine", detaching, detachVerb},
+		"both by eviction's verb":     {"evictor", "mine", both, detachVerb},
+		"detach by its verb":          {"detacher", "mine", detaching, ""},
+		"both by detach's verb":       {"detacher", "mine", both, evictionVerb},
+		"both by both verbs":          {"trusted", "mine", both, ""},
+		"by name":                     {"owner", "mine", both, ""},
+		"by another name":             {"owner", "yours", both, evictionVerb},
+		"every verb":                  {"gitops", "mine", both, ""},
+		"a cluster administrator":     {"admin", "mine", both, ""},
+		"message names the gate":      {"plain", "mine", evicting, "NodeGate mine acknowledges PodEviction"},
+		"message: what to do":         {"plain", "mine", evicting, "ask an administrator for the verb, or remove PodEviction from acknowledge and use effect NoSchedule"},
+		"message: what to do, detach": {"plain", "mine", detaching, "ask an administrator for the verb, or remove VolumeDetach from acknowledge and use another taint key"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,9 +159,9 @@ func TestAcknowledgeOnCreation(t *testing.T) {
 	checkDenied(t, err, "")
 }
 
-// TestAcknowledgeOnUpdate: changing the spec of a gate with an acknowledgement takes
-// the verb, whatever changes. Removing the acknowledgement and changing metadata do
-// not.
+// TestAcknowledgeOnUpdate tests that every change of the spec of a gate with an
+// acknowledgement requires the verb. Removing the acknowledgement and changing metadata
+// do not.
 func TestAcknowledgeOnUpdate(t *testing.T) {
 	in := install(t)
 	by := newAuthors(t, in)
@@ -194,22 +193,22 @@ func TestAcknowledgeOnUpdate(t *testing.T) {
 		"mode":                             {"plain", evicting, enforced, evictionVerb},
 		"value":                            {"plain", evicting, value, evictionVerb},
 		"key":                              {"plain", evicting, another, evictionVerb},
-		"the effect alone":                 {"plain", evicting, kept, evictionVerb},
-		"a label besides":                  {"plain", evicting, tricky, evictionVerb},
+		"only the effect":                  {"plain", evicting, kept, evictionVerb},
+		"mode and a label":                 {"plain", evicting, tricky, evictionVerb},
 		"other nodes to detach":            {"plain", detaching, widened, detachVerb},
-		"no danger any more":               {"plain", evicting, disarmed, ""},
+		"danger removed":                   {"plain", evicting, disarmed, ""},
 		"labels and annotations":           {"plain", evicting, labelled, ""},
 		"finalizers":                       {"plain", evicting, final, ""},
 		"owners":                           {"plain", evicting, owned, ""},
 		"nothing":                          {"plain", evicting, same, ""},
 		"a new danger":                     {"plain", harmless, armed, evictionVerb},
 		"a harmless gate":                  {"plain", harmless, widened, ""},
-		"other nodes by the verb":          {"evictor", evicting, widened, ""},
-		"a new danger by the verb":         {"evictor", harmless, armed, ""},
-		"other nodes by another's verb":    {"detacher", evicting, widened, evictionVerb},
-		"one of two dangers goes":          {"detacher", both, halved, ""},
-		"the other of two dangers goes":    {"evictor", both, moved, ""},
-		"one goes, and the other is not's": {"evictor", both, halved, detachVerb},
+		"other nodes, with the verb":       {"evictor", evicting, widened, ""},
+		"a new danger, with the verb":      {"evictor", harmless, armed, ""},
+		"other nodes, with another verb":   {"detacher", evicting, widened, evictionVerb},
+		"eviction removed":                 {"detacher", both, halved, ""},
+		"detach removed":                   {"evictor", both, moved, ""},
+		"eviction removed, without a verb": {"evictor", both, halved, detachVerb},
 		"by name":                          {"owner", evicting, widened, ""},
 		"every verb":                       {"gitops", both, widened, ""},
 	}
@@ -235,7 +234,7 @@ func TestAcknowledgeOnUpdate(t *testing.T) {
 	}
 }
 
-// patched returns the gate with a merge patch carried out.
+// patched returns the gate with a merge patch applied.
 func patched(t *testing.T, gate *unstructured.Unstructured, patch string) *unstructured.Unstructured {
 	t.Helper()
 	before, err := json.Marshal(gate)
@@ -253,9 +252,9 @@ func patched(t *testing.T, gate *unstructured.Unstructured, patch string) *unstr
 	return after
 }
 
-// TestAcknowledgeLeavesTheRestFree: deleting a gate with an acknowledgement, and
-// writing its status, take no verb.
-func TestAcknowledgeLeavesTheRestFree(t *testing.T) {
+// TestDeletionAndStatusNeedNoVerb tests that deleting a gate with an acknowledgement,
+// and writing its status, require no verb.
+func TestDeletionAndStatusNeedNoVerb(t *testing.T) {
 	in := install(t)
 	by := newAuthors(t, in)
 	by.existing(t, gateOf(t, "mine", evicting))
@@ -263,7 +262,7 @@ func TestAcknowledgeLeavesTheRestFree(t *testing.T) {
 	got, err := by["plain"].Patch(t.Context(), "mine", types.MergePatchType, status, dryRunPatch, "status")
 	checkDenied(t, err, "")
 	if mode, _, _ := unstructured.NestedString(got.Object, "spec", "mode"); mode != "Enforce" {
-		t.Errorf("by its status, the gate's mode became %q", mode)
+		t.Errorf("a write to the status set the gate's mode to %q", mode)
 	}
 	checkDenied(t, by["plain"].Delete(t.Context(), "mine", metav1.DeleteOptions{DryRun: dryRun}), "")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// BenchmarkBirth measures what the policy adds to the creation of a Node, by the
-// number of gates and of those that select it.
+// BenchmarkBirth measures the time that the policy adds to the creation of a Node, by
+// the number of gates that select it and of other gates.
 func BenchmarkBirth(b *testing.B) {
 	in := installBirth(b)
 	for _, gates := range []struct{ selecting, others int }{{0, 0}, {1, 0}, {2, 0}, {10, 0}, {1, 9}, {1, 49}, {20, 180}, {200, 0}, {256, 0}} {
@@ -40,9 +40,9 @@ func BenchmarkBirth(b *testing.B) {
 	}
 }
 
-// BenchmarkConfinement measures what the policy adds to nodegate's patch of a Node:
-// the difference between nodegate, whom it sees, and an administrator. The taints
-// belong to one of the other managers, from whom the patch takes them.
+// BenchmarkConfinement measures the time that the policy adds to nodegate's patch of a
+// Node: the difference between nodegate and an administrator, whom the policy does not
+// match. The patch takes the ownership of the taints from one of the other managers.
 func BenchmarkConfinement(b *testing.B) {
 	in := install(b)
 	in.close(b)

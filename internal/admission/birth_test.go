@@ -30,7 +30,7 @@ const (
 	recordB = `{"state":"Closed","reason":"Birth","taint":"test.nodegate.dev/b=waits:NoExecute","source":"crd"}`
 )
 
-// Taints that nodes of these tests are born with.
+// Taints of new nodes.
 var (
 	taintA   = corev1.Taint{Key: "test.nodegate.dev/a", Effect: corev1.TaintEffectNoSchedule}
 	taintB   = corev1.Taint{Key: "test.nodegate.dev/b", Value: "waits", Effect: corev1.TaintEffectNoExecute}
@@ -39,8 +39,8 @@ var (
 	notReady = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 )
 
-// TestBirth: gates "one" and "two" share a taint, "three" has another, and
-// "elsewhere" selects other nodes.
+// TestBirth tests births with gates "one" and "two" that share a taint, "three" with
+// another taint, and "elsewhere", which selects other nodes.
 func TestBirth(t *testing.T) {
 	in := installBirth(t)
 	mine := metav1.LabelSelector{MatchLabels: label(t)}
@@ -53,25 +53,25 @@ func TestBirth(t *testing.T) {
 	tests := map[string]struct {
 		taints      []corev1.Taint
 		annotations map[string]string
-		want        []corev1.Taint // those of the node's own come first, in their order
+		want        []corev1.Taint // the request's taints come first, in their order
 		wantOther   map[string]string
 		labels      map[string]string
 		noRecords   bool
 	}{
-		"opted out":                              {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, noRecords: true},
-		"opted out, with a record":               {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, annotations: map[string]string{prefix + "one": recordA}, noRecords: true},
-		"opted out by the label of kubelets":     {labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}, want: []corev1.Taint{taintA, taintB}},
-		"not opted out":                          {labels: map[string]string{v1alpha1.OptOutLabel: "false"}, want: []corev1.Taint{taintA, taintB}},
-		"nothing there":                          {want: []corev1.Taint{taintA, taintB}},
-		"annotations there":                      {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
-		"foreign taints there":                   {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
-		"taint there already":                    {taints: []corev1.Taint{taintB, foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
-		"taint there with a wrong value":         {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2, taintB}},
-		"taint there without its value":          {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{withValue(taintB, ""), foreign, taintA}},
-		"same key with another effect":           {taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, want: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute), taintA, taintB}},
-		"core's own taint there":                 {taints: []corev1.Taint{notReady}, want: []corev1.Taint{notReady, taintA, taintB}},
-		"records sent along are written over":    {annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "garbage"}, want: []corev1.Taint{taintA, taintB}},
-		"a record of a gate elsewhere is erased": {annotations: map[string]string{prefix + "elsewhere": `{"state":"Open"}`, "a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
+		"opted out":                           {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, noRecords: true},
+		"opted out, with a record":            {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, annotations: map[string]string{prefix + "one": recordA}, noRecords: true},
+		"opted out by the kubelet's label":    {labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}, want: []corev1.Taint{taintA, taintB}},
+		"not opted out":                       {labels: map[string]string{v1alpha1.OptOutLabel: "false"}, want: []corev1.Taint{taintA, taintB}},
+		"no taints, no annotations":           {want: []corev1.Taint{taintA, taintB}},
+		"annotations":                         {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
+		"foreign taints":                      {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
+		"taint present":                       {taints: []corev1.Taint{taintB, foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
+		"taint present with a wrong value":    {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2, taintB}},
+		"taint present without its value":     {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{withValue(taintB, ""), foreign, taintA}},
+		"same key with another effect":        {taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, want: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute), taintA, taintB}},
+		"taint of Kubernetes present":         {taints: []corev1.Taint{notReady}, want: []corev1.Taint{notReady, taintA, taintB}},
+		"records are overwritten":             {annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "garbage"}, want: []corev1.Taint{taintA, taintB}},
+		"a record of another gate is removed": {annotations: map[string]string{prefix + "elsewhere": `{"state":"Open"}`, "a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestBirth(t *testing.T) {
 	}
 }
 
-// settled sorts the taints after the first n, and leaves out core's own there.
+// settled sorts the taints after the first n, and omits those of Kubernetes there.
 func settled(taints []corev1.Taint, n int) []corev1.Taint {
 	n = min(n, len(taints))
 	added := slices.DeleteFunc(slices.Clone(taints[n:]), func(t corev1.Taint) bool { return t == notReady })
@@ -113,7 +113,7 @@ func withEffect(taint corev1.Taint, effect corev1.TaintEffect) corev1.Taint {
 	return taint
 }
 
-// TestBirthOfKubelet: a node that registers itself, with what kubelets send.
+// TestBirthOfKubelet tests the registration of a node by its kubelet.
 func TestBirthOfKubelet(t *testing.T) {
 	in := installBirth(t)
 	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
@@ -121,13 +121,13 @@ func TestBirthOfKubelet(t *testing.T) {
 	const uuid = "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"
 	tests := map[string]struct{ bootID, want string }{
 		"a boot ID":               {uuid, uuid},
-		"none":                    {"", ""},
+		"no boot ID":              {"", ""},
 		"the longest":             {strings.Repeat("a", 64), strings.Repeat("a", 64)},
 		"too long":                {strings.Repeat("a", 65), ""},
 		"far too long":            {strings.Repeat("a", 1<<20), ""},
-		"one that would be JSON":  {`x","state":"Open`, ""},
-		"one with a line feed":    {"x\n", ""},
-		"one that is not English": {"ñ", ""},
+		"with JSON syntax":        {`x","state":"Open`, ""},
+		"with a line feed":        {"x\n", ""},
+		"with a non-ASCII letter": {"ñ", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,13 +148,13 @@ func TestBirthOfKubelet(t *testing.T) {
 				t.Errorf("record is %s, want %s", got, want)
 			}
 			if !slices.Contains(created.Spec.Taints, taintA) {
-				t.Errorf("taints are %v, want %v among them", created.Spec.Taints, taintA)
+				t.Errorf("taints are %v, want %v to be one of them", created.Spec.Taints, taintA)
 			}
 		})
 	}
 }
 
-// TestBirthAfterGate: once the gate is gone, births are left alone.
+// TestBirthAfterGate tests that births are not changed once the gate is deleted.
 func TestBirthAfterGate(t *testing.T) {
 	in := installBirth(t)
 	gate := newGate("short-lived", "a", metav1.LabelSelector{MatchLabels: label(t)})
@@ -168,7 +168,7 @@ func TestBirthAfterGate(t *testing.T) {
 			return err
 		}
 		if len(created.Annotations) > 0 || slices.Contains(created.Spec.Taints, taintA) {
-			return fmt.Errorf("the node is still born closed: %v, %v", created.Annotations, created.Spec.Taints)
+			return fmt.Errorf("the gate is still closed at birth: %v, %v", created.Annotations, created.Spec.Taints)
 		}
 		return nil
 	})

@@ -19,13 +19,13 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// What the guard says, in part.
+// Parts of the guard's messages.
 const (
 	onlyItsLabel = "the label pod-template-generation marks pods that the DaemonSet controller created"
 	onlyItsPods  = "only the DaemonSet controller may create pods that a DaemonSet controls"
 )
 
-// guardDaemonPods has the optional policy in force until the test ends.
+// guardDaemonPods puts the optional policy into force until the test ends.
 func guardDaemonPods(t *testing.T, in *installation) {
 	t.Helper()
 	guarded := options
@@ -48,7 +48,7 @@ func guardDaemonPods(t *testing.T, in *installation) {
 	})
 }
 
-// podOf is a pod of nobody, changed.
+// podOf returns a pod without owners, changed by the functions.
 func podOf(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "plain", Labels: map[string]string{"app": "agent"}},
@@ -75,16 +75,16 @@ func podUsers(t *testing.T, in *installation) map[string]*kubernetes.Clientset {
 	t.Helper()
 	pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status", "pods/binding", "nodes"}, Verbs: []string{"*"}}
 	return map[string]*kubernetes.Clientset{
-		"tenant":     person(t, in, "pod-tenant", pods),
-		"restorer":   person(t, in, "pod-restorer", pods),
+		"tenant":     newUser(t, in, "pod-tenant", pods),
+		"restorer":   newUser(t, in, "pod-restorer", pods),
 		"admin":      in.admin,
 		"controller": as(t, in.User("system:serviceaccount:kube-system:daemon-set-controller", "system:masters")),
 		"manager":    as(t, in.User("system:kube-controller-manager", "system:masters")),
 	}
 }
 
-// TestDaemonPodsOnCreation: nobody but the DaemonSet controller, and who is listed,
-// creates what looks like a DaemonSet's pod.
+// TestDaemonPodsOnCreation tests that only the DaemonSet controller and listed users
+// can create pods that count as pods of DaemonSets.
 func TestDaemonPodsOnCreation(t *testing.T) {
 	in := install(t)
 	guardDaemonPods(t, in)
@@ -100,20 +100,20 @@ func TestDaemonPodsOnCreation(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"nobody's":                  {"tenant", podOf(), ""},
+		"no owner":                  {"tenant", podOf(), ""},
 		"a ReplicaSet's":            {"tenant", podOf(replicaSet), ""},
 		"forged":                    {"tenant", podOf(ofDaemonSet("apps/v1", true)), onlyItsPods},
 		"forged, as second owner":   {"tenant", podOf(second), onlyItsPods},
 		"forged, of an old version": {"tenant", podOf(ofDaemonSet("apps/v1beta2", true)), onlyItsPods},
 		"owned, not controlled":     {"tenant", podOf(ofDaemonSet("apps/v1", false)), ""},
-		"to be adopted":             {"tenant", podOf(generation), onlyItsLabel},
+		"labelled, no owner":        {"tenant", podOf(generation), onlyItsLabel},
 		"of another kind":           {"tenant", podOf(kruise), ""},
 		"of another kind, labelled": {"tenant", podOf(kruise, generation), onlyItsLabel},
 		"forged by administrators":  {"admin", podOf(ofDaemonSet("apps/v1", true), generation), onlyItsLabel},
-		"listed":                    {"restorer", podOf(ofDaemonSet("apps/v1", true), generation), ""},
-		"listed, of another kind":   {"restorer", podOf(kruise, generation), ""},
+		"a listed user":             {"restorer", podOf(ofDaemonSet("apps/v1", true), generation), ""},
+		"a listed user, other kind": {"restorer", podOf(kruise, generation), ""},
 		"the DaemonSet controller":  {"controller", podOf(ofDaemonSet("apps/v1", true), generation), ""},
-		"all controllers as one":    {"manager", podOf(ofDaemonSet("apps/v1", true), generation), ""},
+		"the controller manager":    {"manager", podOf(ofDaemonSet("apps/v1", true), generation), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := by[test.by].CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), test.pod, metav1.CreateOptions{DryRun: dryRun})
@@ -122,8 +122,9 @@ func TestDaemonPodsOnCreation(t *testing.T) {
 	}
 }
 
-// TestDaemonPodsOnUpdate: nobody else makes one of a pod that is there, by whatever
-// subresource. What the pod is already may stay, and go.
+// TestDaemonPodsOnUpdate tests that no other user can turn an existing pod into one that
+// counts as a DaemonSet's, by any subresource. Owners and labels that a pod already has
+// may be kept and removed.
 func TestDaemonPodsOnUpdate(t *testing.T) {
 	in := install(t)
 	guardDaemonPods(t, in)
@@ -152,20 +153,20 @@ func TestDaemonPodsOnUpdate(t *testing.T) {
 		by, pod, patch, subresource string
 		want                        string
 	}{
-		"an owner":                        {"tenant", "plain", owner, "", onlyItsPods},
-		"an owner, adopted":               {"controller", "plain", owner, "", ""},
-		"a label":                         {"tenant", "plain", label, "", onlyItsLabel},
-		"a label by its status":           {"tenant", "plain", label, "status", onlyItsLabel},
-		"another label":                   {"tenant", "plain", aside, "", ""},
-		"its status":                      {"tenant", "plain", beat, "status", ""},
-		"a daemon's other labels":         {"tenant", "daemons", aside, "", ""},
-		"a daemon's status":               {"tenant", "daemons", beat, "status", ""},
-		"another owner":                   {"tenant", "daemons", other, "", onlyItsPods},
-		"another generation":              {"tenant", "daemons", raised, "", onlyItsLabel},
-		"the same":                        {"tenant", "daemons", owner, "", ""},
-		"no owner":                        {"tenant", "daemons", orphan, "", ""},
-		"no label":                        {"tenant", "daemons", bare, "", ""},
-		"a label by someone who may that": {"restorer", "plain", label, "", ""},
+		"an owner":                  {"tenant", "plain", owner, "", onlyItsPods},
+		"an owner, adopted":         {"controller", "plain", owner, "", ""},
+		"a label":                   {"tenant", "plain", label, "", onlyItsLabel},
+		"a label by its status":     {"tenant", "plain", label, "status", onlyItsLabel},
+		"another label":             {"tenant", "plain", aside, "", ""},
+		"its status":                {"tenant", "plain", beat, "status", ""},
+		"a daemon's other labels":   {"tenant", "daemons", aside, "", ""},
+		"a daemon's status":         {"tenant", "daemons", beat, "status", ""},
+		"another owner":             {"tenant", "daemons", other, "", onlyItsPods},
+		"another generation":        {"tenant", "daemons", raised, "", onlyItsLabel},
+		"the same":                  {"tenant", "daemons", owner, "", ""},
+		"no owner":                  {"tenant", "daemons", orphan, "", ""},
+		"no label":                  {"tenant", "daemons", bare, "", ""},
+		"a label, by a listed user": {"restorer", "plain", label, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			subresources := []string{}
@@ -184,9 +185,9 @@ func TestDaemonPodsOnUpdate(t *testing.T) {
 	checkDenied(t, err, "")
 }
 
-// TestDaemonSetControllerIsFree: with the guard in force the real DaemonSet
-// controller creates pods with the labels that nodegate looks for, and adopts those
-// of a DaemonSet that was deleted without them.
+// TestDaemonSetControllerIsFree tests that, with the guard in force, the real DaemonSet
+// controller creates pods with the labels that nodegate requires, and adopts the
+// orphaned pods of a deleted DaemonSet.
 func TestDaemonSetControllerIsFree(t *testing.T) {
 	in := install(t)
 	guardDaemonPods(t, in)
@@ -215,7 +216,7 @@ func TestDaemonSetControllerIsFree(t *testing.T) {
 		eventually(t, func() error {
 			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(ds.Spec.Selector)})
 			if err != nil || len(list.Items) != 1 || !metav1.IsControlledBy(&list.Items[0], by) {
-				return fmt.Errorf("there are %d pods, or another owner (%w)", len(list.Items), err)
+				return fmt.Errorf("%d pods, or a pod with another owner (%w)", len(list.Items), err)
 			}
 			pod = list.Items[0]
 			return nil
@@ -236,7 +237,7 @@ func TestDaemonSetControllerIsFree(t *testing.T) {
 	var second *appsv1.DaemonSet
 	eventually(t, func() (err error) { second, err = sets.Create(ctx, ds, metav1.CreateOptions{}); return err })
 	if adopted := owned(second); adopted.UID != made.UID {
-		t.Errorf("pod %s is there, and not %s", adopted.Name, made.Name)
+		t.Errorf("adopted pod is %s, want %s", adopted.Name, made.Name)
 	}
 	if err := sets.Delete(ctx, ds.Name, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)

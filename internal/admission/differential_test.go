@@ -24,7 +24,7 @@ import (
 	"github.com/nodegate/nodegate/internal/webhook"
 )
 
-// born is what closing at birth is about.
+// born is the part of a Node that is closed at birth.
 type born struct {
 	Annotations map[string]string
 	Taints      []corev1.Taint // those that were added, sorted
@@ -32,8 +32,8 @@ type born struct {
 
 var empty = cmpopts.EquateEmpty()
 
-// TestPolicyAndWebhookAgree: whoever closes gates at birth, the Node is the same,
-// and the other one, asked afterwards, changes nothing.
+// TestPolicyAndWebhookAgree tests that policy and webhook create the same Node, and that
+// each of them changes nothing after the other.
 func TestPolicyAndWebhookAgree(t *testing.T) {
 	in := installBirth(t)
 	mine := metav1.LabelSelector{MatchLabels: label(t)}
@@ -58,30 +58,30 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 	for name, node := range map[string]corev1.Node{
 		"bare":                      {},
 		"opted out":                 {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.OptOutLabel: "true"}, Annotations: map[string]string{prefix + "one": recordA, overridePrefix + "one": "x"}}},
-		"opted out as kubelets can": {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}}},
+		"kubelet's opt-out label":   {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}}},
 		"an override":               {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{overridePrefix + "one": "x"}}},
 		"annotations":               {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b"}}},
 		"foreign taints":            {Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, foreign2}}},
 		"the taint":                 {Spec: corev1.NodeSpec{Taints: []corev1.Taint{taintB, foreign}}},
 		"a wrong value":             {Spec: corev1.NodeSpec{Taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}}},
-		"a value that is missing":   {Spec: corev1.NodeSpec{Taints: []corev1.Taint{withValue(taintB, "")}}},
+		"a missing value":           {Spec: corev1.NodeSpec{Taints: []corev1.Taint{withValue(taintB, "")}}},
 		"another effect":            {Spec: corev1.NodeSpec{Taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}}},
 		"forged records":            {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "x", prefix + "none": "x"}}},
 		"the right record":          {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{prefix + "one": recordA}}},
-		"of a gate elsewhere":       {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "system"}, Annotations: map[string]string{prefix + "skips": recordA}}},
-		"only that":                 {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"test": "no", "pool": "system"}, Annotations: map[string]string{prefix + "one": recordA}}},
+		"another gate's record":     {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "system"}, Annotations: map[string]string{prefix + "skips": recordA}}},
+		"no gate, but a record":     {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"test": "no", "pool": "system"}, Annotations: map[string]string{prefix + "one": recordA}}},
 		"a boot ID":                 {Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "8c1b5f9e-3f0e"}}},
 		"a boot ID of 65 letters":   {Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: strings.Repeat("a", 65)}}},
-		"a boot ID that is JSON":    {Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: `x","state":"Open`}}},
+		"JSON in the boot ID":       {Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: `x","state":"Open`}}},
 		"a boot ID with a line end": {Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "x\n"}}},
-		"no room for records":       {ObjectMeta: metav1.ObjectMeta{Annotations: big(256 << 10)}},
-		"room for some":             {ObjectMeta: metav1.ObjectMeta{Annotations: big(256<<10 - 300)}},
+		"no space for records":      {ObjectMeta: metav1.ObjectMeta{Annotations: big(256 << 10)}},
+		"space for some records":    {ObjectMeta: metav1.ObjectMeta{Annotations: big(256<<10 - 300)}},
 		"one annotation too many":   {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1021)}},
-		"as many annotations as go": {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1020)}}, // with four records
-		"those, and a forged one":   {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(1020), map[string]string{prefix + "one": "x"})}},
+		"most annotations":          {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1020)}}, // with four records
+		"most, and a forged record": {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(1020), map[string]string{prefix + "one": "x"})}},
 		"too many annotations":      {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1025)}},
 		"too many taints":           {Spec: corev1.NodeSpec{Taints: manyTaints(1025)}, ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{prefix + "one": "x"}}},
-		"as many as may be":         {Spec: corev1.NodeSpec{Taints: manyTaints(1000)}},
+		"many taints":               {Spec: corev1.NodeSpec{Taints: manyTaints(1000)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node.Name = "born"
@@ -100,20 +100,20 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 				t.Errorf("(-policy +webhook):\n%.3000s", diff)
 			}
 			if again := asked(t, h, byPolicy); !slices.Equal(again.Spec.Taints, byPolicy.Spec.Taints) || cmp.Diff(again.Annotations, byPolicy.Annotations, empty) != "" {
-				t.Error("the webhook changes what the policy made")
+				t.Error("the webhook changes the policy's result")
 			}
 			again, err := in.admin.CoreV1().Nodes().Create(t.Context(), byWebhook, metav1.CreateOptions{DryRun: dryRun})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(got.Taints, settled(again.Spec.Taints, n), empty); diff != "" || cmp.Diff(byWebhook.Annotations, again.Annotations, empty) != "" {
-				t.Errorf("the policy changes what the webhook made:\n%.3000s", diff)
+				t.Errorf("the policy changes the webhook's result:\n%.3000s", diff)
 			}
 		})
 	}
 }
 
-// asked is the Node that the webhook makes of one.
+// asked returns the Node with the webhook's patch applied.
 func asked(t *testing.T, h http.Handler, node *corev1.Node) *corev1.Node {
 	t.Helper()
 	node = node.DeepCopy()

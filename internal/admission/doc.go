@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is what the API server does for nodegate: it closes gates
-// at a node's birth (birth.yaml), and confines nodegate and everybody else to
-// what is theirs (guards.yaml). Both are plain admission policies, which work
-// whether nodegate runs or not.
+// Package admission contains the admission policies that the API server evaluates
+// for nodegate, even while nodegate is not running: the birth policy closes gates
+// on new nodes (birth.yaml), and the guards restrict what nodegate and other users
+// may write (guards.yaml).
 //
-// The package holds the policies' text, the parameters that the birth policy
-// reads, and the proof that it is in force. It does no I/O.
+// The package also contains the parameter that the birth policy reads, and the
+// probes that prove that the policies are in force.
 package admission

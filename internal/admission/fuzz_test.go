@@ -15,8 +15,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// FuzzParameter: whatever the parameter has become, correcting it makes it say what
-// it should, once, and keeps what is of others.
+// FuzzParameter checks that correcting any parameter results in the wanted entries, that
+// a second correction changes nothing, and that labels of other writers are kept.
 func FuzzParameter(f *testing.F) {
 	entries := []Entry{
 		{Name: "a", Taint: v1alpha1.Taint{Key: "example.com/a", Value: "v", Effect: corev1.TaintEffectNoSchedule}},
@@ -39,14 +39,14 @@ func FuzzParameter(f *testing.F) {
 		before := have.DeepCopy()
 		got, _ := Corrected(&have, want)
 		if !maps.EqualFunc(Entries(got), Entries(want), Entry.Equal) {
-			t.Errorf("it says %+v", Entries(got))
+			t.Errorf("entries after the correction: %+v", Entries(got))
 		}
 		if again, changed := Corrected(got, want); changed {
-			t.Errorf("corrected again it becomes %+v", again)
+			t.Errorf("a second correction results in %+v", again)
 		}
 		for key, value := range before.Labels {
 			if _, own := want.Labels[key]; !own && got.Labels[key] != value {
-				t.Errorf("label %s of another is %q, was %q", key, got.Labels[key], value)
+				t.Errorf("label %s of another writer is %q, was %q", key, got.Labels[key], value)
 			}
 		}
 		if got.ResourceVersion != before.ResourceVersion {
@@ -55,8 +55,8 @@ func FuzzParameter(f *testing.F) {
 	})
 }
 
-// FuzzSelector: what the parameter says about a gate selects the nodes that the
-// gate selects.
+// FuzzSelector checks that a gate's entry in the parameter selects the same nodes as the
+// gate.
 func FuzzSelector(f *testing.F) {
 	f.Add([]byte(`{"matchLabels":{"os":"linux"},"matchExpressions":[{"key":"pool","operator":"NotIn","values":["a","b","a"]}]}`), []byte(`{"os":"linux","pool":"c"}`))
 	f.Add([]byte(`{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"b","operator":"DoesNotExist"}]}`), []byte(`{"a":""}`))
@@ -75,7 +75,7 @@ func FuzzSelector(f *testing.F) {
 		}
 		if err != nil || len(entry.Nodes) == 0 {
 			if err == nil && !compiled.Matches(labels.Set(of)) {
-				t.Errorf("no requirements, and %v is not selected", of)
+				t.Errorf("the entry has no requirements, but the gate does not select %v", of)
 			}
 			return
 		}
@@ -84,11 +84,11 @@ func FuzzSelector(f *testing.F) {
 			t.Fatalf("requirements %v: %v", entry.Nodes, err)
 		}
 		if want, got := compiled.Matches(labels.Set(of)), affinity.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: of}}); got != want {
-			t.Errorf("%s on %v: the gate says %t, the parameter %t", selector, of, want, got)
+			t.Errorf("selector %s, labels %v: selected by the gate: %t, by the parameter: %t", selector, of, want, got)
 		}
 		back := Entries(Parameter("n", "crd", []Entry{entry}))
 		if one, there := back["a"]; len(back) != 1 || !there || !one.Equal(entry) {
-			t.Errorf("%+v comes back as %+v", entry, back)
+			t.Errorf("%+v is read back as %+v", entry, back)
 		}
 	})
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// ErrUnclear is returned when a probe does not show whether a guard is in force,
-// because the API server did not decide about it.
+// ErrUnclear is returned when the answer to a probe does not show whether a guard
+// is in force, because the API server did not evaluate the guards.
 var ErrUnclear = errors.New("the API server did not answer")
 
 // GuardProbe is a request that a guard must reject. It is sent in a dry run, as
-// nodegate's own ServiceAccount, and changes nothing even if it is let through.
+// nodegate's own ServiceAccount, so it changes nothing even if it is allowed.
 type GuardProbe struct {
 	// Guard is the name of the policy that must reject the request.
 	Guard string
-	// Object is patched with Patch, or created if Patch is nil. The patch of a
-	// NodeGate is one of its status.
+	// Object is patched with Patch, or created if Patch is nil. Of a NodeGate, the
+	// status is patched.
 	Object client.Object
 	Patch  client.Patch
 }
@@ -43,11 +43,12 @@ func (p *GuardProbe) Send(ctx context.Context, c client.Client) error {
 	return c.Patch(ctx, p.Object, p.Patch, client.DryRunAll, client.FieldOwner(v1alpha1.FieldManager))
 }
 
-// GuardProbes returns a probe for each guard of every installation. The guards of
-// Nodes need an existing Node, and that of NodeGates an existing NodeGate: without
-// one, as in a new cluster, node or gate is "" and they have no probe.
+// GuardProbes returns a probe for each guard that every installation has. Probes of
+// the guards of Nodes need an existing Node, and the probe of the guard of NodeGates
+// needs an existing NodeGate. If node or gate is "", as in a new cluster, those
+// probes are omitted.
 func GuardProbes(namespace, node, gate string) []GuardProbe {
-	// The API server validates objects before it asks the guards: this one is valid.
+	// The API server validates objects before it evaluates guards: this one is valid.
 	template := Parameter(namespace, v1alpha1.SourceCRD, nil)
 	template.Name = probePrefix + "parameters"
 	probes := []GuardProbe{{Guard: ParametersPolicy, Object: template}}
@@ -70,13 +71,13 @@ func GuardProbes(namespace, node, gate string) []GuardProbe {
 	}
 	return append(probes,
 		patch(ConfinementPolicy, `"labels":{"nodegate.dev/probe":"true"}`),
-		// No gate has such a name. RecordsPolicy rejects it from nodegate too.
+		// No gate can have this name. RecordsPolicy rejects it even from nodegate.
 		patch(RecordsPolicy, `"annotations":{"`+v1alpha1.RecordAnnotationPrefix+`Probe":"true"}`))
 }
 
 // Proved returns nil if err, the API server's answer to the probe, shows that the
-// guard is in force. Otherwise the error says what to do; it wraps ErrUnclear if
-// the answer shows nothing.
+// guard is in force. Otherwise, the returned error describes what to do. It wraps
+// ErrUnclear if the answer shows nothing.
 func (p *GuardProbe) Proved(err error) error {
 	switch {
 	case err == nil:
@@ -86,7 +87,7 @@ func (p *GuardProbe) Proved(err error) error {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+p.Guard+"'"):
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return fmt.Errorf("cannot tell whether guard %s is in force: something else rejected the request that it must reject (a dry run): %w", p.Guard, err)
+		return fmt.Errorf("guard %s is not proved to be in force: something else rejected the request that it must reject (a dry run): %w", p.Guard, err)
 	default:
 		return fmt.Errorf("probing guard %s: %w: %w", p.Guard, ErrUnclear, err)
 	}

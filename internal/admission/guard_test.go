@@ -21,8 +21,8 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// proveGuards does what the controller does to prove the guards, and returns what
-// is wrong by guard.
+// proveGuards proves the guards as the controller does, and returns the errors by
+// guard.
 func (in *installation) proveGuards(ctx context.Context, node, gate string) (map[string]error, error) {
 	config, err := in.ServiceAccount(ctx, options.Namespace, options.ServiceAccount)
 	if err != nil {
@@ -36,17 +36,17 @@ func (in *installation) proveGuards(ctx context.Context, node, gate string) (map
 	if err != nil {
 		return nil, err
 	}
-	wrong := map[string]error{}
+	failed := map[string]error{}
 	for _, p := range admission.GuardProbes(options.Namespace, node, gate) {
 		if err := p.Proved(p.Send(ctx, nodegate)); err != nil {
-			wrong[p.Guard] = err
+			failed[p.Guard] = err
 		}
 	}
-	return wrong, nil
+	return failed, nil
 }
 
-// TestGuardsAreProved: each guard, and no other, is missed when its policy or its
-// binding is deleted or does not deny, until that is put back.
+// TestGuardsAreProved tests that exactly the right guard is reported while its policy
+// or its binding is deleted or does not deny, until that is restored.
 func TestGuardsAreProved(t *testing.T) {
 	in := install(t)
 	undisturbed(t, in)
@@ -57,19 +57,19 @@ func TestGuardsAreProved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitWrong := func(t *testing.T, want string) {
+	awaitFailed := func(t *testing.T, want string) {
 		t.Helper()
 		eventually(t, func() error {
-			wrong, err := in.proveGuards(t.Context(), node.Name, gate.GetName())
+			failed, err := in.proveGuards(t.Context(), node.Name, gate.GetName())
 			if err != nil {
 				return err
 			}
-			if missing := wrong[want]; want != "" && (missing == nil || !strings.Contains(missing.Error(), "guard "+want+" is not in force")) {
-				return fmt.Errorf("of %s is said: %w", want, missing)
+			if missing := failed[want]; want != "" && (missing == nil || !strings.Contains(missing.Error(), "guard "+want+" is not in force")) {
+				return fmt.Errorf("proving %s: %w, want an error that it is not in force", want, missing)
 			}
-			delete(wrong, want)
-			if len(wrong) > 0 {
-				return fmt.Errorf("of others is said: %v", wrong)
+			delete(failed, want)
+			if len(failed) > 0 {
+				return fmt.Errorf("proving other guards: %v", failed)
 			}
 			return nil
 		})
@@ -109,7 +109,7 @@ func TestGuardsAreProved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	awaitWrong(t, "")
+	awaitFailed(t, "")
 	for _, guard := range []string{admission.ConfinementPolicy, admission.RecordsPolicy, admission.ParametersPolicy, admission.AcknowledgePolicy} {
 		for name, breaks := range map[string]func(t *testing.T) (restore func()){
 			"policy deleted":  func(t *testing.T) func() { return deleted(t, policy(guard)) },
@@ -125,22 +125,22 @@ func TestGuardsAreProved(t *testing.T) {
 		} {
 			t.Run(guard+" "+name, func(t *testing.T) {
 				restore := breaks(t)
-				defer awaitWrong(t, "") // the other tests need it
+				defer awaitFailed(t, "") // the other tests need all guards
 				defer restore()
-				awaitWrong(t, guard)
+				awaitFailed(t, guard)
 			})
 		}
 	}
 	if _, err := in.admin.CoreV1().PodTemplates(options.Namespace).Get(t.Context(), "nodegate-probe-parameters", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a probe has left something behind: %v", err)
+		t.Errorf("a probe created its PodTemplate: %v", err)
 	}
 	after, err := in.admin.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
 	if err != nil || after.Labels["nodegate.dev/probe"] != "" || after.Annotations[prefix+"Probe"] != "" {
-		t.Errorf("a probe has left something behind: %v, %v, %v", after.Labels, after.Annotations, err)
+		t.Errorf("a probe changed the Node: %v, %v, %v", after.Labels, after.Annotations, err)
 	}
 }
 
-// TestGuardProved: what an answer to a probe shows.
+// TestGuardProved tests what each answer to a probe shows.
 func TestGuardProved(t *testing.T) {
 	nodes := corev1.Resource("nodes")
 	denial := func(by string) error {
@@ -157,9 +157,9 @@ func TestGuardProved(t *testing.T) {
 		"rejected by another guard":     {apierrors.NewForbidden(nodes, "n", denial("nodegate-confinement")), "something else rejected", false},
 		"rejected by RBAC":              {apierrors.NewForbidden(nodes, "n", errors.New("cannot patch nodes")), "something else rejected", false},
 		"rejected by a webhook":         {apierrors.NewBadRequest("admission webhook x does not support dry run"), "something else rejected", false},
-		"the Node is gone":              {apierrors.NewNotFound(nodes, "n"), "probing guard nodegate-records", true},
+		"the Node does not exist":       {apierrors.NewNotFound(nodes, "n"), "probing guard nodegate-records", true},
 		"the API server is too busy":    {apierrors.NewTooManyRequests("later", 1), "probing guard nodegate-records", true},
-		"the API server is not reached": {context.DeadlineExceeded, "probing guard nodegate-records", true},
+		"the API server is unreachable": {context.DeadlineExceeded, "probing guard nodegate-records", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := admission.GuardProbe{Guard: admission.RecordsPolicy}

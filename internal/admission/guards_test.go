@@ -25,31 +25,31 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// What the guards say, in part.
+// Parts of the guards' messages.
 const (
 	onlyTaints      = "only allowed taints (node.kubernetes.io/out-of-service:NoExecute, test.nodegate.dev/a:NoSchedule, test.nodegate.dev/b:NoExecute, test.nodegate.dev/b:NoSchedule, test.nodegate.dev/c:NoSchedule)"
 	onlyRecords     = "only annotations under gate.nodegate.dev/"
 	noOverrides     = "may only remove annotations under override.nodegate.dev/"
-	overrideForm    = "an override of a gate is of the form"
-	overrideOfNode  = "an override names the Node that it is for"
-	noMetadata      = "may not change labels, owners, finalizers"
-	noSpec          = "may not change a Node's spec but for taints"
-	noSubresource   = "may not write to subresources of nodes"
-	dryRunOnly      = "may create Nodes in a dry run only"
+	overrideForm    = "an override of a gate must have the form"
+	overrideOfNode  = "an override must name its Node"
+	noMetadata      = "may not change labels, owner references, finalizers"
+	noSpec          = "may not change a Node's spec except taints"
+	noSubresource   = "may not write to subresources of Nodes"
+	dryRunOnly      = "may create Nodes only in a dry run"
 	noDelete        = "may not delete Nodes"
-	onlyTimes       = "nor write anything there but a Unix time in seconds"
-	overfull        = "the Node has 20001 annotations, and nodegate writes no Node with more than 1024; remove"
+	onlyTimes       = "may set it only to a Unix time in seconds"
+	overfull        = "the Node has 20001 annotations, and nodegate may not write a Node with more than 1024; remove"
 	recordsGuarded  = "are nodegate's records of this node"
 	tooMany         = "more than 1024 annotations, too many"
-	parametersOwned = "PodTemplates in this namespace are written by nodegate"
+	parametersOwned = "PodTemplates in this namespace may be written only by nodegate"
 	onlyParameter   = "may write only the PodTemplate nodegate-birth"
-	onlyAllowed     = "may have new nodes created only with allowed taints"
-	onlyOwnFields   = "may not change which fields of a Node others own"
+	onlyAllowed     = "may add only allowed taints to new nodes"
+	onlyOwnFields   = "may not change which fields of a Node other managers own"
 	ownsNothingElse = "may own no field of a Node"
-	onlyOwnManager  = "only as the field manager nodegate"
+	onlyOwnManager  = "only as field manager nodegate"
 )
 
-// jsonPatch puts the operations of a JSON Patch in brackets.
+// jsonPatch returns a JSON Patch of the operations.
 func jsonPatch(operations ...string) []byte {
 	return []byte("[" + strings.Join(operations, ",") + "]")
 }
@@ -58,24 +58,24 @@ func op(name, path, value string) string {
 	return fmt.Sprintf(`{"op":%q,"path":%q,"value":%s}`, name, path, value)
 }
 
-// checkDenied compares an error with the message expected; none if that is "".
+// checkDenied checks that the error contains the message, or is nil if that is "".
 func checkDenied(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
 		t.Errorf("denied: %v", err)
 	case want != "" && err == nil:
-		t.Errorf("allowed, want it denied: %q", want)
+		t.Errorf("allowed, want a denial with %q", want)
 	case want != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want)):
 		t.Errorf("denied by %q, want a 403 with %q", err, want)
 	}
 }
 
-// gated is a node with two foreign taints, one of ours between them, and
-// everything else that nodegate must leave alone.
+// gated creates a node with two foreign taints, one of nodegate's between them, and all
+// kinds of metadata that nodegate must not change.
 func gated(t *testing.T, in *installation) *corev1.Node {
 	t.Helper()
-	in.close(t) // no gate has the record for one of its own
+	in.close(t) // no gate, so that the birth policy does not change the record
 	added := metav1.NewTime(time.Now().Truncate(time.Second))
 	evicting := withEffect(foreign2, corev1.TaintEffectNoExecute)
 	evicting.TimeAdded = &added
@@ -102,7 +102,7 @@ func gated(t *testing.T, in *installation) *corev1.Node {
 	return created
 }
 
-// TestConfinement: what nodegate may write to a node. RBAC lets it write all.
+// TestConfinement tests what nodegate may write to a node. RBAC allows everything.
 func TestConfinement(t *testing.T) {
 	in := install(t)
 	node := gated(t, in)
@@ -165,7 +165,7 @@ func TestConfinement(t *testing.T) {
 	}
 }
 
-// TestConfinementToPatches: nodegate creates Nodes in dry runs only, and
+// TestConfinementToPatches tests that nodegate creates Nodes only in dry runs, and
 // deletes none.
 func TestConfinementToPatches(t *testing.T) {
 	in := install(t)
@@ -181,7 +181,7 @@ func TestConfinementToPatches(t *testing.T) {
 	checkDenied(t, nodes.Delete(t.Context(), node.Name, metav1.DeleteOptions{DryRun: dryRun}), noDelete)
 	checkDenied(t, nodes.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "zone=a"}), noDelete)
 	_, err = in.nodegate.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + node.Name + "/proxy/metrics").DoRaw(t.Context())
-	if !apierrors.IsForbidden(err) { // the proxy's answer has no message that a client reads
+	if !apierrors.IsForbidden(err) { // the client does not read the message of the proxy's answer
 		t.Errorf("proxying to a kubelet: %v, want it denied", err)
 	}
 
@@ -193,13 +193,13 @@ func TestConfinementToPatches(t *testing.T) {
 	checkDenied(t, err, dryRunOnly)
 }
 
-// TestRecords: who may write records.
+// TestRecords tests who may write records.
 func TestRecords(t *testing.T) {
 	in := install(t)
 	node := gated(t, in)
 	kubelet := as(t, in.Node(node.Name))
-	editor := person(t, in, "editor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}})
-	overrider := person(t, in, "overrider",
+	editor := newUser(t, in, "editor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}})
+	overrider := newUser(t, in, "overrider",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}},
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"override"}})
 
@@ -218,14 +218,14 @@ func TestRecords(t *testing.T) {
 		patch string
 		want  string
 	}{
-		"kubelet beats":             {kubelet, heartbeat, ""},
+		"kubelet sends a heartbeat": {kubelet, heartbeat, ""},
 		"kubelet annotates":         {kubelet, another, ""},
 		"kubelet labels":            {kubelet, labels, ""},
 		"kubelet changes one":       {kubelet, change, recordsGuarded},
 		"kubelet adds one":          {kubelet, add, recordsGuarded},
 		"kubelet removes one":       {kubelet, remove, recordsGuarded},
 		"kubelet removes all":       {kubelet, removeAll, recordsGuarded},
-		"kubelet changes and beats": {kubelet, both, recordsGuarded},
+		"kubelet changes both":      {kubelet, both, recordsGuarded},
 		"editor changes one":        {editor, change, recordsGuarded},
 		"editor labels":             {editor, labels, ""},
 		"overrider changes one":     {overrider, change, ""},
@@ -244,14 +244,14 @@ func TestRecords(t *testing.T) {
 
 const overridePrefix = v1alpha1.OverrideAnnotationPrefix
 
-// TestOverrides: who may override a gate on a node, and how.
+// TestOverrides tests who may override a gate on a node, and the form of overrides.
 func TestOverrides(t *testing.T) {
 	in := install(t)
 	node := gated(t, in)
 	kubelet := as(t, in.Node(node.Name))
 	nodes := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}
-	editor := person(t, in, "override-editor", nodes)
-	overrider := person(t, in, "override-overrider", nodes,
+	editor := newUser(t, in, "override-editor", nodes)
+	overrider := newUser(t, in, "override-overrider", nodes,
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"override"}})
 	uid := string(node.UID)
 	override := func(state, until, reason, uid string) string {
@@ -264,52 +264,53 @@ func TestOverrides(t *testing.T) {
 		value any
 		want  string
 	}{
-		"kubelet opens its own gate":     {kubelet, good, recordsGuarded},
-		"kubelet closes":                 {kubelet, override("Closed", noon, "x", uid), recordsGuarded},
-		"kubelet ends one":               {kubelet, nil, recordsGuarded},
-		"editor":                         {editor, good, recordsGuarded},
-		"editor ends one":                {editor, nil, recordsGuarded},
-		"overrider":                      {overrider, good, ""},
-		"overrider closes":               {overrider, override("Closed", noon, "x", uid), ""},
-		"overrider ends one":             {overrider, nil, ""},
-		"admin":                          {in.admin, good, ""},
-		"a reason with quotes":           {overrider, override("Open", noon, `he said: "open", \ {}`, uid), ""},
-		"the longest reason":             {overrider, override("Open", noon, strings.Repeat("é", 256), uid), ""},
-		"another order, and spaces":      {overrider, `{ "uid" : "` + uid + `" , "reason" : "x", "until": "2026-11-20T12:00:00.5+02:00", "state": "Open" } `, ""},
-		"no JSON":                        {overrider, "Open", overrideForm},
-		"nothing":                        {overrider, "", overrideForm},
-		"more than that":                 {overrider, good + good, overrideForm},
-		"another state":                  {overrider, override("open", noon, "x", uid), overrideForm},
-		"no reason":                      {overrider, override("Open", noon, "", uid), overrideForm},
-		"too long a reason":              {overrider, override("Open", noon, strings.Repeat("é", 257), uid), overrideForm},
-		"no time":                        {overrider, override("Open", "in an hour", "x", uid), overrideForm},
-		"no zone":                        {overrider, override("Open", "2026-11-20T12:00:00", "x", uid), overrideForm},
-		"no end":                         {overrider, `{"state":"Open","reason":"x","uid":"` + uid + `"}`, overrideForm},
-		"a number":                       {overrider, `{"state":"Open","until":1,"reason":"x","uid":"` + uid + `"}`, overrideForm},
-		"something else":                 {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `","for":"1h"}`, overrideForm},
-		"a comma too many":               {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `",}`, overrideForm},
-		"a key twice":                    {overrider, `{"state":"Closed","state":"Open","until":"` + noon + `","uid":"` + uid + `"}`, overrideForm},
-		"a key in capitals":              {overrider, `{"state":"Closed","State":"Open","reason":"x","until":"` + noon + `","uid":"` + uid + `"}`, overrideForm},
-		"a key with an escape":           {overrider, `{"st\u0061te":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
-		"a state with an escape":         {overrider, `{"state":"Op\u0065n","until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
-		"a reason of escapes":            {overrider, `{"state":"Open","until":"` + noon + `","reason":"` + strings.Repeat(`\u00e9`, 256) + `","uid":"` + uid + `"}`, ""},
-		"a reason of too many":           {overrider, `{"state":"Open","until":"` + noon + `","reason":"` + strings.Repeat(`\u00e9`, 257) + `","uid":"` + uid + `"}`, overrideForm},
-		"an escape that is none":         {overrider, `{"state":"Open","until":"` + noon + `","reason":"\x","uid":"` + uid + `"}`, overrideForm},
-		"half an escape":                 {overrider, `{"state":"Open","until":"` + noon + `","reason":"\u00e","uid":"` + uid + `"}`, overrideForm},
-		"a line break in the reason":     {overrider, "{\"state\":\"Open\",\"until\":\"" + noon + "\",\"reason\":\"x\ny\",\"uid\":\"" + uid + "\"}", overrideForm},
-		"line breaks between":            {overrider, "{\n\t\"state\":\"Open\",\r\n\"until\":\"" + noon + "\",\"reason\":\"x\",\"uid\":\"" + uid + "\"\n}\n", ""},
-		"a page break between":           {overrider, good + "\f", overrideForm},
-		"no such month":                  {overrider, override("Open", "2026-13-20T12:00:00Z", "x", uid), overrideForm},
-		"no such hour":                   {overrider, override("Open", "2026-11-20T25:00:00Z", "x", uid), overrideForm},
-		"no such zone":                   {overrider, override("Open", "2026-11-20T12:00:00+29:00", "x", uid), overrideForm},
-		"a list around it":               {overrider, "[" + good + "]", overrideForm},
-		"nested":                         {overrider, `{"state":"Open","until":"` + noon + `","reason":{"reason":"x"},"uid":"` + uid + `"}`, overrideForm},
-		"too much":                       {overrider, `{"state":"Open",` + strings.Repeat(" ", 5000) + `"until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
-		"of no Node":                     {overrider, override("Open", noon, "x", ""), `names the Node that it is for: "uid":"` + uid + `"`},
-		"of another Node":                {overrider, override("Open", noon, "x", "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"), overrideOfNode},
-		"of another Node, in the reason": {overrider, override("Open", noon, `"uid":"`+uid+`"`, "y"), overrideOfNode},
+		"kubelet opens its own gate":      {kubelet, good, recordsGuarded},
+		"kubelet closes":                  {kubelet, override("Closed", noon, "x", uid), recordsGuarded},
+		"kubelet ends one":                {kubelet, nil, recordsGuarded},
+		"editor":                          {editor, good, recordsGuarded},
+		"editor ends one":                 {editor, nil, recordsGuarded},
+		"overrider":                       {overrider, good, ""},
+		"overrider closes":                {overrider, override("Closed", noon, "x", uid), ""},
+		"overrider ends one":              {overrider, nil, ""},
+		"admin":                           {in.admin, good, ""},
+		"a reason with quotes":            {overrider, override("Open", noon, `he said: "open", \ {}`, uid), ""},
+		"the longest reason":              {overrider, override("Open", noon, strings.Repeat("é", 256), uid), ""},
+		"a different order, with spaces":  {overrider, `{ "uid" : "` + uid + `" , "reason" : "x", "until": "2026-11-20T12:00:00.5+02:00", "state": "Open" } `, ""},
+		"not JSON":                        {overrider, "Open", overrideForm},
+		"empty":                           {overrider, "", overrideForm},
+		"two objects":                     {overrider, good + good, overrideForm},
+		"another state":                   {overrider, override("open", noon, "x", uid), overrideForm},
+		"no reason":                       {overrider, override("Open", noon, "", uid), overrideForm},
+		"too long a reason":               {overrider, override("Open", noon, strings.Repeat("é", 257), uid), overrideForm},
+		"no time":                         {overrider, override("Open", "in an hour", "x", uid), overrideForm},
+		"no zone":                         {overrider, override("Open", "2026-11-20T12:00:00", "x", uid), overrideForm},
+		"no end":                          {overrider, `{"state":"Open","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"a number":                        {overrider, `{"state":"Open","until":1,"reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"another field":                   {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `","for":"1h"}`, overrideForm},
+		"a trailing comma":                {overrider, `{"state":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `",}`, overrideForm},
+		"a key twice":                     {overrider, `{"state":"Closed","state":"Open","until":"` + noon + `","uid":"` + uid + `"}`, overrideForm},
+		"a key in capitals":               {overrider, `{"state":"Closed","State":"Open","reason":"x","until":"` + noon + `","uid":"` + uid + `"}`, overrideForm},
+		"a key with an escape":            {overrider, `{"st\u0061te":"Open","until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"a state with an escape":          {overrider, `{"state":"Op\u0065n","until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"a reason of escapes":             {overrider, `{"state":"Open","until":"` + noon + `","reason":"` + strings.Repeat(`\u00e9`, 256) + `","uid":"` + uid + `"}`, ""},
+		"a reason of too many escapes":    {overrider, `{"state":"Open","until":"` + noon + `","reason":"` + strings.Repeat(`\u00e9`, 257) + `","uid":"` + uid + `"}`, overrideForm},
+		"an invalid escape":               {overrider, `{"state":"Open","until":"` + noon + `","reason":"\x","uid":"` + uid + `"}`, overrideForm},
+		"half an escape":                  {overrider, `{"state":"Open","until":"` + noon + `","reason":"\u00e","uid":"` + uid + `"}`, overrideForm},
+		"a line break in the reason":      {overrider, "{\"state\":\"Open\",\"until\":\"" + noon + "\",\"reason\":\"x\ny\",\"uid\":\"" + uid + "\"}", overrideForm},
+		"line breaks between":             {overrider, "{\n\t\"state\":\"Open\",\r\n\"until\":\"" + noon + "\",\"reason\":\"x\",\"uid\":\"" + uid + "\"\n}\n", ""},
+		"a form feed after it":            {overrider, good + "\f", overrideForm},
+		"no such month":                   {overrider, override("Open", "2026-13-20T12:00:00Z", "x", uid), overrideForm},
+		"no such hour":                    {overrider, override("Open", "2026-11-20T25:00:00Z", "x", uid), overrideForm},
+		"no such zone":                    {overrider, override("Open", "2026-11-20T12:00:00+29:00", "x", uid), overrideForm},
+		"a list around it":                {overrider, "[" + good + "]", overrideForm},
+		"nested":                          {overrider, `{"state":"Open","until":"` + noon + `","reason":{"reason":"x"},"uid":"` + uid + `"}`, overrideForm},
+		"too long":                        {overrider, `{"state":"Open",` + strings.Repeat(" ", 5000) + `"until":"` + noon + `","reason":"x","uid":"` + uid + `"}`, overrideForm},
+		"for no Node":                     {overrider, override("Open", noon, "x", ""), `must name its Node: set "uid":"` + uid + `"`},
+		"for another Node":                {overrider, override("Open", noon, "x", "8c1b5f9e-3f0e-4d6c-9b57-0c6f7c6f0a11"), overrideOfNode},
+		"for another Node, in the reason": {overrider, override("Open", noon, `"uid":"`+uid+`"`, "y"), overrideOfNode},
 	}
-	looser := []string{"too much", "a key in capitals", "a key with an escape", "a state with an escape"} // the core is
+	// The core also accepts these.
+	accepted := []string{"too long", "a key in capitals", "a key with an escape", "a state with an escape"}
 	for name, test := range tests {
 		for _, subresource := range []string{"", "status"} {
 			t.Run(name+" by nodes/"+subresource, func(t *testing.T) {
@@ -320,9 +321,8 @@ func TestOverrides(t *testing.T) {
 				_, err = test.by.CoreV1().Nodes().Patch(t.Context(), node.Name, mergePatch, patch, dryRunPatch, subresource)
 				checkDenied(t, err, test.want)
 				if raw, ok := test.value.(string); ok && (test.want == "" || test.want == overrideForm) {
-					// Whoever is let through is understood, and hardly anybody else.
-					if _, err := gate.ParseOverride(raw); (err == nil) != (test.want == "" || slices.Contains(looser, name)) {
-						t.Errorf("the core says of %s: %v", raw, err)
+					if _, err := gate.ParseOverride(raw); (err == nil) != (test.want == "" || slices.Contains(accepted, name)) {
+						t.Errorf("parsing %s: %v", raw, err)
 					}
 				}
 			})
@@ -330,8 +330,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestKubeletBringsAnOverride: a node registers whatever it brings along, and does
-// not open its gate by that: it cannot name the Node that it is about to become.
+// TestKubeletBringsAnOverride tests that a node can register with an override, which
+// does not open its gate: it cannot contain the UID of the Node being created.
 func TestKubeletBringsAnOverride(t *testing.T) {
 	in := installBirth(t)
 	mine := label(t)
@@ -351,7 +351,7 @@ func TestKubeletBringsAnOverride(t *testing.T) {
 			}
 			t.Cleanup(func() { deleteNode(t, in, created.Name) })
 			if _, err := kubelet.Patch(t.Context(), "liar", mergePatch, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status"); err != nil {
-				t.Errorf("beating: %v", err)
+				t.Errorf("sending a heartbeat: %v", err)
 			}
 			mine := gate.Override{State: v1alpha1.StateOpen, Until: until, Reason: "mine", UID: created.UID}.String()
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, overridePrefix+"one", mine)
@@ -370,14 +370,14 @@ func TestKubeletBringsAnOverride(t *testing.T) {
 			one := gate.Gate{Name: "one", Source: v1alpha1.SourceCRD, Accepted: true, Selector: selector, Taint: ng.Spec.Taint}
 			d := gate.Decide([]gate.Gate{one}, &facts, time.Now())
 			if d.Changes || d.Ignored["one"] == "" || d.Ignored["follows"] == "" || d.Verdicts[0].After != v1alpha1.StateClosed {
-				t.Errorf("decided is %+v", d)
+				t.Errorf("decision: %+v", d)
 			}
 		})
 	}
 }
 
-// person returns a client of somebody with these rights.
-func person(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyRule) *kubernetes.Clientset {
+// newUser returns a client of a user with these permissions.
+func newUser(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyRule) *kubernetes.Clientset {
 	t.Helper()
 	rbac := in.admin.RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
@@ -397,7 +397,7 @@ func person(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyR
 		_ = rbac.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
 	clientset := as(t, in.User(name))
-	// The authorizer hears of new roles a moment later.
+	// The authorizer receives new roles asynchronously.
 	eventually(t, func() error {
 		_, err := clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1})
 		return err
@@ -405,9 +405,9 @@ func person(t *testing.T, in *installation, name string, rules ...rbacv1.PolicyR
 	return clientset
 }
 
-// TestLifeOfANode: nothing of nodegate stands in the way of registering with a
-// record and of beating, by the node's own identity, and of being deleted by
-// somebody who may not override.
+// TestLifeOfANode tests that the policies do not prevent a kubelet from registering
+// with a record and sending heartbeats, nor a user without the permission to override
+// from deleting the node.
 func TestLifeOfANode(t *testing.T) {
 	in := installBirth(t)
 	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
@@ -422,15 +422,15 @@ func TestLifeOfANode(t *testing.T) {
 	}
 	t.Cleanup(func() { deleteNode(t, in, created.Name) })
 	if got := created.Annotations[prefix+"one"]; got != recordA {
-		t.Errorf("the record that came along is now %s, want %s", got, recordA)
+		t.Errorf("the record from the request is now %s, want %s", got, recordA)
 	}
 	for i := range 3 {
 		patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":"boot-%d"}}}`, i)
 		if _, err := nodes.Patch(t.Context(), "alive", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
-			t.Errorf("beating: %v", err)
+			t.Errorf("sending a heartbeat: %v", err)
 		}
-		// By PUT. Core writes a new node's taints meanwhile, which looks like a
-		// conflict, or like a kubelet that changes taints.
+		// By PUT. Kubernetes writes a new node's taints at the same time, which causes
+		// conflicts, or rejections because the kubelet seems to change taints.
 		eventually(t, func() error {
 			node, err := nodes.Get(t.Context(), "alive", metav1.GetOptions{})
 			if err != nil {
@@ -440,17 +440,17 @@ func TestLifeOfANode(t *testing.T) {
 			return err
 		})
 	}
-	janitor := person(t, in, "janitor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "delete"}})
+	janitor := newUser(t, in, "janitor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "delete"}})
 	if err := janitor.CoreV1().Nodes().Delete(t.Context(), "alive", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
 }
 
-// TestLifeOfAnOverfullNode: a node that registered with more annotations than
-// anybody can go through beats on, quickly, and its records stay guarded.
+// TestLifeOfAnOverfullNode tests that a node with more annotations than a policy can
+// iterate over can send heartbeats, and that its records remain guarded.
 func TestLifeOfAnOverfullNode(t *testing.T) {
 	in := install(t)
-	in.close(t) // no gate has the record for one of its own
+	in.close(t) // no gate, so that the birth policy does not change the record
 	annotations := map[string]string{prefix + "one": recordA}
 	for i := range 20_000 {
 		annotations[fmt.Sprintf("k%d", i)] = ""
@@ -472,9 +472,8 @@ func TestLifeOfAnOverfullNode(t *testing.T) {
 	checkDenied(t, err, "")
 }
 
-// TestOverridesOnAFullNode: with as many annotations as a node may have before
-// nodegate leaves it as it is, gates can be overridden and the override ends. All
-// of a node's gates can be overridden at once.
+// TestOverridesOnAFullNode tests that many gates of a node can be overridden at once,
+// and that the overrides end, on a node with as many annotations as nodegate accepts.
 func TestOverridesOnAFullNode(t *testing.T) {
 	in := install(t)
 	annotations := map[string]any{}
@@ -509,8 +508,8 @@ func TestOverridesOnAFullNode(t *testing.T) {
 	write(in.nodegate, ended)
 }
 
-// TestParameters: who may write the parameter, and what. Nobody may have another
-// PodTemplate beside it, whatever its name and labels.
+// TestParameters tests who may write the parameter, and what it may contain. No other
+// PodTemplate may be created next to it.
 func TestParameters(t *testing.T) {
 	in := install(t)
 	in.put(t, parameter())
@@ -532,13 +531,13 @@ func TestParameters(t *testing.T) {
 		return fmt.Sprintf(`{"template":{"spec":{"tolerations":[{"key":%q,"operator":"Equal","effect":%q}]}}}`, key, effect)
 	}
 	for name, test := range map[string]struct{ patch, want string }{
-		"annotated":                  {`{"metadata":{"annotations":{"nodegate.dev/source":"files"}}}`, ""},
-		"labelled":                   {`{"metadata":{"labels":{"nodegate.dev/birth":"true"}}}`, ""},
-		"another allowed taint":      {taint("test.nodegate.dev/b", "NoExecute"), ""},
-		"an effect that is not":      {taint("test.nodegate.dev/a", "NoExecute"), onlyAllowed},
-		"every effect":               {taint("test.nodegate.dev/a", ""), onlyAllowed},
-		"a key that is not":          {taint("example.com/x", "NoSchedule"), onlyAllowed},
-		"out of service, not at all": {taint(v1alpha1.TaintOutOfService, "NoSchedule"), onlyAllowed},
+		"annotated":                     {`{"metadata":{"annotations":{"nodegate.dev/source":"files"}}}`, ""},
+		"labelled":                      {`{"metadata":{"labels":{"nodegate.dev/birth":"true"}}}`, ""},
+		"another allowed taint":         {taint("test.nodegate.dev/b", "NoExecute"), ""},
+		"an effect that is not allowed": {taint("test.nodegate.dev/a", "NoExecute"), onlyAllowed},
+		"every effect":                  {taint("test.nodegate.dev/a", ""), onlyAllowed},
+		"a key that is not allowed":     {taint("example.com/x", "NoSchedule"), onlyAllowed},
+		"out-of-service":                {taint(v1alpha1.TaintOutOfService, "NoSchedule"), onlyAllowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := theirs.Patch(t.Context(), v1alpha1.BirthParameter, mergePatch, []byte(test.patch), dryRunPatch)
@@ -557,7 +556,7 @@ func TestParameters(t *testing.T) {
 	checkDenied(t, err, "")
 }
 
-// TestNamespaceDeletion: a namespace goes together with the parameters in it.
+// TestNamespaceDeletion tests that a namespace with a parameter can be deleted.
 func TestNamespaceDeletion(t *testing.T) {
 	in := install(t)
 	leaving := admission.Options{Namespace: "leaving", ServiceAccount: "nodegate"}
@@ -571,7 +570,7 @@ func TestNamespaceDeletion(t *testing.T) {
 	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: leaving.Namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Before the guard is in force, anybody can write a parameter; after, nobody.
+	// The administrator can delete the parameter until the guard is in force.
 	p := parameter()
 	p.Namespace = leaving.Namespace
 	eventually(t, func() error {
@@ -595,6 +594,6 @@ func TestNamespaceDeletion(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("the namespace is still there (%w)", err)
+		return fmt.Errorf("the namespace still exists (%w)", err)
 	})
 }

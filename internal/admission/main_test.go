@@ -28,8 +28,8 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// options are the installation that all tests of this package share. The
-// NodeGate CRD is not part of it: closing at birth does not need it.
+// options are the options of the installation that the tests of this package share. It
+// does not include the NodeGate CRD, because closing at birth does not need it.
 var options = admission.Options{
 	Namespace:      "nodegate-system",
 	ServiceAccount: "nodegate",
@@ -45,16 +45,16 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.ControllerManager}})
 }
 
-// unguarded is a namespace with a birth policy of its own, and no guard, so that
-// its parameter can be anything.
+// unguarded is a namespace with its own birth policy and without guards, so that
+// its parameter can have any contents.
 const unguarded = "unguarded"
 
 // installation is a cluster with the policies in force.
 type installation struct {
 	*testcluster.Cluster
 	admin *kubernetes.Clientset
-	// nodegate is the ServiceAccount that the policies confine. RBAC lets it do
-	// everything, so that whatever is denied is denied by a policy.
+	// nodegate is the ServiceAccount that the policies confine. RBAC allows it
+	// everything, so that every denial is by a policy.
 	nodegate *kubernetes.Clientset
 }
 
@@ -64,16 +64,16 @@ var shared struct {
 	err error
 }
 
-// installBirth is install for tests of the birth policy, which are skipped where
-// the API server knows no such policies.
+// installBirth is install for tests of the birth policy, which are skipped if the API
+// server does not support such policies.
 func installBirth(t testing.TB) *installation {
 	t.Helper()
 	clustertest.SkipWithoutMutatingPolicies(t)
 	return install(t)
 }
 
-// install returns the shared cluster with those of the policies in force that its
-// API server knows.
+// install returns the shared cluster, in which all policies are in force that its API
+// server supports.
 func install(t testing.TB) *installation {
 	t.Helper()
 	c := clustertest.Shared(t)
@@ -131,20 +131,20 @@ func newInstallation(ctx context.Context, c *testcluster.Cluster) (*installation
 	return in, in.awaitGuards(ctx)
 }
 
-// awaitGuards waits until all three guards deny something.
+// awaitGuards waits until the guards of Nodes and of parameters deny something.
 func (in *installation) awaitGuards(ctx context.Context) error {
 	name := "guarded"
 	if _, err := in.admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	somebody, err := kubernetes.NewForConfig(in.User("system:node:"+name, "system:nodes"))
+	kubelet, err := kubernetes.NewForConfig(in.User("system:node:"+name, "system:nodes"))
 	if err != nil {
 		return err
 	}
 	denied := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 	err = await.Until(ctx, "the guards", func(ctx context.Context) error {
 		_, confinement := in.nodegate.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"spec":{"unschedulable":true}}`), dryRunPatch)
-		_, records := somebody.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/x":"y"}}}`), dryRunPatch)
+		_, records := kubelet.CoreV1().Nodes().Patch(ctx, name, mergePatch, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/x":"y"}}}`), dryRunPatch)
 		_, parameters := in.admin.CoreV1().PodTemplates(options.Namespace).Create(ctx, parameter(), metav1.CreateOptions{DryRun: dryRun})
 		if !denied(confinement) || !denied(records) || !denied(parameters) {
 			return fmt.Errorf("not all writes are denied: %v, %v, %v", confinement, records, parameters)
@@ -157,7 +157,7 @@ func (in *installation) awaitGuards(ctx context.Context) error {
 	return in.admin.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// as returns a client for a configuration of the cluster.
+// as returns a client with the configuration.
 func as(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(config)
@@ -167,7 +167,7 @@ func as(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	return clientset
 }
 
-// policiesOf returns those of the policies that the API server knows.
+// policiesOf returns the policies that the API server supports.
 func policiesOf(options admission.Options) ([]client.Object, error) {
 	policies, err := admission.Policies(options)
 	if !clustertest.HasMutatingPolicies() {
@@ -176,18 +176,19 @@ func policiesOf(options admission.Options) ([]client.Object, error) {
 	return policies, err
 }
 
-// isGuard reports whether a policy or binding is none of the birth policy's.
+// isGuard reports whether a policy or binding belongs to a guard.
 func isGuard(o client.Object) bool { return !strings.HasPrefix(o.GetName(), admission.BirthPolicy) }
 
-// close has the API server close the gates on new nodes until the test ends.
+// close makes the API server close the gates on new nodes until the test ends.
 func (in *installation) close(t testing.TB, gates ...*v1alpha1.NodeGate) {
 	t.Helper()
 	in.put(t, rendered(t, gates...))
 }
 
-// put writes a parameter as nodegate does, empties it at the end of the test, and
-// returns when the API server acts on it, if it can: it hears of PodTemplates in the
-// order in which they were written, and the next one is a parameter that shows.
+// put writes a parameter as nodegate does, and empties it at the end of the test. If the
+// API server supports the birth policy, put returns when the parameter is in effect: the
+// API server receives PodTemplates in the order in which they were written, and put
+// proves that a later one is in effect.
 func (in *installation) put(t testing.TB, p *corev1.PodTemplate) {
 	t.Helper()
 	in.write(t, p)
@@ -224,13 +225,13 @@ func (in *installation) write(t testing.TB, p *corev1.PodTemplate) {
 	}
 }
 
-// awaitProof waits until a gate is closed at birth.
+// awaitProof waits until it is proved that the gate is closed at birth.
 func (in *installation) awaitProof(t testing.TB, gate *v1alpha1.NodeGate) {
 	t.Helper()
 	eventually(t, func() error { return in.prove(t.Context(), gate) })
 }
 
-// prove does what the controller does to prove that births are closed.
+// prove proves, as the controller does, that the gate is closed at birth.
 func (in *installation) prove(ctx context.Context, gate *v1alpha1.NodeGate) error {
 	probe, ok := admission.Probe(gate)
 	if !ok {
@@ -243,7 +244,7 @@ func (in *installation) prove(ctx context.Context, gate *v1alpha1.NodeGate) erro
 	return admission.Proved(admission.ByPolicy, gate, created)
 }
 
-// eventually waits until there is no error.
+// eventually waits until check returns nil.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
 	awaittest.Until(t, "a check of "+t.Name(), func(context.Context) error { return check() })
@@ -260,7 +261,7 @@ func newGate(name, key string, selector metav1.LabelSelector) *v1alpha1.NodeGate
 	return gate
 }
 
-// rendered is the parameter of some gates.
+// rendered returns the parameter of the gates.
 func rendered(t testing.TB, gates ...*v1alpha1.NodeGate) *corev1.PodTemplate {
 	t.Helper()
 	var entries []admission.Entry
@@ -274,7 +275,7 @@ func rendered(t testing.TB, gates ...*v1alpha1.NodeGate) *corev1.PodTemplate {
 	return admission.Parameter(options.Namespace, v1alpha1.SourceCRD, entries)
 }
 
-// parameter is a sound parameter of a gate "one" that selects every node.
+// parameter returns the parameter of a gate "one" that selects every node.
 func parameter() *corev1.PodTemplate {
 	e, err := admission.NewEntry(newGate("one", "a", metav1.LabelSelector{}))
 	if err != nil {
@@ -283,7 +284,7 @@ func parameter() *corev1.PodTemplate {
 	return admission.Parameter(options.Namespace, v1alpha1.SourceCRD, []admission.Entry{e})
 }
 
-// label returns the label that a test selects its own nodes by.
+// label returns the label by which a test selects its own nodes.
 func label(t testing.TB) map[string]string {
 	return map[string]string{"test": strings.NewReplacer("/", ".", " ", "-", "_", "-").Replace(t.Name())}
 }
@@ -296,8 +297,8 @@ func deleteNode(t testing.TB, in *installation, name string) {
 	}
 }
 
-// renamed creates the policies under other names, next to those in force, and
-// removes them when the test ends.
+// renamed creates the policies under other names, next to those in force, and deletes
+// them when the test ends.
 func renamed(t *testing.T, in *installation, policies []client.Object, suffix string) {
 	t.Helper()
 	writer, err := client.New(in.Admin(), client.Options{})

@@ -22,7 +22,7 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// How nodegate writes Nodes.
+// Options of nodegate's writes to Nodes.
 var (
 	ownPatch  = metav1.PatchOptions{FieldManager: v1alpha1.FieldManager}
 	ownDryRun = metav1.PatchOptions{FieldManager: v1alpha1.FieldManager, DryRun: dryRun}
@@ -47,7 +47,7 @@ func owned(t testing.TB, in *installation, name string) *corev1.Node {
 	return applyOwned(t, in, name)
 }
 
-// applyOwned is the server-side apply of the manager "owner".
+// applyOwned applies the label as the manager "owner".
 func applyOwned(t testing.TB, in *installation, name string) *corev1.Node {
 	t.Helper()
 	apply := fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q,"labels":{"team":"x"}}}`, name)
@@ -58,9 +58,9 @@ func applyOwned(t testing.TB, in *installation, name string) *corev1.Node {
 	return node
 }
 
-// TestForgedOwnership is the attack: who has nodegate's token makes labels and
-// taints the property of a manager who applies neither, and the next apply of that
-// manager, unchanged, deletes them.
+// TestForgedOwnership tests an attack with nodegate's token: the attacker makes a manager
+// the owner of labels and taints that are not in its configuration, so that its next
+// apply, unchanged, would delete them.
 func TestForgedOwnership(t *testing.T) {
 	in := install(t)
 	undisturbed(t, in)
@@ -105,9 +105,9 @@ func replaceFields(t testing.TB, entries []metav1.ManagedFieldsEntry) string {
 	return op("add", "/metadata/managedFields", string(value))
 }
 
-// TestForgeries: nothing in managedFields can be forged, alone or along with an
-// opening. What the API server makes nothing of, as of a claim to what is being
-// changed, is no forgery.
+// TestForgeries tests that nothing in managedFields can be forged, alone or in the same
+// patch as an opening. Changes that the API server itself ignores, such as a claim to
+// fields that the patch changes, are no forgeries.
 func TestForgeries(t *testing.T) {
 	in := install(t)
 	undisturbed(t, in)
@@ -211,13 +211,14 @@ func TestForgeries(t *testing.T) {
 				checkDenied(t, err, want)
 			}
 			if effects == 0 {
-				t.Error("the API server never makes anything of it")
+				t.Error("the API server ignores this change in every patch")
 			}
 		})
 	}
 }
 
-// TestOnlyAsNodegate: a thief takes no other manager's name, and applies nothing.
+// TestOnlyAsNodegate tests that a stolen token cannot be used under another manager's
+// name, or for server-side apply.
 func TestOnlyAsNodegate(t *testing.T) {
 	in := install(t)
 	undisturbed(t, in)
@@ -234,17 +235,17 @@ func TestOnlyAsNodegate(t *testing.T) {
 		manager string
 		want    string
 	}{
-		"by merge patch":                 {types.MergePatchType, []byte(record), "nodegate", ""},
-		"by strategic merge patch":       {types.StrategicMergePatchType, []byte(record), "nodegate", ""},
-		"by apply":                       {types.ApplyPatchType, annotations, "nodegate", onlyOwnFields},
-		"by apply of what others own":    {types.ApplyPatchType, labels, "nodegate", onlyOwnFields},
-		"by apply as the owner":          {types.ApplyPatchType, annotations, "owner", onlyOwnManager},
-		"as the owner":                   {types.MergePatchType, []byte(record), "owner", onlyOwnManager},
-		"as kubectl":                     {types.MergePatchType, []byte(record), "kubectl-client-side-apply", onlyOwnManager},
-		"as what the user agent says":    {types.MergePatchType, []byte(record), "", onlyOwnManager},
-		"as what releases nodes":         {types.MergePatchType, []byte(record), release.FieldManager, ""},
-		"by apply as what releases":      {types.ApplyPatchType, annotations, release.FieldManager, onlyOwnFields},
-		"as one whose name is nodegate-": {types.MergePatchType, []byte(record), "nodegate-", onlyOwnManager},
+		"by merge patch":               {types.MergePatchType, []byte(record), "nodegate", ""},
+		"by strategic merge patch":     {types.StrategicMergePatchType, []byte(record), "nodegate", ""},
+		"by apply":                     {types.ApplyPatchType, annotations, "nodegate", onlyOwnFields},
+		"by apply of an owned label":   {types.ApplyPatchType, labels, "nodegate", onlyOwnFields},
+		"by apply as the owner":        {types.ApplyPatchType, annotations, "owner", onlyOwnManager},
+		"as the owner":                 {types.MergePatchType, []byte(record), "owner", onlyOwnManager},
+		"as kubectl":                   {types.MergePatchType, []byte(record), "kubectl-client-side-apply", onlyOwnManager},
+		"as the user agent's manager":  {types.MergePatchType, []byte(record), "", onlyOwnManager},
+		"as nodegate release":          {types.MergePatchType, []byte(record), release.FieldManager, ""},
+		"by apply as nodegate release": {types.ApplyPatchType, annotations, release.FieldManager, onlyOwnFields},
+		"as a manager named nodegate-": {types.MergePatchType, []byte(record), "nodegate-", onlyOwnManager},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := metav1.PatchOptions{FieldManager: test.manager, DryRun: dryRun}
@@ -257,7 +258,7 @@ func TestOnlyAsNodegate(t *testing.T) {
 	}
 }
 
-// labelled are so many labels or annotations.
+// labelled returns n labels or annotations.
 func labelled(n int) map[string]string {
 	out := map[string]string{}
 	for i := range n {
@@ -266,7 +267,7 @@ func labelled(n int) map[string]string {
 	return out
 }
 
-// ownedKeys are these, as fields of managedFields.
+// ownedKeys returns the keys of labelled as fields of managedFields.
 func ownedKeys(n int) string {
 	var all []string
 	for i := range n {
@@ -275,7 +276,7 @@ func ownedKeys(n int) string {
 	return strings.Join(all, ",")
 }
 
-// entry is one of managedFields; seconds is its time, 0 for none.
+// entry returns an entry of managedFields; seconds is its time, 0 for none.
 func entry(manager string, operation metav1.ManagedFieldsOperationType, seconds int64, fields string) metav1.ManagedFieldsEntry {
 	e := metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 	if seconds > 0 {
@@ -284,7 +285,7 @@ func entry(manager string, operation metav1.ManagedFieldsOperationType, seconds 
 	return e
 }
 
-// updaters are so many managers that update, and own a label each.
+// updaters returns entries of n managers that update, each of which owns a label.
 func updaters(n int, seconds func(i int) int64) []metav1.ManagedFieldsEntry {
 	var out []metav1.ManagedFieldsEntry
 	for i := range n {
@@ -293,7 +294,7 @@ func updaters(n int, seconds func(i int) int64) []metav1.ManagedFieldsEntry {
 	return out
 }
 
-// undisturbed stops the controller manager, which writes Nodes, for a test.
+// undisturbed stops the controller manager, which writes Nodes, until the test ends.
 func undisturbed(t testing.TB, in *installation) {
 	t.Helper()
 	in.StopComponent(testcluster.ControllerManager)
@@ -304,7 +305,7 @@ func undisturbed(t testing.TB, in *installation) {
 	})
 }
 
-// create makes a Node without any taint, and with these entries as managedFields.
+// create creates a Node without taints, with these entries as managedFields.
 func create(t testing.TB, in *installation, node *corev1.Node, entries []metav1.ManagedFieldsEntry) *corev1.Node {
 	t.Helper()
 	nodes := in.admin.CoreV1().Nodes()
@@ -320,7 +321,7 @@ func create(t testing.TB, in *installation, node *corev1.Node, entries []metav1.
 	return own(t, in, node.Name, entries)
 }
 
-// own has these entries as a Node's managedFields.
+// own sets a Node's managedFields.
 func own(t testing.TB, in *installation, name string, entries []metav1.ManagedFieldsEntry) *corev1.Node {
 	t.Helper()
 	if len(entries) == 0 {
@@ -333,8 +334,8 @@ func own(t testing.TB, in *installation, name string, entries []metav1.ManagedFi
 	return node
 }
 
-// TestHonestPatches: whoever owns what, nodegate closes, opens, and writes and drops
-// records, by any kind of patch.
+// TestHonestPatches tests that nodegate can close and open gates, and write and remove
+// records, by any kind of patch, regardless of the ownership of fields.
 func TestHonestPatches(t *testing.T) {
 	in := install(t)
 	in.close(t)
@@ -348,7 +349,7 @@ func TestHonestPatches(t *testing.T) {
 		annotations map[string]string
 		entries     []metav1.ManagedFieldsEntry
 	}{
-		"nobody owns anything":              {nil, nil},
+		"no manager owns a field":           {nil, nil},
 		"a kubelet owns the taints":         {labelled(3), []metav1.ManagedFieldsEntry{entry("kubelet", "Update", 7, `{`+taints+`,"f:metadata":{"f:annotations":{".":{},"f:example.com/k1":{}}}}`)}},
 		"an apply owns the taints only":     {labelled(3), []metav1.ManagedFieldsEntry{entry("owner", "Apply", 7, `{`+taints+`}`)}},
 		"applies own the taints and more":   {labelled(3), []metav1.ManagedFieldsEntry{entry("owner", "Apply", 7, `{"f:spec":{"f:taints":{},"f:podCIDR":{}},"f:metadata":{"f:labels":{"f:example.com/k2":{}}}}`), entry("second", "Apply", 7, `{`+taints+`}`)}},
@@ -396,8 +397,8 @@ func TestHonestPatches(t *testing.T) {
 	}
 }
 
-// TestHonestPatchesOfAnything: what others own can be anything that the API server
-// takes from a kubelet, and nodegate's patches are let through.
+// TestHonestPatchesOfAnything tests that nodegate's patches are allowed with all entries
+// of other managers that the API server accepts from a kubelet.
 func TestHonestPatchesOfAnything(t *testing.T) {
 	in := install(t)
 	in.close(t)
@@ -443,7 +444,7 @@ func TestHonestPatchesOfAnything(t *testing.T) {
 			e := entry(manager, operation, []int64{0, 1, 2, 3, 4, time.Now().Unix(), time.Now().Unix() + 1000}[random.IntN(7)], "{"+both+"}")
 			e.Subresource = pick(random, []string{"", "", "status"})
 			if isOwn(e) && manager != by {
-				continue // nobody but nodegate has two managers, with more than what nodegate owns in one of them
+				continue // in practice, each of nodegate's own managers owns only what it wrote
 			}
 			entries = append(entries, e)
 		}
@@ -470,18 +471,18 @@ func TestHonestPatchesOfAnything(t *testing.T) {
 			before = after
 		}
 	}
-	t.Logf("%d nodes, of which managers were merged: %d", rounds, merging)
+	t.Logf("%d nodes; on %d of them, managers were merged", rounds, merging)
 	if merging < rounds/20 {
 		t.Errorf("managers of %d of %d nodes were merged: the generator has become one-sided", merging, rounds)
 	}
 }
 
-// isOwn is whether nodegate owns the fields of an entry.
+// isOwn reports whether an entry is nodegate's own.
 func isOwn(e metav1.ManagedFieldsEntry) bool {
 	return (e.Manager == v1alpha1.FieldManager || e.Manager == release.FieldManager) && e.Operation == "Update" && e.Subresource == ""
 }
 
-// updating is how many of the entries are updates.
+// updating returns the number of entries that are updates.
 func updating(entries []metav1.ManagedFieldsEntry) int {
 	n := 0
 	for _, e := range entries {
@@ -492,8 +493,8 @@ func updating(entries []metav1.ManagedFieldsEntry) int {
 	return n
 }
 
-// TestForgeriesOfTheEleventh: where the API server merges managers, since nodegate
-// is one too many, nothing can be forged along.
+// TestForgeriesOfTheEleventh tests that nothing can be forged while the API server merges
+// entries because nodegate is the eleventh manager.
 func TestForgeriesOfTheEleventh(t *testing.T) {
 	in := install(t)
 	in.close(t)
@@ -525,9 +526,9 @@ func TestForgeriesOfTheEleventh(t *testing.T) {
 		"the oldest goes":              {without("updater-0"), onlyOwnFields},
 		"the two oldest go":            {without("updater-0", "updater-1"), onlyOwnFields},
 		"three go":                     {without("updater-0", "updater-1", "updater-2"), onlyOwnFields},
-		"one that would stay goes":     {without("updater-5"), onlyOwnFields},
+		"one not to be merged goes":    {without("updater-5"), onlyOwnFields},
 		"the apply goes":               {without("owner"), onlyOwnFields},
-		"ancient changes come along":   {append(without("updater-0"), entry("ancient-changes", "Update", 1_000_000, gain)), onlyOwnFields},
+		"ancient changes are forged":   {append(without("updater-0"), entry("ancient-changes", "Update", 1_000_000, gain)), onlyOwnFields},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patch := jsonPatch(op("add", "/metadata/annotations/gate.nodegate.dev~1one", `"{}"`), replaceFields(t, test.entries))
@@ -537,8 +538,8 @@ func TestForgeriesOfTheEleventh(t *testing.T) {
 	}
 }
 
-// TestOverfullManagedFields: nodegate goes through no more of managedFields than any
-// real node has, whatever a kubelet wrote there, and through all of that.
+// TestOverfullManagedFields tests the limits of managedFields that a kubelet wrote: the
+// policy iterates over as many fields as any real node has, and over no more.
 func TestOverfullManagedFields(t *testing.T) {
 	in := install(t)
 	in.close(t)
@@ -557,8 +558,8 @@ func TestOverfullManagedFields(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		"255 entries":              {applies(255), ""}, // nodegate is one more
-		"257 entries":              {applies(257), "the Node has 257 entries in metadata.managedFields, and nodegate writes no Node with more than 256; remove"},
+		"255 entries":              {applies(255), ""}, // nodegate adds one
+		"257 entries":              {applies(257), "the Node has 257 entries in metadata.managedFields, and nodegate may not write a Node with more than 256; remove"},
 		"1,024 annotations":        {one(`{"f:metadata":{"f:annotations":{".":{},` + ownedKeys(1024) + `}},"f:spec":{"f:taints":{}}}`), ""},
 		"1,026 annotations":        {one(`{"f:metadata":{"f:annotations":{` + ownedKeys(1026) + `}}}`), "the Node has too many fields in metadata.managedFields; remove"},
 		"20,000 annotations":       {one(`{"f:metadata":{"f:annotations":{` + ownedKeys(20_000) + `}}}`), "the Node has too many fields in metadata.managedFields; remove"},

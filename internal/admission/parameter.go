@@ -20,9 +20,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// What the parameter holds at most, of all gates together. Creating a Node takes
-// the API server some 35 ms longer at this size (BenchmarkBirth), and the policy
-// changes nothing if a parameter is larger.
+// Limits of the parameter, for all gates together. At this size, the policy delays
+// the creation of a Node by about 35 ms (BenchmarkBirth). The policy ignores a larger
+// parameter.
 const (
 	maxGates        = 256
 	maxRequirements = 2048
@@ -30,22 +30,23 @@ const (
 	maxBytes        = 512 << 10
 )
 
-// noBackup keeps the parameter out of backups (Velero's label). In a cluster into
-// which it is restored without nodegate, it would close nodes that nobody opens;
-// with nodegate, it is made anew.
+// noBackup is Velero's label to exclude an object from backups. If the parameter were
+// restored into a cluster without nodegate, gates would close on new nodes and never
+// open. nodegate itself creates the parameter again.
 const noBackup = "velero.io/exclude-from-backup"
 
-// An Entry is what the parameter says about one gate: which nodes it selects,
-// and the taint that they are created with.
+// An Entry is the part of the parameter about one gate: the nodes that it selects,
+// and the taint with which they are created.
 type Entry struct {
 	Name  string
 	Taint v1alpha1.Taint
-	// Nodes are requirements that a Node's labels meet; all Nodes meet none.
+	// Nodes are the requirements for a Node's labels. If it is empty, all Nodes are
+	// selected.
 	Nodes []corev1.NodeSelectorRequirement
 }
 
-// NewEntry returns the gate's entry. The error says why the policy could not read
-// it, or why the API server would refuse what the policy makes of it.
+// NewEntry returns the gate's entry. It returns an error if the policy could not
+// evaluate the entry, or if the API server would reject the resulting Node.
 func NewEntry(ng *v1alpha1.NodeGate) (Entry, error) {
 	nodes, err := requirements(*ng.Spec.NodeSelector.AsMeta())
 	if err == nil {
@@ -57,9 +58,8 @@ func NewEntry(ng *v1alpha1.NodeGate) (Entry, error) {
 	return Entry{Name: ng.Name, Taint: ng.Spec.Taint, Nodes: nodes}, nil
 }
 
-// Writable says why a gate's record or taint may not be written to a Node that is
-// being created: the API server would refuse the Node. No NodeGate is like that,
-// if its own rules are in force.
+// Writable returns an error if the API server would reject a new Node with the gate's
+// record and taint. The CRD's rules admit no such NodeGate.
 func Writable(ng *v1alpha1.NodeGate) error {
 	name, taint := ng.Name, ng.Spec.Taint
 	var errs []error
@@ -75,10 +75,9 @@ func Writable(ng *v1alpha1.NodeGate) error {
 	return errors.Join(errs...)
 }
 
-// requirements returns a label selector as requirements, each once and sorted.
+// requirements converts a label selector to sorted requirements without duplicates.
 func requirements(selector metav1.LabelSelector) ([]corev1.NodeSelectorRequirement, error) {
-	// This checks operators, keys and values, and that values are where they
-	// must be and nowhere else.
+	// This validates operators, keys and values, and which operators have values.
 	if _, err := metav1.LabelSelectorAsSelector(&selector); err != nil {
 		return nil, fmt.Errorf("nodeSelector: %w", err)
 	}
@@ -86,7 +85,7 @@ func requirements(selector metav1.LabelSelector) ([]corev1.NodeSelectorRequireme
 	for key, value := range selector.MatchLabels {
 		all = append(all, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
 	}
-	for _, r := range selector.MatchExpressions { // their operators have the same names
+	for _, r := range selector.MatchExpressions { // the operators have the same names
 		one := corev1.NodeSelectorRequirement{Key: r.Key, Operator: corev1.NodeSelectorOperator(r.Operator)}
 		if len(r.Values) > 0 {
 			one.Values = sets.List(sets.New(r.Values...))
@@ -100,8 +99,8 @@ func requirements(selector metav1.LabelSelector) ([]corev1.NodeSelectorRequireme
 	return slices.CompactFunc(all, func(a, b corev1.NodeSelectorRequirement) bool { return compare(a, b) == 0 }), nil
 }
 
-// Fit returns as many of the entries, from the first on, as fit into the
-// parameter, and why each of the others does not, by name.
+// Fit returns the entries that fit into the parameter, considered in order, and for
+// each of the others an error, by name.
 func Fit(entries []Entry) (fitting []Entry, tooMany map[string]error) {
 	tooMany = make(map[string]error)
 	var requirements, values, bytes int
@@ -109,7 +108,7 @@ func Fit(entries []Entry) (fitting []Entry, tooMany map[string]error) {
 		r, v, b := e.size()
 		if len(fitting) == maxGates || requirements+r > maxRequirements || values+v > maxValues || bytes+b > maxBytes {
 			tooMany[e.Name] = fmt.Errorf("the API server closes at most %d gates on new nodes, whose node selectors have at most %d requirements, "+
-				"%d values and %d bytes together, and older gates take up that much: delete gates, or label nodes and select that one label",
+				"%d values and %d bytes in total, and older gates use that much: delete gates, or label nodes and select only that label",
 				maxGates, maxRequirements, maxValues, maxBytes)
 			continue
 		}
@@ -119,7 +118,7 @@ func Fit(entries []Entry) (fitting []Entry, tooMany map[string]error) {
 	return fitting, tooMany
 }
 
-// size returns how much room the entry takes.
+// size returns what the entry adds to the amounts that are limited.
 func (e *Entry) size() (requirements, values, bytes int) {
 	bytes = len(e.Name) + len(e.Taint.Key) + len(e.Taint.Value) + len(e.Taint.Effect)
 	for _, r := range e.Nodes {
@@ -132,14 +131,13 @@ func (e *Entry) size() (requirements, values, bytes int) {
 	return len(e.Nodes), values, bytes
 }
 
-// Parameter returns the object that the birth policy reads, with the entries,
-// which must fit. Source says where the gates were declared.
+// Parameter returns the object that the birth policy reads, with the entries, which
+// must fit. The source is the gates' source, as in records.
 //
-// It is a PodTemplate whose fields keep their meaning: a pod that all these gates
-// keep waiting. The i-th of its schedulingGates is the gate's name, the i-th of
-// its tolerations the gate's taint, and the i-th of its nodeSelectorTerms selects
-// the gate's nodes, where an empty term selects all of them. They are sorted by
-// taint, by which the policy finds those that several gates share.
+// The object is a PodTemplate. The i-th of its schedulingGates is the gate's name, the
+// i-th of its tolerations the gate's taint, and the i-th of its nodeSelectorTerms
+// selects the gate's nodes; an empty term selects all nodes. Entries are sorted by
+// taint, so that the policy detects taints that several gates share.
 func Parameter(namespace, source string, entries []Entry) *corev1.PodTemplate {
 	entries = slices.SortedFunc(slices.Values(entries), func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(gate.IDOf(a.Taint).String(), gate.IDOf(b.Taint).String()), cmp.Compare(a.Name, b.Name))
@@ -168,7 +166,7 @@ func Parameter(namespace, source string, entries []Entry) *corev1.PodTemplate {
 	return p
 }
 
-// Entries reads a parameter back. Of one that is damaged it returns nothing.
+// Entries returns the entries of a parameter, or nil if it is damaged.
 func Entries(p *corev1.PodTemplate) map[string]Entry {
 	spec := &p.Template.Spec
 	var terms []corev1.NodeSelectorTerm
@@ -186,10 +184,10 @@ func Entries(p *corev1.PodTemplate) map[string]Entry {
 	return entries
 }
 
-// Corrected returns the existing parameter with what the policy reads of it put
-// right, and whether that changed it. It keeps the resource version, so that a
-// stale correction fails, and the labels and annotations of others, with whom
-// nodegate would fight for ever.
+// Corrected returns the existing parameter with the wanted values of everything that
+// the policy reads, and reports whether that changed it. It keeps the resource version,
+// so that a stale correction fails. It keeps labels and annotations of other writers,
+// who might otherwise add them again each time.
 func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	out := existing.DeepCopy()
 	changed := put(&out.Labels, want.Labels)
@@ -202,7 +200,7 @@ func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	return out, changed
 }
 
-// Equal reports whether two entries say the same.
+// Equal reports whether two entries are equal.
 func (e Entry) Equal(other Entry) bool {
 	return e.Name == other.Name && e.Taint == other.Taint && slices.EqualFunc(e.Nodes, other.Nodes, func(a, b corev1.NodeSelectorRequirement) bool {
 		return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
@@ -212,7 +210,7 @@ func (e Entry) Equal(other Entry) bool {
 // put adds entries to a map and reports whether that changed it.
 func put(to *map[string]string, entries map[string]string) (changed bool) {
 	for key, value := range entries {
-		if got, there := (*to)[key]; there && got == value {
+		if got, ok := (*to)[key]; ok && got == value {
 			continue
 		}
 		if *to == nil {
@@ -223,9 +221,9 @@ func put(to *map[string]string, entries map[string]string) (changed bool) {
 	return changed
 }
 
-// placeholder is a pod template that the API accepts and that nobody is meant
-// to run. It meets the strictest Pod Security Standard, so that writing a
-// parameter warns nobody.
+// placeholder returns a pod template that the API server accepts and that is never
+// run. It meets the strictest Pod Security Standard, so that writing the parameter
+// causes no warning.
 func placeholder() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		Spec: corev1.PodSpec{

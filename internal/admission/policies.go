@@ -25,20 +25,21 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Names of the policies. Each has a binding of the same name; BirthPolicy has a
-// second one that keeps the first replaceable (see birth.yaml).
+// Names of the policies. Each has a binding of the same name. BirthPolicy has a
+// second binding, which allows the first to be deleted and created again (see
+// birth.yaml).
 const (
 	// BirthPolicy closes gates while a Node is being created.
 	BirthPolicy = "nodegate-birth"
 	// ConfinementPolicy confines nodegate's own ServiceAccount.
 	ConfinementPolicy = "nodegate-confinement"
-	// RecordsPolicy keeps everybody else from writing nodegate's records.
+	// RecordsPolicy prevents other users from writing nodegate's records.
 	RecordsPolicy = "nodegate-records"
-	// ParametersPolicy guards BirthPolicy's parameter, and every other PodTemplate
-	// of nodegate's namespace.
+	// ParametersPolicy guards BirthPolicy's parameter, and all other PodTemplates in
+	// nodegate's namespace.
 	ParametersPolicy = "nodegate-parameters"
-	// AcknowledgePolicy requires a verb of the author of a NodeGate for each danger
-	// that the NodeGate acknowledges.
+	// AcknowledgePolicy requires that the author of a NodeGate has a verb for each
+	// danger that the NodeGate acknowledges.
 	AcknowledgePolicy = "nodegate-acknowledge"
 	// DaemonPodsPolicy lets only the DaemonSet controller create pods of DaemonSets.
 	DaemonPodsPolicy = "nodegate-daemon-pods"
@@ -51,28 +52,28 @@ var (
 	guardsYAML string
 )
 
-// Options are what the policies need to know of an installation.
+// Options are the properties of an installation that the policies contain.
 type Options struct {
-	// Namespace is where nodegate and its parameters are.
+	// Namespace is the namespace of nodegate and its parameter.
 	Namespace string
-	// ServiceAccount is the name, in Namespace, of the one that nodegate runs as.
+	// ServiceAccount is the name of nodegate's ServiceAccount in Namespace.
 	ServiceAccount string
-	// AllowedTaintKeys are the taints that the administrator lets nodegate use, each
-	// as key:Effect, or as key for key:NoSchedule. Their order does not matter.
+	// AllowedTaintKeys are the taints that nodegate may use, each as key:Effect, or as
+	// key for key:NoSchedule, in any order.
 	AllowedTaintKeys []string
-	// AllowedStampAnnotations are the keys of annotations on Nodes that the
-	// administrator lets nodegate stamp with a time. Their order does not matter.
+	// AllowedStampAnnotations are the keys of the annotations on Nodes that nodegate
+	// may set to a time, in any order.
 	AllowedStampAnnotations []string
-	// PlainOptOut lets the label that kubelets can set take Nodes out of gates.
+	// PlainOptOut makes the opt-out label that kubelets can set effective.
 	PlainOptOut bool
-	// Birth is who closes gates on new nodes. Default: ByPolicy.
+	// Birth specifies how gates are closed on new nodes. Defaults to ByPolicy.
 	Birth Birth
-	// WithoutCRD leaves out AcknowledgePolicy: there are no NodeGates to guard.
+	// WithoutCRD omits AcknowledgePolicy, because there are no NodeGates to guard.
 	WithoutCRD bool
 	// GuardDaemonPods adds DaemonPodsPolicy.
 	GuardDaemonPods bool
-	// DaemonPodCreators are the names of further users that may create what look
-	// like pods of DaemonSets. Their order does not matter.
+	// DaemonPodCreators are the names of further users that may create pods that count
+	// as pods of DaemonSets, in any order.
 	DaemonPodCreators []string
 }
 
@@ -80,19 +81,19 @@ type Options struct {
 type Birth string
 
 const (
-	// ByPolicy has the API server do it by itself. It takes Kubernetes 1.36.
+	// ByPolicy closes gates by a MutatingAdmissionPolicy. It requires Kubernetes 1.36.
 	ByPolicy Birth = "policy"
-	// ByWebhook has the API server ask nodegate.
+	// ByWebhook closes gates by a webhook that nodegate serves.
 	ByWebhook Birth = "webhook"
 )
 
-// Username is the user that the API server sees when nodegate calls.
+// Username returns the user name of nodegate's ServiceAccount.
 func (o Options) Username() string {
 	return "system:serviceaccount:" + o.Namespace + ":" + o.ServiceAccount
 }
 
-// validate refuses what would make a policy that no API server accepts, or one
-// that guards something else than was meant.
+// validate rejects options that would result in a policy that the API server rejects,
+// or in one that guards something other than intended.
 func (o Options) validate() error {
 	var errs []error
 	if msgs := validation.IsDNS1123Label(o.Namespace); msgs != nil {
@@ -105,7 +106,7 @@ func (o Options) validate() error {
 	errs = append(errs, err)
 	for id := range allowed {
 		if strings.HasPrefix(id.Key, v1alpha1.CoreTaintPrefix) && id.Key != v1alpha1.TaintOutOfService {
-			errs = append(errs, fmt.Errorf("allowed taint %q: keys under %s belong to Kubernetes, and no gate may have one but %s",
+			errs = append(errs, fmt.Errorf("allowed taint %q: keys under %s belong to Kubernetes, and gates may use none of them except %s",
 				id, v1alpha1.CoreTaintPrefix, v1alpha1.TaintOutOfService))
 		}
 	}
@@ -116,36 +117,35 @@ func (o Options) validate() error {
 	}
 	for _, user := range o.DaemonPodCreators {
 		if !username.MatchString(user) {
-			errs = append(errs, fmt.Errorf("daemon pod creator %q: write a user as system:serviceaccount:NAMESPACE:NAME, or a name of letters, digits and @:._-", user))
+			errs = append(errs, fmt.Errorf("daemon pod creator %q: must be system:serviceaccount:NAMESPACE:NAME, or a user name of letters, digits and @:._-", user))
 		}
 	}
 	if o.Birth != "" && o.Birth != ByPolicy && o.Birth != ByWebhook {
-		errs = append(errs, fmt.Errorf("birth is %q: choose %q or %q", o.Birth, ByPolicy, ByWebhook))
+		errs = append(errs, fmt.Errorf("birth is %q: must be %q or %q", o.Birth, ByPolicy, ByWebhook))
 	}
 	return errors.Join(errs...)
 }
 
-// username is what names of users are made of.
+// username matches user names that need no escaping in YAML or CEL.
 var username = regexp.MustCompile(`^[A-Za-z0-9@:._-]+$`)
 
-// validateStamp refuses annotations that are somebody else's to write.
+// validateStamp rejects annotations that nodegate must not write.
 func validateStamp(key string) error {
 	if msgs := validation.IsQualifiedName(strings.ToLower(key)); msgs != nil { // as annotations are validated
 		return errors.New(strings.Join(msgs, "; "))
 	}
 	domain, _, _ := strings.Cut(key, "/")
-	for _, theirs := range []string{"nodegate.dev", "kubernetes.io"} {
-		if domain == theirs || strings.HasSuffix(domain, "."+theirs) {
-			return fmt.Errorf("annotations under %s have a meaning of their own; choose another key", theirs)
+	for _, reserved := range []string{"nodegate.dev", "kubernetes.io"} {
+		if domain == reserved || strings.HasSuffix(domain, "."+reserved) {
+			return fmt.Errorf("annotations under %s are reserved; choose another key", reserved)
 		}
 	}
 	return nil
 }
 
-// Policies returns the admission policies and their bindings, the birth policy
-// among them unless a webhook does its work, ready to be applied, in an order in
-// which a binding follows its policy. The same options
-// give the same objects.
+// Policies returns the admission policies and their bindings, ready to be applied. Each
+// binding follows its policy. The birth policy is omitted if Birth is ByWebhook. Equal
+// options result in equal objects.
 func Policies(o Options) ([]client.Object, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("rendering the admission policies: %w", err)
@@ -162,12 +162,12 @@ func Policies(o Options) ([]client.Object, error) {
 	}), nil
 }
 
-// render fills in what the policies need to know. It is no text/template, because
-// of which the linker keeps every exported method of every type that there is: the
-// program would be half as large again, in memory too.
+// render replaces the placeholders in the policies. It does not use text/template,
+// which makes the linker keep all exported methods of all types: the program would be
+// half as large again, also in memory.
 func (o Options) render() string {
 	var allowed []string
-	taints, _ := gate.ParseAllowedTaints(o.AllowedTaintKeys) // they are valid
+	taints, _ := gate.ParseAllowedTaints(o.AllowedTaintKeys) // validated before
 	for id := range taints {
 		allowed = append(allowed, id.String())
 	}
@@ -186,7 +186,7 @@ func (o Options) render() string {
 	).Replace(text)
 }
 
-// optOutLabels take a Node out of all gates.
+// optOutLabels returns the labels with which a Node opts out of all gates.
 func (o Options) optOutLabels() []string {
 	if o.PlainOptOut {
 		return []string{v1alpha1.OptOutLabel, v1alpha1.PlainOptOutLabel}
@@ -194,7 +194,7 @@ func (o Options) optOutLabels() []string {
 	return []string{v1alpha1.OptOutLabel}
 }
 
-// quoteAll writes a list as CEL has it, and JSON too.
+// quoteAll returns a list of strings that is valid CEL and valid JSON.
 func quoteAll(texts []string) string {
 	quoted := make([]string, 0, len(texts))
 	for _, text := range texts {
@@ -203,7 +203,7 @@ func quoteAll(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// decode reads YAML documents, each with all of its fields known.
+// decode reads YAML documents and rejects unknown fields.
 func decode(r io.Reader) ([]client.Object, error) {
 	var objects []client.Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
@@ -241,27 +241,26 @@ func newObject(kind string) (client.Object, error) {
 	case "ValidatingAdmissionPolicyBinding":
 		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, nil
 	default:
-		return nil, fmt.Errorf("a document of kind %q is no admission policy", kind)
+		return nil, fmt.Errorf("a document of kind %q is not an admission policy", kind)
 	}
 }
 
-// Allowed reads back what the installed ConfinementPolicy allows: the taints and
-// the stamp annotations. It fails if the policy is not one of ours, as Policies
-// makes them.
+// Allowed returns the taints and the stamp annotations that an installed
+// ConfinementPolicy allows. It fails if Policies did not create the policy.
 func Allowed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) (taints gate.AllowedTaints, stamps map[string]bool, err error) {
 	lists := map[string][]string{}
 	for _, v := range policy.Spec.Variables {
 		if v.Name != "allowed" && v.Name != "stamps" {
 			continue
 		}
-		texts := []string{} // what is quoted for CEL is quoted for JSON
+		texts := []string{} // see quoteAll
 		if err := json.Unmarshal([]byte(v.Expression), &texts); err != nil {
 			return nil, nil, fmt.Errorf("reading variable %s of policy %s: %w", v.Name, policy.Name, err)
 		}
 		lists[v.Name] = texts
 	}
 	if lists["allowed"] == nil || lists["stamps"] == nil {
-		return nil, nil, fmt.Errorf("policy %s does not say what it allows", policy.Name)
+		return nil, nil, fmt.Errorf("policy %s does not have the variables allowed and stamps", policy.Name)
 	}
 	if taints, err = gate.ParseAllowedTaints(lists["allowed"]); err != nil {
 		return nil, nil, fmt.Errorf("reading policy %s: %w", policy.Name, err)

@@ -52,11 +52,11 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(policies, again); diff != "" {
-		t.Errorf("the order of the keys matters (-want +got):\n%s", diff)
+		t.Errorf("policies depend on the order of the keys (-want +got):\n%s", diff)
 	}
 }
 
-// What the confinement policy allows can be read back from it.
+// Allowed returns the options from which the confinement policy was rendered.
 func TestAllowed(t *testing.T) {
 	policies, err := admission.Policies(options)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestAllowed(t *testing.T) {
 		taints, stamps, err := admission.Allowed(policy)
 		if policy.Name != admission.ConfinementPolicy {
 			if err == nil {
-				t.Errorf("%s says what is allowed: %v", policy.Name, taints)
+				t.Errorf("allowed taints were read from %s: %v", policy.Name, taints)
 			}
 			continue
 		}
@@ -93,7 +93,7 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 	if read != 1 {
-		t.Errorf("there are %d confinement policies", read)
+		t.Errorf("%d confinement policies", read)
 	}
 }
 
@@ -105,12 +105,12 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 		"nothing":      {admission.Options{}, []string{`namespace ""`, `service account ""`}},
 		"a bad key":    {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{`x"]) || true`}}, []string{`allowed taint "x\"]) || true"`}},
 		"a bad effect": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"x:NoWay"}}, []string{`allowed taint "x:NoWay": effect "NoWay": choose one of`}},
-		"core's keys": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"node.kubernetes.io/not-ready"}},
+		"keys of Kubernetes": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"node.kubernetes.io/not-ready"}},
 			[]string{`"node.kubernetes.io/not-ready:NoSchedule": keys under node.kubernetes.io/ belong to Kubernetes`}},
 		"a bad stamp": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{`x"]) || true`}}, []string{`allowed stamp annotation "x\"]) || true"`}},
-		"stamps of others": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{
+		"reserved stamps": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{
 			"gate.nodegate.dev/cilium", "nodegate.dev/a", "node.alpha.kubernetes.io/ttl", "kubernetes.io/a", "x.com/ok", "startup.k8s.io/completedAt"}},
-			[]string{`"gate.nodegate.dev/cilium"`, `"nodegate.dev/a"`, `"node.alpha.kubernetes.io/ttl"`, `"kubernetes.io/a": annotations under kubernetes.io have a meaning`}},
+			[]string{`"gate.nodegate.dev/cilium"`, `"nodegate.dev/a"`, `"node.alpha.kubernetes.io/ttl"`, `"kubernetes.io/a": annotations under kubernetes.io are reserved`}},
 		"a bad user":  {admission.Options{Namespace: "a", ServiceAccount: "b", DaemonPodCreators: []string{`x"]) || true`}}, []string{`daemon pod creator "x\"]) || true"`}},
 		"a bad space": {admission.Options{Namespace: "a:b", ServiceAccount: "c"}, []string{`namespace "a:b"`}},
 	}
@@ -122,15 +122,15 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error %q does not name %s", err, want)
+					t.Errorf("the error is %q, want %s in it", err, want)
 				}
 			}
 		})
 	}
 }
 
-// TestPoliciesCompile: the API server has nothing to say against the policies,
-// and without any allowed key they are as good as any.
+// TestPoliciesCompile tests that the API server accepts the policies without warnings,
+// even if no key is allowed.
 func TestPoliciesCompile(t *testing.T) {
 	in := install(t)
 	policies, err := policiesOf(admission.Options{Namespace: "elsewhere", ServiceAccount: "nodegate", GuardDaemonPods: true})
@@ -165,7 +165,7 @@ func TestPoliciesCompile(t *testing.T) {
 	}
 }
 
-// TestOnlyNodes: the policies see nothing but what they must.
+// TestOnlyNodes tests that the policies match no other requests than they must.
 func TestOnlyNodes(t *testing.T) {
 	policies, err := admission.Policies(options)
 	if err != nil {
@@ -230,14 +230,15 @@ func TestParameter(t *testing.T) {
 		t.Errorf("gates (-want +got):\n%s", diff)
 	}
 	if again := rendered(t, everywhere, newGate("second", "b", nodes("pool", "gpu")), cilium); cmp.Diff(got, again) != "" {
-		t.Error("the order of the gates matters")
+		t.Error("the parameter depends on the order of the gates")
 	}
 	if read := admission.Entries(got); len(read) != 3 || read["cilium"].Taint != cilium.Spec.Taint || read["second"].Nodes[0].Key != "pool" {
 		t.Errorf("read back: %v", read)
 	}
 }
 
-// TestFit: older gates come first, and what is left of the room is used.
+// TestFit tests that older gates come first, and that smaller gates fill the remaining
+// space.
 func TestFit(t *testing.T) {
 	entry := func(name string, requirements, values, length int) admission.Entry {
 		e := admission.Entry{Name: name}
@@ -260,7 +261,7 @@ func TestFit(t *testing.T) {
 		without string
 	}{
 		"few":                   {many[:3], 3, ""},
-		"as many as there may":  {many[:256], 256, ""},
+		"the maximum":           {many[:256], 256, ""},
 		"too many":              {many, 256, "256"},
 		"too many requirements": {[]admission.Entry{entry("a", 2000, 0, 0), entry("b", 49, 0, 0), entry("c", 48, 0, 0)}, 2, "b"},
 		"too many values":       {[]admission.Entry{entry("a", 1, 8000, 0), entry("b", 1, 193, 0), entry("c", 1, 192, 0)}, 2, "b"},
@@ -269,7 +270,7 @@ func TestFit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fitting, tooMany := admission.Fit(test.entries)
 			if len(fitting) != test.want || len(fitting)+len(tooMany) != len(test.entries) {
-				t.Errorf("%d fit, %d do not; want %d that fit", len(fitting), len(tooMany), test.want)
+				t.Errorf("%d fit, %d do not; want %d to fit", len(fitting), len(tooMany), test.want)
 			}
 			if err := tooMany[test.without]; test.without != "" && (err == nil || !strings.Contains(err.Error(), "at most 256 gates")) {
 				t.Errorf("gate %s: %v", test.without, err)
@@ -278,7 +279,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestParameterOfBadGate: what the policy would pass over is told.
+// TestParameterOfBadGate tests that gates which the policy would ignore are rejected.
 func TestParameterOfBadGate(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(*v1alpha1.NodeGate)
@@ -302,8 +303,8 @@ func TestParameterOfBadGate(t *testing.T) {
 	}
 }
 
-// TestParameterIsQuiet: writing a parameter makes no API server warn, also not
-// where the namespace asks for the strictest Pod Security Standard.
+// TestParameterIsQuiet tests that writing a parameter causes no warning, even if the
+// namespace enforces the strictest Pod Security Standard.
 func TestParameterIsQuiet(t *testing.T) {
 	in := install(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "strict-", Labels: map[string]string{
@@ -333,7 +334,8 @@ type warningRecorder []string
 
 func (w *warningRecorder) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
-// TestCorrected: what the policy reads is put right, and nothing else.
+// TestCorrected tests that everything that the policy reads is corrected, and nothing
+// else.
 func TestCorrected(t *testing.T) {
 	selecting := func(pool string) *corev1.PodTemplate {
 		return rendered(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}), newGate("two", "b", metav1.LabelSelector{}))
@@ -342,13 +344,13 @@ func TestCorrected(t *testing.T) {
 		edit    func(*corev1.PodTemplate)
 		changed bool
 	}{
-		"as it should be":        {func(*corev1.PodTemplate) {}, false},
-		"others' annotation":     {func(p *corev1.PodTemplate) { p.Annotations["theirs"] = "stays" }, false},
-		"others' label":          {func(p *corev1.PodTemplate) { p.Labels["theirs"] = "stays" }, false},
-		"others' image":          {func(p *corev1.PodTemplate) { p.Template.Spec.Containers[0].Image = "stays" }, false},
+		"no difference":          {func(*corev1.PodTemplate) {}, false},
+		"another annotation":     {func(p *corev1.PodTemplate) { p.Annotations["theirs"] = "stays" }, false},
+		"another label":          {func(p *corev1.PodTemplate) { p.Labels["theirs"] = "stays" }, false},
+		"another image":          {func(p *corev1.PodTemplate) { p.Template.Spec.Containers[0].Image = "stays" }, false},
 		"without annotations":    {func(p *corev1.PodTemplate) { p.Annotations = nil }, true},
 		"another source":         {func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = "files" }, true},
-		"in backups":             {func(p *corev1.PodTemplate) { p.Labels = nil }, true},
+		"without labels":         {func(p *corev1.PodTemplate) { p.Labels = nil }, true},
 		"without gates":          {func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil }, true},
 		"another order":          {func(p *corev1.PodTemplate) { reverse(p) }, true},
 		"another taint":          {func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations[0].Value = "x" }, true},
@@ -366,16 +368,16 @@ func TestCorrected(t *testing.T) {
 				t.Errorf("changed: %t", changed)
 			}
 			if got.ResourceVersion != "7" || cmp.Diff(admission.Entries(want), admission.Entries(got)) != "" || got.Annotations[v1alpha1.ParameterSource] != "crd" {
-				t.Errorf("corrected to %+v", got)
+				t.Errorf("the correction is %+v", got)
 			}
 			if !changed && cmp.Diff(before, got) != "" || cmp.Diff(before, existing) != "" {
-				t.Error("more was changed than the gates, or what was given")
+				t.Error("the correction or the original was changed without need")
 			}
 		})
 	}
 }
 
-// reverse turns the parameter's lists round, which still say the same.
+// reverse reverses the parameter's lists, which then describe the same gates.
 func reverse(p *corev1.PodTemplate) {
 	slices.Reverse(p.Template.Spec.SchedulingGates)
 	slices.Reverse(p.Template.Spec.Tolerations)

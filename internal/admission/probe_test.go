@@ -17,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// TestProof: it holds while the policy is in force, says what is wrong once
-// the binding is gone, and holds again when it is back.
+// TestProof tests that the proof succeeds while the policy is in force, reports the
+// binding once it is deleted, and succeeds again when it has been restored.
 func TestProof(t *testing.T) {
 	in := installBirth(t)
 	gate := newGate("proved", "a", metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -36,7 +36,7 @@ func TestProof(t *testing.T) {
 	if err := bindings.Delete(t.Context(), admission.BirthPolicy, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // whatever comes: the other tests need it
+	t.Cleanup(func() { // even if this test fails: the other tests need the binding
 		binding.ResourceVersion = ""
 		if _, err := bindings.Create(context.Background(), binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
@@ -45,10 +45,10 @@ func TestProof(t *testing.T) {
 	eventually(t, func() error {
 		err := in.prove(t.Context(), gate)
 		if err == nil {
-			return fmt.Errorf("births are still closed")
+			return fmt.Errorf("the gate is still closed at birth")
 		}
 		if want := "MutatingAdmissionPolicyBinding nodegate-birth"; !strings.Contains(err.Error(), want) {
-			t.Fatalf("the proof's error is %q, and does not name %s", err, want)
+			t.Fatalf("the proof's error is %q, want %s in it", err, want)
 		}
 		return nil
 	})
@@ -58,7 +58,7 @@ func TestProof(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.awaitProof(t, gate)
-	in.close(t, newGate("new", "a", metav1.LabelSelector{})) // one that is not remembered from before
+	in.close(t, newGate("new", "a", metav1.LabelSelector{})) // a gate that no earlier parameter contains
 }
 
 func TestProved(t *testing.T) {
@@ -71,13 +71,13 @@ func TestProved(t *testing.T) {
 	}{
 		"closed":            {closed, []corev1.Taint{notReady, taintA}, ""},
 		"nothing":           {nil, nil, "MutatingAdmissionPolicyBinding nodegate-birth exist"},
-		"taint alone":       {nil, []corev1.Taint{taintA}, "without a record"},
-		"record alone":      {closed, []corev1.Taint{notReady}, "takes it off"},
-		"another value":     {closed, []corev1.Taint{withValue(taintA, "x")}, "takes it off"},
-		"another effect":    {closed, []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, "takes it off"},
-		"no record":         {map[string]string{prefix + "one": "garbage"}, []corev1.Taint{taintA}, "apply it again"},
-		"an older form":     {map[string]string{prefix + "one": recordB}, []corev1.Taint{taintB}, "is not up to date"},
-		"somebody's record": {map[string]string{prefix + "one": `{"state":"Open"}`}, []corev1.Taint{taintA}, "is not up to date"},
+		"only the taint":    {nil, []corev1.Taint{taintA}, "without a record"},
+		"only the record":   {closed, []corev1.Taint{notReady}, "removes it"},
+		"another value":     {closed, []corev1.Taint{withValue(taintA, "x")}, "removes it"},
+		"another effect":    {closed, []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, "removes it"},
+		"an invalid record": {map[string]string{prefix + "one": "garbage"}, []corev1.Taint{taintA}, "apply the manifests"},
+		"an older gate":     {map[string]string{prefix + "one": recordB}, []corev1.Taint{taintB}, "is not up to date"},
+		"another record":    {map[string]string{prefix + "one": `{"state":"Open"}`}, []corev1.Taint{taintA}, "is not up to date"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,8 @@ func TestProved(t *testing.T) {
 	}
 }
 
-// TestProbe: whatever can be selected, the probe is.
+// TestProbe tests that the selector of a gate selects its probe, for every selector that
+// can select a node.
 func TestProbe(t *testing.T) {
 	random := seeded(t)
 	impossible := 0
@@ -104,11 +105,11 @@ func TestProbe(t *testing.T) {
 		probe, ok := admission.Probe(gate)
 		switch {
 		case ok && !selector.Matches(labels.Set(probe.Labels)):
-			t.Errorf("the probe for %q is not selected: %v", selector, probe.Labels)
+			t.Errorf("selector %q does not select its probe: %v", selector, probe.Labels)
 		case !ok:
 			impossible++
 			if set, ok := anyMatch(selector, random); ok {
-				t.Errorf("no probe for %q, which selects %v", selector, set)
+				t.Errorf("no probe for selector %q, which selects %v", selector, set)
 			}
 		}
 	}
@@ -117,7 +118,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// anyMatch looks for labels that a selector matches.
+// anyMatch searches for labels that a selector matches.
 func anyMatch(selector labels.Selector, random *rand.Rand) (labels.Set, bool) {
 	for range 200 {
 		if set := labels.Set(randomLabels(random)); selector.Matches(set) {
@@ -127,7 +128,7 @@ func anyMatch(selector labels.Selector, random *rand.Rand) (labels.Set, bool) {
 	return nil, false
 }
 
-// The proof's error says what to look at, depending on who is to close births.
+// The proof's error names the objects to check, which depend on policy or webhook.
 func TestProofHints(t *testing.T) {
 	for by, want := range map[admission.Birth]string{
 		admission.ByPolicy: "MutatingAdmissionPolicyBinding nodegate-birth", admission.ByWebhook: "MutatingWebhookConfiguration nodegate-birth exists, that Service nodegate-webhook",

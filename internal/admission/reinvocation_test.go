@@ -25,11 +25,11 @@ import (
 	"github.com/nodegate/nodegate/internal/webhook"
 )
 
-// TestTaintEditedWhileANodeIsCreated: somebody else's webhook comes after us and
-// changes the Node, which has the API server ask those again that want to be. In
-// between, a gate's taint is edited. The Node is as it was closed first: the
-// record tells of every taint of ours that is there. Another look would add the
-// new taint and a record of it alone; nobody would ever take the old one off.
+// TestTaintEditedWhileANodeIsCreated: another webhook is called after nodegate's and
+// changes the Node, so the API server reinvokes policies and webhooks that request it.
+// Meanwhile, a gate's taint is edited. The Node must keep the first result, so that the
+// record names every taint of nodegate's. A reinvocation would add the new taint, and a
+// record of only that taint, and the old one would never be removed.
 func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
 	in := installBirth(t)
 	tests := map[string]func(*testing.T, *v1alpha1.NodeGate, metav1.LabelSelector) (edit func(after *v1alpha1.NodeGate)){
@@ -74,7 +74,7 @@ func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
 			select {
 			case <-other.asked:
 			case got := <-answers:
-				t.Fatalf("nobody else was asked: %+v", got)
+				t.Fatalf("the other webhook was not called: %+v", got)
 			}
 			edit(newGate("one", "b", mine))
 			close(other.goOn)
@@ -83,7 +83,7 @@ func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
 				t.Fatal(got.err)
 			}
 			if got.node.Labels["other"] != "was-here" {
-				t.Fatalf("the other webhook has changed nothing: %v", got.node.Labels)
+				t.Fatalf("the other webhook did not change the labels: %v", got.node.Labels)
 			}
 			if diff := cmp.Diff([]corev1.Taint{taintA}, settled(got.node.Spec.Taints, 0)); diff != "" {
 				t.Errorf("taints (-want +got):\n%s", diff)
@@ -95,10 +95,10 @@ func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
 	}
 }
 
-// otherWants is the name of the Node that the other webhook wants to change.
+// otherWants is the name of the Node that the other webhook changes.
 const otherWants = "born"
 
-// otherWebhook is somebody else's: it labels one Node, and takes its time.
+// otherWebhook is a foreign webhook that labels one Node and answers with a delay.
 type otherWebhook struct {
 	asked, goOn chan struct{}
 }
@@ -122,8 +122,8 @@ func (o *otherWebhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// register has the API server call the handler for the nodes selected, as the
-// configuration says, until the test ends. It returns when it does.
+// register makes the API server call the handler for the selected nodes, as configured,
+// until the test ends. It returns when the API server calls it.
 func (in *installation) register(t *testing.T, configuration *admissionregistrationv1.MutatingWebhookConfiguration, nodes metav1.LabelSelector, handler http.Handler) {
 	t.Helper()
 	var called atomic.Bool

@@ -21,10 +21,10 @@ import (
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// tries counts what became of the attempts of one attack.
+// tries counts the results of the attempts of one attack.
 type tries struct {
 	name    string
-	guard   string // the policy that denies it
+	guard   string // the policy that must deny it
 	attempt func(ctx context.Context) error
 	// allowed and denied count answers, denied those of the guard.
 	allowed, denied atomic.Int64
@@ -32,7 +32,7 @@ type tries struct {
 	another atomic.Value
 }
 
-// repeat tries until the context ends.
+// repeat repeats the attack until the context ends.
 func (a *tries) repeat(ctx context.Context) {
 	for ctx.Err() == nil {
 		request, _, cancel := await.Watch(ctx, await.Silence)
@@ -53,9 +53,9 @@ func (a *tries) repeat(ctx context.Context) {
 	}
 }
 
-// TestGuardsThroughRestarts: while attackers try what each guard denies, as fast as
-// they are answered, the API server is killed and restarted. None of them succeeds,
-// at no time of its lives. These are no dry runs.
+// TestGuardsThroughRestarts tests that no attack succeeds at any time while the API
+// server is killed and restarted. Attackers continuously send requests that the guards
+// must deny. The requests are not dry runs.
 func TestGuardsThroughRestarts(t *testing.T) {
 	in := install(t)
 	undisturbed(t, in)
@@ -75,7 +75,7 @@ func TestGuardsThroughRestarts(t *testing.T) {
 	attacks := []*tries{
 		{name: "a kubelet writes its record", guard: admission.RecordsPolicy, attempt: patch(kubelet.CoreV1().Nodes(), `{"metadata":{"annotations":{"`+prefix+`one":"{}"}}}`, metav1.PatchOptions{})},
 		{name: "the token labels a node", guard: admission.ConfinementPolicy, attempt: patch(nodes, `{"metadata":{"labels":{"taken":"over"}}}`, ownPatch)},
-		{name: "the token resets who owns fields", guard: admission.ConfinementPolicy, attempt: patch(nodes, `{"metadata":{"managedFields":[{}]}}`, ownPatch)},
+		{name: "the token resets field ownership", guard: admission.ConfinementPolicy, attempt: patch(nodes, `{"metadata":{"managedFields":[{}]}}`, ownPatch)},
 		{name: "an editor writes a parameter", guard: admission.ParametersPolicy, attempt: func(ctx context.Context) error {
 			template := parameter()
 			template.Name, template.GenerateName = "", "restarted-"
@@ -99,7 +99,7 @@ func TestGuardsThroughRestarts(t *testing.T) {
 			target := a.denied.Load() + n
 			eventually(t, func() error {
 				if got := a.denied.Load(); got < target {
-					return fmt.Errorf("%s: denied %d times, want %d; the last other answer is %v", a.name, got, target, a.another.Load())
+					return fmt.Errorf("%s: denied %d times, want %d; last other answer: %v", a.name, got, target, a.another.Load())
 				}
 				return nil
 			})

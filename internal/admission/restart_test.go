@@ -21,25 +21,24 @@ import (
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// births counts what became of the Nodes that a test created.
+// births counts the results of creating Nodes.
 type births struct {
-	// serving is the number of the API server's life, and 0 while it is not
+	// serving is the number of the running API server process, or 0 while it is not
 	// ready.
 	serving atomic.Int64
-	// created counts Nodes; open those of them without taint or record.
+	// created counts Nodes; open counts those of them without taint or record.
 	created, open atomic.Int64
 
 	mu sync.Mutex
-	// refused are errors of requests that an API server got while it was ready.
+	// refused are the errors of requests that were sent while an API server was ready.
 	refused []error
-	// early counts the other errors, by their kind.
+	// early counts the other errors, by kind.
 	early map[string]int
 }
 
-// TestBirthThroughRestarts: while Nodes are created as fast as the API server
-// takes them, by an administrator and by kubelets that register themselves, it
-// is killed and restarted. No Node is refused once it is ready, and none is ever
-// born open. There is no controller, and no CRD.
+// TestBirthThroughRestarts tests that no Node is ever created open while the API server
+// is killed and restarted, and that none is rejected while it is ready. An administrator
+// and kubelets continuously create Nodes. There is no controller and no CRD.
 func TestBirthThroughRestarts(t *testing.T) {
 	in := installBirth(t)
 	gate := newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)})
@@ -71,15 +70,15 @@ func TestBirthThroughRestarts(t *testing.T) {
 	stop()
 	workers.Wait()
 
-	t.Logf("%d nodes were created; errors while the API server was not ready: %v", b.created.Load(), b.early)
+	t.Logf("created %d nodes; errors while the API server was not ready: %v", b.created.Load(), b.early)
 	if open := b.open.Load(); open > 0 {
-		t.Errorf("%d nodes were born open", open)
+		t.Errorf("%d nodes were created open", open)
 	}
 	if len(b.refused) > 0 {
-		t.Errorf("%d nodes were refused, the first: %v", len(b.refused), b.refused[0])
+		t.Errorf("%d nodes were rejected, the first: %v", len(b.refused), b.refused[0])
 	}
-	// Otherwise the controller manager is still waiting to try again, and the
-	// tests that follow wait for it.
+	// Otherwise, the following tests would wait for the controller manager, which
+	// retries with a delay.
 	if err := in.WaitReady(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -99,10 +98,10 @@ func (b *births) register(ctx context.Context, in *installation, by *kubernetes.
 		if err != nil {
 			select {
 			case <-ctx.Done():
-			case <-time.After(2 * time.Millisecond): // leave the processor to the API server that starts
+			case <-time.After(2 * time.Millisecond): // leave the CPU to the starting API server
 			}
 		}
-		// Whatever it was: also one that was created while the answer got lost.
+		// After errors too: the Node may have been created although the answer was lost.
 		_ = in.admin.CoreV1().Nodes().Delete(context.WithoutCancel(ctx), node.Name, metav1.DeleteOptions{})
 	}
 }
@@ -117,7 +116,7 @@ func (b *births) count(created *corev1.Node, err error, serving bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// A lost answer: the Node exists since, and this is the next attempt.
+	// An earlier attempt created the Node, but its answer was lost.
 	if serving && !apierrors.IsAlreadyExists(err) {
 		b.refused = append(b.refused, err)
 		return
@@ -129,13 +128,13 @@ func (b *births) count(created *corev1.Node, err error, serving bool) {
 	b.early[kind]++
 }
 
-// awaitMore waits until n more Nodes were created.
+// awaitMore waits until n more Nodes have been created.
 func (b *births) awaitMore(t *testing.T, n int64) {
 	t.Helper()
 	target := b.created.Load() + n
 	eventually(t, func() error {
 		if got := b.created.Load(); got < target {
-			return fmt.Errorf("%d nodes were created, want %d", got, target)
+			return fmt.Errorf("created %d nodes, want %d", got, target)
 		}
 		return nil
 	})

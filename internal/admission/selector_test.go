@@ -19,13 +19,12 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// seedVariable names the environment variable that repeats a run.
+// seedVariable is the environment variable whose value repeats a run.
 const seedVariable = "NODEGATE_TEST_SEED"
 
-// TestSelectorEquivalence compares the selectors' evaluation by the API server
-// with that by Kubernetes' own code: each node is created with random labels
-// while many gates with random selectors are in force, and its records say
-// which of them selected it.
+// TestSelectorEquivalence compares the policy's evaluation of selectors with that of
+// Kubernetes' own code: nodes with random labels are created while many gates with random
+// selectors are in force. A node's records show which gates selected it.
 func TestSelectorEquivalence(t *testing.T) {
 	const gates, nodes = 50, 120
 	in := installBirth(t)
@@ -62,13 +61,13 @@ func TestSelectorEquivalence(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d pairs, %d of them selected", gates*nodes, selected)
+	t.Logf("%d of %d pairs are selected", selected, gates*nodes)
 	if pairs := gates * nodes; selected < pairs/10 || selected > pairs*9/10 {
 		t.Errorf("%d of %d pairs are selected: the generator has become one-sided", selected, pairs)
 	}
 }
 
-// seeded returns a generator, and prints how to have the same again.
+// seeded returns a generator, and logs the seed that repeats it.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -82,8 +81,8 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// The words that labels and selectors are made of: few, so that they meet, and
-// near to each other, so that whoever compares by prefix or trims is found out.
+// Keys and values of labels and selectors: few, so that they often match, and similar,
+// so that comparing prefixes or trimmed strings is detected.
 var (
 	keys = []string{
 		"a", "A", "aa", "a.b", "a_b", "example.com/a", "example.com/A", "node-role.kubernetes.io/worker", "test.example/" + strings.Repeat("k", 63),
@@ -101,7 +100,8 @@ func randomLabels(random *rand.Rand) map[string]string {
 	return out
 }
 
-// randomSelector is one that selects some nodes and not others, mostly.
+// randomSelector returns a selector, which in most cases selects some nodes and not
+// others.
 func randomSelector(random *rand.Rand) metav1.LabelSelector {
 	out := metav1.LabelSelector{MatchLabels: map[string]string{}}
 	if random.IntN(8) == 0 {
@@ -137,12 +137,12 @@ func TestEntrySelectsNodes(t *testing.T) {
 		"empty value":    {selector: expression("pool", "NotIn", ""), want: "pool NotIn []"},
 		"exists":         {selector: expression("example.com/pool", "Exists"), want: "example.com/pool Exists"},
 		"does not exist": {selector: expression("pool", "DoesNotExist"), want: "pool DoesNotExist"},
-		"said twice":     {selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}, MatchExpressions: expression("a", "In", "1").MatchExpressions}, want: "a In [1]"},
-		"unknown":        {selector: expression("pool", "Equals", "x"), wantErr: `"Equals" is not a valid label selector operator`},
+		"duplicates":     {selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "1"}, MatchExpressions: expression("a", "In", "1").MatchExpressions}, want: "a In [1]"},
+		"bad operator":   {selector: expression("pool", "Equals", "x"), wantErr: `"Equals" is not a valid label selector operator`},
 		"no values":      {selector: expression("pool", "In"), wantErr: "values"},
 		"a bad key":      {selector: expression("po ol", "Exists"), wantErr: "name part must consist of"},
 		"a bad value":    {selector: expression("pool", "In", "a,b"), wantErr: "a valid label must be"},
-		"values of none": {selector: expression("pool", "Exists", "a"), wantErr: "values set must be empty"},
+		"excess values":  {selector: expression("pool", "Exists", "a"), wantErr: "values set must be empty"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Whatever nodegate thinks, the API server does not let it take a node out of
-// service that is not silent.
+// nodegate can add the out-of-service taint only to a node that is unreachable.
 func TestOutOfServiceOnSilentNodesOnly(t *testing.T) {
 	in := install(t)
 	const (
@@ -21,7 +20,7 @@ func TestOutOfServiceOnSilentNodesOnly(t *testing.T) {
 		addOther = `{"op":"add","path":"/spec/taints/-","value":{"key":"test.nodegate.dev/b","effect":"NoExecute"}}`
 		revalue  = `{"op":"add","path":"/spec/taints/1/value","value":"x"}`
 		remove   = `{"op":"remove","path":"/spec/taints/1"}`
-		alive    = "only on a Node whose Ready condition is Unknown"
+		alive    = "only to a Node whose Ready condition is Unknown"
 	)
 	present := corev1.Taint{Key: v1alpha1.TaintOutOfService, Effect: corev1.TaintEffectNoExecute}
 	similar := corev1.Taint{Key: v1alpha1.TaintOutOfService, Effect: corev1.TaintEffectNoSchedule}
@@ -31,21 +30,21 @@ func TestOutOfServiceOnSilentNodesOnly(t *testing.T) {
 		patch   string
 		refused string
 	}{
-		"silent":                      {corev1.ConditionUnknown, foreign2, add, ""},
-		"ready":                       {corev1.ConditionTrue, foreign2, add, alive},
-		"not ready, and speaking":     {corev1.ConditionFalse, foreign2, add, alive},
-		"nothing is known":            {"", foreign2, add, alive},
-		"the taint's other effect":    {corev1.ConditionTrue, similar, add, alive},
-		"lifting from a ready one":    {corev1.ConditionTrue, present, remove, ""},
-		"lifting from a silent one":   {corev1.ConditionUnknown, present, remove, ""},
-		"another's does not block us": {corev1.ConditionTrue, present, addOther, ""},
-		"nor its value":               {corev1.ConditionTrue, present, revalue, ""},
+		"unreachable":                     {corev1.ConditionUnknown, foreign2, add, ""},
+		"ready":                           {corev1.ConditionTrue, foreign2, add, alive},
+		"not ready":                       {corev1.ConditionFalse, foreign2, add, alive},
+		"no Ready condition":              {"", foreign2, add, alive},
+		"present with another effect":     {corev1.ConditionTrue, similar, add, alive},
+		"removal from a ready node":       {corev1.ConditionTrue, present, remove, ""},
+		"removal from an unreachable one": {corev1.ConditionUnknown, present, remove, ""},
+		"present, another taint is added": {corev1.ConditionTrue, present, addOther, ""},
+		"present, its value changes":      {corev1.ConditionTrue, present, revalue, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "silence-"},
 				Spec:       corev1.NodeSpec{Taints: []corev1.Taint{foreign, test.taint}},
-				// Another condition, of the same status, is not the one.
+				// Other conditions do not count.
 				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown}}},
 			}
 			if test.ready != "" {

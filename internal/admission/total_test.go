@@ -17,15 +17,14 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// damages are the ways in which a parameter can be wrong that the API server
-// itself lets pass.
+// damages are damaged parameters that the API server accepts.
 var damages = map[string]func(*corev1.PodTemplate){
-	"no gates":                func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil },
-	"a gate more than taints": func(p *corev1.PodTemplate) { addGate(p, "x") },
-	"no taints":               func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations = nil },
-	"a taint more than gates": func(p *corev1.PodTemplate) { addToleration(p, corev1.Toleration{Key: "z", Operator: "Exists"}) },
-	"no affinity":             func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = nil },
-	"no node affinity":        func(p *corev1.PodTemplate) { p.Template.Spec.Affinity.NodeAffinity = nil },
+	"no gates":               func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil },
+	"more gates than taints": func(p *corev1.PodTemplate) { addGate(p, "x") },
+	"no taints":              func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations = nil },
+	"more taints than gates": func(p *corev1.PodTemplate) { addToleration(p, corev1.Toleration{Key: "z", Operator: "Exists"}) },
+	"no affinity":            func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = nil },
+	"no node affinity":       func(p *corev1.PodTemplate) { p.Template.Spec.Affinity.NodeAffinity = nil },
 	"preferred nodes": func(p *corev1.PodTemplate) {
 		terms(p).NodeSelectorTerms = append(terms(p).NodeSelectorTerms, corev1.NodeSelectorTerm{})
 	},
@@ -44,7 +43,7 @@ var damages = map[string]func(*corev1.PodTemplate){
 	"a source of 254 letters":    func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = strings.Repeat("a", 254) },
 	"a source of 200 KiB":        func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = strings.Repeat("a", 200<<10) },
 	"257 gates":                  func(p *corev1.PodTemplate) { fill(p, 257, 1, 1) },
-	"as many as etcd takes":      func(p *corev1.PodTemplate) { fill(p, 6000, 1, 1) },
+	"the most that etcd stores":  func(p *corev1.PodTemplate) { fill(p, 6000, 1, 1) },
 	"2049 requirements":          func(p *corev1.PodTemplate) { fill(p, 1, 2049, 1) },
 	"20,000 requirements":        func(p *corev1.PodTemplate) { fill(p, 1, 20_000, 1) },
 	"8193 values":                func(p *corev1.PodTemplate) { fill(p, 3, 1, 2731) },
@@ -64,8 +63,8 @@ func terms(p *corev1.PodTemplate) *corev1.NodeSelector {
 	return p.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// fill makes a parameter of n gates, all of which select every node that does not
-// have one of the labels.
+// fill replaces the gates of the parameter by n gates that select all nodes without
+// certain labels.
 func fill(p *corev1.PodTemplate, n, requirements, values int) {
 	p.Template.Spec.SchedulingGates, p.Template.Spec.Tolerations, terms(p).NodeSelectorTerms = nil, nil, nil
 	for i := range n {
@@ -83,7 +82,7 @@ func fill(p *corev1.PodTemplate, n, requirements, values int) {
 	}
 }
 
-// TestDamagedParameters: none of them refuses a Node or changes it.
+// TestDamagedParameters tests that no damaged parameter rejects or changes a Node.
 func TestDamagedParameters(t *testing.T) {
 	in := installBirth(t)
 	for name, damage := range damages {
@@ -115,8 +114,8 @@ func TestDamagedParameters(t *testing.T) {
 	}
 }
 
-// TestTaintsThatAreNotAllowed: the policy ignores them, even where somebody got them
-// into the parameter, and closes the other gates.
+// TestTaintsThatAreNotAllowed tests that the policy ignores forbidden taints in the
+// parameter, and closes the other gates.
 func TestTaintsThatAreNotAllowed(t *testing.T) {
 	in := installBirth(t)
 	detaching := newGate("detaching", "a", metav1.LabelSelector{})
@@ -138,8 +137,8 @@ func TestTaintsThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// TestLargestParameters: the largest that nodegate writes refuse no Node, close
-// all of their gates, and stay within the cost limits.
+// TestLargestParameters tests that the largest parameters that nodegate writes reject no
+// Node, close all of their gates, and stay within the cost limits.
 func TestLargestParameters(t *testing.T) {
 	in := installBirth(t)
 	for name, size := range map[string]struct{ gates, requirements, values int }{
@@ -168,8 +167,8 @@ func TestLargestParameters(t *testing.T) {
 	}
 }
 
-// TestCostlyNodes: nodes that carry as much as the API lets them are not
-// refused, and do not smuggle in a record.
+// TestCostlyNodes tests that nodes with as much data as the API server accepts are not
+// rejected, and cannot keep a forged record.
 func TestCostlyNodes(t *testing.T) {
 	in := installBirth(t)
 	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
@@ -197,22 +196,22 @@ func TestCostlyNodes(t *testing.T) {
 		annotations, labels map[string]string
 		noTaint, noRecord   bool
 	}{
-		"1,000 taints":                    {taints: taints(1000)},
-		"20,000 taints":                   {taints: taints(20_000), noTaint: true, noRecord: true},
-		"1,023 annotations":               {annotations: numbered(1023, "")},
-		"1,024 annotations":               {annotations: numbered(1024, ""), noRecord: true},
-		"40,000 annotations":              {annotations: numbered(40_000, ""), noRecord: true},
-		"annotations with room":           {annotations: full(120)},
-		"annotations without room":        {annotations: full(110), noRecord: true},
-		"annotations full":                {annotations: full(0), noRecord: true},
-		"20,000 labels":                   {labels: numbered(20_000, "v")},
-		"many long annotations, and room": {annotations: numbered(1000, strings.Repeat("v", 250))},
+		"1,000 taints":            {taints: taints(1000)},
+		"20,000 taints":           {taints: taints(20_000), noTaint: true, noRecord: true},
+		"1,023 annotations":       {annotations: numbered(1023, "")},
+		"1,024 annotations":       {annotations: numbered(1024, ""), noRecord: true},
+		"40,000 annotations":      {annotations: numbered(40_000, ""), noRecord: true},
+		"space for the record":    {annotations: full(120)},
+		"too little space for it": {annotations: full(110), noRecord: true},
+		"no space":                {annotations: full(0), noRecord: true},
+		"20,000 labels":           {labels: numbered(20_000, "v")},
+		"many long annotations":   {annotations: numbered(1000, strings.Repeat("v", 250))},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "heavy", Labels: map[string]string{"test": "TestCostlyNodes"}, Annotations: test.annotations}}
 			maps.Copy(node.Labels, test.labels)
-			// Whatever else there is, this one must not come through.
+			// This record must not remain.
 			node.Annotations = maps.Clone(test.annotations)
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, prefix+"one", "forged")
 			node.Spec.Taints = test.taints
@@ -220,7 +219,7 @@ func TestCostlyNodes(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%.400v", err)
 			}
-			if got, want := len(created.Spec.Taints)-len(test.taints), 2; got != want && !test.noTaint { // and core's own
+			if got, want := len(created.Spec.Taints)-len(test.taints), 2; got != want && !test.noTaint { // and that of Kubernetes
 				t.Errorf("%d taints were added, want %d", got, want)
 			}
 			want := recordA

@@ -9,32 +9,32 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Names of what the webhook needs where it does the birth policy's work.
+// Names of the objects that the webhook needs.
 const (
 	// BirthWebhook is the MutatingWebhookConfiguration.
 	BirthWebhook = "nodegate-birth"
-	// WebhookService is the Service, in nodegate's namespace, of all replicas.
+	// WebhookService is the Service of all replicas, in nodegate's namespace.
 	WebhookService = "nodegate-webhook"
-	// WebhookSecret is the Secret, there too, that replicas have their certificate
-	// from, as a volume.
+	// WebhookSecret is the Secret with the certificate, in nodegate's namespace.
+	// Replicas mount it as a volume.
 	WebhookSecret = "nodegate-webhook"
-	// WebhookPath is where the webhook is served.
+	// WebhookPath is the path at which the webhook is served.
 	WebhookPath = "/birth"
 )
 
-// webhookTimeout is how long a registering node waits at most for a webhook that
-// does not answer, in seconds.
+// webhookTimeout is the maximum time, in seconds, for which the creation of a Node
+// waits for a webhook that does not answer.
 const webhookTimeout = 5
 
-// WebhookHost is the name by which the API server calls the webhook.
+// WebhookHost returns the host name at which the API server calls the webhook.
 func WebhookHost(namespace string) string { return WebhookService + "." + namespace + ".svc" }
 
-// WebhookConfiguration returns the registration of the webhook. It has no
-// caBundle: whoever makes the certificate fills it in.
+// WebhookConfiguration returns the registration of the webhook. It has no caBundle,
+// which is set when the certificate is created.
 //
-// A Node that is created while no replica answers comes in unchanged, after five
-// seconds at most, and the controller closes it when it sees it. With Fail, a
-// cluster without nodes could never get any: nodegate needs one to run on.
+// If no replica answers, a Node is created unchanged after at most five seconds, and
+// the controller closes its gates when it observes the Node. If the failure policy
+// were Fail, a cluster without nodes could never get any: nodegate needs one to run on.
 func WebhookConfiguration(namespace string) *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},

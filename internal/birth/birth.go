@@ -30,23 +30,24 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// How often it is looked whether a gate is closed at birth: at once when it
-// changes, soon again until that is proved (policies take up to a second to
-// take effect), and every minute ever after, for it can be switched off at any
-// time. A probe costs the API server two milliseconds, and a tenth more for every
-// gate that selects it.
+// Intervals at which a gate is probed: immediately when it changes; then, until it is
+// proved, after birthFirst (doubled each time, up to birthSoon, because policies take up
+// to a second to take effect) and, after birthHasty attempts, every BirthLater. A proved
+// gate is probed every BirthProved, because the policy can be deleted at any time. A
+// probe costs the API server two milliseconds, plus a tenth of a millisecond for each gate
+// that selects it.
 const (
 	birthFirst   = 100 * time.Millisecond
 	birthSoon    = time.Second
 	BirthLater   = 15 * time.Second
 	BirthProved  = time.Minute
-	birthHasty   = 12 // how many times soon before later
+	birthHasty   = 12
 	birthTimeout = 5 * time.Second
-	// Where many are due, so many probes are made at a time, then comes a pause. It
-	// is longer after slow ones: an API server that is busy has better things to do.
+	// If many probes are due, birthAtOnce are sent, followed by a pause of birthPause, or
+	// birthSlower times as long as the probes took, so that a busy API server gets fewer.
 	birthAtOnce = 10
 	birthPause  = 500 * time.Millisecond
-	birthSlower = 9 // pause for so many times as long as the probes took
+	birthSlower = 9
 )
 
 // Reconciler keeps the birth policy's parameter up to date, and probes whether the API
@@ -111,13 +112,13 @@ func (b *Reconciler) Run(ctx context.Context, clk clock.WithTicker, current *ato
 		case <-b.wake:
 		case <-timer.C():
 		}
-		timer.Reset(b.look(ctx, current.Load(), clk))
+		timer.Reset(b.reconcile(ctx, current.Load(), clk))
 	}
 }
 
-// look brings the parameter in line, and probes gates for which that is due.
-// It returns after how long to look again.
-func (b *Reconciler) look(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
+// reconcile updates the parameter and sends the probes that are due. It returns the time
+// after which to reconcile again.
+func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
 	failed := b.syncParameter(ctx, set)
 	due := probes(set, b.due(set, clk.Now(), failed))
 	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
@@ -125,14 +126,14 @@ func (b *Reconciler) look(ctx context.Context, set *gateset.Set, clk clock.Passi
 	}
 	began := clk.Now()
 	for _, p := range due[:min(len(due), birthAtOnce)] {
-		proved := p.look(ctx, b.client, b.By)
+		proved := p.send(ctx, b.client, b.By)
 		if ctx.Err() != nil {
 			break
 		}
 		for _, ng := range p {
 			err := proved(ng)
 			if err != nil {
-				err = cmp.Or(failed[ng.Name], err) // the cause, rather than its consequence
+				err = cmp.Or(failed[ng.Name], err) // an error of the parameter is the cause
 			}
 			b.note(ng, err, clk.Now())
 		}
@@ -181,7 +182,7 @@ func identify(ng *v1alpha1.NodeGate) birthIdentity {
 	return birthIdentity{uid: ng.UID, generation: ng.Generation}
 }
 
-// note takes note of what a probe has shown.
+// note records the result of a probe.
 func (b *Reconciler) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +198,7 @@ func (b *Reconciler) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
 			state.due = now.Add(min(birthFirst<<state.tries, birthSoon))
 		}
 	}
-	// That it takes a moment until it is proved is not worth a word.
+	// The first unsuccessful probes of a new gate are expected, and are not logged.
 	if (was == nil) != (err == nil) || state.tries == birthHasty {
 		b.log.Info("closing at birth checked", "gate", ng.Name, "proved", err == nil)
 	}
@@ -330,13 +331,13 @@ func (b *Reconciler) write(ctx context.Context, have *corev1.PodTemplate, source
 func (b *Reconciler) writeEach(ctx context.Context, have *corev1.PodTemplate, source string, before map[string]admission.Entry, wanted []admission.Entry, failed map[string]error) error {
 	var accepted, changed []admission.Entry
 	for _, e := range wanted {
-		if was, there := before[e.Name]; there && was.Equal(e) {
+		if was, ok := before[e.Name]; ok && was.Equal(e) {
 			accepted = append(accepted, e)
 		} else {
 			changed = append(changed, e)
 		}
 	}
-	if err := b.write(ctx, have, source, accepted); err != nil { // what has gone, at least
+	if err := b.write(ctx, have, source, accepted); err != nil { // removes the entries of deleted gates
 		for _, e := range wanted {
 			failed[e.Name] = err
 		}

@@ -20,15 +20,17 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// How often the guards are probed: every minute, for they can be deleted at any
-// time, and soon again while one is not proved.
+// Intervals at which the guards are probed: every guardsProved, because they can be
+// deleted at any time. While one of them is not proved, every guardsSoon and, after
+// guardsHasty attempts, every guardsLater.
 const (
 	guardsProved = time.Minute
 	guardsSoon   = time.Second
 	guardsLater  = 15 * time.Second
-	guardsHasty  = 12 // how many times soon before later
-	// guardTries is after how many probes in a row a guard is reported. Policies take
-	// up to a second to take effect, and a probe may meet a Node that is being deleted.
+	guardsHasty  = 12
+	// guardTries is the number of consecutive unsuccessful probes after which a guard is
+	// reported. Policies take up to a second to take effect, and the Node of a probe may be
+	// in deletion.
 	guardTries = 3
 )
 
@@ -68,7 +70,7 @@ func (g *GuardProber) Run(ctx context.Context, clk clock.WithTicker, nodes, gate
 			return
 		case <-timer.C():
 		}
-		timer.Reset(g.look(ctx, clk, oneOf(nodes()), oneOf(gates())))
+		timer.Reset(g.probe(ctx, clk, oneOf(nodes()), oneOf(gates())))
 	}
 }
 
@@ -80,9 +82,9 @@ func oneOf(names []string) string {
 	return names[rand.IntN(len(names))]
 }
 
-// look probes all guards and returns after how long to do so again. It is longer
-// after slow probes: an API server that is busy has better things to do.
-func (g *GuardProber) look(ctx context.Context, clk clock.PassiveClock, node, gate string) time.Duration {
+// probe probes all guards and returns the time after which to probe them again. That is
+// longer after slow probes, so that a busy API server gets fewer.
+func (g *GuardProber) probe(ctx context.Context, clk clock.PassiveClock, node, gate string) time.Duration {
 	began := clk.Now()
 	for _, p := range admission.GuardProbes(g.namespace, node, gate) {
 		err := p.Proved(g.send(ctx, &p))
@@ -101,7 +103,7 @@ func (g *GuardProber) send(ctx context.Context, p *admission.GuardProbe) error {
 	return p.Send(ctx, g.client)
 }
 
-// note records the result of a probe. One that shows nothing changes nothing.
+// note records the result of a probe. A result that shows nothing is ignored.
 func (g *GuardProber) note(guard string, err error) {
 	if errors.Is(err, admission.ErrUnclear) {
 		return

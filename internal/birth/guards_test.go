@@ -23,21 +23,21 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// guarded proves guards against an API server whose answers the test sets.
+// guarded is a GuardProber with a fake API server.
 type guarded struct {
 	*GuardProber
-	// answer is that to every probe of RecordsPolicy; the other guards reject theirs.
+	// answer is the answer to every probe of RecordsPolicy. The other guards reject theirs.
 	answer atomic.Pointer[error]
-	// took is how long the API server takes over each.
+	// took is the time that the API server needs for each probe of Nodes.
 	took atomic.Int64
-	// probes counts what was asked of RecordsPolicy.
+	// probes counts the probes of RecordsPolicy.
 	probes atomic.Int32
 	log    controllertest.LogLines
 }
 
 func (g *guarded) answers(err error) { g.answer.Store(&err) }
 
-// newGuarded begins to prove guards. It is for use in a synctest bubble.
+// newGuarded starts to probe guards. It must be called in a synctest bubble.
 func newGuarded(t *testing.T, nodes ...string) *guarded {
 	g := &guarded{}
 	g.answers(controllertest.DeniedBy(admission.RecordsPolicy))
@@ -76,9 +76,8 @@ func (g *guarded) want(t *testing.T, missing string, proved float64) {
 	}
 }
 
-// A missing guard is reported after a minute and three probes, and not once
-// it is back.
-func TestGuardIsMissed(t *testing.T) {
+// A missing guard is reported after a minute and three probes, until it is restored.
+func TestMissingGuardIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, "n1")
 		controllertest.Pass(time.Second)
@@ -87,21 +86,21 @@ func TestGuardIsMissed(t *testing.T) {
 		controllertest.Pass(time.Minute + guardTries*guardsSoon)
 		g.want(t, "guard nodegate-records is not in force", 0)
 		if missing := g.Missing(); strings.Contains(missing, admission.ConfinementPolicy) || strings.Contains(missing, admission.ParametersPolicy) {
-			t.Errorf("others are missed too: %s", missing)
+			t.Errorf("other guards are reported: %s", missing)
 		}
 		controllertest.Pass(time.Hour)
 		g.answers(controllertest.DeniedBy(admission.RecordsPolicy))
 		controllertest.Pass(guardsLater)
 		g.want(t, "", 1)
 		if lines := strings.Join(g.log.All(), "\n"); strings.Count(lines, "is not in force") != 2 || strings.Count(lines, `"guard is in force"`) != 5 { // once in the reason
-			t.Errorf("logged is\n%s", lines)
+			t.Errorf("log:\n%s", lines)
 		}
 	})
 }
 
-// Neither one odd answer nor an API server that does not answer makes a guard missed
-// or found.
-func TestGuardIsNotMissedInVain(t *testing.T) {
+// Neither a single unexpected answer nor an API server that does not answer changes the
+// result for a guard.
+func TestUnclearAnswersAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, "n1")
 		controllertest.Pass(time.Second)
@@ -116,17 +115,17 @@ func TestGuardIsNotMissedInVain(t *testing.T) {
 	})
 }
 
-// What is not ours, and rejects the probe, hides whether the guard is there.
-func TestGuardBehindAnother(t *testing.T) {
+// If another policy rejects the probe, the guard is not proved.
+func TestGuardBehindAnotherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, "n1")
 		g.answers(controllertest.DeniedBy("no-annotations"))
-		controllertest.Pass(time.Minute + guardTries*guardsSoon) // the first answer may have been another
+		controllertest.Pass(time.Minute + guardTries*guardsSoon) // the first answer may have been that of the guard
 		g.want(t, "'no-annotations'", 0)
 	})
 }
 
-// Without any Node there is nothing to be guarded, and nothing to complain of.
+// Without Nodes, the guards of Nodes are not probed and not reported.
 func TestGuardsWithoutNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t)
@@ -138,15 +137,15 @@ func TestGuardsWithoutNodes(t *testing.T) {
 	})
 }
 
-// Probes take at most a tenth of the time: a busy API server has better things to do.
+// A slow API server processes probes for at most a tenth of the time.
 func TestSlowGuards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, "n1")
 		g.answers(nil)
-		g.took.Store(int64(4 * time.Second)) // each of two
+		g.took.Store(int64(4 * time.Second)) // for each of two probes
 		controllertest.Pass(time.Hour)
 		if most := int32(time.Hour / (80 * time.Second)); g.probes.Load() > most+1 || g.probes.Load() < most/2 {
-			t.Errorf("%d probes in an hour, want some %d", g.probes.Load(), most)
+			t.Errorf("%d probes in an hour, want at most about %d", g.probes.Load(), most)
 		}
 	})
 }

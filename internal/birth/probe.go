@@ -35,7 +35,7 @@ func probes(set *gateset.Set, due []string) []probe {
 			continue
 		}
 		ng := set.Declared[name]
-		if node, ok := admission.Probe(ng); ok { // else "": they need none
+		if node, ok := admission.Probe(ng); ok { // otherwise "": the gate selects no node
 			labelsOf[name] = labels.FormatLabels(node.Labels)
 		}
 		byLabels[labelsOf[name]] = append(byLabels[labelsOf[name]], ng)
@@ -50,9 +50,9 @@ func probes(set *gateset.Set, due []string) []probe {
 	return all
 }
 
-// look has the API server create the node, in a dry run, and returns, of each
-// gate, why it is not known to be closed on it.
-func (p probe) look(ctx context.Context, c client.Client, by admission.Birth) func(*v1alpha1.NodeGate) error {
+// send creates the node in a dry run. It returns a function that returns, for each gate,
+// nil if the gate is closed on the node, and otherwise an error.
+func (p probe) send(ctx context.Context, c client.Client, by admission.Birth) func(*v1alpha1.NodeGate) error {
 	created, err := p.create(ctx, c)
 	return func(ng *v1alpha1.NodeGate) error {
 		if err != nil || created == nil {
@@ -67,14 +67,14 @@ func (p probe) create(ctx context.Context, c client.Client) (*corev1.Node, error
 	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
 	defer cancel()
 	var taken error
-	for _, ng := range p { // a node of that name may exist: any other will do
+	for _, ng := range p { // if a node of that name exists, another gate's name is used
 		node, ok := admission.Probe(ng)
 		if !ok {
 			return nil, nil
 		}
 		switch err := c.Create(ctx, node, client.DryRunAll); {
 		case apierrors.IsAlreadyExists(err):
-			taken = cmp.Or(taken, fmt.Errorf("a node named %s exists: delete it, the name is needed for probes", node.Name))
+			taken = cmp.Or(taken, fmt.Errorf("a node named %s exists: delete it, because probes need the name", node.Name))
 		case err != nil:
 			return nil, fmt.Errorf("creating a probe node in a dry run: %w", err)
 		default:

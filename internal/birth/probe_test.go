@@ -27,22 +27,21 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// proving proves gates by an API server that closes some of them at birth.
+// proving is a Reconciler with a fake API server.
 type proving struct {
 	*Reconciler
 	gates []*v1alpha1.NodeGate
 	set   atomic.Pointer[gateset.Set]
-	// closing are those that the API server closes, and as it knows them.
+	// closing are the gates that the API server closes at birth, in their version there.
 	closing atomic.Pointer[[]*v1alpha1.NodeGate]
-	// taken names nodes that exist.
+	// taken are the names of existing nodes.
 	taken []string
-	// probes counts what was to be created.
+	// probes counts the probes.
 	probes atomic.Int32
 }
 
-// newProving begins to prove the births of so many gates. pool says by which
-// label each selects nodes; none if that is empty. It is for use in a synctest
-// bubble.
+// newProving starts to probe gates. pool returns the value of the label by which a gate
+// selects nodes, or "" for all nodes. It must be called in a synctest bubble.
 func newProving(t *testing.T, gates int, pool func(int) string, taken ...string) *proving {
 	p := &proving{taken: taken}
 	p.Reconciler = New(controllertest.Client(t, interceptor.Funcs{
@@ -67,14 +66,14 @@ func newProving(t *testing.T, gates int, pool func(int) string, taken ...string)
 	return p
 }
 
-// declare has these be the gates.
+// declare sets the gates of the Reconciler.
 func (p *proving) declare(gates ...*v1alpha1.NodeGate) {
 	p.gates = gates
 	p.set.Store(gateset.New(&gateset.Set{}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Gates: gates, Complete: true}, gate.KeyPolicy{}))
 	p.Changed()
 }
 
-// works has the API server close these gates, and no others.
+// works sets the gates that the API server closes at birth.
 func (p *proving) works(gates ...*v1alpha1.NodeGate) { p.closing.Store(&gates) }
 
 func (p *proving) create(node *corev1.Node) error {
@@ -94,11 +93,11 @@ func (p *proving) create(node *corev1.Node) error {
 	return nil
 }
 
-// wantProved checks that all gates are proved, but those named.
-func (p *proving) wantProved(t *testing.T, but ...string) {
+// wantProved checks that all gates are proved except the named ones.
+func (p *proving) wantProved(t *testing.T, except ...string) {
 	t.Helper()
 	for _, ng := range p.gates {
-		if err := p.Proved(ng); (err == nil) == slices.Contains(but, ng.Name) {
+		if err := p.Proved(ng); (err == nil) == slices.Contains(except, ng.Name) {
 			t.Errorf("gate %s: %v", ng.Name, err)
 		}
 	}
@@ -116,14 +115,14 @@ func TestManyGatesAreNotProbedAtOnce(t *testing.T) {
 			now := b.probes.Load()
 			most, last = max(most, now-last), now
 		}
-		if most > 3*birthAtOnce { // one pass each half second
-			t.Errorf("up to %d probes a second", most)
+		if most > 3*birthAtOnce { // one batch every half second
+			t.Errorf("up to %d probes per second", most)
 		}
 		if last < 3*many || last > 5*many {
-			t.Errorf("%d probes in three minutes, want about one a minute for each of %d gates", last, many)
+			t.Errorf("%d probes in three minutes, want about one per minute for each of %d gates", last, many)
 		}
 		b.wantProved(t)
-		for range 50 { // DaemonSets come and go
+		for range 50 { // as for changes of DaemonSets
 			b.Changed()
 			controllertest.Pass(10 * time.Millisecond)
 		}
@@ -133,14 +132,15 @@ func TestManyGatesAreNotProbedAtOnce(t *testing.T) {
 	})
 }
 
-// A probe costs the API server the more the more gates there are.
+// Gates with the same selector share a probe, because its cost grows with the number of
+// gates.
 func TestGatesOfOneSelectorNeedOneProbe(t *testing.T) {
 	tests := map[string]struct {
 		pool  func(int) string
-		probe int32 // how many a round takes
+		probe int32 // the number of probes per round
 	}{
 		"one selector": {anyNode, 1},
-		"three":        {func(i int) string { return []string{"", "a", "b"}[i%3] }, 3}, // the first selects the others' nodes too
+		"three":        {func(i int) string { return []string{"", "a", "b"}[i%3] }, 3}, // the first one also selects the nodes of the others
 	}
 	for name, test := range tests {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,13 +153,13 @@ func TestGatesOfOneSelectorNeedOneProbe(t *testing.T) {
 			controllertest.Pass(3 * BirthProved)
 			b.wantProved(t)
 			if n := b.probes.Load(); n < 4*test.probe || n > 5*test.probe {
-				t.Errorf("%s: %d probes in three minutes, want about one a minute for each of %d selectors", name, n, test.probe)
+				t.Errorf("%s: %d probes in three minutes, want about one per minute for each of %d selectors", name, n, test.probe)
 			}
 		})
 	}
 }
 
-// What one probe shows is judged gate by gate.
+// A shared probe proves each gate separately.
 func TestProbeProvesOneGateAndNotAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sick = "gate-001"
@@ -179,8 +179,8 @@ func TestProbeProvesOneGateAndNotAnother(t *testing.T) {
 	})
 }
 
-// A gate that was edited is looked at at once, and is not proved by what shows no
-// more than that its form of before is in force.
+// An edited gate is probed immediately, and not by a probe that only shows that its previous
+// version is in force.
 func TestEditedGateHasAProbeOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const widened = "gate-002"
@@ -199,7 +199,7 @@ func TestEditedGateHasAProbeOfItsOwn(t *testing.T) {
 	})
 }
 
-// Any gate's name will do for a probe.
+// If a node with the name of a probe exists, the probe uses the name of another gate.
 func TestProbeWhoseNameIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pools := func(i int) string { return []string{"a", "a", "b"}[i] }
@@ -207,7 +207,7 @@ func TestProbeWhoseNameIsTaken(t *testing.T) {
 		controllertest.Pass(time.Second)
 		b.wantProved(t, "gate-002")
 		if err := b.Proved(b.gates[2]); !strings.Contains(err.Error(), "a node named nodegate-probe-gate-002 exists") {
-			t.Errorf("it says %v", err)
+			t.Errorf("error: %v", err)
 		}
 	})
 }

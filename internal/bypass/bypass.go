@@ -82,7 +82,8 @@ type opening struct {
 	closure gate.Closure
 	// tries counts the attempts.
 	tries int
-	told  bool
+	// reported reports whether its pods have been reported.
+	reported bool
 }
 
 // New returns a Handler.
@@ -155,8 +156,8 @@ func (b *Handler) workOn(ctx context.Context, key key) {
 
 // attempt does what is possible now, and returns whether another attempt is needed.
 func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
-	policy, n, stands := b.stands(key, o)
-	if !stands {
+	policy, n, current := b.current(key, o)
+	if !current {
 		return false
 	}
 	if !b.MayList() {
@@ -165,7 +166,7 @@ func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 	list, err := b.Pods.list(ctx, key.node)
 	if err != nil {
 		if o.tries == 0 && ctx.Err() == nil {
-			b.Log.Error(err, "cannot look for bypassed pods, retrying", "gate", key.gate, "node", key.node)
+			b.Log.Error(err, "cannot list bypassed pods, retrying", "gate", key.gate, "node", key.node)
 		}
 		return o.tries < Tries
 	}
@@ -178,24 +179,24 @@ func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 			}
 		}
 	}
-	b.tell(key, n, o, policy, all)
+	b.report(key, n, o, policy, all)
 	if policy != v1alpha1.BypassedEvict || !b.MayEvict() {
 		return false
 	}
 	return b.evict(ctx, key, n, o, evictable)
 }
 
-// stands tells whether the opening is still what the node stands by: the same
-// boot of the same Node, and the gate open since. It also returns what the gate
-// says now of bypassed pods.
-func (b *Handler) stands(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, bool) {
-	ng, known := b.Gates().Declared[key.gate]
-	facts, there := b.Facts(key.node)
+// current returns the gate's policy for bypassed pods and the node, and reports whether the
+// opening is still current: it is the same boot of the same Node, and the gate has been open
+// since.
+func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, bool) {
+	ng, listed := b.Gates().Declared[key.gate]
+	facts, exists := b.Facts(key.node)
 	n := &facts.Node
-	if !known || !ng.Spec.Enforces() || !there || n.UID != o.uid || n.BootID != o.boot {
+	if !listed || !ng.Spec.Enforces() || !exists || n.UID != o.uid || n.BootID != o.boot {
 		return "", nil, false
 	}
-	// A gate that has closed since, or closed and opened, says so by the time.
+	// If the gate has closed since, the record's time is later, even if it has opened again.
 	record, err := gate.ParseRecord(n.Records[key.gate])
 	if err != nil || record.Since.After(o.closure.Until) {
 		return "", nil, false
@@ -204,12 +205,12 @@ func (b *Handler) stands(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node
 	return policy, n, policy == v1alpha1.BypassedReport || policy == v1alpha1.BypassedEvict
 }
 
-// tell tells, once, of the pods that bypassed the gate.
-func (b *Handler) tell(key key, n *gate.Node, o *opening, policy v1alpha1.BypassedPods, pods []*gate.BoundPod) {
-	if o.told || len(pods) == 0 {
+// report reports the pods that bypassed the gate, once per opening.
+func (b *Handler) report(key key, n *gate.Node, o *opening, policy v1alpha1.BypassedPods, pods []*gate.BoundPod) {
+	if o.reported || len(pods) == 0 {
 		return
 	}
-	o.told = true
+	o.reported = true
 	b.Metrics.Bypassed(key.gate, len(pods))
 	names := namesOf(pods)
 	b.Log.Info("pods had started while the gate was closed", "gate", key.gate, "node", key.node, "pods", len(pods), "names", names)

@@ -18,14 +18,15 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 )
 
-// Lists of all pods of a node are made at this rate, whatever for, one at a time.
+// The maximum rate at which the pods of nodes are listed, for all purposes together. Lists
+// are not concurrent.
 const (
 	podListRate    = 10 // a second
 	podListTimeout = 10 * time.Second
 )
 
-// Nodes are inspected again after inspectAgain where they were not idle, and
-// after inspectRetry where their pods could not be listed.
+// Nodes are inspected again after InspectAgain if they were not idle, and after
+// InspectRetry if their pods could not be listed.
 const (
 	InspectAgain = 10 * time.Minute
 	InspectRetry = time.Minute
@@ -72,22 +73,23 @@ type Inspector struct {
 	// inspected.
 	queue   []string
 	waiting map[string]bool
-	// tried are nodes that only a dry run wants to see: when no other waits.
-	tried []string
-	// seen are lists that no decision has been made by yet.
-	seen map[string]*gate.PodList
+	// dryRuns has the nodes that only a dry run needs. They are inspected while queue is
+	// empty.
+	dryRuns []string
+	// lists has the lists that no decision has used yet.
+	lists map[string]*gate.PodList
 	// notBefore has the time of the next attempt for nodes that could not be inspected.
 	// notIdle has the time of the next check whether a node is idle.
 	notBefore, notIdle map[string]time.Time
 	more               chan struct{}
-	failed             bool // the last node could not be inspected
+	failed             bool // whether the last inspection failed
 }
 
 // NewInspector returns an Inspector.
 func NewInspector(pods *PodLister, wake func(string), log logr.Logger) *Inspector {
 	return &Inspector{
 		pods: pods, wake: wake, log: log, more: make(chan struct{}, 1),
-		waiting: make(map[string]bool), seen: make(map[string]*gate.PodList),
+		waiting: make(map[string]bool), lists: make(map[string]*gate.PodList),
 		notBefore: make(map[string]time.Time), notIdle: make(map[string]time.Time),
 	}
 }
@@ -123,12 +125,12 @@ func (i *Inspector) enqueue(node string, dryRun bool) {
 	switch {
 	case i.waiting[node] && dryRun:
 	case dryRun:
-		i.tried = append(i.tried, node)
+		i.dryRuns = append(i.dryRuns, node)
 	case !i.waiting[node]:
 		i.queue = append(i.queue, node)
 	default:
-		if at := slices.Index(i.tried, node); at >= 0 {
-			i.tried, i.queue = slices.Delete(i.tried, at, at+1), append(i.queue, node)
+		if at := slices.Index(i.dryRuns, node); at >= 0 {
+			i.dryRuns, i.queue = slices.Delete(i.dryRuns, at, at+1), append(i.queue, node)
 		}
 	}
 	i.waiting[node] = true
@@ -149,9 +151,9 @@ func (i *Inspector) Later(node string, now time.Time, by time.Duration) time.Dur
 func (i *Inspector) Take(node string) *gate.PodList {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	seen := i.seen[node]
-	delete(i.seen, node)
-	return seen
+	list := i.lists[node]
+	delete(i.lists, node)
+	return list
 }
 
 // Forget drops the state of a node that was deleted, or that has changed so much that it
@@ -159,7 +161,7 @@ func (i *Inspector) Take(node string) *gate.PodList {
 func (i *Inspector) Forget(node string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.seen, node)
+	delete(i.lists, node)
 	delete(i.notBefore, node)
 	delete(i.notIdle, node)
 }
@@ -188,7 +190,7 @@ func (i *Inspector) Run(ctx context.Context) {
 func (i *Inspector) next() (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, queue := range []*[]string{&i.queue, &i.tried} {
+	for _, queue := range []*[]string{&i.queue, &i.dryRuns} {
 		if len(*queue) > 0 {
 			node := (*queue)[0]
 			*queue = (*queue)[1:]
@@ -199,7 +201,7 @@ func (i *Inspector) next() (string, bool) {
 	return "", false
 }
 
-// note takes note of a look. It logs the first failure of a row.
+// note records the result of an inspection. It logs the first of consecutive failures.
 func (i *Inspector) note(node string, list *gate.PodList, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -207,10 +209,10 @@ func (i *Inspector) note(node string, list *gate.PodList, err error) {
 	if err != nil {
 		i.notBefore[node] = i.pods.clock.Now().Add(wait.Jitter(InspectRetry, 0.1))
 		if !i.failed && !errors.Is(err, context.Canceled) {
-			i.log.Error(err, "cannot inspect node, retrying", "node", node)
+			i.log.Error(err, "cannot list the pods of a node, retrying", "node", node)
 		}
 	} else {
-		i.seen[node] = list
+		i.lists[node] = list
 	}
 	i.failed = err != nil
 }

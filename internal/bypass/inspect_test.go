@@ -17,7 +17,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// What a dry run wants to see waits for what others do.
+// Nodes that only dry runs need are inspected last.
 func TestDryRunsAreInspectedLast(t *testing.T) {
 	i := NewInspector(nil, nil, logr.Discard())
 	now := time.Now()
@@ -32,11 +32,11 @@ func TestDryRunsAreInspectedLast(t *testing.T) {
 		order = append(order, node)
 	}
 	if want := []string{"a", "both", "dry1", "dry2"}; !slices.Equal(order, want) {
-		t.Errorf("in the order %v, want %v", order, want)
+		t.Errorf("inspected in the order %v, want %v", order, want)
 	}
 }
 
-// Whatever is in hand about pods that bypassed a gate ends with its acting.
+// Bypassed pods are no longer processed once the gate is not enforced.
 func TestPauseEndsEvictions(t *testing.T) {
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
 		set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode, s.BypassedPods = mode, v1alpha1.BypassedEvict })}}, gate.KeyPolicy{})
@@ -46,12 +46,12 @@ func TestPauseEndsEvictions(t *testing.T) {
 			Facts: func(string) (gate.Facts, bool) { return gate.Facts{Node: node}, true },
 		})
 		o := &opening{uid: "uid-of-n0000", boot: "boot", closure: gate.Closure{Until: time.Now()}}
-		if _, _, stands := b.stands(key{node: "n0000", gate: "gate"}, o); stands || set.HandlesBypassed("gate") {
-			t.Errorf("mode %s: still looked for", mode)
+		if _, _, current := b.current(key{node: "n0000", gate: "gate"}, o); current || set.HandlesBypassed("gate") {
+			t.Errorf("mode %s: bypassed pods are still processed", mode)
 		}
 		set.Declared["gate"].Spec.Mode = ""
-		if _, _, stands := b.stands(key{node: "n0000", gate: "gate"}, o); !stands || !set.HandlesBypassed("gate") {
-			t.Error("acting, it is not looked for")
+		if _, _, current := b.current(key{node: "n0000", gate: "gate"}, o); !current || !set.HandlesBypassed("gate") {
+			t.Error("enforced: bypassed pods are not processed")
 		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
-// Keys of the Secret. The last two are those of every Secret of type
-// kubernetes.io/tls, and the first is cert-manager's for the same.
+// Keys of the Secret. Every Secret of type kubernetes.io/tls has the last two.
+// cert-manager also uses the first one for authorities.
 const (
 	keyAuthorities = "ca.crt"
 	keyCertificate = corev1.TLSCertKey
@@ -30,46 +30,46 @@ const (
 )
 
 const (
-	// renewBefore is how long before its end a certificate is renewed.
+	// renewBefore is the time before its expiry at which a certificate is renewed.
 	renewBefore = 180 * 24 * time.Hour
-	// defaultSettle is how long it may take until every API server has heard of a
-	// change of a webhook configuration. All of them watch; it takes milliseconds.
+	// defaultSettle is the default of Options.Settle. All API servers watch webhook
+	// configurations, so a change usually takes effect within milliseconds.
 	defaultSettle = 30 * time.Second
-	// injectedBy is the annotation by which cert-manager fills in whom to trust.
+	// injectedBy is the annotation with which cert-manager injects its authority.
 	injectedBy = "cert-manager.io/inject-ca-from"
 )
 
 var errNone = errors.New("there is no certificate")
 
-// Options say what Ensure works on.
+// Options are the options of Ensure.
 type Options struct {
-	// Client reads from the API server and has an administrator's rights on the
-	// Secret and the MutatingWebhookConfiguration. Required.
+	// Client reads from the API server, without a cache, and may write the Secret and the
+	// MutatingWebhookConfiguration. Required.
 	Client client.Client
-	// Namespace is nodegate's. Required.
+	// Namespace is nodegate's namespace. Required.
 	Namespace string
-	// Hosts are the names and addresses by which the API server calls the webhook.
-	// Default: the name of its Service.
+	// Hosts are the names and addresses at which the API server calls the webhook.
+	// Defaults to the host name of its Service.
 	Hosts []string
-	// Renew replaces a certificate that is still good.
+	// Renew replaces the certificate even if it is still valid.
 	Renew bool
-	// Settle is how long API servers may take to trust a new authority before anybody
-	// serves with a certificate of its. Default: 30 s.
+	// Settle is the time to wait for all API servers to trust a new authority before its
+	// certificate is served. Defaults to 30 s.
 	Settle time.Duration
-	// Clock tells the time. Default: the real one.
+	// Clock defaults to the real clock.
 	Clock clock.Clock
-	// Out is told what was done, a line for each object; Progress, what it waits for.
-	// Both are required.
+	// Out receives one line per object with the result. Progress receives what Ensure
+	// waits for. Both are required.
 	Out, Progress io.Writer
 }
 
-// Ensure sees to it that the Secret holds a serving certificate for the webhook, and
-// that the API server trusts it. It changes nothing where that is so.
+// Ensure makes sure that the Secret contains a serving certificate for the webhook, and
+// that the API server trusts it. If both are the case, it changes nothing.
 //
-// A certificate is replaced without a gap: the API server is told to trust the new
-// authority beside the old one; then the Secret changes; and the old authority stays
-// trusted until the next renewal, because kubelets take a minute or two to give a
-// changed Secret to the pods. It may be interrupted at any point and run again.
+// A certificate is replaced without interruption: first, the API server trusts the new
+// authority in addition to the old one, and then the Secret is changed. The old authority
+// remains trusted until the next renewal, because kubelets need a minute or two to update
+// a mounted Secret. Ensure can be interrupted at any point and run again.
 func Ensure(ctx context.Context, o Options) error {
 	if o.Hosts == nil {
 		o.Hosts = []string{admission.WebhookHost(o.Namespace)}
@@ -82,27 +82,27 @@ func Ensure(ctx context.Context, o Options) error {
 	}
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	if err := o.Client.Get(ctx, client.ObjectKey{Name: admission.BirthWebhook}, &configuration); apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no MutatingWebhookConfiguration %s: apply the manifests of --birth=webhook first", admission.BirthWebhook)
+		return fmt.Errorf("MutatingWebhookConfiguration %s does not exist: apply the manifests of --birth=webhook first", admission.BirthWebhook)
 	} else if err != nil {
 		return fmt.Errorf("reading the MutatingWebhookConfiguration: %w", err)
 	}
-	if from, is := configuration.Annotations[injectedBy]; is {
-		return fmt.Errorf("cert-manager looks after this certificate: renew its Certificate %s instead (cmctl renew)", from)
+	if from, ok := configuration.Annotations[injectedBy]; ok {
+		return fmt.Errorf("cert-manager manages this certificate: renew its Certificate %s instead (cmctl renew)", from)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: admission.WebhookSecret}}
 	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Secret: %w", err)
 	}
 	have := parse(secret.Data)
-	if why := have.fit(o.Hosts, o.Clock.Now()); why == nil && !o.Renew {
-		fmt.Fprintf(o.Out, "secret/%s unchanged: good until %s\n", secret.Name, have.serving.NotAfter.Format(time.DateOnly))
+	if err := have.validate(o.Hosts, o.Clock.Now()); err == nil && !o.Renew {
+		fmt.Fprintf(o.Out, "secret/%s unchanged: valid until %s\n", secret.Name, have.serving.NotAfter.Format(time.DateOnly))
 		return o.publish(ctx, &configuration, secret.Data[keyAuthorities])
 	}
 	return o.replace(ctx, &configuration, secret, &have)
 }
 
-// replace makes a new certificate and puts it in the place of the one that there is.
-func (o *Options) replace(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, secret *corev1.Secret, have *held) error {
+// replace replaces the certificate, if there is one, by a new one.
+func (o *Options) replace(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, secret *corev1.Secret, have *contents) error {
 	next, err := issue(o.Hosts, o.Clock.Now())
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (o *Options) replace(ctx context.Context, configuration *admissionregistrat
 		return err
 	}
 	until := next.certificate.NotAfter
-	if len(signers) == 0 { // nobody serves with what the API server would accept
+	if len(signers) == 0 { // no replica serves a certificate that the API server accepts
 		if err := o.store(ctx, secret, data, until); err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (o *Options) replace(ctx context.Context, configuration *admissionregistrat
 	return o.store(ctx, secret, data, until)
 }
 
-// publish tells the API server whom to trust, unless it has been told.
+// publish sets the authorities that the API server trusts, unless they are already set.
 func (o *Options) publish(ctx context.Context, configuration *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) error {
 	before, changed := configuration.DeepCopy(), false
 	for i := range configuration.Webhooks {
@@ -143,7 +143,7 @@ func (o *Options) publish(ctx context.Context, configuration *admissionregistrat
 		fmt.Fprintf(o.Out, "mutatingwebhookconfiguration.admissionregistration.k8s.io/%s unchanged\n", configuration.Name)
 		return nil
 	}
-	// Only this field, and only if nobody has changed anything meanwhile.
+	// Patch only this field, and only if the object has not changed since it was read.
 	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 	if err := o.Client.Patch(ctx, configuration, patch); err != nil {
 		return fmt.Errorf("patching the MutatingWebhookConfiguration: %w", err)
@@ -152,12 +152,12 @@ func (o *Options) publish(ctx context.Context, configuration *admissionregistrat
 	return nil
 }
 
-// store puts the certificate into the Secret, which it creates if need be.
+// store writes the certificate to the Secret, which it creates if necessary.
 func (o *Options) store(ctx context.Context, secret *corev1.Secret, data map[string][]byte, until time.Time) error {
 	secret.Data = data
-	what := "configured"
+	result := "configured"
 	if secret.ResourceVersion == "" {
-		what, secret.Type = "created", corev1.SecretTypeTLS
+		result, secret.Type = "created", corev1.SecretTypeTLS
 		secret.Labels = map[string]string{"app.kubernetes.io/managed-by": "nodegate"}
 		if err := o.Client.Create(ctx, secret); err != nil {
 			return fmt.Errorf("creating the Secret: %w", err)
@@ -165,6 +165,6 @@ func (o *Options) store(ctx context.Context, secret *corev1.Secret, data map[str
 	} else if err := o.Client.Update(ctx, secret); err != nil {
 		return fmt.Errorf("updating the Secret: %w", err)
 	}
-	fmt.Fprintf(o.Out, "secret/%s %s: good until %s\n", secret.Name, what, until.Format(time.DateOnly))
+	fmt.Fprintf(o.Out, "secret/%s %s: valid until %s\n", secret.Name, result, until.Format(time.DateOnly))
 	return nil
 }

@@ -29,31 +29,31 @@ const (
 	namespace = "nodegate-system"
 	host      = "nodegate-webhook.nodegate-system.svc"
 	day       = 24 * time.Hour
-	// settle is how late an API server may hear of whom to trust, and remount how late
-	// a replica may get a changed Secret.
+	// settle is the maximum delay with which an API server receives authorities, and
+	// remount that with which a replica receives a changed Secret.
 	settle  = 30 * time.Second
 	remount = 2 * time.Minute
 )
 
-// world is an API server that remembers what it has held, and when.
-type world struct {
+// server is an API server that records the history of its state.
+type server struct {
 	*testing.T
 	api client.Client
-	// beforeWrite may refuse a write; nil lets all pass.
+	// beforeWrite, if not nil, can reject a write.
 	beforeWrite func() error
-	said        bytes.Buffer
+	output      bytes.Buffer
 	states      []state
 }
 
-// state is what was there from a time on.
+// state is the state from a time on.
 type state struct {
 	from    time.Time
 	bundle  []byte
 	serving *x509.Certificate
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
-	w := &world{T: t}
+func newServer(t *testing.T, objects ...client.Object) *server {
+	w := &server{T: t}
 	w.api = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -77,7 +77,7 @@ func secret(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: admission.WebhookSecret}, Data: data}
 }
 
-func (w *world) write(do func() error) error {
+func (w *server) write(do func() error) error {
 	if w.beforeWrite != nil {
 		if err := w.beforeWrite(); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (w *world) write(do func() error) error {
 	return nil
 }
 
-func (w *world) state() state {
+func (w *server) state() state {
 	c, s := configuration(), secret(nil)
 	if err := errors.Join(w.api.Get(context.Background(), client.ObjectKeyFromObject(c), c), client.IgnoreNotFound(w.api.Get(context.Background(), client.ObjectKeyFromObject(s), s))); err != nil {
 		w.Error(err)
@@ -99,12 +99,12 @@ func (w *world) state() state {
 	return state{from: time.Now(), bundle: c.Webhooks[0].ClientConfig.CABundle, serving: h.serving}
 }
 
-func (w *world) ensure(renew bool) error {
-	return Ensure(w.Context(), Options{Client: w.api, Namespace: namespace, Renew: renew, Settle: settle, Out: &w.said, Progress: io.Discard})
+func (w *server) ensure(renew bool) error {
+	return Ensure(w.Context(), Options{Client: w.api, Namespace: namespace, Renew: renew, Settle: settle, Out: &w.output, Progress: io.Discard})
 }
 
-// lately are the states that somebody who is so late may still see at a time.
-func (w *world) lately(at time.Time, late time.Duration) (seen []state) {
+// lately returns the states that a client with a delay of up to late may observe at a time.
+func (w *server) lately(at time.Time, late time.Duration) (seen []state) {
 	for i := range w.states {
 		ended := i+1 < len(w.states) && !w.states[i+1].from.After(at.Add(-late))
 		if !ended && !w.states[i].from.After(at) {
@@ -114,23 +114,23 @@ func (w *world) lately(at time.Time, late time.Duration) (seen []state) {
 	return seen
 }
 
-// check: at no time does a replica serve what an API server refuses, however late
-// either is.
-func (w *world) check() {
+// check checks that no replica ever serves a certificate that an API server rejects,
+// whatever their delays are.
+func (w *server) check() {
 	w.Helper()
 	checks := 0
 	for _, s := range w.states {
 		for _, at := range []time.Time{s.from, s.from.Add(settle - time.Millisecond), s.from.Add(remount)} {
 			for _, replica := range w.lately(at, remount) {
-				for _, server := range w.lately(at, settle-time.Millisecond) {
-					if replica.serving == nil || len(server.bundle) == 0 {
-						continue // there was no webhook yet
+				for _, caller := range w.lately(at, settle-time.Millisecond) {
+					if replica.serving == nil || len(caller.bundle) == 0 {
+						continue // the webhook was not in use yet
 					}
 					checks++
 					roots := x509.NewCertPool()
-					roots.AppendCertsFromPEM(server.bundle)
+					roots.AppendCertsFromPEM(caller.bundle)
 					if _, err := replica.serving.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: at}); err != nil {
-						w.Errorf("at %s an API server refuses a replica: %v", at, err)
+						w.Errorf("at %s, an API server rejects a replica: %v", at, err)
 					}
 				}
 			}
@@ -146,37 +146,37 @@ func pass(d time.Duration) { <-time.After(d) }
 
 func TestFirstCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, began := newWorld(t, configuration()), time.Now()
+		w, began := newServer(t, configuration()), time.Now()
 		if err := w.ensure(false); err != nil {
 			t.Fatal(err)
 		}
 		w.check()
 		if waited := time.Since(began); waited > 0 {
-			t.Errorf("it waited for %s, though nobody serves yet", waited)
+			t.Errorf("waited for %s, although no replica serves yet", waited)
 		}
 		if s := w.state(); s.serving == nil || s.serving.NotAfter.Before(began.Add(9*365*day)) {
 			t.Errorf("the certificate is %v", s.serving)
 		}
 		writes := len(w.states)
-		w.said.Reset()
+		w.output.Reset()
 		pass(365 * day)
 		if err := w.ensure(false); err != nil {
 			t.Fatal(err)
 		}
-		if len(w.states) != writes || strings.Count(w.said.String(), "unchanged") != 2 {
-			t.Errorf("a second run has written:\n%s", &w.said)
+		if len(w.states) != writes || strings.Count(w.output.String(), "unchanged") != 2 {
+			t.Errorf("a second run wrote:\n%s", &w.output)
 		}
 	})
 }
 
-// Renewing leaves no gap, whatever write it is interrupted at, and whether or not
-// that one came through.
+// A renewal causes no interruption, even if it is killed at any write, and whether or not
+// that write succeeded.
 func TestRenewLeavesNoGap(t *testing.T) {
 	for at := range 3 {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, lost %t", at, lost), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, configuration())
+					w := newServer(t, configuration())
 					for range 4 {
 						left := at
 						w.beforeWrite = func() error {
@@ -201,7 +201,7 @@ func TestRenewLeavesNoGap(t *testing.T) {
 					}
 					w.check()
 					if n := bytes.Count(w.state().bundle, []byte("BEGIN")); n != 2 {
-						t.Errorf("%d authorities are trusted, want the present one and the one before", n)
+						t.Errorf("%d authorities are trusted, want the current and the previous one", n)
 					}
 				})
 			})
@@ -209,9 +209,10 @@ func TestRenewLeavesNoGap(t *testing.T) {
 	}
 }
 
-// A registration that was applied anew, without whom to trust, is told again.
+// The authorities are published again after the registration was applied again without
+// them.
 func TestPublishesAgain(t *testing.T) {
-	w := newWorld(t, configuration())
+	w := newServer(t, configuration())
 	if err := w.ensure(false); err != nil {
 		t.Fatal(err)
 	}
@@ -224,11 +225,11 @@ func TestPublishesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := w.state(); !bytes.Equal(got.bundle, want.bundle) || !got.serving.Equal(want.serving) {
-		t.Error("it is not trusted as before")
+		t.Error("the authorities were not restored")
 	}
 }
 
-// What cannot be served with, or not for long, is replaced.
+// Certificates that are invalid or expire soon are replaced.
 func TestReplacesWhatIsUnfit(t *testing.T) {
 	now := time.Now()
 	good := func(hosts []string, now time.Time) map[string][]byte {
@@ -251,29 +252,29 @@ func TestReplacesWhatIsUnfit(t *testing.T) {
 		"another authority": func(d map[string][]byte) map[string][]byte { d["ca.crt"] = other["ca.crt"]; return d },
 		"garbage":           func(d map[string][]byte) map[string][]byte { d["tls.crt"] = []byte("garbage"); return d },
 		"another host":      func(map[string][]byte) map[string][]byte { return good([]string{"other.svc"}, now) },
-		"ends soon":         func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(170*day-life)) },
-		"has ended":         func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(-day-life)) },
+		"expires soon":      func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(170*day-validity)) },
+		"expired":           func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(-day-validity)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pass(time.Until(now))
-				w := newWorld(t, configuration(), secret(change(good([]string{host}, now))))
+				w := newServer(t, configuration(), secret(change(good([]string{host}, now))))
 				if err := w.ensure(false); err != nil {
 					t.Fatal(err)
 				}
 				h := parse(w.data())
-				if err := h.fit([]string{host}, time.Now()); err != nil {
+				if err := h.validate([]string{host}, time.Now()); err != nil {
 					t.Error(err)
 				}
 				if !bytes.Equal(w.state().bundle, w.data()["ca.crt"]) {
-					t.Error("another authority is trusted than the Secret says")
+					t.Error("the API server trusts other authorities than those in the Secret")
 				}
 			})
 		})
 	}
 }
 
-func (w *world) data() map[string][]byte {
+func (w *server) data() map[string][]byte {
 	s := secret(nil)
 	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(s), s); err != nil {
 		w.Error(err)
@@ -288,11 +289,11 @@ func TestRefuses(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"no webhook":            {nil, "there is no MutatingWebhookConfiguration nodegate-birth: apply the manifests of --birth=webhook first"},
-		"one of cert-manager's": {[]client.Object{managed}, "cert-manager looks after this certificate: renew its Certificate nodegate-system/nodegate-webhook instead (cmctl renew)"},
+		"no webhook":            {nil, "MutatingWebhookConfiguration nodegate-birth does not exist: apply the manifests of --birth=webhook first"},
+		"one of cert-manager's": {[]client.Object{managed}, "cert-manager manages this certificate: renew its Certificate nodegate-system/nodegate-webhook instead (cmctl renew)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, test.objects...)
+			w := newServer(t, test.objects...)
 			if err := w.ensure(true); err == nil || err.Error() != test.want {
 				t.Errorf("%v, want %s", err, test.want)
 			}
@@ -303,9 +304,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Two administrators at once: one of them is told to try again.
+// If two administrators run Ensure at once, one of them gets an error.
 func TestConflict(t *testing.T) {
-	w := newWorld(t, configuration(), secret(nil))
+	w := newServer(t, configuration(), secret(nil))
 	meddle := func() {
 		s := secret(nil)
 		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
@@ -322,7 +323,7 @@ func TestConflict(t *testing.T) {
 		return nil
 	}
 	if err := w.ensure(false); err == nil || !strings.Contains(err.Error(), "updating the Secret") {
-		t.Errorf("the other's change is lost: %v", err)
+		t.Errorf("the other administrator's change was overwritten: %v", err)
 	}
 	if err := w.ensure(false); err != nil {
 		t.Error(err)

@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	// life is how long a certificate is good. It can be replaced at any time.
-	life = 10 * 365 * 24 * time.Hour
-	// backdate is how far clocks may differ from each other.
+	// validity is the time for which a certificate is valid. It can be replaced earlier.
+	validity = 10 * 365 * 24 * time.Hour
+	// backdate is the tolerated difference between clocks.
 	backdate = time.Hour
 )
 
-// issued is a serving certificate, and the authority that has signed it.
+// issued is a serving certificate, its key, and the authority that signed it.
 type issued struct {
 	authority, certificate *x509.Certificate
 	key                    *ecdsa.PrivateKey
 }
 
-// issue makes a serving certificate for a server that is called by these names and
-// addresses. The authority's key signs this one certificate and is forgotten, so
-// that nobody can ever have it sign another.
+// issue creates a serving certificate for a server with these names and addresses. The
+// authority's key signs only this certificate. It is not stored, so that it can never
+// sign another one.
 func issue(hosts []string, now time.Time) (*issued, error) {
 	authority := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "nodegate webhook CA"},
-		NotBefore: now.Add(-backdate), NotAfter: now.Add(life),
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(validity),
 		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 	}
 	serving := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "nodegate webhook"},
-		NotBefore: now.Add(-backdate), NotAfter: now.Add(life),
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(validity),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}
 	for _, host := range hosts {
@@ -64,11 +64,11 @@ func issue(hosts []string, now time.Time) (*issued, error) {
 	return &issued{authority: signer.certificate, certificate: served.certificate, key: served.key}, nil
 }
 
-// sign makes a key and a certificate for it; with no signer it signs itself.
+// sign creates a key and a certificate for it, which is self-signed if signer is nil.
 func sign(template *x509.Certificate, signer *issued) (*issued, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("generating a key: %w", err)
 	}
 	parent, by := template, key
 	if signer != nil {
@@ -76,25 +76,25 @@ func sign(template *x509.Certificate, signer *issued) (*issued, error) {
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
+		return nil, fmt.Errorf("creating a certificate: %w", err)
 	}
 	certificate, err := x509.ParseCertificate(raw)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate just made: %w", err)
+		return nil, fmt.Errorf("parsing the new certificate: %w", err)
 	}
 	return &issued{certificate: certificate, key: key}, nil
 }
 
-// held is what the Secret holds. What cannot be read there is not there.
-type held struct {
+// contents are the contents of the Secret. Entries that cannot be read are omitted.
+type contents struct {
 	// trusted are the authorities that the API server is to trust.
 	trusted []*x509.Certificate
-	// serving is what replicas serve with. Nil if there is none.
+	// serving is the serving certificate, or nil.
 	serving *x509.Certificate
 }
 
-func parse(data map[string][]byte) held {
-	var h held
+func parse(data map[string][]byte) contents {
+	var h contents
 	h.trusted, _ = cert.ParseCertsPEM(data[keyAuthorities])
 	if pair, err := tls.X509KeyPair(data[keyCertificate], data[keyPrivate]); err == nil {
 		h.serving = pair.Leaf
@@ -102,28 +102,28 @@ func parse(data map[string][]byte) held {
 	return h
 }
 
-// fit says why an API server that trusts what is trusted would refuse what is
-// served, or will before long. Nil if it does not.
-func (h *held) fit(hosts []string, now time.Time) error {
+// validate returns an error if an API server that trusts the authorities would reject the
+// serving certificate, or if the certificate expires soon.
+func (h *contents) validate(hosts []string, now time.Time) error {
 	if h.serving == nil {
 		return errNone
 	}
 	if _, err := h.serving.Verify(x509.VerifyOptions{Roots: pool(h.trusted), CurrentTime: now}); err != nil {
-		return fmt.Errorf("the certificate is not trusted by %s beside it: %w", keyAuthorities, err)
+		return fmt.Errorf("verifying the certificate with %s: %w", keyAuthorities, err)
 	}
 	for _, host := range hosts {
 		if err := h.serving.VerifyHostname(host); err != nil {
-			return fmt.Errorf("the certificate is for another server: %w", err)
+			return fmt.Errorf("the certificate is for another host: %w", err)
 		}
 	}
 	if left := h.serving.NotAfter.Sub(now); left < renewBefore {
-		return fmt.Errorf("the certificate is good until %s only", h.serving.NotAfter.Format(time.DateOnly))
+		return fmt.Errorf("the certificate expires on %s", h.serving.NotAfter.Format(time.DateOnly))
 	}
 	return nil
 }
 
-// signers are the trusted authorities by which the present certificate is trusted.
-func (h *held) signers(now time.Time) []*x509.Certificate {
+// signers returns the trusted authorities with which the current certificate is valid.
+func (h *contents) signers(now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(h.trusted), func(c *x509.Certificate) bool {
 		if h.serving == nil {
 			return true
@@ -141,11 +141,11 @@ func pool(certificates []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// data is what the Secret holds once the certificate has been issued.
+// data returns the contents of a Secret with the certificate and trusted authorities.
 func (i *issued) data(trusted []*x509.Certificate) (map[string][]byte, error) {
 	key, err := keyutil.MarshalPrivateKeyToPEM(i.key)
 	if err != nil {
-		return nil, fmt.Errorf("writing the key: %w", err)
+		return nil, fmt.Errorf("encoding the key: %w", err)
 	}
 	return map[string][]byte{
 		keyAuthorities: encode(trusted),
@@ -154,7 +154,7 @@ func (i *issued) data(trusted []*x509.Certificate) (map[string][]byte, error) {
 	}, nil
 }
 
-// encode writes certificates as PEM.
+// encode returns certificates as PEM.
 func encode(certificates []*x509.Certificate) []byte {
 	var out []byte
 	for _, c := range certificates {

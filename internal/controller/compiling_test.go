@@ -36,8 +36,8 @@ func (w *world) ready(name string) string {
 	return c.Reason + ": " + c.Message
 }
 
-const isBeingCompiled = "Compiling: its expressions are being compiled; until then it neither opens nor closes; " +
-	"if it closed new nodes at birth, these go on being closed"
+const isBeingCompiled = "Compiling: its expressions are being compiled; until then, it neither opens nor closes; " +
+	"if it was closed on new nodes, it still is"
 
 // After a restart, eight gates of which the first is never through compiling keep no
 // other gate from being in force. What they hold stays held. The shortest expressions

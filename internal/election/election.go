@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package election lets one of several replicas lead, for as long as it holds a Lease.
+// Package election elects one of several replicas as the leader, for as long as it holds a
+// Lease. It adds the following to client-go's leader election:
 //
-// client-go's leader election does the work. This package adds four things to it:
-//
-//   - A replica that loses the Lease becomes a candidate again, so that a Lease can be
-//     short: it costs a hiccup of the API server, and not a restart, to lose one.
+//   - A replica that loses the Lease becomes a candidate again, without a restart. Leases
+//     can therefore be short, although an API server that does not answer for a moment
+//     may cause their loss.
 //   - The Lease is released only when the work has ended.
-//   - Candidates look often, and the leader renews less often: see Options.Duration.
+//   - The leader renews the Lease less often than candidates read it: see Options.Duration.
 //   - A candidate watches the Lease, so that it leads as soon as the leader releases it.
 package election
 
@@ -30,35 +30,36 @@ import (
 // DefaultDuration is the default of Election.Duration.
 const DefaultDuration = 2 * time.Second
 
-// Election is one replica's part in the election of a leader.
+// Election is the participation of one replica in the election of a leader.
 type Election struct {
 	lock *lock
-	// watch starts a watch of the Lease. It is an optimization: without it, candidates
-	// find a released Lease when they look next.
+	// watch starts a watch of the Lease. Without it, candidates find a released Lease when
+	// they read it next.
 	watch func(context.Context) (watch.Interface, error)
-	// name is the Lease's, and the label of client-go's metric.
+	// name is the name of the Lease, and the label of client-go's metric.
 	name     string
 	duration time.Duration
 	log      logr.Logger
 }
 
-// Options say which Lease is held, by whom, and for how long.
+// Options are the options of an Election.
 type Options struct {
 	// Namespace and Name are those of the Lease. Required.
 	Namespace, Name string
-	// Identity is the replica's name, and no other replica's. A replica that restarts
-	// under the same identity gets its own Lease at once. Required.
+	// Identity is a name that is unique among the replicas. A replica that restarts with
+	// the same identity gets its own Lease immediately. Required.
 	Identity string
-	// Duration is for how long nobody else may lead after the last renewal: whole
-	// seconds, two at least. The leader renews the Lease four times in this time, and
-	// gives up when it could not for nine tenths of it. A candidate looks after a tenth
-	// to two tenths. Default: DefaultDuration.
+	// Duration is the time after the last renewal for which no other replica may lead. It
+	// must be a whole number of seconds, at least two. The leader renews the Lease four
+	// times in this time, and stops leading if it could not for nine tenths of it. A
+	// candidate reads the Lease at intervals of one to two tenths. Defaults to
+	// DefaultDuration.
 	Duration time.Duration
 	// Log receives one line for each transition.
 	Log logr.Logger
 }
 
-// New returns a replica's part in an election.
+// New returns an Election for one replica.
 func New(config *rest.Config, o Options) (*Election, error) {
 	client, err := coordinationv1.NewForConfig(config)
 	if err != nil {
@@ -87,25 +88,25 @@ func newElection(lease resourcelock.Interface, watchLease func(context.Context) 
 	}, nil
 }
 
-// deadline is how long a leader tries to renew its Lease, once a renewal is due.
+// deadline returns the time for which a leader tries to renew its Lease once a renewal is
+// due.
 func deadline(duration time.Duration) time.Duration { return duration * 6 / 10 }
 
-// ValidateDuration says what is wrong with a duration of a Lease.
+// ValidateDuration returns an error if a Lease cannot have this duration.
 func ValidateDuration(d time.Duration) error {
 	if d < 2*time.Second || d%time.Second != 0 {
-		return fmt.Errorf("%s is not a number of whole seconds, two at least", d)
+		return fmt.Errorf("%s is invalid: must be whole seconds, at least 2s", d)
 	}
 	return nil
 }
 
-// Work is what a leader does until the context ends. If it took over, the leader before
-// it did not release the Lease: if it was paused, it may still act for a while.
+// Work is performed by the leader until the context ends. tookOver is true if the previous
+// leader did not release the Lease: if that leader was paused, it may still act for a while.
 type Work func(ctx context.Context, tookOver bool) error
 
-// Lead waits until this replica is elected, does the work, and releases the Lease when
-// the work has ended. It returns when the context has ended, when the work has ended by
-// itself, with its error, or when the Lease is lost. It must not be called again before
-// it has returned.
+// Lead waits until this replica is elected, performs the work, and releases the Lease when
+// the work has ended. It returns when the context ends, when the Lease is lost, or when the
+// work returns, with its error. It must not be called concurrently.
 func (e *Election) Lead(ctx context.Context, work Work) error {
 	watching, elected := context.WithCancel(ctx)
 	defer elected()
@@ -123,12 +124,12 @@ func (e *Election) Lead(ctx context.Context, work Work) error {
 }
 
 // stand is one candidacy. It ends like Lead or, if this replica is not elected, when the
-// Lease is released: a new elector looks at once. It reports whether the replica led.
+// Lease is released: a new elector reads the Lease immediately. It reports whether the replica led.
 func (e *Election) stand(ctx context.Context, released <-chan struct{}, work Work) (led bool, err error) {
-	// The Lease is held for longer than ctx: until the work has ended.
-	holding, letGo := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
-	defer letGo()
-	e.lock.begin(letGo)
+	// The Lease is held until the work has ended, which may be later than ctx.
+	holding, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	defer stop()
+	e.lock.reset(stop)
 	go func() {
 		select {
 		case <-holding.Done():
@@ -137,7 +138,7 @@ func (e *Election) stand(ctx context.Context, released <-chan struct{}, work Wor
 		case <-ctx.Done():
 		}
 		if !e.lock.elected.Load() {
-			letGo()
+			stop()
 		}
 	}()
 	ended := make(chan error, 1)
@@ -147,7 +148,7 @@ func (e *Election) stand(ctx context.Context, released <-chan struct{}, work Wor
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(held context.Context) {
 				err := e.lead(ctx, held, work)
-				letGo()
+				stop()
 				ended <- err
 			},
 			OnStoppedLeading: func() {},
@@ -165,7 +166,7 @@ func (e *Election) stand(ctx context.Context, released <-chan struct{}, work Wor
 	return true, err
 }
 
-// lead does the work until ctx ends or the Lease is not held any more.
+// lead performs the work until ctx ends or the Lease is lost.
 func (e *Election) lead(ctx, held context.Context, work Work) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

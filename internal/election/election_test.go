@@ -30,7 +30,7 @@ type server struct {
 	record  resourcelock.LeaderElectionRecord
 	writes  int
 	watches []*watch.RaceFreeFakeWatcher
-	// leaders are the replicas that work, and terms all that have begun to, in order.
+	// leaders are the replicas that are working, and terms all terms in order.
 	leaders []string
 	terms   []term
 }
@@ -41,16 +41,16 @@ type term struct {
 	at       time.Time
 }
 
-// connection is a replica's way to the server.
+// connection is a replica's connection to the server.
 type connection struct {
 	*server
 	identity string
 	seen     int
-	// late is a write of its own that is carried out just before its next one.
+	// late is a write of the replica that takes effect just before its next one.
 	late bool
-	// unwatched is whether the replica may not watch the Lease.
+	// unwatched is true if the replica may not watch the Lease.
 	unwatched bool
-	// broken is nil while requests are answered.
+	// broken returns the error of all requests; it is nil while requests are answered.
 	broken func(context.Context) error
 }
 
@@ -150,21 +150,21 @@ func (c *connection) watch(ctx context.Context) (w watch.Interface, err error) {
 	return w, err
 }
 
-// holder returns who holds the Lease.
+// holder returns the holder of the Lease.
 func (s *server) holder() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.record.HolderIdentity
 }
 
-// count returns how many writes there were, and how many terms.
+// count returns the numbers of writes and of terms.
 func (s *server) count() (writes, terms int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes, len(s.terms)
 }
 
-// working returns who works.
+// working returns the replicas that are working.
 func (s *server) working() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,10 +178,10 @@ func (s *server) last() term {
 	return s.terms[len(s.terms)-1]
 }
 
-// replica stands for election again and again, until it is stopped.
+// replica repeatedly participates in the election until it is stopped.
 type replica struct {
 	*connection
-	// ending is how long its work takes to end.
+	// ending is the time that the work takes to end.
 	ending time.Duration
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -232,7 +232,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// two runs a test with two replicas, of which the first one leads.
+// two runs a test with two replicas, the first of which leads.
 func two(t *testing.T, test func(t *testing.T, s *server, a, b *replica)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func two(t *testing.T, test func(t *testing.T, s *server, a, b *replica)) {
 		defer a.stop()
 		pass(10 * time.Second)
 		if got := s.working(); !slices.Equal(got, []string{"a"}) || s.last().tookOver {
-			t.Fatalf("%v work, and the last term is %+v, want that a leads from the beginning", got, s.last())
+			t.Fatalf("%v are working, and the last term is %+v; want a to lead from the beginning", got, s.last())
 		}
 		test(t, s, a, b)
 	})
@@ -256,7 +256,7 @@ func TestRenewals(t *testing.T) {
 		pass(time.Minute)
 		after, _ := s.count()
 		if n := after - before; n < 60 || n > 120 {
-			t.Errorf("%d renewals in a minute, want one or two a second", n)
+			t.Errorf("%d renewals in a minute, want one or two per second", n)
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// The last renewal is carried out although its request was cancelled.
+// The last renewal takes effect although its request was cancelled.
 func TestHandoverDuringRenewal(t *testing.T) {
 	two(t, func(t *testing.T, s *server, a, _ *replica) {
 		s.mu.Lock()
@@ -314,7 +314,7 @@ func TestHandoverDuringRenewal(t *testing.T) {
 		a.stop()
 		pass(500 * time.Millisecond)
 		if last := s.last(); last.identity != "b" || last.tookOver {
-			t.Errorf("the last term is %+v; want b's, and that the Lease was released", last)
+			t.Errorf("the last term is %+v; want b to lead after the Lease was released", last)
 		}
 	})
 }
@@ -326,11 +326,11 @@ func TestHandoverAfterWork(t *testing.T) {
 		a.cancel()
 		pass(9 * time.Second)
 		if got := s.working(); !slices.Equal(got, []string{"a"}) || s.holder() != "a" {
-			t.Errorf("%v work, and %s holds the Lease, want a", got, s.holder())
+			t.Errorf("%v are working, and %s holds the Lease, want a", got, s.holder())
 		}
 		pass(1500 * time.Millisecond)
 		if got := s.working(); !slices.Equal(got, []string{"b"}) {
-			t.Errorf("%v work after a has ended, want b", got)
+			t.Errorf("%v are working after a has stopped, want b", got)
 		}
 	})
 }
@@ -344,24 +344,24 @@ func TestTakeover(t *testing.T) {
 				for s.last().identity == "a" && time.Since(began) < time.Minute {
 					pass(10 * time.Millisecond)
 					if working := s.working(); len(working) > 1 {
-						t.Errorf("%v work at once", working)
+						t.Errorf("%v are working at the same time", working)
 					}
 				}
 				last := s.last()
 				if took := last.at.Sub(began); last.identity != "b" || !last.tookOver || took > 3*time.Second {
-					t.Errorf("the last term is %+v, after %s; want that b takes over within 3s", last, took)
+					t.Errorf("the last term is %+v, after %s; want b to take over within 3s", last, took)
 				}
 				a.set(nil)
 				pass(time.Minute)
 				if got := s.working(); !slices.Equal(got, []string{"b"}) || s.holder() != "b" {
-					t.Errorf("%v work when a can reach the server again, and %s holds the Lease, want b", got, s.holder())
+					t.Errorf("%v are working when a can reach the server again, and %s holds the Lease, want b", got, s.holder())
 				}
 			})
 		})
 	}
 }
 
-// A short outage changes nothing. Nor does it matter which requests fail.
+// A short outage does not end the term, whichever requests fail.
 func TestHiccup(t *testing.T) {
 	two(t, func(t *testing.T, s *server, a, b *replica) {
 		for range 20 {
@@ -378,20 +378,20 @@ func TestHiccup(t *testing.T) {
 	})
 }
 
-// After a long outage one of them leads, and nobody had to be restarted.
+// After a long outage, one of the replicas leads without a restart.
 func TestOutage(t *testing.T) {
 	two(t, func(t *testing.T, s *server, a, b *replica) {
 		a.set(hangs)
 		b.set(hangs)
 		pass(time.Minute)
 		if got := s.working(); len(got) != 0 {
-			t.Errorf("%v work without a Lease", got)
+			t.Errorf("%v are working without a Lease", got)
 		}
 		a.set(nil)
 		b.set(nil)
 		pass(3 * time.Second)
 		if got := s.working(); len(got) != 1 {
-			t.Errorf("%v work, want one", got)
+			t.Errorf("%v are working, want one", got)
 		}
 	})
 }
@@ -406,15 +406,15 @@ func TestRestart(t *testing.T) {
 		defer again.stop()
 		pass(time.Millisecond)
 		if last := s.last(); !slices.Equal(s.working(), []string{"a"}) || last.tookOver || time.Since(last.at) > time.Second {
-			t.Errorf("the last term is %+v, want one of a that began just now", last)
+			t.Errorf("the last term is %+v, want a new term of a", last)
 		}
 	})
 }
 
-// A replica does not release what another one holds by now.
+// A replica does not release the Lease if another replica holds it.
 func TestReleaseOfAnothers(t *testing.T) {
 	two(t, func(t *testing.T, s *server, a, _ *replica) {
-		a.ending = 1800 * time.Millisecond // it ends at about the time when b takes over
+		a.ending = 1800 * time.Millisecond // it ends about when b takes over
 		a.set(refused)
 		pass(1500 * time.Millisecond)
 		a.set(nil)
@@ -425,7 +425,7 @@ func TestReleaseOfAnothers(t *testing.T) {
 	})
 }
 
-// A process that was stopped for a while finds that another replica leads.
+// A process that was paused stops leading when another replica holds the Lease.
 func TestLeaseIsAnothers(t *testing.T) {
 	two(t, func(t *testing.T, s *server, _, b *replica) {
 		s.mu.Lock()
@@ -433,7 +433,7 @@ func TestLeaseIsAnothers(t *testing.T) {
 		s.mu.Unlock()
 		pass(time.Second)
 		if got := s.working(); len(got) > 0 {
-			t.Errorf("%v work a second after c got the Lease", got)
+			t.Errorf("%v are working a second after c acquired the Lease", got)
 		}
 		pass(time.Minute)
 		if s.holder() == "" {
@@ -453,13 +453,13 @@ func TestWorkFails(t *testing.T) {
 		}
 		stuck := errors.New("stuck")
 		if got := e.Lead(t.Context(), func(context.Context, bool) error { return stuck }); !errors.Is(got, stuck) || s.holder() != "" {
-			t.Errorf("Lead = %v, and %q holds the Lease; want %v, and nobody", got, s.holder(), stuck)
+			t.Errorf("Lead = %v, and %q holds the Lease; want %v, and no holder", got, s.holder(), stuck)
 		}
 	})
 }
 
-// Whatever fails and whoever restarts: two never work at once, if what they do ends when
-// the context does, and when all is well one leads.
+// Two replicas never work at the same time if their work ends with its context, regardless
+// of failures and restarts. One replica leads when there are no failures.
 func TestOneLeader(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
@@ -482,7 +482,7 @@ func TestOneLeader(t *testing.T) {
 				for range rng.IntN(40) {
 					pass(50 * time.Millisecond)
 					if working := s.working(); len(working) > 1 {
-						t.Errorf("seed %d: %v work at once", seed, working)
+						t.Errorf("seed %d: %v are working at the same time", seed, working)
 					}
 				}
 			}
@@ -491,7 +491,7 @@ func TestOneLeader(t *testing.T) {
 			}
 			pass(5 * time.Second)
 			if len(s.working()) != 1 {
-				t.Errorf("seed %d: %v work when all is well, want one", seed, s.working())
+				t.Errorf("seed %d: %v are working without failures, want one", seed, s.working())
 			}
 			for _, r := range all {
 				r.stop()

@@ -14,33 +14,33 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// lock is a Lease as client-go's elector sees it, which calls its methods one at a time.
+// lock is the Lease that client-go's elector uses. The elector does not call its methods
+// concurrently.
 type lock struct {
 	resourcelock.Interface
-	// renewEvery is the least time between two renewals.
+	// renewEvery is the minimum time between two renewals.
 	renewEvery time.Duration
-	// timeout bounds a request. The elector bounds only those of a leader.
+	// timeout limits each request. The elector limits only requests of a leader.
 	timeout time.Duration
 	log     logr.Logger
 	// lost is called when another replica is found to hold the Lease that this one held.
 	lost func()
 
-	// before is the other replica that was last found to hold the Lease; empty if nobody
-	// held it then.
+	// before is the other replica that last held the Lease, or "" if it was released.
 	before string
-	// renewed is when this replica began to write the Lease that it holds; zero if it
-	// does not hold it, or does not know.
+	// renewed is the time at which the last successful write of the Lease began. It is zero
+	// if this replica does not hold the Lease, or may not hold it.
 	renewed time.Time
-	// tookOver is whether another replica held the Lease when this one got it.
+	// tookOver reports whether another replica held the Lease when this one acquired it.
 	tookOver bool
-	// elected is whether this replica has got the Lease.
+	// elected reports whether this replica has acquired the Lease.
 	elected atomic.Bool
-	// failing is whether the last request failed, of which the log has a line.
+	// failing reports whether the last request failed, which has been logged.
 	failing bool
 }
 
-// begin forgets what was, for another candidacy.
-func (l *lock) begin(lost func()) {
+// reset prepares the lock for another candidacy.
+func (l *lock) reset(lost func()) {
 	l.lost, l.before, l.renewed, l.tookOver, l.failing = lost, "", time.Time{}, false, false
 	l.elected.Store(false)
 }
@@ -50,13 +50,13 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	record, raw, err := l.Interface.Get(ctx)
-	if l.told(err); err != nil {
+	if l.logFailure(err); err != nil {
 		return nil, nil, err
 	}
 	if record.HolderIdentity != l.Identity() {
 		l.before = record.HolderIdentity
 		if l.elected.Load() {
-			l.lost() // at once: the elector would try to get it back for some time
+			l.lost() // immediately: the elector would try to reacquire it for some time
 		}
 	}
 	return record, raw, nil
@@ -68,8 +68,8 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return l.write(ctx, r, l.Interface.Create)
 }
 
-// Update implements resourcelock.Interface. It leaves out renewals that follow the last
-// one too soon, of which the elector makes one whenever a candidate would look.
+// Update implements resourcelock.Interface. It skips renewals that follow the last one too
+// soon: the elector renews the Lease as often as candidates read it.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if !l.renewed.IsZero() && time.Since(l.renewed) < l.renewEvery {
 		return nil
@@ -84,7 +84,7 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	defer cancel()
 	began := time.Now()
 	err := send(ctx, r)
-	if l.told(err); err != nil {
+	if l.logFailure(err); err != nil {
 		l.renewed = time.Time{}
 		return err
 	}
@@ -95,9 +95,9 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	return nil
 }
 
-// told logs the first failure of a row. Conflicts are no failures: another replica was
-// faster.
-func (l *lock) told(err error) {
+// logFailure logs the first of consecutive failures. Conflicts are no failures: another
+// replica was faster.
+func (l *lock) logFailure(err error) {
 	failing := err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) &&
 		!errors.Is(err, context.Canceled)
 	if failing && !l.failing {
@@ -106,12 +106,12 @@ func (l *lock) told(err error) {
 	l.failing = failing
 }
 
-// release gives the Lease back, if this replica holds it. What client-go offers for it
-// has the leader go on working meanwhile, and releases also what another one holds by now.
+// release releases the Lease if this replica holds it. client-go's ReleaseOnCancel would
+// release it while the leader is still working, and even if another replica holds it.
 func (l *lock) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	// The last renewal may still be carried out, although its request was cancelled.
+	// The last renewal may still take effect, although its request was cancelled.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		record, _, err := l.Interface.Get(ctx)
 		if err != nil || record.HolderIdentity != l.Identity() {
@@ -121,6 +121,6 @@ func (l *lock) release(ctx context.Context) {
 		return l.Interface.Update(ctx, *record)
 	})
 	if err != nil {
-		l.log.Error(err, "cannot release the lease, it expires", "lease", l.Describe())
+		l.log.Error(err, "cannot release the lease, which will expire", "lease", l.Describe())
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // watchLease watches the Lease until ctx ends, and sends to released when no replica holds
 // it. A watch that fails or ends is started again after the Lease's duration. In between,
-// candidates find a released Lease when they look next.
+// candidates find a released Lease when they read it next.
 func (e *Election) watchLease(ctx context.Context, released chan<- struct{}) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		w, err := e.watch(ctx)

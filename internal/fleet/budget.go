@@ -12,7 +12,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Existing nodes that need nothing but a record are written to at this rate.
+// The rate at which records are written to existing nodes that need no other change.
 const (
 	paceRate  = 10 // a second
 	paceBurst = 10
@@ -33,7 +33,7 @@ type Reservations struct {
 
 	mu   sync.Mutex
 	pace *rate.Limiter
-	// turns are when nodes that were told to wait for the pace may be written.
+	// turns has the times at which nodes may be written that wait because of the pace.
 	turns map[string]time.Time
 }
 
@@ -54,14 +54,14 @@ func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now tim
 	case queues:
 		return false, 0
 	}
-	return false, a.again(v.Gate)
+	return false, a.retryAfter(v.Gate)
 }
 
-// again is how long to wait before asking for budget that nobody stands in line
-// for.
-func (a *Reservations) again(gateName string) time.Duration {
+// retryAfter returns the time after which to request budget again for a node that is not
+// queued.
+func (a *Reservations) retryAfter(gateName string) time.Duration {
 	if !a.ledger.IsSettled(gateName) {
-		return wait.Jitter(SettleInterval, 1) // soon it is known
+		return wait.Jitter(SettleInterval, 1)
 	}
 	return wait.Jitter(ThrottledRetry, 1)
 }
@@ -72,16 +72,16 @@ func (a *Reservations) Delay(s Pool, node string) time.Duration {
 	if a.ledger.Admits(s, node) {
 		return 0
 	}
-	return a.again(s.Gate)
+	return a.retryAfter(s.Gate)
 }
 
-// turn returns how long a node has to wait for its turn. A node that waits
-// keeps its turn: if all asked anew, the queue would be full of them.
+// turn returns the time that a node has to wait for its turn. A waiting node keeps its
+// turn; otherwise, repeated requests would use up all turns.
 func (a *Reservations) turn(node string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at, waits := a.turns[node]
-	if !waits {
+	at, waiting := a.turns[node]
+	if !waiting {
 		at = now.Add(a.pace.ReserveN(now, 1).DelayFrom(now))
 	}
 	if delay := at.Sub(now); delay > 0 {

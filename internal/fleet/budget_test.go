@@ -20,8 +20,8 @@ func member(zone, state string, reason v1alpha1.Reason) []GateState {
 	return []GateState{{Gate: "gate", Selected: true, Zone: zone, State: state, Reason: reason}}
 }
 
-// Sixteen workers close and open nodes of three zones as fast as they can, and
-// some writes fail: no zone ever has more closed than its budget lets.
+// While sixteen workers close and open nodes of three zones and some writes fail, no zone
+// ever has more closed nodes than its budget allows.
 func TestBudgetIsNeverOvershot(t *testing.T) {
 	const zones, perZone = 3, 25
 	budget := ptr.To(intstr.FromString("20%"))
@@ -59,7 +59,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 		running.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 1))
 			for range 2000 {
-				// A node is worked on by one worker at a time.
+				// Each node is processed by only one worker.
 				n := rng.IntN(zones*perZone/16)*16 + w
 				if n < zones*perZone {
 					work(fmt.Sprint("n", n), n%zones, rng)
@@ -70,12 +70,12 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 	running.Wait()
 	for z, peak := range truth.peak {
 		if peak > most || peak == 0 {
-			t.Errorf("zone %d had up to %d nodes closed, want some, and at most %d", z, peak, most)
+			t.Errorf("zone %d had up to %d closed nodes, want 1 to %d", z, peak, most)
 		}
 	}
 	for zone, z := range ledger.gates["gate"].zones {
-		if z.members != perZone || z.closed != 0 || z.inFlight != 0 || len(z.line) != 0 {
-			t.Errorf("zone %s is counted as %+v in the end, want %d members and nothing taken", zone, *z, perZone)
+		if z.members != perZone || z.closed != 0 || z.inFlight != 0 || len(z.queue) != 0 {
+			t.Errorf("final counts of zone %s: %+v, want %d members and no others", zone, *z, perZone)
 		}
 	}
 }
@@ -85,13 +85,13 @@ func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1))}})
 	ledger.Set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
 	if ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) {
-		t.Error("zone a has room for a second node, want none")
+		t.Error("zone a has budget for a second node, want none")
 	}
 	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
 	if !ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) || ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
-		t.Error("the node's new zone has room, or its old one has not")
+		t.Error("the node's new zone has budget, or its old one has none")
 	}
-	// Closed for a boot, it does not count.
+	// A node that is closed because of a boot does not count.
 	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
 	if !ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
 		t.Error("a rebooted node counts against the budget")
@@ -100,7 +100,7 @@ func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
 		ledger.Forget(n)
 	}
 	if len(ledger.gates)+len(ledger.reservations)+len(ledger.nodes) != 0 {
-		t.Errorf("something is kept of nodes that are gone: %+v", ledger.gates)
+		t.Errorf("entries of forgotten nodes remain: %+v", ledger.gates)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestPacedNodesKeepTheirTurns(t *testing.T) {
 	}
 	for node, delay := range waits {
 		if got := a.turn(node, now.Add(delay)); delay > 0 && got != 0 {
-			t.Errorf("node %s was told to wait %s, and then %s more", node, delay, got)
+			t.Errorf("after waiting for %s, node %s has to wait another %s", delay, node, got)
 		}
 	}
 	if longest := waits[fmt.Sprint("n", fleet-1)]; longest < 8*time.Second || longest > 10*time.Second {

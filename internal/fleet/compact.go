@@ -7,46 +7,45 @@ import (
 	"time"
 )
 
-// How gates stand on nodes is kept for each node of the fleet, so that it is kept
-// small: most nodes stand alike, but for since when. What is alike is kept once for
-// each gate, as a shape.
+// Gate states are stored for every node of the fleet, so they must be small. Most states of
+// a gate differ only in the time. Their common part is stored once per gate, as a shape.
 
 // nodeEntry contains the states of one node.
 type nodeEntry struct {
 	// seq is the number of the gate set with which the node was last evaluated.
 	seq uint64
-	// stands are in the order of their gates' names.
-	stands []compactState
+	// states are sorted by gate name.
+	states []compactState
 }
 
-// under is how a gate stands on the node; nil if the node is not under it.
-func (n *nodeEntry) under(g *gateEntry) *compactState {
-	if i := slices.IndexFunc(n.stands, func(s compactState) bool { return s.shape.gate == g }); i >= 0 {
-		return &n.stands[i]
+// stateOf returns the state of a gate on the node, or nil.
+func (n *nodeEntry) stateOf(g *gateEntry) *compactState {
+	if i := slices.IndexFunc(n.states, func(s compactState) bool { return s.shape.gate == g }); i >= 0 {
+		return &n.states[i]
 	}
 	return nil
 }
 
-// isAs tells whether this is how the gates stand on the node.
-func (n *nodeEntry) isAs(standings []GateState) bool {
-	if len(n.stands) != len(standings) {
+// equals reports whether the node has these states.
+func (n *nodeEntry) equals(states []GateState) bool {
+	if len(n.states) != len(states) {
 		return false
 	}
-	for i := range standings {
-		if !n.stands[i].is(&standings[i]) {
+	for i := range states {
+		if !n.states[i].equals(&states[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// shape is how a gate stands on nodes, but for what is each node's own.
+// shape is the common part of a gate's states on several nodes.
 type shape struct {
 	GateState GateState
 	gate      *gateEntry
-	// nodes counts those on which the gate stands so.
+	// nodes is the number of nodes with this shape.
 	nodes int
-	// named is true where a summary may name nodes on which the gate stands so.
+	// named reports whether a summary may name nodes with this shape.
 	named bool
 }
 
@@ -60,8 +59,8 @@ type compactState struct {
 	subject *string
 }
 
-// keep returns a standing as it is kept.
-func (g *gateEntry) keep(s *GateState) compactState {
+// add returns the state in compact form, and counts its node.
+func (g *gateEntry) add(s *GateState) compactState {
 	out := compactState{since: s.Since.UnixMicro()}
 	if subject := s.Reading.Subject; subject != "" {
 		out.subject = &subject
@@ -76,14 +75,14 @@ func (g *gateEntry) keep(s *GateState) compactState {
 	return out
 }
 
-// drop gives up what is kept of a standing.
-func (g *gateEntry) drop(s *compactState) {
+// remove subtracts the state's node from the count of its shape.
+func (g *gateEntry) remove(s *compactState) {
 	if s.shape.nodes--; s.shape.nodes == 0 {
 		delete(g.shapes, s.shape.GateState)
 	}
 }
 
-// common is what of a standing other nodes may have in common.
+// common returns the part of a state that other nodes may have in common.
 func (s *GateState) common() GateState {
 	out := *s
 	out.Since, out.Reading.Subject = time.Time{}, ""
@@ -100,11 +99,11 @@ func (s *compactState) GateState() GateState {
 	return out
 }
 
-// is tells whether this was kept.
-func (s *compactState) is(now *GateState) bool {
+// equals reports whether this is the compact form of a state.
+func (s *compactState) equals(full *GateState) bool {
 	subject := ""
 	if s.subject != nil {
 		subject = *s.subject
 	}
-	return s.since == now.Since.UnixMicro() && subject == now.Reading.Subject && s.shape.GateState == now.common()
+	return s.since == full.Since.UnixMicro() && subject == full.Reading.Subject && s.shape.GateState == full.common()
 }

@@ -19,7 +19,7 @@ func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 		s.Reading.Reason = v1alpha1.ReadingInvalidSpec
 	}
 	w := v.Waiting()
-	if s.Throttled { // for what it is to be closed
+	if s.Throttled { // the signal because of which the gate is to close
 		w = slices.IndexFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.NotYet })
 	}
 	if w < 0 && g.CloseWhen {
@@ -27,7 +27,7 @@ func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 	}
 	if w >= 0 && (v.After == v1alpha1.StateClosed || s.Throttled) {
 		s.Signal, s.Reading = g.Signals[w].Name, v.Readings[w]
-		// These change without anything to tell.
+		// Changes of these fields need no new status.
 		s.Reading.Recheck, s.Reading.Since, s.Reading.Longer = time.Time{}, time.Time{}, false
 	}
 }
@@ -111,7 +111,7 @@ func (g *gateEntry) lacksPods() bool {
 
 // lacksPod reports whether a gate lacks a pod on the node.
 func (n *nodeEntry) lacksPod(g *gateEntry) bool {
-	s := n.under(g)
+	s := n.stateOf(g)
 	return s != nil && s.shape.GateState.lacksPod()
 }
 
@@ -127,8 +127,8 @@ func (l *Ledger) GateStates(node string) (all []GateState, known bool) {
 	if !known {
 		return nil, false
 	}
-	for i := range n.stands {
-		all = append(all, n.stands[i].GateState())
+	for i := range n.states {
+		all = append(all, n.states[i].GateState())
 	}
 	return all, true
 }
@@ -144,8 +144,7 @@ func (l *Ledger) Unlisted(known map[string]*v1alpha1.NodeGate) (names NameList) 
 	return names
 }
 
-// isKept tells whether there are records of the gate that are kept although it is
-// not known.
+// hasUnlisted reports whether any node has a record of the gate while it is not listed.
 func (g *gateEntry) hasUnlisted() bool {
 	for _, s := range g.shapes {
 		if s.GateState.Unlisted {

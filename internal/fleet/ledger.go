@@ -21,10 +21,10 @@ type GateState struct {
 	Zone     string
 	Since    time.Time
 	Signal   string
-	// Blocked is what prevents the gate from opening apart from signals, if anything.
+	// Blocked is the reading of what prevents the gate from opening apart from its signals.
 	Blocked gate.Reading
 	Reading gate.Reading
-	// doubt says which signal is unknown, where an open gate could close by it.
+	// doubt names the signal that is unknown and could close an open gate, or is "".
 	doubt string
 	// Throttled reports whether the node waits for budget: to be closed, or to be checked
 	// for idleness. Queued reports whether it is queued for it.
@@ -32,16 +32,16 @@ type GateState struct {
 	Queued    bool
 	Contended bool
 	Overdue   bool
-	// Ring has the names of the gates that contradict each other on the node, including
-	// this one.
+	// Ring contains the names of the gates that contradict each other on the node,
+	// including this gate.
 	Ring string
 	// NonMember is why a selected node is not a member of the gate, or "".
 	NonMember v1alpha1.NonMemberReason
 	// Unlisted reports whether this is the state of a record whose gate is not listed.
 	Unlisted bool
 	// Override is the state that a manual override requests. While an override is
-	// followed or has just ended, underOverride is true, and ownState and ownReason are
-	// the gate's state apart from the override.
+	// followed or has just ended, underOverride is true, and own and ownReason are the
+	// gate's state and reason apart from the override.
 	underOverride bool
 	Override, own string
 	ownReason     v1alpha1.Reason
@@ -70,18 +70,18 @@ type Ledger struct {
 	// settled is the number of the latest gate set with which the whole fleet has been
 	// evaluated. Until then, counts may be too low.
 	settled uint64
-	// beaten is when the process was last known to run.
-	beaten time.Time
+	// lastHeartbeat is the time at which the process was last known to run.
+	lastHeartbeat time.Time
 	// reservations has the reservations of nodes whose write is in flight. It is unknown
 	// whether the write of an uncertain node succeeded.
 	reservations map[string]map[Pool]bool
-	doubtful     map[string]bool
+	uncertain    map[string]bool
 }
 
 // gateEntry contains the states of one gate.
 type gateEntry struct {
 	name string
-	// shapes are how the gate stands on nodes, each once.
+	// shapes has the shapes of the gate's states, by common part.
 	shapes map[GateState]*shape
 	zones  map[string]*zoneEntry
 	// summary is cached until something in it changes.
@@ -92,46 +92,46 @@ type gateEntry struct {
 // is being closed counts as inFlight until it counts as closed, and never as both.
 type zoneEntry struct {
 	members, closed, inFlight int
-	// line are the nodes that wait for budget, in the order in which they came.
-	line []string
+	// queue has the nodes that wait for budget, in order of arrival.
+	queue []string
 }
 
 func (z *zoneEntry) isEmpty() bool {
-	return z.members == 0 && z.closed == 0 && z.inFlight == 0 && len(z.line) == 0
+	return z.members == 0 && z.closed == 0 && z.inFlight == 0 && len(z.queue) == 0
 }
 
 // NewLedger returns an empty Ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
 		gates: make(map[string]*gateEntry), nodes: make(map[string]*nodeEntry),
-		reservations: make(map[string]map[Pool]bool), doubtful: make(map[string]bool),
+		reservations: make(map[string]map[Pool]bool), uncertain: make(map[string]bool),
 	}
 }
 
 // Set replaces the states of a node, which was evaluated with the gate set seq, and
 // releases its reservations. The states must be sorted by gate name.
-func (l *Ledger) Set(node string, standings []GateState, seq uint64) {
+func (l *Ledger) Set(node string, states []GateState, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.replace(node, standings, nil).seq = seq
+	l.replace(node, states, nil).seq = seq
 	l.free(node)
 }
 
 // Note is like Set for a node whose write failed or may have failed: it keeps its
 // reservations.
-func (l *Ledger) Note(node string, standings []GateState, seq uint64) {
+func (l *Ledger) Note(node string, states []GateState, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.replace(node, standings, nil).seq = seq
+	l.replace(node, states, nil).seq = seq
 }
 
 // Amend replaces the states of a node for the gates that are covered, and releases its
 // reservations if it was written. The states of other gates, and the number of the gate
 // set, do not change.
-func (l *Ledger) Amend(node string, standings []GateState, covers func(gate string) bool, written bool) {
+func (l *Ledger) Amend(node string, states []GateState, covers func(gate string) bool, written bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.replace(node, standings, covers); written {
+	if l.replace(node, states, covers); written {
 		l.free(node)
 	}
 }
@@ -141,8 +141,8 @@ func (l *Ledger) Forget(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n, known := l.nodes[node]; known {
-		for i := range n.stands {
-			l.leave(node, &n.stands[i])
+		for i := range n.states {
+			l.leave(node, &n.states[i])
 		}
 		delete(l.nodes, node)
 	}
@@ -158,25 +158,25 @@ func (l *Ledger) Names() []string {
 
 // replace replaces the states of a node for the gates that are covered, or for all gates
 // if covers is nil.
-func (l *Ledger) replace(node string, standings []GateState, covers func(gate string) bool) *nodeEntry {
+func (l *Ledger) replace(node string, states []GateState, covers func(gate string) bool) *nodeEntry {
 	n, known := l.nodes[node]
 	if !known {
 		n = &nodeEntry{}
 		l.nodes[node] = n
 	}
-	if covers == nil && n.isAs(standings) {
+	if covers == nil && n.equals(states) {
 		return n
 	}
-	before, after := n.stands, make([]compactState, 0, max(len(n.stands), len(standings)))
-	pass := func(old *compactState) { // a gate under which the node is said to be no more, or not spoken of
+	before, after := n.states, make([]compactState, 0, max(len(n.states), len(states)))
+	pass := func(old *compactState) { // a gate that has no new state: it is removed if it is covered, or else kept
 		if covers == nil || covers(old.shape.gate.name) {
 			l.leave(node, old)
 		} else {
 			after = append(after, *old)
 		}
 	}
-	for i := range standings {
-		s := &standings[i]
+	for i := range states {
+		s := &states[i]
 		for len(before) > 0 && before[0].shape.gate.name < s.Gate {
 			pass(&before[0])
 			before = before[1:]
@@ -190,19 +190,19 @@ func (l *Ledger) replace(node string, standings []GateState, covers func(gate st
 	for i := range before {
 		pass(&before[i])
 	}
-	n.stands = after
+	n.states = after
 	return n
 }
 
-// change has a gate stand on a node as it does now. Old is how it stood; nil if
-// the node was not under it.
+// change replaces the state of a gate on a node and returns its compact form. old is nil if
+// the gate had no state on the node.
 func (l *Ledger) change(node string, old *compactState, s *GateState) compactState {
-	if old != nil && old.is(s) {
+	if old != nil && old.equals(s) {
 		return *old
 	}
 	g := l.gate(s.Gate)
 	g.summary = nil
-	now := g.keep(s)
+	now := g.add(s)
 	l.count(s, +1)
 	l.enqueue(Pool{s.Gate, s.Zone}, node, s.Queued)
 	if old != nil {
@@ -210,17 +210,17 @@ func (l *Ledger) change(node string, old *compactState, s *GateState) compactSta
 		if was.Zone != s.Zone {
 			l.enqueue(Pool{s.Gate, was.Zone}, node, false)
 		}
-		g.drop(old)
+		g.remove(old)
 		l.count(was, -1)
 	}
 	return now
 }
 
-// leave takes a node from under a gate.
+// leave removes the state of a gate on a node.
 func (l *Ledger) leave(node string, old *compactState) {
 	g, was := old.shape.gate, &old.shape.GateState
 	g.summary = nil
-	g.drop(old)
+	g.remove(old)
 	l.enqueue(Pool{g.name, was.Zone}, node, false)
 	l.count(was, -1)
 }

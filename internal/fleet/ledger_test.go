@@ -21,29 +21,30 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// register is what a ledger should know, in the dumbest way: each standing as it is.
-type register map[string]map[string]GateState // by node and gate
+// stateModel is the simplest model of a Ledger: it has all states uncompressed, by node and
+// gate.
+type stateModel map[string]map[string]GateState
 
-// named are the nodes on which a gate stands so, told as a summary tells of them.
-func (r register) named(gateName string, so func(*GateState) bool) (names NameList) {
+// named returns the nodes whose state of the gate meets the condition.
+func (r stateModel) named(gateName string, met func(*GateState) bool) (names NameList) {
 	for node, all := range r {
-		s, under := all[gateName]
-		names.AddIf(under && so(&s), node)
+		s, ok := all[gateName]
+		names.AddIf(ok && met(&s), node)
 	}
 	return names
 }
 
-// on is how a gate stands on the first of these nodes, if there is one.
-func (r register) on(gateName string, names NameList) (s GateState) {
+// on returns the state of a gate on the first of these nodes, if there is one.
+func (r stateModel) on(gateName string, names NameList) (s GateState) {
 	if names.Count > 0 {
 		s = r[names.First[0]][gateName]
 	}
 	return s
 }
 
-func (r register) summary(gateName string) *Summary {
-	named := func(so func(*GateState) bool) NameList { return r.named(gateName, so) }
-	count := func(so func(*GateState) bool) int32 { return int32(named(so).Count) }
+func (r stateModel) summary(gateName string) *Summary {
+	named := func(met func(*GateState) bool) NameList { return r.named(gateName, met) }
+	count := func(met func(*GateState) bool) int32 { return int32(named(met).Count) }
 	isClosed := func(s *GateState) bool { return s.State == v1alpha1.StateClosed }
 	out := &Summary{
 		WaitsFor:      map[string]int{},
@@ -95,9 +96,9 @@ func (r register) summary(gateName string) *Summary {
 	return out
 }
 
-// drawStanding draws how a gate stands on a node: few values of each, so that nodes
-// stand alike now and then, and in any combination.
-func drawStanding(t *rapid.T, gateName string) GateState {
+// drawState draws the state of a gate on a node. Each field has few values, so that some
+// nodes have equal states.
+func drawState(t *rapid.T, gateName string) GateState {
 	flag := func(name string) bool { return rapid.IntRange(0, 4).Draw(t, name) == 0 }
 	text := func(name string, of ...string) string { return rapid.SampledFrom(append(of, "", "")).Draw(t, name) }
 	s := GateState{
@@ -105,8 +106,8 @@ func drawStanding(t *rapid.T, gateName string) GateState {
 		State:     rapid.SampledFrom([]string{"", v1alpha1.StateOpen, v1alpha1.StateClosed, v1alpha1.StateClosed}).Draw(t, "state"),
 		Reason:    v1alpha1.Reason(text("reason", string(v1alpha1.ReasonDeadlinePassed), string(v1alpha1.ReasonRegression))),
 		Since:     time.Unix(rapid.Int64Range(0, 20).Draw(t, "since"), 0).UTC(),
-		Throttled: flag("throttled"), Contended: flag("contended"), Overdue: flag("overdue"), Unlisted: flag("stranger"),
-		doubt: text("doubt", "it is not known", "nor is this"), Ignored: text("ignored", "no", "nor this"), Denied: text("denied", "never", "nor now"),
+		Throttled: flag("throttled"), Contended: flag("contended"), Overdue: flag("overdue"), Unlisted: flag("unlisted"),
+		doubt: text("doubt", "doubt 1", "doubt 2"), Ignored: text("ignored", "cause 1", "cause 2"), Denied: text("denied", "error 1", "error 2"),
 		NonMember: v1alpha1.NonMemberReason(text("not a member", string(v1alpha1.NonMemberPaused), string(v1alpha1.NonMemberNotIdle))), Ring: text("ring", "a, b", "b, c"),
 		Override: text("override", v1alpha1.StateOpen), Reading: gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotReady, Subject: text("subject", "pod-1", "pod-2")},
 	}
@@ -119,32 +120,32 @@ func drawStanding(t *rapid.T, gateName string) GateState {
 	return s
 }
 
-// Whatever happens to nodes, what is told of them is what would be told if every
-// standing were kept as it is, and nothing is kept of nodes that are gone.
-func TestLedgerAgainstARegister(t *testing.T) {
+// The ledger returns the same states and summaries as the model after any sequence of
+// operations, and keeps nothing of forgotten nodes.
+func TestLedgerAgainstModel(t *testing.T) {
 	names := []string{"a", "b", "c"} // of gates
 	rapid.Check(t, func(t *rapid.T) {
-		ledger, all := NewLedger(), register{}
+		ledger, all := NewLedger(), stateModel{}
 		node := func() string { return fmt.Sprint("n", rapid.IntRange(1, 14).Draw(t, "node")) }
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { tells(t, ledger, all, names) },
-			"look": func(t *rapid.T) {
-				name, under := node(), map[string]GateState{}
+			"": func(t *rapid.T) { compare(t, ledger, all, names) },
+			"set": func(t *rapid.T) {
+				name, states := node(), map[string]GateState{}
 				for _, gateName := range names {
-					if rapid.Bool().Draw(t, "under "+gateName) {
-						under[gateName] = drawStanding(t, gateName)
+					if rapid.Bool().Draw(t, "has "+gateName) {
+						states[gateName] = drawState(t, gateName)
 					}
 				}
-				all[name] = under
-				ledger.Set(name, inOrder(under), 1)
+				all[name] = states
+				ledger.Set(name, inOrder(states), 1)
 			},
-			"look again": func(*rapid.T) {
+			"note the same": func(*rapid.T) {
 				name := node()
-				if under, known := all[name]; known {
-					ledger.Note(name, inOrder(under), 2)
+				if states, known := all[name]; known {
+					ledger.Note(name, inOrder(states), 2)
 				}
 			},
-			"go": func(*rapid.T) {
+			"forget": func(*rapid.T) {
 				name := node()
 				delete(all, name)
 				ledger.Forget(name)
@@ -154,47 +155,47 @@ func TestLedgerAgainstARegister(t *testing.T) {
 			ledger.Forget(name)
 		}
 		if len(ledger.gates)+len(ledger.nodes) > 0 {
-			t.Errorf("something is kept of nodes that are gone: %+v", ledger)
+			t.Errorf("entries of forgotten nodes remain: %+v", ledger)
 		}
 	})
 }
 
-func inOrder(under map[string]GateState) (all []GateState) {
-	for _, name := range slices.Sorted(maps.Keys(under)) {
-		all = append(all, under[name])
+func inOrder(states map[string]GateState) (all []GateState) {
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		all = append(all, states[name])
 	}
 	return all
 }
 
-// tells checks all that is told of nodes.
-func tells(t *rapid.T, ledger *Ledger, all register, names []string) {
-	var strangers NameList
+// compare compares everything that the ledger returns with the model.
+func compare(t *rapid.T, ledger *Ledger, all stateModel, names []string) {
+	var unlisted NameList
 	for _, name := range names {
 		everything := gocmp.Exporter(func(reflect.Type) bool { return true })
 		if diff := gocmp.Diff(all.summary(name), ledger.Summary(name), everything, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("of gate %s is told (-want +got):\n%s", name, diff)
+			t.Fatalf("summary of gate %s (-want +got):\n%s", name, diff)
 		}
-		strangers.AddIf(all.named(name, func(s *GateState) bool { return s.Unlisted }).Count > 0, name)
+		unlisted.AddIf(all.named(name, func(s *GateState) bool { return s.Unlisted }).Count > 0, name)
 	}
-	if got := ledger.Unlisted(nil); !reflect.DeepEqual(got, strangers) {
-		t.Fatalf("unknown gates are %v, want %v", got, strangers)
+	if got := ledger.Unlisted(nil); !reflect.DeepEqual(got, unlisted) {
+		t.Fatalf("unlisted gates are %v, want %v", got, unlisted)
 	}
 	var lacking NameList
-	for node, under := range all {
-		a, b := under["a"], under["b"]
+	for node, states := range all {
+		a, b := states["a"], states["b"]
 		lacking.AddIf(a.lacksPod() && b.lacksPod(), node)
 		got, known := ledger.GateStates(node)
-		if want := inOrder(under); !known || !reflect.DeepEqual(got, want) {
-			t.Fatalf("of node %s is told\n%+v\nwant\n%+v", node, got, want)
+		if want := inOrder(states); !known || !reflect.DeepEqual(got, want) {
+			t.Fatalf("states of node %s:\n%+v\nwant\n%+v", node, got, want)
 		}
 	}
 	if got := ledger.LackingPods("a", "b"); !reflect.DeepEqual(got, lacking) {
-		t.Fatalf("pods of both gates are missing on %v, want %v", got, lacking)
+		t.Fatalf("nodes that lack pods of both gates: %v, want %v", got, lacking)
 	}
 }
 
-// What is kept of each node is small: on a large fleet there is nothing else of
-// which there is so much. Bounds are in bytes for each node, under two gates.
+// The ledger needs little memory per node, because its size dominates in large fleets. The
+// limits are in bytes per node with two gates.
 func TestLedgerIsSmall(t *testing.T) {
 	const fleet = 50_000
 	names := make([]string, fleet)
@@ -206,11 +207,11 @@ func TestLedgerIsSmall(t *testing.T) {
 		most  uint64
 		state func(i int) GateState
 	}{
-		{"open since various times", 130, func(int) GateState {
+		{"open, different times", 130, func(int) GateState {
 			return GateState{Selected: true, State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold}
 		}},
-		{"outside", 130, func(int) GateState { return GateState{Selected: true} }},
-		{"closed, and each waits for a pod of its own", 250, func(i int) GateState {
+		{"not a member", 130, func(int) GateState { return GateState{Selected: true} }},
+		{"closed, waiting for different pods", 250, func(i int) GateState {
 			return GateState{
 				Selected: true, State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonRegression, Signal: "agent",
 				Reading: gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotReady, Subject: fmt.Sprintf("kube-system/agent-%05d", i)},
@@ -227,19 +228,19 @@ func TestLedgerIsSmall(t *testing.T) {
 				one.Gate, other.Gate = "one", "other"
 				ledger.Set(name, []GateState{one, other}, 1)
 			}
-			ledger.Summary("one") // is not kept for each node
+			ledger.Summary("one") // its size must not depend on the number of nodes
 			each := (liveHeap() - before) / fleet
 			runtime.KeepAlive(ledger)
-			t.Logf("%d bytes for each node", each)
+			t.Logf("%d bytes per node", each)
 			if each > test.most {
-				t.Errorf("%d bytes are kept for each node, want at most %d", each, test.most)
+				t.Errorf("%d bytes per node, want at most %d", each, test.most)
 			}
 		})
 	}
 	runtime.KeepAlive(names)
 }
 
-// liveHeap is how many bytes are reachable.
+// liveHeap returns the number of reachable bytes.
 func liveHeap() uint64 {
 	var m runtime.MemStats
 	for range 2 {

@@ -24,7 +24,7 @@ func insert[T any](sorted []T, one T, most int, compare func(a, b T) int) []T {
 type NameList struct {
 	Count int
 	First []string
-	// most is how many are remembered. Default: fewMax.
+	// Most is the number of names that are kept. Defaults to FewMax.
 	Most int
 }
 
@@ -49,12 +49,12 @@ func NewNameList(names []string) NameList {
 }
 
 // Clip truncates a text to limit bytes.
-func Clip(text string, most int) string {
-	if len(text) <= most {
+func Clip(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
 	const dots = "..."
-	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
+	return strings.ToValidUTF8(text[:limit-len(dots)], "") + dots
 }
 
 // String returns the names, or the first ones and the number of the others.

@@ -35,7 +35,7 @@ func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reservations[node][s] {
-		return true // from an earlier attempt, which failed or of which it is not known how it ended
+		return true // of an earlier attempt, which failed or whose outcome is unknown
 	}
 	if !l.isTurn(s, node) || l.wasPaused(now) {
 		return false
@@ -58,8 +58,8 @@ func (l *Ledger) Admits(s Pool, node string) bool {
 }
 
 func (l *Ledger) isTurn(s Pool, node string) bool {
-	room, line := l.available(s), l.peek(s).line
-	return room > len(line) || slices.Contains(line[:room], node)
+	available, queue := l.available(s), l.peek(s).queue
+	return available > len(queue) || slices.Contains(queue[:available], node)
 }
 
 // available returns how many more nodes may be closed. It is zero until all nodes have
@@ -79,8 +79,8 @@ func (l *Ledger) Due() (nodes []string) {
 	defer l.mu.Unlock()
 	for name, g := range l.gates {
 		for zone, z := range g.zones {
-			if len(z.line) > 0 {
-				nodes = append(nodes, z.line[:min(l.available(Pool{name, zone}), len(z.line))]...)
+			if len(z.queue) > 0 {
+				nodes = append(nodes, z.queue[:min(l.available(Pool{name, zone}), len(z.queue))]...)
 			}
 		}
 	}
@@ -88,15 +88,15 @@ func (l *Ledger) Due() (nodes []string) {
 }
 
 // enqueue adds a node to a queue, in which it keeps its position, or removes it.
-func (l *Ledger) enqueue(s Pool, node string, stands bool) {
+func (l *Ledger) enqueue(s Pool, node string, queued bool) {
 	z := l.peek(s)
-	at := slices.Index(z.line, node)
+	at := slices.Index(z.queue, node)
 	switch {
-	case stands && at < 0:
+	case queued && at < 0:
 		z = l.zone(s)
-		z.line = append(z.line, node)
-	case !stands && at >= 0:
-		z.line = slices.Delete(z.line, at, at+1)
+		z.queue = append(z.queue, node)
+	case !queued && at >= 0:
+		z.queue = slices.Delete(z.queue, at, at+1)
 		l.tidy(s)
 	}
 }
@@ -105,7 +105,7 @@ func (l *Ledger) enqueue(s Pool, node string, stands bool) {
 func (l *Ledger) Queued(s Pool) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.peek(s).line)
+	return slices.Clone(l.peek(s).queue)
 }
 
 // Reserving returns the nodes that hold reservations, unsorted.
@@ -113,7 +113,7 @@ func (l *Ledger) Reserving() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	nodes := slices.Collect(maps.Keys(l.reservations))
-	return slices.AppendSeq(nodes, maps.Keys(l.doubtful))
+	return slices.AppendSeq(nodes, maps.Keys(l.uncertain))
 }
 
 // HasGates reports whether any node has a gate state.
@@ -128,7 +128,7 @@ func (l *Ledger) HasGates() bool {
 func (l *Ledger) Release(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.doubtful[node] {
+	if !l.uncertain[node] {
 		l.free(node)
 	}
 }
@@ -139,7 +139,7 @@ func (l *Ledger) MarkUncertain(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.reservations[node]) > 0 {
-		l.doubtful[node] = true
+		l.uncertain[node] = true
 	}
 }
 
@@ -147,14 +147,14 @@ func (l *Ledger) MarkUncertain(node string) {
 func (l *Ledger) IsUncertain(node string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.doubtful[node]
+	return l.uncertain[node]
 }
 
 // MarkCertain records that a node has been read again.
 func (l *Ledger) MarkCertain(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.doubtful, node)
+	delete(l.uncertain, node)
 }
 
 func (l *Ledger) free(node string) {
@@ -163,7 +163,7 @@ func (l *Ledger) free(node string) {
 		l.tidy(s)
 	}
 	delete(l.reservations, node)
-	delete(l.doubtful, node)
+	delete(l.uncertain, node)
 }
 
 // Settle records that the fleet consists of these nodes, given the number of the current
@@ -210,14 +210,14 @@ func (l *Ledger) Heartbeat(now time.Time) (paused bool) {
 			n.seq = 0
 		}
 	}
-	l.beaten = now.Round(0)
+	l.lastHeartbeat = now.Round(0)
 	return paused
 }
 
 // wasPaused uses the wall clock, because the monotonic clock stops while a machine is
 // suspended.
 func (l *Ledger) wasPaused(now time.Time) bool {
-	return !l.beaten.IsZero() && now.Round(0).Sub(l.beaten) > PausedAfter
+	return !l.lastHeartbeat.IsZero() && now.Round(0).Sub(l.lastHeartbeat) > PausedAfter
 }
 
 // IsSettled reports whether the number of nodes that a gate keeps closed is known.

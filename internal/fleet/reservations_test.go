@@ -16,47 +16,47 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// ledger is what a ledger should come to, in the dumbest way: it counts everything
-// anew whenever it is asked.
-type ledger struct {
+// budgetModel is the simplest model of the reservations: it counts everything again on each
+// call.
+type budgetModel struct {
 	budget  *intstr.IntOrString
 	settled bool
-	nodes   map[string]*entry
-	line    []string // of all zones, in order
+	nodes   map[string]*modelNode
+	queue   []string // of all zones, in order
 }
 
-type entry struct {
+type modelNode struct {
 	zone, state string
-	Snapshot    bool // it was accounted for
+	evaluated   bool
 	queued      bool
-	holds       []string // zones
-	doubtful    bool
+	reserved    []string // zones
+	uncertain   bool
 }
 
-func (l *ledger) count(zone string) (members, taken int) {
+func (l *budgetModel) count(zone string) (members, used int) {
 	for _, e := range l.nodes {
-		if e.Snapshot && e.zone == zone {
+		if e.evaluated && e.zone == zone {
 			members++
 			if e.state == v1alpha1.StateClosed {
-				taken++
+				used++
 			}
 		}
-		if slices.Contains(e.holds, zone) {
-			taken++
+		if slices.Contains(e.reserved, zone) {
+			used++
 		}
 	}
-	return members, taken
+	return members, used
 }
 
-func (l *ledger) room(zone string) int {
-	if members, taken := l.count(zone); l.settled {
-		return max(gate.MaxReclosed(l.budget, members)-taken, 0)
+func (l *budgetModel) available(zone string) int {
+	if members, used := l.count(zone); l.settled {
+		return max(gate.MaxReclosed(l.budget, members)-used, 0)
 	}
 	return 0
 }
 
-func (l *ledger) lineOf(zone string) (names []string) {
-	for _, name := range l.line {
+func (l *budgetModel) queueOf(zone string) (names []string) {
+	for _, name := range l.queue {
 		if l.nodes[name].zone == zone {
 			names = append(names, name)
 		}
@@ -64,116 +64,118 @@ func (l *ledger) lineOf(zone string) (names []string) {
 	return names
 }
 
-// mayClose: a slot for the node is left besides those for the ones before it.
-func (l *ledger) mayClose(name, zone string) bool {
+// mayClose reports whether there is budget for the node besides that for the nodes queued
+// before it.
+func (l *budgetModel) mayClose(name, zone string) bool {
 	before := 0
-	for _, other := range l.lineOf(zone) {
+	for _, other := range l.queueOf(zone) {
 		if other == name {
 			break
 		}
 		before++
 	}
-	return slices.Contains(l.nodes[name].holds, zone) || l.room(zone) > before
+	return slices.Contains(l.nodes[name].reserved, zone) || l.available(zone) > before
 }
 
-// account has the node stand so, as a decision that was carried out.
-func (l *ledger) account(name, zone, state string, queued bool) {
+// account records the result of an evaluation.
+func (l *budgetModel) account(name, zone, state string, queued bool) {
 	e := l.nodes[name]
 	stays := e.queued && queued && e.zone == zone
-	e.zone, e.state, e.queued, e.Snapshot = zone, state, queued, true
+	e.zone, e.state, e.queued, e.evaluated = zone, state, queued, true
 	if !stays {
-		l.line = slices.DeleteFunc(l.line, func(other string) bool { return other == name })
+		l.queue = slices.DeleteFunc(l.queue, func(other string) bool { return other == name })
 		if queued {
-			l.line = append(l.line, name)
+			l.queue = append(l.queue, name)
 		}
 	}
 }
 
-// Whatever happens to nodes, slots are given in turn, and never so many that more
-// nodes are closed or being closed than the budget lets, unless it was lowered or
-// the zone has changed.
-func TestLedgerAgainstALedger(t *testing.T) {
+// Reservations are granted in the order of the queue after any sequence of operations. No
+// more nodes are closed or being closed than the budget allows, unless the budget was
+// lowered or the zone has changed.
+func TestReservationsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := []string{"", "a", "b"}
 		var names []string
-		l := &ledger{budget: ptr.To(intstr.FromString("20%")), nodes: map[string]*entry{}}
+		l := &budgetModel{budget: ptr.To(intstr.FromString("20%")), nodes: map[string]*modelNode{}}
 		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
 			name := fmt.Sprint("n", i)
-			names, l.nodes[name] = append(names, name), &entry{}
+			names, l.nodes[name] = append(names, name), &modelNode{}
 		}
 		ledger := NewLedger()
-		agreed := uint64(1)
-		agree := func() { ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: l.budget, Since: agreed}}) }
-		agree()
-		node := func() (string, *entry) {
+		seq := uint64(1)
+		setTerms := func() { ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: l.budget, Since: seq}}) }
+		setTerms()
+		node := func() (string, *modelNode) {
 			name := rapid.SampledFrom(names).Draw(t, "node")
 			return name, l.nodes[name]
 		}
-		stand := func(name, zone, state string, queued bool) []GateState {
+		states := func(name, zone, state string, queued bool) []GateState {
 			l.account(name, zone, state, queued)
 			return []GateState{{Gate: "gate", Selected: true, Zone: zone, State: state, Reason: v1alpha1.ReasonRegression, Queued: queued, Throttled: queued}}
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { agrees(t, ledger, l, zones) },
-			// A node that is to be closed asks, and its write ends in one of many ways.
+			"": func(t *rapid.T) { compareCounts(t, ledger, l, zones) },
+			// A reservation is requested for a node that is to be closed. Its write succeeds or
+			// fails in one of several ways.
 			"close": func(t *rapid.T) {
 				name, e := node()
 				zone := rapid.SampledFrom(zones).Draw(t, "zone")
-				if e.Snapshot && rapid.IntRange(0, 9).Draw(t, "stays") > 0 {
+				if e.evaluated && rapid.IntRange(0, 9).Draw(t, "stays") > 0 {
 					zone = e.zone
 				}
-				want, held := l.mayClose(name, zone), slices.Contains(e.holds, zone)
+				want, held := l.mayClose(name, zone), slices.Contains(e.reserved, zone)
 				if got := ledger.Reserve(Pool{"gate", zone}, name, time.Time{}); got != want {
-					t.Fatalf("node %s was given a slot in zone %q: %t, want %t", name, zone, got, want)
+					t.Fatalf("budget was reserved for node %s in zone %q: %t, want %t", name, zone, got, want)
 				}
 				if !want {
-					ledger.Set(name, stand(name, zone, v1alpha1.StateOpen, true), agreed)
-					e.holds, e.doubtful = nil, false
+					ledger.Set(name, states(name, zone, v1alpha1.StateOpen, true), seq)
+					e.reserved, e.uncertain = nil, false
 					return
 				}
-				if !slices.Contains(e.holds, zone) {
-					e.holds = append(e.holds, zone)
+				if !slices.Contains(e.reserved, zone) {
+					e.reserved = append(e.reserved, zone)
 				}
 				if z := ledger.peek(Pool{"gate", zone}); !held && z.closed+z.inFlight > gate.MaxReclosed(l.budget, z.members) {
-					t.Fatalf("the slot was one too many: %+v", *z)
+					t.Fatalf("the reservation exceeds the budget: %+v", *z)
 				}
 				switch rapid.SampledFrom([]string{"written", "conflict", "denied", "lost"}).Draw(t, "ends") {
 				case "written":
-					ledger.Set(name, stand(name, zone, v1alpha1.StateClosed, false), agreed)
-					e.holds, e.doubtful = nil, false
+					ledger.Set(name, states(name, zone, v1alpha1.StateClosed, false), seq)
+					e.reserved, e.uncertain = nil, false
 				case "conflict":
-					ledger.Note(name, stand(name, zone, v1alpha1.StateOpen, false), agreed)
+					ledger.Note(name, states(name, zone, v1alpha1.StateOpen, false), seq)
 				case "denied":
 					ledger.Release(name)
-					ledger.Note(name, stand(name, zone, v1alpha1.StateOpen, false), agreed)
-					if !e.doubtful {
-						e.holds = nil
+					ledger.Note(name, states(name, zone, v1alpha1.StateOpen, false), seq)
+					if !e.uncertain {
+						e.reserved = nil
 					}
 				case "lost":
 					ledger.MarkUncertain(name)
-					ledger.Note(name, stand(name, zone, v1alpha1.StateOpen, false), agreed)
-					e.doubtful = true
+					ledger.Note(name, states(name, zone, v1alpha1.StateOpen, false), seq)
+					e.uncertain = true
 				}
 			},
 			"open": func(t *rapid.T) {
 				name, e := node()
-				ledger.Set(name, stand(name, rapid.SampledFrom(zones).Draw(t, "zone"), v1alpha1.StateOpen, false), agreed)
-				e.holds, e.doubtful = nil, false
+				ledger.Set(name, states(name, rapid.SampledFrom(zones).Draw(t, "zone"), v1alpha1.StateOpen, false), seq)
+				e.reserved, e.uncertain = nil, false
 			},
-			"is closed by another": func(t *rapid.T) {
+			"closed by another": func(t *rapid.T) {
 				name, e := node()
-				ledger.Set(name, stand(name, rapid.SampledFrom(zones).Draw(t, "zone"), v1alpha1.StateClosed, false), agreed)
-				e.holds, e.doubtful = nil, false
+				ledger.Set(name, states(name, rapid.SampledFrom(zones).Draw(t, "zone"), v1alpha1.StateClosed, false), seq)
+				e.reserved, e.uncertain = nil, false
 			},
-			"go": func(*rapid.T) {
+			"forget": func(*rapid.T) {
 				name, e := node()
 				l.account(name, "", "", false)
-				*e = entry{}
+				*e = modelNode{}
 				ledger.Forget(name)
 			},
-			"read anew": func(*rapid.T) {
+			"read again": func(*rapid.T) {
 				name, e := node()
-				e.doubtful = false
+				e.uncertain = false
 				ledger.MarkCertain(name)
 			},
 			"edit": func(t *rapid.T) {
@@ -181,84 +183,84 @@ func TestLedgerAgainstALedger(t *testing.T) {
 					intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(3), intstr.FromInt32(100),
 					intstr.FromString("0%"), intstr.FromString("1%"), intstr.FromString("50%"), intstr.FromString("100%"),
 				}).Draw(t, "budget"))
-				agreed++
+				seq++
 				l.settled = false
-				agree()
+				setTerms()
 			},
-			"settle": func(*rapid.T) { // every node is looked at
+			"settle": func(*rapid.T) { // all nodes are evaluated
 				for name, e := range l.nodes {
-					if e.Snapshot {
-						ledger.Note(name, stand(name, e.zone, e.state, e.queued), agreed)
+					if e.evaluated {
+						ledger.Note(name, states(name, e.zone, e.state, e.queued), seq)
 					}
 				}
 				l.settled = true
 				var fleet []string
 				for name, e := range l.nodes {
-					if e.Snapshot {
+					if e.evaluated {
 						fleet = append(fleet, name)
 					}
 				}
-				ledger.Settle(fleet, agreed)
+				ledger.Settle(fleet, seq)
 			},
 		})
 		for _, name := range names {
 			ledger.Forget(name)
 		}
-		if len(ledger.gates)+len(ledger.reservations)+len(ledger.nodes)+len(ledger.doubtful) > 0 {
-			t.Errorf("something is kept of nodes that are gone: %+v", ledger)
+		if len(ledger.gates)+len(ledger.reservations)+len(ledger.nodes)+len(ledger.uncertain) > 0 {
+			t.Errorf("entries of forgotten nodes remain: %+v", ledger)
 		}
 	})
 }
 
-// agrees checks what the ledger counts, and whose turn it says it is.
-func agrees(t *rapid.T, ledger *Ledger, l *ledger, zones []string) {
+// compareCounts compares the ledger's counts and the nodes that are due with the model.
+func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
 	var due []string
 	for _, zone := range zones {
-		members, taken := l.count(zone)
+		members, used := l.count(zone)
 		z := ledger.peek(Pool{"gate", zone})
-		line := l.lineOf(zone)
-		if z.members != members || z.closed+z.inFlight != taken || !slices.Equal(z.line, line) {
-			t.Fatalf("zone %q is counted as %+v, want %d members, %d taken, and in line %v", zone, *z, members, taken, line)
+		queue := l.queueOf(zone)
+		if z.members != members || z.closed+z.inFlight != used || !slices.Equal(z.queue, queue) {
+			t.Fatalf("counts of zone %q: %+v, want %d members, %d used, and queue %v", zone, *z, members, used, queue)
 		}
-		due = append(due, line[:min(l.room(zone), len(line))]...)
+		due = append(due, queue[:min(l.available(zone), len(queue))]...)
 	}
 	got := ledger.Due()
 	slices.Sort(got)
 	slices.Sort(due)
 	if !slices.Equal(got, due) {
-		t.Fatalf("called are %v, want %v", got, due)
+		t.Fatalf("due nodes are %v, want %v", got, due)
 	}
 }
 
-// After a pause nothing is given before all nodes have been looked at, not even in
-// the moment before the pause is noticed.
-func TestNothingIsGivenAfterAPause(t *testing.T) {
+// After a pause, nothing is granted before all nodes have been evaluated, not even before
+// the pause has been detected.
+func TestNothingIsGrantedAfterAPause(t *testing.T) {
 	ledger, s, now := NewLedger(), Pool{"gate", "a"}, time.Now()
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
-	look := func(seq uint64) {
+	evaluate := func(seq uint64) {
 		for _, name := range []string{"n1", "n2"} {
 			ledger.Set(name, member("a", v1alpha1.StateOpen, ""), seq)
 		}
 		ledger.Settle([]string{"n1", "n2"}, seq)
 	}
-	look(1)
+	evaluate(1)
 	if ledger.Heartbeat(now) || ledger.Heartbeat(now.Add(PausedAfter)) || !ledger.Reserve(s, "n1", now.Add(2*PausedAfter)) {
-		t.Fatal("the process looks paused, and was not")
+		t.Fatal("a pause was detected, but there was none")
 	}
 	now = now.Add(time.Minute)
 	if ledger.Reserve(s, "n2", now) {
-		t.Error("a slot was given right after a pause")
+		t.Error("budget was granted immediately after a pause")
 	}
 	if !ledger.Heartbeat(now) || ledger.Reserve(s, "n2", now) {
-		t.Error("the pause was not noticed")
+		t.Error("the pause was not detected")
 	}
 	ledger.Set("n1", member("a", v1alpha1.StateOpen, ""), 1)
 	ledger.Settle([]string{"n1", "n2"}, 1)
 	if ledger.Reserve(s, "n2", now) {
-		t.Error("a slot was given before all nodes had been looked at")
+		t.Error("budget was granted before all nodes had been evaluated")
 	}
-	look(1)
+	evaluate(1)
 	if ledger.Heartbeat(now) || !ledger.Reserve(s, "n2", now) {
-		t.Error("all nodes have been looked at, and there is no slot")
+		t.Error("no budget was granted after all nodes had been evaluated")
 	}
 }

@@ -27,8 +27,7 @@ type Summary struct {
 	// Waiting has the nodes that have been waiting the longest, longest first.
 	Waiting                      []v1alpha1.WaitingNode
 	Throttled, Contended, Denied NameList
-	// lost is because of which signal each of the first throttled nodes is to be
-	// closed.
+	// Lost names the signals because of which the first throttled nodes are to be closed.
 	Lost string
 	// nonMembers has the selected nodes that are not members, by reason.
 	nonMembers map[v1alpha1.NonMemberReason]*NameList
@@ -36,8 +35,8 @@ type Summary struct {
 	// these gates on the first node.
 	Contradicting NameList
 	Ring          string
-	// doubtful are nodes on which it is unknown whether the gate should close, and
-	// doubt is why on the first of them.
+	// Doubtful has nodes on which it is unknown whether the gate should close. Doubt is
+	// the cause on the first node.
 	Doubtful NameList
 	Doubt    string
 	// Overridden has nodes on which the gate is manually overridden. Ignored has those on
@@ -52,7 +51,7 @@ type Summary struct {
 	Denial string
 }
 
-// named tells whether a summary may name a node on which the gate stands so.
+// named reports whether a summary may name a node with this state.
 func (s *GateState) named() bool {
 	return s.State == v1alpha1.StateClosed || s.NonMember != "" || s.Throttled || s.Contended || s.Ring != "" || s.doubt != "" ||
 		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != ""
@@ -72,8 +71,8 @@ func (l *Ledger) Summary(gateName string) *Summary {
 	return g.summary
 }
 
-// sumUp sums up all gates of which something has changed. To count nodes takes no
-// look at any; to name some takes one at each, for all gates together.
+// sumUp computes the missing summaries of all gates. Counting nodes does not iterate over
+// the nodes. Naming nodes does, once for all gates.
 func (l *Ledger) sumUp() {
 	namers := make(map[*gateEntry]*namer)
 	for _, g := range l.gates {
@@ -89,8 +88,8 @@ func (l *Ledger) sumUp() {
 		return
 	}
 	for node, n := range l.nodes {
-		for i := range n.stands {
-			if s := &n.stands[i]; s.shape.named {
+		for i := range n.states {
+			if s := &n.states[i]; s.shape.named {
 				if namer := namers[s.shape.gate]; namer != nil {
 					namer.add(node, s)
 				}
@@ -98,11 +97,11 @@ func (l *Ledger) sumUp() {
 		}
 	}
 	for g, namer := range namers {
-		namer.tell(func(node string) GateState { return l.nodes[node].under(g).GateState() })
+		namer.finish(func(node string) GateState { return l.nodes[node].stateOf(g).GateState() })
 	}
 }
 
-// counted is a summary that names no node yet.
+// counted returns a summary with counts and without names of nodes.
 func (g *gateEntry) counted() *Summary {
 	out := &Summary{WaitsFor: make(map[string]int), nonMembers: make(map[v1alpha1.NonMemberReason]*NameList)}
 	for _, s := range g.shapes {
@@ -168,8 +167,8 @@ func (n *namer) add(node string, at *compactState) {
 	n.Ignored.AddIf(s.Ignored != "", node)
 }
 
-// tell says what there is to say of the nodes that were found.
-func (n *namer) tell(on func(node string) GateState) {
+// finish adds the details of the nodes that were found.
+func (n *namer) finish(on func(node string) GateState) {
 	n.Counts.Overdue, n.Counts.Overridden = int32(n.Overdue.Count), int32(n.Overridden.Count)
 	if n.Overdue.Count > 0 {
 		first := Waiting(n.Overdue.First[0], on(n.Overdue.First[0]))
@@ -203,7 +202,7 @@ func (s *Summary) NonMembersByReason() []v1alpha1.NonMembers {
 	return all
 }
 
-// lost tells because of which signals these nodes are to be closed.
+// lost returns the signals because of which these nodes are to be closed.
 func lost(on func(node string) GateState, throttled []string) string {
 	var all []string
 	for _, node := range throttled {

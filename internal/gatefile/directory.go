@@ -112,8 +112,8 @@ func (d *Directory) Run(ctx context.Context, changed func()) {
 			d.log.V(1).Info("watching failed", "error", err.Error())
 		}
 		w.renew(d.path) // before reading, so that no change is missed
-		wait, news := d.observe(readDirectory(d.path), time.Now())
-		if news {
+		wait, updated := d.observe(readDirectory(d.path), time.Now())
+		if updated {
 			changed()
 		}
 		timer.Reset(wait)
@@ -122,7 +122,7 @@ func (d *Directory) Run(ctx context.Context, changed func()) {
 
 // observe processes a snapshot. It returns the duration after which to read the directory
 // again, and whether the gates or their completeness changed.
-func (d *Directory) observe(s snapshot, now time.Time) (wait time.Duration, news bool) {
+func (d *Directory) observe(s snapshot, now time.Time) (wait time.Duration, updated bool) {
 	if found := s.fingerprint(); found != d.fingerprint || d.since.IsZero() {
 		d.fingerprint, d.since, d.applied = found, now, false
 	}
@@ -131,16 +131,16 @@ func (d *Directory) observe(s snapshot, now time.Time) (wait time.Duration, news
 	}
 	if !d.applied {
 		d.applied = true
-		news = d.apply(s, now)
+		updated = d.apply(s, now)
 	}
 	if s.err != nil {
-		return retryAfter, news
+		return retryAfter, updated
 	}
-	return rereadAfter, news
+	return rereadAfter, updated
 }
 
 // apply replaces the current gates by those of a snapshot, if it is valid.
-func (d *Directory) apply(s snapshot, now time.Time) (news bool) {
+func (d *Directory) apply(s snapshot, now time.Time) (updated bool) {
 	before := d.current.Load()
 	gates, err := s.gates()
 	if err != nil {
@@ -152,10 +152,10 @@ func (d *Directory) apply(s snapshot, now time.Time) (news bool) {
 	d.reads++
 	added, changed, removed := d.identify(before, gates, now)
 	d.current.Store(&view{gates: gates, read: true})
-	if news = !before.read || before.err != nil || len(added)+len(changed)+len(removed) > 0; news {
+	if updated = !before.read || before.err != nil || len(added)+len(changed)+len(removed) > 0; updated {
 		d.log.Info("gates read", "gates", len(gates), "added", added, "changed", changed, "removed", removed)
 	}
-	return news
+	return updated
 }
 
 // identify sets the metadata that the API server would set: a UID, a generation that

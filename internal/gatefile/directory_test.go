@@ -49,17 +49,17 @@ func newReader(t *testing.T) *reader {
 // anything changed.
 func (r *reader) finds(s snapshot) bool {
 	r.Helper()
-	wait, news := r.observe(s, r.now)
+	wait, updated := r.observe(s, r.now)
 	if r.applied {
-		return news
+		return updated
 	}
-	if news || wait <= 0 || wait > settleFor {
-		r.Errorf("before it settled: changed %t, read again after %s", news, wait)
+	if updated || wait <= 0 || wait > settleFor {
+		r.Errorf("before it settled: changed %t, read again after %s", updated, wait)
 	}
 	r.now = r.now.Add(wait)
-	_, news = r.observe(s, r.now)
+	_, updated = r.observe(s, r.now)
 	r.now = r.now.Add(time.Minute)
-	return news
+	return updated
 }
 
 // expect checks the current gates.
@@ -124,7 +124,7 @@ func TestUnsettledSnapshotIsIgnored(t *testing.T) {
 	r := newReader(t)
 	r.finds(ab)
 	for _, s := range []snapshot{onlyA, gone, none, bad, onlyA, none} {
-		if _, news := r.observe(s, r.now); news {
+		if _, updated := r.observe(s, r.now); updated {
 			t.Error("an unsettled snapshot was applied")
 		}
 		r.now = r.now.Add(settleFor - time.Millisecond)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateset compiles the NodeGates of one moment, and says which of them are in
+// Package gateset compiles a snapshot of the NodeGates, and determines which of them are in
 // force and what must be observed for them.
 package gateset
 
@@ -16,7 +16,7 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// Snapshot is the input of New: what a feed knows of the gates at one moment.
+// Snapshot is the input of New: the state of the source of gates at one time.
 type Snapshot struct {
 	// Source is the name in records of the source of the gates.
 	Source string
@@ -64,15 +64,16 @@ type Set struct {
 }
 
 // untilCorrected describes the state of a gate that cannot be compiled.
-const untilCorrected = ". Until this is corrected the gate closes nothing more, and what it has closed stays closed, " +
-	"but for its deadline; to open it, correct the gate or delete it"
+const untilCorrected = ". Until this is corrected, the gate does not close on any more nodes, and nodes on which it is closed " +
+	"stay closed until its deadline; to open it, correct or delete the gate"
 
 // untilReadable describes the state of a gate that cannot be read.
-const untilReadable = ". Until this is corrected it neither opens nor closes; if it closed new nodes at birth, these go on being closed. " +
-	"Apply the gate again as this version has it (and, if the definition is another version's, that first), or delete it, which opens it"
+const untilReadable = ". Until this is corrected, it neither opens nor closes; if it was closed on new nodes, it still is. " +
+	"If the CustomResourceDefinition is of another version, apply that of this version; then apply the gate again in the form of this version, " +
+	"or delete it, which opens it"
 
 // untilCompiled describes the state of a gate that is being compiled.
-const untilCompiled = "; until then it neither opens nor closes; if it closed new nodes at birth, these go on being closed"
+const untilCompiled = "; until then, it neither opens nor closes; if it was closed on new nodes, it still is"
 
 // New compiles the gates of a snapshot and determines which are in force. before is the
 // previous set.
@@ -138,10 +139,10 @@ func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.Nod
 	}
 	s.Declared[ng.Name] = ng
 	if ng.Spec.Taint.Key == "" {
-		return // it cannot even be read which
+		return // the gate's taint cannot be read
 	}
 	if ng.Spec.Mode == v1alpha1.ModeDryRun {
-		return // nothing of it is on any node
+		return // no node has its taint
 	}
 	for _, t := range ng.Spec.Taints() {
 		s.Keys[t.Key] = true
@@ -222,8 +223,8 @@ func (s *Set) Covers(name string) bool {
 	if s.Part == nil {
 		return true
 	}
-	_, is := s.Gate(name)
-	return is
+	_, ok := s.Gate(name)
+	return ok
 }
 
 // Accepted reports whether a gate is in force.

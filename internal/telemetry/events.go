@@ -23,23 +23,22 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Events tell people what has happened to a node or gate, after it has. They have
-// budgets of their own, and whoever records one does not wait for it: a burst of
-// openings is not slowed by telling of it. What does not fit is dropped, and
-// counted. client-go's recorder would neither keep to a rate nor say what it drops.
+// Events are written after the fact and have their own rate limits. Recording an Event does
+// not block, so that Events do not delay a burst of openings. Events that exceed the limits
+// are dropped and counted. client-go's recorder has no such limits, and does not report what
+// it drops.
 const (
 	eventTimeout = 5 * time.Second
 
-	// eventNoteMax is what the API lets a note have.
+	// EventNoteMax is the maximum length of a note in the API.
 	EventNoteMax = 1024
-	// eventInstanceMax is the same for the name of the process.
+	// eventInstanceMax is the maximum length of the reporting instance in the API.
 	eventInstanceMax = 128
 )
 
-// What wants attention may be many at once, and waits for its turn. Of what goes as it
-// should, an Event is a second write for each, when the API server has the first ones
-// of others to do: of many that open at once few are told of, at once or never, and
-// where nodes come one by one each is.
+// Urgent Events need attention and are queued, so that many can be recorded at once. Routine
+// Events would double the writes of a burst of openings, so they are not queued: few of a
+// burst are written, and all of those that occur one by one.
 var (
 	UrgentEvents  = eventBudget{Rate: 10, Burst: 50, Waiting: 1000}
 	RoutineEvents = eventBudget{Rate: 1, Burst: 10}
@@ -70,12 +69,12 @@ type Recorder struct {
 	log      logr.Logger
 	metrics  *Metrics
 	instance string
-	failed   atomic.Bool // the last one could not be written
+	failed   atomic.Bool // whether the last write failed
 
 	urgent, routine outbox
 
 	mu   sync.Mutex
-	last int64 // of which no two Events' names are made
+	last int64 // the last result of unique
 }
 
 // NewRecorder returns a Recorder. Run writes the Events.
@@ -132,7 +131,7 @@ func (r *Recorder) event(regarding corev1.ObjectReference, reason, action, note 
 	now := r.clock.Now()
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			// Nodes and gates have no namespace, and their Events are in this one.
+			// Events about objects without a namespace are in this namespace.
 			Namespace: metav1.NamespaceDefault, Name: eventname.GenerateEventName(regarding.Name, r.unique(now)),
 		},
 		EventTime: metav1.NewMicroTime(now),

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The end of the process cuts Events off, which is no failure.
+// A write of an Event that is aborted at the end of the process is not logged as a failure.
 func TestEndIsNoFailureOfEvents(t *testing.T) {
 	for what, c := range map[string]struct {
 		ends bool
@@ -40,7 +40,7 @@ func TestEndIsNoFailureOfEvents(t *testing.T) {
 				r.write(ctx, &eventsv1.Event{})
 			}
 			if logged != c.want {
-				t.Errorf("%d lines are logged, want %d", logged, c.want)
+				t.Errorf("%d logged lines, want %d", logged, c.want)
 			}
 		})
 	}

@@ -18,8 +18,6 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// What is told of a gate by gauges, at each report.
-
 // GateNodes sets the number of a gate's nodes by state.
 func (m *Metrics) GateNodes(name string, n v1alpha1.NodeCounts) {
 	m.about(name, func() {
@@ -62,7 +60,7 @@ func (m *Metrics) GateWaiting(name string, s *fleet.Summary) {
 func (m *Metrics) GateBudget(name string, zones map[string]fleet.Usage) {
 	m.about(name, func() {
 		for _, zone := range m.zones[name] {
-			if _, is := zones[zone]; !is {
+			if _, ok := zones[zone]; !ok {
 				m.Used.DeleteLabelValues(name, zone)
 				m.Allowed.DeleteLabelValues(name, zone)
 			}
@@ -150,7 +148,7 @@ func (m *Metrics) GateMode(name string, mode v1alpha1.Mode) {
 func (m *Metrics) Waited(g *gate.Gate, waits []time.Duration) {
 	m.about(g.Name, func() {
 		for i, wait := range waits {
-			if slices.Contains(m.gates[g.Name], g.Signals[i].Name) { // or it was edited since
+			if slices.Contains(m.gates[g.Name], g.Signals[i].Name) { // otherwise, the gate has been edited since
 				m.SignalWait.WithLabelValues(g.Name, g.Signals[i].Name).Observe(wait.Seconds())
 			}
 		}

@@ -80,35 +80,35 @@ type Metrics struct {
 // NewMetrics registers nodegate's metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{registerer: r, gates: make(map[string][]string), zones: make(map[string][]string)}
-	m.Nodes = m.gauge("nodegate_gate_nodes", "Nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget), overridden (open or closed by hand for a time).", labelGate, labelState)
-	m.Waiting = m.gauge("nodegate_gate_waiting_nodes", "Closed nodes of a gate, by the first of its signals that each waits for; - is of those that wait for none.", labelGate, labelSignal)
-	m.nonMembers = m.gauge("nodegate_gate_non_member_nodes", "Nodes that a gate selects and that are not its members, by the reason. There is no series for reasons that no node has.", labelGate, labelReason)
-	m.Oldest = m.gauge("nodegate_gate_oldest_closed_timestamp_seconds", "Since when the node has been closed that has been for longest. There is no series while none is closed.", labelGate)
-	m.Used = m.gauge("nodegate_gate_budget_used_nodes", "Nodes of a gate in a zone that are closed, or being closed, under its budget.", labelGate, labelZone)
-	m.Allowed = m.gauge("nodegate_gate_budget_allowed_nodes", "How many nodes of a gate in a zone its budget lets be closed at a time.", labelGate, labelZone)
-	m.Proved = m.gauge("nodegate_birth_closing_proved", "1 if the API server was seen to close the gate on a new (probe) node, else 0. Not for closeWhen gates.", labelGate)
-	m.provedAt = m.gauge("nodegate_birth_closing_proved_timestamp_seconds", "When that was last seen. There is no series before.", labelGate)
+	m.Nodes = m.gauge("nodegate_gate_nodes", "Number of nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget), overridden (open or closed by a manual override).", labelGate, labelState)
+	m.Waiting = m.gauge("nodegate_gate_waiting_nodes", "Number of closed nodes of a gate, by the first of its signals that each node waits for; - counts nodes that wait for no signal.", labelGate, labelSignal)
+	m.nonMembers = m.gauge("nodegate_gate_non_member_nodes", "Number of nodes that a gate selects but that are not its members, by reason. Reasons without nodes have no series.", labelGate, labelReason)
+	m.Oldest = m.gauge("nodegate_gate_oldest_closed_timestamp_seconds", "Close time of the node that has been closed the longest. No series while no node is closed.", labelGate)
+	m.Used = m.gauge("nodegate_gate_budget_used_nodes", "Number of nodes that are closed or being closed under a gate's budget, by zone.", labelGate, labelZone)
+	m.Allowed = m.gauge("nodegate_gate_budget_allowed_nodes", "Number of nodes that a gate's budget allows to be closed at a time, by zone.", labelGate, labelZone)
+	m.Proved = m.gauge("nodegate_birth_closing_proved", "1 if the API server closed the gate on a probe node at its creation, else 0. Only for openWhen gates.", labelGate)
+	m.provedAt = m.gauge("nodegate_birth_closing_proved_timestamp_seconds", "Time of the last successful probe of closing at birth. No series before the first success.", labelGate)
 	m.Guards = m.gauge("nodegate_guard_proved", "1 if the API server rejected the last probe that this guard (an admission policy) must reject, 0 if it repeatedly did not. Only the leader has series.", labelGuard)
 	m.Conditions = m.gauge("nodegate_gate_condition", "1 if this condition of the gate's status is True, else 0.", labelGate, labelCondition)
-	m.Modes = m.gauge("nodegate_gate_mode", "1 for the mode that the gate is in: Enforce, DryRun or Paused. There is no series for the others.", labelGate, labelMode)
-	m.Complete = m.gauge("nodegate_gates_complete", "1 if the gates that are known are certain to be all, else 0: then nothing that a missing gate closed is opened.").WithLabelValues()
-	m.Strangers = m.gauge("nodegate_unknown_gates", "Gates that are not known and have records on nodes, which are kept because it is not known either that they were deleted.").WithLabelValues()
+	m.Modes = m.gauge("nodegate_gate_mode", "1 for the gate's current mode: Enforce, DryRun or Paused. The other modes have no series.", labelGate, labelMode)
+	m.Complete = m.gauge("nodegate_gates_complete", "1 if the list of gates is known to be complete, else 0. While 0, no gate is opened because its NodeGate is missing.").WithLabelValues()
+	m.Strangers = m.gauge("nodegate_unknown_gates", "Number of unlisted gates that have records on nodes. The records are kept, because the gates are not known to have been deleted.").WithLabelValues()
 	m.TimeToOpen = m.histogram("nodegate_time_to_open_seconds", "Time from the closing of a gate on a node to its opening.", labelGate)
-	m.SignalWait = m.histogram("nodegate_signal_wait_seconds", "Time from the closing of a gate on a node to when a signal began to hold, observed for each signal when they all hold and the gate opens.", labelGate, labelSignal)
-	m.Opens = m.counter("nodegate_opens_total", "Openings of a gate on a node, by reason.", labelGate, labelReason)
-	m.Closes = m.counter("nodegate_closes_total", "Closings of a gate on a node by the controller, by reason. Closings at birth by the API server are not among them.", labelGate, labelReason)
-	m.Patches = m.counter("nodegate_patches_total", "Patches of nodes, by outcome.", labelOutcome)
-	m.Bypasses = m.counter("nodegate_bypassed_pods_total", "Pods found to have started on a node while a gate was closed that they do not tolerate.", labelGate)
-	m.Evictions = m.counter("nodegate_evictions_total", "Requests to evict bypassed pods, by outcome.", labelGate, labelOutcome)
-	m.Events = m.counter("nodegate_events_total", "Kubernetes Events, by outcome: written, failed, or dropped because too many waited.", labelOutcome)
-	m.begin()
+	m.SignalWait = m.histogram("nodegate_signal_wait_seconds", "Time from the closing of a gate on a node until a signal started to hold, observed for each signal when the gate opens because all of them hold.", labelGate, labelSignal)
+	m.Opens = m.counter("nodegate_opens_total", "Total number of openings of a gate on a node, by reason.", labelGate, labelReason)
+	m.Closes = m.counter("nodegate_closes_total", "Total number of closings of a gate on a node by the controller, by reason. Closings at birth by the API server are not included.", labelGate, labelReason)
+	m.Patches = m.counter("nodegate_patches_total", "Total number of node patches, by outcome.", labelOutcome)
+	m.Bypasses = m.counter("nodegate_bypassed_pods_total", "Total number of pods that had started on a node while a gate was closed whose taint they do not tolerate.", labelGate)
+	m.Evictions = m.counter("nodegate_evictions_total", "Total number of requests to evict bypassed pods, by outcome.", labelGate, labelOutcome)
+	m.Events = m.counter("nodegate_events_total", "Total number of Kubernetes Events, by outcome: written, failed, or dropped because of the rate limit.", labelOutcome)
+	m.initialize()
 	m.buildInfo()
 	return m
 }
 
-// begin begins to count at zero what is alarming: of a counter that begins with
-// one, Prometheus does not see the first increase.
-func (m *Metrics) begin() {
+// initialize initializes counters to zero. Prometheus would not detect the first increase of
+// a series that starts at one.
+func (m *Metrics) initialize() {
 	for _, outcome := range []string{patchOK, patchConflict, patchGone, patchDenied, PatchError} {
 		m.Patches.WithLabelValues(outcome)
 	}
@@ -157,7 +157,7 @@ func (m *Metrics) buildInfo() {
 			}
 		}
 	}
-	m.gauge("nodegate_build_info", "1, labelled with what was built and with which Go.", "version", "revision", "go_version").
+	m.gauge("nodegate_build_info", "1, with the version, the revision and the Go version of the running build as labels.", "version", "revision", "go_version").
 		WithLabelValues(version, revision, runtime.Version()).Set(1)
 }
 
@@ -165,7 +165,7 @@ func (m *Metrics) buildInfo() {
 // processes have no certificate.
 func NewCertificateExpiry(r prometheus.Registerer) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "nodegate_webhook_certificate_expiry_timestamp_seconds", Help: "When the certificate that this replica serves the webhook with expires. 0 while it has none.",
+		Name: "nodegate_webhook_certificate_expiry_timestamp_seconds", Help: "Expiry time of the certificate with which this replica serves the webhook; 0 while it has none.",
 	})
 	r.MustRegister(g)
 	return g
@@ -245,8 +245,8 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, before := range m.gates {
-		now, is := signals[name]
-		if !is {
+		now, listed := signals[name]
+		if !listed {
 			m.drop(prometheus.Labels{labelGate: name})
 			delete(m.zones, name)
 			continue
@@ -257,7 +257,7 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 			}
 		}
 	}
-	for name := range signals { // see begin
+	for name := range signals { // see initialize
 		m.Bypasses.WithLabelValues(name)
 		m.Closes.WithLabelValues(name, string(v1alpha1.ReasonBirth))
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// collectors is a registry that keeps what was registered there, and what is said
-// of it.
+// collectors is a registry that keeps the registered collectors and their descriptions.
 type collectors struct {
 	*prometheus.Registry
 	all   []prometheus.Collector
@@ -40,7 +39,7 @@ func (c *collectors) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// everyMetric returns all metrics that there are.
+// everyMetric registers all metrics.
 func everyMetric() (*collectors, *Metrics) {
 	c := &collectors{Registry: prometheus.NewRegistry()}
 	m := NewMetrics(c)
@@ -63,8 +62,8 @@ func (c *collectors) labelsOf(t *testing.T) map[string]string {
 	return all
 }
 
-// fill makes a series of every metric that has labels: of this gate and signal,
-// where it has those.
+// fill creates a series of every metric with labels, with this gate and signal if it has
+// those labels.
 func (c *collectors) fill(t *testing.T, gateName, signal string) {
 	t.Helper()
 	for i, one := range c.all {
@@ -79,7 +78,7 @@ func (c *collectors) fill(t *testing.T, gateName, signal string) {
 		case prometheus.Gauge, *Watches:
 			continue
 		default:
-			t.Fatalf("%T is no kind of metric that this test knows", one)
+			t.Fatalf("%T is not supported by this test", one)
 		}
 		series := prometheus.Labels{}
 		for label := range strings.SplitSeq(described.FindStringSubmatch(c.texts[i])[2], ",") {
@@ -93,7 +92,7 @@ func (c *collectors) fill(t *testing.T, gateName, signal string) {
 	}
 }
 
-// having names the metrics that have a series with this label.
+// having returns the names of the metrics that have a series with this label.
 func (c *collectors) having(t *testing.T, label, value string) (names []string) {
 	t.Helper()
 	families, err := c.Gather()
@@ -112,8 +111,8 @@ func (c *collectors) having(t *testing.T, label, value string) (names []string) 
 	return names
 }
 
-// Names, units and help texts are as Prometheus recommends.
-func TestMetricsAreNamedAsUsual(t *testing.T) {
+// Names, units and help texts follow Prometheus' recommendations.
+func TestMetricsFollowConventions(t *testing.T) {
 	c, _ := everyMetric()
 	c.fill(t, "gate", "signal")
 	problems, err := testutil.GatherAndLint(c)
@@ -124,12 +123,12 @@ func TestMetricsAreNamedAsUsual(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	if n := len(c.having(t, labelGate, "gate")); n < 10 {
-		t.Errorf("only %d metrics of gates were looked at", n)
+		t.Errorf("only %d metrics of gates were checked", n)
 	}
 }
 
-// No series of any metric outlives its gate, or its gate's signal.
-func TestSeriesGoWithTheirGate(t *testing.T) {
+// The series of a gate are removed with the gate, and those of a signal with the signal.
+func TestSeriesAreRemovedWithTheirGate(t *testing.T) {
 	c, m := everyMetric()
 	m.KeepGates(map[string][]string{"kept": {"stays", "goes"}, "gone": {"stays"}})
 	for _, gateName := range []string{"kept", "gone"} {
@@ -139,18 +138,18 @@ func TestSeriesGoWithTheirGate(t *testing.T) {
 	c.fill(t, "kept", "goes")
 	m.KeepGates(map[string][]string{"kept": {"stays"}})
 	if names := c.having(t, labelGate, "gone"); len(names) > 0 {
-		t.Errorf("series of a gate that is gone: %s", names)
+		t.Errorf("series of a removed gate: %s", names)
 	}
 	if names := c.having(t, labelSignal, "goes"); len(names) > 0 {
-		t.Errorf("series of a signal that is gone: %s", names)
+		t.Errorf("series of a removed signal: %s", names)
 	}
 	if after := c.having(t, labelGate, "kept"); !slices.Equal(before, after) || len(after) < 10 {
-		t.Errorf("the gate that stays has %s, had %s", after, before)
+		t.Errorf("the remaining gate has the series %s, had %s", after, before)
 	}
 	m.Waited(&gate.Gate{Name: "kept", Signals: []gate.NamedSignal{{Name: "goes"}}}, []time.Duration{1})
 	m.GateNodes("gone", v1alpha1.NodeCounts{})
 	if names := append(c.having(t, labelGate, "gone"), c.having(t, labelSignal, "goes")...); len(names) > 0 {
-		t.Errorf("told again, and nobody takes it away: %s", names)
+		t.Errorf("series of a removed gate or signal were created again: %s", names)
 	}
 }
 
@@ -159,7 +158,7 @@ var (
 	metricRow = regexp.MustCompile("(?m)^\\| `(nodegate_\\w+)` \\| \\w+ \\|([^|]*)\\|")
 )
 
-// The page of metrics has a row for each that there is, with its labels.
+// The page about metrics has a row for each metric, with its labels.
 func TestThePageHasEveryMetric(t *testing.T) {
 	c, _ := everyMetric()
 	want := c.labelsOf(t)
@@ -172,7 +171,7 @@ func TestThePageHasEveryMetric(t *testing.T) {
 		got[match[1]] = strings.NewReplacer("`", "", " ", "").Replace(strings.TrimSpace(match[2]))
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("the page has %s\nthere are    %s", sorted(got), sorted(want))
+		t.Errorf("metrics on the page: %s\nregistered metrics:  %s", sorted(got), sorted(want))
 	}
 }
 

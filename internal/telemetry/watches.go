@@ -21,14 +21,14 @@ var _ prometheus.Collector = (*Watches)(nil)
 func NewWatches() *Watches {
 	return &Watches{
 		Status: func() []reflector.Status { return nil },
-		up:     prometheus.NewDesc("nodegate_watch_up", "1 if all that this replica watches of the resource is known and kept up to date, else 0.", []string{labelResource}, nil),
+		up:     prometheus.NewDesc("nodegate_watch_up", "1 if everything that this replica watches of the resource is synced and up to date, else 0.", []string{labelResource}, nil),
 		silences: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "nodegate_watch_silences_total", Help: "How often nothing was heard on a watch of the resource for so long, not even a bookmark, that everything was read anew.",
+			Name: "nodegate_watch_silences_total", Help: "Total number of times that a watch of the resource received nothing for so long, not even a bookmark, that it was listed again.",
 		}, []string{labelResource}),
 	}
 }
 
-// Silenced counts a watch that has become silent.
+// Silenced counts a watch that received nothing for too long.
 func (w *Watches) Silenced(s reflector.Status) { w.silences.WithLabelValues(s.Resource()).Inc() }
 
 // Describe implements prometheus.Collector.
@@ -47,7 +47,7 @@ func (w *Watches) Collect(to chan<- prometheus.Metric) {
 		} else {
 			up[resource] = 0
 		}
-		w.silences.WithLabelValues(resource) // begins at zero: see Metrics.begin
+		w.silences.WithLabelValues(resource) // starts at zero: see Metrics.initialize
 	}
 	for resource, value := range up {
 		to <- prometheus.MustNewConstMetric(w.up, prometheus.GaugeValue, value, resource)

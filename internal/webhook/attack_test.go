@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// target is a server that is attacked.
+// target is a server under attack.
 type target struct {
 	*testing.T
 	address string
@@ -61,9 +61,9 @@ func newTarget(t *testing.T) *target {
 	return g
 }
 
-var insecure = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // who serves is not the point
+var insecure = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the test does not depend on the server's identity
 
-// honest asks as an API server does.
+// honest sends a request as an API server does.
 func (g *target) honest() error {
 	c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: insecure.Clone()}}
 	defer c.CloseIdleConnections()
@@ -78,7 +78,7 @@ func (g *target) honest() error {
 	return nil
 }
 
-// connect makes a connection that the test's end closes.
+// connect opens a connection that is closed when the test ends.
 func (g *target) connect(protocols ...string) *tls.Conn {
 	g.Helper()
 	config := insecure.Clone()
@@ -91,16 +91,16 @@ func (g *target) connect(protocols ...string) *tls.Conn {
 	return c
 }
 
-// stall begins a request of so many bytes and never sends the last one.
+// stall begins a request of the given size and never sends the last byte.
 func (g *target) stall(size int) {
 	g.Helper()
 	c := g.connect("http/1.1")
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
-	_, _ = c.Write(make([]byte, min(size-1, bufferBytes))) // as much as is taken before the handler reads
+	_, _ = c.Write(make([]byte, min(size-1, bufferBytes))) // as much as the server buffers before the handler reads
 }
 
-// 64 clients begin requests of 3 MiB and never end them. What they may hold is
-// bounded, and an honest request is answered meanwhile.
+// 64 clients begin requests of 3 MiB and never end them. Their memory is limited, and
+// other requests are answered meanwhile.
 func TestManyLargeRequests(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
@@ -112,15 +112,15 @@ func TestManyLargeRequests(t *testing.T) {
 		runtime.Gosched()
 	}
 	if err := g.honest(); err != nil {
-		t.Errorf("beside large requests: %v", err)
+		t.Errorf("request during large requests: %v", err)
 	}
 	if !g.handler.limits.bytes.TryAcquire(maxBytes - maxLarge - leastRequest) {
-		t.Error("large requests have taken what is for the others")
+		t.Error("large requests use the capacity that is reserved for others")
 	}
 	g.handler.limits.bytes.Release(maxBytes - maxLarge - leastRequest)
 }
 
-// When all is taken, a request waits, and is told when it has waited for too long.
+// At the limit, a request waits. It is rejected after the timeout.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	h := &Handler{Gates: known(twoGates...), Log: logr.Discard()}
@@ -137,8 +137,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Whatever stands in a request of the largest size, decoding it takes a few times as
-// much memory, and not fifty times.
+// Decoding the largest request needs a small multiple of its size in memory, not fifty
+// times as much, whatever it contains.
 func TestDecodingIsBounded(t *testing.T) {
 	fill := func(before, each, after string) string {
 		n := (maxRequest - 1024 - len(before) - len(after)) / len(each)
@@ -179,7 +179,7 @@ func TestDecodingIsBounded(t *testing.T) {
 	}
 }
 
-// Requests without an end of their headers are ended. Meanwhile honest ones pass.
+// Requests whose headers never end are aborted. Meanwhile, other requests are answered.
 func TestSlowHeaders(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
@@ -190,13 +190,12 @@ func TestSlowHeaders(t *testing.T) {
 		wait.Go(func() { _, _ = io.Copy(io.Discard, c) }) // until it is ended
 	}
 	if err := g.honest(); err != nil {
-		t.Errorf("beside slow headers: %v", err)
+		t.Errorf("request during slow headers: %v", err)
 	}
 	wait.Wait()
 }
 
-// A client that begins requests and takes them back at once, a thousand times, and
-// one that sends headers without end.
+// One client begins and cancels a thousand requests, and another sends endless headers.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
 	for name, attack := range map[string]func(*http2.Framer, *hpack.Encoder, *bytes.Buffer) error{
@@ -244,16 +243,16 @@ func TestHTTP2(t *testing.T) {
 			err := attack(framer, hpack.NewEncoder(&block), &block)
 			t.Logf("the attack ended with %v", err)
 			if err := g.honest(); err != nil {
-				t.Errorf("beside it: %v", err)
+				t.Errorf("request during the attack: %v", err)
 			}
 			if !g.handler.limits.bytes.TryAcquire(maxBytes - 100*leastRequest) {
-				t.Error("requests that were taken back still count")
+				t.Error("cancelled requests still count")
 			}
 		})
 	}
 }
 
-// What is no TLS, no HTTP, or too long.
+// Clients send data that is not TLS, not HTTP, or too long.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)

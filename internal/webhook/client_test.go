@@ -58,8 +58,8 @@ func (a *authority) client(name string) []tls.Certificate {
 	return []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key}}
 }
 
-// Where the API server has a certificate of its own, nobody else is served, and who
-// is not is turned away before a request is read.
+// If client certificates are required, only the API server is served. Other clients are
+// rejected before a request is read.
 func TestOnlyTheAPIServer(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	for name, test := range map[string]struct {
@@ -67,12 +67,12 @@ func TestOnlyTheAPIServer(t *testing.T) {
 		client []tls.Certificate
 		served bool
 	}{
-		"the API server":                  {[]string{"apiserver"}, ours.client("apiserver"), true},
-		"anybody of the authority":        {nil, ours.client("somebody"), true},
-		"somebody else of the authority":  {[]string{"apiserver"}, ours.client("somebody"), false},
-		"that name of another authority":  {[]string{"apiserver"}, others.client("apiserver"), false},
-		"nobody that we know, by no name": {nil, others.client("apiserver"), false},
-		"without a certificate":           {nil, nil, false},
+		"the API server":                 {[]string{"apiserver"}, ours.client("apiserver"), true},
+		"any name of the authority":      {nil, ours.client("other"), true},
+		"another name of the authority":  {[]string{"apiserver"}, ours.client("other"), false},
+		"that name of another authority": {[]string{"apiserver"}, others.client("apiserver"), false},
+		"any name of another authority":  {nil, others.client("apiserver"), false},
+		"without a certificate":          {nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := x509.NewCertPool()

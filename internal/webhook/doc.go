@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook closes gates at a node's birth where the API server cannot do
-// it by a policy of its own: it answers, for a Node that is being created, with
-// the patch that the birth policy would have made. It never refuses a Node, and
-// knows no client: what it needs are the gates.
+// Package webhook closes gates on new nodes if the API server does not support the
+// birth policy: for a Node that is being created, it answers with the same patch as
+// the policy. It never rejects a Node. It uses no client; the caller provides the
+// gates.
 package webhook

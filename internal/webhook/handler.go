@@ -17,14 +17,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Handler answers the API server. Whatever it does not understand it answers
-// with an HTTP error, which failurePolicy Ignore turns into an unchanged Node,
-// and never with a refusal. (controller-runtime's own handler refuses what it
-// cannot read, and whatever made it panic.)
+// Handler answers the API server. It never rejects a Node. It answers requests that it
+// cannot read with an HTTP error; because of failurePolicy Ignore, the Node is then
+// created unchanged. (controller-runtime's handler would reject such requests, and
+// requests that cause a panic.)
 type Handler struct {
-	// Gates are those that close at birth; false while they are not known.
+	// Gates returns the gates that close at birth, and false while they are unknown.
 	Gates func() ([]gate.Gate, bool)
-	// Log is told what an answer lacks.
+	// Log receives errors because of which no gate was closed.
 	Log logr.Logger
 
 	once   sync.Once
@@ -52,10 +52,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, body)
 }
 
-// answer decodes a request and answers it, a few at a time.
+// answer decodes and answers a request. The number of concurrent requests is limited.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	if h.limits.decoding.Acquire(r.Context(), 1) != nil {
-		return // nobody waits for the answer any more
+		return // the client has gone away
 	}
 	defer h.limits.decoding.Release(1)
 	request, err := decode(body)
@@ -77,10 +77,10 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // whom could we tell?
+	_, _ = w.Write(answer) // an error means that the client has gone away
 }
 
-// respond answers a request. The answer is yes.
+// respond returns the response to a request, which is always allowed.
 func (h *Handler) respond(gates []gate.Gate, request *request) *admissionv1.AdmissionResponse {
 	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 	if !request.createsNode() {
@@ -95,13 +95,13 @@ func (h *Handler) respond(gates []gate.Gate, request *request) *admissionv1.Admi
 	}
 	if err != nil {
 		h.Log.Error(err, "cannot close gates on a new node", "node", request.Name)
-		response.Warnings = []string{"nodegate closed no gate: " + err.Error()}
+		response.Warnings = []string{"nodegate closed no gates on the node: " + err.Error()}
 	}
 	return response
 }
 
-// acceptable tells by its headers whether a request can be one of the API server's;
-// if not, it returns the HTTP status that says why.
+// acceptable checks method and content type. If they are not those of the API server's
+// requests, it returns an HTTP status and an error.
 func acceptable(r *http.Request) (status int, err error) {
 	if r.Method != http.MethodPost {
 		return http.StatusMethodNotAllowed, fmt.Errorf("the method is %s, not POST", r.Method)

@@ -41,7 +41,7 @@ func known(gates ...gate.Gate) func() ([]gate.Gate, bool) {
 	return func() ([]gate.Gate, bool) { return gates, true }
 }
 
-// review is what the API server asks about an object.
+// review returns the API server's request for the creation of an object.
 func review(object string) string {
 	return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","name":"n",
 		"resource":{"group":"","version":"v1","resource":"nodes"},"operation":"CREATE","object":%s}}`, object)
@@ -56,7 +56,7 @@ func ask(t testing.TB, h *Handler, body string) *httptest.ResponseRecorder {
 	return answer
 }
 
-// answered reads an answer, which is always yes.
+// answered returns the response, which must be allowed.
 func answered(t testing.TB, answer *httptest.ResponseRecorder) *admissionv1.AdmissionResponse {
 	t.Helper()
 	var review admissionv1.AdmissionReview
@@ -64,12 +64,12 @@ func answered(t testing.TB, answer *httptest.ResponseRecorder) *admissionv1.Admi
 		t.Fatalf("status %d, %v: %s", answer.Code, err, answer.Body)
 	}
 	if r := review.Response; review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || r == nil || !r.Allowed || r.UID != "u" {
-		t.Fatalf("the answer is not a yes to the question: %s", answer.Body)
+		t.Fatalf("the answer does not allow the request: %s", answer.Body)
 	}
 	return review.Response
 }
 
-// apply applies an answer's patch as the API server does.
+// apply applies a response's patch as the API server does.
 func apply(t testing.TB, object string, response *admissionv1.AdmissionResponse) string {
 	t.Helper()
 	if len(response.Patch) == 0 {
@@ -77,7 +77,7 @@ func apply(t testing.TB, object string, response *admissionv1.AdmissionResponse)
 	}
 	p, err := jsonpatch.DecodePatch(response.Patch)
 	if err != nil {
-		t.Fatalf("the patch is none: %v: %s", err, response.Patch)
+		t.Fatalf("invalid patch: %v: %s", err, response.Patch)
 	}
 	out, err := p.Apply([]byte(object))
 	if err != nil {
@@ -86,7 +86,7 @@ func apply(t testing.TB, object string, response *admissionv1.AdmissionResponse)
 	return string(out)
 }
 
-// What a Node becomes. Whatever else is in it stays as it was sent.
+// Nodes get the taints and records. Their other fields do not change.
 func TestNodes(t *testing.T) {
 	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
 	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
@@ -96,13 +96,13 @@ func TestNodes(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
 		"bare":                       {`{"metadata":{}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"nulls":                      {`{"metadata":{"annotations":null},"spec":{"taints":null}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
-		"others' and unknown fields": {`{"new":1,"metadata":{"annotations":{"b":"c"},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3}]}}`, `{"new":1,"metadata":{"annotations":{"b":"c",` + a + `},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3},{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"foreign and unknown fields": {`{"new":1,"metadata":{"annotations":{"b":"c"},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3}]}}`, `{"new":1,"metadata":{"annotations":{"b":"c",` + a + `},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3},{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"a wrong value":              {`{"metadata":{},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`},
-		"closed already":             {`{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
-		"records that came along":    {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/gpu":"x","gate.nodegate.dev/z":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + a + `,"gate.nodegate.dev/z":"x"}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
-		"a boot ID that is JSON":     {`{"metadata":{},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`},
-		"no room for a record":       {`{"metadata":{"annotations":{` + full + `}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
-		"no room, and one came":      {`{"metadata":{"annotations":{` + full + `,"gate.nodegate.dev/a":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"already closed":             {`{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"records in the request":     {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/gpu":"x","gate.nodegate.dev/z":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + a + `,"gate.nodegate.dev/z":"x"}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"JSON in the boot ID":        {`{"metadata":{},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`},
+		"no space for a record":      {`{"metadata":{"annotations":{` + full + `}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"no space, a forged record":  {`{"metadata":{"annotations":{` + full + `,"gate.nodegate.dev/a":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"too many taints":            {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x"}},"spec":{"taints":[` + many + `]}}`, `{"metadata":{"annotations":{}},"spec":{"taints":[` + many + `]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,13 +118,13 @@ func TestNodes(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if again := answered(t, ask(t, h, review(got))); len(again.Patch) > 0 {
-				t.Errorf("asked again it patches again: %s", again.Patch)
+				t.Errorf("a second request is patched again: %s", again.Patch)
 			}
 		})
 	}
 }
 
-// What is not about a Node that is being created gets a yes, and no patch.
+// Requests that do not create a Node are allowed without a patch.
 func TestOthersAreLeftAlone(t *testing.T) {
 	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
 	node := review(`{"metadata":{}}`)
@@ -132,8 +132,8 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		"update":       strings.Replace(node, "CREATE", "UPDATE", 1),
 		"delete":       strings.Replace(node, "CREATE", "DELETE", 1),
 		"pods":         strings.Replace(node, `"nodes"`, `"pods"`, 1),
-		"a group":      strings.Replace(node, `"group":""`, `"group":"metrics.k8s.io"`, 1),
-		"another v":    strings.Replace(node, `"version":"v1"`, `"version":"v2"`, 1),
+		"other group":  strings.Replace(node, `"group":""`, `"group":"metrics.k8s.io"`, 1),
+		"version":      strings.Replace(node, `"version":"v1"`, `"version":"v2"`, 1),
 		"status":       strings.Replace(node, `"operation"`, `"subResource":"status","operation"`, 1),
 		"no object":    strings.Replace(node, `,"object":{"metadata":{}}`, "", 1),
 		"null":         review("null"),
@@ -143,14 +143,14 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if r := answered(t, ask(t, h, body)); len(r.Patch) > 0 {
-				t.Errorf("it is patched: %s", r.Patch)
+				t.Errorf("the response has a patch: %s", r.Patch)
 			}
 		})
 	}
 }
 
-// What is no question gets an error, which failurePolicy Ignore passes over,
-// and never a no.
+// Invalid requests get an HTTP error, which failurePolicy Ignore ignores, and are never
+// answered with a rejection.
 func TestNoQuestion(t *testing.T) {
 	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
 	for name, test := range map[string]struct {
@@ -181,12 +181,12 @@ func TestNoQuestion(t *testing.T) {
 	}
 	h.Gates = func() ([]gate.Gate, bool) { return nil, false }
 	if answer := ask(t, h, review(`{"metadata":{}}`)); answer.Code != http.StatusServiceUnavailable {
-		t.Errorf("without gates the status is %d", answer.Code)
+		t.Errorf("while the gates are unknown, the status is %d", answer.Code)
 	}
 }
 
-// FuzzNode: whatever is in an object, the answer is a yes or an HTTP error, its
-// patch applies, and asked again it changes nothing.
+// FuzzNode checks for any object that the request is allowed or gets an HTTP error, that
+// the patch applies, and that a second request changes nothing.
 func FuzzNode(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{}}`, `{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/~/":"y"}},"spec":{"taints":[{"key":"example.com/a","value":"x"}]}}`,
@@ -196,7 +196,7 @@ func FuzzNode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, object string) {
 		if !json.Valid([]byte(object)) {
-			return // it would close the request's object and go on with another
+			return // the text would end the request's object and continue with other fields
 		}
 		h := &Handler{Gates: known(twoGates...)}
 		answer := ask(t, h, review(object))
@@ -209,13 +209,13 @@ func FuzzNode(f *testing.F) {
 		}
 		once := apply(t, object, response)
 		if again := answered(t, ask(t, h, review(once))); len(again.Patch) > 0 {
-			t.Errorf("asked again it patches again: %s", again.Patch)
+			t.Errorf("a second request is patched again: %s", again.Patch)
 		}
 	})
 }
 
-// FuzzReview: whatever is sent, the answer is an HTTP error or a yes with the UID
-// that was asked about; and it is no longer than the question and two gates.
+// FuzzReview checks for any request body that the answer is an HTTP error, or allows the
+// request with the same UID. Its size is limited by the request and two gates.
 func FuzzReview(f *testing.F) {
 	for _, seed := range []string{
 		review(`{"metadata":{}}`), review(`null`), `{}`, `null`, `[]`, ``, `{"request":null}`, `{"request":{"uid":"u"}}`,
@@ -235,13 +235,13 @@ func FuzzReview(f *testing.F) {
 			t.Fatalf("the answer cannot be read: %v: %s", err, answer.Body)
 		}
 		if r := got.Response; got.Kind != "AdmissionReview" || got.APIVersion != "admission.k8s.io/v1" || r == nil || !r.Allowed || r.Result != nil {
-			t.Fatalf("the answer is not a yes: %s", answer.Body)
+			t.Fatalf("the answer does not allow the request: %s", answer.Body)
 		}
 		if err := json.Unmarshal([]byte(body), &asked); err == nil && asked.Request != nil && got.Response.UID != asked.Request.UID {
-			t.Errorf("the answer is to %q, the question was %q", got.Response.UID, asked.Request.UID)
+			t.Errorf("the UID of the answer is %q, of the request %q", got.Response.UID, asked.Request.UID)
 		}
 		if len(got.Response.Patch) > 8*len(body)+4096 {
-			t.Errorf("the patch has %d bytes, the question %d", len(got.Response.Patch), len(body))
+			t.Errorf("the patch has %d bytes, the request %d", len(got.Response.Patch), len(body))
 		}
 	})
 }

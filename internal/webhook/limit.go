@@ -12,47 +12,47 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of what clients can have the webhook hold in memory, all together. An API
-// server asks for one Node at a time for each that registers, in some ten
-// kilobytes.
+// Limits of the memory that all clients together can make the webhook use. An API server
+// sends one request of about ten kilobytes for each Node that is being created.
 const (
-	// maxRequest bounds a request. The API server takes no object of more bytes.
+	// maxRequest limits the bytes of a request. The API server accepts no larger object.
 	maxRequest = 3 << 20
-	// maxBytes bounds the requests that are being read and answered, and maxLarge those
-	// among them that are large, so that these keep no others out.
+	// maxBytes limits the total size of the requests that are being read and answered,
+	// and maxLarge that of the large requests, so that they cannot block all others.
 	maxBytes, maxLarge = 24 << 20, 12 << 20
-	// large is what no real Node is.
+	// large is a size in bytes that no request for a real Node exceeds.
 	large = 256 << 10
-	// leastRequest is what a request counts for at least.
+	// leastRequest is the minimum size for which a request counts.
 	leastRequest = 16 << 10
-	// maxDecoding bounds how many requests are decoded at a time.
+	// maxDecoding limits the number of requests that are decoded concurrently.
 	maxDecoding = 4
-	// patience is how long a request waits for others. The API server waits for five
-	// seconds, and leaves the Node open then.
-	patience = 3 * time.Second
+	// admitTimeout is the maximum time for which a request waits for others. The API
+	// server creates the Node unchanged after five seconds.
+	admitTimeout = 3 * time.Second
 )
 
-// errBusy is the answer to a request that has waited for too long.
-var errBusy = errors.New("the webhook has too many requests in hand")
+// errBusy is returned when a request has waited for admitTimeout.
+var errBusy = errors.New("the webhook is processing too many requests")
 
-// limits are the bounds in force.
+// limits counts the requests against the limits.
 type limits struct{ bytes, large, decoding *semaphore.Weighted }
 
 func newLimits() *limits {
 	return &limits{semaphore.NewWeighted(maxBytes), semaphore.NewWeighted(maxLarge), semaphore.NewWeighted(maxDecoding)}
 }
 
-// admit waits until a request of so many bytes may be read. It returns what is to be
-// called when it has been answered; or the HTTP status that says why it may not.
+// admit waits until a request of the given length may be read. The caller must call done
+// when the request has been answered. If the request is not admitted, admit returns an
+// HTTP status and an error.
 func (l *limits) admit(ctx context.Context, length int64) (done func(), status int, err error) {
 	switch {
 	case length < 0:
-		return nil, http.StatusLengthRequired, errors.New("the request does not say how long it is")
+		return nil, http.StatusLengthRequired, errors.New("the request has no Content-Length")
 	case length > maxRequest:
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", maxRequest)
 	}
 	weight := max(length, leastRequest)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 	defer cancel()
 	if weight > large {
 		if err := l.large.Acquire(ctx, weight); err != nil {

@@ -23,8 +23,8 @@ import (
 
 const host = "nodegate-webhook.nodegate-system.svc"
 
-// volume is a mounted Secret: links to files of a directory that is replaced whole,
-// by a link to it, as kubelets do.
+// volume is a mounted Secret, as kubelets create it: the files are links into a directory
+// that is replaced atomically.
 type volume struct {
 	*testing.T
 	dir     string
@@ -60,7 +60,7 @@ func (v *volume) write(files map[string][]byte) {
 	v.must(os.Rename(filepath.Join(v.dir, "..next"), filepath.Join(v.dir, "..data")))
 }
 
-// pair makes the files of a certificate for a host.
+// pair returns the files of a certificate for a host.
 func (v *volume) pair(host string) map[string][]byte {
 	v.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
@@ -68,8 +68,8 @@ func (v *volume) pair(host string) map[string][]byte {
 	return map[string][]byte{"tls.crt": certificate, "tls.key": key}
 }
 
-// TestMounted: a certificate may come late, may be replaced, and is kept for as long
-// as what is mounted is none.
+// TestMounted tests that a certificate may be created late and may be replaced, and that
+// the last one is kept while the mounted files are invalid.
 func TestMounted(t *testing.T) {
 	v := newVolume(t)
 	taken := make(chan time.Time, 10)
@@ -86,16 +86,16 @@ func TestMounted(t *testing.T) {
 	}()
 
 	if _, err := m.GetCertificate(nil); err == nil {
-		t.Error("there is something to serve with before there is a certificate")
+		t.Error("GetCertificate returns a certificate before there is one")
 	}
 	if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "run 'nodegate webhook-certificate'") {
-		t.Errorf("without a certificate it is ready: %v", err)
+		t.Errorf("Ready without a certificate = %v", err)
 	}
 	first, second := v.pair(host), v.pair(host)
 	v.write(first)
 	v.must(await.Until(t.Context(), "the first to be served", serves(m, first)))
 	if until := <-taken; until.Before(time.Now()) {
-		t.Errorf("it is said to be good until %s", until)
+		t.Errorf("expiry is %s", until)
 	}
 	v.write(map[string][]byte{"tls.crt": second["tls.crt"], "tls.key": first["tls.key"]})
 	v.write(nil)
@@ -104,8 +104,8 @@ func TestMounted(t *testing.T) {
 	v.must(await.Until(t.Context(), "the second to be served", serves(m, second)))
 	v.must(m.Ready())
 	v.write(v.pair("other.svc"))
-	v.must(await.Until(t.Context(), "another host to be refused", func(context.Context) error {
-		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "for another server") {
+	v.must(await.Until(t.Context(), "another host to be rejected", func(context.Context) error {
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "for another host") {
 			return errors.New("not yet")
 		}
 		return nil
@@ -129,7 +129,7 @@ func serves(m *webhook.Mounted, files map[string][]byte) func(context.Context) e
 	}
 }
 
-// Told to stop before there is a certificate, it stops.
+// Start returns if the context ends before there is a certificate.
 func TestMountedStops(t *testing.T) {
 	m := &webhook.Mounted{Dir: t.TempDir(), Host: host, Log: logr.Discard()}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,33 +12,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utiljson "k8s.io/apimachinery/pkg/util/json" // as Kubernetes has it: names are case-sensitive
+	utiljson "k8s.io/apimachinery/pkg/util/json" // field names are case-sensitive, as in the API server
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Bounds of a Node, the same as those of the birth policy. Where the records do not
-// fit, the taints go alone, and a Node with more taints is left as it is: the API
-// server would refuse the Node, or the confinement policy the controller's writes.
+// Limits of a Node, the same as those of the birth policy. If the records do not fit,
+// only taints are added; a Node with more taints is not changed. Otherwise, the API
+// server would reject the Node, or the confinement policy the controller's writes.
 const (
 	maxAnnotations      = 1024
 	maxAnnotationsBytes = 256 << 10
 	maxTaints           = 1024
 )
 
-// bootID is what may stand in a record as a boot ID.
+// bootID matches the boot IDs that a record may contain.
 var bootID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
-// operation is one of a JSON Patch.
+// operation is an operation of a JSON Patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// patch returns what is to be done to a Node that is being created, given as
-// JSON, so that the gates are closed on it; nothing if they are.
+// patch returns the operations that close the gates on a Node that is being created,
+// which is given as JSON.
 func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 	var n node
 	if err := utiljson.Unmarshal(raw, &n); err != nil {
@@ -59,7 +59,7 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 	return append(operations, taintOperations(facts.Taints, d.Taints)...), nil
 }
 
-// facts are what a decision at birth rests on.
+// facts returns the facts that a decision at birth reads.
 func (n *node) facts() gate.Node {
 	facts := gate.Node{Labels: labels.Set(n.Metadata.Labels), HasAnnotations: len(n.Metadata.Annotations) > 0}
 	if n.Spec != nil {
@@ -79,7 +79,8 @@ func (n *node) facts() gate.Node {
 	return facts
 }
 
-// selectingNothing has the gates erase records that came along, and no more.
+// selectingNothing returns gates that select no node, so that their records are removed
+// and nothing else changes.
 func selectingNothing(gates []gate.Gate) []gate.Gate {
 	gates = slices.Clone(gates)
 	for i := range gates {
@@ -88,12 +89,12 @@ func selectingNothing(gates []gate.Gate) []gate.Gate {
 	return gates
 }
 
-// recordOperations write the records, all of them or, where they do not fit beside
-// the other annotations, none. A record that came along and is not written over is
-// erased.
-func recordOperations(there, records map[string]string) []operation {
+// recordOperations returns the operations that add all records or, if they do not fit
+// next to the other annotations, none. Records in the request that are not overwritten
+// are removed.
+func recordOperations(present, records map[string]string) []operation {
 	var operations []operation
-	fit, empty := fits(there, records), len(there) == 0
+	fit, empty := fits(present, records), len(present) == 0
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		key, raw := v1alpha1.RecordAnnotationPrefix+name, records[name]
 		path := "/metadata/annotations/" + escape(key)
@@ -103,7 +104,7 @@ func recordOperations(there, records map[string]string) []operation {
 				operations = append(operations, operation{"add", "/metadata/annotations", map[string]any{}})
 			}
 			operations = append(operations, operation{"add", path, raw})
-		} else if _, came := there[key]; came {
+		} else if _, ok := present[key]; ok {
 			operations = append(operations, operation{Op: "remove", Path: path})
 		}
 	}
@@ -114,8 +115,8 @@ func fits(annotations, records map[string]string) bool {
 	count, size := 0, 0
 	add := func(key, value string) { count, size = count+1, size+len(key)+len(value) }
 	for key, value := range annotations {
-		name, is := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix)
-		if _, replaced := records[name]; !is || !replaced {
+		name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix)
+		if _, replaced := records[name]; !isRecord || !replaced {
 			add(key, value)
 		}
 	}
@@ -127,7 +128,7 @@ func fits(annotations, records map[string]string) bool {
 	return count <= maxAnnotations && size <= maxAnnotationsBytes
 }
 
-// taintOperations append the taints that are not among those before.
+// taintOperations returns the operations that append the taints after those before.
 func taintOperations(before, after []corev1.Taint) []operation {
 	var operations []operation
 	for i, t := range after[len(before):] {
@@ -139,8 +140,8 @@ func taintOperations(before, after []corev1.Taint) []operation {
 	return operations
 }
 
-// escape writes a key as a part of a JSON pointer.
+// escape returns a key as a part of a JSON pointer.
 func escape(key string) string { return pointerEscapes.Replace(key) }
 
-// pointerEscapes is built once: that takes longer than to use it.
+// pointerEscapes is shared, because building it takes longer than using it.
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -12,17 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json" // as Kubernetes has it: names are case-sensitive
+	utiljson "k8s.io/apimachinery/pkg/util/json" // field names are case-sensitive, as in the API server
 )
 
-// envelope is what is used of an AdmissionReview. Nothing else is decoded.
+// envelope contains the fields of an AdmissionReview that are used. No others are
+// decoded.
 type envelope struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Request    *request `json:"request"`
 }
 
-// request is what is used of an AdmissionRequest.
+// request contains the fields of an AdmissionRequest that are used.
 type request struct {
 	UID         types.UID                   `json:"uid"`
 	Name        string                      `json:"name"`
@@ -32,14 +33,14 @@ type request struct {
 	Object      json.RawMessage             `json:"object"`
 }
 
-// decode reads a review.
+// decode decodes an AdmissionReview and returns its request.
 func decode(body []byte) (*request, error) {
 	var r envelope
 	if err := utiljson.Unmarshal(body, &r); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
 	if r.Kind != "AdmissionReview" || r.APIVersion != admissionv1.SchemeGroupVersion.String() || r.Request == nil || r.Request.UID == "" {
-		return nil, fmt.Errorf("the request is no AdmissionReview of %s with a request and its UID", admissionv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("the request is not an AdmissionReview of %s that has a request with a UID", admissionv1.SchemeGroupVersion)
 	}
 	return r.Request, nil
 }
@@ -49,7 +50,7 @@ func (r *request) createsNode() bool {
 	return r.Operation == admissionv1.Create && r.Resource == nodes && r.SubResource == ""
 }
 
-// node is what matters of a Node that is being created.
+// node contains the fields of a Node that matter at birth.
 type node struct {
 	Metadata *struct {
 		Labels      nodeLabels      `json:"labels"`
@@ -65,18 +66,18 @@ type node struct {
 	} `json:"status"`
 }
 
-// Bounds of lists, checked before they are decoded: the smallest entry takes three
-// bytes of JSON and fifty and more of memory.
+// Limits of the lists, checked before decoding: the smallest entry has three bytes of
+// JSON, but needs more than fifty bytes of memory.
 const (
 	maxLabels = 16 << 10
-	// maxAnnotationEntries is more than the API server takes, which bounds the names
-	// and values by 256 KiB together.
+	// maxAnnotationEntries is more than the API server accepts, which limits names and
+	// values to 256 KiB in total.
 	maxAnnotationEntries = 100_000
 )
 
 var (
 	errLabels      = fmt.Errorf("the Node has more than %d labels", maxLabels)
-	errAnnotations = errors.New("the Node has more annotations than the API server takes")
+	errAnnotations = errors.New("the Node has more annotations than the API server accepts")
 )
 
 type nodeLabels labels.Set
@@ -86,7 +87,7 @@ func (l *nodeLabels) UnmarshalJSON(raw []byte) error {
 	if entries(raw) > maxLabels {
 		return errLabels
 	}
-	*l = nil // of a name that is there twice, the last counts
+	*l = nil // if the field occurs twice, the last one counts
 	return utiljson.Unmarshal(raw, (*map[string]string)(l))
 }
 
@@ -101,7 +102,7 @@ func (a *nodeAnnotations) UnmarshalJSON(raw []byte) error {
 	return utiljson.Unmarshal(raw, (*map[string]string)(a))
 }
 
-// nodeTaints are a Node's taints, or that they are too many.
+// nodeTaints are a Node's taints. If there are too many, the list is empty.
 type nodeTaints struct {
 	list    []corev1.Taint
 	tooMany bool
@@ -116,7 +117,7 @@ func (t *nodeTaints) UnmarshalJSON(raw []byte) error {
 	return utiljson.Unmarshal(raw, &t.list)
 }
 
-// entries is how many entries an array or object has. The JSON is sound.
+// entries returns the number of entries of an array or object, which must be valid JSON.
 func entries(raw []byte) int {
 	n, depth, quoted := 1, 0, false
 	for i := 0; i < len(raw); i++ {

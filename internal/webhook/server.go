@@ -21,62 +21,60 @@ import (
 )
 
 const (
-	// readTimeout is how long a client may take to send a request: as long as the API
-	// server waits for the answer.
+	// readTimeout limits the time in which a client must send a request. The API server
+	// waits for the answer as long as that.
 	readTimeout = 5 * time.Second
-	// idleTimeout is the default. Connecting takes milliseconds.
+	// idleTimeout is the default of Server.IdleTimeout. Connecting takes milliseconds.
 	idleTimeout = 5 * time.Second
-	// farewell is how long it takes to end an idle connection: Go's HTTP/2 waits for a
-	// second after it has told the client.
-	farewell = 2 * time.Second
-	// headerTimeout is how long a client may take for the TLS handshake, and to send
-	// headers.
+	// closeIdle is the time needed to close an idle connection: after GOAWAY, Go's HTTP/2
+	// server waits for a second.
+	closeIdle = 2 * time.Second
+	// headerTimeout limits the time for the TLS handshake and the headers.
 	headerTimeout = 5 * time.Second
 )
 
-// Bounds of what connections cost before a request is read. Each API server needs
-// one, or a few.
+// Limits of the cost of connections before a request is read. Each API server needs one
+// connection, or a few.
 const (
 	maxConnections = 512
 	maxHeaderBytes = 16 << 10
-	// maxStreams is how many requests a connection may have in hand, and bufferBytes how
-	// much it may send that nobody has read yet: the least that HTTP/2 allows.
+	// maxStreams limits the concurrent requests of a connection, and bufferBytes the data
+	// that it may send before the server reads it. This is the minimum in HTTP/2.
 	maxStreams  = 100
 	bufferBytes = 64 << 10
 )
 
 // A Server serves the webhook over TLS 1.3.
 //
-// Before it stops, it drains. An API server keeps its connection to one replica
-// for as long as that is open, and sends a request on it at any moment. If the
-// connection ends at this moment the request fails, and the Node is created without
-// its taints. So the server goes on serving, sends GOAWAY on each connection, after
-// which clients send new requests elsewhere, and closes connections that nobody uses
-// any more.
+// Before it stops, it drains its connections. An API server keeps its connection to a
+// replica open, and can send a request on it at any moment. If the connection is closed
+// at that moment, the request fails, and the Node is created without its taints. The
+// server therefore continues to serve, sends GOAWAY on each connection, so that clients
+// open new ones to other replicas, and closes idle connections.
 type Server struct {
-	// Address is where to listen, such as ":9443".
+	// Address is the address to listen on, such as ":9443".
 	Address string
 	Handler http.Handler
-	// GetCertificate returns what to serve with.
+	// GetCertificate returns the serving certificate.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs are the authorities of those who may ask; nil for anybody.
+	// ClientCAs are the authorities of client certificates. If nil, clients need none.
 	ClientCAs *x509.CertPool
-	// ClientNames are the common names of those who may ask. Empty for everybody whose
-	// certificate is by ClientCAs.
+	// ClientNames are the common names of the clients that are served. If empty, every
+	// client with a certificate of ClientCAs is served.
 	ClientNames []string
-	// IdleTimeout is how long a connection may be idle before the server asks the
-	// client to use another one. A drain takes two seconds longer. Default: 5 s.
+	// IdleTimeout is the time after which an idle connection is closed. Draining takes two
+	// seconds longer. Defaults to 5 s.
 	IdleTimeout time.Duration
 }
 
-// NeedLeaderElection is false: every replica serves.
+// NeedLeaderElection returns false, because every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// silent is for what anybody could fill a log with: handshakes that failed.
+// silent discards errors of handshakes, with which every client could fill the log.
 var silent = log.New(io.Discard, "", 0)
 
-// tls says who is served. Who is not is told so in the handshake, before anything of
-// a request is read.
+// tls returns the TLS configuration. Clients that are not served are rejected in the
+// handshake, before a request is read.
 func (s *Server) tls() *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: s.GetCertificate}
 	if s.ClientCAs == nil {
@@ -86,14 +84,14 @@ func (s *Server) tls() *tls.Config {
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		name := state.PeerCertificates[0].Subject.CommonName
 		if len(s.ClientNames) > 0 && !slices.Contains(s.ClientNames, name) {
-			return fmt.Errorf("the client's certificate is %q's", name)
+			return fmt.Errorf("client %q may not call the webhook", name)
 		}
 		return nil
 	}
 	return config
 }
 
-// Start serves until the context ends, and drains.
+// Start serves until the context ends, then drains connections.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
@@ -109,7 +107,7 @@ func (s *Server) Start(ctx context.Context) error {
 		}),
 		TLSConfig:         s.tls(),
 		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout, // also where the body of a request is not wanted
+		ReadTimeout:       readTimeout, // also limits bodies that the handler does not read
 		WriteTimeout:      2 * readTimeout,
 		IdleTimeout:       cmp.Or(s.IdleTimeout, idleTimeout),
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -129,7 +127,7 @@ func (s *Server) Start(ctx context.Context) error {
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving the webhook: %w", err)
-	case <-time.After(server.IdleTimeout + farewell):
+	case <-time.After(server.IdleTimeout + closeIdle):
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

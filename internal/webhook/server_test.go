@@ -20,7 +20,7 @@ import (
 	"github.com/nodegate/nodegate/internal/webhook"
 )
 
-// replica is a server that runs, and how to stop it.
+// replica is a running server.
 type replica struct {
 	address string
 	served  atomic.Int64
@@ -63,10 +63,9 @@ func newReplica(t *testing.T, idleTimeout time.Duration) *replica {
 	return r
 }
 
-// TestDrain: while one replica after the other stops, and connections to it are
-// in use, or idle, no request fails. The client is one as the API server's: it
-// keeps connections, speaks HTTP/2, and connects to a replica that the Service
-// names at that moment.
+// TestDrain tests that no request fails while one replica after the other stops and has
+// active and idle connections. The client behaves like the API server's: it keeps
+// connections, uses HTTP/2, and connects to a current endpoint of the Service.
 func TestDrain(t *testing.T) {
 	var service atomic.Pointer[replica]
 	service.Store(newReplica(t, 50*time.Millisecond))
@@ -100,20 +99,20 @@ func TestDrain(t *testing.T) {
 		service.Store(newReplica(t, 50*time.Millisecond))
 		before.stop()
 		if before.served.Load() == 0 {
-			t.Error("the replica that has stopped was of no use")
+			t.Error("the stopped replica served no request")
 		}
 	}
 	if err := ask(idle); err != nil {
-		t.Errorf("on a connection that was idle: %v", err)
+		t.Errorf("request on an idle connection: %v", err)
 	}
 	close(done)
 	wait.Wait()
 }
 
-// clientOf returns a client that connects to the replica with the address.
+// clientOf returns a client that connects to the replica at the address.
 func clientOf(address func() string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // what is encrypted is not the point
+		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the test does not depend on the server's identity
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			for to := address(); ; { // it may not listen yet
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, to)
@@ -138,8 +137,8 @@ func ask(c *http.Client) error {
 	return nil
 }
 
-// TestConnectionsOutliveTheStop: a request that is sent on an idle connection at
-// the moment when the replica begins to stop is served.
+// TestConnectionsOutliveTheStop tests that a request on an idle connection is served at
+// the moment at which the replica begins to stop.
 func TestConnectionsOutliveTheStop(t *testing.T) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -152,7 +151,7 @@ func TestConnectionsOutliveTheStop(t *testing.T) {
 			}
 			return r.address
 		})
-		wait.Go(func() { // each takes as long as a drain
+		wait.Go(func() { // concurrently, because each takes as long as draining
 			if err := ask(c); err != nil {
 				t.Error(err)
 			}
