@@ -5,7 +5,6 @@ package nodegate_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,25 +20,6 @@ var (
 	target  = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
 	linked  = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 )
-
-// pages returns the paths of all pages.
-func pages(t *testing.T) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && (path == "bin" || path == "dist" || path == ".git") {
-			return fs.SkipDir
-		}
-		if err == nil && filepath.Ext(path) == ".md" {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil || len(all) < 40 {
-		t.Fatalf("%d pages, %v", len(all), err)
-	}
-	return all
-}
 
 // proseOf returns a page without its code, which contains no links or headings.
 func proseOf(page string) string {
