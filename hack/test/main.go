@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Test runs go test and prints results that people and tools can read: long work
-// shows progress, skipped tests are listed with their reasons, and the last lines
-// are go test's own output with the failing tests at the very end. It limits how
-// long a package may be without events, not how long tests may work.
+// Test runs go test, shows its progress, and lists skipped tests with their reasons. The
+// last lines are go test's own output, with the failing tests at the very end. It limits
+// the time without test events of a package, not the time that tests take.
 //
 //	go run ./hack/test                       list the parts of the tests
 //	go run ./hack/test quick                 run a part
@@ -40,7 +39,7 @@ type config struct {
 func main() {
 	signals := make(chan os.Signal, 2)
 	notify(signals)
-	os.Exit(run(os.Args[1:], os.Stdout, mayBeSkipped, signals))
+	os.Exit(run(os.Args[1:], os.Stdout, signals))
 }
 
 func notify(signals chan<- os.Signal) {
@@ -49,7 +48,7 @@ func notify(signals chan<- os.Signal) {
 
 // run returns the exit status: 1 if tests fail, 2 if the command line is invalid,
 // and the shell's status after a signal.
-func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal) int {
+func run(args []string, out *os.File, signals <-chan os.Signal) int {
 	c, err := parseArgs(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -59,7 +58,7 @@ func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal)
 		return 2
 	}
 	r := &runner{progress: progress.New(out), out: c.out, silence: c.silence, signals: signals}
-	summary := &report{policy: policy{strict: c.skips == "fail", allowed: skips, older: os.Getenv(components.VersionVariable)}}
+	summary := &report{strict: c.skips == "fail", older: os.Getenv(components.VersionVariable)}
 	if err := r.runAll(c, out, summary); err != nil {
 		fmt.Fprintln(os.Stderr, "hack/test:", err)
 		return 2
@@ -191,9 +190,9 @@ func parseArgs(args []string) (*config, error) {
 	c := &config{}
 	set := flag.NewFlagSet("hack/test", flag.ContinueOnError)
 	set.Usage = func() { usage(set) }
-	set.DurationVar(&c.silence, "silence", 10*time.Minute, "how long a package may be without a test event before its tests are ended")
+	set.DurationVar(&c.silence, "silence", 10*time.Minute, "the time without test events after which the tests of a package are ended")
 	set.StringVar(&c.out, "out", "", "the directory for the complete output, as events of go test -json (default bin/test)")
-	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures, except those in hack/test/skips.go (default $NODEGATE_SKIPS)")
+	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures (default $NODEGATE_SKIPS)")
 	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
 		set.BoolFunc(name, what, func(value string) error {
 			if value == "true" {

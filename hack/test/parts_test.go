@@ -103,26 +103,6 @@ func TestPartsAreDocumented(t *testing.T) {
 	}
 }
 
-// Each test that may be skipped exists, has a reason, and can be skipped.
-func TestSkipsExist(t *testing.T) {
-	for _, a := range mayBeSkipped {
-		if a.reason == "" {
-			t.Errorf("%s %s has no reason", a.pkg, a.test)
-		}
-		files, err := filepath.Glob(filepath.Join(root, a.pkg, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		top, _, _ := strings.Cut(a.test, "/")
-		i := slices.IndexFunc(files, func(file string) bool { return strings.Contains(readFile(t, file), "\nfunc "+top+"(") })
-		if i < 0 {
-			t.Errorf("there is no test %s in %s: remove it from skips.go", top, a.pkg)
-		} else if !strings.Contains(readFile(t, files[i]), ".Skip") {
-			t.Errorf("nothing skips %s in %s: remove it from skips.go", top, a.pkg)
-		}
-	}
-}
-
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

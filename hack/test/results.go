@@ -28,9 +28,8 @@ type pkg struct {
 	output  text             // of no test
 	loose   text             // of tests that have passed, and yet important
 	skips   []skip
-	passed  map[string]bool // top-level tests that passed
-	build   string          // the build that failed
-	last    time.Time       // time of the latest event
+	build   string    // the build that failed
+	last    time.Time // time of the latest event
 	silence *silence
 }
 
@@ -71,7 +70,7 @@ func (r *results) add(e event) *pkg {
 	}
 	p := r.byPath[e.Package]
 	if p == nil {
-		p = &pkg{path: e.Package, tests: make(map[string]*test), passed: make(map[string]bool)}
+		p = &pkg{path: e.Package, tests: make(map[string]*test)}
 		r.byPath[e.Package] = p
 		r.packages = append(r.packages, p)
 	}
@@ -132,9 +131,6 @@ func (p *pkg) addTest(e event) {
 	case actionPass, actionBench:
 		t.action = e.Action
 		p.forget(t)
-		if t.depth == 0 {
-			p.passed[t.name] = true
-		}
 	case actionSkip:
 		t.action = e.Action
 		p.skips = append(p.skips, skip{name: t.name, output: lastMessage(t.output.String())})

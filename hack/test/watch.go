@@ -100,6 +100,8 @@ func (p *pkg) summary() string {
 	return fmt.Sprintf("%-4s %s%s", strings.TrimSpace(word), short(p.path), rest)
 }
 
+const module = "github.com/nodegate/nodegate"
+
 // short is a package without its module.
 func short(path string) string { return strings.TrimPrefix(path, module+"/") }
 
