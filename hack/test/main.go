@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -148,10 +149,8 @@ func (r *runner) plan(ctx context.Context, root string, c *config, chosen []part
 // choose returns the named parts, or nil if the arguments are packages.
 func choose(args []string) ([]part, error) {
 	var chosen []part
-	for _, name := range args {
-		if name == "all" {
-			args = all
-		}
+	if slices.Contains(args, "all") {
+		args = all
 	}
 	for _, name := range args {
 		p, ok := findPart(name)
@@ -193,27 +192,23 @@ func parseArgs(args []string) (*config, error) {
 	set.DurationVar(&c.silence, "silence", 10*time.Minute, "the time without test events after which the tests of a package are ended")
 	set.StringVar(&c.out, "out", "", "the directory for the complete output, as events of go test -json (default bin/test)")
 	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures (default $NODEGATE_SKIPS)")
-	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
-		set.BoolFunc(name, what, func(value string) error {
-			if value == "true" {
-				c.flags = append(c.flags, "-"+name)
-			} else {
-				c.flags = append(c.flags, "-"+name+"="+value)
-			}
+	pass := func(name string) func(string) error {
+		return func(value string) error {
+			c.flags = append(c.flags, "-"+name+"="+value)
 			return nil
-		})
+		}
+	}
+	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
+		set.BoolFunc(name, what, pass(name))
 	}
 	for name, what := range map[string]string{
 		"run": "run only tests that match", "skip": "do not run tests that match",
 		"count": "run tests several times; 1 runs them although their results are cached", "p": "how many packages run at once",
 	} {
-		set.Func(name, what, func(value string) error {
-			c.flags = append(c.flags, "-"+name+"="+value)
-			return nil
-		})
+		set.Func(name, what, pass(name))
 	}
-	if before, after, found := cut(args, "--"); found {
-		args, c.extra = before, after
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, c.extra = args[:i], args[i+1:]
 	}
 	if err := set.Parse(args); err != nil {
 		return nil, err
@@ -226,16 +221,6 @@ func parseArgs(args []string) (*config, error) {
 	}
 	c.args = set.Args()
 	return c, nil
-}
-
-// cut splits a list around the first separator.
-func cut(list []string, separator string) (before, after []string, found bool) {
-	for i, s := range list {
-		if s == separator {
-			return list[:i], list[i+1:], true
-		}
-	}
-	return list, nil, false
 }
 
 func usage(set *flag.FlagSet) {

@@ -89,7 +89,7 @@ func (f *finished) writeError(w io.Writer) {
 	for _, build := range f.results.builds {
 		fmt.Fprint(w, build.String())
 	}
-	fmt.Fprintf(w, "%s%s: %v\n", f.results.stray.String(), f.command, f.err)
+	fmt.Fprintf(w, "%s%s: %v\n", f.results.other.String(), f.command, f.err)
 }
 
 // writeFailure prints a failing package as go test does.
@@ -101,7 +101,7 @@ func (p *pkg) writeFailure(w io.Writer, r *results) {
 	for _, t := range p.roots {
 		t.write(w, p)
 	}
-	fmt.Fprint(w, p.loose.String())
+	fmt.Fprint(w, p.unattributed.String())
 	if p.silence != nil {
 		fmt.Fprintf(w, "no test event for %v; running: %s\n", p.silence.limit, strings.Join(p.silence.running, ", "))
 	}
