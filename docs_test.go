@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,32 +20,64 @@ import (
 // Events. These tests detect outdated pages.
 
 var (
-	testFunction = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
-	namedTest    = regexp.MustCompile("`(Test[A-Z]\\w*)`")
+	declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
+	namedTest   = regexp.MustCompile("`(Test[A-Z]\\w*)`")
 	// testColumn matches the header of a last column whose entries omit a common
 	// prefix, which the header contains.
 	testColumn = regexp.MustCompile("`(Test\\w+)…` \\|$")
 	codeWord   = regexp.MustCompile("`([A-Z]\\w*)`")
 )
 
-// testNames returns the names of all tests of this module.
-func testNames(t *testing.T) map[string]bool {
+// filesNamed returns the paths of the files whose names end with a suffix, except build
+// results.
+func filesNamed(t *testing.T, suffix string) []string {
 	t.Helper()
-	names := make(map[string]bool)
-	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
+	var all []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (path == "bin" || path == "dist" || path == ".git") {
+			return fs.SkipDir
 		}
-		text, err := os.ReadFile(path)
-		for _, match := range testFunction.FindAllSubmatch(text, -1) {
-			names[string(match[1])] = true
+		if strings.HasSuffix(path, suffix) {
+			all = append(all, path)
 		}
 		return err
 	})
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%d tests, %v", len(names), err)
+	if err != nil || len(all) < 40 {
+		t.Fatalf("%d files end with %s (%v)", len(all), suffix, err)
 	}
-	return names
+	return all
+}
+
+// pages returns the paths of all pages.
+func pages(t *testing.T) []string {
+	t.Helper()
+	return filesNamed(t, ".md")
+}
+
+// testFunctions returns the tests, fuzz targets and benchmarks of all modules: by name,
+// their files.
+func testFunctions(t *testing.T) map[string][]string {
+	t.Helper()
+	functions := make(map[string][]string)
+	for _, file := range filesNamed(t, "_test.go") {
+		for _, match := range declaration.FindAllStringSubmatch(read(t, file), -1) {
+			functions[match[1]] = append(functions[match[1]], file)
+		}
+	}
+	return functions
+}
+
+// cells returns the cells of a table's row, or nil for other lines.
+func cells(line string) []string {
+	line = strings.TrimSpace(line)
+	if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| ---") {
+		return nil
+	}
+	row := strings.Split(strings.Trim(line, "|"), "|")
+	for i := range row {
+		row[i] = strings.TrimSpace(row[i])
+	}
+	return row
 }
 
 // testsNamedBy returns the tests that a page names, by full name or in a column
@@ -57,15 +90,14 @@ func testsNamedBy(page string) []string {
 		for _, match := range namedTest.FindAllStringSubmatch(line, -1) {
 			names = append(names, match[1])
 		}
-		head := testColumn.FindStringSubmatch(line)
+		head, row := testColumn.FindStringSubmatch(line), cells(line)
 		switch {
 		case head != nil:
 			prefix = head[1]
 		case !strings.HasPrefix(line, "|"):
 			prefix = ""
-		case prefix != "":
-			cells := strings.Split(strings.TrimSuffix(line, "|"), " | ")
-			for _, match := range codeWord.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+		case prefix != "" && row != nil:
+			for _, match := range codeWord.FindAllStringSubmatch(row[len(row)-1], -1) {
 				if !strings.HasPrefix(match[1], "Test") {
 					names = append(names, prefix+match[1])
 				}
@@ -85,20 +117,13 @@ func read(t *testing.T, path string) string {
 }
 
 func TestPagesNameTestsThatExist(t *testing.T) {
-	exists := testNames(t)
-	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".md" {
-			return err
-		}
-		for _, name := range testsNamedBy(read(t, path)) {
-			if !exists[name] {
-				t.Errorf("%s names the test %s, which does not exist", path, name)
+	functions := testFunctions(t)
+	for _, page := range pages(t) {
+		for _, name := range testsNamedBy(read(t, page)) {
+			if functions[name] == nil {
+				t.Errorf("%s names the test %s, which does not exist", page, name)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -112,22 +137,21 @@ var seedPages = map[string]string{
 }
 
 func TestEverySeedTestIsOnItsPage(t *testing.T) {
+	functions := testFunctions(t)
 	for prefix, path := range seedPages {
-		named := make(map[string]bool)
-		for _, name := range testsNamedBy(read(t, path)) {
-			named[name] = true
-		}
-		for name := range testNames(t) {
+		named := testsNamedBy(read(t, path))
+		for name := range functions {
 			feature, ours := strings.CutPrefix(name, prefix)
-			if ours && !strings.HasPrefix(feature, "Convert") && !named[name] {
+			if ours && !strings.HasPrefix(feature, "Convert") && !slices.Contains(named, name) {
 				t.Errorf("%s does not name %s", path, name)
 			}
 		}
 	}
 }
 
-// reasons returns the values of the API's constants for reasons.
-func reasons(t *testing.T) map[string]string {
+// constants returns the API's constants with a prefix. The value is empty if it is not a
+// literal.
+func constants(t *testing.T, prefix string) map[string]string {
 	t.Helper()
 	values := make(map[string]string)
 	for _, file := range []string{"api/v1alpha1/contract.go", "api/v1alpha1/reading.go"} {
@@ -136,22 +160,17 @@ func reasons(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok || !strings.HasPrefix(spec.Names[0].Name, "Rea") { // Reason..., Reading...
-				return true
-			}
-			if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
-				value, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					t.Fatal(err)
+			if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, prefix) {
+				values[spec.Names[0].Name] = ""
+				if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
+					values[spec.Names[0].Name], err = strconv.Unquote(literal.Value)
 				}
-				values[spec.Names[0].Name] = value
 			}
-			return true
+			return err == nil
 		})
-	}
-	if len(values) < 50 {
-		t.Fatalf("only %d reasons were found", len(values))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return values
 }
@@ -159,38 +178,32 @@ func reasons(t *testing.T) map[string]string {
 // docs/events.md must explain every Event. An Event's reason or action equals the
 // name of its constant.
 func TestEveryEventIsOnItsPage(t *testing.T) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), "api/v1alpha1/contract.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, found := read(t, "docs/events.md"), 0
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Event") || spec.Names[0].Name == "EventReporter" {
-			return true
-		}
-		found++
-		value := strings.TrimPrefix(strings.TrimPrefix(spec.Names[0].Name, "Event"), "Action")
-		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Value != strconv.Quote(value) {
-			t.Errorf("%s is %s", spec.Names[0].Name, literal.Value)
+	page, events := read(t, "docs/events.md"), constants(t, "Event")
+	delete(events, "EventReporter")
+	for name, literal := range events {
+		value := strings.TrimPrefix(strings.TrimPrefix(name, "Event"), "Action")
+		if literal != "" && literal != value {
+			t.Errorf("%s is %q", name, literal)
 		}
 		if !strings.Contains(page, "`"+value+"`") {
 			t.Errorf("docs/events.md does not explain %s", value)
 		}
-		return true
-	})
-	if found < 20 {
-		t.Errorf("only %d Events and actions were found", found)
+	}
+	if len(events) < 20 {
+		t.Errorf("only %d Events and actions were found", len(events))
 	}
 }
 
 // The runbooks must explain every reason.
 func TestEveryReasonIsInTheRunbooks(t *testing.T) {
-	page := read(t, "docs/runbooks/README.md")
-	for name, value := range reasons(t) {
-		if !strings.Contains(page, "`"+value+"`") {
+	page, reasons := read(t, "docs/runbooks/README.md"), constants(t, "Rea") // Reason..., Reading...
+	for name, value := range reasons {
+		if value != "" && !strings.Contains(page, "`"+value+"`") {
 			t.Errorf("docs/runbooks does not explain %s (%s)", value, name)
 		}
+	}
+	if len(reasons) < 50 {
+		t.Errorf("only %d reasons were found", len(reasons))
 	}
 }
 
@@ -199,13 +212,9 @@ var decisionTitle = regexp.MustCompile(`\A# (\d+)\. (.+)\n\n\*\*Status\.\*\* (.+
 // TestDecisions compares the decision records with their index: number, title, status
 // and date.
 func TestDecisions(t *testing.T) {
-	index, err := os.ReadFile("docs/decisions/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for line := range strings.Lines(string(index)) {
-		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| number") && !strings.HasPrefix(line, "| ---") {
+	index, rows := read(t, "docs/decisions/README.md"), -1 // without the header
+	for line := range strings.Lines(index) {
+		if cells(line) != nil {
 			rows++
 		}
 	}
@@ -214,18 +223,14 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("%d records, and %d rows in the index (%v)", len(files), rows, err)
 	}
 	for _, file := range files {
-		record, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		head := decisionTitle.FindStringSubmatch(string(record))
+		head := decisionTitle.FindStringSubmatch(read(t, file))
 		if head == nil {
 			t.Errorf("%s does not begin with a title and a status", file)
 			continue
 		}
 		status := strings.ToLower(head[3][:1]) + head[3][1:]
 		row := "| " + head[1] + " | [" + head[2] + "](" + filepath.Base(file) + ") | " + status + " | " + head[4] + " |\n"
-		if !strings.HasPrefix(filepath.Base(file), strings.Repeat("0", 4-len(head[1]))+head[1]+"-") || !strings.Contains(string(index), row) {
+		if !strings.HasPrefix(strings.TrimLeft(filepath.Base(file), "0"), head[1]+"-") || !strings.Contains(index, row) {
 			t.Errorf("the index has no row for %s, want\n%s", file, row)
 		}
 	}

@@ -5,7 +5,6 @@ package nodegate_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,25 +20,6 @@ var (
 	target  = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
 	linked  = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 )
-
-// pages returns the paths of all pages.
-func pages(t *testing.T) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && (path == "bin" || path == "dist" || path == ".git") {
-			return fs.SkipDir
-		}
-		if err == nil && filepath.Ext(path) == ".md" {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil || len(all) < 40 {
-		t.Fatalf("%d pages, %v", len(all), err)
-	}
-	return all
-}
 
 // proseOf returns a page without its code, which contains no links or headings.
 func proseOf(page string) string {
@@ -96,8 +76,8 @@ func slug(heading string) string {
 	}, heading)
 }
 
-// deadEnd returns an error if a link within the repository is broken.
-func deadEnd(page, to string) error {
+// checkLink returns an error if a link within the repository is broken.
+func checkLink(page, to string) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" {
 		return err
@@ -107,14 +87,14 @@ func deadEnd(page, to string) error {
 		path = filepath.Join(filepath.Dir(page), filepath.FromSlash(u.Path))
 	}
 	if strings.HasPrefix(path, "..") {
-		return errors.New("it leads out of the repository")
+		return errors.New("the target is outside of the repository")
 	}
 	if _, err := os.Stat(path); err != nil || u.Fragment == "" || filepath.Ext(path) != ".md" {
 		return err
 	}
 	text, err := os.ReadFile(path)
 	if err == nil && !anchors(string(text))[u.Fragment] {
-		err = fmt.Errorf("%s has no such heading", path)
+		err = fmt.Errorf("%s has no heading #%s", path, u.Fragment)
 	}
 	return err
 }
@@ -125,7 +105,7 @@ func TestLinksHaveTargets(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(proseOf(read(t, page)), -1) {
 			links++
-			if err := deadEnd(page, match[1]); err != nil {
+			if err := checkLink(page, match[1]); err != nil {
 				t.Errorf("%s links to %s: %v", page, match[1], err)
 			}
 		}

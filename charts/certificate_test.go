@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodegate/nodegate/internal/admission"
 )
@@ -20,14 +18,14 @@ func TestWebhookCertificate(t *testing.T) {
 	for name, test := range map[string]struct {
 		values            object
 		version           string
-		want              []string // of what only makes certificates
+		want              []string // objects that only create certificates
 		bundle, injection bool
 	}{
-		"by policy":       {object{"certificate": "certManager"}, "1.36", nil, false, false},
-		"generated":       {object{}, "1.35", []string{"Secret nodegate-system/nodegate-webhook"}, true, false},
-		"somebody else's": {object{"certificate": "existing"}, "1.35", nil, false, false},
-		"an issuer's":     {object{"certificate": "certManager", "issuerRef": object{"kind": "ClusterIssuer", "name": "internal"}}, "1.35", []string{"Certificate nodegate-system/nodegate-webhook"}, false, true},
-		"cert-manager's only": {object{"certificate": "certManager"}, "1.35", []string{
+		"by policy":    {object{"certificate": "certManager"}, "1.36", nil, false, false},
+		"generated":    {object{}, "1.35", []string{"Secret nodegate-system/nodegate-webhook"}, true, false},
+		"existing":     {object{"certificate": "existing"}, "1.35", nil, false, false},
+		"by an issuer": {object{"certificate": "certManager", "issuerRef": object{"kind": "ClusterIssuer", "name": "internal"}}, "1.35", []string{"Certificate nodegate-system/nodegate-webhook"}, false, true},
+		"by cert-manager": {object{"certificate": "certManager"}, "1.35", []string{
 			"Certificate nodegate-system/nodegate-webhook", "Certificate nodegate-system/nodegate-webhook-ca",
 			"Issuer nodegate-system/nodegate-webhook-ca", "Issuer nodegate-system/nodegate-webhook-self-signed",
 		}, false, true},
@@ -54,12 +52,12 @@ func TestWebhookCertificate(t *testing.T) {
 			if v, m := pod.Volumes[0], pod.Containers[0].VolumeMounts[0]; v.Secret.SecretName != admission.WebhookSecret || !*v.Secret.Optional || m.Name != v.Name || m.MountPath != "/etc/nodegate/webhook" || !m.ReadOnly {
 				t.Errorf("volume %v, mounted as %v", v, m)
 			}
-			c := registration(t, objects)
+			c := decoded[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration "+admission.BirthWebhook)
 			if got := len(c.Webhooks[0].ClientConfig.CABundle) > 0; got != test.bundle {
 				t.Errorf("caBundle %q", c.Webhooks[0].ClientConfig.CABundle)
 			}
 			if from := c.Annotations["cert-manager.io/inject-ca-from"]; (from == "nodegate-system/nodegate-webhook") != test.injection {
-				t.Errorf("cert-manager is told to trust %q", from)
+				t.Errorf("cert-manager injects the CA of %q", from)
 			}
 		})
 	}
@@ -73,18 +71,18 @@ func TestWebhookClients(t *testing.T) {
 	for name, test := range map[string]struct {
 		values  object
 		version string
-		args    []string // about clients
+		args    []string // about client certificates
 		from    string   // what is mounted
 	}{
-		"everyone":               {object{}, "1.35", nil, ""},
+		"all clients":            {object{}, "1.35", nil, ""},
 		"by a ConfigMap":         {object{"configMap": "clients"}, "1.35", []string{file}, "ConfigMap clients ca.crt"},
 		"by a Secret, and names": {object{"secret": "clients", "key": "tls.crt", "names": []string{"a", "b c"}}, "1.35", []string{file, "--webhook-client-names=a,b c"}, "Secret clients tls.crt"},
 		"no webhook":             {object{"configMap": "clients", "names": []string{"a"}}, "1.36", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := rendered(t, object{"webhook": object{"certificate": "existing", "clientCA": test.values}}, "--kube-version", test.version)
-			pod := deployment(t, objects).Spec.Template.Spec
-			args := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(arg string) bool { return !strings.HasPrefix(arg, "--webhook-client-") })
+			d := deployment(t, objects)
+			pod, args := d.Spec.Template.Spec, argsOf(d, "--webhook-client-")
 			from := ""
 			for i, m := range pod.Containers[0].VolumeMounts {
 				if m.MountPath != "/etc/nodegate/webhook-clients" || !m.ReadOnly || m.Name != pod.Volumes[i].Name {
@@ -98,18 +96,8 @@ func TestWebhookClients(t *testing.T) {
 				}
 			}
 			if !slices.Equal(args, test.args) || from != test.from {
-				t.Errorf("arguments %q, by %q, want %q and %q", args, from, test.args, test.from)
+				t.Errorf("arguments %q and volume %q, want %q and %q", args, from, test.args, test.from)
 			}
 		})
 	}
-}
-
-func registration(t tester, objects []*unstructured.Unstructured) *admissionregistrationv1.MutatingWebhookConfiguration {
-	t.Helper()
-	var c admissionregistrationv1.MutatingWebhookConfiguration
-	o := find(t, objects, "MutatingWebhookConfiguration "+admission.BirthWebhook)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &c); err != nil {
-		t.Fatalf("%v", err)
-	}
-	return &c
 }

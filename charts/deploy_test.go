@@ -4,7 +4,6 @@ package charts_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,18 +46,12 @@ func unlabelled(objects []*unstructured.Unstructured) []*unstructured.Unstructur
 // The manifests for kustomize and for 'kubectl apply' equal those of 'nodegate manifests'
 // and those of the chart.
 func TestManifestsWithoutHelm(t *testing.T) {
-	dist := t.TempDir()
-	if output, err := exec.Command("make", "-C", "..", "dist", "DIST="+dist).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	if packed, err := filepath.Glob(dist + "/nodegate-*.tgz"); err != nil || len(packed) != 1 {
-		t.Errorf("packages: %v (%v)", packed, err)
-	}
+	files, _ := dist(t)
 	for dir, test := range map[string]struct {
 		file  string
 		birth admission.Birth
 	}{"../deploy": {"install.yaml", admission.ByPolicy}, "../deploy/before-1.36": {"install-before-1.36.yaml", admission.ByWebhook}} {
-		text, err := os.ReadFile(filepath.Join(dist, test.file))
+		text, err := os.ReadFile(filepath.Join(files, test.file))
 		must(t, err)
 		plain, err := testbed.ParseObjects(text)
 		must(t, err)

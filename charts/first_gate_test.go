@@ -41,7 +41,7 @@ const requiredKey = "startup-taint.cluster-autoscaler.kubernetes.io/required-dae
 // of the Deployment, and verifies separately that its pods are admitted.
 func TestFirstGate(t *testing.T) {
 	c := clustertest.Shared(t)
-	program, err := testbed.BuildProgram(t.Context(), t.TempDir()) // the image, which is there before
+	program, err := testbed.BuildProgram(t.Context(), t.TempDir()) // as the image, which exists before
 	must(t, err)
 	api, err := kubernetes.NewForConfig(c.Admin())
 	must(t, err)
@@ -52,10 +52,7 @@ func TestFirstGate(t *testing.T) {
 	must(t, err)
 
 	began := time.Now()
-	crds, err := helm(t, nil, "show", "crds", chart)
-	must(t, err)
-	definition, err := testbed.ParseObjects([]byte(crds))
-	must(t, err)
+	definition := printed(t, nil, "show", "crds", chart)
 	objects := rendered(t, object{"metrics": object{"port": freePort(t)}, "healthPort": freePort(t)}, "--kube-version", "1.37")
 	must(t, applier.Apply(t.Context(), definition...))
 	must(t, applier.Apply(t.Context(), restrictedNamespace()))
@@ -74,7 +71,7 @@ func TestFirstGate(t *testing.T) {
 	eventually(t, "the node to be open", func(ctx context.Context) error {
 		node, err := api.CoreV1().Nodes().Get(ctx, "first", metav1.GetOptions{})
 		if err == nil && tainted(node) {
-			return errors.New("it is closed")
+			return errors.New("the gate is closed")
 		}
 		return err
 	})
@@ -169,16 +166,15 @@ func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *app
 	daemons := api.AppsV1().DaemonSets("kube-system")
 	changed, err := daemons.Patch(t.Context(), "agent", types.MergePatchType, []byte(hold), metav1.PatchOptions{})
 	must(t, err)
-	eventually(t, "the daemon's pods to be held from now on", func(ctx context.Context) error {
+	eventually(t, "the daemon's new pods to stay unready", func(ctx context.Context) error {
 		daemon, err := daemons.Get(ctx, "agent", metav1.GetOptions{})
 		if err == nil && daemon.Status.ObservedGeneration < changed.Generation {
 			return errors.New("the DaemonSet controller has not observed the change")
 		}
 		return err
 	})
-	if _, err := api.CoreV1().Nodes().Create(t.Context(), testcluster.KWOKNode("closed"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = api.CoreV1().Nodes().Create(t.Context(), testcluster.KWOKNode("closed"), metav1.CreateOptions{})
+	must(t, err)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	eventually(t, "nodegate's pods to run on the closed node", func(ctx context.Context) error {
 		pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -198,7 +194,7 @@ func deployedPodsRunOnAClosedNode(t *testing.T, api kubernetes.Interface, d *app
 			}
 		}
 		if ready != int(*d.Spec.Replicas) {
-			return fmt.Errorf("%d of %d pods are ready there", ready, len(pods.Items))
+			return fmt.Errorf("%d of %d pods are ready on it", ready, len(pods.Items))
 		}
 		return nil
 	})
@@ -235,7 +231,7 @@ func deployedPodsPreferTheControlPlane(t *testing.T, api kubernetes.Interface, d
 		return nodes, err
 	}
 	// The scheduler observes nodes in the order of their creation.
-	eventually(t, "the scheduler to know the nodes", func(ctx context.Context) error {
+	eventually(t, "the scheduler to observe the nodes", func(ctx context.Context) error {
 		nodes, err := on(ctx, "kube-system", "app=agent")
 		if err == nil && !slices.Contains(nodes, "worker") {
 			return fmt.Errorf("the daemon is on %q", nodes)
@@ -245,7 +241,7 @@ func deployedPodsPreferTheControlPlane(t *testing.T, api kubernetes.Interface, d
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	must(t, api.CoreV1().Pods(namespace).DeleteCollection(t.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{LabelSelector: selector}))
 	var nodes []string
-	eventually(t, "nodegate's pods to be scheduled anew", func(ctx context.Context) (err error) {
+	eventually(t, "nodegate's new pods to be scheduled", func(ctx context.Context) (err error) {
 		nodes, err = on(ctx, namespace, selector)
 		if err == nil && (len(nodes) != int(*d.Spec.Replicas) || slices.Contains(nodes, "")) {
 			return fmt.Errorf("they are on %q", nodes)
@@ -264,7 +260,7 @@ func startAsDeployed(t *testing.T, c *testcluster.Cluster, program string, objec
 	t.Helper()
 	container := deployment(t, objects).Spec.Template.Spec.Containers[0]
 	if len(container.Command) > 0 || len(container.EnvFrom) > 0 {
-		t.Fatal("the container has a command or an environment, which this test does not give nodegate")
+		t.Fatal("the container has a command or environment sources, which this test does not support")
 	}
 	command := inCluster(t, c, program, expanded(t, &container))
 	log, err := os.Create(filepath.Join(t.TempDir(), "nodegate.log"))
@@ -326,7 +322,7 @@ func inCluster(t *testing.T, c *testcluster.Cluster, program string, args []stri
 	must(t, err)
 	dir := t.TempDir()
 	if os.Geteuid() != 0 {
-		t.Log("not root: nodegate is given a kubeconfig, for nothing can be mounted where a pod has its token")
+		t.Log("not root: nodegate uses a kubeconfig, because no token can be mounted at its path in pods")
 		kubeconfig := filepath.Join(dir, "kubeconfig")
 		must(t, testcluster.WriteKubeconfig(kubeconfig, config))
 		return exec.Command(program, append(args, "--kubeconfig", kubeconfig)...)

@@ -13,7 +13,9 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/internal/testbed"
@@ -61,13 +63,11 @@ func helm(t tester, values map[string]any, args ...string) (string, error) {
 	command := exec.Command(path, args...)
 	if values != nil {
 		text, err := yaml.Marshal(values)
-		if err != nil {
-			t.Fatalf("writing values: %v", err)
-		}
+		must(t, err)
 		command.Args = append(command.Args, "--values=-")
 		command.Stdin = bytes.NewReader(text)
 	}
-	home := filepath.Join(os.TempDir(), "nodegate-helm") // nothing of whoever runs the test
+	home := filepath.Join(os.TempDir(), "nodegate-helm") // not the user's
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "HELM_DRIVER=secret",
 		// An empty cache makes Helm discover the kinds each time. Otherwise, it caches the
 		// kinds of an address for hours.
@@ -86,15 +86,16 @@ func rendered(t tester, values map[string]any, args ...string) []*unstructured.U
 	if values == nil {
 		values = map[string]any{}
 	}
-	args = append([]string{"template", "nodegate", chart, "--namespace", namespace}, args...)
+	return printed(t, values, append([]string{"template", "nodegate", chart, "--namespace", namespace}, args...)...)
+}
+
+// printed returns the objects that Helm prints.
+func printed(t tester, values map[string]any, args ...string) []*unstructured.Unstructured {
+	t.Helper()
 	output, err := helm(t, values, args...)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	must(t, err)
 	objects, err := testbed.ParseObjects([]byte(output))
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	must(t, err)
 	return objects
 }
 
@@ -113,4 +114,22 @@ func find(t tester, objects []*unstructured.Unstructured, want string) *unstruct
 	}
 	t.Fatalf("there is no %s", want)
 	return nil
+}
+
+// decoded returns the object with a key as its Go type.
+func decoded[T any](t tester, objects []*unstructured.Unstructured, want string) *T {
+	t.Helper()
+	o := new(T)
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, want).Object, o))
+	return o
+}
+
+// argsOf returns nodegate's arguments with a prefix.
+func argsOf(d *appsv1.Deployment, prefix string) (args []string) {
+	for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+		if strings.HasPrefix(arg, prefix) {
+			args = append(args, arg)
+		}
+	}
+	return args
 }

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// forgotten fails the test if a node has anything left of nodegate, or the cluster has an
-// object that it did not have before.
+// forgotten fails the test if a node still has taints or annotations of nodegate, or the
+// cluster has an object that it did not have before.
 func (i *installation) forgotten() {
 	i.Helper()
 	var nodes corev1.NodeList
@@ -33,7 +33,7 @@ func (i *installation) forgotten() {
 	}
 	for _, name := range i.inventory() {
 		if !slices.Contains(i.before, name) {
-			i.Errorf("%s is left", name)
+			i.Errorf("%s still exists", name)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (i *installation) inventory() []string {
 			}
 			found, err := objects.Resource(gv.WithResource(r.Name)).List(i.Context(), metav1.ListOptions{})
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue // a kind that has just gone
+				continue // the kind was just removed
 			}
 			must(i.T, err)
 			for j := range found.Items {

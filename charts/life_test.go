@@ -31,7 +31,6 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/certificate"
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/presets"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
@@ -101,11 +100,7 @@ func (w *world) apply(objects []*unstructured.Unstructured, options ...client.Ap
 // served.
 func (w *world) applyCRDs(chart string) {
 	w.Helper()
-	crds, err := helm(w.T, nil, "show", "crds", chart)
-	must(w.T, err)
-	objects, err := testbed.ParseObjects([]byte(crds))
-	must(w.T, err)
-	w.apply(objects)
+	w.apply(printed(w.T, nil, "show", "crds", chart))
 	eventually(w.T, "NodeGates to be served", func(ctx context.Context) error {
 		return w.admin.List(ctx, &v1alpha1.NodeGateList{})
 	})
@@ -123,14 +118,12 @@ func formerChart(t *testing.T) string {
 	edit := func(name string, change func(object)) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		text, err := os.ReadFile(path)
-		must(t, err)
 		content := object{}
-		must(t, yaml.Unmarshal(text, &content))
+		readYAML(t, path, &content)
 		change(content)
-		text, err = yaml.Marshal(content)
+		text, err := yaml.Marshal(content)
 		must(t, err)
-		must(t, os.WriteFile(path, text, 0o600))
+		write(t, path, text)
 	}
 	edit("Chart.yaml", func(c object) { c["version"], c["appVersion"] = "0.0.9", "0.0.9" })
 	edit("values.yaml", func(v object) { v["allowedTaintKeys"] = formerKeys })
@@ -164,11 +157,11 @@ func (w *world) life(hasPolicies bool) {
 	err := w.helm(values, "upgrade", "nodegate", chart)
 	want := "CRD nodegates.nodegate.dev in the cluster is not that of nodegate v0.1.0; apply the new one, then repeat this command: helm show crds CHART --version 0.1.0 | kubectl apply --server-side --force-conflicts -f -"
 	if err == nil || !strings.Contains(err.Error(), want) {
-		w.Errorf("upgrading past the CRD: %v, want %q", err, want)
+		w.Errorf("upgrading without the new CRD: %v, want %q", err, want)
 	}
 	w.allows(formerKeys)
 	if image := w.image(); image != "ghcr.io/nodegate/nodegate:0.0.9" {
-		w.Errorf("the refused upgrade has left the image %s", image)
+		w.Errorf("after the rejected upgrade, the image is %s", image)
 	}
 
 	w.applyCRDs(chart)
@@ -176,7 +169,7 @@ func (w *world) life(hasPolicies bool) {
 		must(w.T, w.helm(values, "upgrade", "nodegate", chart))
 		w.allows(presets.TaintKeys())
 		if got := w.get(defaultGate, &v1alpha1.NodeGate{}).GetUID(); got != uid {
-			w.Error("the gate was made anew: its nodes would open")
+			w.Error("the gate was recreated: its nodes would open")
 		}
 		if stamp := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec.OpenedAtAnnotation; stamp != "example.com/opened" {
 			w.Errorf("the new field is %q", stamp)
@@ -193,7 +186,7 @@ func (w *world) life(hasPolicies bool) {
 	if !hasPolicies {
 		published()
 	} else if err := w.find(admission.BirthWebhook, &admissionregistrationv1.MutatingWebhookConfiguration{}); !apierrors.IsNotFound(err) {
-		w.Errorf("the webhook is still there (%v)", err)
+		w.Errorf("the webhook still exists (%v)", err)
 	} else {
 		w.get(admission.BirthPolicy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})
 	}
@@ -205,7 +198,7 @@ func (w *world) life(hasPolicies bool) {
 		namespace + "/nodegate": &appsv1.Deployment{},
 	} {
 		if err := w.find(name, o); !apierrors.IsNotFound(err) {
-			w.Errorf("%s is left behind (%v)", name, err)
+			w.Errorf("%s still exists (%v)", name, err)
 		}
 	}
 }
@@ -238,7 +231,7 @@ func (w *world) certificate() (published func()) {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(trusted)
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: admission.WebhookHost(namespace)}); err != nil {
-			w.Errorf("the API server would not trust the webhook: %v", err)
+			w.Errorf("the API server does not trust the webhook: %v", err)
 		}
 		return fmt.Sprintf("%s%s", trusted, data)
 	}
@@ -248,12 +241,12 @@ func (w *world) certificate() (published func()) {
 	}))
 	renewed := state()
 	if renewed == made {
-		w.Error("it was not renewed")
+		w.Error("the certificate was not renewed")
 	}
 	return func() {
 		w.Helper()
 		if state() != renewed {
-			w.Error("an upgrade has changed the webhook's certificate, or whom the API server trusts")
+			w.Error("an upgrade has changed the webhook's certificate or its CA bundle")
 		}
 	}
 }
@@ -268,11 +261,7 @@ func TestApplyRendered(t *testing.T) {
 			former := formerChart(t)
 			w.apply([]*unstructured.Unstructured{restrictedNamespace()})
 			w.applyCRDs(former)
-			output, err := helm(t, nil, "template", "nodegate", former, "--namespace", namespace, "--kube-version", versions[0])
-			must(t, err)
-			objects, err := testbed.ParseObjects([]byte(output))
-			must(t, err)
-			w.apply(objects)
+			w.apply(printed(t, nil, "template", "nodegate", former, "--namespace", namespace, "--kube-version", versions[0]))
 			w.allows(formerKeys)
 			w.applyCRDs(chart)
 			everything := object{"evictPods": true, "priorityClassQuota": object{"enabled": true}, "metrics": object{"dashboard": object{"enabled": true}}}
@@ -283,14 +272,14 @@ func TestApplyRendered(t *testing.T) {
 			}
 			w.apply(rendered(t, nil, "--kube-version", server))
 			w.allows(presets.TaintKeys())
-			w.podIsLetIn(rendered(t, nil, "--kube-version", server))
+			w.podIsAdmitted(rendered(t, nil, "--kube-version", server))
 		})
 	}
 }
 
-// podIsLetIn verifies that a pod of the Deployment passes the strictest Pod Security
+// podIsAdmitted verifies that a pod of the Deployment passes the strictest Pod Security
 // Standard and has a critical priority.
-func (w *world) podIsLetIn(objects []*unstructured.Unstructured) {
+func (w *world) podIsAdmitted(objects []*unstructured.Unstructured) {
 	w.Helper()
 	template := deployment(w.T, objects).Spec.Template
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one", Labels: template.Labels}, Spec: template.Spec}
@@ -301,6 +290,6 @@ func (w *world) podIsLetIn(objects []*unstructured.Unstructured) {
 	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two"}, Spec: template.Spec}
 	pod.Spec.SecurityContext = nil
 	if err := w.admin.Create(w.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
-		w.Errorf("a pod without a security context: %v; the test shows nothing", err)
+		w.Errorf("a pod without a security context: %v; want it to be forbidden", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await/awaittest"
@@ -27,11 +28,19 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 }
 
 // must fails the test on an error.
-func must(t *testing.T, err error) {
+func must(t tester, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
+}
+
+// readYAML reads a file into a variable.
+func readYAML(t tester, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	must(t, yaml.Unmarshal(text, into))
 }
 
 // write writes a temporary file of the test.

@@ -17,21 +17,21 @@ func TestMetricsPort(t *testing.T) {
 	const token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	for name, test := range map[string]struct {
 		values object
-		args   []string // about the metrics port, but for its address
+		args   []string // about the metrics port, without its address
 		mounts []string
-		want   object // of the endpoint, but for its port
+		want   object // of the endpoint, without its port
 	}{
 		"secure by default": {
 			object{}, nil, nil,
 			object{"scheme": "https", "bearerTokenFile": token, "tlsConfig": object{"insecureSkipVerify": true}},
 		},
-		"certificate of your own": {
+		"existing certificate": {
 			object{"certificateSecret": "mine"}, []string{"--metrics-certificate-dir=/etc/nodegate/metrics"}, []string{"mine"},
 			object{"scheme": "https", "bearerTokenFile": token, "tlsConfig": object{
 				"serverName": "nodegate-metrics.nodegate-system.svc", "ca": object{"secret": object{"name": "mine", "key": "ca.crt"}},
 			}},
 		},
-		"for everyone": {object{"secure": false, "certificateSecret": "mine"}, []string{"--metrics-secure=false"}, nil, object{}},
+		"without authorization": {object{"secure": false, "certificateSecret": "mine"}, []string{"--metrics-secure=false"}, nil, object{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.values["serviceMonitor"] = object{"enabled": true}
@@ -42,10 +42,9 @@ func TestMetricsPort(t *testing.T) {
 			if len(endpoints) != 1 || !reflect.DeepEqual(endpoints[0], any(test.want)) {
 				t.Errorf("Prometheus scrapes %v, want %v", endpoints, test.want)
 			}
-			pod := deployment(t, objects).Spec.Template.Spec
-			args := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(arg string) bool {
-				return !strings.HasPrefix(arg, "--metrics-") || strings.HasPrefix(arg, "--metrics-bind-address=")
-			})
+			d := deployment(t, objects)
+			pod := d.Spec.Template.Spec
+			args := slices.DeleteFunc(argsOf(d, "--metrics-"), func(arg string) bool { return strings.HasPrefix(arg, "--metrics-bind-address=") })
 			var mounts []string
 			for i, m := range pod.Containers[0].VolumeMounts {
 				if m.MountPath == "/etc/nodegate/metrics" && m.ReadOnly && m.Name == pod.Volumes[i].Name {

@@ -39,20 +39,19 @@ func TestNetworkPolicy(t *testing.T) {
 		want    callers
 		egress  int
 	}{
-		"who calls is not known":    {object{}, "1.35", callers{8080: everyone, 9443: everyone}, 0},
-		"there is no webhook":       {object{"webhookFrom": []object{servers}}, "1.36", callers{8080: everyone}, 0},
-		"both are narrowed":         {object{"webhookFrom": []object{servers}, "metricsFrom": []object{monitoring}}, "1.35", callers{8080: peer(monitoring), 9443: peer(servers)}, 0},
-		"egress is narrowed":        {object{"egress": []object{{"to": []object{servers}, "ports": []object{{"protocol": "TCP", "port": 6443}}}}}, "1.36", callers{8080: everyone}, 1},
-		"only metrics are narrowed": {object{"metricsFrom": []object{monitoring}}, "1.35", callers{8080: peer(monitoring), 9443: everyone}, 0},
+		"clients are not known":    {object{}, "1.35", callers{8080: everyone, 9443: everyone}, 0},
+		"no webhook":               {object{"webhookFrom": []object{servers}}, "1.36", callers{8080: everyone}, 0},
+		"both are limited":         {object{"webhookFrom": []object{servers}, "metricsFrom": []object{monitoring}}, "1.35", callers{8080: peer(monitoring), 9443: peer(servers)}, 0},
+		"egress is limited":        {object{"egress": []object{{"to": []object{servers}, "ports": []object{{"protocol": "TCP", "port": 6443}}}}}, "1.36", callers{8080: everyone}, 1},
+		"only metrics are limited": {object{"metricsFrom": []object{monitoring}}, "1.35", callers{8080: peer(monitoring), 9443: everyone}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.policy["enabled"] = true
 			objects := rendered(t, object{"networkPolicy": test.policy, "webhook": object{"certificate": "existing"}}, "--kube-version", test.version)
-			var policy networkingv1.NetworkPolicy
-			must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "NetworkPolicy nodegate-system/nodegate").Object, &policy))
+			policy := decoded[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy nodegate-system/nodegate")
 			pod := deployment(t, objects).Spec.Template
 			if !labels.SelectorFromSet(policy.Spec.PodSelector.MatchLabels).Matches(labels.Set(pod.Labels)) {
-				t.Errorf("it is for pods with %v, and nodegate's have %v", policy.Spec.PodSelector.MatchLabels, pod.Labels)
+				t.Errorf("the policy selects pods with %v, but nodegate's have %v", policy.Spec.PodSelector.MatchLabels, pod.Labels)
 			}
 			got := callers{}
 			for _, rule := range policy.Spec.Ingress {
@@ -61,7 +60,7 @@ func TestNetworkPolicy(t *testing.T) {
 				}
 			}
 			if !reflect.DeepEqual(got, test.want) {
-				t.Errorf("ports are open to %v, want %v", got, test.want)
+				t.Errorf("open ports and their peers: %v, want %v", got, test.want)
 			}
 			for _, port := range pod.Spec.Containers[0].Ports {
 				if _, open := got[port.ContainerPort]; !open && port.Name != "health" {
@@ -77,7 +76,7 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	for _, o := range rendered(t, object{}) {
 		if o.GetKind() == "NetworkPolicy" {
-			t.Error("there is a NetworkPolicy that nobody asked for")
+			t.Error("a NetworkPolicy exists by default")
 		}
 	}
 }
@@ -91,6 +90,6 @@ func accepted(t *testing.T, o *unstructured.Unstructured) {
 	api, err := client.New(clustertest.Shared(t).Admin(), client.Options{})
 	must(t, err)
 	o = o.DeepCopy()
-	o.SetNamespace("default") // which is there
+	o.SetNamespace("default") // which exists
 	must(t, client.WithFieldValidation(api, "Strict").Create(context.Background(), o, client.DryRunAll))
 }

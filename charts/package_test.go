@@ -16,35 +16,31 @@ import (
 	"time"
 )
 
-// packed returns the chart as in a release.
-func packed(t *testing.T) []byte {
+// dist runs 'make dist', and returns its directory and the packaged chart.
+func dist(t *testing.T) (dir string, packed []byte) {
 	t.Helper()
-	dist := t.TempDir()
-	if output, err := exec.Command("make", "-C", "..", "dist", "DIST="+dist).CombinedOutput(); err != nil {
+	dir = t.TempDir()
+	if output, err := exec.Command("make", "-C", "..", "dist", "DIST="+dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	paths, err := filepath.Glob(dist + "/*")
+	files, err := os.ReadDir(dir)
 	must(t, err)
-	hidden, err := filepath.Glob(dist + "/.*")
+	charts, err := filepath.Glob(dir + "/nodegate-*.tgz")
 	must(t, err)
-	if len(paths) != 3 || len(hidden) > 0 {
-		t.Errorf("'make dist' leaves %q and %q", paths, hidden)
+	if len(files) != 3 || len(charts) != 1 {
+		t.Fatalf("'make dist' creates %q, with the packages %q", files, charts)
 	}
-	chart, err := filepath.Glob(dist + "/nodegate-*.tgz")
+	packed, err = os.ReadFile(charts[0])
 	must(t, err)
-	if len(chart) != 1 {
-		t.Fatalf("packages: %q", chart)
-	}
-	content, err := os.ReadFile(chart[0])
-	must(t, err)
-	return content
+	return dir, packed
 }
 
 // The package of a commit is reproducible: it contains only the time of the commit, and no
 // user name.
 func TestChartPackageIsReproducible(t *testing.T) {
 	t.Parallel()
-	first, second := packed(t), packed(t)
+	_, first := dist(t)
+	_, second := dist(t)
 	if !bytes.Equal(first, second) {
 		t.Error("two packages of one commit differ")
 	}
@@ -55,7 +51,7 @@ func TestChartPackageIsReproducible(t *testing.T) {
 	zipped, err := gzip.NewReader(bytes.NewReader(first))
 	must(t, err)
 	if !zipped.ModTime.IsZero() {
-		t.Errorf("it was compressed at %s", zipped.ModTime)
+		t.Errorf("the package contains the time of compression, %s", zipped.ModTime)
 	}
 	seen := 0
 	for files := tar.NewReader(zipped); ; seen++ {
@@ -65,7 +61,7 @@ func TestChartPackageIsReproducible(t *testing.T) {
 		}
 		must(t, err)
 		if !header.ModTime.Equal(committed) || header.Uname != "" || header.Uid != 0 {
-			t.Errorf("%s is of %s and belongs to %q (%d); the commit is of %s", header.Name, header.ModTime, header.Uname, header.Uid, committed)
+			t.Errorf("%s has the time %s and the owner %q (%d); the commit has the time %s", header.Name, header.ModTime, header.Uname, header.Uid, committed)
 		}
 	}
 	if seen < 15 {

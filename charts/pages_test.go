@@ -17,10 +17,8 @@ var yamlOnPage = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // The values on the pages are valid.
 func TestValuesOnPages(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
-	must(t, err)
 	var known object
-	must(t, yaml.Unmarshal(text, &known))
+	readYAML(t, filepath.Join(chart, "values.yaml"), &known)
 	for _, name := range []string{"nodeSelector", "affinity"} { // gates and pods have these, too
 		delete(known, name)
 	}
@@ -33,7 +31,7 @@ func TestValuesOnPages(t *testing.T) {
 		for _, block := range yamlOnPage.FindAllSubmatch(page, -1) {
 			var values object
 			if yaml.Unmarshal(block[1], &values) != nil || !anyOf(values, known) || values["apiVersion"] != nil {
-				continue // it is of something else
+				continue // not values of the chart
 			}
 			seen++
 			if _, err := helm(t, values, "template", "nodegate", chart, "--kube-version", "1.37"); err != nil {
@@ -43,7 +41,7 @@ func TestValuesOnPages(t *testing.T) {
 		return err
 	}))
 	if seen == 0 {
-		t.Error("no page shows values")
+		t.Error("no page has values")
 	}
 }
 

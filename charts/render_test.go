@@ -12,9 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/crd"
@@ -36,7 +34,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// always and choice are the objects that only the chart contains.
+// always and gateKeys are the objects that only the chart contains.
 var (
 	always = []string{
 		"Deployment nodegate-system/nodegate", "PodDisruptionBudget nodegate-system/nodegate", "Service nodegate-system/nodegate-metrics",
@@ -57,10 +55,10 @@ func TestSameAsManifests(t *testing.T) {
 	}{
 		"defaults": {object{}, "1.36.0", func(*install.Options) {}, gateKeys},
 		"older":    {object{"webhook": object{"certificate": "existing"}}, "1.35.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys},
-		"webhook asked for": {
+		"webhook by value": {
 			object{"birth": "webhook", "webhook": object{"certificate": "existing"}}, "1.37.0", func(o *install.Options) { o.Birth = admission.ByWebhook }, gateKeys,
 		},
-		"policy asked for": {object{"birth": "policy"}, "1.35.0", func(*install.Options) {}, gateKeys},
+		"policy by value": {object{"birth": "policy"}, "1.35.0", func(*install.Options) {}, gateKeys},
 		"keys, stamps and evictions": {
 			object{"allowedTaintKeys": []string{"z.example.com/z", "a", "a:NoExecute"}, "allowedStampAnnotations": []string{"example.com/Opened"}, "evictPods": true, "defaultGate": object{"enabled": false}},
 			"1.37.0", func(o *install.Options) {
@@ -85,7 +83,7 @@ func TestSameAsManifests(t *testing.T) {
 			object{"metrics": object{"readers": []object{{"namespace": "monitoring", "name": "prometheus"}}}}, "1.37.0",
 			func(*install.Options) {}, append([]string{"ClusterRoleBinding nodegate-metrics-readers"}, gateKeys...),
 		},
-		"everything to be watched": {
+		"monitoring": {
 			object{"metrics": object{"serviceMonitor": object{"enabled": true}, "prometheusRule": object{"enabled": true}, "dashboard": object{"enabled": true}}, "priorityClassQuota": object{"enabled": true}},
 			"1.37.0", func(*install.Options) {}, append([]string{
 				"ServiceMonitor nodegate-system/nodegate", "PrometheusRule nodegate-system/nodegate", "ConfigMap nodegate-system/nodegate-dashboard",
@@ -107,19 +105,13 @@ func TestSameAsManifests(t *testing.T) {
 func manifests(t tester, o install.Options) []*unstructured.Unstructured {
 	t.Helper()
 	all, err := install.Objects(o)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	must(t, err)
 	var objects []*unstructured.Unstructured
 	for _, one := range all {
 		text, err := install.Marshal(one)
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
+		must(t, err)
 		parsed, err := testbed.ParseObjects(text)
-		if err != nil {
-			t.Fatalf("%v", err)
-		}
+		must(t, err)
 		if parsed[0].GetKind() != "Namespace" {
 			objects = append(objects, parsed...)
 		}
@@ -127,13 +119,13 @@ func manifests(t tester, o install.Options) []*unstructured.Unstructured {
 	return objects
 }
 
-// differ returns the differences between two sets of objects.
+// differ fails the test unless the objects are the wanted ones, and others with these keys.
 func differ(t tester, got, want []*unstructured.Unstructured, others []string) {
 	t.Helper()
 	have := map[string]*unstructured.Unstructured{}
 	for _, o := range got {
 		if have[key(o)] != nil {
-			t.Fatalf("%s is there twice", key(o))
+			t.Fatalf("%s exists twice", key(o))
 		}
 		have[key(o)] = o
 	}
@@ -148,7 +140,7 @@ func differ(t tester, got, want []*unstructured.Unstructured, others []string) {
 		delete(have, key(w))
 	}
 	if left := slices.Sorted(maps.Keys(have)); !slices.Equal(left, slices.Sorted(slices.Values(others))) {
-		t.Fatalf("besides the manifests there are %q, want %q", left, others)
+		t.Fatalf("objects besides the manifests: %q, want %q", left, others)
 	}
 }
 
@@ -157,7 +149,7 @@ func TestCopiesAreTrue(t *testing.T) {
 	same := func(path string, want []byte) {
 		t.Helper()
 		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
-			t.Errorf("%s is not what it is a copy of: run 'make generate' (%v)", path, err)
+			t.Errorf("%s differs from its source: run 'make generate' (%v)", path, err)
 		}
 	}
 	same(chart+"/crds/nodegates.yaml", crd.Manifest())
@@ -165,21 +157,13 @@ func TestCopiesAreTrue(t *testing.T) {
 		AllowedTaintKeys []string
 		Presets          map[string]any
 	}
-	text, err := os.ReadFile(chart + "/values.yaml")
-	if err == nil {
-		err = yaml.Unmarshal(text, &values)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	readYAML(t, chart+"/values.yaml", &values)
 	if !slices.Equal(values.AllowedTaintKeys, presets.TaintKeys()) {
 		t.Errorf("allowedTaintKeys are %q, want %q", values.AllowedTaintKeys, presets.TaintKeys())
 	}
 	for _, name := range presets.Names() {
 		preset, err := presets.Read(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		same(chart+"/files/presets/"+name+".yaml", preset)
 		if _, has := values.Presets[name]; has == (name == defaultGate) {
 			t.Errorf("values.yaml has the preset %s: %t", name, has)
@@ -192,11 +176,7 @@ func TestCopiesAreTrue(t *testing.T) {
 
 func deployment(t tester, objects []*unstructured.Unstructured) *appsv1.Deployment {
 	t.Helper()
-	d := &appsv1.Deployment{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, always[0]).Object, d); err != nil {
-		t.Fatalf("%v", err)
-	}
-	return d
+	return decoded[appsv1.Deployment](t, objects, always[0])
 }
 
 // For any allowed taints, nodegate tolerates their keys and the taints of a booting node,
@@ -216,10 +196,7 @@ func TestAllowedKeysAreToleratedAndNoOthers(t *testing.T) {
 		}
 		differ(t, objects, manifests(t, o), others)
 
-		d := &appsv1.Deployment{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, others[0]).Object, d); err != nil {
-			t.Fatal(err)
-		}
+		d := decoded[appsv1.Deployment](t, objects, others[0])
 		if got, want := d.Spec.Template.Spec.Tolerations, install.Tolerations(allowed); !reflect.DeepEqual(got, want) {
 			t.Fatalf("tolerations %v, want %v", got, want)
 		}
@@ -258,8 +235,8 @@ func TestControlPlaneIsPreferred(t *testing.T) {
 	}
 }
 
-// The chart depends on the kinds of the cluster if they are known, and on its version
-// otherwise.
+// Whether gates are closed by policy depends on the API versions of the cluster if they are
+// known, and on its version otherwise.
 func TestBirthFollowsTheCluster(t *testing.T) {
 	const kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	for _, test := range []struct {
@@ -271,7 +248,7 @@ func TestBirthFollowsTheCluster(t *testing.T) {
 		{[]string{"--kube-version", "1.36"}, "policy"},
 		{[]string{"--kube-version", "v1.36.0-gke.100"}, "policy"},
 		{[]string{"--kube-version", "1.37.1"}, "policy"},
-		{[]string{"--kube-version", "1.37", "--api-versions", "v1/Pod"}, "webhook"}, // switched off there
+		{[]string{"--kube-version", "1.37", "--api-versions", "v1/Pod"}, "webhook"}, // disabled there
 		{[]string{"--kube-version", "1.36", "--api-versions", "v1/Pod," + kind}, "policy"},
 	} {
 		d := deployment(t, rendered(t, nil, test.args...))
@@ -279,7 +256,7 @@ func TestBirthFollowsTheCluster(t *testing.T) {
 			t.Errorf("%v: %q, want %s", test.args, args, test.want)
 		}
 		if hook := d.Spec.Template.Spec.Containers[0].Lifecycle; (hook != nil) != (test.want == "webhook") {
-			t.Errorf("%v: what it does before it stops: %v", test.args, hook)
+			t.Errorf("%v: lifecycle %v", test.args, hook)
 		}
 	}
 	_, err := helm(t, nil, "template", "nodegate", chart, "--kube-version", "1.32")

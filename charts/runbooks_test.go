@@ -25,10 +25,10 @@ func (i *installation) runbooks() {
 	seen := map[string]bool{}
 	for _, page := range pages {
 		if filepath.Base(page) == "NodegateCertificateExpiring.md" && i.hook == nil {
-			continue // nothing of that is there
+			continue // without the webhook, nothing on this page exists
 		}
 		for _, line := range commands(i.T, page) {
-			if skip := i.elsewhere(line); skip || seen[line] {
+			if skip := i.notApplicable(line); skip || seen[line] {
 				continue
 			}
 			seen[line] = true
@@ -36,7 +36,7 @@ func (i *installation) runbooks() {
 				i.Run("command with jq", func(t *testing.T) { t.Skipf("%v: %s", missing, line) })
 				continue
 			}
-			command := exec.Command("bash", "-c", "set -o pipefail\n"+i.tame(line))
+			command := exec.Command("bash", "-c", "set -o pipefail\n"+i.dryRun(line))
 			command.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG="+i.cluster.Kubeconfig(), "KUBECACHEDIR="+os.DevNull)
 			if output, err := command.CombinedOutput(); err != nil {
 				i.Errorf("%s: %s: %v\n%s", page, line, err, output)
@@ -44,13 +44,13 @@ func (i *installation) runbooks() {
 		}
 	}
 	if len(seen) < 25 {
-		i.Errorf("%d commands were found", len(seen))
+		i.Errorf("only %d commands were found", len(seen))
 	}
 }
 
-// elsewhere reports whether a command is for other API servers, or requires a kubectl
+// notApplicable reports whether a command is for other API servers, or requires a kubectl
 // plugin.
-func (i *installation) elsewhere(line string) bool {
+func (i *installation) notApplicable(line string) bool {
 	if strings.HasPrefix(line, "kubectl gate ") {
 		return true
 	}
@@ -63,9 +63,9 @@ func (i *installation) elsewhere(line string) bool {
 // changes are the kubectl commands that change objects.
 var changes = regexp.MustCompile(`kubectl (delete|scale|taint|annotate|patch) [^#]*`)
 
-// tame rewrites a command of a page so that it changes nothing and succeeds if it is
+// dryRun rewrites a command of a page so that it changes nothing and succeeds if it is
 // valid, even if grep finds nothing.
-func (i *installation) tame(line string) string {
+func (i *installation) dryRun(line string) string {
 	line = strings.NewReplacer("<gate>", heldGate, "<node>", "node-1", "<key>", heldKey, "<guard>", admission.RecordsPolicy).Replace(line)
 	line, _, _ = strings.Cut(line, " | grep")
 	return changes.ReplaceAllString(line, "$0 --dry-run=server ")
@@ -92,7 +92,7 @@ func commands(t *testing.T, page string) (all []string) {
 }
 
 // The texts that runbooks search in nodegate's log exist.
-func TestRunbooksGrepForWordsOfTheLog(t *testing.T) {
+func TestRunbooksSearchForLoggedText(t *testing.T) {
 	pages, err := filepath.Glob("../docs/runbooks/*.md")
 	must(t, err)
 	sources, err := filepath.Glob("../internal/controller/*.go")
@@ -111,12 +111,12 @@ func TestRunbooksGrepForWordsOfTheLog(t *testing.T) {
 			if words := logged.FindStringSubmatch(line); words != nil {
 				found++
 				if !regexp.MustCompile(`log\.(Info|Error)\([^\n]*` + regexp.QuoteMeta(words[1])).MatchString(program.String()) {
-					t.Errorf("%s looks for %q, which is not logged", page, words[1])
+					t.Errorf("%s searches for %q, which is not logged", page, words[1])
 				}
 			}
 		}
 	}
 	if found < 3 {
-		t.Errorf("%d commands look into the log", found)
+		t.Errorf("only %d commands search the log", found)
 	}
 }

@@ -5,11 +5,9 @@ package charts_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/testbed"
@@ -73,15 +70,15 @@ type installation struct {
 
 func newInstallation(t *testing.T, version, program string) *installation {
 	t.Helper()
-	// The API server then reads of endpoints where a Service is, instead of
-	// leaving that to the kernel.
+	// The flag makes the API server resolve Services by their endpoints, because no
+	// kube-proxy runs.
 	w := newWorld(t, version, "--enable-aggregator-routing=true")
 	applier, err := testbed.NewApplier(w.cluster.Admin())
 	must(t, err)
 	i := &installation{world: w, program: program, version: version, applier: applier}
 	w.apply([]*unstructured.Unstructured{anyKind("servicemonitors", "ServiceMonitor"), anyKind("prometheusrules", "PrometheusRule")})
 	mine := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "mine", "namespace": namespace}}}
-	w.apply([]*unstructured.Unstructured{restrictedNamespace(), mine}) // which keeps the namespace
+	w.apply([]*unstructured.Unstructured{restrictedNamespace(), mine}) // prevents the deletion of the namespace
 	i.values = switchedOn(t)
 	i.values["metrics"].(object)["port"], i.values["healthPort"] = freePort(t), freePort(t)
 	i.values["gates"] = object{heldGate: object{
@@ -101,13 +98,11 @@ func newInstallation(t *testing.T, version, program string) *installation {
 // files.
 func switchedOn(t *testing.T) object {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
-	must(t, err)
 	values := object{}
-	must(t, yaml.Unmarshal(text, &values))
+	readYAML(t, filepath.Join(chart, "values.yaml"), &values)
 	delete(values, "presets")
 	delete(values, "gatesFromFiles")
-	delete(values, "birth") // the cluster's version says
+	delete(values, "birth") // depends on the cluster's version
 	n := 0
 	var walk func(o object)
 	walk = func(o object) {
@@ -124,7 +119,7 @@ func switchedOn(t *testing.T) object {
 	walk(values)
 	values["metrics"].(object)["readers"] = []object{{"namespace": "monitoring", "name": "prometheus"}}
 	if n < 6 {
-		t.Errorf("only %d values can be switched on", n)
+		t.Errorf("only %d values can be enabled", n)
 	}
 	return values
 }
@@ -152,7 +147,7 @@ func ownAddress(t *testing.T) net.IP {
 			return network.IP
 		}
 	}
-	t.Skip("this machine has no address but its loopback")
+	t.Skip("this machine has only a loopback address")
 	return nil
 }
 
@@ -185,7 +180,7 @@ func (i *installation) start() {
 	if i.hook == nil {
 		return
 	}
-	slice := &discoveryv1.EndpointSlice{ // as its controller would make it of the Service
+	slice := &discoveryv1.EndpointSlice{ // as the EndpointSlice controller creates it
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: admission.WebhookService, Labels: map[string]string{discoveryv1.LabelServiceName: admission.WebhookService}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{i.hook.IP.String()}}},
@@ -209,19 +204,19 @@ func (i *installation) mount() {
 		i.get(name, secret)
 	}
 	for file, content := range secret.Data {
-		must(i.T, os.WriteFile(filepath.Join(i.certificates, file), content, 0o600))
+		write(i.T, filepath.Join(i.certificates, file), content)
 	}
 }
 
 // register creates a Node, and waits until the gate is closed on it. It reports whether
 // the gate was closed at creation.
-func (i *installation) register() (bornHeld bool) {
+func (i *installation) register() (closedAtCreation bool) {
 	i.Helper()
 	i.nodes++
 	node := testcluster.KWOKNode(fmt.Sprintf("node-%d", i.nodes))
 	must(i.T, i.admin.Create(i.Context(), node))
-	bornHeld = held(node)
-	eventually(i.T, "the node to be held", func(context.Context) error {
+	closedAtCreation = held(node)
+	eventually(i.T, "the gate to be closed on the node", func(context.Context) error {
 		if err := i.find(node.Name, node); err != nil {
 			return err
 		}
@@ -230,7 +225,7 @@ func (i *installation) register() (bornHeld bool) {
 		}
 		return nil
 	})
-	return bornHeld
+	return closedAtCreation
 }
 
 func held(node *corev1.Node) bool {
@@ -243,7 +238,7 @@ func (i *installation) uninstall() {
 	i.Helper()
 	output := i.nodegate("uninstall")
 	if !strings.HasSuffix(output, "nodegate is no longer in the cluster.\n") {
-		i.Errorf("uninstalling says:\n%s", output)
+		i.Errorf("uninstalling printed:\n%s", output)
 	}
 	i.forgotten()
 }
@@ -284,7 +279,7 @@ func (i *installation) byGitOps() {
 	i.start()
 	must(i.T, testbed.AwaitGate(i.Context(), i.applier, heldGate))
 	if !i.register() {
-		i.Error("the first node was not born held")
+		i.Error("the gate was not closed on the first node at creation")
 	}
 	before := i.states(objects)
 	for range 2 {
@@ -297,7 +292,7 @@ func (i *installation) byGitOps() {
 		}
 	}
 	if !i.register() {
-		i.Error("after a sync, nodes are not born held")
+		i.Error("after a sync, the gate is not closed on nodes at creation")
 	}
 	i.runbooks()
 	i.uninstall()
@@ -324,10 +319,10 @@ func (i *installation) byHelm() {
 	i.register()
 	output := i.nodegate("uninstall")
 	if !strings.Contains(output, "namespace/nodegate-system kept, because it contains configmap/mine, secret/sh.helm.release.v1.nodegate.v1") {
-		i.Errorf("that Helm remembers it is not told:\n%s", output)
+		i.Errorf("the output does not report Helm's secret:\n%s", output)
 	}
 	if err := i.helm(nil, "uninstall", "nodegate"); err == nil {
-		i.Error("'helm uninstall' works: docs/uninstall.md need not tell what to do instead")
+		i.Error("'helm uninstall' works: remove the workaround from docs/uninstall.md")
 	}
 	must(i.T, i.admin.DeleteAllOf(i.Context(), &corev1.Secret{}, client.InNamespace(namespace), client.MatchingLabels{"owner": "helm", "name": "nodegate"}))
 	i.forgotten()
@@ -344,10 +339,10 @@ func (i *installation) byHelmWhichGoesFirst() {
 	must(i.T, i.helm(nil, "uninstall", "nodegate"))
 	node := i.get(fmt.Sprintf("node-%d", i.nodes), &corev1.Node{}).(*corev1.Node)
 	if !held(node) {
-		i.Fatal(errors.New("the node is not held any more: the test shows nothing"))
+		i.Fatal("the gate is not closed on the node any more")
 	}
 	if output := i.nodegate("release", "--all"); !strings.Contains(output, node.Name+" released from "+heldGate) {
-		i.Errorf("release says %q", output)
+		i.Errorf("release printed %q", output)
 	}
 	if i.get(node.Name, node); hasKey(node, heldKey) || hasKey(node, requiredKey) {
 		i.Errorf("the released node has %v", node.Spec.Taints)

@@ -73,8 +73,7 @@ func TestValuesThatThePageNames(t *testing.T) {
 	must(t, err)
 	page := string(text)
 	defaults := object{}
-	text, err = os.ReadFile(chart + "/values.yaml")
-	must(t, errors.Join(err, yaml.Unmarshal(text, &defaults)))
+	readYAML(t, chart+"/values.yaml", &defaults)
 	named := 0
 	for _, name := range quoted.FindAllStringSubmatch(page, -1) {
 		path := strings.Split(name[1], ".")
@@ -83,11 +82,11 @@ func TestValuesThatThePageNames(t *testing.T) {
 		}
 		named++
 		if _, known, _ := unstructured.NestedFieldNoCopy(defaults, path...); !known {
-			t.Errorf("docs/install.md names the value %s, which there is not", name[1])
+			t.Errorf("docs/install.md names the value %s, which does not exist", name[1])
 		}
 	}
 	if named < 10 {
-		t.Errorf("the page names %d values", named)
+		t.Errorf("docs/install.md names only %d values", named)
 	}
 }
 
@@ -97,12 +96,10 @@ var quoted = regexp.MustCompile("`([a-zA-Z]+(?:\\.[a-zA-Z]+)*)(?:[=:][^`]*)?`")
 // The image has the name of 'make image' and the version of git; the chart has a version
 // that Helm accepts.
 func TestVersions(t *testing.T) {
-	text, err := os.ReadFile(chart + "/Chart.yaml")
-	must(t, err)
 	var c struct{ Version, AppVersion string }
-	must(t, yaml.Unmarshal(text, &c))
+	readYAML(t, chart+"/Chart.yaml", &c)
 	if image := deployment(t, rendered(t, nil)).Spec.Template.Spec.Containers[0].Image; c.AppVersion != "v"+c.Version || !strings.HasSuffix(image, ":v"+c.Version) {
-		t.Errorf("chart %s is of %s, and runs %s", c.Version, c.AppVersion, image)
+		t.Errorf("chart %s has the appVersion %s and the image %s", c.Version, c.AppVersion, image)
 	}
 }
 
@@ -113,13 +110,9 @@ func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1a
 	decode := func(o any) {
 		t.Helper()
 		text, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		gate, err := crd.Decode(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		gates[gate.Name] = gate
 	}
 	for _, o := range objects {
@@ -129,9 +122,7 @@ func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1a
 		case "ConfigMap":
 			var list struct{ Items []any }
 			text, _, _ := unstructured.NestedString(o.Object, "data", "gates.yaml")
-			if err := yaml.Unmarshal([]byte(text), &list); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(text), &list))
 			for _, item := range list.Items {
 				decode(item)
 			}
@@ -157,13 +148,9 @@ func TestPresetsOfTheValues(t *testing.T) {
 	}
 	for _, name := range presets.Names() {
 		text, err := presets.Read(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want, err := crd.Decode(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !reflect.DeepEqual(asObjects[name], want) || !reflect.DeepEqual(asFiles[name], want) {
 			t.Errorf("%s: %v and %v, want %v", name, asObjects[name], asFiles[name], want)
 		}
@@ -178,7 +165,7 @@ func TestGatesOfTheValues(t *testing.T) {
 		"gates":       object{"mine": object{"nodeSelector": object{}, "taint": object{"key": "startup.k8s.io/initializing", "value": "other", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}},
 	}))
 	if got := gates[defaultGate].Spec.OpenWhen[0].DaemonSets.Namespaces; !reflect.DeepEqual(got, []string{"kube-system", "storage"}) {
-		t.Errorf("the default gate looks in %q", got)
+		t.Errorf("the default gate has the namespaces %q", got)
 	}
 	cilium := gates["cilium"].Spec
 	if got := cilium.NodeSelector.MatchLabels; !reflect.DeepEqual(got, map[string]string{"pool": "a", "kubernetes.io/os": "linux"}) || cilium.OpenWhen[0].DaemonSet.Name != "cilium" || *cilium.Timing.CloseAfterSeconds != 30 {
@@ -190,7 +177,7 @@ func TestGatesOfTheValues(t *testing.T) {
 	none := rendered(t, object{"defaultGate": object{"enabled": false}, "gatesFromFiles": object{"enabled": true}})
 	text, _, _ := unstructured.NestedString(find(t, none, "ConfigMap nodegate-system/nodegate-gates").Object, "data", "gates.yaml")
 	if !strings.Contains(text, "kind: NodeGateList") || !strings.Contains(text, "items: []") {
-		t.Errorf("that there are no gates is not said: %s", text)
+		t.Errorf("without gates, the file is not an empty list: %s", text)
 	}
 }
 
@@ -199,7 +186,7 @@ func TestNodegateReadsTheConfigMap(t *testing.T) {
 	objects := rendered(t, object{"gatesFromFiles": object{"enabled": true}, "presets": object{"cilium": object{"enabled": true}}})
 	mount := deployment(t, objects).Spec.Template.Spec.Containers[0]
 	if at := mount.VolumeMounts[0].MountPath; !slices.Contains(mount.Args, "--gates="+at) {
-		t.Errorf("gates are mounted at %s, and read elsewhere: %q", at, mount.Args)
+		t.Errorf("gates are mounted at %s, but nodegate is started with %q", at, mount.Args)
 	}
 	dir := t.TempDir()
 	data, _, err := unstructured.NestedStringMap(find(t, objects, "ConfigMap nodegate-system/nodegate-gates").Object, "data")
@@ -228,11 +215,11 @@ func TestNotes(t *testing.T) {
 	_, notes, _ := strings.Cut(output, "NOTES:")
 	for _, want := range []string{"by the API server itself", "nodegate.dev/required=true", "# Toleration: the agent", "operator.removeNodeTaints=false", "'helm uninstall nodegate -n nodegate-system'", "'kubectl gate uninstall -n nodegate-system'"} {
 		if !strings.Contains(notes, want) {
-			t.Errorf("the notes do not say %q:\n%s", want, notes)
+			t.Errorf("the notes do not contain %q:\n%s", want, notes)
 		}
 	}
 	if strings.Contains(notes, "calico") {
-		t.Error("the notes tell of presets that were not asked for")
+		t.Error("the notes contain a preset that is not enabled")
 	}
 }
 
@@ -246,24 +233,22 @@ func TestMonitoring(t *testing.T) {
 	must(t, err)
 	for label, value := range selected {
 		if service.GetLabels()[label] != value {
-			t.Errorf("the ServiceMonitor selects %s=%s, and the Service has %v", label, value, service.GetLabels())
+			t.Errorf("the ServiceMonitor selects %s=%s, but the Service has the labels %v", label, value, service.GetLabels())
 		}
 	}
 	var want object
-	alerts, err := os.ReadFile(chart + "/files/alerts.yaml")
-	must(t, errors.Join(err, yaml.Unmarshal(alerts, &want)))
+	readYAML(t, chart+"/files/alerts.yaml", &want)
 	rule := find(t, objects, "PrometheusRule nodegate-system/nodegate")
 	if got := rule.Object["spec"]; !reflect.DeepEqual(got, want) {
 		t.Errorf("the rules are %v, want %v", got, want)
 	}
 	var picture, drawn object
-	dashboard, err := os.ReadFile(chart + "/files/dashboard.json")
-	must(t, errors.Join(err, yaml.Unmarshal(dashboard, &picture)))
+	readYAML(t, chart+"/files/dashboard.json", &picture)
 	config := find(t, objects, "ConfigMap nodegate-system/nodegate-dashboard")
 	text, _, err := unstructured.NestedString(config.Object, "data", "nodegate.json")
 	must(t, errors.Join(err, yaml.Unmarshal([]byte(text), &drawn)))
 	if !reflect.DeepEqual(drawn, picture) || config.GetLabels()["grafana_dashboard"] != "1" {
-		t.Errorf("the dashboard is another one, or has the labels %v", config.GetLabels())
+		t.Errorf("the dashboard differs from its file, or has the labels %v", config.GetLabels())
 	}
 	for _, o := range []*unstructured.Unstructured{monitor, rule, config} {
 		if o.GetLabels()["release"] != "prometheus" {

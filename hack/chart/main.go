@@ -17,7 +17,7 @@ import (
 
 func main() {
 	chart := flag.String("chart", "charts/nodegate", "the directory of the chart")
-	base := flag.String("base", "deploy/base", "the directory of what kustomize begins with")
+	base := flag.String("base", "deploy/base", "the directory of the kustomize base")
 	flag.Parse()
 	if err := run(*chart, *base); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
@@ -28,7 +28,7 @@ func main() {
 func run(chart, base string) error {
 	installation, err := template()
 	if err != nil {
-		return fmt.Errorf("making a template of the installation: %w", err)
+		return fmt.Errorf("generating the template of the installation: %w", err)
 	}
 	copies := filepath.Join(chart, "files", "presets")
 	files := map[string][]byte{

@@ -13,8 +13,8 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// Placeholders for what the chart's user chooses. They are valid values of their
-// fields, and occur nowhere else.
+// Placeholders for values of the chart. They are valid in their fields, and occur nowhere
+// else.
 const (
 	namespace = "namespace-of-the-release"
 	taintKey  = "sentinel.invalid/allowed-taint-key"
@@ -80,33 +80,33 @@ func template() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	changed := map[string]string{} // by name: the template of an object that a choice changes
-	var extra []string             // templates of objects that are there by choice
+	changed := map[string]string{} // templates of objects that a choice changes, by name
+	var extra []string             // templates of objects that exist only with a choice
 	for _, c := range choices {
 		chosen, err := documents(c.make)
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range standard {
-			text, there := find(chosen, d.name)
-			if there && text == d.text {
+			text, found := find(chosen, d.name)
+			if found && text == d.text {
 				continue
 			}
 			if changed[d.name] != "" {
-				return nil, fmt.Errorf("%s changes with two choices", d.name)
+				return nil, fmt.Errorf("%s depends on two choices", d.name)
 			}
 			changed[d.name] = c.between(text, d.text)
 		}
 		for _, d := range chosen {
-			if _, there := find(standard, d.name); !there {
+			if _, found := find(standard, d.name); !found {
 				extra = append(extra, c.between(d.text, ""))
 			}
 		}
 	}
 	out := bytes.NewBufferString(header)
 	for _, d := range standard {
-		text, is := changed[d.name]
-		if !is {
+		text, ok := changed[d.name]
+		if !ok {
 			text = mark(d.text)
 		}
 		out.WriteString(text)
@@ -129,7 +129,7 @@ func (c choice) between(chosen, otherwise string) string {
 	return "{{- if " + c.chosen + " }}\n" + mark(chosen) + "{{- else }}\n" + mark(otherwise) + "{{- end }}\n"
 }
 
-func find(all []document, name string) (text string, there bool) {
+func find(all []document, name string) (text string, found bool) {
 	for _, d := range all {
 		if d.name == name {
 			return d.text, true

@@ -58,7 +58,7 @@ func main() {
 // build for its platform.
 func run(ctx context.Context, version, out string, build func(ctx context.Context, p platform) ([]byte, error)) error {
 	if !versions.MatchString(version) {
-		return fmt.Errorf("%q is no version: give one such as v0.1.0 (make dist-plugin VERSION=v0.1.0)", version)
+		return fmt.Errorf("%q is not a version such as v0.1.0 (make dist-plugin VERSION=v0.1.0)", version)
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return fmt.Errorf("creating the output directory: %w", err)

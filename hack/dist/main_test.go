@@ -68,7 +68,7 @@ func TestManifest(t *testing.T) {
 	s := p.Spec
 	if p.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || p.Kind != "Plugin" || p.Metadata.Name != "gate" ||
 		s.Version != "v0.1.0" || s.ShortDescription == "" || len(s.ShortDescription) > 50 || s.Description == "" || s.Homepage == "" {
-		t.Errorf("the manifest is\n%s", text)
+		t.Errorf("manifest:\n%s", text)
 	}
 	if len(s.Platforms) != len(platforms) {
 		t.Fatalf("%d platforms, want %d", len(s.Platforms), len(platforms))
@@ -85,11 +85,11 @@ func TestManifest(t *testing.T) {
 		content := unpack(t, archive)
 		for _, f := range got.Files {
 			if f.To != "." || content[f.From] == "" {
-				t.Errorf("%s: it takes %q to %q, and has %d files", got.URI, f.From, f.To, len(content))
+				t.Errorf("%s: the manifest copies %q to %q, of %d files", got.URI, f.From, f.To, len(content))
 			}
 		}
 		if content[got.Bin] != labels["os"]+labels["arch"] {
-			t.Errorf("%s: %s is %q", got.URI, got.Bin, content[got.Bin])
+			t.Errorf("%s: %s contains %q", got.URI, got.Bin, content[got.Bin])
 		}
 	}
 }
@@ -117,10 +117,10 @@ func unpack(t *testing.T, archive []byte) map[string]string {
 	}
 }
 
-func TestVersionsThatKrewRefuses(t *testing.T) {
+func TestRejectedVersions(t *testing.T) {
 	for _, version := range []string{"", "0.1.0", "v1", "v1.2.3 ", "main"} {
 		if err := run(t.Context(), version, t.TempDir(), nil); err == nil {
-			t.Errorf("%q was taken for a version", version)
+			t.Errorf("%q is accepted as a version", version)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func fill(page string, r *report.Report) (string, error) {
 		return "<!-- from the last run: " + what + " -->\n" + text + "<!-- end -->"
 	})
 	if begun := strings.Count(page, "<!-- from the last run:"); begun != len(place.FindAllString(page, -1)) {
-		return "", fmt.Errorf("of %d places some have no end", begun)
+		return "", fmt.Errorf("some of the %d places have no end", begun)
 	}
 	return filled, failed
 }
@@ -65,12 +65,12 @@ func textOf(what string, r *report.Report) (string, error) {
 // whereText describes when and where the run took place.
 func whereText(r *report.Report) string {
 	if len(r.Results) == 0 {
-		return "No run has been kept yet.\n"
+		return "There are no results yet.\n"
 	}
 	text := fmt.Sprintf("Measured by `%s` on %s: %s; %s.\nLoad average before %s, after %s.\n",
 		r.Command, r.Date, r.Machine, r.Versions, r.LoadBefore, r.LoadAfter)
 	if r.Quick {
-		text += "This was a quick run: its figures show that they can be measured, not what they are.\n"
+		text += "This was a quick run, whose figures are not meaningful.\n"
 	}
 	return text
 }

@@ -38,7 +38,7 @@ func TestEstimates(t *testing.T) {
 	at := func(what string, nodes float64) float64 {
 		i := slices.IndexFunc(all, func(e estimate) bool { return strings.Contains(e.what, what) })
 		if i < 0 {
-			t.Fatalf("nothing is estimated of %q", what)
+			t.Fatalf("no estimate contains %q", what)
 		}
 		return all[i].at(nodes)
 	}
@@ -50,11 +50,11 @@ func TestEstimates(t *testing.T) {
 		{"memory", 50000, 145},
 		{"memory", 100000, 245},
 		{"until the last is open", 15000, 30},
-		{"CPU time for that", 15000, 7.5},
+		{"CPU time for this", 15000, 7.5},
 		{"heartbeats", 5000, 0.3},
-		{"heartbeats", 150000, 5.1333}, // as many reports as 5,000 nodes send that report every ten seconds
+		{"heartbeats", 150000, 5.1333}, // as many reports as from 5,000 nodes every ten seconds
 		{"cold start", 100000, 30},
-		{"cold start", 1000, 1.5}, // not less than what was measured
+		{"cold start", 1000, 1.5}, // at least the measured time
 		{"writes", 100000, 1},
 	} {
 		if got := at(c.what, c.nodes); math.Abs(got-c.want) > 1e-6 {
@@ -64,9 +64,9 @@ func TestEstimates(t *testing.T) {
 }
 
 // A missing quantity affects exactly the lines that need it.
-func TestWhatWasNotMeasured(t *testing.T) {
+func TestMissingQuantities(t *testing.T) {
 	if text := expectedText(aRun()); strings.Contains(text, "not measured") {
-		t.Errorf("everything was measured:\n%s", text)
+		t.Errorf("a quantity is not measured:\n%s", text)
 	}
 	for _, q := range quantities {
 		r := aRun()
@@ -82,7 +82,7 @@ func TestWhatWasNotMeasured(t *testing.T) {
 			}
 		}
 		if missing != 1 {
-			t.Errorf("without %v, %d lines miss something, want 1", q, missing)
+			t.Errorf("without %v, %d rows are not measured, want 1", q, missing)
 		}
 	}
 }
@@ -101,49 +101,49 @@ func TestFill(t *testing.T) {
 	}
 	run := aRun()
 	for name, c := range map[string]struct {
-		what  string
-		tells []string
+		what string
+		want []string
 	}{
-		"where the run was":          {"where", []string{"2026-01-02", "a machine", "0.1"}},
-		"rows of figures":            {"P3 P6", []string{"| P3 | writes for each node |", "| P6 | all nodes verified |"}},
-		"one figure that is missing": {"P3 P12", []string{"| P3 |"}},
-		"figures that are missing":   {"P12", []string{"Not measured"}},
-		"what is expected":           {"expected", []string{"| 100,000 nodes |", "| 250 MiB |"}},
+		"the run":             {"where", []string{"2026-01-02", "a machine", "0.1"}},
+		"rows of figures":     {"P3 P6", []string{"| P3 | writes for each node |", "| P6 | all nodes verified |"}},
+		"one figure missing":  {"P3 P12", []string{"| P3 |"}},
+		"all figures missing": {"P12", []string{"Not measured"}},
+		"estimates":           {"expected", []string{"| 100,000 nodes |", "| 250 MiB |"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := fill(place(c.what, "")+place(c.what, "something old\n"), run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, text := range c.tells {
+			for _, text := range c.want {
 				if strings.Count(got, text) != 2 {
 					t.Errorf("%q is not in both places:\n%s", text, got)
 				}
 			}
 			if strings.Contains(got, "something old") || strings.Count(got, "before\n") != 2 || strings.Count(got, "after\n") != 2 {
-				t.Errorf("not only what is in the places was replaced:\n%s", got)
+				t.Errorf("text outside of the places changed, or old text remains:\n%s", got)
 			}
 			if again, err := fill(got, run); err != nil || again != got {
-				t.Errorf("filled in again, it is another page: %v\n%s", err, again)
+				t.Errorf("filled in again, the page changes: %v\n%s", err, again)
 			}
 		})
 	}
 }
 
-func TestFillRefuses(t *testing.T) {
+func TestFillRejects(t *testing.T) {
 	for name, page := range map[string]string{
-		"what nobody knows":       "<!-- from the last run: speed -->\n<!-- end -->",
-		"a place that has no end": "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: where -->\n",
+		"unknown contents":       "<!-- from the last run: speed -->\n<!-- end -->",
+		"a place without an end": "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: where -->\n",
 	} {
 		if got, err := fill(page, aRun()); err == nil {
-			t.Errorf("%s was filled in:\n%s", name, got)
+			t.Errorf("%s is accepted:\n%s", name, got)
 		}
 	}
 }
 
 // Every measured figure must have the rows on which the page's estimates are
 // based, because the estimates find them by name.
-func TestTheLastRunHasTheRows(t *testing.T) {
+func TestLastRunHasTheRows(t *testing.T) {
 	content, err := os.ReadFile("../../bench/results.json")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestTheLastRunHasTheRows(t *testing.T) {
 	for _, q := range quantities {
 		there := slices.ContainsFunc(r.Results, func(result report.Result) bool { return result.ID == q.figure })
 		if there && !r.Quick && math.IsNaN(measured(&r, q)) {
-			t.Errorf("%s was measured, and has no row %q", q.figure, q.row)
+			t.Errorf("%s was measured, but has no row %q", q.figure, q.row)
 		}
 	}
 }

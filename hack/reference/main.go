@@ -21,10 +21,10 @@ import (
 )
 
 func main() {
-	types := flag.String("types", "api/v1alpha1", "the directory of the types")
-	examples := flag.String("examples", "docs/reference/examples.yaml", "the file of the examples")
-	out := flag.String("out", "docs/reference/nodegate.md", "the file to write")
-	verbs := flag.String("verbs", "docs/reference/kubectl-gate.md", "the file to write about kubectl gate")
+	types := flag.String("types", "api/v1alpha1", "the directory with the types")
+	examples := flag.String("examples", "docs/reference/examples.yaml", "the file with the examples")
+	out := flag.String("out", "docs/reference/nodegate.md", "the reference of the API")
+	verbs := flag.String("verbs", "docs/reference/kubectl-gate.md", "the reference of kubectl gate")
 	flag.Parse()
 	err := run(*types, *examples, *out)
 	if err == nil {
@@ -61,7 +61,7 @@ func run(types, examples, out string) error {
 	properties := version.Schema.OpenAPIV3Schema.Properties
 	p.write(definition.Spec.Group+"/"+version.Name, properties["spec"], properties["status"])
 	for path := range p.unused {
-		p.errs = append(p.errs, fmt.Errorf("%s: the example is for no field", path))
+		p.errs = append(p.errs, fmt.Errorf("%s: the example has no field", path))
 	}
 	if err := errors.Join(p.errs...); err != nil {
 		return err

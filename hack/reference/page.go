@@ -20,7 +20,7 @@ type page struct {
 	out      io.Writer
 	enums    map[string][]choice
 	examples map[string]string
-	unused   map[string]bool // examples that no field has shown yet
+	unused   map[string]bool // examples that no field has used yet
 	errs     []error
 }
 
@@ -61,22 +61,13 @@ func (p *page) heading(title, text string) { fmt.Fprintf(p.out, "## %s\n\n%s\n\n
 // fields writes an object's fields in the order of their names, the required
 // ones first.
 func (p *page) fields(prefix string, s schema) {
-	names := slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
-		return 2*compareBools(slices.Contains(s.Required, b), slices.Contains(s.Required, a)) + strings.Compare(a, b)
-	})
-	for _, name := range names {
-		p.field(prefix+name, name, s.Properties[name], slices.Contains(s.Required, name))
+	for _, required := range []bool{true, false} {
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+			if slices.Contains(s.Required, name) == required {
+				p.field(prefix+name, name, s.Properties[name], required)
+			}
+		}
 	}
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 func (p *page) field(path, name string, s schema, required bool) {
@@ -183,8 +174,8 @@ func (p *page) choices(path string, s schema) {
 	for _, raw := range enum {
 		values = append(values, choice{value: unquoted(raw.Raw)})
 	}
-	if told, ok := p.enums[enumKey(values)]; ok {
-		values = told
+	if documented, ok := p.enums[enumKey(values)]; ok {
+		values = documented
 	}
 	for _, c := range values {
 		line := "- `" + c.value + "`"

@@ -15,8 +15,8 @@ const verbsPreface = `<!-- Written by 'make generate' from the commands. -->
 
 # kubectl gate
 
-How to install it, what its exit statuses mean and which rights it takes is [on a page of its own](../kubectl-gate.md).
-This is what ` + "`--help`" + ` says.
+This page contains the output of ` + "`--help`" + `. For installation, exit statuses and required permissions, see
+[kubectl gate](../kubectl-gate.md).
 
 `
 

@@ -3,8 +3,7 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -36,29 +35,15 @@ const (
 	actionBuildOutput = "build-output"
 )
 
-// parse parses one line. It returns an error if the line is not an event, because
-// a version of the go command or a wrapper may print something else.
-func parse(line []byte) (event, error) {
-	var e event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return event{}, fmt.Errorf("reading an event of go test: %w", err)
-	}
-	return e, nil
-}
+// framing matches a line of output that only names the test of the following lines. go test
+// does not print such lines without -v.
+var framing = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME|ATTR) +`)
 
-// isFraming reports whether a line of output only says which test the following
-// lines belong to. go test does not print such lines without -v.
-func isFraming(line string) bool {
-	for _, prefix := range []string{"=== RUN   ", "=== PAUSE ", "=== CONT  ", "=== NAME  ", "=== ATTR  "} {
-		if strings.HasPrefix(line, prefix) {
-			return true
-		}
-	}
-	return false
-}
+// important matches output that may be the reason why another test, or the package, has
+// failed. Among parallel tests, go test can only guess which one printed a line.
+var important = regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: |SIGQUIT: |runtime: )`)
 
-// isVerdict reports whether a line is the one with which go test reports how the
-// test ended.
+// isVerdict reports whether a line is go test's result of the test.
 func isVerdict(line, test string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(line, " "), "--- ")
 	if !ok {

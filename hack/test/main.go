@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Test runs go test and prints results that people and tools can read: long work
-// shows progress, skipped tests are listed with their reasons, and the last lines
-// are go test's own output with the failing tests at the very end. It limits how
-// long a package may be without events, not how long tests may work.
+// Test runs go test, shows its progress, and lists skipped tests with their reasons. The
+// last lines are go test's own output, with the failing tests at the very end. It limits
+// the time without test events of a package, not the time that tests take.
 //
 //	go run ./hack/test                       list the parts of the tests
 //	go run ./hack/test quick                 run a part
@@ -20,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -40,7 +40,7 @@ type config struct {
 func main() {
 	signals := make(chan os.Signal, 2)
 	notify(signals)
-	os.Exit(run(os.Args[1:], os.Stdout, mayBeSkipped, signals))
+	os.Exit(run(os.Args[1:], os.Stdout, signals))
 }
 
 func notify(signals chan<- os.Signal) {
@@ -49,7 +49,7 @@ func notify(signals chan<- os.Signal) {
 
 // run returns the exit status: 1 if tests fail, 2 if the command line is invalid,
 // and the shell's status after a signal.
-func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal) int {
+func run(args []string, out *os.File, signals <-chan os.Signal) int {
 	c, err := parseArgs(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -59,7 +59,7 @@ func run(args []string, out *os.File, skips []allowed, signals <-chan os.Signal)
 		return 2
 	}
 	r := &runner{progress: progress.New(out), out: c.out, silence: c.silence, signals: signals}
-	summary := &report{policy: policy{strict: c.skips == "fail", allowed: skips, older: os.Getenv(components.VersionVariable)}}
+	summary := &report{strict: c.skips == "fail", older: os.Getenv(components.VersionVariable)}
 	if err := r.runAll(c, out, summary); err != nil {
 		fmt.Fprintln(os.Stderr, "hack/test:", err)
 		return 2
@@ -149,10 +149,8 @@ func (r *runner) plan(ctx context.Context, root string, c *config, chosen []part
 // choose returns the named parts, or nil if the arguments are packages.
 func choose(args []string) ([]part, error) {
 	var chosen []part
-	for _, name := range args {
-		if name == "all" {
-			args = all
-		}
+	if slices.Contains(args, "all") {
+		args = all
 	}
 	for _, name := range args {
 		p, ok := findPart(name)
@@ -191,30 +189,26 @@ func parseArgs(args []string) (*config, error) {
 	c := &config{}
 	set := flag.NewFlagSet("hack/test", flag.ContinueOnError)
 	set.Usage = func() { usage(set) }
-	set.DurationVar(&c.silence, "silence", 10*time.Minute, "how long a package may be without a test event before its tests are ended")
+	set.DurationVar(&c.silence, "silence", 10*time.Minute, "the time without test events after which the tests of a package are ended")
 	set.StringVar(&c.out, "out", "", "the directory for the complete output, as events of go test -json (default bin/test)")
-	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures, except those in hack/test/skips.go (default $NODEGATE_SKIPS)")
-	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
-		set.BoolFunc(name, what, func(value string) error {
-			if value == "true" {
-				c.flags = append(c.flags, "-"+name)
-			} else {
-				c.flags = append(c.flags, "-"+name+"="+value)
-			}
+	set.StringVar(&c.skips, "skips", os.Getenv("NODEGATE_SKIPS"), "'fail' makes skipped tests failures (default $NODEGATE_SKIPS)")
+	pass := func(name string) func(string) error {
+		return func(value string) error {
+			c.flags = append(c.flags, "-"+name+"="+value)
 			return nil
-		})
+		}
+	}
+	for name, what := range map[string]string{"race": "detect data races", "short": "skip tests that need a control plane"} {
+		set.BoolFunc(name, what, pass(name))
 	}
 	for name, what := range map[string]string{
 		"run": "run only tests that match", "skip": "do not run tests that match",
 		"count": "run tests several times; 1 runs them although their results are cached", "p": "how many packages run at once",
 	} {
-		set.Func(name, what, func(value string) error {
-			c.flags = append(c.flags, "-"+name+"="+value)
-			return nil
-		})
+		set.Func(name, what, pass(name))
 	}
-	if before, after, found := cut(args, "--"); found {
-		args, c.extra = before, after
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, c.extra = args[:i], args[i+1:]
 	}
 	if err := set.Parse(args); err != nil {
 		return nil, err
@@ -227,16 +221,6 @@ func parseArgs(args []string) (*config, error) {
 	}
 	c.args = set.Args()
 	return c, nil
-}
-
-// cut splits a list around the first separator.
-func cut(list []string, separator string) (before, after []string, found bool) {
-	for i, s := range list {
-		if s == separator {
-			return list[:i], list[i+1:], true
-		}
-	}
-	return list, nil, false
 }
 
 func usage(set *flag.FlagSet) {

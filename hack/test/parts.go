@@ -132,14 +132,14 @@ func (p part) flags(given []string) []string {
 		flags = append(flags, "-race")
 	}
 	if p.short {
-		// Most of its time is linking, which is faster without what debuggers
-		// need; 'make lint' vets.
+		// Most of the time is spent on linking, which is faster without debug
+		// information. 'make lint' runs vet.
 		flags = append(flags, "-short", "-ldflags=-s -w", "-vet=off")
 	}
 	return append(flags, given...)
 }
 
-// list returns the packages of the part, according to go list.
+// list returns the packages of the part.
 func (p part) list(ctx context.Context, dir string) ([]goPackage, error) {
 	patterns, except := p.packages, p.except
 	if len(patterns) == 0 {
@@ -163,7 +163,7 @@ func matches(pattern, dir string) bool {
 	return dir == below || tree && strings.HasPrefix(dir, below+"/")
 }
 
-// list returns the matching packages, according to go list.
+// list returns the packages that match patterns.
 func list(ctx context.Context, dir string, patterns []string) ([]goPackage, error) {
 	command := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-f", "{{.ImportPath}}\t{{.Dir}}", "--"}, patterns...)...)
 	command.Dir, command.Stderr = dir, os.Stderr

@@ -6,18 +6,29 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 )
 
 // report is the output after all runs have ended.
 type report struct {
-	runs   []*finished
-	policy policy
+	runs []*finished
+	// strict makes skipped tests failures, except those that -short or the older version
+	// explains.
+	strict bool
+	// older is the older version of Kubernetes on which the tests run, or empty.
+	older string
 	// interrupted is the signal that prevented some tests from running.
 	interrupted os.Signal
 }
+
+// shortReason ends the message with which tests are skipped under -short. See
+// clustertest.SkipIfShort.
+const shortReason = "run without -short"
+
+// olderReason ends the message with which tests are skipped on an older Kubernetes.
+// See clustertest.SkipWithoutMutatingPolicies.
+const olderReason = "run with Kubernetes 1.36 or newer"
 
 // finished is a run of go test that has ended.
 type finished struct {
@@ -78,7 +89,7 @@ func (f *finished) writeError(w io.Writer) {
 	for _, build := range f.results.builds {
 		fmt.Fprint(w, build.String())
 	}
-	fmt.Fprintf(w, "%s%s: %v\n", f.results.stray.String(), f.command, f.err)
+	fmt.Fprintf(w, "%s%s: %v\n", f.results.other.String(), f.command, f.err)
 }
 
 // writeFailure prints a failing package as go test does.
@@ -90,7 +101,7 @@ func (p *pkg) writeFailure(w io.Writer, r *results) {
 	for _, t := range p.roots {
 		t.write(w, p)
 	}
-	fmt.Fprint(w, p.loose.String())
+	fmt.Fprint(w, p.unattributed.String())
 	if p.silence != nil {
 		fmt.Fprintf(w, "no test event for %v; running: %s\n", p.silence.limit, strings.Join(p.silence.running, ", "))
 	}
@@ -133,55 +144,35 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 		for _, p := range f.results.packages {
 			var older []string
 			for _, s := range p.skips {
-				switch allowed := r.policy.find(p.path, s.name); {
+				switch {
 				case f.short && strings.HasSuffix(s.output, shortReason):
 					short++
-				case r.policy.older != "" && strings.HasSuffix(s.output, olderReason):
+				case r.older != "" && strings.HasSuffix(s.output, olderReason):
 					older = append(older, s.name)
-				case allowed != nil:
-					fmt.Fprintf(w, "skipped: %s %s: %s\n         allowed: %s\n", p.path, s.name, s.output, allowed.reason)
 				default:
 					fmt.Fprintf(w, "skipped: %s %s: %s\n", p.path, s.name, s.output)
-					if r.policy.strict {
+					if r.strict {
 						unexpected[p] = append(unexpected[p], s)
 					}
 				}
 			}
 			if len(older) > 0 {
 				fmt.Fprintf(w, "skipped on Kubernetes %s: %d tests of %s that need a newer one (%s): %s\n",
-					r.policy.older, len(older), p.path, olderReason, strings.Join(older, ", "))
+					r.older, len(older), p.path, olderReason, strings.Join(older, ", "))
 			}
 		}
 	}
 	if short > 0 {
 		fmt.Fprintf(w, "skipped: %d tests that need a control plane or take long (run without -short)\n", short)
 	}
-	for _, line := range r.stale() {
-		fmt.Fprintln(w, line)
-	}
 	return unexpected
-}
-
-// stale returns a line for each entry of the list of skips whose test passed.
-func (r *report) stale() (lines []string) {
-	for _, f := range r.runs {
-		for _, p := range f.results.packages {
-			for _, a := range r.policy.allowed {
-				wasSkipped := slices.ContainsFunc(p.skips, func(s skip) bool { return s.name == a.test })
-				if a.is(p.path) && p.passed[a.test] && !wasSkipped {
-					lines = append(lines, fmt.Sprintf("not skipped: %s %s; if it is never skipped, remove it from hack/test/skips.go", p.path, a.test))
-				}
-			}
-		}
-	}
-	return lines
 }
 
 func writeUnexpected(w io.Writer, p *pkg, skips []skip) {
 	for _, s := range skips {
 		fmt.Fprintf(w, "--- SKIP: %s\n    %s\n", s.name, s.output)
 	}
-	fmt.Fprintf(w, "FAIL\t%s [skipped tests that are not listed in hack/test/skips.go]\n", p.path)
+	fmt.Fprintf(w, "FAIL\t%s [skipped tests]\n", p.path)
 }
 
 // seconds returns a human-readable duration.

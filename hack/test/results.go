@@ -13,8 +13,8 @@ import (
 type results struct {
 	packages []*pkg // in the order in which they started
 	byPath   map[string]*pkg
-	builds   map[string]*text // what the compiler and go vet print, by ID of the build
-	stray    text             // what is no event, and what the go command itself prints
+	builds   map[string]*text // output of the compiler and go vet, by ID of the build
+	other    text             // lines that are not events, and output of the go command
 }
 
 // pkg is a package under test.
@@ -22,16 +22,15 @@ type pkg struct {
 	path   string
 	action string // that ended it, or ""
 	// verdict is go test's own line about the package.
-	verdict string
-	tests   map[string]*test // the latest run of each test
-	roots   []*test          // top-level tests that have not passed
-	output  text             // of no test
-	loose   text             // of tests that have passed, and yet important
-	skips   []skip
-	passed  map[string]bool // top-level tests that passed
-	build   string          // the build that failed
-	last    time.Time       // time of the latest event
-	silence *silence
+	verdict      string
+	tests        map[string]*test // the latest run of each test
+	roots        []*test          // top-level tests that have not passed
+	output       text             // of no test
+	unattributed text             // important output of tests that have passed
+	skips        []skip
+	build        string    // the build that failed
+	last         time.Time // time of the latest event
+	silence      *silence
 }
 
 // test is one run of one test.
@@ -71,7 +70,7 @@ func (r *results) add(e event) *pkg {
 	}
 	p := r.byPath[e.Package]
 	if p == nil {
-		p = &pkg{path: e.Package, tests: make(map[string]*test), passed: make(map[string]bool)}
+		p = &pkg{path: e.Package, tests: make(map[string]*test)}
 		r.byPath[e.Package] = p
 		r.packages = append(r.packages, p)
 	}
@@ -110,7 +109,7 @@ func (p *pkg) add(e event) {
 	case actionPass, actionFail, actionSkip:
 		p.action, p.build = e.Action, e.FailedBuild
 		if p.action != actionFail {
-			p.output, p.loose, p.roots = text{}, text{}, nil
+			p.output, p.unattributed, p.roots = text{}, text{}, nil
 		}
 		clear(p.tests)
 	}
@@ -132,9 +131,6 @@ func (p *pkg) addTest(e event) {
 	case actionPass, actionBench:
 		t.action = e.Action
 		p.forget(t)
-		if t.depth == 0 {
-			p.passed[t.name] = true
-		}
 	case actionSkip:
 		t.action = e.Action
 		p.skips = append(p.skips, skip{name: t.name, output: lastMessage(t.output.String())})
@@ -149,11 +145,11 @@ func (p *pkg) print(t *test, line string) {
 	switch {
 	case isVerdict(line, t.name):
 		t.verdict = strings.TrimLeft(line, " ")
-	case isFraming(line):
+	case framing.MatchString(line):
 	case strings.HasPrefix(t.verdict, "--- PASS"), strings.HasPrefix(t.verdict, "--- SKIP"):
-		// go test goes on attributing to a test what is printed after its end: the
-		// panic of a goroutine that it left behind, for example.
-		p.loose.add(line)
+		// go test attributes later output to the test, too, such as the panic of a
+		// goroutine that it started.
+		p.unattributed.add(line)
 	default:
 		t.output.add(line)
 	}
@@ -188,8 +184,8 @@ func (p *pkg) parentOf(name string) *test {
 
 // forget drops a test that has not failed, with its output.
 func (p *pkg) forget(t *test) {
-	if s := t.output.String(); isImportant(s) {
-		p.loose.add(s)
+	if s := t.output.String(); important.MatchString(s) {
+		p.unattributed.add(s)
 	}
 	t.output, t.children = text{}, nil
 	drop := func(list []*test) []*test {
@@ -200,19 +196,6 @@ func (p *pkg) forget(t *test) {
 	} else {
 		p.roots = drop(p.roots)
 	}
-}
-
-// isImportant reports whether output may be why another test, or the package, has
-// failed. Among parallel tests, go test can only guess which one printed a line.
-func isImportant(output string) bool {
-	for line := range strings.Lines(output) {
-		for _, prefix := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: ", "SIGQUIT: ", "runtime: "} {
-			if strings.HasPrefix(line, prefix) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // lastMessage returns the last message that a test logged, which is the reason

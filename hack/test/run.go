@@ -94,7 +94,7 @@ func (r *runner) run(i *invocation) (*finished, error) {
 	w := newWatch(r, i, command.Process.Pid, f.results)
 	readErr := w.follow(lines)
 	f.err = errors.Join(command.Wait(), readErr)
-	f.results.stray.add(stderr.text.String())
+	f.results.other.add(stderr.text.String())
 	return f, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// sources are the packages of a module whose tests are really run.
+// sources are the packages of a module whose tests are run.
 var sources = map[string]string{
 	"go.mod": "module example.com/m\n\ngo 1.26\n",
 	"pass/p_test.go": `package pass
@@ -61,13 +61,13 @@ func runIn(t *testing.T, signals <-chan os.Signal, args ...string) (int, string)
 	}
 	t.Chdir(dir)
 	t.Setenv("GOFLAGS", "")
-	t.Setenv("NODEGATE_SKIPS", "") // the run of this test may be one where it is set
+	t.Setenv("NODEGATE_SKIPS", "") // may be set for the run of this test
 	out, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	status := run(append([]string{"-out=" + dir}, args...), out, nil, signals)
+	status := run(append([]string{"-out=" + dir}, args...), out, signals)
 	text, err := os.ReadFile(out.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +75,8 @@ func runIn(t *testing.T, signals <-chan os.Signal, args ...string) (int, string)
 	return status, string(text)
 }
 
-// Each row is a run: its status, what its output has in this order, the last being
-// its end, and what it must not have. Times are replaced by T.
+// Each row is a run: its status, parts of its output in this order, of which the last one
+// is its end, and texts that it must not contain. Times are replaced by T.
 func TestRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs go test many times: run without -short")
@@ -99,7 +99,7 @@ func TestRuns(t *testing.T) {
 		},
 		"panic":    {args: []string{"./panics"}, status: 1, want: []string{"--- FAIL: TestPanics (T)\npanic: boom", "p_test.go:3", "FAIL\texample.com/m/panics\tT\nFAIL\n"}},
 		"skip":     {args: []string{"./skip"}, want: []string{"skipped: example.com/m/skip TestSkips: p_test.go:3: needs a moon\n", "ok  \texample.com/m/skip\tT\n"}},
-		"no skips": {args: []string{"-skips=fail", "./skip"}, status: 1, want: []string{"--- SKIP: TestSkips", "FAIL\texample.com/m/skip [skipped tests that are not listed in hack/test/skips.go]\nFAIL\n"}},
+		"no skips": {args: []string{"-skips=fail", "./skip"}, status: 1, want: []string{"--- SKIP: TestSkips", "FAIL\texample.com/m/skip [skipped tests]\nFAIL\n"}},
 		"short":    {args: []string{"-skips=fail", "-short", "./short"}, want: []string{"1 tests that need a control plane or take long", "ok  \texample.com/m/short\tT\n"}},
 		"broken":   {args: []string{"./broken"}, status: 1, want: []string{"undefined: undefined", "FAIL\texample.com/m/broken [build failed]\nFAIL\n"}},
 		"hang": {
@@ -136,37 +136,37 @@ func check(t *testing.T, output string, want, never []string) {
 	rest := times.ReplaceAllString(output, "T")
 	for _, part := range never {
 		if strings.Contains(rest, part) {
-			t.Errorf("the output has %q", part)
+			t.Errorf("the output contains %q", part)
 		}
 	}
 	for _, part := range want {
 		_, after, found := strings.Cut(rest, part)
 		if !found {
-			t.Errorf("the output does not go on with %q", part)
+			t.Errorf("the output does not continue with %q", part)
 			break
 		}
 		rest = after
 	}
 	if rest != "" && len(want) > 0 {
-		t.Errorf("the output goes on with %q", rest)
+		t.Errorf("the output continues with %q", rest)
 	}
 	if t.Failed() {
 		t.Logf("the output:\n%s", output)
 	}
 }
 
-// Ctrl-C ends the tests at once; what they printed is not lost.
+// Ctrl-C ends the tests at once. Their output is not lost.
 func TestInterrupt(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	go func() { signals <- os.Interrupt }()
-	// Whether it comes while the tests are compiled or while they run, nothing hangs.
+	// The signal may arrive while the tests are compiled or while they run.
 	status, output := runIn(t, signals, "./hang")
 	if status != 128+int(syscall.SIGINT) {
 		t.Errorf("status %d\n%s", status, output)
 	}
 }
 
-// A test that has begun when the signal comes is named.
+// The output contains the tests that are running when the signal arrives.
 func TestInterruptOfTests(t *testing.T) {
 	signals := make(chan os.Signal)
 	started := filepath.Join(t.TempDir(), "started")

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,9 +16,8 @@ import (
 // command to end after the test binary.
 const grace = time.Minute
 
-// watch follows a run of go test. What it does about a package without events is
-// what go test does at its -timeout: it sends SIGQUIT, on which the test binary
-// prints its goroutines and exits.
+// watch follows a run of go test. It ends a package without events like go test's
+// -timeout: on SIGQUIT, the test binary prints its goroutines and exits.
 type watch struct {
 	*runner
 	run     *invocation
@@ -25,15 +25,15 @@ type watch struct {
 	results *results
 	began   time.Time
 	dirs    map[string]string
-	heard   map[*pkg]time.Time // when the latest event came
-	escaped map[*pkg]int       // how many steps were taken to end the package
+	latest  map[*pkg]time.Time // time of the latest event
+	steps   map[*pkg]int       // number of steps taken to end the package
 	done    int
 }
 
 func newWatch(r *runner, i *invocation, pid int, results *results) *watch {
 	w := &watch{
 		runner: r, run: i, pid: pid, results: results, began: time.Now(),
-		dirs: make(map[string]string), heard: make(map[*pkg]time.Time), escaped: make(map[*pkg]int),
+		dirs: make(map[string]string), latest: make(map[*pkg]time.Time), steps: make(map[*pkg]int),
 	}
 	for _, p := range i.packages {
 		w.dirs[p.path] = p.dir
@@ -57,9 +57,9 @@ func (w *watch) follow(lines <-chan line) error {
 				failures = append(failures, l.err)
 				continue
 			}
-			w.take(l.text)
+			w.process(l.text)
 		case s := <-w.signals:
-			w.pass(s)
+			w.forward(s)
 		case now := <-tick.C:
 			w.limitSilence(now)
 			w.progress.Update("%s", w.state(now))
@@ -67,11 +67,11 @@ func (w *watch) follow(lines <-chan line) error {
 	}
 }
 
-// take processes a line.
-func (w *watch) take(text []byte) {
-	e, err := parse(text)
-	if err != nil {
-		w.results.stray.add(string(text))
+// process processes a line.
+func (w *watch) process(text []byte) {
+	var e event
+	if err := json.Unmarshal(text, &e); err != nil { // printed by a wrapper of the go command, for example
+		w.results.other.add(string(text))
 		w.progress.Line("%s", strings.TrimSuffix(string(text), "\n"))
 		return
 	}
@@ -79,11 +79,11 @@ func (w *watch) take(text []byte) {
 	if p == nil {
 		return
 	}
-	w.heard[p] = time.Now()
+	w.latest[p] = time.Now()
 	switch {
 	case e.Test == "" && p.ended():
 		w.done++
-		delete(w.heard, p)
+		delete(w.latest, p)
 		if e.Action != actionSkip { // a package without tests
 			w.progress.Line("[%d/%d] %s", w.done, len(w.run.packages), p.summary())
 		}
@@ -92,45 +92,47 @@ func (w *watch) take(text []byte) {
 	}
 }
 
-// summary is a line about a package that has ended. It is not the one that go test
-// prints, so that tools that read the output find each package once, at the end.
+// summary returns a line about a package that has ended. It differs from go test's line,
+// so that tools find each package in the output once, at the end.
 func (p *pkg) summary() string {
 	word, rest, _ := strings.Cut(strings.TrimSpace(p.verdict), "\t")
 	rest = strings.ReplaceAll(strings.TrimPrefix(rest, p.path), "\t", " ")
 	return fmt.Sprintf("%-4s %s%s", strings.TrimSpace(word), short(p.path), rest)
 }
 
+const module = "github.com/nodegate/nodegate"
+
 // short is a package without its module.
 func short(path string) string { return strings.TrimPrefix(path, module+"/") }
 
-// limitSilence ends test binaries that have been silent for too long.
+// limitSilence ends test binaries that have not had an event for too long.
 func (w *watch) limitSilence(now time.Time) {
-	for p, heard := range w.heard {
+	for p, latest := range w.latest {
 		limit := w.silence
-		if w.escaped[p] > 0 {
+		if w.steps[p] > 0 {
 			limit = min(grace, w.silence)
 		}
-		if now.Sub(heard) < limit {
+		if now.Sub(latest) < limit {
 			continue
 		}
-		w.heard[p] = now
-		w.escaped[p]++
+		w.latest[p] = now
+		w.steps[p]++
 		w.end(p, now)
 	}
 }
 
-// end takes the next step to end a silent package.
+// end takes the next step to end a package without events.
 func (w *watch) end(p *pkg, now time.Time) {
-	if w.escaped[p] == 1 {
+	if w.steps[p] == 1 {
 		p.silence = &silence{limit: w.silence, running: p.describeRunning(now)}
 		w.progress.Line("%s: no test event for %v; running: %s; sending SIGQUIT",
 			short(p.path), w.silence, strings.Join(p.silence.running, ", "))
 	}
 	binaries := testBinaries(w.pid, p.path, w.dirs[p.path])
 	switch {
-	case w.escaped[p] > 2 || len(binaries) == 0:
+	case w.steps[p] > 2 || len(binaries) == 0:
 		send(-w.pid, syscall.SIGKILL)
-	case w.escaped[p] == 2:
+	case w.steps[p] == 2:
 		send(binaries[0], syscall.SIGKILL)
 	default:
 		send(binaries[0], syscall.SIGQUIT)
@@ -143,14 +145,14 @@ func (p *pkg) describeRunning(now time.Time) (list []string) {
 		list = append(list, fmt.Sprintf("%s (%s)", t.name, seconds(now.Sub(t.began))))
 	}
 	if len(list) == 0 {
-		list = []string{"no test; TestMain or a package's init"}
+		list = []string{"no test, but TestMain or an init function"}
 	}
 	return list
 }
 
-// pass forwards a signal to the go command and all processes that it has started.
+// forward forwards a signal to the go command and all processes that it has started.
 // A second signal kills them.
-func (w *watch) pass(s os.Signal) {
+func (w *watch) forward(s os.Signal) {
 	number, ok := s.(syscall.Signal)
 	if w.interrupted != nil || !ok {
 		number = syscall.SIGKILL

@@ -197,6 +197,7 @@ func TestSeedNidhoggConvertSelectors(t *testing.T) {
 		"['os', 'pool notin (a)']":        {"b", "c"},
 		"['os in (linux)', 'os==linux']":  {"a", "b", "c"},
 		"['os in (linux, x)', 'pool==b']": {"b"},
+		"['pool in (a, " + strings.Repeat("x", 60) + ", " + strings.Repeat("y", 60) + ")']": {"a"}, // longer than a line
 	} {
 		r := Nidhogg(Source{Name: "x", Data: []byte("daemonsets: [{name: kiam, namespace: kube-system}]\nnodeSelector: " + form + "\n")})
 		gates := compileAll(t, checkGates(t, r, true))

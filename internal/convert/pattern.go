@@ -81,10 +81,16 @@ func (p *pattern) whole() (exact, expression string) {
 
 // literal returns the text that the pattern matches, if it is a literal.
 func (p *pattern) literal() (string, bool) {
-	if p.tree.Op != syntax.OpLiteral && p.tree.Op != syntax.OpConcat {
-		return "", false
+	core := []*syntax.Regexp{p.tree}
+	if p.tree.Op == syntax.OpConcat {
+		core = p.tree.Sub
+		if p.begins {
+			core = core[1:]
+		}
+		if p.ends {
+			core = core[:len(core)-1]
+		}
 	}
-	core := p.core()
 	if len(core) != 1 || core[0].Op != syntax.OpLiteral || core[0].Flags&syntax.FoldCase != 0 {
 		return "", false
 	}
@@ -113,65 +119,19 @@ func (p *pattern) matches(text string) bool {
 	return p.compiled.MatchString(text)
 }
 
-// matchesAll reports whether the pattern matches every non-empty text. It returns false for
-// some patterns that do.
+// samples are texts that only a pattern for any text matches: each printable character of
+// ASCII, and a text that is too long for repetitions.
+var samples = func() []string {
+	all := []string{strings.Repeat("~", 1001)}
+	for r := ' '; r <= '~'; r++ {
+		all = append(all, string(r))
+	}
+	return all
+}()
+
+// matchesAll reports whether the pattern matches every non-empty text.
 func (p *pattern) matchesAll() bool {
-	anything := !p.begins || !p.ends
-	characters := 0 // required by the pattern
-	for _, sub := range p.core() {
-		switch {
-		case isAnyCharacter(sub):
-			if p.begins && p.ends && sub.Op != syntax.OpPlus {
-				return false // exactly one character
-			}
-			characters++
-			anything = true
-		case sub.Op == syntax.OpStar && isAnyCharacter(sub.Sub[0]):
-			anything = true
-		case !matchesEmpty(sub):
-			return false
-		}
-	}
-	return anything && characters <= 1
-}
-
-// core returns the expression without its anchors.
-func (p *pattern) core() []*syntax.Regexp {
-	subs := []*syntax.Regexp{p.tree}
-	if p.tree.Op == syntax.OpConcat {
-		subs = p.tree.Sub
-	}
-	return slices.DeleteFunc(slices.Clone(subs), func(sub *syntax.Regexp) bool {
-		return sub == subs[0] && p.begins || sub == subs[len(subs)-1] && p.ends
-	})
-}
-
-// matchesEmpty reports whether the expression matches the empty text at any position.
-func matchesEmpty(tree *syntax.Regexp) bool {
-	switch tree.Op {
-	case syntax.OpEmptyMatch, syntax.OpStar, syntax.OpQuest:
-		return true
-	case syntax.OpRepeat:
-		return tree.Min == 0 || matchesEmpty(tree.Sub[0])
-	case syntax.OpCapture, syntax.OpPlus:
-		return matchesEmpty(tree.Sub[0])
-	case syntax.OpAlternate:
-		return slices.ContainsFunc(tree.Sub, matchesEmpty)
-	case syntax.OpConcat:
-		return !slices.ContainsFunc(tree.Sub, func(sub *syntax.Regexp) bool { return !matchesEmpty(sub) })
-	}
-	return false
-}
-
-// isAnyCharacter reports whether the expression matches any single character.
-func isAnyCharacter(tree *syntax.Regexp) bool {
-	switch tree.Op {
-	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		return true
-	case syntax.OpCapture, syntax.OpPlus:
-		return isAnyCharacter(tree.Sub[0])
-	}
-	return false
+	return !slices.ContainsFunc(samples, func(sample string) bool { return !p.matches(sample) })
 }
 
 var repetition = regexp.MustCompile(`^\{\d+(,\d*)?\}`)

@@ -138,14 +138,21 @@ func (c *converter) items(f field, what string) []*yaml.Node {
 	return f.Content
 }
 
+// required reports whether a key has a value, and adds an error with the line if not.
+func (c *converter) required(f fields, key, what string, line int) bool {
+	if !f.has(key) {
+		c.errorf(line, "%s has no %q, which %s requires", what, key, c.tool)
+	}
+	return f.has(key)
+}
+
 // text returns a string that must not be empty. line is the line of the error if the key is
 // missing. The second result is false if an error was added.
 func (c *converter) text(f fields, key, what string, line int) (string, bool) {
-	v := f[key]
-	if !f.has(key) {
-		c.errorf(line, "%s has no %q, which %s requires", what, key, c.tool)
+	if !c.required(f, key, what, line) {
 		return "", false
 	}
+	v := f[key]
 	s, ok := c.str(v, key)
 	if ok && s == "" {
 		c.errorf(v.line, "%s is empty, but %s requires a value", key, c.tool)

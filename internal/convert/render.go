@@ -4,18 +4,17 @@ package convert
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
-	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"unicode"
+	"unicode/utf8"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -40,7 +39,9 @@ func (r *Result) WriteYAML(w io.Writer) error {
 		for _, note := range g.notes {
 			comment(&b, "- "+note)
 		}
-		render(&b, &g.NodeGate)
+		if err := render(&b, &g.NodeGate); err != nil {
+			return fmt.Errorf("writing gate %s: %w", g.NodeGate.Name, err)
+		}
 	}
 	if _, err := w.Write(b.Bytes()); err != nil {
 		return fmt.Errorf("writing gates: %w", err)
@@ -88,148 +89,93 @@ func printable(r rune) rune {
 	return r
 }
 
-func render(b *bytes.Buffer, g *v1alpha1.NodeGate) {
-	fmt.Fprintf(b, "apiVersion: %s\nkind: NodeGate\nmetadata: {name: %s}\nspec:\n", v1alpha1.GroupVersion, scalar(g.Name))
-	t := spec(&g.Spec)
-	t.write(b, 2)
-}
-
-// tree is a value to be written as YAML: a scalar, a mapping (which has keys) or a list.
-type tree struct {
-	scalar string
-	keys   []string
-	kids   []tree
-	list   bool
-}
-
-// spec converts a spec to a tree, in the order of the API's fields.
-func spec(s *v1alpha1.NodeGateSpec) tree {
-	all := structure(reflect.ValueOf(s).Elem())
-	if !slices.Contains(all.keys, "nodeSelector") { // {} selects all nodes and must be written
-		all.keys = slices.Insert(all.keys, 0, "nodeSelector")
-		all.kids = slices.Insert(all.kids, 0, tree{})
+// render writes a gate as a YAML document.
+func render(b *bytes.Buffer, g *v1alpha1.NodeGate) error {
+	text, err := json.Marshal(g.Spec)
+	if err != nil {
+		return err
 	}
-	return all
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	spec := nodeOf(decoder)
+	layOut(spec, 2)
+	fmt.Fprintf(b, "apiVersion: %s\nkind: NodeGate\n", v1alpha1.GroupVersion)
+	encoder := yaml.NewEncoder(b)
+	encoder.SetIndent(2)
+	encoder.CompactSeqIndent()
+	metadata := mapping(scalar("name"), scalar(g.Name))
+	metadata.Style = yaml.FlowStyle
+	return encoder.Encode(mapping(scalar("metadata"), metadata, scalar("spec"), spec))
 }
 
-// structure converts a struct to a tree without zero fields.
-func structure(v reflect.Value) tree {
-	names := fieldNames(v.Type())
-	t := tree{keys: make([]string, 0, len(names)), kids: make([]tree, 0, len(names))}
-	for i, name := range names {
-		field := v.Field(i)
+func mapping(content ...*yaml.Node) *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Content: content}
+}
+
+// nodeOf reads a valid JSON value. It keeps the order of the fields, and drops empty
+// objects, except a nodeSelector, which selects all nodes.
+func nodeOf(d *json.Decoder) *yaml.Node {
+	token, _ := d.Token()
+	switch token := token.(type) {
+	case json.Delim:
+		n := mapping()
+		if token == '[' {
+			n.Kind = yaml.SequenceNode
+		}
+		for d.More() {
+			n.Content = append(n.Content, nodeOf(d))
+			if i := len(n.Content) - 2; n.Kind == yaml.MappingNode && i%2 == 0 && i >= 0 && isEmpty(n.Content[i], n.Content[i+1]) {
+				n.Content = n.Content[:i]
+			}
+		}
+		_, _ = d.Token()
+		return n
+	case string:
+		return scalar(token)
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}
+}
+
+func isEmpty(key, value *yaml.Node) bool {
+	return value.Kind == yaml.MappingNode && len(value.Content) == 0 && key.Value != "nodeSelector"
+}
+
+// layOut selects the flow style for values that fit on the line of their key. Signals have
+// a line each. indent is the indentation of the keys or dashes.
+func layOut(n *yaml.Node, indent int) {
+	if n.Kind == yaml.SequenceNode {
+		for _, item := range n.Content {
+			layOut(item, indent+2)
+		}
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		isSignals := strings.HasSuffix(key.Value, "When") || key.Value == "anyOf"
 		switch {
-		case field.IsZero():
-		case name == "": // inline
-			inner := structure(field)
-			t.keys, t.kids = append(t.keys, inner.keys...), append(t.kids, inner.kids...)
+		case indent+flowLength(key)+2+flowLength(value) <= width && !isSignals:
+			value.Style |= yaml.FlowStyle
+		case value.Kind == yaml.SequenceNode:
+			layOut(value, indent)
 		default:
-			t.keys, t.kids = append(t.keys, name), append(t.kids, value(field))
-		}
-	}
-	return t
-}
-
-var fieldNameCache sync.Map
-
-// fieldNames returns the JSON names of a struct's fields. "" means inline. The names are
-// cached, because determining them takes longer than writing the fields.
-func fieldNames(t reflect.Type) []string {
-	if names, ok := fieldNameCache.Load(t); ok {
-		return names.([]string)
-	}
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
-	}
-	fieldNameCache.Store(t, names)
-	return names
-}
-
-func value(v reflect.Value) tree {
-	switch v.Kind() {
-	case reflect.Pointer:
-		return value(v.Elem())
-	case reflect.Struct:
-		if both, ok := v.Interface().(intstr.IntOrString); ok {
-			return tree{scalar: scalar(both.String())}
-		}
-		return structure(v)
-	case reflect.Slice:
-		t := tree{list: true}
-		for i := range v.Len() {
-			t.kids = append(t.kids, value(v.Index(i)))
-		}
-		return t
-	case reflect.Map:
-		var t tree
-		for _, key := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int {
-			return strings.Compare(a.String(), b.String())
-		}) {
-			t.keys, t.kids = append(t.keys, scalar(key.String())), append(t.kids, value(v.MapIndex(key)))
-		}
-		return t
-	case reflect.String:
-		return tree{scalar: scalar(v.String())}
-	}
-	return tree{scalar: fmt.Sprint(v.Interface())}
-}
-
-// write writes a mapping or a list as a block.
-func (t *tree) write(b *bytes.Buffer, indent int) {
-	for i := range t.kids {
-		kid := &t.kids[i]
-		b.WriteString(strings.Repeat(" ", indent))
-		start := indent
-		if t.list {
-			b.WriteString("- ")
-		} else {
-			b.WriteString(t.keys[i] + ":")
-			start += len(t.keys[i]) + 2
-		}
-		if flow := kid.flow(); start+len(flow) <= width && !kid.isSignals() && !t.list {
-			b.WriteString(" " + flow + "\n")
-			continue
-		}
-		switch {
-		case t.list: // the mapping starts after the dash
-			var inner bytes.Buffer
-			kid.write(&inner, indent+2)
-			b.WriteString(strings.TrimLeft(inner.String(), " "))
-		case kid.list:
-			b.WriteByte('\n')
-			kid.write(b, indent)
-		default:
-			b.WriteByte('\n')
-			kid.write(b, indent+2)
+			layOut(value, indent+2)
 		}
 	}
 }
 
-// isSignals reports whether the tree is a list of signals, which are written one per line.
-func (t *tree) isSignals() bool {
-	return t.list && len(t.kids) > 0 && slices.Contains(t.kids[0].keys, "name")
-}
-
-// flow returns the value in flow style.
-func (t *tree) flow() string {
-	if t.kids == nil {
-		if t.scalar == "" {
-			return "{}"
+// flowLength returns the length of a value in flow style.
+func flowLength(n *yaml.Node) int {
+	if n.Kind == yaml.ScalarNode {
+		if n.Style != 0 {
+			return utf8.RuneCountInString(n.Value) + 2
 		}
-		return t.scalar
+		return len(n.Value)
 	}
-	parts := make([]string, len(t.kids))
-	for i := range t.kids {
-		parts[i] = t.kids[i].flow()
-		if !t.list {
-			parts[i] = t.keys[i] + ": " + parts[i]
-		}
+	length := max(2, 2*len(n.Content)) // brackets, and separators of two characters
+	for _, kid := range n.Content {
+		length += flowLength(kid)
 	}
-	if t.list {
-		return "[" + strings.Join(parts, ", ") + "]"
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
+	return length
 }
 
 var (
@@ -239,14 +185,14 @@ var (
 )
 
 // scalar returns a scalar that all YAML parsers read as the given string.
-func scalar(text string) string {
+func scalar(text string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 	switch {
 	case plain.MatchString(text) && !slices.Contains(words, strings.ToLower(text)):
-		return text
-	case strings.ContainsFunc(text, func(r rune) bool {
-		return r != ' ' && !unicode.IsGraphic(r) || r == unicode.ReplacementChar || r > unicode.MaxLatin1
-	}):
-		return strconv.QuoteToASCII(text)
+	case strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }):
+		n.Style = yaml.DoubleQuotedStyle
+	default:
+		n.Style = yaml.SingleQuotedStyle
 	}
-	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	return n
 }

@@ -72,16 +72,11 @@ func (t *tainter) configuration(root *yaml.Node) {
 	if l, ok := all["log"]; ok {
 		t.mapping(l.Node, "log", "max_level")
 	}
-	if !all.has("reconciler") {
-		t.errorf(root.Line, `the configuration has no "reconciler", which Tainter requires`)
+	if !t.required(all, "reconciler", "the configuration", root.Line) {
 		return
 	}
 	reconciler, ok := t.mapping(all["reconciler"].Node, "reconciler", "matchers")
-	if !ok {
-		return
-	}
-	if !reconciler.has("matchers") {
-		t.errorf(all["reconciler"].line, `reconciler has no "matchers", which Tainter requires`)
+	if !ok || !t.required(reconciler, "matchers", "reconciler", all["reconciler"].line) {
 		return
 	}
 	if all.has("server") || all.has("log") {
@@ -120,8 +115,7 @@ func (t *tainter) matcher(n *yaml.Node) {
 		return
 	}
 	taint, ok := t.taint(m, n.Line)
-	if !m.has("conditions") {
-		t.errorf(n.Line, `the matcher has no "conditions", which Tainter requires`)
+	if !t.required(m, "conditions", "the matcher", n.Line) {
 		return
 	}
 	conditions := t.items(m["conditions"], "conditions")
@@ -147,8 +141,7 @@ func (t *tainter) matcher(n *yaml.Node) {
 
 // taint returns the taint of a matcher.
 func (t *tainter) taint(m fields, line int) (v1alpha1.Taint, bool) {
-	if !m.has("taint") {
-		t.errorf(line, `the matcher has no "taint", which Tainter requires`)
+	if !t.required(m, "taint", "the matcher", line) {
 		return v1alpha1.Taint{}, false
 	}
 	line = m["taint"].line
@@ -221,8 +214,7 @@ func (t *tainter) condition(n *yaml.Node) (tainterCondition, bool) {
 
 // pattern returns a regular expression, which may be empty.
 func (t *tainter) pattern(f fields, key string, line int) *pattern {
-	if !f.has(key) {
-		t.errorf(line, "the condition has no %q, which Tainter requires", key)
+	if !t.required(f, key, "the condition", line) {
 		return nil
 	}
 	text, ok := t.str(f[key], key)

@@ -4,11 +4,13 @@ package convert
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
@@ -49,9 +51,12 @@ func TestNamesAreUnique(t *testing.T) {
 // YAML parsers read a scalar as the original text, for any text.
 func TestScalars(t *testing.T) {
 	check := func(t tester, text string) {
-		for _, document := range []string{"a: " + scalar(text), "{a: " + scalar(text) + ", b: c}"} {
+		for _, style := range []yamlv3.Style{0, yamlv3.FlowStyle} {
+			n := mapping(scalar("a"), scalar(text), scalar("b"), scalar("c"))
+			n.Style = style
+			document, err := yamlv3.Marshal(n)
 			var got map[string]any
-			if err := yaml.Unmarshal([]byte(document), &got); err != nil || got["a"] != text {
+			if err = errors.Join(err, yaml.Unmarshal(document, &got)); err != nil || got["a"] != text {
 				t.Fatalf("%q is written as %s and read as %q (%v)", text, document, got["a"], err)
 			}
 		}

@@ -3,15 +3,62 @@
 package main
 
 import (
-	"slices"
+	"maps"
 	"strings"
 	"testing"
 )
 
-func TestJudge(t *testing.T) {
+// parse reads costs.
+func parse(t *testing.T, text string) costs {
+	t.Helper()
+	all := costs{}
+	if err := all.add(strings.NewReader(text), "test"); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return all
+}
+
+// Of several runs of a benchmark, the minimum of each quantity counts.
+func TestAdd(t *testing.T) {
+	got := parse(t, `goos: linux
+pkg: example.com/internal/gate
+cpu: some
+BenchmarkDecide/steady/gates=2         	    1000	      6081 ns/op	    2112 B/op	      15 allocs/op
+BenchmarkDecide/opening_one 	    1000	      6081 ns/op	    7 B/op	      1 allocs/op
+PASS
+ok  	example.com/internal/gate	1.2s
+pkg: example.com/internal/write
+BenchmarkPatch 1000	      1 ns/op	    8 B/op	      3 allocs/op
+BenchmarkPatch 1000	      1 ns/op	    9 B/op	      2 allocs/op
+`)
+	want := costs{
+		"example.com/internal/gate Decide/steady/gates=2": {15, 2112},
+		"example.com/internal/gate Decide/opening_one":    {1, 7},
+		"example.com/internal/write Patch":                {2, 8},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if again := parse(t, string(want.text())); !maps.Equal(again, want) {
+		t.Errorf("read again, it is %v from:\n%s", again, want.text())
+	}
+}
+
+func TestAddRejects(t *testing.T) {
+	for name, text := range map[string]string{
+		"a benchmark without allocations": "BenchmarkPatch 1000 12 ns/op\n",
+		"a truncated line":                "BenchmarkPatch 1000 12\n",
+	} {
+		if err := (costs{}).add(strings.NewReader(text), "test"); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, now cost
-		want        verdict
+		want        string
 	}{
 		"the same":                                     {cost{15, 2000}, cost{15, 2000}, same},
 		"one allocation more than few":                 {cost{10, 2000}, cost{11, 2000}, worse},
@@ -30,63 +77,48 @@ func TestJudge(t *testing.T) {
 		"fewer allocations do not make up for bytes":   {cost{15, 2000}, cost{2, 4000}, worse},
 		"fewer bytes do not make up for an allocation": {cost{15, 2000}, cost{17, 200}, worse},
 	} {
-		if got := judge(c.before, c.now); got != c.want {
+		if got := compare(c.before, c.now); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-func TestCompare(t *testing.T) {
-	of := func(name string) benchmark { return benchmark{"example.com/internal/gate", name} }
-	before := costs{of("Kept"): {1, 8}, of("Gone"): {2, 16}, of("Slower"): {3, 100}, of("Faster"): {3, 100}}
-	now := costs{of("Kept"): {1, 8}, of("Slower"): {4, 100}, of("Faster"): {2, 100}, of("Added"): {9, 9}}
-	var got []string
-	for _, r := range compare(before, now) {
-		got = append(got, r.name+" "+string(r.verdict))
-	}
-	if want := []string{"Added NEW", "Faster better", "Gone MISSING", "Kept same", "Slower WORSE"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestTell(t *testing.T) {
-	of := func(name string) benchmark { return benchmark{"example.com/internal/gate", name} }
-	base := costs{of("A"): {1, 8}, of("B"): {2, 16}}
+func TestReport(t *testing.T) {
+	before := costs{"example.com/gate A": {1, 8}, "example.com/gate B": {2, 16}}
 	for name, c := range map[string]struct {
-		now          costs
-		failed       int
-		tells, omits []string
+		now         costs
+		failed      int
+		want, never []string
 	}{
-		"nothing has changed": {
-			costs{of("A"): {1, 8}, of("B"): {2, 16}}, 0,
-			[]string{"2 benchmarks: 2 as in the baseline"}, []string{"gate A", "make bench-baseline"},
+		"unchanged": {
+			before, 0, []string{"2 benchmarks: 2 as in the baseline"}, []string{"gate A", "make bench-baseline"},
 		},
-		"one is better": {
-			costs{of("A"): {0, 0}, of("B"): {2, 16}}, 0,
+		"one better": {
+			costs{"example.com/gate A": {0, 0}, "example.com/gate B": {2, 16}}, 0,
 			[]string{"better", "gate A", "1 → 0", "make bench-baseline"}, []string{"gate B", "memprofile"},
 		},
-		"one is worse, and one is missing": {
-			costs{of("A"): {1, 80}}, 2,
+		"one worse, one missing": {
+			costs{"example.com/gate A": {1, 80}}, 2,
 			[]string{"WORSE", "8 → 80", "MISSING", "2 → ?", "1 worse, 1 missing", "make bench-baseline", "memprofile"}, nil,
 		},
-		"one has no baseline": {
-			costs{of("A"): {1, 8}, of("B"): {2, 16}, of("C"): {3, 24}}, 1,
+		"one without a baseline": {
+			costs{"example.com/gate A": {1, 8}, "example.com/gate B": {2, 16}, "example.com/gate C": {3, 24}}, 1,
 			[]string{"NEW", "gate C", "? → 3", "make bench-baseline"}, []string{"gate A"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			if failed := tell(&out, compare(base, c.now)); failed != c.failed {
+			if failed := report(&out, before, c.now); failed != c.failed {
 				t.Errorf("%d fail, want %d", failed, c.failed)
 			}
-			for _, text := range c.tells {
+			for _, text := range c.want {
 				if !strings.Contains(out.String(), text) {
-					t.Errorf("%q is not told:\n%s", text, out.String())
+					t.Errorf("no %q in:\n%s", text, out.String())
 				}
 			}
-			for _, text := range c.omits {
+			for _, text := range c.never {
 				if strings.Contains(out.String(), text) {
-					t.Errorf("%q is told:\n%s", text, out.String())
+					t.Errorf("%q in:\n%s", text, out.String())
 				}
 			}
 		})

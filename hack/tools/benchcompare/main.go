@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Benchcompare runs the benchmarks of what nodegate does for each event, and
-// compares what they allocate with a baseline. Allocations hardly differ between
-// machines, however busy, so that an increase is detected reliably, unlike with
-// times.
+// Benchcompare runs the benchmarks of what nodegate does for each event, and compares
+// their allocations with a baseline. Unlike times, allocations hardly differ between
+// machines, however busy, so that an increase is detected reliably.
 package main
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 )
 
-// guarded are the benchmarks whose allocations are watched: decoding what the API
-// server sends (Receive), taking an event in (Observe), collecting what is known
-// of a node (Gather), deciding (Decide) and composing what is written (Patch).
+// guarded matches the guarded benchmarks: decoding what the API server sends (Receive),
+// storing an event (Observe), collecting the facts about a node (Gather), deciding
+// (Decide), and composing a patch (Patch).
 const guarded = "^Benchmark(Receive|Observe|Gather|Decide|Patch)$"
 
 // packages are the packages of the guarded benchmarks.
@@ -50,43 +51,31 @@ func main() {
 	}
 }
 
-// run returns how many benchmarks fail the comparison.
+// run returns the number of benchmarks that fail the comparison.
 func run(ctx context.Context, source, baseline string, write bool) (failed int, err error) {
-	now, err := measureLeast(ctx, source)
-	if err != nil {
-		return 0, err
+	now := costs{}
+	for range processes {
+		if err := measure(ctx, source, now); err != nil {
+			return 0, err
+		}
 	}
 	if write {
-		file, err := os.Create(baseline)
-		if err != nil {
-			return 0, fmt.Errorf("writing the baseline: %w", err)
-		}
-		defer file.Close()
-		return 0, now.write(file)
+		return 0, os.WriteFile(baseline, now.text(), 0o644)
 	}
-	before, err := readBaseline(baseline)
-	if err != nil {
+	text, err := os.ReadFile(baseline)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("reading the baseline: %w", err)
+	}
+	before := costs{}
+	if err := before.add(bytes.NewReader(text), baseline); err != nil {
 		return 0, err
 	}
-	return tell(os.Stdout, compare(before, now)), nil
-}
-
-// measureLeast returns the least that each benchmark cost in any process.
-func measureLeast(ctx context.Context, source string) (costs, error) {
-	least := costs{}
-	for range processes {
-		now, err := measure(ctx, source)
-		if err != nil {
-			return nil, err
-		}
-		least.atMost(now)
-	}
-	return least, nil
+	return report(os.Stdout, before, now), nil
 }
 
 // measure runs the benchmarks, on one processor and without garbage collection,
 // which empties pools at any moment.
-func measure(ctx context.Context, source string) (costs, error) {
+func measure(ctx context.Context, source string, least costs) error {
 	arguments := []string{
 		"test", "-exec", "env GOGC=off", "-cpu", "1",
 		"-run", "^$", "-bench", guarded, "-benchmem", "-benchtime", operations,
@@ -96,7 +85,7 @@ func measure(ctx context.Context, source string) (costs, error) {
 	out, err := command.Output()
 	if err != nil {
 		os.Stderr.Write(out)
-		return nil, fmt.Errorf("running benchmarks: %w", err)
+		return fmt.Errorf("running benchmarks: %w", err)
 	}
-	return parse(bytes.NewReader(out), "go test")
+	return least.add(bytes.NewReader(out), "go test")
 }

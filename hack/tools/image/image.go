@@ -28,17 +28,17 @@ import (
 // runAsNonRoot.
 const user = "65532:65532"
 
-// release is what an image is made of.
+// release describes the source of an image.
 type release struct {
 	version, revision, repository string
 	created                       time.Time
 }
 
-// labels are the annotations that the OCI image specification has.
+// labels returns the annotations that the OCI image specification defines.
 func (r *release) labels() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "nodegate",
-		"org.opencontainers.image.description": "Keeps pods off Kubernetes nodes until the nodes are fit for them",
+		"org.opencontainers.image.description": "Keeps pods off Kubernetes nodes until the nodes are ready for them",
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"org.opencontainers.image.source":      r.repository,
 		"org.opencontainers.image.url":         r.repository,
@@ -48,7 +48,7 @@ func (r *release) labels() map[string]string {
 	}
 }
 
-// compiled is a program that was built.
+// compiled is a program for one platform.
 type compiled struct {
 	platform   v1.Platform
 	path, name string
@@ -58,7 +58,7 @@ type compiled struct {
 func (p *compiled) check() error {
 	file, err := elf.Open(p.path)
 	if err != nil {
-		return fmt.Errorf("looking at %s: %w", p.path, err)
+		return fmt.Errorf("reading %s: %w", p.path, err)
 	}
 	defer file.Close()
 	for _, segment := range file.Progs {
@@ -90,7 +90,7 @@ func writeAll(w io.Writer, content []byte) error {
 	return err
 }
 
-// image is the image of one platform.
+// image returns the image for one platform.
 func (p *compiled) image(r *release) (v1.Image, error) {
 	layer, err := p.layer(r.created)
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *compiled) image(r *release) (v1.Image, error) {
 		History: v1.History{Created: v1.Time{Time: r.created}, CreatedBy: "hack/tools/image"},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("putting the layer into the image: %w", err)
+		return nil, fmt.Errorf("appending the layer: %w", err)
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *compiled) image(r *release) (v1.Image, error) {
 	return image, nil
 }
 
-// newIndex puts the images of all platforms together.
+// newIndex returns an index of the images for all platforms.
 func newIndex(programs []compiled, r release) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for i := range programs {
@@ -131,17 +131,16 @@ func newIndex(programs []compiled, r release) (v1.ImageIndex, error) {
 	}
 	annotated, ok := mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 	if !ok {
-		return nil, errors.New("annotating the index makes no index of it")
+		return nil, errors.New("annotating the index: the result is not an index")
 	}
 	return annotated, nil
 }
 
-// write writes the index as an OCI layout, and the same as an archive that
-// 'docker load', 'ctr images import' and 'skopeo copy oci-archive:' take. What is
-// written is read again.
+// write writes the index as an OCI layout, and as an archive for 'docker load', 'ctr
+// images import' and 'skopeo copy oci-archive:'. It validates the written layout.
 func write(out string, index v1.ImageIndex, r release) error {
 	if err := os.RemoveAll(out); err != nil {
-		return fmt.Errorf("removing what was there: %w", err)
+		return fmt.Errorf("removing the previous layout: %w", err)
 	}
 	path, err := layout.Write(out, empty.Index)
 	if err != nil {
@@ -155,12 +154,12 @@ func write(out string, index v1.ImageIndex, r release) error {
 		return fmt.Errorf("reading the layout: %w", err)
 	}
 	if err := validate.Index(written); err != nil {
-		return fmt.Errorf("checking the layout: %w", err)
+		return fmt.Errorf("validating the layout: %w", err)
 	}
 	return archive(out, r.created)
 }
 
-// archive makes a tar of a directory.
+// archive writes the files of a directory to a tar file.
 func archive(dir string, at time.Time) (err error) {
 	file, err := os.Create(dir + ".tar")
 	if err != nil {
@@ -189,11 +188,11 @@ func archive(dir string, at time.Time) (err error) {
 	return nil
 }
 
-// describe prints what was built.
+// describe prints the image's digest, and the size for each platform.
 func describe(out io.Writer, index v1.ImageIndex, where string) error {
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("naming the image: %w", err)
+		return fmt.Errorf("computing the digest: %w", err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {

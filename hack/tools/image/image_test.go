@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// built builds an image of a program that is no work to build, for all platforms.
+// built builds an image of a small program for all platforms.
 func built(t *testing.T, o options) (out string) {
 	t.Helper()
 	source := t.TempDir()
@@ -52,7 +52,7 @@ func built(t *testing.T, o options) (out string) {
 	return o.out
 }
 
-// indexOf reads the index of a layout that has one.
+// indexOf returns the only index of a layout.
 func indexOf(t *testing.T, dir string) v1.ImageIndex {
 	t.Helper()
 	path, err := layout.FromPath(dir)
@@ -75,7 +75,7 @@ func indexOf(t *testing.T, dir string) v1.ImageIndex {
 }
 
 func TestImage(t *testing.T) {
-	index := indexOf(t, built(t, options{})) // of the version that git's tag says
+	index := indexOf(t, built(t, options{})) // with the version of the git tag
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 2 {
 		t.Fatalf("%+v, %v", manifest, err)
@@ -91,10 +91,10 @@ func TestImage(t *testing.T) {
 		}
 		c := file.Config
 		if p := manifest.Manifests[i].Platform; p.String() != "linux/"+architecture || file.Architecture != architecture || file.OS != "linux" {
-			t.Errorf("image %d is for %s and says %s/%s", i, p, file.OS, file.Architecture)
+			t.Errorf("image %d has the platform %s, and its configuration %s/%s", i, p, file.OS, file.Architecture)
 		}
 		if c.User != "65532:65532" || strings.Join(c.Entrypoint, " ") != "/hello" || len(c.Cmd) > 0 || len(c.Env) > 0 {
-			t.Errorf("it runs %v %v with %v as %s", c.Entrypoint, c.Cmd, c.Env, c.User)
+			t.Errorf("entrypoint %v, command %v, environment %v, user %s", c.Entrypoint, c.Cmd, c.Env, c.User)
 		}
 		for label, want := range map[string]string{
 			"version": "v1.2.3", "created": "2026-11-20T12:00:00Z", "source": "https://example.com/hello", "licenses": "Apache-2.0",
@@ -109,13 +109,13 @@ func TestImage(t *testing.T) {
 		program := only(t, image)
 		if architecture == runtime.GOARCH {
 			if output, err := exec.Command(program).CombinedOutput(); err != nil || string(output) != "hello v1.2.3\n" {
-				t.Errorf("it says %q, %v", output, err)
+				t.Errorf("the program printed %q (%v)", output, err)
 			}
 		}
 	}
 }
 
-// only extracts the one file that an image has.
+// only extracts the only file of an image.
 func only(t *testing.T, image v1.Image) string {
 	t.Helper()
 	layers, err := image.Layers()
@@ -144,12 +144,12 @@ func only(t *testing.T, image v1.Image) string {
 		t.Error(p.check())
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("there is more: %v", err)
+		t.Errorf("the layer has another file (%v)", err)
 	}
 	return path
 }
 
-// The same source gives the same archive, wherever it is.
+// The same source results in the same archive, in any directory.
 func TestImageIsReproducible(t *testing.T) {
 	first, err := os.ReadFile(built(t, options{version: "v1.2.3"}) + ".tar")
 	if err != nil {
@@ -178,8 +178,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// What needs a dynamic linker could not start in an image of nothing.
-func TestDynamicProgramIsRefused(t *testing.T) {
+// A program that needs a dynamic linker could not start in the image.
+func TestDynamicProgramIsRejected(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
 		t.Skip(err)

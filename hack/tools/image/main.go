@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -33,10 +34,10 @@ func main() {
 	flag.StringVar(&o.source, "source", ".", "the directory of the module to build")
 	flag.StringVar(&o.pkg, "package", "./cmd/nodegate", "the program")
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "the platforms, separated by commas")
-	flag.StringVar(&o.out, "out", "bin/image", "where the OCI layout goes; beside it, the same as a .tar")
-	flag.StringVar(&o.version, "version", "", "the version to label the image with; default: what git says")
-	flag.StringVar(&o.push, "push", "", "an image name to push to, with the credentials of 'docker login'")
-	flag.StringVar(&o.repository, "repository", "https://github.com/nodegate/nodegate", "where the source is, for the labels")
+	flag.StringVar(&o.out, "out", "bin/image", "the directory of the OCI layout; the archive has the same name with .tar")
+	flag.StringVar(&o.version, "version", "", "the version for the labels (default: output of git describe)")
+	flag.StringVar(&o.push, "push", "", "push the image to this name, with the credentials of 'docker login'")
+	flag.StringVar(&o.repository, "repository", "https://github.com/nodegate/nodegate", "the URL of the source, for the labels")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -80,15 +81,14 @@ func (o *options) run(ctx context.Context) error {
 	return push(ctx, o.push, index)
 }
 
-// build builds the program for a platform: static, and without a trace of where.
+// build builds the program for a platform: static, and without local paths.
 func (o *options) build(ctx context.Context, dir, platform string) (compiled, error) {
 	p, err := v1.ParsePlatform(platform)
 	if err != nil {
-		return compiled{}, fmt.Errorf("reading platform %q: %w", platform, err)
+		return compiled{}, fmt.Errorf("parsing platform %q: %w", platform, err)
 	}
 	out := compiled{platform: *p, path: filepath.Join(dir, p.OS+"-"+p.Architecture), name: filepath.Base(o.pkg)}
-	// The program says which version it is by what git says, whatever the
-	// machine's GOFLAGS are.
+	// The program contains its version from git, regardless of the machine's GOFLAGS.
 	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.path, o.pkg)
 	command.Dir = o.source
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
@@ -99,29 +99,24 @@ func (o *options) build(ctx context.Context, dir, platform string) (compiled, er
 	return out, out.check()
 }
 
-// release is what is built, as git has it.
+// release returns the version and commit of the source, from git.
 func (o *options) release(ctx context.Context) (release, error) {
-	r := release{version: o.version, repository: o.repository, created: time.Unix(0, 0).UTC()}
-	var err error
-	if r.revision, err = o.git(ctx, "rev-parse", "HEAD"); err != nil {
+	r := release{version: o.version, repository: o.repository}
+	commit, err := o.git(ctx, "log", "-1", "--format=%H %ct")
+	if err != nil {
 		return r, err
 	}
+	revision, seconds, _ := strings.Cut(commit, " ")
 	if r.version == "" {
 		if r.version, err = o.git(ctx, "describe", "--tags", "--always", "--dirty"); err != nil {
 			return r, err
 		}
 	}
-	seconds := os.Getenv("SOURCE_DATE_EPOCH")
-	if seconds == "" {
-		if seconds, err = o.git(ctx, "log", "-1", "--format=%ct"); err != nil {
-			return r, err
-		}
-	}
-	at, err := strconv.ParseInt(seconds, 10, 64)
+	at, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), seconds), 10, 64)
 	if err != nil {
 		return r, fmt.Errorf("reading SOURCE_DATE_EPOCH: %w", err)
 	}
-	r.created = time.Unix(at, 0).UTC()
+	r.revision, r.created = revision, time.Unix(at, 0).UTC()
 	return r, nil
 }
 
@@ -135,18 +130,18 @@ func (o *options) git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(output)), nil
 }
 
-// push sends the image to a registry.
+// push pushes the image to a registry.
 func push(ctx context.Context, image string, index v1.ImageIndex) error {
 	ref, err := name.ParseReference(image)
 	if err != nil {
-		return fmt.Errorf("reading the image's name: %w", err)
+		return fmt.Errorf("parsing the image's name: %w", err)
 	}
 	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return fmt.Errorf("pushing %s: %w", ref, err)
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("naming what was pushed: %w", err)
+		return fmt.Errorf("computing the digest: %w", err)
 	}
 	fmt.Printf("pushed %s@%s\n", ref.Context(), digest)
 	return nil

@@ -27,7 +27,7 @@ const (
 	root       = "../../../"
 )
 
-// alerts are the rules of the chart, as Prometheus reads them.
+// alerts returns the rules of the chart, parsed by Prometheus.
 func alerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(alertsFile, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
@@ -35,14 +35,13 @@ func alerts(t *testing.T) []rulefmt.Rule {
 		t.Error(err)
 	}
 	if groups == nil || len(groups.Groups) != 1 || len(groups.Groups[0].Rules) < 10 {
-		t.Fatalf("read: %+v", groups)
+		t.Fatalf("groups: %+v", groups)
 	}
 	return groups.Groups[0].Rules
 }
 
-// firing has Prometheus evaluate a rule every minute for a time, in which series are
-// as given, one a line, with a value for each minute. It returns what the alerts say
-// that fire then.
+// firing evaluates a rule every minute for a duration, with the given series: one per line,
+// with a value per minute. It returns the texts of the alerts that fire at the end.
 func firing(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration) (summaries []string) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr)
@@ -64,24 +63,24 @@ func firing(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration
 		}
 		text := a.Annotations.String()
 		if strings.Contains(text, "no value") || strings.Contains(text, "error expanding") {
-			t.Errorf("it says %s", text)
+			t.Errorf("annotations: %s", text)
 		}
 		summaries = append(summaries, a.Annotations.Get("summary")+" "+a.Annotations.Get("description"))
 	}
 	return summaries
 }
 
-// A scenario is how things are, and for how long they have been so.
+// A scenario is a set of series, and how long the rule is evaluated with them.
 type scenario struct {
 	after  time.Duration
 	series []string
 }
 
-// scenarios say of each alert when it fires, what it says then, and when it does
-// not although that is near.
+// scenarios specifies for each alert a scenario in which it fires, a part of its text, and
+// similar scenarios in which it does not fire.
 var scenarios = map[string]struct {
 	fires scenario
-	says  string
+	text  string
 	quiet []scenario
 }{
 	"NodegateDown": {
@@ -104,7 +103,7 @@ var scenarios = map[string]struct {
 		scenario{10 * time.Minute, []string{`nodegate_watch_up{resource="pods"} 0x60`, `nodegate_watch_up{resource="nodes"} 1x60`}}, "pods",
 		[]scenario{
 			{time.Hour, []string{`nodegate_watch_up{resource="pods"} 1x60`}},
-			{time.Hour, []string{`nodegate_watch_up{resource="nodegates"} 0x60`}}, // NodegateGatesUnreadable tells
+			{time.Hour, []string{`nodegate_watch_up{resource="nodegates"} 0x60`}}, // NodegateGatesUnreadable fires
 			{9 * time.Minute, []string{`nodegate_watch_up{resource="pods"} 0x60`}},
 		},
 	},
@@ -116,8 +115,8 @@ var scenarios = map[string]struct {
 		scenario{10 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 1x60`}}, "Gate cni",
 		[]scenario{
 			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`, `nodegate_gate_condition{gate="cni",condition="Overdue"} 0x60`}},
-			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}},       // NodegateBirthsOpen tells
-			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_guard_proved{guard="nodegate-records"} 0x60`}}, // NodegateGuardMissing tells
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}},       // NodegateBirthsOpen fires
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_guard_proved{guard="nodegate-records"} 0x60`}}, // NodegateGuardMissing fires
 			{9 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`}},
 		},
 	},
@@ -153,7 +152,7 @@ var scenarios = map[string]struct {
 		scenario{15 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 6x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}}, "60% of its nodes",
 		[]scenario{
 			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 5x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}},
-			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 3x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 3x60`}}, // too few to tell
+			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 3x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 3x60`}}, // too few nodes
 			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 6x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
 		},
 	},
@@ -177,7 +176,7 @@ var scenarios = map[string]struct {
 		[]scenario{
 			{time.Hour, []string{`nodegate_patches_total{outcome="error"} 0+1x60`, `nodegate_patches_total{outcome="ok"} 0+20x60`}},
 			{time.Hour, []string{`nodegate_patches_total{outcome="error"} 5x60`, `nodegate_patches_total{outcome="ok"} 9x60`}},        // nothing to do
-			{time.Hour, []string{`nodegate_patches_total{outcome="conflict"} 0+9x60`, `nodegate_patches_total{outcome="ok"} 0+1x60`}}, // is no failure
+			{time.Hour, []string{`nodegate_patches_total{outcome="conflict"} 0+9x60`, `nodegate_patches_total{outcome="ok"} 0+1x60`}}, // not a failure
 		},
 	},
 	"NodegatePodsBypassed": {
@@ -207,25 +206,25 @@ func TestAlerts(t *testing.T) {
 		t.Run(rule.Alert, func(t *testing.T) {
 			s, ok := scenarios[rule.Alert]
 			if !ok {
-				t.Fatal("no scenario tests it")
+				t.Fatal("the alert has no scenario")
 			}
 			got := firing(t, rule, strings.Join(s.fires.series, "\n"), s.fires.after)
-			if len(got) != 1 || !strings.Contains(got[0], s.says) {
-				t.Errorf("in %q there fire %q, want one that says %q", s.fires.series, got, s.says)
+			if len(got) != 1 || !strings.Contains(got[0], s.text) {
+				t.Errorf("with %q, these alerts fire: %q, want one with %q", s.fires.series, got, s.text)
 			}
 			for _, q := range s.quiet {
 				if got := firing(t, rule, strings.Join(q.series, "\n"), q.after); len(got) > 0 {
-					t.Errorf("in %q for %s it fires: %q", q.series, q.after, got)
+					t.Errorf("with %q for %s, it fires: %q", q.series, q.after, got)
 				}
 			}
 		})
 	}
 	if len(scenarios) != len(all) {
-		t.Errorf("%d scenarios of %d alerts", len(scenarios), len(all))
+		t.Errorf("%d scenarios for %d alerts", len(scenarios), len(all))
 	}
 }
 
-// An old proof is none.
+// An outdated proof does not count.
 func TestBirthsOpenByAge(t *testing.T) {
 	for _, rule := range alerts(t) {
 		if rule.Alert != "NodegateBirthsOpen" {
@@ -241,10 +240,10 @@ func TestBirthsOpenByAge(t *testing.T) {
 
 var alertRow = regexp.MustCompile("(?m)^\\| \\[`?(Nodegate\\w+)`?\\]\\(runbooks/(Nodegate\\w+)\\.md\\) \\| (\\w+) \\|")
 
-// Every alert says how bad it is, and has a page, which has all that is wanted at
-// night; docs/metrics.md lists them all. No page is of an alert that is gone.
+// Every alert has a severity, and a runbook with all sections; docs/metrics.md lists them
+// all. Every runbook belongs to an alert.
 func TestAlertsHaveTheirPages(t *testing.T) {
-	var want, told []string
+	var want, listed []string
 	for _, rule := range alerts(t) {
 		severity := rule.Labels["severity"]
 		if !slices.Contains([]string{"critical", "warning", "info"}, severity) {
@@ -254,27 +253,27 @@ func TestAlertsHaveTheirPages(t *testing.T) {
 			t.Errorf("%s has the runbook %q", rule.Alert, url)
 		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-			t.Errorf("%s does not say what is wrong", rule.Alert)
+			t.Errorf("%s has no summary or no description", rule.Alert)
 		}
 		want = append(want, rule.Alert+" "+severity)
 		page := read(t, runbooks+rule.Alert+".md")
 		for _, part := range []string{"# " + rule.Alert + "\n", "\n## Impact\n", "\n## Diagnosis\n", "\n## Mitigation\n"} {
 			if !strings.Contains(page, part) {
-				t.Errorf("the page of %s has no %q", rule.Alert, part)
+				t.Errorf("the runbook of %s has no %q", rule.Alert, part)
 			}
 		}
 		if n := strings.Count(page, "\n"); n > 60 {
-			t.Errorf("the page of %s has %d lines, which nobody reads at night", rule.Alert, n)
+			t.Errorf("the runbook of %s has %d lines, want at most 60", rule.Alert, n)
 		}
 	}
 	for _, row := range alertRow.FindAllStringSubmatch(read(t, root+"docs/metrics.md"), -1) {
 		if row[1] != row[2] {
-			t.Errorf("docs/metrics.md: %s leads to the page of %s", row[1], row[2])
+			t.Errorf("docs/metrics.md: %s links to the runbook of %s", row[1], row[2])
 		}
-		told = append(told, row[1]+" "+row[3])
+		listed = append(listed, row[1]+" "+row[3])
 	}
-	if !slices.Equal(want, told) {
-		t.Errorf("docs/metrics.md lists %s\nthere are %s", told, want)
+	if !slices.Equal(want, listed) {
+		t.Errorf("docs/metrics.md lists %s\nwant %s", listed, want)
 	}
 	files, err := os.ReadDir(runbooks)
 	if err != nil {
@@ -283,7 +282,7 @@ func TestAlertsHaveTheirPages(t *testing.T) {
 	for _, f := range files {
 		name, isPage := strings.CutSuffix(f.Name(), ".md")
 		if isPage && strings.HasPrefix(name, "Nodegate") && !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(w, name+" ") }) {
-			t.Errorf("%s is of no alert", f.Name())
+			t.Errorf("%s belongs to no alert", f.Name())
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prometheus tests what nodegate gives to Prometheus and Grafana: the
-// alerts and the dashboard of the chart, with Prometheus' own engine. It is a module
-// of its own, so that nodegate does not depend on Prometheus' server.
+// Package prometheus tests the alerts and the dashboard of the chart with the engine of
+// Prometheus. It is a separate module, so that nodegate does not depend on the Prometheus
+// server.
 package prometheus

@@ -16,24 +16,24 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// What metrics there are, docs/metrics.md says: a test of the controller compares
-// that page with its registry. Here the page is compared with what asks for metrics.
+// A test of the controller compares docs/metrics.md with its registry. These tests compare
+// the page with the queries of alerts and dashboard.
 
-// metric is one of the page's rows.
+// metric is a row of the page.
 type metric struct {
 	kind   string
 	labels []string
-	says   string
+	text   string
 }
 
 var metricRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (gauge|counter|histogram) \\|([^|]*)\\|(.*)\\|$")
 
-// metrics are all that the page has, by name.
+// metrics returns the metrics on the page, by name.
 func metrics(t *testing.T) map[string]metric {
 	t.Helper()
 	all := make(map[string]metric)
 	for _, row := range metricRow.FindAllStringSubmatch(read(t, root+"docs/metrics.md"), -1) {
-		m := metric{kind: row[2], says: row[4]}
+		m := metric{kind: row[2], text: row[4]}
 		for label := range strings.SplitSeq(row[3], ",") {
 			if label = strings.Trim(label, " `"); label != "" {
 				m.labels = append(m.labels, label)
@@ -42,18 +42,18 @@ func metrics(t *testing.T) map[string]metric {
 		all[row[1]] = m
 	}
 	if len(all) < 20 {
-		t.Fatalf("only %d metrics are on the page", len(all))
+		t.Fatalf("the page has only %d metrics", len(all))
 	}
 	return all
 }
 
-// given are labels that Prometheus, or who runs it, adds to every series.
+// given are labels that the configuration of Prometheus adds to every series.
 var given = []string{"cluster", "job", "instance"}
 
-// closed are labels of which the page names all values.
+// closed are the labels whose values are all on the page.
 var closed = []string{"state", "mode", "outcome", "condition"}
 
-// uses are the metrics that an expression asks for. It checks their labels.
+// uses returns the metrics in an expression, and checks their labels.
 func uses(t *testing.T, all map[string]metric, where, expr string) (names []string) {
 	t.Helper()
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
@@ -65,7 +65,7 @@ func uses(t *testing.T, all map[string]metric, where, expr string) (names []stri
 	for _, selectors := range parser.ExtractSelectors(parsed) {
 		name, m := series(all, selectors)
 		if name == "" {
-			t.Errorf("%s asks for a metric that is not on the page: %s", where, expr)
+			t.Errorf("%s has a metric that is not on the page: %s", where, expr)
 			continue
 		}
 		names, has = append(names, name), append(has, m.labels...)
@@ -86,7 +86,7 @@ func uses(t *testing.T, all map[string]metric, where, expr string) (names []stri
 		}
 		for _, label := range by {
 			if !slices.Contains(has, label) {
-				t.Errorf("%s goes by the label %s, which none of its metrics has: %s", where, label, expr)
+				t.Errorf("%s groups by the label %s, which none of its metrics has: %s", where, label, expr)
 			}
 		}
 		return nil
@@ -94,7 +94,7 @@ func uses(t *testing.T, all map[string]metric, where, expr string) (names []stri
 	return names
 }
 
-// series is the metric that selectors are about. Of a histogram they ask for parts.
+// series returns the metric of selectors, which name the parts of a histogram.
 func series(all map[string]metric, selectors []*labels.Matcher) (string, metric) {
 	for _, s := range selectors {
 		if s.Name != model.MetricNameLabel {
@@ -114,26 +114,26 @@ func series(all map[string]metric, selectors []*labels.Matcher) (string, metric)
 	return "", metric{}
 }
 
-// checkMatcher checks that the metric has the label, and may have its value.
+// checkMatcher checks that the metric has the label and, if its values are known, the value.
 func checkMatcher(t *testing.T, where string, m *metric, s *labels.Matcher) {
 	t.Helper()
 	switch {
 	case s.Name == model.MetricNameLabel, slices.Contains(given, s.Name):
 		return
 	case !slices.Contains(m.labels, s.Name):
-		t.Errorf("%s: it has no label %s", where, s.Name)
+		t.Errorf("%s: the metric has no label %s", where, s.Name)
 		return
 	case !slices.Contains(closed, s.Name):
 		return
 	}
 	for value := range strings.SplitSeq(s.Value, "|") {
-		if !strings.Contains(m.says, "`"+value+"`") {
-			t.Errorf("%s: the page knows no %s %q", where, s.Name, value)
+		if !strings.Contains(m.text, "`"+value+"`") {
+			t.Errorf("%s: the page has no %s %q", where, s.Name, value)
 		}
 	}
 }
 
-// dashboard is what matters here of Grafana's JSON.
+// dashboard contains the tested fields of Grafana's JSON.
 type dashboard struct {
 	UID           string
 	SchemaVersion int
@@ -162,12 +162,11 @@ func theDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// filledIn does for expressions what Grafana does before it sends them.
+// filledIn replaces the variables in expressions, like Grafana.
 var filledIn = strings.NewReplacer("$gate", ".*", "$window", "1h")
 
-// No panel and no alert asks for a metric or label that does not exist, and none of
-// our metrics is asked for by nobody.
-func TestWhatIsAskedForExists(t *testing.T) {
+// All metrics and labels in panels and alerts exist, and each metric is used.
+func TestQueriedMetricsExist(t *testing.T) {
 	all, used := metrics(t), make(map[string]bool)
 	note := func(names []string) {
 		for _, name := range names {
@@ -177,13 +176,13 @@ func TestWhatIsAskedForExists(t *testing.T) {
 	for _, rule := range alerts(t) {
 		note(uses(t, all, "alert "+rule.Alert, rule.Expr))
 	}
-	d, asked := theDashboard(t), 0
+	d, queries := theDashboard(t), 0
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
-			asked++
+			queries++
 			expr := filledIn.Replace(target.Expr)
 			if strings.Contains(expr, "$") {
-				t.Errorf("panel %q uses a variable that there is not: %s", panel.Title, expr)
+				t.Errorf("panel %q uses an unknown variable: %s", panel.Title, expr)
 			}
 			note(uses(t, all, fmt.Sprintf("panel %q", panel.Title), expr))
 		}
@@ -192,45 +191,45 @@ func TestWhatIsAskedForExists(t *testing.T) {
 		if metricName, isQuery := strings.CutPrefix(v.Query, "label_values("); isQuery {
 			name, label, _ := strings.Cut(strings.TrimSuffix(metricName, ")"), ", ")
 			if !slices.Contains(all[name].labels, label) {
-				t.Errorf("the variable %s takes %s from %s, which has no such", v.Name, label, name)
+				t.Errorf("the variable %s uses the label %s, which %s does not have", v.Name, label, name)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !used[name] {
-			t.Errorf("no panel and no alert asks for %s", name)
+			t.Errorf("no panel and no alert uses %s", name)
 		}
 	}
-	if asked < 30 {
-		t.Errorf("only %d expressions were checked", asked)
+	if queries < 30 {
+		t.Errorf("only %d expressions were checked", queries)
 	}
 }
 
-// The dashboard is one that Grafana takes without anything else: its own panels, the
-// data source that one chooses, and no two panels in one place.
-func TestDashboardIsSound(t *testing.T) {
+// Grafana can display the dashboard without plugins: it has only built-in panels, which use
+// the selected data source and do not overlap.
+func TestDashboardIsValid(t *testing.T) {
 	d := theDashboard(t)
 	ids, cells := make(map[int]bool), make(map[[2]int]string)
 	for _, p := range d.Panels {
 		if ids[p.ID] {
-			t.Errorf("panel %q has the number of another", p.Title)
+			t.Errorf("the ID of panel %q is not unique", p.Title)
 		}
 		ids[p.ID] = true
 		if !slices.Contains([]string{"row", "stat", "timeseries", "bargauge", "table"}, p.Type) {
-			t.Errorf("panel %q is of the type %s", p.Title, p.Type)
+			t.Errorf("panel %q has the type %s", p.Title, p.Type)
 		}
 		if p.Type != "row" && (len(p.Targets) == 0 || p.Datasource.UID != "${datasource}") {
-			t.Errorf("panel %q asks %d things of %q", p.Title, len(p.Targets), p.Datasource.UID)
+			t.Errorf("panel %q has %d queries, and the data source %q", p.Title, len(p.Targets), p.Datasource.UID)
 		}
 		for _, target := range p.Targets {
 			if target.Datasource.UID != "${datasource}" || target.Datasource.Type != "prometheus" {
-				t.Errorf("panel %q asks %+v", p.Title, target.Datasource)
+				t.Errorf("panel %q has the data source %+v", p.Title, target.Datasource)
 			}
 		}
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("panel %q is out of bounds, or where %q is", p.Title, other)
+					t.Fatalf("panel %q is out of bounds, or overlaps with %q", p.Title, other)
 				}
 				cells[[2]int{x, y}] = p.Title
 			}

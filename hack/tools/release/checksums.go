@@ -13,11 +13,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// checksumsFile lists the SHA-256 of every file of a release, as sha256sum does.
+// checksumsFile contains the SHA-256 of every file of a release, in the format of sha256sum.
 const checksumsFile = "checksums.txt"
 
-// checksums returns what checksumsFile should hold. Directories, such as the image's
-// layout, are not files of a release.
+// checksums returns the contents of checksumsFile. Directories, such as the image's
+// layout, are not included.
 func checksums(dist string) ([]byte, error) {
 	entries, err := os.ReadDir(dist) // sorted
 	if err != nil {
@@ -48,8 +48,8 @@ func writeChecksums(dist string) error {
 	return nil
 }
 
-// checkChecksums returns an error if a release does not match its checksums, so
-// that only files that another machine has built, too, are signed.
+// checkChecksums returns an error if a release does not match its checksums. Therefore,
+// only files on which two builds agree are signed.
 func checkChecksums(dist string) error {
 	want, err := os.ReadFile(filepath.Join(dist, checksumsFile))
 	if err != nil {
@@ -60,12 +60,12 @@ func checkChecksums(dist string) error {
 		return err
 	}
 	if !bytes.Equal(got, want) {
-		return fmt.Errorf("the files of %s are not those of %s: run 'make release' again", dist, checksumsFile)
+		return fmt.Errorf("the files of %s do not match %s: run 'make release' again", dist, checksumsFile)
 	}
 	return nil
 }
 
-// digestFile holds the digest of the image, so that the checksums cover it too.
+// digestFile contains the digest of the image, so that the checksums cover the image.
 const digestFile = "image-digest.txt"
 
 func writeDigest(dist string) error {
@@ -75,7 +75,7 @@ func writeDigest(dist string) error {
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("hashing the image: %w", err)
+		return fmt.Errorf("computing the digest: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dist, digestFile), []byte(digest.String()+"\n"), 0o644); err != nil {
 		return fmt.Errorf("writing the digest of the image: %w", err)
@@ -83,14 +83,14 @@ func writeDigest(dist string) error {
 	return nil
 }
 
-// checkDigest returns an error if the image is not the image of the release.
+// checkDigest returns an error if the image is not that of the release.
 func checkDigest(dist string, digest v1.Hash) error {
 	want, err := os.ReadFile(filepath.Join(dist, digestFile))
 	if err != nil {
 		return fmt.Errorf("reading the digest of the image: %w", err)
 	}
 	if strings.TrimSpace(string(want)) != digest.String() {
-		return fmt.Errorf("the image is %s, and %s says %s: run 'make release' again", digest, digestFile, bytes.TrimSpace(want))
+		return fmt.Errorf("the image is %s, but %s has %s: run 'make release' again", digest, digestFile, bytes.TrimSpace(want))
 	}
 	return nil
 }

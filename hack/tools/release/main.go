@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release finishes and signs a release. Without a key it writes an SBOM
-// beside each program in the directory, and the checksums of everything. With a key
-// it checks those, signs them, and pushes the image with its signatures and
-// attestations. Only the second step needs a secret, and it builds nothing.
+// Command release completes and signs a release. Without a key, it writes an SBOM for each
+// program, and the checksums of all files. With a key, it verifies the checksums, signs
+// them, and pushes the image with its signatures and attestations. Only the second step
+// needs a secret, and it builds nothing.
 package main
 
 import (
@@ -26,10 +26,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.dist, "dist", "dist", "the directory of the release; its image is the OCI layout image/")
-	flag.StringVar(&o.version, "version", "", "the version that SBOMs name; default: what the programs say")
-	flag.StringVar(&o.key, "key", "", "sign with this ECDSA P-256 private key, a PEM file; default: write SBOMs and checksums")
-	flag.StringVar(&o.image, "image", "", "with -key: push the image to this name, such as registry.example.com/nodegate:v0.1.0")
+	flag.StringVar(&o.dist, "dist", "dist", "the directory of the release, with the image as OCI layout image/")
+	flag.StringVar(&o.version, "version", "", "the version in the SBOMs (default: that of the programs)")
+	flag.StringVar(&o.key, "key", "", "sign with the ECDSA P-256 private key in this PEM file, instead of writing SBOMs and checksums")
+	flag.StringVar(&o.image, "image", "", "push the image to this name, such as registry.example.com/nodegate:v0.1.0; requires -key")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -56,7 +56,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := checkChecksums(o.dist); err != nil {
 		return err
 	}
-	if err := signer.signFile(filepath.Join(o.dist, checksumsFile)); err != nil {
+	if err := signFile(signer, filepath.Join(o.dist, checksumsFile)); err != nil {
 		return err
 	}
 	if o.image == "" {

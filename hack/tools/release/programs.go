@@ -22,10 +22,10 @@ type program struct {
 	content []byte
 }
 
-// sbomPath is where the program's SBOM is.
+// sbomPath returns the path of the program's SBOM.
 func (p *program) sbomPath(dist string) string { return filepath.Join(dist, p.name+".cdx.json") }
 
-// archivedPrograms reads the plugin out of each of its archives.
+// archivedPrograms returns the plugin in each of its archives.
 func archivedPrograms(dist string) ([]program, error) {
 	paths, err := filepath.Glob(filepath.Join(dist, "kubectl-gate_*.tar.gz"))
 	if err != nil || len(paths) == 0 {
@@ -55,12 +55,12 @@ func fromArchive(path string) ([]byte, error) {
 	return first(zipped, "kubectl-gate")
 }
 
-// first returns the first file whose name begins with prefix.
+// first returns the first file whose name starts with a prefix.
 func first(archive io.Reader, prefix string) ([]byte, error) {
 	for files := tar.NewReader(archive); ; {
 		header, err := files.Next()
 		if err != nil {
-			return nil, fmt.Errorf("looking for %s: %w", prefix, err)
+			return nil, fmt.Errorf("finding a file %q: %w", prefix+"*", err)
 		}
 		if strings.HasPrefix(header.Name, prefix) {
 			return io.ReadAll(files)
@@ -68,13 +68,13 @@ func first(archive io.Reader, prefix string) ([]byte, error) {
 	}
 }
 
-// platformImage is the image for one platform, and what is in it.
+// platformImage is the image for one platform, with its program.
 type platformImage struct {
 	digest  v1.Hash
 	program program
 }
 
-// imageIndex opens the one image of an OCI layout.
+// imageIndex returns the only image of an OCI layout.
 func imageIndex(dir string) (v1.ImageIndex, error) {
 	path, err := layout.FromPath(dir)
 	if err != nil {
@@ -125,7 +125,7 @@ func fromImage(index v1.ImageIndex, digest v1.Hash) ([]byte, error) {
 		return nil, err
 	}
 	if len(layers) != 1 {
-		return nil, fmt.Errorf("it has %d layers, want one", len(layers))
+		return nil, fmt.Errorf("the image has %d layers, want one", len(layers))
 	}
 	content, err := layers[0].Uncompressed()
 	if err != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -19,10 +20,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
-	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/dsse"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
-// The formats that cosign reads: see SIGNATURE_SPEC.md and ATTESTATION_SPEC.md there.
+// Formats of cosign; see its SIGNATURE_SPEC.md and ATTESTATION_SPEC.md.
 const (
 	simpleSigning       types.MediaType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	envelope            types.MediaType = "application/vnd.dsse.envelope.v1+json"
@@ -33,32 +36,32 @@ const (
 	predicateAnnotation                 = "predicateType"
 )
 
-// object is an object of JSON.
+// object is a JSON object.
 type object = map[string]any
 
-// publication is where an image is published, and by whom.
+// publication pushes signed artifacts to a repository.
 type publication struct {
-	*signer
+	signer     signature.Signer
 	dist       string
 	repository name.Repository
 	options    []remote.Option
 }
 
-// publishImage pushes the image of a release, signed: the index, and the image and
-// SBOM of each platform. The tag comes last, so that it never names an image whose
-// signature is still missing.
-func publishImage(ctx context.Context, s *signer, dist string, tag name.Tag) error {
+// publishImage pushes and signs the image of a release: the index, and the image and SBOM
+// of each platform. It pushes the tag last, so that the tag never refers to an image
+// without a signature.
+func publishImage(ctx context.Context, s signature.Signer, dist string, tag name.Tag) error {
 	dir := filepath.Join(dist, imageLayout)
 	index, err := imageIndex(dir)
 	if err != nil {
 		return err
 	}
 	if err := validate.Index(index); err != nil {
-		return fmt.Errorf("checking the image: %w", err)
+		return fmt.Errorf("validating the image: %w", err)
 	}
 	digest, err := index.Digest()
 	if err != nil {
-		return fmt.Errorf("hashing the image: %w", err)
+		return fmt.Errorf("computing the digest: %w", err)
 	}
 	if err := checkDigest(dist, digest); err != nil {
 		return err
@@ -71,14 +74,14 @@ func publishImage(ctx context.Context, s *signer, dist string, tag name.Tag) err
 	if err := remote.WriteIndex(p.repository.Digest(digest.String()), index, p.options...); err != nil {
 		return fmt.Errorf("pushing the image: %w", err)
 	}
-	if err := p.sign(ctx, digest); err != nil {
+	if err := p.sign(digest); err != nil {
 		return err
 	}
 	for _, image := range images {
-		if err := p.sign(ctx, image.digest); err != nil {
+		if err := p.sign(image.digest); err != nil {
 			return err
 		}
-		if err := p.attest(ctx, image); err != nil {
+		if err := p.attest(image); err != nil {
 			return err
 		}
 	}
@@ -89,83 +92,49 @@ func publishImage(ctx context.Context, s *signer, dist string, tag name.Tag) err
 	return nil
 }
 
-func (p *publication) sign(ctx context.Context, digest v1.Hash) error {
-	signature, err := p.signature(ctx, p.repository, digest)
+// sign pushes the signature of an image, in the "simple signing" format.
+func (p *publication) sign(digest v1.Hash) error {
+	content, err := json.Marshal(payload.Cosign{Image: p.repository.Digest(digest.String()), ClaimedIdentity: p.repository.Name()})
+	if err != nil {
+		return fmt.Errorf("encoding the signature of %s: %w", digest, err)
+	}
+	sig, err := p.signer.SignMessage(bytes.NewReader(content))
 	if err != nil {
 		return fmt.Errorf("signing %s: %w", digest, err)
 	}
-	if err := remote.Write(beside(p.repository, digest, "sig"), signature, p.options...); err != nil {
-		return fmt.Errorf("pushing the signature of %s: %w", digest, err)
-	}
-	return nil
+	return p.push(digest, "sig", content, simpleSigning, map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(sig)})
 }
 
-func (p *publication) attest(ctx context.Context, image platformImage) error {
+// attest pushes the SBOM of an image, as a signed in-toto statement.
+func (p *publication) attest(image platformImage) error {
 	bom, err := os.ReadFile(image.program.sbomPath(p.dist))
 	if err != nil {
 		return fmt.Errorf("reading an SBOM: %w", err)
 	}
-	attestation, err := p.attestation(ctx, p.repository, image.digest, bom)
-	if err != nil {
-		return fmt.Errorf("attesting the SBOM of %s: %w", image.program.name, err)
-	}
-	if err := remote.Write(beside(p.repository, image.digest, "att"), attestation, p.options...); err != nil {
-		return fmt.Errorf("pushing the SBOM of %s: %w", image.program.name, err)
-	}
-	return nil
-}
-
-// beside is the tag under which cosign looks for what belongs to an image.
-func beside(repository name.Repository, digest v1.Hash, what string) name.Tag {
-	return repository.Tag(digest.Algorithm + "-" + digest.Hex + "." + what)
-}
-
-// signature returns the signature of an image, in the format "simple signing".
-func (s *signer) signature(ctx context.Context, repository name.Repository, digest v1.Hash) (v1.Image, error) {
-	payload, err := json.Marshal(object{
-		"critical": object{
-			"identity": object{"docker-reference": repository.Name()},
-			"image":    object{"docker-manifest-digest": digest.String()},
-			"type":     "cosign container image signature",
-		},
-		"optional": nil,
-	})
-	if err != nil {
-		return nil, err
-	}
-	signature, err := s.Sign(ctx, payload)
-	if err != nil {
-		return nil, err
-	}
-	return artifact(payload, simpleSigning, map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)})
-}
-
-// attestation returns the SBOM of an image as a signed in-toto statement.
-func (s *signer) attestation(ctx context.Context, repository name.Repository, digest v1.Hash, bom []byte) (v1.Image, error) {
 	text, err := json.Marshal(object{
 		"_type": statementType, "predicateType": cycloneDX, "predicate": json.RawMessage(bom),
-		"subject": []object{{"name": repository.Name(), "digest": object{digest.Algorithm: digest.Hex}}},
+		"subject": []object{{"name": p.repository.Name(), "digest": object{image.digest.Algorithm: image.digest.Hex}}},
 	})
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("encoding the attestation of %s: %w", image.program.name, err)
 	}
-	wrapper, err := dsse.NewEnvelopeSigner(s)
+	content, err := dsse.WrapSigner(p.signer, statement).SignMessage(bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("signing the SBOM of %s: %w", image.program.name, err)
 	}
-	signed, err := wrapper.SignPayload(ctx, statement, text)
-	if err != nil {
-		return nil, err
-	}
-	content, err := json.Marshal(signed)
-	if err != nil {
-		return nil, err
-	}
-	return artifact(content, envelope, map[string]string{signatureAnnotation: "", predicateAnnotation: cycloneDX})
+	return p.push(image.digest, "att", content, envelope, map[string]string{signatureAnnotation: "", predicateAnnotation: cycloneDX})
 }
 
-// artifact wraps content as an image of one layer.
-func artifact(content []byte, kind types.MediaType, annotations map[string]string) (v1.Image, error) {
+// push pushes an image whose only layer is the content, to the tag under which cosign
+// finds the signature or attestation of an image.
+func (p *publication) push(digest v1.Hash, suffix string, content []byte, kind types.MediaType, annotations map[string]string) error {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	return mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(content, kind), MediaType: kind, Annotations: annotations})
+	artifact, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(content, kind), MediaType: kind, Annotations: annotations})
+	if err != nil {
+		return fmt.Errorf("creating the artifact of %s: %w", digest, err)
+	}
+	if err := remote.Write(p.repository.Tag(digest.Algorithm+"-"+digest.Hex+"."+suffix), artifact, p.options...); err != nil {
+		return fmt.Errorf("pushing the artifact of %s: %w", digest, err)
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
-// fetched is the one layer of an artifact in a registry.
+// fetched returns the only layer of an artifact in a registry.
 func fetched(tag name.Tag) (content []byte, annotations map[string]string, err error) {
 	image, err := remote.Image(tag)
 	if err != nil {
@@ -54,9 +54,8 @@ func fetched(tag name.Tag) (content []byte, annotations map[string]string, err e
 	return content, manifest.Layers[0].Annotations, err
 }
 
-// verifySignature does what 'cosign verify --key' does: the payload under the
-// image's tag is signed by the key, is of the right type, and names the image's
-// digest.
+// verifySignature verifies like 'cosign verify --key' that the payload under the image's
+// tag is signed with the key, has the right type, and contains the image's digest.
 func verifySignature(verifier signature.Verifier, repository name.Repository, digest v1.Hash, change func([]byte) []byte) error {
 	text, annotations, err := fetched(repository.Tag("sha256-" + digest.Hex + ".sig"))
 	if err != nil {
@@ -75,13 +74,13 @@ func verifySignature(verifier signature.Verifier, repository name.Repository, di
 		return err
 	}
 	if of.Image.DigestStr() != digest.String() || of.ClaimedIdentity != repository.Name() {
-		return fmt.Errorf("it is of %s, %s", of.ClaimedIdentity, of.Image)
+		return fmt.Errorf("the signature is for %s, %s", of.ClaimedIdentity, of.Image)
 	}
 	return nil
 }
 
-// verifyAttestation does what 'cosign verify-attestation --key --type cyclonedx'
-// does, and returns the SBOM.
+// verifyAttestation verifies an SBOM like 'cosign verify-attestation --key --type
+// cyclonedx', and returns it.
 func verifyAttestation(verifier signature.Verifier, repository name.Repository, digest v1.Hash, change func([]byte) []byte) ([]byte, error) {
 	text, annotations, err := fetched(repository.Tag("sha256-" + digest.Hex + ".att"))
 	if err != nil {
@@ -106,7 +105,7 @@ func verifyAttestation(verifier signature.Verifier, repository name.Repository, 
 	}
 	if of.Type != "https://in-toto.io/Statement/v0.1" || of.PredicateType != "https://cyclonedx.org/bom" ||
 		len(of.Subject) != 1 || of.Subject[0].Digest["sha256"] != digest.Hex {
-		return nil, fmt.Errorf("it is %s of %v", of.PredicateType, of.Subject)
+		return nil, fmt.Errorf("the attestation is a %s for %v", of.PredicateType, of.Subject)
 	}
 	return of.Predicate, nil
 }
@@ -117,7 +116,7 @@ func TestImageIsSigned(t *testing.T) {
 	dist := newDist(t)
 	must(t, (&options{dist: dist}).run(t.Context()))
 	key, verifier := newKey(t)
-	_, stranger := newKey(t)
+	_, other := newKey(t)
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	image := strings.TrimPrefix(server.URL, "http://") + "/nodegate:v0.1.0"
@@ -131,12 +130,12 @@ func TestImageIsSigned(t *testing.T) {
 	digest, err := index.Digest()
 	must(t, err)
 	if written, err := os.ReadFile(filepath.Join(dist, digestFile)); err != nil || string(written) != digest.String()+"\n" {
-		t.Errorf("the registry has %s, the release %s (%v)", digest, written, err)
+		t.Errorf("the registry has %s, but the release %s (%v)", digest, written, err)
 	}
 	manifest, err := index.IndexManifest()
 	must(t, err)
 	if len(manifest.Manifests) != 2 {
-		t.Fatalf("the image is for %d platforms", len(manifest.Manifests))
+		t.Fatalf("%d platforms, want 2", len(manifest.Manifests))
 	}
 	signed := []v1.Hash{digest}
 	for _, m := range manifest.Manifests {
@@ -146,24 +145,24 @@ func TestImageIsSigned(t *testing.T) {
 		file, err := os.ReadFile(filepath.Join(dist, "nodegate_linux_"+m.Platform.Architecture+".cdx.json"))
 		must(t, err)
 		if diff := cmp.Diff(compact(t, file), compact(t, bom)); diff != "" {
-			t.Errorf("the image's SBOM is not the release's:\n%s", diff)
+			t.Errorf("the image's SBOM differs from the release's:\n%s", diff)
 		}
-		if _, err := verifyAttestation(stranger, repository, m.Digest, same); err == nil {
-			t.Error("another key verifies an SBOM")
+		if _, err := verifyAttestation(other, repository, m.Digest, same); err == nil {
+			t.Error("an SBOM is valid for another key")
 		}
 		if _, err := verifyAttestation(verifier, repository, m.Digest, func(text []byte) []byte {
 			return bytes.Replace(text, []byte(`"payload":"e`), []byte(`"payload":"f`), 1)
 		}); err == nil {
-			t.Error("an SBOM that was changed is verified")
+			t.Error("a changed SBOM is valid")
 		}
 	}
 	for _, digest := range signed {
 		must(t, verifySignature(verifier, repository, digest, same))
-		if verifySignature(stranger, repository, digest, same) == nil {
-			t.Error("another key verifies the image")
+		if verifySignature(other, repository, digest, same) == nil {
+			t.Error("a signature is valid for another key")
 		}
 		if verifySignature(verifier, repository, digest, func(text []byte) []byte { return bytes.Replace(text, []byte("sha256:"), []byte("sha256:0"), 1) }) == nil {
-			t.Error("a payload that was changed is verified")
+			t.Error("a changed payload is valid")
 		}
 	}
 }
@@ -175,8 +174,8 @@ func compact(t *testing.T, text []byte) string {
 	return out.String()
 }
 
-// A key of another kind is refused before anything is signed.
-func TestKeysThatAreRefused(t *testing.T) {
+// Other kinds of keys are rejected before anything is signed.
+func TestRejectedKeys(t *testing.T) {
 	other, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	must(t, err)
 	bytesOf, err := x509.MarshalPKCS8PrivateKey(other)

@@ -53,7 +53,7 @@ func build(t *testing.T, module, pkg string) []byte {
 	return content
 }
 
-// small is a program that is quickly built, packed and pushed.
+// small returns a small program.
 func small(t *testing.T) []byte {
 	t.Helper()
 	module := t.TempDir()
@@ -69,7 +69,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The modules of the SBOM are those that the go command says the program needs.
+// The modules in the SBOM are those that go list reports for the program.
 func TestSBOMHasTheModulesOfTheProgram(t *testing.T) {
 	const root = "../../.."
 	program := build(t, root, "./cmd/nodegate")
@@ -80,7 +80,7 @@ func TestSBOMHasTheModulesOfTheProgram(t *testing.T) {
 	var bom cdx.BOM
 	must(t, strict.Decode(&bom))
 	if bom.SpecVersion != cdx.SpecVersion1_6 || bom.Metadata.Component.PackageURL != "pkg:golang/github.com/nodegate/nodegate@v1.2.3" {
-		t.Errorf("it is of version %s, and of %s", bom.SpecVersion, bom.Metadata.Component.PackageURL)
+		t.Errorf("the SBOM has version %s, and is of %s", bom.SpecVersion, bom.Metadata.Component.PackageURL)
 	}
 	list := exec.Command("go", "list", "-C", root, "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/nodegate")
 	output, err := list.Output()
@@ -104,25 +104,25 @@ func TestSBOMHasTheModulesOfTheProgram(t *testing.T) {
 		t.Errorf("%d modules (-program +SBOM):\n%s", len(got), diff)
 	}
 	if len(slices.Compact(slices.Sorted(slices.Values(refs)))) != len(refs) || len(refs) != len(got)+1 {
-		t.Errorf("a component is there twice, or the standard library is not: %q", refs)
+		t.Errorf("a component exists twice, or the standard library is missing: %q", refs)
 	}
 	if d := (*bom.Dependencies)[0]; d.Ref != bom.Metadata.Component.BOMRef || !slices.Equal(*d.Dependencies, refs) {
-		t.Errorf("the dependencies are %+v", d)
+		t.Errorf("dependencies: %+v", d)
 	}
 	again, err := sbomText(program, "v1.2.3")
 	if err != nil || !bytes.Equal(text, again) {
-		t.Errorf("the same program has another SBOM the second time (%v)", err)
+		t.Errorf("the SBOM of a program differs the second time (%v)", err)
 	}
 }
 
-func TestSBOMOfNoProgram(t *testing.T) {
+func TestSBOMRejectsScripts(t *testing.T) {
 	if _, err := sbomText([]byte("#!/bin/sh\n"), ""); err == nil {
-		t.Error("a script has an SBOM")
+		t.Error("a script is accepted")
 	}
 }
 
-// newDist makes what 'make release' makes before it writes SBOMs and checksums: one
-// archive, the image, and a file.
+// newDist returns the directory of a release without SBOMs and checksums: one archive, the
+// image, and a file.
 func newDist(t *testing.T) string {
 	t.Helper()
 	content, dist := small(t), t.TempDir()
@@ -164,7 +164,8 @@ func tarOf(w io.Writer, name string, content []byte) error {
 	return errors.Join(err, files.Close())
 }
 
-// newKey makes a key as docs/image.md says, and sigstore's verifier of it.
+// newKey creates a key as described in docs/security/verify.md, and returns Sigstore's
+// verifier for it.
 func newKey(t *testing.T) (path string, verifier signature.Verifier) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -182,8 +183,7 @@ func newKey(t *testing.T) (path string, verifier signature.Verifier) {
 	return path, verifier
 }
 
-// What is signed here without any service is verified by sigstore's own library, and
-// what has been tampered with is not.
+// Sigstore's library verifies the signatures of unchanged files only.
 func TestFilesAreSigned(t *testing.T) {
 	dist := newDist(t)
 	must(t, (&options{dist: dist}).run(t.Context()))
@@ -198,11 +198,11 @@ func TestFilesAreSigned(t *testing.T) {
 	must(t, err)
 	must(t, verifier.VerifySignature(bytes.NewReader(sig), bytes.NewReader(sums)))
 	if verifier.VerifySignature(bytes.NewReader(sig), bytes.NewReader(append([]byte("0"), sums...))) == nil {
-		t.Error("a signature holds for other checksums")
+		t.Error("the signature is valid for other checksums")
 	}
 	_, other := newKey(t)
 	if other.VerifySignature(bytes.NewReader(sig), bytes.NewReader(sums)) == nil {
-		t.Error("a signature holds for another key")
+		t.Error("the signature is valid for another key")
 	}
 	check := exec.Command("sha256sum", "--check", "--strict", checksumsFile)
 	check.Dir = dist
@@ -219,7 +219,7 @@ func TestFilesAreSigned(t *testing.T) {
 	}
 }
 
-// What changed after it was built is not signed.
+// Files that changed after the build are not signed.
 func TestTamperedReleaseIsNotSigned(t *testing.T) {
 	key, _ := newKey(t)
 	for what, test := range map[string]struct {
@@ -228,16 +228,16 @@ func TestTamperedReleaseIsNotSigned(t *testing.T) {
 	}{
 		"a file": {func(_ *testing.T, dist string) error {
 			return os.WriteFile(filepath.Join(dist, "install.yaml"), []byte("kind: Other\n"), 0o644)
-		}, "are not those of checksums.txt"},
+		}, "do not match checksums.txt"},
 		"one more file": {func(_ *testing.T, dist string) error {
 			return os.WriteFile(filepath.Join(dist, "more.yaml"), nil, 0o644)
-		}, "are not those of checksums.txt"},
+		}, "do not match checksums.txt"},
 		"no checksums": {func(_ *testing.T, dist string) error { return os.Remove(filepath.Join(dist, checksumsFile)) }, "make release"},
 		"another image": {func(t *testing.T, dist string) error {
 			path, err := layout.Write(filepath.Join(dist, imageLayout), empty.Index)
 			must(t, err)
 			return path.AppendIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
-		}, "image-digest.txt says sha256:"},
+		}, "image-digest.txt has sha256:"},
 		"a layer": {func(t *testing.T, dist string) error {
 			blobs, err := filepath.Glob(filepath.Join(dist, imageLayout, "blobs", "sha256", "*"))
 			must(t, err)
@@ -250,7 +250,7 @@ func TestTamperedReleaseIsNotSigned(t *testing.T) {
 				}
 			}
 			return nil
-		}, "checking the image"},
+		}, "validating the image"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dist := newDist(t)
@@ -265,7 +265,7 @@ func TestTamperedReleaseIsNotSigned(t *testing.T) {
 			ref, err := name.NewTag(image)
 			must(t, err)
 			if _, err := remote.Head(ref); err == nil {
-				t.Error("it was pushed")
+				t.Error("the image was pushed")
 			}
 		})
 	}

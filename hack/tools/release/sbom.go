@@ -16,10 +16,9 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// sbom returns the CycloneDX description of a Go program: the modules that the
-// linker recorded in it, and the version of Go. The version of the program itself is
-// that of the release or, with none, what the go command wrote into the program. No
-// time and no place has a part in it.
+// sbom returns the CycloneDX SBOM of a Go program: the modules that the go command has
+// recorded in it, and the version of Go. If version is empty, that of the program is also
+// the recorded one. The SBOM does not depend on the time or the directory.
 func sbom(program []byte, version string) (*cdx.BOM, error) {
 	info, err := buildinfo.Read(bytes.NewReader(program))
 	if err != nil {
@@ -56,7 +55,7 @@ func sbom(program []byte, version string) (*cdx.BOM, error) {
 	bom.SerialNumber = serial(sum)
 	bom.Metadata = &cdx.Metadata{Timestamp: settings["vcs.time"], Component: &main}
 	bom.Components = &parts
-	// A program records which modules are in it, not which of them needs which.
+	// A program does not record which module requires which.
 	bom.Dependencies = &[]cdx.Dependency{{Ref: main.BOMRef, Dependencies: &refs}}
 	return bom, nil
 }
@@ -70,15 +69,15 @@ func component(module *debug.Module, kind cdx.ComponentType) cdx.Component {
 	return c
 }
 
-// serial makes a UUID of a digest, as RFC 9562 has it for values of one's own
-// (version 8), so that the same program has the same one.
+// serial returns a custom UUID (RFC 9562, version 8) that is derived from a digest, so that
+// the same program has the same one.
 func serial(sum [sha256.Size]byte) string {
 	u := sum[:16]
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// sbomText encodes an SBOM as JSON of version 1.6, which most tools read today.
+// sbomText encodes an SBOM as JSON of version 1.6, which most tools support.
 func sbomText(program []byte, version string) ([]byte, error) {
 	bom, err := sbom(program, version)
 	if err != nil {
@@ -91,8 +90,7 @@ func sbomText(program []byte, version string) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// writeSBOMs writes an SBOM for each program of the plugin's archives and of the
-// image.
+// writeSBOMs writes an SBOM for each program in the archives and in the image.
 func writeSBOMs(dist, version string) error {
 	programs, err := archivedPrograms(dist)
 	if err != nil {
@@ -108,7 +106,7 @@ func writeSBOMs(dist, version string) error {
 	for _, p := range programs {
 		text, err := sbomText(p.content, version)
 		if err != nil {
-			return fmt.Errorf("describing %s: %w", p.name, err)
+			return fmt.Errorf("creating the SBOM of %s: %w", p.name, err)
 		}
 		if err := os.WriteFile(p.sbomPath(dist), text, 0o644); err != nil {
 			return fmt.Errorf("writing an SBOM: %w", err)

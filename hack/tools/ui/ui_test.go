@@ -34,8 +34,8 @@ var (
 	browser context.Context
 )
 
-// silence is how long the browser may take to answer; how long a test takes is
-// not limited.
+// silence is the time limit for a response of the browser. The duration of tests is not
+// limited.
 const silence = 2 * time.Minute
 
 // TestMain starts one browser for all tests.
@@ -46,12 +46,12 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	if *pages == "" || *screenshots == "" {
-		fmt.Fprintln(os.Stderr, "give -pages and -screenshots, as 'make test-ui' does")
+		fmt.Fprintln(os.Stderr, "-pages and -screenshots are required; run 'make test-ui'")
 		return 2
 	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "there is no chromium: install Debian's package of that name")
+		fmt.Fprintln(os.Stderr, "chromium was not found: install Debian's package of that name")
 		return 2
 	}
 	profile, err := os.MkdirTemp("", "nodegate-ui-")
@@ -76,7 +76,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// a screen is what a reader looks at a page with.
+// a screen is the size and the preferences with which a page is displayed.
 type screen struct {
 	name          string
 	width, height int64
@@ -91,14 +91,14 @@ var screensOf = []screen{
 	{name: "phone-dark", width: 360, height: 780, scheme: "dark", reduced: true},
 }
 
-// a tab has one page open, and remembers what was wrong and what was asked for.
+// a tab displays a page, and records console messages and requests.
 type tab struct {
 	context.Context
 	t *testing.T
-	// watchdog closes the page when the browser does not answer.
+	// watchdog closes the page if the browser does not respond.
 	watchdog *time.Timer
 	mu       sync.Mutex
-	// complaints are errors and warnings of the console.
+	// complaints are messages on the console, and exceptions.
 	complaints []string
 	requests   []string
 }
@@ -164,9 +164,9 @@ func ask[T any](b *tab, expression string) (answer T) {
 // until waits for an expression to be true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	b.watchdog.Reset(2 * silence) // which the poll is not to notice
+	b.watchdog.Reset(2 * silence) // longer than the timeout of the poll
 	if err := chromedp.Run(b, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(silence))); err != nil {
-		b.t.Fatalf("waiting for %s: %v; there is: %s", expression, err, ask[string](b, "document.body.innerText.slice(0, 600)"))
+		b.t.Fatalf("waiting for %s: %v; the page has: %s", expression, err, ask[string](b, "document.body.innerText.slice(0, 600)"))
 	}
 }
 
@@ -183,24 +183,23 @@ func (b *tab) screenshot(name string, whole bool) {
 	}
 }
 
-// clean checks that nothing was complained of, and nothing asked for.
+// clean checks that the console is empty, and that there were no requests.
 func (b *tab) clean() {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.complaints) > 0 {
-		b.t.Errorf("the console says: %s", strings.Join(b.complaints, "\n"))
+		b.t.Errorf("console: %s", strings.Join(b.complaints, "\n"))
 	}
 	if len(b.requests) > 0 {
-		b.t.Errorf("the page asked for %s", strings.Join(b.requests, ", "))
+		b.t.Errorf("the page requested %s", strings.Join(b.requests, ", "))
 	}
 }
 
 var names = []string{"fleet", "healthy", "empty", "hostile"}
 
-// Every page, on every screen: the console stays empty, nothing is asked of the
-// network, nothing is wider than the screen, and what is there can be read and
-// named.
+// On every screen, a page leaves the console empty, sends no requests, is not wider than
+// the screen, and passes the accessibility checks.
 func TestPages(t *testing.T) {
 	for _, page := range names {
 		for _, s := range screensOf {
@@ -225,11 +224,11 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// widest names what is wider than the screen.
+// widest returns the elements that are wider than the screen.
 const widest = `[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > %d && !e.closest('.scroll'))
 	.slice(0, 5).map((e) => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 40)).join('\n')`
 
-// accessible checks what can be checked without looking.
+// accessible runs the accessibility checks.
 func (b *tab) accessible() {
 	b.t.Helper()
 	raw, err := os.ReadFile("checks.js")
@@ -245,11 +244,11 @@ func (b *tab) accessible() {
 	}
 }
 
-// A page of 5,000 nodes draws few of them, and answers at once to whoever searches.
+// A page with 5,000 nodes renders them in parts.
 func TestALargeFleetIsDrawnInParts(t *testing.T) {
 	b := open(t, "fleet", screensOf[0], true)
 	if rows := ask[int](b, `document.querySelectorAll('#rows > li').length`); rows != 50 {
-		t.Errorf("%d nodes are drawn at first, want 50", rows)
+		t.Errorf("%d nodes are rendered at first, want 50", rows)
 	}
 	if elements := ask[int](b, `document.querySelectorAll('*').length`); elements > 3000 {
 		t.Errorf("the page has %d elements", elements)
@@ -257,12 +256,12 @@ func TestALargeFleetIsDrawnInParts(t *testing.T) {
 	b.do(chromedp.Click("#more", chromedp.ByQuery))
 	b.until(`document.querySelectorAll('#rows > li').length === 100`)
 	if !ask[bool](b, `document.activeElement === document.querySelectorAll('#rows > li')[50].querySelector('summary')`) {
-		t.Error("who asks for more is not led to it")
+		t.Error("'more' does not focus the first new node")
 	}
 	b.clean()
 }
 
-// Everything can be done with the keyboard alone.
+// The page can be used with the keyboard alone.
 func TestKeyboard(t *testing.T) {
 	b := open(t, "fleet", screensOf[0], true)
 	tabTo := func(id string) {
@@ -273,7 +272,7 @@ func TestKeyboard(t *testing.T) {
 				return
 			}
 		}
-		t.Fatalf("the Tab key does not lead to %s", id)
+		t.Fatalf("the Tab key does not reach %s", id)
 	}
 	tabTo("theme")
 	b.do(chromedp.KeyEvent(kb.Enter))
@@ -296,40 +295,40 @@ func TestKeyboard(t *testing.T) {
 	b.clean()
 }
 
-// A pool's name leads to its nodes.
-func TestPoolsLeadToTheirNodes(t *testing.T) {
+// The link of a pool displays its nodes.
+func TestPoolsLinkToTheirNodes(t *testing.T) {
 	b := open(t, "fleet", screensOf[0], true)
 	b.do(chromedp.Click(`a[data-pool="gpu-a100"]`, chromedp.ByQuery))
 	b.until(`document.querySelectorAll('#rows .place').length === 50 && [...document.querySelectorAll('#rows .place')].every((e) => e.textContent.startsWith('gpu-a100'))`)
 	b.clean()
 }
 
-// Without scripts, what matters can still be read.
+// Without scripts, the main figures are displayed.
 func TestWithoutScripts(t *testing.T) {
 	b := open(t, "fleet", screensOf[0], false)
 	var text string
 	b.do(chromedp.Text("body", &text, chromedp.ByQuery))
 	for _, want := range []string{"nodes are held", "Longest held", "Time from creation to opening", "The slowest nodes to open", "gpu-a100"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	b.screenshot("without-scripts", true)
 }
 
-// It can be printed.
+// The print version has no controls.
 func TestPrint(t *testing.T) {
 	b := open(t, "healthy", screensOf[0], true)
 	b.do(emulation.SetEmulatedMedia().WithMedia("print"))
 	if ask[string](b, `getComputedStyle(document.getElementById('filter')).display`) != "none" {
-		t.Error("what nobody can use on paper is printed")
+		t.Error("the filter is printed")
 	}
 	b.screenshot("print", true)
 	b.clean()
 }
 
-// The checks themselves find what is wrong.
-func TestChecksFindWhatIsWrong(t *testing.T) {
+// The accessibility checks detect defects.
+func TestChecksDetectDefects(t *testing.T) {
 	b := open(t, "healthy", screensOf[0], true)
 	b.do(chromedp.Evaluate(`
 		document.querySelector('.lead').style.color = '#bbb';
@@ -342,7 +341,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 	found := ask[string](b, string(raw))
 	for _, want := range []string{"contrast", "BUTTON", "heading", "INPUT"} {
 		if !strings.Contains(found, want) {
-			err = errors.Join(err, fmt.Errorf("nothing was found of %s", want))
+			err = errors.Join(err, fmt.Errorf("no finding about %s", want))
 		}
 	}
 	if err != nil {

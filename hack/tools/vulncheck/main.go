@@ -32,7 +32,7 @@ func main() {
 	o := options{out: os.Stdout}
 	flag.StringVar(&o.source, "source", ".", "the directory of the module to check; its programs are in cmd/")
 	flag.StringVar(&o.database, "db", "https://vuln.go.dev", "the vulnerability database")
-	flag.BoolVar(&o.release, "release", false, "fail if the database is out of reach")
+	flag.BoolVar(&o.release, "release", false, "fail if the database is unreachable")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -47,7 +47,7 @@ func (o *options) run(ctx context.Context) error {
 		if o.release {
 			return fmt.Errorf("a release must be checked for known vulnerabilities: %w", err)
 		}
-		fmt.Fprintf(o.out, "vulncheck: NOTHING WAS CHECKED: %v. A release (RELEASE=1) fails here.\n", err)
+		fmt.Fprintf(o.out, "vulncheck: NOTHING WAS CHECKED: %v. With RELEASE=1, this is an error.\n", err)
 		return nil
 	}
 	command := scan.Command(ctx, "-C", o.source, "-db", o.database, "./cmd/...")
@@ -76,7 +76,7 @@ func reach(ctx context.Context, database string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return errors.New("reaching the vulnerability database: " + database + " answers " + response.Status)
+		return errors.New("reaching the vulnerability database: " + database + " responded with " + response.Status)
 	}
 	return nil
 }

@@ -14,17 +14,17 @@ import (
 	"testing"
 )
 
-// database is a vulnerability database with one entry: strings.Repeat.
+// database is a vulnerability database with one entry, for strings.Repeat.
 var database = map[string]string{
 	"/index/db":      `{"modified":"2026-01-01T00:00:00Z"}`,
 	"/index/modules": `[{"path":"stdlib","vulns":[{"id":"GO-2026-0001","modified":"2026-01-01T00:00:00Z"}]}]`,
 	"/ID/GO-2026-0001": `{"schema_version":"1.3.1","id":"GO-2026-0001","modified":"2026-01-01T00:00:00Z","published":"2026-01-01T00:00:00Z",
-		"details":"It repeats.","database_specific":{"url":"https://example.com/GO-2026-0001"},"affected":[{"package":{"name":"stdlib","ecosystem":"Go"},
+		"details":"An example.","database_specific":{"url":"https://example.com/GO-2026-0001"},"affected":[{"package":{"name":"stdlib","ecosystem":"Go"},
 		"ranges":[{"type":"SEMVER","events":[{"introduced":"0"}]}],
 		"ecosystem_specific":{"imports":[{"path":"strings","symbols":["Repeat"]}]}}]}`,
 }
 
-// serve serves a database as https://vuln.go.dev does: compressed and not.
+// serve serves a database like https://vuln.go.dev, compressed and uncompressed.
 func serve(t *testing.T, database map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func serve(t *testing.T, database map[string]string) string {
 	return server.URL
 }
 
-// source is a module with one program.
+// source returns the directory of a module with one program.
 func source(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,27 +68,27 @@ func TestVulncheck(t *testing.T) {
 	known := serve(t, database)
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	calls, does := `strings.Repeat("x", 2)`, `strings.ToUpper("x")`
+	calls, other := `strings.Repeat("x", 2)`, `strings.ToUpper("x")`
 	for name, test := range map[string]struct {
 		database, body string
 		release        bool
-		says, fails    string
+		output, fails  string
 	}{
-		"a program that calls what is vulnerable": {database: known, body: calls, says: "GO-2026-0001", fails: "vulnerabilities"},
-		"in a release":                    {database: known, body: calls, release: true, says: "GO-2026-0001", fails: "vulnerabilities"},
-		"a program that does not call it": {database: known, body: does, release: true, says: "No vulnerabilities found"},
-		"no database":                     {database: gone.URL, body: calls, says: "NOTHING WAS CHECKED"},
-		"no database, in a release":       {database: gone.URL, body: does, release: true, fails: "reaching the vulnerability database"},
-		"another server":                  {database: serve(t, nil), body: calls, says: "404"},
-		"another one, in a release":       {database: serve(t, nil), body: does, release: true, fails: "404"},
-		"half a database":                 {database: serve(t, map[string]string{"/index/db": `{}`}), body: does, fails: "checking"},
+		"a program that calls it":         {database: known, body: calls, output: "GO-2026-0001", fails: "vulnerabilities"},
+		"in a release":                    {database: known, body: calls, release: true, output: "GO-2026-0001", fails: "vulnerabilities"},
+		"a program that does not call it": {database: known, body: other, release: true, output: "No vulnerabilities found"},
+		"no database":                     {database: gone.URL, body: calls, output: "NOTHING WAS CHECKED"},
+		"no database, in a release":       {database: gone.URL, body: other, release: true, fails: "reaching the vulnerability database"},
+		"another server":                  {database: serve(t, nil), body: calls, output: "404"},
+		"another server, in a release":    {database: serve(t, nil), body: other, release: true, fails: "404"},
+		"an incomplete database":          {database: serve(t, map[string]string{"/index/db": `{}`}), body: other, fails: "checking"},
 		"a program that does not compile": {database: known, body: "nothing", fails: "checking"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			err := (&options{source: source(t, test.body), database: test.database, release: test.release, out: &out}).run(t.Context())
-			if !strings.Contains(out.String(), test.says) {
-				t.Errorf("it says %q, want %q", &out, test.says)
+			if !strings.Contains(out.String(), test.output) {
+				t.Errorf("output %q, want %q", &out, test.output)
 			}
 			if (err != nil) != (test.fails != "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 				t.Errorf("error %v, want %q", err, test.fails)
