@@ -18,62 +18,48 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/bench/scene"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// births is a control plane of its own, without an audit log and without other
-// policies, in which Nodes are created in a dry run: all of a registration but
-// the write to etcd, in which no policy has a part. So the ratios are stricter
-// than those of whole registrations.
+// births is a control plane without an audit log and other policies, in which Nodes are
+// created in a dry run: everything but the write to etcd, which is independent of
+// policies.
 type births struct {
-	cluster *testcluster.Cluster
-	applier *testbed.Applier
+	*controlPlane
 	admin   kubernetes.Interface
 	kubelet kubernetes.Interface
 	webhook *testbed.Controller
 }
 
-// birthProfile is for how long Nodes are created for a profile.
+// birthProfile is the time for which Nodes are created for a profile.
 const birthProfile = 5 * time.Second
 
-// newborn is the name of every Node that is created here. None is stored.
+// newborn is the name of all Nodes that are created here. None is stored.
 const newborn = "newborn"
 
 func newBirths(ctx context.Context) (_ *births, err error) {
 	b := &births{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.close())
-		}
-	}()
-	b.cluster, err = testcluster.Start(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
+	b.controlPlane, err = startControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	if err != nil {
 		return nil, err
 	}
-	if b.applier, err = testbed.NewApplier(b.cluster.Admin()); err != nil {
-		return nil, err
-	}
-	if b.admin, err = kubernetes.NewForConfig(b.cluster.Admin()); err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	config := b.cluster.Node(newborn)
-	config.ContentType = runtime.ContentTypeProtobuf // as kubelets do
+	b.admin = b.Driver.Client()
+	config := b.Cluster.Node(newborn)
+	config.ContentType = runtime.ContentTypeProtobuf // like kubelets
 	if b.kubelet, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
+		return nil, errors.Join(fmt.Errorf("creating a client: %w", err), b.Close())
 	}
 	return b, nil
 }
 
-// install installs all contenders in the cluster, and returns when each works as
-// expected.
+// install installs all contenders, and returns when all are in effect.
 func (b *births) install(ctx context.Context, program string) error {
 	for i := range contenders {
 		if c := &contenders[i]; c.gates > 0 {
@@ -82,29 +68,38 @@ func (b *births) install(ctx context.Context, program string) error {
 			}
 		}
 	}
-	address, port, err := freePort()
+	address, err := testbed.FreeAddress()
 	if err != nil {
 		return err
 	}
-	objects, err := contenderManifests(port)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("finding a free port: %w", err)
+	}
+	number, err := strconv.ParseInt(port, 10, 64)
+	if err != nil {
+		return fmt.Errorf("finding a free port: %w", err)
+	}
+	objects, err := contenderManifests(number)
 	if err != nil {
 		return err
 	}
-	gate, err := webhooksGate()
+	gate, err := webhookGate()
 	if err != nil {
 		return err
 	}
-	if err := b.applier.Apply(ctx, append(objects, gate)...); err != nil {
+	if err := b.Applier.Apply(ctx, append(objects, gate)...); err != nil {
 		return err
 	}
 	installation := &testbed.Installation{
 		Program: program, AllowedKeys: []string{gateTaint(0)},
 		ServiceAccount: types.NamespacedName{Namespace: nodegateNamespace, Name: "nodegate"},
 	}
-	b.webhook, err = testbed.StartController(ctx, b.cluster, installation, "--birth=webhook", "--webhook-bind-address="+address)
+	b.webhook, err = testbed.StartController(ctx, b.Cluster, installation, "--birth=webhook", "--webhook-bind-address="+address)
 	if err != nil {
 		return err
 	}
+	b.onClose(b.webhook.Stop)
 	for i := range contenders {
 		if err := b.await(ctx, &contenders[i]); err != nil {
 			return err
@@ -113,8 +108,8 @@ func (b *births) install(ctx context.Context, program string) error {
 	return nil
 }
 
-// webhooksGate is the gate that the webhook closes.
-func webhooksGate() (*unstructured.Unstructured, error) {
+// webhookGate returns the gate that the webhook closes.
+func webhookGate() (*unstructured.Unstructured, error) {
 	gate := gateOf(0, true)
 	signal := v1alpha1.Signal{Name: "label"}
 	signal.Label = &v1alpha1.KeyValueSignal{Key: "example.com/ready", Value: new("true")}
@@ -122,35 +117,9 @@ func webhooksGate() (*unstructured.Unstructured, error) {
 	return unstructuredGate(gate)
 }
 
-func freePort() (address string, port int64, err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	defer listener.Close()
-	address = listener.Addr().String()
-	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return "", 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	port, err = strconv.ParseInt(text, 10, 64)
-	return address, port, err
-}
-
-func (b *births) close() error {
-	var errs []error
-	if b.webhook != nil {
-		errs = append(errs, b.webhook.Stop())
-	}
-	if b.cluster != nil {
-		errs = append(errs, b.cluster.Stop())
-	}
-	return errors.Join(errs...)
-}
-
-// node is what a kubelet registers, for a contender.
+// node returns the Node that a kubelet registers for a contender.
 func (c *contender) node() *corev1.Node {
-	node := scene.Node(newborn, time.Now())
+	node := fixture.Node(newborn, time.Now())
 	node.Labels[contenderLabel] = c.name
 	return node
 }
@@ -163,8 +132,8 @@ func (b *births) create(ctx context.Context, node *corev1.Node) (*corev1.Node, e
 	return created, nil
 }
 
-// await waits until a contender's Nodes come out as they should. The policy that
-// does nothing was there before those that one can see.
+// await waits until a contender has its effect on new Nodes. The policy that changes
+// nothing was installed before others whose effect is visible.
 func (b *births) await(ctx context.Context, c *contender) error {
 	want := c.selecting
 	if c.name == byConstant || c.name == byWebhook {
@@ -183,22 +152,23 @@ func (b *births) await(ctx context.Context, c *contender) error {
 	})
 }
 
-// What is observed of each contender, in a round.
+// Quantities of a contender in a round.
 const (
-	creationCPU = "API server CPU"
-	webhookCPU  = "webhook CPU"
-	created     = "latency"
+	creationCPU  = "API server CPU" // ms per Node, one observation per turn
+	webhookCPU   = "webhook CPU"    // the same of the webhook
+	created      = "latency"        // ms of each CREATE
+	addedCPU     = "added CPU"      // ms per Node
+	addedLatency = "added latency"  // ms, of the median
 )
 
 // turn creates Nodes one after the other.
 func (b *births) turn(ctx context.Context, c *contender, nodes int, sample report.Sample) error {
 	nodes = max(1, int(float64(nodes)*c.share))
 	node := c.node()
-	if _, err := b.create(ctx, node); err != nil { // what the turn before has left in caches is not measured
+	if _, err := b.create(ctx, node); err != nil { // replaces what the previous turn left in caches
 		return err
 	}
-	server, webhook := b.cluster.PID(testcluster.APIServer), b.webhook.PID()
-	before, err := cpuOf(server, webhook)
+	server, webhook, err := b.cpu()
 	if err != nil {
 		return err
 	}
@@ -209,71 +179,34 @@ func (b *births) turn(ctx context.Context, c *contender, nodes int, sample repor
 		}
 		sample.Add(created, milliseconds(time.Since(start)))
 	}
-	after, err := cpuOf(server, webhook)
-	if err != nil {
-		return err
-	}
-	sample.Add(creationCPU, milliseconds(after[0]-before[0])/float64(nodes))
-	sample.Add(webhookCPU, milliseconds(after[1]-before[1])/float64(nodes))
-	return nil
+	serverAfter, webhookAfter, err := b.cpu()
+	sample.Add(creationCPU, milliseconds(serverAfter-server)/float64(nodes))
+	sample.Add(webhookCPU, milliseconds(webhookAfter-webhook)/float64(nodes))
+	return err
 }
 
-// profileBirths profiles the API server, one of this figure's own, while Nodes of one
-// gate are created. nodegate has no part in it.
-func profileBirths(ctx context.Context, e *Env) (raw rawProfiles, err error) {
-	b, err := newBirths(ctx)
-	if err != nil {
-		return raw, err
+// cpu returns the CPU times of the API server and of the webhook.
+func (b *births) cpu() (server, webhook time.Duration, err error) {
+	if server, err = meter.CPU(b.Cluster.PID(testcluster.APIServer)); err != nil {
+		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.install(ctx, e.Installation.Program); err != nil {
-		return raw, err
-	}
-	config := b.cluster.Admin()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return raw, fmt.Errorf("creating a client: %w", err)
-	}
-	node := (&contender{name: oneOfOne}).node()
-	creating, stop := context.WithCancel(ctx)
-	var all errgroup.Group
-	all.Go(func() error {
-		for creating.Err() == nil {
-			if _, err := b.create(creating, node); err != nil && creating.Err() == nil {
-				return err
-			}
-		}
-		return nil
-	})
-	raw.server, err = fetchProfile(ctx, client, config.Host, birthProfile)
-	stop()
-	return raw, errors.Join(err, all.Wait())
-}
-
-func cpuOf(pids ...int) ([]time.Duration, error) {
-	all := make([]time.Duration, len(pids))
-	for i, pid := range pids {
-		var err error
-		if all[i], err = meter.CPU(pid); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	webhook, err = meter.CPU(b.webhook.PID())
+	return server, webhook, err
 }
 
 // rounds measures all contenders in turns, forwards and then backwards.
-func (b *births) rounds(ctx context.Context, rounds, nodes int) (creations, error) {
-	var all creations
+func (b *births) rounds(ctx context.Context, rounds, nodes int) (all creations, err error) {
 	for range rounds {
 		round := map[string]report.Sample{}
 		order := slices.Clone(contenders)
 		for range 2 {
 			for i := range order {
-				if round[order[i].name] == nil {
-					round[order[i].name] = report.Sample{}
+				c := &order[i]
+				if round[c.name] == nil {
+					round[c.name] = report.Sample{}
 				}
-				if err := b.turn(ctx, &order[i], nodes, round[order[i].name]); err != nil {
-					return nil, fmt.Errorf("measuring nodes of %s: %w", order[i].name, err)
+				if err := b.turn(ctx, c, nodes, round[c.name]); err != nil {
+					return nil, fmt.Errorf("measuring nodes of %s: %w", c.name, err)
 				}
 			}
 			slices.Reverse(order)
@@ -281,4 +214,30 @@ func (b *births) rounds(ctx context.Context, rounds, nodes int) (creations, erro
 		all = append(all, round)
 	}
 	return all, nil
+}
+
+// profileCreations profiles the API server while it creates Nodes with one gate.
+func profileCreations(ctx context.Context, e *Env) (raw profiles, err error) {
+	b, err := newBirths(ctx)
+	if err != nil {
+		return raw, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := b.install(ctx, e.Installation.Program); err != nil {
+		return raw, err
+	}
+	node := (&contender{name: oneOfOne}).node()
+	creating, stop := context.WithCancel(ctx)
+	var creator errgroup.Group
+	creator.Go(func() error {
+		for creating.Err() == nil {
+			if _, err := b.create(creating, node); err != nil && creating.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	})
+	raw.server, err = serverProfile(ctx, b.Cluster, birthProfile)
+	stop()
+	return raw, errors.Join(err, creator.Wait())
 }

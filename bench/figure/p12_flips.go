@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,95 +18,73 @@ import (
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// longDamping is the closeAfterSeconds of gates that do not close here.
+// longDamping is the closeAfterSeconds of gates that do not close during the measurement.
 const longDamping = 3600
 
-// flipped is the condition that flips: of a gate, by its number, or of none.
+// flipped identifies the condition that changes: that of the gate with this number, or one
+// that no gate reads.
 type flipped int
 
 const (
-	unwatched flipped = -1 // that nobody looks at
-	damped    flipped = 42
-	closes    flipped = manyGates - 1 // whose gate has no damping
+	unread flipped = -1
+	damped flipped = 42
+	closes flipped = manyGates - 1 // has no damping
 )
 
-// flips is a control plane of its own with many gates, and a fleet on which all of
-// them are open.
+// The quantities of a change, per changed node.
+func (f flipped) cpu() string    { return fmt.Sprint("cpu ", int(f)) }    // of nodegate, in ms
+func (f flipped) writes() string { return fmt.Sprint("writes ", int(f)) } // PATCHes of nodes
+
+// condition returns the type of the condition that changes.
+func (f flipped) condition() corev1.NodeConditionType {
+	if f == unread {
+		return "KernelDeadlock"
+	}
+	return corev1.NodeConditionType(gateName(int(f)))
+}
+
+// flips is a control plane with many gates, and a fleet on which all of them are open.
 type flips struct {
-	*pasture
-	driver   *driver.Driver
+	*steadyFleet
 	nodegate *testbed.Controller
-	nodes    int
-	nodeKB   float64
-	flips    int // how many nodes change in a turn
+	flips    int // number of nodes that change in a turn
 }
 
 func newFlips(ctx context.Context, e *Env) (_ *flips, err error) {
-	f := &flips{nodes: e.Gated, flips: min(flipsInTurn, e.Gated/e.Rounds)}
+	f := &flips{flips: min(flipsPerTurn, e.Gated/e.Rounds)}
+	var keys, names []string
+	var gates []*unstructured.Unstructured
+	for i := range manyGates {
+		gate, err := waitingGate(i)
+		if err != nil {
+			return nil, err
+		}
+		keys, names, gates = append(keys, gateTaint(i)), append(names, gateName(i)), append(gates, gate)
+	}
+	if f.steadyFleet, err = newSteadyFleet(ctx, e, keys, gates); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, f.close())
+			err = errors.Join(err, f.Close())
 		}
 	}()
-	keys := make([]string, manyGates)
-	for i := range keys {
-		keys[i] = gateTaint(i)
-	}
-	if f.pasture, err = newPasture(ctx, e, keys); err != nil {
+	err = driver.Fill(ctx, f.Driver, e.Gated, func(i int) *corev1.Node { return f.flippedNode(i, nil) })
+	if err != nil {
 		return nil, err
 	}
-	if err := f.populate(ctx); err != nil {
+	if f.nodegate, err = testbed.StartController(ctx, f.Cluster, f.installation); err != nil {
 		return nil, err
 	}
-	if f.driver, err = driver.New(ctx, f.cluster); err != nil {
-		return nil, err
-	}
-	if err := f.fill(ctx); err != nil {
-		return nil, err
-	}
-	if f.nodegate, err = testbed.StartController(ctx, f.cluster, f.installation); err != nil {
-		return nil, err
-	}
-	names := make([]string, manyGates)
-	for i := range names {
-		names[i] = gateName(i)
-	}
-	return f, awaitOpen(ctx, f.nodegate, names, f.nodes)
+	f.onClose(f.nodegate.Stop)
+	return f, awaitOpen(ctx, f.nodegate, names, e.Gated)
 }
 
-func (f *flips) close() error {
-	var errs []error
-	if f.nodegate != nil {
-		errs = append(errs, f.nodegate.Stop())
-	}
-	if f.driver != nil {
-		errs = append(errs, f.driver.Close())
-	}
-	if f.pasture != nil {
-		errs = append(errs, f.pasture.close())
-	}
-	return errors.Join(errs...)
-}
-
-// populate creates the gates.
-func (f *flips) populate(ctx context.Context) error {
-	var all []*unstructured.Unstructured
-	for i := range manyGates {
-		o, err := waitingGate(i)
-		if err != nil {
-			return err
-		}
-		all = append(all, o)
-	}
-	return f.pasture.populate(ctx, all)
-}
-
-// waitingGate is a gate that waits for a condition of its own name.
+// waitingGate returns a gate that waits for the condition with its name.
 func waitingGate(i int) (*unstructured.Unstructured, error) {
 	g := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: gateName(i)}}
 	g.Spec.Taint = v1alpha1.Taint{Key: gateTaint(i), Effect: corev1.TaintEffectNoSchedule}
@@ -128,7 +107,7 @@ func waitingGate(i int) (*unstructured.Unstructured, error) {
 func unstructuredGate(g *v1alpha1.NodeGate) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(g)
 	if err != nil {
-		return nil, fmt.Errorf("writing a gate: %w", err)
+		return nil, fmt.Errorf("converting a gate: %w", err)
 	}
 	delete(content, "status")
 	o := &unstructured.Unstructured{Object: content}
@@ -138,33 +117,16 @@ func unstructuredGate(g *v1alpha1.NodeGate) (*unstructured.Unstructured, error) 
 
 func gateName(i int) string { return fmt.Sprintf("gate-%03d", i) }
 
-// fill puts the fleet into etcd.
-func (f *flips) fill(ctx context.Context) error {
-	stored := make([]driver.Stored, f.nodes)
-	for i := range stored {
-		var err error
-		if stored[i], err = driver.StoreNode(f.nodeAt(i, nil)); err != nil {
-			return err
-		}
-	}
-	f.nodeKB = float64(len(stored[0].Value)) / 1e3
-	_, err := f.driver.Fill(ctx, stored)
-	return err
-}
-
-// nodeAt makes the node of a number, on which every gate is open, and every condition
-// as it should be but for those that have flipped: of these types, at these times.
-func (f *flips) nodeAt(i int, at map[corev1.NodeConditionType]time.Time) *corev1.Node {
-	node := f.herd.nodeAt(i)
-	conditions := append([]corev1.NodeCondition(nil), node.Status.Conditions...)
+// flippedNode returns the i-th node, on which all gates are open. The conditions in at have
+// changed at the given times.
+func (f *flips) flippedNode(i int, at map[corev1.NodeConditionType]time.Time) *corev1.Node {
+	node := f.nodeAt(i)
+	conditions := slices.Clone(node.Status.Conditions)
 	for n := range manyGates {
 		conditions = append(conditions, corev1.NodeCondition{
-			Type: flipped(n).condition(), Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.herd.since),
+			Type: flipped(n).condition(), Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.since),
 		})
-		node.Annotations[v1alpha1.RecordAnnotationPrefix+gateName(n)] = gate.Record{
-			State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: node.Status.NodeInfo.BootID, Source: v1alpha1.SourceCRD,
-			Since: f.herd.since.Add(time.Minute),
-		}.String()
+		setOpen(node, gateName(n), f.since.Add(time.Minute))
 	}
 	for n := range conditions {
 		c := &conditions[n]
@@ -180,90 +142,54 @@ var opposite = map[corev1.ConditionStatus]corev1.ConditionStatus{
 	corev1.ConditionTrue: corev1.ConditionFalse, corev1.ConditionFalse: corev1.ConditionTrue,
 }
 
-// condition is the type of the condition that flips.
-func (what flipped) condition() corev1.NodeConditionType {
-	if what == unwatched {
-		return "KernelDeadlock"
-	}
-	return corev1.NodeConditionType(gateName(int(what)))
-}
-
-// rounds has the conditions of other nodes flip in each round.
-func (f *flips) rounds(ctx context.Context, e *Env) (flipRounds, error) {
-	var all flipRounds
+// rounds changes three conditions of some nodes, one after the other, and of other nodes in
+// each round.
+func (f *flips) rounds(ctx context.Context, e *Env) (all []report.Round, err error) {
 	for n := range e.Rounds {
 		e.Say("  round %d of %d", n+1, e.Rounds)
-		round, at := map[flipped]report.Sample{}, map[corev1.NodeConditionType]time.Time{}
-		for _, what := range []flipped{unwatched, damped, closes} {
+		sample, at := report.Sample{}, map[corev1.NodeConditionType]time.Time{}
+		for _, what := range []flipped{unread, damped, closes} {
 			at[what.condition()] = time.Now()
-			sample, err := f.turn(ctx, n*f.flips, at)
+			cpu, writes, err := f.turn(ctx, n*f.flips, at)
 			if err != nil {
 				return nil, err
 			}
-			round[what] = sample
+			sample.Add(what.cpu(), milliseconds(cpu)/float64(f.flips))
+			sample.Add(what.writes(), writes/float64(f.flips))
 		}
-		all = append(all, round)
+		all = append(all, report.Round{Nodegate: sample})
 	}
 	return all, nil
 }
 
-// turn writes nodes from the first on with conditions flipped, of which one was not
-// before.
-func (f *flips) turn(ctx context.Context, first int, at map[corev1.NodeConditionType]time.Time) (report.Sample, error) {
-	stored := make([]driver.Stored, f.flips)
-	for i := range stored {
-		var err error
-		if stored[i], err = driver.StoreNode(f.nodeAt(first+i, at)); err != nil {
-			return nil, err
-		}
-	}
-	cpu, writes, err := f.spent(ctx)
+// turn writes the nodes from the first on with changed conditions, and returns what that
+// costs.
+func (f *flips) turn(ctx context.Context, first int, at map[corev1.NodeConditionType]time.Time) (cpu time.Duration, writes float64, err error) {
+	stored, err := driver.StoreAll(f.flips, func(i int) *corev1.Node { return f.flippedNode(first+i, at) })
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	if err := f.pace(ctx, stored); err != nil {
-		return nil, err
-	}
-	cpuAfter, writesAfter, err := f.spent(ctx)
+	cpuBefore, writesBefore, err := f.costs(ctx)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	sample := report.Sample{}
-	sample.Add(flipCPU, milliseconds(cpuAfter-cpu)/float64(f.flips))
-	sample.Add(flipWrite, (writesAfter-writes)/float64(f.flips))
-	return sample, nil
+	if _, err := f.Driver.PutAt(ctx, stored, flipRate); err != nil {
+		return 0, 0, err
+	}
+	cpu, writes, err = f.costs(ctx)
+	return cpu - cpuBefore, writes - writesBefore, err
 }
 
-// pace writes nodes one after the other.
-func (f *flips) pace(ctx context.Context, stored []driver.Stored) error {
-	ticker := time.NewTicker(time.Second / flipRate)
-	defer ticker.Stop()
-	for i := range stored {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
-		if _, err := f.driver.Put(ctx, stored[i:i+1]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// spent returns nodegate's CPU time and the number of PATCHes of nodes so far, after
-// all processes have become idle.
-func (f *flips) spent(ctx context.Context) (cpu time.Duration, writes float64, err error) {
-	err = meter.AwaitQuiet(ctx, f.nodegate.PID(), f.cluster.PID(testcluster.APIServer), f.cluster.PID(testcluster.Etcd))
+// costs waits until all processes are idle, and returns nodegate's CPU time and the number
+// of PATCHes of nodes so far.
+func (f *flips) costs(ctx context.Context) (cpu time.Duration, writes float64, err error) {
+	err = meter.AwaitQuiet(ctx, f.nodegate.PID(), f.Cluster.PID(testcluster.APIServer), f.Cluster.PID(testcluster.Etcd))
 	if err != nil {
 		return 0, 0, err
 	}
 	if cpu, err = meter.CPU(f.nodegate.PID()); err != nil {
 		return 0, 0, err
 	}
-	metrics, err := meter.OfAPIServer(ctx, f.cluster)
-	if err != nil {
-		return 0, 0, err
-	}
-	return cpu, metrics.Sum("apiserver_request_total", map[string]string{"resource": "nodes", "verb": "PATCH", "code": "200"}), nil
+	metrics, err := meter.OfAPIServer(ctx, f.Cluster)
+	return cpu, metrics.Sum("apiserver_request_total", map[string]string{"resource": "nodes", "verb": "PATCH", "code": "200"}), err
 }

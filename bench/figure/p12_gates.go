@@ -11,31 +11,24 @@ import (
 )
 
 const (
-	// manyGates is how many there are, each of which waits for a condition that no
-	// other one looks at.
+	// manyGates is the number of gates. Each waits for its own condition.
 	manyGates = 100
-	// flipRate is how many nodes change each second, one after the other.
+	// flipRate is the number of nodes that change per second.
 	flipRate = 500
-	// flipsInTurn is how many nodes change in a turn, if there are as many.
-	flipsInTurn = 200
-	// decisionGoal is for how long nodegate may decide, in µs.
+	// flipsPerTurn is the maximum number of nodes that change in a turn.
+	flipsPerTurn = 200
+	// decisionGoal is the goal for the time of a decision, in µs.
 	decisionGoal = 20
 )
 
 var flipping = Figure{
-	ID: "P12", Title: fmt.Sprintf("%d gates: one condition of a node flips", manyGates),
+	ID: "P12", Title: fmt.Sprintf("%d gates: one condition of a node changes", manyGates),
 	Measure: measureGates,
 }
 
-// What is measured of conditions that flip.
-const (
-	flipCPU   = "cpu"    // ms of nodegate's for each
-	flipWrite = "writes" // PATCHes of nodes for each
-)
-
 func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 	e.Say("  deciding, in Go benchmarks")
-	decisions, err := benchmarkDecisions(ctx, e.Rounds)
+	decisions, err := decisionRows(ctx, e.Rounds)
 	if err != nil {
 		return r, err
 	}
@@ -44,38 +37,22 @@ func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	rounds, err := f.rounds(ctx, e)
-	if err != nil {
-		return r, err
+	row := func(what, unit, quantity string, goal *report.Goal) report.Row {
+		return report.Compare(what, unit, rounds, quantity, report.Mean, goal)
 	}
-	r.Rows = append(decisions.rows(), rounds.rows()...)
+	r.Rows = append(decisions,
+		row("nodegate's CPU for a flip that no gate reads", "ms", unread.cpu(), nil),
+		row("nodegate's CPU for a flip, nothing to write", "ms", damped.cpu(), nil),
+		row("writes for a flip, nothing to write", "", damped.writes(), report.AtMost(0)),
+		row("nodegate's CPU for a flip, written", "ms", closes.cpu(), nil),
+		row("writes for a flip, written", "", closes.writes(), report.AtMost(1)))
 	r.Notes = []string{
-		fmt.Sprintf("A decision: to gather what is to be known of a node of %d, and to decide, where nothing is to be written. Measured by a Go benchmark (`BenchmarkFlip` in internal/controller), which counts the signals that were looked at: each gate has one. It is of the same size in quick runs.", decisions.nodes),
-		fmt.Sprintf("The rest on a control plane of its own with %d nodes of %.0f KB, on which all %d gates are open. In a turn, %d nodes change, one after the other, %d a second, straight in etcd.", e.Gated, f.nodeKB, manyGates, f.flips, flipRate),
-		"CPU is nodegate's in /proc, writes are PATCHes by the API server's metrics. What no gate looks at costs what it takes to receive and read a whole Node; the rest of the row below is the decision and what comes before and after it.",
-		fmt.Sprintf("Nothing to write: a gate whose damping (closeAfterSeconds %d) is not over. To be written: a gate without damping, which closes the node.", longDamping),
+		fmt.Sprintf("Decision: gathering the facts about one of %d nodes, and a decision that writes nothing. Measured by a Go benchmark (`BenchmarkFlip` in internal/controller), also in quick runs. It counts the signals that are evaluated; each gate has one.", decisionNodes),
+		fmt.Sprintf("The other rows: a control plane with %d nodes of %.0f KB, on which all %d gates are open. In a turn, %d nodes change, %d per second, directly in etcd.", e.Gated, float64(f.flippedNode(0, nil).Size())/1e3, manyGates, f.flips, flipRate),
+		"CPU is nodegate's in /proc; writes are PATCHes in the API server's metrics. A change that no gate reads costs the decoding of a Node. The next row also includes the decision and the work around it.",
+		fmt.Sprintf("Nothing to write: a gate whose damping (closeAfterSeconds %d) is not over. Written: a gate without damping, which closes the node.", longDamping),
 	}
-	return r, nil
-}
-
-// flipRounds are what each round observed, by what flips.
-type flipRounds []map[flipped]report.Sample
-
-func (rounds flipRounds) values(what flipped, quantity string) []float64 {
-	all := make([]float64, len(rounds))
-	for i, round := range rounds {
-		all[i] = report.Mean(round[what][quantity])
-	}
-	return all
-}
-
-func (rounds flipRounds) rows() []report.Row {
-	return []report.Row{
-		report.Alone("nodegate's CPU for a flip that no gate looks at", "ms", rounds.values(unwatched, flipCPU), nil),
-		report.Alone("nodegate's CPU for a flip, nothing to write", "ms", rounds.values(damped, flipCPU), nil),
-		report.Alone("writes for a flip, nothing to write", "", rounds.values(damped, flipWrite), report.AtMost(0)),
-		report.Alone("nodegate's CPU for a flip, written", "ms", rounds.values(closes, flipCPU), nil),
-		report.Alone("writes for a flip, written", "", rounds.values(closes, flipWrite), report.AtMost(1)),
-	}
+	return r, err
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limit determines the minimum cost of nodegate's work: a bare loop that
-// watches the daemon's pods and sends one precomputed PATCH for each that
-// changes, with nodegate's credentials, client settings and concurrency. It
-// decides nothing, checks nothing, and remembers only which pods were ready.
+// Package limit implements the limit, which is the minimum cost of nodegate's work: a
+// bare loop that watches the daemon's pods and sends one precomputed PATCH for each
+// change, with nodegate's credentials, client settings and concurrency. It decides and
+// checks nothing, and stores only which pods were ready.
 package limit
 
 import (
@@ -22,18 +22,18 @@ import (
 	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/nodegate/nodegate/bench/child"
-	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// Program is the argument that makes the benchmark's program the limit.
+// Program is the first argument with which the benchmark's program becomes the limit.
 const Program = "limit"
 
 // A Direction specifies the changes that the limit follows.
 type Direction string
 
-// Opens follows daemons that become ready, as a gate does that never closes
-// again; Follows also those that cease to be.
+// Opens follows daemons that become ready, like a gate that never closes again. Follows
+// also follows daemons that stop being ready.
 const (
 	Opens   Direction = "opens"
 	Follows Direction = "follows"
@@ -44,34 +44,34 @@ func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direc
 	return child.Start(ctx, c, Program, kubeconfig, string(direction))
 }
 
-// The whole bodies of the patches: the limit knows that nothing but the gate's
-// taint is ever on a node of the benchmark.
+// The bodies of the patches. They may be constants because the benchmark's nodes have no
+// other taints.
 var (
-	addTaint    = fmt.Appendf(nil, `[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":%q}]}]`, scene.Taint.Key, scene.Taint.Effect)
-	removeTaint = fmt.Appendf(nil, `[{"op":"test","path":"/spec/taints/0/key","value":%q},{"op":"remove","path":"/spec/taints/0"}]`, scene.Taint.Key)
+	addTaint    = fmt.Appendf(nil, `[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":%q}]}]`, fixture.Taint.Key, fixture.Taint.Effect)
+	removeTaint = fmt.Appendf(nil, `[{"op":"test","path":"/spec/taints/0/key","value":%q},{"op":"remove","path":"/spec/taints/0"}]`, fixture.Taint.Key)
 )
 
-// A change is a write that the limit must make.
+// A change is a pending write.
 type change struct {
 	node  string
 	ready bool
 }
 
-// Run is the limit's process. It ends with ctx.
+// Run is the main function of the limit's process. It returns when ctx ends.
 func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	client, err := child.Client(kubeconfig)
 	if err != nil {
 		return err
 	}
-	pods := client.CoreV1().Pods(scene.Namespace)
-	options := metav1.ListOptions{LabelSelector: "app=" + scene.Daemon}
+	pods := client.CoreV1().Pods(fixture.Namespace)
+	options := metav1.ListOptions{LabelSelector: "app=" + fixture.Daemon}
 	list, err := pods.List(ctx, options)
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
 	was := map[string]bool{}
 	for i := range list.Items {
-		was[list.Items[i].Spec.NodeName] = isReady(&list.Items[i])
+		was[list.Items[i].Spec.NodeName] = fixture.Ready(&list.Items[i])
 	}
 	watching, err := retry.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -85,7 +85,7 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	defer watching.Stop()
 	changes := make(chan change, 1024)
 	var writers sync.WaitGroup
-	for range scene.Workers {
+	for range fixture.Workers {
 		writers.Go(func() { write(ctx, client, changes) })
 	}
 	defer writers.Wait()
@@ -96,7 +96,7 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	return follow(ctx, was, watching.ResultChan(), direction, changes)
 }
 
-// follow passes on which pods become ready, or cease to be, starting from who was.
+// follow sends the changes of readiness that direction includes, compared with was.
 func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, direction Direction, changes chan<- change) error {
 	for event := range pods {
 		pod, ok := event.Object.(*corev1.Pod)
@@ -106,7 +106,7 @@ func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, d
 		case !ok:
 			return fmt.Errorf("watching pods: %v", event.Object)
 		}
-		node, now := pod.Spec.NodeName, isReady(pod)
+		node, now := pod.Spec.NodeName, fixture.Ready(pod)
 		if was[node] != now && (now || direction == Follows) {
 			changes <- change{node, now}
 		}
@@ -129,13 +129,4 @@ func write(ctx context.Context, client kubernetes.Interface, changes <-chan chan
 			fmt.Fprintf(os.Stderr, "limit: patching node %s: %v\n", c.node, err)
 		}
 	}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
