@@ -15,9 +15,14 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -25,6 +30,10 @@ import (
 
 // ready is the first line of a child's output.
 const ready = "ready"
+
+// wholeRun is the requested duration of a watch in seconds, which is longer than a run of
+// the benchmark.
+var wholeRun int64 = 4 * 60 * 60
 
 // A Process is the parent's handle of a child process.
 type Process struct {
@@ -111,4 +120,31 @@ func Client(kubeconfig string) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	return client, nil
+}
+
+// Watch returns the existing objects of a source and all later events. It resumes the
+// watch when the API server ends it; interrupted, which may be nil, is called before.
+func Watch(ctx context.Context, source *cache.ListWatch, interrupted func()) (runtime.Object, <-chan watch.Event, error) {
+	existing, err := source.ListWithContext(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing: %w", err)
+	}
+	list, err := meta.ListAccessor(existing)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing: %w", err)
+	}
+	resumed := false
+	watcher, err := retry.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if resumed && interrupted != nil {
+				interrupted()
+			}
+			resumed, o.TimeoutSeconds = true, &wholeRun
+			return source.WatchWithContext(ctx, o)
+		},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching: %w", err)
+	}
+	return existing, watcher.ResultChan(), nil
 }

@@ -28,8 +28,6 @@ const contenderLabel = "bench.nodegate.dev/contender"
 // A contender is a way of creating a Node.
 type contender struct {
 	name string
-	// installed reports whether nodegate's guards are installed.
-	installed bool
 	// gates is the number of gates, and selecting the number of those that select
 	// the Node.
 	gates, selecting int
@@ -39,7 +37,7 @@ type contender struct {
 
 // Names of contenders, by what closes the Node.
 const (
-	byNobody   = "nobody"
+	byNothing  = "nothing"
 	byIdle     = "idle"
 	byConstant = "constant"
 	byWebhook  = "webhook"
@@ -47,15 +45,15 @@ const (
 )
 
 var contenders = []contender{
-	{name: byNobody, share: 1},
+	{name: byNothing, share: 1},
 	{name: byIdle, share: 1},
 	{name: byConstant, share: 1},
-	{name: byWebhook, installed: true, share: 1},
-	{name: oneOfOne, installed: true, gates: 1, selecting: 1, share: 1},
-	{name: "2-of-20", installed: true, gates: 20, selecting: 2, share: 0.5},
-	{name: "2-of-200", installed: true, gates: 200, selecting: 2, share: 0.25},
-	{name: "20-of-20", installed: true, gates: 20, selecting: 20, share: 0.25},
-	{name: "200-of-200", installed: true, gates: 200, selecting: 200, share: 0.1},
+	{name: byWebhook, share: 1},
+	{name: oneOfOne, gates: 1, selecting: 1, share: 1},
+	{name: "2-of-20", gates: 20, selecting: 2, share: 0.5},
+	{name: "2-of-200", gates: 200, selecting: 2, share: 0.25},
+	{name: "20-of-20", gates: 20, selecting: 20, share: 0.25},
+	{name: "200-of-200", gates: 200, selecting: 200, share: 0.1},
 }
 
 // namespace returns the namespace of a contender's parameter, which contains no others.
@@ -106,7 +104,10 @@ func narrow(o *unstructured.Unstructured, webhookPort int64) ([]*unstructured.Un
 		if o.GetName() == admission.ParametersPolicy {
 			return []*unstructured.Unstructured{o}, nil // it does not match Nodes
 		}
-		err := unstructured.SetNestedMap(o.Object, selectContenders(), "spec", "matchResources", "objectSelector")
+		guarded := map[string]any{"matchExpressions": []any{
+			map[string]any{"key": contenderLabel, "operator": "NotIn", "values": []any{byNothing, byIdle, byConstant}},
+		}}
+		err := unstructured.SetNestedMap(o.Object, guarded, "spec", "matchResources", "objectSelector")
 		return []*unstructured.Unstructured{o}, err
 	case "MutatingWebhookConfiguration":
 		return []*unstructured.Unstructured{o}, narrowWebhook(o, webhookPort)
@@ -141,19 +142,6 @@ func perContender(binding *unstructured.Unstructured) (all []*unstructured.Unstr
 	return all, nil
 }
 
-// selectContenders returns a selector for the Nodes of contenders with guards.
-func selectContenders() map[string]any {
-	var names []any
-	for _, c := range contenders {
-		if c.installed {
-			names = append(names, c.name)
-		}
-	}
-	return map[string]any{"matchExpressions": []any{
-		map[string]any{"key": contenderLabel, "operator": "In", "values": names},
-	}}
-}
-
 func narrowWebhook(o *unstructured.Unstructured, port int64) error {
 	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil {
@@ -176,7 +164,7 @@ func narrowWebhook(o *unstructured.Unstructured, port int64) error {
 // given number of gates. It must be called before the guard for parameters is installed.
 func (b *births) writeParameter(ctx context.Context, namespace string, gates, selecting int) error {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := b.admin.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+	if _, err := b.Driver.Client().CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating a namespace for parameters: %w", err)
 	}
 	var entries []admission.Entry
@@ -188,7 +176,7 @@ func (b *births) writeParameter(ctx context.Context, namespace string, gates, se
 		entries = append(entries, e)
 	}
 	parameter := admission.Parameter(namespace, v1alpha1.SourceCRD, entries)
-	if _, err := b.admin.CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
+	if _, err := b.Driver.Client().CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the parameter: %w", err)
 	}
 	return nil

@@ -73,10 +73,10 @@ func measureHeaps(ctx context.Context, configMaps int) (h heaps, err error) {
 		objects []*unstructured.Unstructured
 		shows   contender
 	}{
-		{&h.before, nil, contender{name: byNobody}},
-		{&h.again, nil, contender{name: byNobody}},
+		{&h.before, nil, contender{name: byNothing}},
+		{&h.again, nil, contender{name: byNothing}},
 		{&h.others, others, contender{name: byConstant}},
-		{&h.birth, birth, contender{name: byNobody, selecting: 1}},
+		{&h.birth, birth, contender{name: byNothing, selecting: 1}},
 		{&h.configMap, withParameter, contender{name: byConfigMap, selecting: 2}}, // the birth policy applies, too
 	} {
 		if err := b.Applier.Apply(ctx, step.objects...); err != nil {
@@ -121,7 +121,7 @@ func (b *births) fill(ctx context.Context, count int) error {
 		return err
 	}
 	// The API server answers a consistent list when it has received all previous writes.
-	if _, err := b.admin.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+	if _, err := b.Driver.Client().CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return fmt.Errorf("listing ConfigMaps: %w", err)
 	}
 	return nil

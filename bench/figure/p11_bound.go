@@ -56,7 +56,7 @@ func measureBinding(ctx context.Context, e *Env) (report.Result, error) {
 // the pods are bound.
 func (e *Env) bind(ctx context.Context, _ *Subject) (_ report.Sample, err error) {
 	nodes := e.Fleet.Nodes()[:e.Bound]
-	defer func() { err = errors.Join(err, e.removeWorkloads(ctx)) }()
+	defer func() { err = errors.Join(err, e.Driver.RemoveWorkloads(ctx)) }()
 	for _, node := range nodes {
 		if err := e.Driver.AddWorkload(ctx, node); err != nil {
 			return nil, err
@@ -70,12 +70,4 @@ func (e *Env) bind(ctx context.Context, _ *Subject) (_ report.Sample, err error)
 	}
 	bound, err := e.latencies(ctx, nodes, observer.Ready, observer.Bound, driver.WorkloadName)
 	return report.Sample{latency: bound}, err
-}
-
-// removeWorkloads deletes the workload pods, and returns when the observer has seen it.
-func (e *Env) removeWorkloads(ctx context.Context) error {
-	if err := e.Driver.RemoveWorkloads(ctx); err != nil {
-		return err
-	}
-	return e.Observer.Await(ctx, observer.Bound, len(e.Fleet.Nodes()))
 }

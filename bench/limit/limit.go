@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/nodegate/nodegate/bench/child"
 	"github.com/nodegate/nodegate/bench/fixture"
@@ -63,26 +62,17 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	if err != nil {
 		return err
 	}
-	pods := client.CoreV1().Pods(fixture.Namespace)
-	options := metav1.ListOptions{LabelSelector: "app=" + fixture.Daemon}
-	list, err := pods.List(ctx, options)
+	pods := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "pods", fixture.Namespace, func(o *metav1.ListOptions) {
+		o.LabelSelector = "app=" + fixture.Daemon
+	})
+	existing, events, err := child.Watch(ctx, pods, nil)
 	if err != nil {
-		return fmt.Errorf("listing pods: %w", err)
+		return fmt.Errorf("following pods: %w", err)
 	}
 	was := map[string]bool{}
-	for i := range list.Items {
-		was[list.Items[i].Spec.NodeName] = fixture.Ready(&list.Items[i])
+	for _, pod := range existing.(*corev1.PodList).Items {
+		was[pod.Spec.NodeName] = fixture.Ready(&pod)
 	}
-	watching, err := retry.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = options.LabelSelector
-			return pods.Watch(ctx, o)
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	defer watching.Stop()
 	changes := make(chan change, 1024)
 	var writers sync.WaitGroup
 	for range fixture.Workers {
@@ -93,7 +83,7 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	if err := child.SayReady(os.Stdout); err != nil {
 		return err
 	}
-	return follow(ctx, was, watching.ResultChan(), direction, changes)
+	return follow(ctx, was, events, direction, changes)
 }
 
 // follow sends the changes of readiness that direction includes, compared with was.

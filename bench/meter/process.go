@@ -54,15 +54,12 @@ func Memory(pid int) (procfs.ProcStatus, error) {
 
 // Load returns the load averages of the last 1, 5 and 15 minutes.
 func Load() string {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return "unknown"
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			return fmt.Sprintf("%.2f %.2f %.2f", load.Load1, load.Load5, load.Load15)
+		}
 	}
-	load, err := fs.LoadAvg()
-	if err != nil {
-		return "unknown"
-	}
-	return fmt.Sprintf("%.2f %.2f %.2f", load.Load1, load.Load5, load.Load15)
+	return "unknown"
 }
 
 // Machine returns a short description of the machine.

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,16 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/nodegate/nodegate/bench/child"
 	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/internal/kube/wire"
 )
-
-// wholeRun is the requested duration of a watch in seconds, which is longer than a
-// run of the benchmark.
-var wholeRun int64 = 4 * 60 * 60
 
 // Run is the main function of the observer process. Until ctx ends, it writes one
 // line for each change of an object's states.
@@ -46,7 +40,6 @@ func Run(ctx context.Context, kubeconfig string, out io.Writer) error {
 		if err := s.start(ctx); err != nil {
 			return fmt.Errorf("watching %s: %w", s.resource, err)
 		}
-		defer s.events.Stop()
 	}
 	if err := child.SayReady(out); err != nil {
 		return err
@@ -81,36 +74,22 @@ func newClient(kubeconfig string) (rest.Interface, error) {
 }
 
 // A stream is a watch. The API server ends watches that are too slow, as on a busy
-// machine; the stream then resumes the watch and reports the interruption.
+// machine; the watch is then resumed, and the interruption is reported.
 type stream struct {
 	resource string
 	source   *cache.ListWatch
 	out      io.Writer // each observation is one write
 
 	existing runtime.Object
-	events   *retry.RetryWatcher
+	events   <-chan watch.Event
 	states   map[string]State
 }
 
-// start lists the existing objects and starts the watch.
+// start starts the watch.
 func (s *stream) start(ctx context.Context) (err error) {
 	s.states = map[string]State{}
-	if s.existing, err = s.source.ListWithContext(ctx, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	list, err := meta.ListAccessor(s.existing)
-	if err != nil {
-		return err
-	}
-	resumed := false
-	s.events, err = retry.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if resumed {
-				fmt.Fprintln(s.out, observation{interrupted, s.resource, time.Now()})
-			}
-			resumed, o.TimeoutSeconds = true, &wholeRun
-			return s.source.WatchWithContext(ctx, o)
-		},
+	s.existing, s.events, err = child.Watch(ctx, s.source, func() {
+		fmt.Fprintln(s.out, observation{interrupted, s.resource, time.Now()})
 	})
 	return err
 }
@@ -122,7 +101,7 @@ func (s *stream) follow() error {
 	}); err != nil {
 		return err
 	}
-	for event := range s.events.ResultChan() {
+	for event := range s.events {
 		if err := s.report(event, time.Now()); err != nil {
 			return fmt.Errorf("watching %s: %w", s.resource, err)
 		}

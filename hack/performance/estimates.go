@@ -27,15 +27,15 @@ var (
 
 var quantities = []quantity{memorySmall, memoryLarge, burst, ownCPU, idleSeldom, idleOften, verified, writes}
 
-// How often each node was reported in the rows of P7-idle, in seconds; seldom is a
-// kubelet's default (nodeStatusReportFrequency).
+// The intervals at which each node reported in the rows of P7-idle, in seconds. seldom is
+// the kubelet's default (nodeStatusReportFrequency).
 const (
 	seldom = 300
 	often  = 10
 )
 
-// estimates lists the page's predictions. Each is a straight line, because
-// nodegate's work for a node does not depend on other nodes.
+// estimates returns the page's predictions. Each is a straight line, because nodegate's
+// work for a node does not depend on other nodes.
 func estimates(r *report.Report) []estimate {
 	memory := line(measuredFleet, measured(r, memorySmall), largestFleet, measured(r, memoryLarge))
 	idle := line(measuredFleet/seldom, measured(r, idleSeldom), measuredFleet/often, measured(r, idleOften))
@@ -43,16 +43,16 @@ func estimates(r *report.Report) []estimate {
 		return func(nodes float64) float64 { return nodes * measured(r, q) * unit }
 	}
 	return []estimate{
-		{"memory at its peak, three watched pods on each node", "MiB", "P5: the straight line through 5,000 and 50,000 nodes", memory},
-		{"all nodes fit at once, until the last is open", "s", "P2: nodes × the time per node at 5,000", times(burst, 1e-3)},
+		{"peak memory, three watched pods on each node", "MiB", "P5: the straight line through 5,000 and 50,000 nodes", memory},
+		{"all daemons ready at once, until the last node is open", "s", "P2: nodes × the time per node at 5,000", times(burst, 1e-3)},
 		{"nodegate's CPU time for that", "s", "P7: nodes × the CPU time per opened node at 5,000", times(ownCPU, 1e-3)},
 		{
-			"CPU while nothing happens but heartbeats, every five minutes", "% of a core",
+			"CPU while nodes only send heartbeats, every five minutes", "% of a core",
 			"P7-idle: the straight line through both rates of reports", func(nodes float64) float64 { return idle(nodes / seldom) },
 		},
 		{
 			"cold start, until all nodes are verified", "s",
-			"P6: nodes × the time per node at 5,000, as if no part of it were fixed; not less than that time",
+			"P6: nodes × the time per node at 5,000, but at least the time at 5,000",
 			func(nodes float64) float64 { return measured(r, verified) * max(1, nodes/measuredFleet) },
 		},
 		{"writes for each opened node", "", "P3: the same for any fleet", func(float64) float64 { return measured(r, writes) }},

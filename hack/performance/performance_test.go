@@ -17,7 +17,7 @@ func row(what, unit string, median float64) report.Row {
 	return report.Row{What: what, Unit: unit, Nodegate: &report.Spread{Median: median, Min: median, Max: median}}
 }
 
-// aRun contains all quantities that the page needs, in round numbers.
+// aRun returns a run with all quantities that the page needs, in round numbers.
 func aRun() *report.Report {
 	values := map[quantity]float64{
 		memorySmall: 55, memoryLarge: 145, burst: 2, ownCPU: 0.5, idleSeldom: 0.3, idleOften: 5.1333, verified: 1.5, writes: 1,
@@ -38,7 +38,7 @@ func TestEstimates(t *testing.T) {
 	at := func(what string, nodes float64) float64 {
 		i := slices.IndexFunc(all, func(e estimate) bool { return strings.Contains(e.what, what) })
 		if i < 0 {
-			t.Fatalf("nothing is estimated of %q", what)
+			t.Fatalf("there is no estimate of %q", what)
 		}
 		return all[i].at(nodes)
 	}
@@ -49,10 +49,10 @@ func TestEstimates(t *testing.T) {
 		{"memory", 5000, 55},
 		{"memory", 50000, 145},
 		{"memory", 100000, 245},
-		{"until the last is open", 15000, 30},
+		{"until the last node is open", 15000, 30},
 		{"CPU time for that", 15000, 7.5},
 		{"heartbeats", 5000, 0.3},
-		{"heartbeats", 150000, 5.1333}, // as many reports as 5,000 nodes send that report every ten seconds
+		{"heartbeats", 150000, 5.1333}, // as many reports as from 5,000 nodes every ten seconds
 		{"cold start", 100000, 30},
 		{"cold start", 1000, 1.5}, // not less than what was measured
 		{"writes", 100000, 1},
@@ -64,9 +64,9 @@ func TestEstimates(t *testing.T) {
 }
 
 // A missing quantity affects exactly the lines that need it.
-func TestWhatWasNotMeasured(t *testing.T) {
+func TestMissingQuantities(t *testing.T) {
 	if text := expectedText(aRun()); strings.Contains(text, "not measured") {
-		t.Errorf("everything was measured:\n%s", text)
+		t.Errorf("all quantities were measured, but:\n%s", text)
 	}
 	for _, q := range quantities {
 		r := aRun()
@@ -82,7 +82,7 @@ func TestWhatWasNotMeasured(t *testing.T) {
 			}
 		}
 		if missing != 1 {
-			t.Errorf("without %v, %d lines miss something, want 1", q, missing)
+			t.Errorf("without %v, %d lines are not measured, want 1", q, missing)
 		}
 	}
 }
@@ -101,49 +101,49 @@ func TestFill(t *testing.T) {
 	}
 	run := aRun()
 	for name, c := range map[string]struct {
-		what  string
-		tells []string
+		what string
+		want []string
 	}{
-		"where the run was":          {"where", []string{"2026-01-02", "a machine", "0.1"}},
-		"rows of figures":            {"P3 P6", []string{"| P3 | writes for each node |", "| P6 | all nodes verified |"}},
-		"one figure that is missing": {"P3 P12", []string{"| P3 |"}},
-		"figures that are missing":   {"P12", []string{"Not measured"}},
-		"what is expected":           {"expected", []string{"| 100,000 nodes |", "| 250 MiB |"}},
+		"the run":                 {"where", []string{"2026-01-02", "a machine", "0.1"}},
+		"rows of figures":         {"P3 P6", []string{"| P3 | writes for each node |", "| P6 | all nodes verified |"}},
+		"one figure is missing":   {"P3 P12", []string{"| P3 |"}},
+		"all figures are missing": {"P12", []string{"Not measured"}},
+		"predictions":             {"expected", []string{"| 100,000 nodes |", "| 250 MiB |"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := fill(place(c.what, "")+place(c.what, "something old\n"), run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, text := range c.tells {
+			for _, text := range c.want {
 				if strings.Count(got, text) != 2 {
-					t.Errorf("%q is not in both places:\n%s", text, got)
+					t.Errorf("%q is not in both parts:\n%s", text, got)
 				}
 			}
 			if strings.Contains(got, "something old") || strings.Count(got, "before\n") != 2 || strings.Count(got, "after\n") != 2 {
-				t.Errorf("not only what is in the places was replaced:\n%s", got)
+				t.Errorf("text outside of the parts was replaced:\n%s", got)
 			}
 			if again, err := fill(got, run); err != nil || again != got {
-				t.Errorf("filled in again, it is another page: %v\n%s", err, again)
+				t.Errorf("the second time, the page changes: %v\n%s", err, again)
 			}
 		})
 	}
 }
 
-func TestFillRefuses(t *testing.T) {
+func TestFillErrors(t *testing.T) {
 	for name, page := range map[string]string{
-		"what nobody knows":       "<!-- from the last run: speed -->\n<!-- end -->",
-		"a place that has no end": "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: where -->\n",
+		"an unknown table":      "<!-- from the last run: speed -->\n<!-- end -->",
+		"a part without an end": "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: where -->\n",
 	} {
 		if got, err := fill(page, aRun()); err == nil {
-			t.Errorf("%s was filled in:\n%s", name, got)
+			t.Errorf("%s: no error, but:\n%s", name, got)
 		}
 	}
 }
 
-// Every measured figure must have the rows on which the page's estimates are
-// based, because the estimates find them by name.
-func TestTheLastRunHasTheRows(t *testing.T) {
+// Every measured figure must have the rows on which the page's estimates are based. They
+// are found by name.
+func TestRowsOfTheLastRun(t *testing.T) {
 	content, err := os.ReadFile("../../bench/results.json")
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +153,9 @@ func TestTheLastRunHasTheRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, q := range quantities {
-		there := slices.ContainsFunc(r.Results, func(result report.Result) bool { return result.ID == q.figure })
-		if there && !r.Quick && math.IsNaN(measured(&r, q)) {
-			t.Errorf("%s was measured, and has no row %q", q.figure, q.row)
+		measuredFigure := slices.ContainsFunc(r.Results, func(result report.Result) bool { return result.ID == q.figure })
+		if measuredFigure && !r.Quick && math.IsNaN(measured(&r, q)) {
+			t.Errorf("%s was measured, but has no row %q", q.figure, q.row)
 		}
 	}
 }
