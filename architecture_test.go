@@ -127,7 +127,7 @@ var mayImport = map[string][]string{
 	"bench/child":    {"testcluster"},
 	"bench/driver":   {"bench/fixture", "testcluster"},
 	"bench/observer": {"bench/child", "bench/fixture", "internal/kube/wire", "testcluster"},
-	"bench/limit":    {"bench/child", "bench/fixture", "testcluster"},
+	"bench/limit":    {"api/v1alpha1", "bench/child", "bench/fixture", "testcluster"},
 	"bench/meter":    {"testcluster"},
 	"bench/report":   {},
 	"bench/fakeapi":  {},

@@ -105,6 +105,7 @@ func narrow(o *unstructured.Unstructured, webhookPort int64) ([]*unstructured.Un
 			return []*unstructured.Unstructured{o}, nil // it does not match Nodes
 		}
 		guarded := map[string]any{"matchExpressions": []any{
+			map[string]any{"key": contenderLabel, "operator": "Exists"},
 			map[string]any{"key": contenderLabel, "operator": "NotIn", "values": []any{byNothing, byIdle, byConstant}},
 		}}
 		err := unstructured.SetNestedMap(o.Object, guarded, "spec", "matchResources", "objectSelector")
@@ -194,8 +195,8 @@ func gateTaints() (all []string) {
 
 func gateTaint(i int) string { return fmt.Sprintf("bench.nodegate.dev/gate-%03d", i) }
 
-// gateOf returns a gate that selects all Linux nodes, or only those of a certain pool, which
-// does not exist.
+// gateOf returns a gate that selects all Linux nodes, or, if selecting is false, only those
+// of a pool that does not exist.
 func gateOf(i int, selecting bool) *v1alpha1.NodeGate {
 	gate := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("gate-%03d", i)}}
 	gate.Spec.NodeSelector.MatchLabels = map[string]string{"kubernetes.io/os": "linux"}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/bench/child"
 	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/testcluster"
@@ -109,12 +110,13 @@ func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, d
 }
 
 func write(ctx context.Context, client kubernetes.Interface, changes <-chan change) {
+	options := metav1.PatchOptions{FieldManager: v1alpha1.FieldManager} // as nodegate's guards require
 	for c := range changes {
 		body := addTaint
 		if c.ready {
 			body = removeTaint
 		}
-		_, err := client.CoreV1().Nodes().Patch(ctx, c.node, types.JSONPatchType, body, metav1.PatchOptions{})
+		_, err := client.CoreV1().Nodes().Patch(ctx, c.node, types.JSONPatchType, body, options)
 		if err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "limit: patching node %s: %v\n", c.node, err)
 		}
