@@ -122,7 +122,7 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		s.Writes.Add(1)
 	}
-	reject(w, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.PathValue("name"), errors.New("Nodes of a simulated fleet can only be watched")))
+	reject(w, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.PathValue("name"), errors.New("a simulated fleet can only be watched")))
 }
 
 // collection answers a watch, and rejects everything else.

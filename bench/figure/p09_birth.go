@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +26,7 @@ import (
 	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -212,11 +216,16 @@ func (b *births) install(ctx context.Context, program string) error {
 	if err := b.Applier.Apply(ctx, append(objects, gate)...); err != nil {
 		return err
 	}
+	certificates, err := b.certify(ctx, program)
+	if err != nil {
+		return err
+	}
 	installation := &testbed.Installation{
 		Program: program, AllowedKeys: []string{gateTaint(0)},
 		ServiceAccount: types.NamespacedName{Namespace: nodegateNamespace, Name: "nodegate"},
 	}
-	b.webhook, err = testbed.StartController(ctx, b.Cluster, installation, "--birth=webhook", "--webhook-bind-address="+address)
+	b.webhook, err = testbed.StartController(ctx, b.Cluster, installation,
+		"--birth=webhook", "--webhook-bind-address="+address, "--webhook-certificate-dir="+certificates)
 	if err != nil {
 		return err
 	}
@@ -227,6 +236,28 @@ func (b *births) install(ctx context.Context, program string) error {
 		}
 	}
 	return nil
+}
+
+// certify creates the webhook's certificate as an administrator does, and returns the
+// directory of its files, which a kubelet would mount.
+func (b *births) certify(ctx context.Context, program string) (dir string, err error) {
+	command := exec.CommandContext(ctx, program, "webhook-certificate", "--kubeconfig", b.Cluster.Kubeconfig(), "--namespace", nodegateNamespace)
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("creating the webhook's certificate: %w: %s", err, output)
+	}
+	secret, err := b.Driver.Client().CoreV1().Secrets(nodegateNamespace).Get(ctx, admission.WebhookSecret, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the webhook's certificate: %w", err)
+	}
+	dir = filepath.Join(b.Cluster.Dir(), "webhook")
+	err = os.Mkdir(dir, 0o700)
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600))
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing the webhook's certificate: %w", err)
+	}
+	return dir, nil
 }
 
 // webhookGate returns the gate that the webhook closes.

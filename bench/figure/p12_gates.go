@@ -124,7 +124,7 @@ func newFlips(ctx context.Context, e *Env) (_ *flips, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.nodegate, err = testbed.StartController(ctx, f.Cluster, f.installation); err != nil {
+	if f.nodegate, err = testbed.StartController(ctx, f.Cluster, f.installation, "--metrics-secure=false"); err != nil {
 		return nil, err
 	}
 	f.onClose(f.nodegate.Stop)

@@ -58,7 +58,7 @@ func TestOnlyChangesAreReported(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(observation{})); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}
-	status := apierrors.NewGone("too old").Status()
+	status := apierrors.NewResourceExpired("too old").Status()
 	if err := s.report(watch.Event{Type: watch.Error, Object: &status}, now); err == nil {
 		t.Error("an error of the API server is ignored")
 	}
