@@ -124,17 +124,16 @@ var mayImport = map[string][]string{
 	"e2e/torture":                      {"api/v1alpha1", "e2e/judge", "e2e/torture/clocks", "e2e/torture/faultproxy", "internal/testbed", "testcluster"},
 	"e2e/torture/cmd/nodegate-torture": {"e2e/torture", "e2e/torture/clocks", "internal/testbed", "testcluster/command"},
 
-	// The benchmark: processes that watch and write, a driver, and figures that
-	// bring them together.
-	"bench/scene":    {"internal/testbed"},
+	// The benchmark: processes that watch and write, a driver, and the figures.
+	"bench/fixture":  {"internal/testbed"},
 	"bench/child":    {"testcluster"},
-	"bench/driver":   {"bench/scene", "testcluster"},
-	"bench/observer": {"bench/child", "bench/scene", "testcluster"},
-	"bench/limit":    {"bench/child", "bench/scene", "testcluster"},
+	"bench/driver":   {"bench/fixture", "testcluster"},
+	"bench/observer": {"bench/child", "bench/fixture", "internal/kube/wire", "testcluster"},
+	"bench/limit":    {"api/v1alpha1", "bench/child", "bench/fixture", "testcluster"},
 	"bench/meter":    {"testcluster"},
 	"bench/report":   {},
-	"bench/standin":  {},
-	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/limit", "bench/meter", "bench/observer", "bench/report", "bench/scene", "bench/standin", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
+	"bench/fakeapi":  {},
+	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/report", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
 	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/report", "testcluster"},
 }
 

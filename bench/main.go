@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures nodegate against the least that its work can cost: a
-// bare loop that watches the same pods and sends one precomputed PATCH for each
-// change, with the same rights, client settings and concurrency, on the same API
-// server, in turns (A B B A) within one run. The results are ratios, with their
-// spread and the machine's load, because absolute figures depend on the machine
-// and the moment.
+// Command bench compares nodegate with the limit, which is the minimum cost of its work:
+// a bare loop that watches the same pods and sends one precomputed PATCH for each change.
+// Both take turns (A B B A) on the same API server, with the same permissions, client
+// settings and concurrency. The main results are ratios, because absolute values depend
+// on the machine and its current load, which are reported too.
 //
-// nodegate, the limit and the observer are separate processes. The observer has
-// its own watches, and is the only source of times.
+// nodegate, the limit and the observer are separate processes. Times are measured only by
+// the observer, with its own watches.
 package main
 
 import (
@@ -43,7 +42,8 @@ func main() {
 	command.Main("bench", dispatch)
 }
 
-// dispatch also serves the programs that bench starts, which are bench itself.
+// dispatch runs the benchmark, or one of the child processes that it starts, which execute
+// the same program.
 func dispatch(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 3 && args[0] == limit.Program:
@@ -62,15 +62,15 @@ func dispatch(ctx context.Context, args []string) error {
 	return measure(ctx, o, figures)
 }
 
-// parse parses the command line. If help is requested, it prints the help and
-// returns flag.ErrHelp.
+// parse parses the command line. If help is requested, it prints the help and returns
+// flag.ErrHelp.
 func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.BoolVar(&o.quick, "quick", false, "measure with few rounds and small fleets, to see that it works")
-	flags.StringVar(&o.only, "only", "", "which figures to measure, such as P1,P5; default: all")
-	flags.IntVar(&o.rounds, "rounds", 0, "how many rounds to measure; default: 5, or 1 with -quick")
-	flags.StringVar(&o.out, "out", "", "the directory for RESULTS.md and results.json; nothing is written without it")
+	flags.BoolVar(&o.quick, "quick", false, "measure few rounds and small fleets, to check that everything works")
+	flags.StringVar(&o.only, "only", "", "figures to measure, such as P1,P5; default: all")
+	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; default: 5, or 1 with -quick")
+	flags.StringVar(&o.out, "out", "", "directory for RESULTS.md, results.json and profiles; default: none is written")
 	if err := command.ParseFlags(flags, args, help); err != nil {
 		return nil, err
 	}
@@ -80,8 +80,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	return &o, nil
 }
 
-// choose returns the figures of a list such as "P1,P5", in the order in which they
-// are measured.
+// choose returns the figures of a list such as "P1,P5", in the order of measurement.
 func choose(only string) ([]figure.Figure, error) {
 	if only == "" {
 		return figure.All, nil
@@ -125,14 +124,14 @@ func (o *options) command() string {
 	return command
 }
 
-// measure measures figures and stops everything that it started.
+// measure measures figures, and stops everything that it has started.
 func measure(ctx context.Context, o *options, figures []figure.Figure) (err error) {
 	began := time.Now()
 	r := report.Report{
 		Command: o.command(), Quick: o.quick, Date: began.UTC().Format(time.DateOnly),
 		Machine: meter.Machine(), LoadBefore: meter.Load(),
 	}
-	env, err := figure.New(ctx, figure.Options{Sizes: o.sizes(), Progress: os.Stderr})
+	env, err := figure.New(ctx, o.sizes(), os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -141,7 +140,7 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 		result, err := o.measureOne(ctx, env, f)
 		if err != nil {
 			env.Cluster.Keep()
-			r.Table(os.Stdout) // what has been measured is not lost
+			r.Table(os.Stdout) // the results so far
 			return fmt.Errorf("measuring %s: %w; logs are in %s", f.ID, err, env.Cluster.Dir())
 		}
 		r.Results = append(r.Results, result)
@@ -149,21 +148,21 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 	if r.Versions, err = meter.Versions(ctx, env.Cluster); err != nil {
 		return err
 	}
-	r.Cuts = env.Observer.Cuts()
+	r.Cuts = env.Observer.Interruptions()
 	r.LoadAfter, r.Took = meter.Load(), time.Since(began).Round(time.Second).String()
 	r.Table(os.Stdout)
-	env.Say("%s in all: %s", r.Took, r.Times())
+	env.Say("took %s: %s", r.Took, r.Times())
 	if o.out == "" {
 		return nil
 	}
 	return r.Write(o.out)
 }
 
-// profilesDir is the directory of profiles, below the directory of the results.
+// profilesDir is the name of the directory of profiles in that of the results.
 const profilesDir = "profiles"
 
-// measureOne measures a figure, and looks into nodegate where it has not reached
-// its goal.
+// measureOne measures a figure. In a full run with an output directory, it also takes a
+// profile if a goal was not reached.
 func (o *options) measureOne(ctx context.Context, env *figure.Env, f figure.Figure) (report.Result, error) {
 	env.Say("%s: %s", f.ID, f.Title)
 	began := time.Now()
@@ -172,29 +171,25 @@ func (o *options) measureOne(ctx context.Context, env *figure.Env, f figure.Figu
 		return result, err
 	}
 	result.ID, result.Title = f.ID, f.Title
-	if o.profiles() && f.Profiled != nil && !result.Reached() {
-		err = o.lookInto(ctx, env, f, &result)
+	if o.out != "" && !o.quick && f.Profiled != nil && !result.Reached() {
+		err = o.profile(ctx, env, f, &result)
 	}
 	result.Took = time.Since(began).Round(time.Second).String()
 	return result, err
 }
 
-// profiles reports whether profiles are taken, which requires an output directory
-// and a full run.
-func (o *options) profiles() bool { return o.out != "" && !o.quick }
-
-// lookInto takes a profile of a turn of a figure, and notes where it is.
-func (o *options) lookInto(ctx context.Context, env *figure.Env, f figure.Figure, result *report.Result) error {
+// profile takes a profile of a turn of a figure, and adds a note about it.
+func (o *options) profile(ctx context.Context, env *figure.Env, f figure.Figure, result *report.Result) error {
 	env.Say("  a goal was not reached: taking a profile")
 	profiled := f.Profiled(env)
 	file, err := env.Profile(ctx, profiled, filepath.Join(o.out, profilesDir))
 	if err != nil {
 		return err
 	}
-	whose := "nodegate's"
+	process := "nodegate"
 	if profiled.Server {
-		whose = "the API server's"
+		process = "the API server"
 	}
-	result.Notes = append(result.Notes, fmt.Sprintf("Where %s processor time goes in such a turn: [%s/%s](%[2]s/%[3]s).", whose, profilesDir, file))
+	result.Notes = append(result.Notes, fmt.Sprintf("CPU profile of %s in such a turn: [%s/%s](%[2]s/%[3]s).", process, profilesDir, file))
 	return nil
 }

@@ -32,7 +32,7 @@ func TestSizes(t *testing.T) {
 		t.Errorf("a full run has %d rounds", rounds)
 	}
 	if rounds := (&options{quick: true, rounds: 3}).sizes().Rounds; rounds != 3 {
-		t.Errorf("%d rounds although 3 were asked for", rounds)
+		t.Errorf("%d rounds, want the requested 3", rounds)
 	}
 	if quick := (&options{quick: true}).sizes(); quick.Fleets[len(quick.Fleets)-1] >= figure.Full.Fleets[len(figure.Full.Fleets)-1] {
 		t.Error("a quick run has fleets as large as a full one")
@@ -47,7 +47,7 @@ func TestChosenFigures(t *testing.T) {
 	first, last := all[0].ID, all[len(all)-1].ID
 	chosen, err := choose(last + "," + first)
 	if err != nil || len(chosen) != 2 || chosen[0].ID != first {
-		t.Errorf("%d, %v; want two, in the order in which they are measured", len(chosen), err)
+		t.Errorf("%d, %v; want two, in the order of measurement", len(chosen), err)
 	}
 	for _, only := range []string{"P0", "P1,", first + ",P1x"} {
 		if _, err := choose(only); err == nil {

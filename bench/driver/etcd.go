@@ -16,30 +16,35 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
 const (
-	// prefix is the prefix of the API server's keys.
+	// prefix is the common prefix of the API server's keys.
 	prefix = "/registry"
 
-	// The rate at which objects are written, and the number of concurrent writes.
-	// They stay below the number of events that the API server buffers for a slow
-	// watcher.
+	// Rate and concurrency of writes to watched keys. They do not exceed the number of
+	// events that the API server buffers for a slow watcher.
 	putsPerSecond = 2500
 	putsAtOnce    = 8
-	// The number of concurrent writes if there are no watchers.
+
+	// fillsAtOnce is the concurrency of writes to keys that are not watched.
 	fillsAtOnce = 64
 
-	// deletesAtOnce is the number of objects that one transaction deletes. etcd
-	// allows 128.
+	// deletesAtOnce is the number of deletions in a transaction. etcd allows 128.
 	deletesAtOnce = 100
 )
 
 var serializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+
+// An Object is a Node, a Pod or a ConfigMap.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
 
 // A Stored is an object in the form in which the API server stores it in etcd.
 type Stored struct {
@@ -47,34 +52,36 @@ type Stored struct {
 	Value []byte
 }
 
-// StoreNode returns the stored form of a node.
-func StoreNode(node *corev1.Node) (Stored, error) {
-	stored := node.DeepCopy()
-	stored.ResourceVersion = "" // that is etcd's to say
-	return store(path.Join(prefix, "minions", node.Name), stored, "Node")
-}
-
-// StorePod returns the stored form of a pod.
-func StorePod(pod *corev1.Pod) (Stored, error) {
-	stored := pod.DeepCopy()
-	stored.ResourceVersion = ""
-	return store(path.Join(prefix, "pods", pod.Namespace, pod.Name), stored, "Pod")
-}
-
-// StoreConfigMap returns the stored form of a ConfigMap.
-func StoreConfigMap(c *corev1.ConfigMap) (Stored, error) {
-	stored := c.DeepCopy()
-	stored.ResourceVersion = ""
-	return store(path.Join(prefix, "configmaps", c.Namespace, c.Name), stored, "ConfigMap")
-}
-
-func store(key string, object runtime.Object, kind string) (Stored, error) {
-	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
+// Store returns the stored form of an object.
+func Store(object Object) (Stored, error) {
+	kind, resource := "Node", "minions"
+	switch object.(type) {
+	case *corev1.Pod:
+		kind, resource = "Pod", "pods"
+	case *corev1.ConfigMap:
+		kind, resource = "ConfigMap", "configmaps"
+	}
+	stored := object.DeepCopyObject().(Object)
+	stored.SetResourceVersion("") // it is etcd's revision
+	stored.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	key := path.Join(prefix, resource, object.GetNamespace(), object.GetName())
 	var value bytes.Buffer
-	if err := serializer.Encode(object, &value); err != nil {
+	if err := serializer.Encode(stored, &value); err != nil {
 		return Stored{}, fmt.Errorf("encoding %s: %w", key, err)
 	}
 	return Stored{key, value.Bytes()}, nil
+}
+
+// StoreAll returns the stored form of count objects.
+func StoreAll[O Object](count int, object func(i int) O) ([]Stored, error) {
+	all := make([]Stored, count)
+	for i := range all {
+		var err error
+		if all[i], err = Store(object(i)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // A Speed is the number of writes of the driver, and the time that they took.
@@ -83,38 +90,28 @@ type Speed struct {
 	Took    time.Duration
 }
 
-// String is of the form "5000 in 0.62 s".
+// String returns a text such as "5000 in 0.62 s".
 func (s Speed) String() string { return fmt.Sprintf("%d in %.2f s", s.Objects, s.Took.Seconds()) }
 
-// Put writes objects directly to etcd, as other API servers would: each in a
-// separate write, so that each has its own resource version. Otherwise, an
-// interrupted watch could not resume. It writes no faster than an API server
-// sends events to its watchers on two cores, because the API server disconnects
-// slow watchers.
+// Put writes objects directly to etcd, as other API servers would, at the rate at which
+// an API server on two cores can send events to its watchers; it disconnects slow
+// watchers. Each object is a separate write with its own resource version, so that an
+// interrupted watch can be resumed after any of them.
 func (d *Driver) Put(ctx context.Context, objects []Stored) (Speed, error) {
-	return d.put(ctx, objects, rate.NewLimiter(putsPerSecond, putsAtOnce), putsAtOnce)
+	return d.PutAt(ctx, objects, putsPerSecond)
 }
 
-// Fill is like Put, but writes as fast as etcd allows. Use it only for objects that
-// are not watched yet.
-func (d *Driver) Fill(ctx context.Context, objects []Stored) (Speed, error) {
-	return d.put(ctx, objects, rate.NewLimiter(rate.Inf, 0), fillsAtOnce)
-}
-
-func (d *Driver) put(ctx context.Context, objects []Stored, pace *rate.Limiter, atOnce int) (Speed, error) {
+// PutAt is like Put, with another rate per second.
+func (d *Driver) PutAt(ctx context.Context, objects []Stored, perSecond float64) (Speed, error) {
+	pace := rate.NewLimiter(rate.Limit(perSecond), putsAtOnce)
 	start := time.Now()
 	var puts errgroup.Group
-	puts.SetLimit(atOnce)
+	puts.SetLimit(putsAtOnce)
 	for _, object := range objects {
 		if err := pace.Wait(ctx); err != nil {
 			return Speed{}, errors.Join(err, puts.Wait())
 		}
-		puts.Go(func() error {
-			if _, err := d.etcd.Put(ctx, object.Key, string(object.Value)); err != nil {
-				return fmt.Errorf("writing %s into etcd: %w", object.Key, err)
-			}
-			return nil
-		})
+		puts.Go(func() error { return d.put(ctx, object) })
 	}
 	if err := puts.Wait(); err != nil {
 		return Speed{}, err
@@ -122,7 +119,31 @@ func (d *Driver) put(ctx context.Context, objects []Stored, pace *rate.Limiter, 
 	return Speed{len(objects), time.Since(start)}, nil
 }
 
-// Delete removes objects from etcd immediately, regardless of their finalizers.
+// Fill writes count objects to etcd as fast as possible. They must not be watched yet.
+// The function is called concurrently.
+func Fill[O Object](ctx context.Context, d *Driver, count int, object func(i int) O) error {
+	puts, ctx := errgroup.WithContext(ctx)
+	puts.SetLimit(fillsAtOnce)
+	for i := range count {
+		puts.Go(func() error {
+			stored, err := Store(object(i))
+			if err != nil {
+				return err
+			}
+			return d.put(ctx, stored)
+		})
+	}
+	return puts.Wait()
+}
+
+func (d *Driver) put(ctx context.Context, object Stored) error {
+	if _, err := d.etcd.Put(ctx, object.Key, string(object.Value)); err != nil {
+		return fmt.Errorf("writing %s to etcd: %w", object.Key, err)
+	}
+	return nil
+}
+
+// Delete deletes objects from etcd, regardless of their finalizers.
 func (d *Driver) Delete(ctx context.Context, keys []string) error {
 	for batch := range slices.Chunk(keys, deletesAtOnce) {
 		deletes := make([]clientv3.Op, len(batch))
@@ -136,11 +157,10 @@ func (d *Driver) Delete(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Compact makes etcd discard the revisions that were outdated at the previous
-// call, and returns when it has finished. Otherwise, a long run would fill the
-// disk, and the API server would start a compaction during a measurement. Later
-// revisions remain, because etcd sends the previous value to watchers, and the API
-// server's watch fails if that is missing.
+// Compact makes etcd discard the revisions that were outdated at the previous call, and
+// returns when it has finished. Otherwise, a long run would fill the disk, and the API
+// server would start a compaction during a measurement. Later revisions must remain: the
+// API server's watch fails if etcd cannot send the previous value of a changed key.
 func (d *Driver) Compact(ctx context.Context) error {
 	now, err := d.etcd.Get(ctx, prefix, clientv3.WithCountOnly())
 	if err != nil {

@@ -9,15 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/bench/fixture"
 )
 
-// The API server must be able to read stored objects. It adds the resource
-// version itself.
+// The API server must be able to decode stored objects. It sets the resource version.
 func TestStoredNode(t *testing.T) {
-	node := scene.Node("n", time.Unix(1, 0))
+	node := fixture.Node("n", time.Unix(1, 0))
 	node.ResourceVersion = "7"
-	stored, err := StoreNode(node)
+	stored, err := Store(node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,13 +30,13 @@ func TestStoredNode(t *testing.T) {
 	want := node.DeepCopy()
 	want.ResourceVersion, want.Kind, want.APIVersion = "", "Node", "v1"
 	if !equality.Semantic.DeepEqual(want, object) {
-		t.Errorf("another node is read:\n%v", object)
+		t.Errorf("decoded as another node:\n%v", object)
 	}
 	if node.ResourceVersion != "7" || node.Kind != "" {
-		t.Error("the node itself was changed")
+		t.Error("Store has changed its argument")
 	}
 	if size := len(stored.Value); size < 8<<10 || size > 16<<10 {
-		t.Errorf("a node of %d bytes is not like those of real clusters", size)
+		t.Errorf("a node has %d bytes, which is unlike nodes of real clusters", size)
 	}
 	if len(node.Labels) != 40 || len(node.Status.Conditions) != 5 || len(node.Status.Images) != 50 {
 		t.Errorf("%d labels, %d conditions, %d images", len(node.Labels), len(node.Status.Conditions), len(node.Status.Images))

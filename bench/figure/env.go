@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package figure has one file for each figure that the benchmark measures, and
-// their common environment.
+// Package figure measures the benchmark's figures, in one file for each figure or group
+// of figures with the same turns, and sets up their environment.
 package figure
 
 import (
@@ -10,13 +10,14 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/bench/driver"
+	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/bench/scene"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 )
@@ -26,16 +27,21 @@ type Figure struct {
 	// ID is an identifier such as P1.
 	ID    string
 	Title string
-	// Measure adds only rows and notes to the result.
+	// Measure returns the rows and the notes of the result.
 	Measure func(context.Context, *Env) (report.Result, error)
-	// Profiled is the operation to profile if a goal is not reached; nil for
-	// none.
+	// Profiled returns what to profile if a goal is not reached. It is nil if nothing is.
 	Profiled func(*Env) Profiled
+}
+
+// All contains the figures in the order of measurement. The fleet hardly ever shrinks in
+// this order.
+var All = []Figure{
+	opening, regression, requests, binding, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping,
 }
 
 // Sizes specifies how much is measured.
 type Sizes struct {
-	// Rounds is how often nodegate, limit, limit, nodegate take turns.
+	// Rounds is the number of rounds of turns.
 	Rounds int
 	// Paced is the number of nodes that change one after the other in a turn.
 	Paced int
@@ -47,20 +53,19 @@ type Sizes struct {
 	Newborn int
 	// Bound is the number of pods that are bound in a turn.
 	Bound int
-	// Large is the size of a fleet that has long been open, in which Newcomers are
-	// opened in a turn.
+	// Large is the size of a fleet of open nodes. Newcomers is the number of them that
+	// are closed and open again in a turn.
 	Large, Newcomers int
-	// Idle is the duration for which the cost of an almost idle fleet is
-	// measured.
+	// Idle is the duration of the measurement of an idle fleet.
 	Idle time.Duration
-	// Creations is how many Nodes are created in a turn, and ConfigMaps how many
-	// there are.
+	// Creations is the number of Nodes that are created in a turn, and ConfigMaps the
+	// number of ConfigMaps.
 	Creations, ConfigMaps int
-	// Gated is the number of nodes with a hundred gates.
+	// Gated is the number of nodes with many gates.
 	Gated int
-	// Stored is the idle fleet that is stored in etcd, and Replayed the one that a
-	// stand-in replays. Starts is how often nodegate is started with each.
-	Stored, Replayed Herd
+	// Stored is a steady fleet in etcd, and Replayed one that a fake API server
+	// simulates. nodegate is started Starts times with each.
+	Stored, Replayed FleetSize
 	Starts           int
 }
 
@@ -69,62 +74,106 @@ var (
 	Full = Sizes{
 		Rounds: 5, Paced: 40, Flaps: 60, Fleets: []int{200, 1000, 5000},
 		Newborn: 200, Bound: 16, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
-		Stored: Herd{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: Herd{Nodes: 50_000, AtMost: 150}, Starts: 2,
+		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 2,
 		Creations: 100, ConfigMaps: 50_000, Gated: 5000,
 	}
 	Quick = Sizes{
 		Rounds: 1, Paced: 20, Flaps: 30, Fleets: []int{50, 200},
 		Newborn: 50, Bound: 5, Large: 300, Newcomers: 10, Idle: 3 * time.Second,
-		Stored: Herd{Nodes: 500, Others: 15_000}, Replayed: Herd{Nodes: 5_000}, Starts: 1,
+		Stored: FleetSize{Nodes: 500, Others: 15_000}, Replayed: FleetSize{Nodes: 5_000}, Starts: 1,
 		Creations: 20, ConfigMaps: 5_000, Gated: 200,
 	}
 )
 
-// An Env is the environment of a measurement: a control plane with nodegate
-// installed but not running, a driver, a fleet and an observer.
+// A controlPlane is a running control plane with clients.
+type controlPlane struct {
+	Cluster *testcluster.Cluster
+	Applier *testbed.Applier
+	Driver  *driver.Driver
+
+	closers []func() error
+}
+
+// quota is etcd's storage quota in bytes. Resetting a fleet many times exceeds the default
+// of 2 GiB.
+const quota = 8 << 30
+
+func startControlPlane(ctx context.Context, o testcluster.Options) (_ *controlPlane, err error) {
+	p := &controlPlane{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	o.ExtraArgs = map[testcluster.Component][]string{testcluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}}
+	if p.Cluster, err = testcluster.Start(ctx, o); err != nil {
+		return nil, err
+	}
+	p.onClose(p.Cluster.Stop)
+	if p.Applier, err = testbed.NewApplier(p.Cluster.Admin()); err != nil {
+		return nil, err
+	}
+	if p.Driver, err = driver.New(ctx, p.Cluster); err != nil {
+		return nil, err
+	}
+	p.onClose(p.Driver.Close)
+	return p, nil
+}
+
+func (p *controlPlane) onClose(f func() error) { p.closers = append(p.closers, f) }
+
+// Close stops everything, in reverse order.
+func (p *controlPlane) Close() error {
+	var errs []error
+	for _, closer := range slices.Backward(p.closers) {
+		errs = append(errs, closer())
+	}
+	p.closers = nil
+	return errors.Join(errs...)
+}
+
+// An Env is the environment of the measurements: a control plane with nodegate installed
+// but not running, a fleet and an observer.
 type Env struct {
 	Sizes
-	Cluster      *testcluster.Cluster
-	Applier      *testbed.Applier
+	*controlPlane
 	Installation *testbed.Installation
-	Driver       *driver.Driver
 	Fleet        *driver.Fleet
 	Observer     *observer.Observer
 	Audit        meter.Audit
 
 	progress io.Writer
-	began    time.Time // when Say counts from
+	began    time.Time
 
-	limit  string   // the limit's kubeconfig
-	bursts []*burst // once they have been measured
-	paced  []report.Round
-	closed []func() error
-
-	profiles []string // the names of those that have been taken
+	limitConfig string // path of a kubeconfig
+	// Results that several figures have in common.
+	bursts   []*burst
+	paced    []report.Round
+	profiles []string
 }
 
-// Options specifies where a benchmark runs.
-type Options struct {
-	Sizes
-	// Progress receives messages about what is being built and started.
-	Progress io.Writer
-}
+// username is the user name of nodegate and of the limit.
+const username = "system:serviceaccount:nodegate-system:nodegate"
 
-// quota is etcd's storage quota in bytes. The writes of a fleet that is reset
-// repeatedly exceed the default of 2 GiB.
-const quota = 8 << 30
-
-// New sets an Env up, and leaves nothing behind if it fails.
-func New(ctx context.Context, o Options) (_ *Env, err error) {
-	e := &Env{Sizes: o.Sizes, progress: o.Progress, began: time.Now()}
+// New sets up an environment. Messages about the progress are written to progress.
+func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err error) {
+	e := &Env{Sizes: sizes, progress: progress, began: time.Now()}
+	e.controlPlane, err = startControlPlane(ctx, testcluster.Options{
+		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
+		Audit:       true,
+		AuditPolicy: meter.AuditPolicy(username),
+		Progress:    progress,
+	})
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
 		}
 	}()
-	if err := e.startCluster(ctx, o.Progress); err != nil {
-		return nil, err
-	}
+	e.Cluster.StopComponent(testcluster.Scheduler) // it runs only while it is measured
+	e.Audit = meter.Audit(e.Cluster.AuditLog())
 	if err := e.install(ctx); err != nil {
 		return nil, err
 	}
@@ -132,117 +181,73 @@ func New(ctx context.Context, o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	e.onClose(e.Observer.Stop)
-	if e.Driver, err = driver.New(ctx, e.Cluster); err != nil {
-		return nil, err
-	}
-	e.onClose(e.Driver.Close)
 	e.Fleet, err = e.Driver.NewFleet(ctx)
 	return e, err
 }
 
-// username is the user name of nodegate, and of the limit, in the API server.
-const username = "system:serviceaccount:nodegate-system:nodegate"
-
-func (e *Env) startCluster(ctx context.Context, progress io.Writer) (err error) {
-	e.Cluster, err = testcluster.Start(ctx, testcluster.Options{
-		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
-		ExtraArgs:   map[testcluster.Component][]string{testcluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}},
-		Audit:       true,
-		AuditPolicy: meter.AuditPolicy(username),
-		Progress:    progress,
-	})
-	if err != nil {
-		return err
-	}
-	e.onClose(e.Cluster.Stop)
-	e.Cluster.StopComponent(testcluster.Scheduler) // it runs where it is measured only
-	e.Audit = meter.Audit{Path: e.Cluster.AuditLog()}
-	return nil
-}
-
-// install installs nodegate and runs it until nodes are closed at birth. From
-// then on, they are closed without it.
-func (e *Env) install(ctx context.Context) (err error) {
+// install installs nodegate and runs it until the API server closes new nodes, which it
+// then does without nodegate.
+func (e *Env) install(ctx context.Context) error {
 	program, err := testbed.BuildProgram(ctx, e.Cluster.Dir())
 	if err != nil {
 		return err
 	}
-	if e.Applier, err = testbed.NewApplier(e.Cluster.Admin()); err != nil {
-		return err
-	}
-	if e.Installation, err = testbed.Install(ctx, e.Applier, program, []string{scene.Taint.Key}); err != nil {
+	if e.Installation, err = testbed.Install(ctx, e.Applier, program, []string{fixture.Taint.Key}); err != nil {
 		return err
 	}
 	if e.Installation.Username() != username {
-		return fmt.Errorf("installing nodegate: it runs as %s; the audit log is kept for %s", e.Installation.Username(), username)
+		return fmt.Errorf("installing nodegate: its user is %s, but the audit log contains %s", e.Installation.Username(), username)
 	}
-	objects, err := scene.Objects()
+	objects, err := fixture.Objects()
 	if err != nil {
 		return err
 	}
 	if err := e.Applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
-	if err := e.writeLimitConfig(ctx); err != nil {
+	// The limit has nodegate's credentials, so the same admission policies apply.
+	account := e.Installation.ServiceAccount
+	config, err := e.Cluster.ServiceAccount(ctx, account.Namespace, account.Name)
+	if err != nil {
+		return err
+	}
+	e.limitConfig = filepath.Join(e.Cluster.Dir(), "limit.kubeconfig")
+	if err := testcluster.WriteKubeconfig(e.limitConfig, config); err != nil {
 		return err
 	}
 	nodegate, err := e.StartNodegate(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(testbed.AwaitBirthClosed(ctx, e.Cluster, scene.Taint), nodegate.Stop())
+	return errors.Join(testbed.AwaitBirthClosed(ctx, e.Cluster, fixture.Taint), nodegate.Stop())
 }
 
-// writeLimitConfig gives the limit nodegate's credentials, so that the same
-// admission policies apply to its writes.
-func (e *Env) writeLimitConfig(ctx context.Context) error {
-	account := e.Installation.ServiceAccount
-	config, err := e.Cluster.ServiceAccount(ctx, account.Namespace, account.Name)
-	if err != nil {
-		return err
-	}
-	e.limit = filepath.Join(e.Cluster.Dir(), "limit.kubeconfig")
-	return testcluster.WriteKubeconfig(e.limit, config)
-}
-
-// StartNodegate starts nodegate and returns when it leads and has observed the
-// gate. The caller must stop it.
+// StartNodegate starts nodegate and returns when it is the leader and the gate is Ready.
+// The caller must stop it.
 func (e *Env) StartNodegate(ctx context.Context, arguments ...string) (*testbed.Controller, error) {
 	controller, err := testbed.StartController(ctx, e.Cluster, e.Installation, arguments...)
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(controller.AwaitReady(ctx), testbed.AwaitGate(ctx, e.Applier, scene.Daemon))
+	err = errors.Join(controller.AwaitReady(ctx), testbed.AwaitGate(ctx, e.Applier, fixture.Daemon))
 	if err != nil {
 		return nil, errors.Join(err, controller.Stop())
 	}
 	return controller, nil
 }
 
-// SetGate applies the gate with these fields added to its spec, and removes those
-// that were added before. nodegate should not be running.
-func (e *Env) SetGate(ctx context.Context, spec map[string]any) error {
-	gate, err := scene.Gate(spec)
+// setGate applies the gate with the given fields added to its spec, and removes fields
+// that were added before.
+func (e *Env) setGate(ctx context.Context, spec map[string]any) error {
+	gate, err := fixture.Gate(spec)
 	if err != nil {
 		return err
 	}
 	return e.Applier.Apply(ctx, gate)
 }
 
-// Say prints the current step and the elapsed time.
+// Say prints the elapsed time and a message.
 func (e *Env) Say(format string, arguments ...any) {
-	since := time.Since(e.began).Truncate(time.Second)
-	fmt.Fprintf(e.progress, "%3d:%02d  %s\n", int(since.Minutes()), int(since.Seconds())%60, fmt.Sprintf(format, arguments...))
-}
-
-func (e *Env) onClose(f func() error) { e.closed = append(e.closed, f) }
-
-// Close ends everything, in the reverse order.
-func (e *Env) Close() error {
-	var errs []error
-	for i := len(e.closed) - 1; i >= 0; i-- {
-		errs = append(errs, e.closed[i]())
-	}
-	e.closed = nil
-	return errors.Join(errs...)
+	elapsed := time.Since(e.began).Truncate(time.Second)
+	fmt.Fprintf(e.progress, "%3d:%02d  %s\n", int(elapsed.Minutes()), int(elapsed.Seconds())%60, fmt.Sprintf(format, arguments...))
 }

@@ -46,10 +46,10 @@ func TestWritesWithinAWindow(t *testing.T) {
 		all, most int
 	}{
 		"none":                        {nil, 0, 0},
-		"one a window":                {at(0, 2, 4), 3, 1},
+		"one per window":              {at(0, 2, 4), 3, 1},
 		"two close to each other":     {at(0, 2, 3.9), 3, 2},
 		"windows begin anywhere":      {at(0, 1.9, 2.1, 3.8), 4, 3},
-		"others do not count":         {other, 2, 2},
+		"other requests":              {other, 2, 2},
 		"all at once, then one later": {at(0, 0, 0, 10), 4, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestWritesWithinAWindow(t *testing.T) {
 	}
 }
 
-func TestFiguresHaveIDsOfTheirOwn(t *testing.T) {
+func TestFigureIDsAreUnique(t *testing.T) {
 	var ids []string
 	for _, f := range All {
 		if f.Title == "" || f.Measure == nil || slices.Contains(ids, f.ID) {

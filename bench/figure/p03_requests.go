@@ -14,27 +14,29 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 const (
-	// kubeletInterval is how often each kubelet reports while a node is young.
+	// kubeletInterval is the interval of each kubelet's reports.
 	kubeletInterval = time.Second
-	// births are over when all daemons are ready, after so long.
+	// readyWithin is the time in which all daemons become ready.
 	readyWithin = 10 * time.Second
-	// afterwards is how long late requests are still counted.
+	// afterwards is the time in which late requests are still counted.
 	afterwards = 2 * time.Second
 )
 
-var requests = Figure{ID: "P3", Title: "nodegate's requests from birth to open, kubelets reporting once a second", Measure: measureRequests}
+var requests = Figure{ID: "P3", Title: "nodegate's requests from creation to opening of nodes, kubelets reporting once per second", Measure: measureRequests}
 
 func measureRequests(ctx context.Context, e *Env) (r report.Result, err error) {
-	if err := e.prepare(ctx, 0, nil); err != nil {
+	if err := e.setGate(ctx, nil); err != nil {
 		return r, err
 	}
-	if err := e.Fleet.Resize(ctx, 0); err != nil { // nodes that it has never seen
+	if err := e.Fleet.Resize(ctx, 0); err != nil { // nodegate must not know the nodes
 		return r, err
 	}
 	nodegate, err := e.StartNodegate(ctx)
@@ -50,81 +52,69 @@ func measureRequests(ctx context.Context, e *Env) (r report.Result, err error) {
 		return r, err
 	}
 	began := time.Now()
-	kubelets, err := e.live(ctx, e.Newborn)
+	reports, err := e.createAndOpen(ctx, e.Newborn)
 	if err != nil {
 		return r, err
 	}
 	took := time.Since(began)
-	asked, err := e.Audit.Since(mark)
-	if err != nil {
-		return r, err
-	}
-	r.Rows = requestRows(asked, e.Newborn)
+	sent, err := e.Audit.Since(mark)
+	r.Rows = requestRows(sent, e.Newborn)
 	r.Notes = []string{
-		fmt.Sprintf("%d nodes were created through the API server, which closed them, and their daemons became ready over %.0f s.", e.Newborn, readyWithin.Seconds()),
-		fmt.Sprintf("Meanwhile each kubelet reported its node's status through the API server: %s.", kubelets),
-		fmt.Sprintf("Everything that nodegate asked for in these %.0f s, from the API server's audit log: %s.", took.Seconds(), tellRequests(asked)),
+		fmt.Sprintf("%d nodes were created through the API server, which closed them. Their daemons became ready over %.0f s.", e.Newborn, readyWithin.Seconds()),
+		fmt.Sprintf("Meanwhile each kubelet reported its node's status through the API server: %s.", reports),
+		fmt.Sprintf("All requests of nodegate in these %.0f s, from the API server's audit log: %s.", took.Seconds(), listRequests(sent)),
 	}
-	return r, nil
+	return r, err
 }
 
-// live creates nodes whose kubelets report once a second and whose daemons become
-// ready. It returns the number of reports when all nodes are open.
-func (e *Env) live(ctx context.Context, nodes int) (reports fmt.Stringer, err error) {
+// createAndOpen creates nodes whose kubelets report once per second and whose daemons
+// become ready. It returns the number of reports when all nodes are open.
+func (e *Env) createAndOpen(ctx context.Context, nodes int) (reports driver.Speed, err error) {
 	e.Observer.Reset()
 	if err := e.Fleet.Resize(ctx, nodes); err != nil {
-		return nil, err
+		return reports, err
 	}
-	beating, stop := context.WithCancel(ctx)
+	reporting, stop := context.WithCancel(ctx)
 	defer stop()
 	var kubelets errgroup.Group
-	kubelets.Go(func() error {
-		speed, err := e.Driver.Kubelets(beating, e.Fleet.Nodes(), kubeletInterval)
-		reports = speed
+	kubelets.Go(func() (err error) {
+		reports, err = e.Driver.Kubelets(reporting, e.Fleet.Nodes(), kubeletInterval)
 		return err
 	})
-	err = e.Fleet.Pace(ctx, e.Fleet.Nodes(), max(1, nodes/int(readyWithin.Seconds())), true)
+	err = e.Fleet.Pace(ctx, e.Fleet.Nodes(), max(1, float64(nodes)/readyWithin.Seconds()), true)
 	if err == nil {
 		err = e.Observer.Await(ctx, observer.Open, nodes)
 	}
 	if err == nil {
-		err = wait(ctx, afterwards)
+		err = await.Pause(ctx, afterwards)
 	}
 	stop()
-	return reports, errors.Join(err, kubelets.Wait())
+	err = errors.Join(err, kubelets.Wait()) // before reports is read
+	return reports, err
 }
 
-// wait waits for a duration, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
+// requestRows returns the rows for requests about the given number of nodes.
+func requestRows(sent []meter.Request, nodes int) []report.Row {
+	patches := func(codes ...int) float64 {
+		return float64(meter.Count(sent, func(r meter.Request) bool {
+			return meter.NodePatch(r) && (len(codes) == 0 || slices.Contains(codes, r.Code))
+		}))
 	}
-}
-
-// requestRows returns the rows for requests about nodes.
-func requestRows(asked []meter.Request, nodes int) []report.Row {
-	written := meter.Count(asked, func(r meter.Request) bool { return meter.NodePatch(r) && r.Code == http.StatusOK })
-	conflicts := meter.Count(asked, func(r meter.Request) bool {
-		return meter.NodePatch(r) && (r.Code == http.StatusConflict || r.Code == http.StatusUnprocessableEntity)
-	})
-	failed := meter.Count(asked, meter.NodePatch) - written - conflicts
-	reads := meter.Count(asked, func(r meter.Request) bool { return r.Resource == "nodes" && (r.Verb == "get" || r.Verb == "list") })
+	written, conflicts := patches(http.StatusOK), patches(http.StatusConflict, http.StatusUnprocessableEntity)
+	reads := meter.Count(sent, func(r meter.Request) bool { return r.Resource == "nodes" && (r.Verb == "get" || r.Verb == "list") })
 	return []report.Row{
-		report.Alone("writes for each node", "", []float64{float64(written) / float64(nodes)}, report.AtMost(1)),
-		report.Alone("reads of nodes", "", []float64{float64(reads)}, report.AtMost(0)),
-		report.Alone("conflicts in 1,000 writes", "", []float64{1000 * float64(conflicts) / float64(max(written, 1))}, report.AtMost(1)),
-		report.Alone("writes that failed otherwise", "", []float64{float64(failed)}, report.AtMost(0)),
+		report.Alone("writes for each node", "", report.AtMost(1), written/float64(nodes)),
+		report.Alone("reads of nodes", "", report.AtMost(0), float64(reads)),
+		report.Alone("conflicts in 1,000 writes", "", report.AtMost(1), 1000*conflicts/max(written, 1)),
+		report.Alone("writes that failed otherwise", "", report.AtMost(0), patches()-written-conflicts),
 	}
 }
 
-// tellRequests lists requests by what they asked for, of the form
-// "200 × patch nodes (200), 4 × update leases (200)".
-func tellRequests(asked []meter.Request) string {
+// listRequests returns the numbers of equal requests, such as "200 × patch nodes (200), 4
+// × update leases (200)".
+func listRequests(sent []meter.Request) string {
 	count := map[string]int{}
-	for _, r := range asked {
+	for _, r := range sent {
 		what := r.Verb + " " + r.Resource
 		if r.Subresource != "" {
 			what += "/" + r.Subresource

@@ -14,66 +14,97 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/bench/scene"
-	"github.com/nodegate/nodegate/bench/standin"
+	"github.com/nodegate/nodegate/bench/fakeapi"
+	"github.com/nodegate/nodegate/bench/fixture"
+	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// herd makes the objects of a fleet that is open and at rest, as many as one
-// likes, each the same however often it is made. What they are copies of has come
-// through an API server, with all that one adds.
-type herd struct {
+// A steadyFleet is a control plane with gates and DaemonSets. It generates any number of
+// Nodes and pods on which all gates are open. The result depends only on the arguments,
+// and is a copy of an object that an API server has defaulted.
+type steadyFleet struct {
+	*controlPlane
+	installation *testbed.Installation
+
 	node *corev1.Node
 	sets []*appsv1.DaemonSet
 	pods []*corev1.Pod // one of each DaemonSet
-	// since is when all of it came to be as it is.
+	// since is the creation time of all objects.
 	since time.Time
 }
 
 // The gates of p05_objects.yaml, and the daemons that they wait for.
 var (
-	herdGates   = []string{"network", "storage"}
-	herdDaemons = []string{"network-agent", "block-driver", "file-driver"}
+	steadyGates   = []string{"network", "storage"}
+	steadyDaemons = []string{"network-agent", "block-driver", "file-driver"}
 )
 
-// newHerd creates the DaemonSets. Nothing else is stored.
-func newHerd(ctx context.Context, client kubernetes.Interface) (*herd, error) {
-	h := &herd{since: time.Now().Add(-48 * time.Hour).Truncate(time.Second)}
-	var err error
-	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	if h.node, err = client.CoreV1().Nodes().Create(ctx, scene.Node(scene.NodeName(0), h.since), dryRun); err != nil {
-		return nil, fmt.Errorf("creating a node in a dry run: %w", err)
+// newSteadyFleet starts a control plane with gates, in which nodegate is installed but not
+// running. nodegate may change taints with the given keys.
+func newSteadyFleet(ctx context.Context, e *Env, keys []string, gates []*unstructured.Unstructured) (_ *steadyFleet, err error) {
+	f := &steadyFleet{since: time.Now().Add(-48 * time.Hour).Truncate(time.Second)}
+	f.controlPlane, err = startControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
+	if err != nil {
+		return nil, err
 	}
-	h.node.Spec.Taints = nil
-	h.node.CreationTimestamp = metav1.NewTime(h.since)
-	for _, name := range herdDaemons {
-		set, err := createDaemonSet(ctx, client, name)
+	defer func() {
 		if err != nil {
-			return nil, err
+			err = errors.Join(err, f.Close())
 		}
-		pod, err := client.CoreV1().Pods(scene.Namespace).Create(ctx, scene.Pod(set, h.node.Name), dryRun)
-		if err != nil {
-			return nil, fmt.Errorf("creating a pod in a dry run: %w", err)
-		}
-		pod.CreationTimestamp = metav1.NewTime(h.since)
-		h.sets, h.pods = append(h.sets, set), append(h.pods, pod)
+	}()
+	if f.installation, err = testbed.Install(ctx, f.Applier, e.Installation.Program, keys); err != nil {
+		return nil, err
 	}
-	return h, nil
+	objects, err := fixture.Objects()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Applier.Apply(ctx, append(objects[:len(objects)-1], gates...)...); err != nil { // without the fixture's gate
+		return nil, err
+	}
+	return f, f.createTemplates(ctx)
 }
 
-// createDaemonSet creates one that is like the benchmark's own.
-func createDaemonSet(ctx context.Context, client kubernetes.Interface, name string) (*appsv1.DaemonSet, error) {
-	sets := client.AppsV1().DaemonSets(scene.Namespace)
-	like, err := sets.Get(ctx, scene.Daemon, metav1.GetOptions{})
+// createTemplates creates the DaemonSets. The templates of Nodes and pods are not stored.
+func (f *steadyFleet) createTemplates(ctx context.Context) (err error) {
+	client, dryRun := f.Driver.Client(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	if f.node, err = client.CoreV1().Nodes().Create(ctx, fixture.Node(fixture.NodeName(0), f.since), dryRun); err != nil {
+		return fmt.Errorf("creating a node in a dry run: %w", err)
+	}
+	f.node.Spec.Taints = nil
+	f.node.CreationTimestamp = metav1.NewTime(f.since)
+	for _, name := range steadyDaemons {
+		set, err := f.createDaemonSet(ctx, name)
+		if err != nil {
+			return err
+		}
+		pod, err := client.CoreV1().Pods(fixture.Namespace).Create(ctx, fixture.Pod(set, f.node.Name), dryRun)
+		if err != nil {
+			return fmt.Errorf("creating a pod in a dry run: %w", err)
+		}
+		pod.CreationTimestamp = metav1.NewTime(f.since)
+		f.sets, f.pods = append(f.sets, set), append(f.pods, pod)
+	}
+	return nil
+}
+
+// createDaemonSet creates a copy of the fixture's DaemonSet.
+func (f *steadyFleet) createDaemonSet(ctx context.Context, name string) (*appsv1.DaemonSet, error) {
+	sets := f.Driver.Client().AppsV1().DaemonSets(fixture.Namespace)
+	template, err := sets.Get(ctx, fixture.Daemon, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading a DaemonSet: %w", err)
 	}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: scene.Namespace}, Spec: *like.Spec.DeepCopy()}
-	if name != herdDaemons[0] {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: fixture.Namespace}, Spec: *template.Spec.DeepCopy()}
+	if name != steadyDaemons[0] {
 		set.Labels = map[string]string{"gate": "storage"}
 	}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -82,22 +113,22 @@ func createDaemonSet(ctx context.Context, client kubernetes.Interface, name stri
 	if set, err = sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating a DaemonSet: %w", err)
 	}
-	set.Status.ObservedGeneration = set.Generation // no rollout is under way
+	set.Status.ObservedGeneration = set.Generation // no rollout is in progress
 	if set, err = sets.UpdateStatus(ctx, set, metav1.UpdateOptions{}); err != nil {
-		return nil, fmt.Errorf("reporting a DaemonSet: %w", err)
+		return nil, fmt.Errorf("updating a DaemonSet's status: %w", err)
 	}
 	return set, nil
 }
 
-// identity is of the same form as any other UID, and has as little in common with
-// the next one.
+// identity returns a UUID that depends only on the arguments. UUIDs of successive numbers
+// have nothing in common.
 func identity(kind string, i int) string {
 	return uuid.NewSHA1(uuid.Nil, fmt.Append(nil, kind, i)).String()
 }
 
-// nodeAt makes the node of a number, with every gate open.
-func (h *herd) nodeAt(i int) *corev1.Node {
-	node, name := *h.node, scene.NodeName(i)
+// nodeAt returns the i-th Node.
+func (f *steadyFleet) nodeAt(i int) *corev1.Node {
+	node, name := *f.node, fixture.NodeName(i)
 	node.Name, node.UID = name, types.UID(identity("node", i))
 	node.Spec.ProviderID = "example:///zone/" + name
 	node.Labels = maps.Clone(node.Labels)
@@ -106,74 +137,86 @@ func (h *herd) nodeAt(i int) *corev1.Node {
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.MachineID = identity("boot", i), identity("machine", i)
 	node.Status.NodeInfo.SystemUUID = identity("system", i)
 	node.Annotations = maps.Clone(node.Annotations)
-	delete(node.Annotations, v1alpha1.RecordAnnotationPrefix+scene.Daemon)
-	for n, name := range herdGates {
-		node.Annotations[v1alpha1.RecordAnnotationPrefix+name] = gate.Record{
-			State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: node.Status.NodeInfo.BootID, Source: v1alpha1.SourceCRD,
-			Since: h.since.Add(time.Minute + time.Duration(i*len(herdGates)+n)*17*time.Millisecond),
-		}.String()
+	delete(node.Annotations, v1alpha1.RecordAnnotationPrefix+fixture.Daemon)
+	for n, name := range steadyGates {
+		since := f.since.Add(time.Minute + time.Duration(i*len(steadyGates)+n)*17*time.Millisecond)
+		setOpen(&node, name, since)
 	}
 	return &node
 }
 
-// podAt makes a daemon's pod on the node of a number.
-func (h *herd) podAt(daemon, i int) *corev1.Pod {
-	pod, node := *h.pods[daemon], scene.NodeName(i)
-	fresh := scene.Pod(h.sets[daemon], node)
-	pod.UID = types.UID(identity(herdDaemons[daemon], i))
-	pod.Name = fmt.Sprintf("%s-%.5s", herdDaemons[daemon], pod.UID) + fmt.Sprint(i)
-	pod.Spec.NodeName, pod.Spec.Affinity = node, fresh.Spec.Affinity
-	h.run(&pod)
+// setOpen sets the record of an open gate.
+func setOpen(node *corev1.Node, name string, since time.Time) {
+	node.Annotations[v1alpha1.RecordAnnotationPrefix+name] = gate.Record{
+		State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: node.Status.NodeInfo.BootID, Source: v1alpha1.SourceCRD, Since: since,
+	}.String()
+}
+
+// podAt returns a daemon's pod on the i-th Node.
+func (f *steadyFleet) podAt(daemon, i int) *corev1.Pod {
+	pod, node := *f.pods[daemon], fixture.NodeName(i)
+	pod.UID = types.UID(identity(steadyDaemons[daemon], i))
+	pod.Name = fmt.Sprintf("%s-%.5s%d", steadyDaemons[daemon], pod.UID, i)
+	pod.Spec.NodeName, pod.Spec.Affinity = node, fixture.Pod(f.sets[daemon], node).Spec.Affinity
+	f.setRunning(&pod)
 	return &pod
 }
 
-// run has a pod's containers be ready.
-func (h *herd) run(pod *corev1.Pod) {
-	pod.Status = scene.PodStatus(pod, true, h.since)
+// setRunning sets the status of a pod whose containers are ready.
+func (f *steadyFleet) setRunning(pod *corev1.Pod) {
+	pod.Status = fixture.PodStatus(pod, true, f.since)
 	for c := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[c]
 		status.ContainerID = fmt.Sprintf("containerd://%x", sha256.Sum256([]byte(string(pod.UID)+status.Name)))
 	}
 }
 
-// otherAt makes a pod that no gate has to do with, in one of many namespaces.
-func (h *herd) otherAt(i, nodes int) *corev1.Pod {
-	const namespaces = 50
-	pod := *h.pods[i%len(h.pods)]
+// otherAt returns the i-th pod that no gate selects, in one of many namespaces.
+func (f *steadyFleet) otherAt(i, nodes int) *corev1.Pod {
+	const namespaces, services = 50, 300
+	pod := *f.pods[i%len(f.pods)]
 	pod.Namespace = fmt.Sprintf("team-%02d", i%namespaces)
 	pod.UID = types.UID(identity("other", i))
 	pod.Name = fmt.Sprintf("service-%.5s-%d", pod.UID, i)
-	pod.Labels = map[string]string{"app": fmt.Sprintf("service-%03d", i%300), "pod-template-hash": "6b9f7d5c4"}
+	pod.Labels = map[string]string{"app": fmt.Sprintf("service-%03d", i%services), "pod-template-hash": "6b9f7d5c4"}
 	pod.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "service", UID: types.UID(identity("set", i%300)), Controller: new(true),
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "service", UID: types.UID(identity("set", i%services)), Controller: new(true),
 	}}
-	pod.Spec.NodeName, pod.Spec.Affinity = scene.NodeName(i%nodes), nil
-	h.run(&pod)
+	pod.Spec.NodeName, pod.Spec.Affinity = fixture.NodeName(i%nodes), nil
+	f.setRunning(&pod)
 	return &pod
 }
 
-// reports is how many nodes of a fleet report each second: every node once a
-// minute, which is five times as often as kubelets do that have nothing new.
-func reports(nodes int) int { return max(1, nodes/60) }
-
-// standIn is so large a fleet for the stand-in.
-func (h *herd) standIn(nodes int) standin.Fleet {
-	fleet := standin.Fleet{Nodes: nodes, Node: h.nodeAt, Namespace: scene.Namespace, Heartbeats: reports(nodes)}
-	for daemon := range herdDaemons {
-		fleet.Daemons = append(fleet.Daemons, standin.Daemon{
-			Labels: h.pods[daemon].Labels,
-			Pod:    func(i int) *corev1.Pod { return h.podAt(daemon, i) },
+// fakeFleet returns a fleet of the given size for the fake API server.
+func (f *steadyFleet) fakeFleet(nodes int) fakeapi.Fleet {
+	fleet := fakeapi.Fleet{Nodes: nodes, Node: f.nodeAt, Namespace: fixture.Namespace, Heartbeats: reportsPerSecond(nodes)}
+	for daemon := range steadyDaemons {
+		fleet.Daemons = append(fleet.Daemons, fakeapi.Daemon{
+			Labels: f.pods[daemon].Labels,
+			Pod:    func(i int) *corev1.Pod { return f.podAt(daemon, i) },
 		})
 	}
 	return fleet
 }
 
-// sizes says how large the objects are on the wire, in bytes.
-func (h *herd) sizes() (node, pod int, err error) {
-	node, pod = h.nodeAt(0).Size(), h.podAt(0, 0).Size()
-	const least = 2 << 10
-	if node < least || pod < least {
-		return 0, 0, errors.New("the fleet's objects are smaller than real ones")
-	}
-	return node, pod, nil
+// reportsPerSecond returns how many nodes report each second if each reports once per
+// minute, which is five times as often as kubelets report an unchanged status.
+func reportsPerSecond(nodes int) int { return max(1, nodes/60) }
+
+// awaitOpen waits until nodegate's metrics count the given gates as open on all nodes,
+// which requires that it has reconciled them.
+func awaitOpen(ctx context.Context, controller *testbed.Controller, gates []string, nodes int) error {
+	return await.Until(ctx, "nodegate to reconcile all nodes", func(ctx context.Context) error {
+		metrics, err := meter.Of(ctx, controller.Metrics)
+		if err != nil {
+			return err
+		}
+		for _, name := range gates {
+			open := int(metrics.Sum("nodegate_gate_nodes", map[string]string{"gate": name, "state": "open"}))
+			if open != nodes {
+				return fmt.Errorf("gate %s is open on %d of %d nodes", name, open, nodes)
+			}
+		}
+		return nil
+	})
 }

@@ -12,29 +12,42 @@ import (
 
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/limit"
-	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 const (
-	// heartbeats is the number of status writes per second under load.
-	heartbeats = 500
-	// editEvery is the interval between edits of the gate under load. Each edit
-	// causes a reconcile of all nodes and changes none.
-	editEvery = 2 * time.Second
-	// starved is the latency from which a node counts as starved.
+	// heartbeatRate is the number of nodes that report per second under load.
+	heartbeatRate = 500
+	// editInterval is the interval between edits of the gate under load. Each edit causes a
+	// reconcile of all nodes and changes none.
+	editInterval = 2 * time.Second
+	// starved is the latency above which a node counts as starved.
 	starved = time.Second
 )
 
 var busy = Figure{
-	ID: "P8", Title: "Opening new nodes while a large fleet is looked at again and reports",
-	Measure:  measureBusy,
-	Profiled: profiledBusy,
+	ID: "P8", Title: "Opening nodes while a large fleet is reconciled or reports",
+	Measure: measureBusy,
+	Profiled: func(e *Env) Profiled {
+		return Profiled{
+			Name: "busy",
+			For:  time.Duration(3*(1+e.Newcomers/rate)) * time.Second, Nodes: e.Newcomers,
+			Turn: func(ctx context.Context, e *Env, s *Subject) error {
+				heartbeats, err := e.heartbeatsFrom(ctx, e.Newcomers)
+				if err != nil {
+					return err
+				}
+				_, err = (&busyTurns{Env: e, heartbeats: heartbeats}).turn(ctx, s)
+				return err
+			},
+		}
+	},
 }
 
-// Quantities of a turn: latencies without a load, and with each.
+// Quantities of a turn: latencies without load, and under each load.
 const (
-	inPeace       = "in peace"
+	unloaded      = "without load"
 	whileEdited   = "while the gate is edited"
 	whileReported = "while nodes report"
 )
@@ -44,176 +57,121 @@ func measureBusy(ctx context.Context, e *Env) (report.Result, error) {
 	if err := e.openFleet(ctx, e.Large); err != nil {
 		return r, err
 	}
-	heart, err := e.heartOfOthers(ctx, e.Newcomers)
+	heartbeats, err := e.heartbeatsFrom(ctx, e.Newcomers)
 	if err != nil {
 		return r, err
 	}
-	b := &busyTurns{Env: e, heart: heart}
+	b := &busyTurns{Env: e, heartbeats: heartbeats}
 	rounds, err := e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Newcomers, Direction: limit.Opens, Short: true}, b.turn)
-	if err != nil {
-		return r, err
-	}
 	r.Rows = busyRows(rounds)
 	r.Notes = []string{
-		fmt.Sprintf("%d nodes, of which %d become fit in a turn, %d a second: in peace, and under each load.", len(e.Fleet.Nodes()), e.Newcomers, rate),
-		fmt.Sprintf("The gate is edited every %s, so that nodegate looks at every node again. The limit knows no gates.", editEvery),
-		fmt.Sprintf("Nodes report: %d of the others a second (%s). Whoever reports, the API server and the observer need the same cores, so the limit, which does not watch nodes, becomes slower too.", heartbeats, b.reported),
-		fmt.Sprintf("Starved is a node that nodegate opens later than %s after its daemon is ready.", starved),
+		fmt.Sprintf("%d nodes. The daemons of %d of them become ready in a turn, %d per second: without load, and under each load.", len(e.Fleet.Nodes()), e.Newcomers, rate),
+		fmt.Sprintf("The gate is edited every %s, so that nodegate reconciles all nodes. The limit does not watch gates.", editInterval),
+		fmt.Sprintf("%d of the other nodes report per second (%s). Because the API server and the observer then need the same cores, the limit, which does not watch nodes, becomes slower too.", heartbeatRate, b.reported),
+		fmt.Sprintf("A node is starved if nodegate opens it more than %s after its daemon is ready.", starved),
 	}
-	return r, nil
+	return r, err
 }
 
-func profiledBusy(e *Env) Profiled {
-	return Profiled{
-		Name: "busy",
-		For:  time.Duration(3*(1+e.Newcomers/rate)) * time.Second, Nodes: e.Newcomers,
-		Turn: func(ctx context.Context, e *Env, s *Subject) error {
-			heart, err := e.heartOfOthers(ctx, e.Newcomers)
-			if err != nil {
-				return err
-			}
-			_, err = (&busyTurns{Env: e, heart: heart}).turn(ctx, s)
-			return err
-		},
-	}
-}
-
-// busyRows returns rows that compare the latency under each load with that
-// without load.
+// busyRows returns rows that compare the latencies under each load with those without.
 func busyRows(rounds []report.Round) []report.Row {
 	p50, p99 := report.Percentile(50), report.Percentile(99)
-	edited := underLoad(rounds, whileEdited)
+	slowdown := func(load string) report.Row {
+		return report.Growth("p99 "+load+" ÷ p99 "+unloaded, report.Series{Rounds: rounds, Quantity: unloaded},
+			report.Series{Rounds: rounds, Quantity: load}, p99, report.AtMost(2))
+	}
 	return []report.Row{
-		report.Compare("p50 in peace", "ms", rounds, inPeace, p50, nil),
-		report.Compare("p99 in peace", "ms", rounds, inPeace, p99, nil),
-		report.Alone("p99 while the gate is edited", "ms", edited.p99, nil),
-		report.Alone("p99 while the gate is edited ÷ p99 in peace", "", edited.times, report.AtMost(2)),
-		report.Compare("p50 while nodes report", "ms", rounds, whileReported, p50, nil),
-		report.Compare("p99 while nodes report", "ms", rounds, whileReported, p99, nil),
-		report.Growth("p99 while nodes report ÷ p99 in peace", only(rounds, inPeace), only(rounds, whileReported), latency, p99, report.AtMost(2)),
-		report.Alone("starved nodes while the gate is edited", "", []float64{edited.starved}, report.AtMost(0)),
-		report.Alone("starved nodes while nodes report", "", []float64{underLoad(rounds, whileReported).starved}, report.AtMost(0)),
+		report.Compare("p50 "+unloaded, "ms", rounds, unloaded, p50, nil),
+		report.Compare("p99 "+unloaded, "ms", rounds, unloaded, p99, nil),
+		report.Compare("p99 "+whileEdited, "ms", rounds, whileEdited, p99, nil),
+		slowdown(whileEdited),
+		report.Compare("p50 "+whileReported, "ms", rounds, whileReported, p50, nil),
+		report.Compare("p99 "+whileReported, "ms", rounds, whileReported, p99, nil),
+		slowdown(whileReported),
+		report.Alone("starved nodes "+whileEdited, "", report.AtMost(0), starvedNodes(rounds, whileEdited)),
+		report.Alone("starved nodes "+whileReported, "", report.AtMost(0), starvedNodes(rounds, whileReported)),
 	}
 }
 
-// only are the rounds as if nothing but this had been measured in them.
-func only(rounds []report.Round, quantity string) []report.Round {
-	all := make([]report.Round, len(rounds))
-	for i, round := range rounds {
-		all[i] = report.Round{
-			Nodegate: report.Sample{latency: round.Nodegate[quantity]},
-			Limit:    report.Sample{latency: round.Limit[quantity]},
-		}
-	}
-	return all
-}
-
-// loaded are nodegate's under a load: one value for each round, and how many nodes
-// were starved in all of them.
-type loaded struct {
-	p99     []float64 // ms
-	times   []float64 // of that in peace
-	starved float64
-}
-
-func underLoad(rounds []report.Round, load string) loaded {
-	p99 := report.Percentile(99)
-	var l loaded
+// starvedNodes returns how many nodes nodegate starved in all rounds.
+func starvedNodes(rounds []report.Round, load string) (count float64) {
 	for _, round := range rounds {
-		ms := p99(round.Nodegate[load])
-		l.p99, l.times = append(l.p99, ms), append(l.times, ms/p99(round.Nodegate[inPeace]))
-		for _, latency := range round.Nodegate[load] {
-			if latency > milliseconds(starved) {
-				l.starved++
+		for _, ms := range round.Nodegate[load] {
+			if ms > milliseconds(starved) {
+				count++
 			}
 		}
 	}
-	return l
+	return count
 }
 
-// busyTurns are turns over a fleet of which only the first nodes are closed.
+// busyTurns are turns of a fleet in which only the first nodes are closed.
 type busyTurns struct {
 	*Env
-	heart    *driver.Heart
-	reported driver.Speed
-	edits    int
+	heartbeats *driver.Heartbeats
+	reported   driver.Speed
+	edits      int
 }
 
-// turn measures a subject without load and under each load. Editing the gate is no
-// load for the limit.
+// turn measures a subject without load and under each load.
 func (b *busyTurns) turn(ctx context.Context, s *Subject) (report.Sample, error) {
 	sample := report.Sample{}
 	for _, load := range []struct {
 		quantity string
-		put      func(context.Context) error // until its context ends; nil for none
+		apply    func(context.Context) error // until its context ends
 		skip     bool
 	}{
-		{quantity: inPeace},
-		{quantity: whileEdited, put: b.edit, skip: s.Name == limitName},
-		{quantity: whileReported, put: b.report},
+		{quantity: unloaded},
+		{quantity: whileEdited, apply: b.edit, skip: s.Name == limitName},
+		{quantity: whileReported, apply: b.report},
 	} {
 		if load.skip {
 			continue
 		}
-		if load.put != nil { // what was measured before has opened them
+		if load.apply != nil { // the previous measurement has opened the nodes
 			if err := b.Reset(ctx, s, b.Newcomers); err != nil {
 				return nil, err
 			}
 			b.Observer.Reset()
 		}
-		opened, err := b.under(ctx, load.put)
+		opened, err := b.under(ctx, load.apply)
 		if err != nil {
 			return nil, err
 		}
-		sample[load.quantity] = opened[latency]
+		sample[load.quantity] = opened
 	}
 	return sample, nil
 }
 
-// under measures newcomers under a load, or without load if it is nil.
-func (b *busyTurns) under(ctx context.Context, put func(context.Context) error) (report.Sample, error) {
-	if put == nil {
-		return b.newcomers(ctx)
+// under measures how long nodes take to open under a load, or without load if it is nil.
+func (b *busyTurns) under(ctx context.Context, apply func(context.Context) error) ([]float64, error) {
+	if apply == nil {
+		return b.pace(ctx, b.Newcomers, true)
 	}
 	loaded, end := context.WithCancel(ctx)
 	defer end()
 	var load errgroup.Group
-	load.Go(func() error { return put(loaded) })
-	sample, err := b.newcomers(ctx)
+	load.Go(func() error { return apply(loaded) })
+	opened, err := b.pace(ctx, b.Newcomers, true)
 	end()
-	return sample, errors.Join(err, load.Wait())
-}
-
-// newcomers has the first nodes become fit, one after the other, and measures how long
-// each takes to open.
-func (b *busyTurns) newcomers(ctx context.Context) (report.Sample, error) {
-	nodes := b.Fleet.Nodes()[:b.Newcomers]
-	if err := b.Fleet.Pace(ctx, nodes, rate, true); err != nil {
-		return nil, err
-	}
-	return b.latencies(ctx, nodes, observer.Ready, observer.Open)
+	return opened, errors.Join(err, load.Wait())
 }
 
 // report makes the other nodes report.
 func (b *busyTurns) report(ctx context.Context) (err error) {
-	b.reported, err = b.heart.Beat(ctx, heartbeats)
+	b.reported, err = b.heartbeats.Send(ctx, heartbeatRate)
 	return err
 }
 
 // edit edits the gate repeatedly without changing any decision.
 func (b *busyTurns) edit(ctx context.Context) error {
-	ticker := time.NewTicker(editEvery)
-	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
 		b.edits++
-		grace := map[string]any{"rolloutGraceSeconds": int64(600 + b.edits%2)} // no rollout is under way
-		if err := b.SetGate(context.WithoutCancel(ctx), map[string]any{"timing": grace}); err != nil {
+		timing := map[string]any{"rolloutGraceSeconds": int64(600 + b.edits%2)} // no rollout is in progress
+		if err := b.setGate(context.WithoutCancel(ctx), map[string]any{"timing": timing}); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+		_ = await.Pause(ctx, editInterval) // fails only if ctx ends
 	}
+	return nil
 }

@@ -12,22 +12,22 @@ func TestBusyRows(t *testing.T) {
 	const edits, reports = "the gate is edited", "nodes report"
 	round := func(edited, reported []float64) report.Round {
 		return report.Round{
-			Nodegate: report.Sample{inPeace: {4, 5}, whileEdited: edited, whileReported: reported},
-			Limit:    report.Sample{inPeace: {4}, whileReported: {8}},
+			Nodegate: report.Sample{unloaded: {4, 5}, whileEdited: edited, whileReported: reported},
+			Limit:    report.Sample{unloaded: {4}, whileReported: {8}},
 		}
 	}
 	calm := []float64{5}
 	for name, c := range map[string]struct {
 		busy           [][]float64 // one for each round
 		times, starved float64
-		quick, fed     bool
+		fast, fed      bool
 	}{
-		"as fast as in peace": {[][]float64{{4, 5}}, 1, 0, true, true},
-		"twice as slow":       {[][]float64{{4, 10}}, 2, 0, true, true},
-		"slower":              {[][]float64{{4, 11}}, 2.2, 0, false, true},
-		"after a second":      {[][]float64{{4, 1000}}, 200, 0, false, true},
-		"later than that":     {[][]float64{{1001, 1002}}, 200.4, 2, false, false},
-		"one round of three":  {[][]float64{{5}, {10}, {1001}}, 2, 1, true, false},
+		"as fast as without load": {[][]float64{{4, 5}}, 1, 0, true, true},
+		"twice as slow":           {[][]float64{{4, 10}}, 2, 0, true, true},
+		"slower":                  {[][]float64{{4, 11}}, 2.2, 0, false, true},
+		"a second":                {[][]float64{{4, 1000}}, 200, 0, false, true},
+		"more than a second":      {[][]float64{{1001, 1002}}, 200.4, 2, false, false},
+		"one round of three":      {[][]float64{{5}, {10}, {1001}}, 2, 1, true, false},
 	} {
 		var whenEdited, whenReported []report.Round
 		for _, latencies := range c.busy {
@@ -42,18 +42,18 @@ func TestBusyRows(t *testing.T) {
 			for _, row := range busyRows(load.rounds) {
 				rows[row.What] = row
 			}
-			times, starved := rows["p99 while "+load.busy+" ÷ p99 in peace"], rows["starved nodes while "+load.busy]
+			times, starved := rows["p99 while "+load.busy+" ÷ p99 without load"], rows["starved nodes while "+load.busy]
 			if times.Nodegate.Median != c.times || starved.Nodegate.Median != c.starved {
 				t.Errorf("%s while %s: %v times as slow, %v starved, want %v and %v", name, load.busy, times.Nodegate.Median, starved.Nodegate.Median, c.times, c.starved)
 			}
-			if (times.Verdict == report.Reached) != c.quick || (starved.Verdict == report.Reached) != c.fed {
+			if (times.Verdict == report.Reached) != c.fast || (starved.Verdict == report.Reached) != c.fed {
 				t.Errorf("%s while %s: the goals are %s and %s", name, load.busy, times.Verdict, starved.Verdict)
 			}
-			if limit := rows["p99 while nodes report ÷ p99 in peace"].Limit; limit == nil || limit.Median != 2 {
+			if limit := rows["p99 while nodes report ÷ p99 without load"].Limit; limit == nil || limit.Median != 2 {
 				t.Errorf("%s while %s: the limit is %v times as slow while nodes report, want 2", name, load.busy, limit)
 			}
 			if r := rows["starved nodes while "+load.other]; r.Verdict != report.Reached {
-				t.Errorf("%s while %s: blamed on %s", name, load.busy, load.other)
+				t.Errorf("%s while %s: nodes are starved while %s", name, load.busy, load.other)
 			}
 		}
 	}

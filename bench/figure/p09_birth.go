@@ -6,30 +6,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/bench/fixture"
+	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 var birth = Figure{
-	ID: "P9", Title: "What closing a Node at its birth adds to its CREATE",
-	Measure: measureBirth,
-	Profiled: func(*Env) Profiled {
-		return Profiled{Name: "birth", Server: true, Otherwise: profileBirths}
-	},
+	ID: "P9", Title: "Costs of closing a Node while the API server creates it",
+	Measure:  measureBirth,
+	Profiled: func(*Env) Profiled { return Profiled{Name: "birth", Server: true, Take: profileCreations} },
 }
 
 const (
-	// The goals: the ratio to a policy that does nothing, the growth with ten times
-	// as many gates, and the maximum delay of a Node, in milliseconds, by a large
-	// number of gates that all select it.
+	// The goals: the ratio to a policy that changes nothing, the growth with ten times as
+	// many gates, the delay of a Node that many gates select, in ms, and the growth of the
+	// heap that counts as none, in MiB.
 	birthGoal  = 1.1
 	growthGoal = 10
 	manyGoal   = 50
+	heapGoal   = 1
 )
 
 func measureBirth(ctx context.Context, e *Env) (report.Result, error) {
 	e.Say("  creating nodes")
-	rounds, err := e.measureCreations(ctx)
+	rounds, err := measureCreations(ctx, e)
 	if err != nil {
 		return report.Result{}, err
 	}
@@ -39,132 +60,336 @@ func measureBirth(ctx context.Context, e *Env) (report.Result, error) {
 		return report.Result{}, err
 	}
 	h, err := measureHeaps(ctx, e.ConfigMaps)
-	if err != nil {
-		return report.Result{}, err
-	}
 	return report.Result{
-		Rows: append(append(rounds.oneGate(), rounds.manyGates()...), h.rows(e.ConfigMaps, &without)...),
+		Rows: append(rounds.rows(),
+			report.Alone("API server's heap, more with the birth policy, no ConfigMaps", "MiB", nil, without.birth-without.others),
+			report.Alone(fmt.Sprintf("the same, %d ConfigMaps", e.ConfigMaps), "MiB", nil, h.birth-h.others),
+			report.Alone("of that, because of the ConfigMaps", "MiB", report.AtMost(heapGoal), (h.birth-h.others)-(without.birth-without.others)),
+			report.Alone("more with a policy whose parameter is a ConfigMap", "MiB", nil, h.configMap-h.birth)),
 		Notes: []string{
-			"In this figure, the limit is a MutatingAdmissionPolicy that matches the same requests and changes nothing. What is added is the difference to a cluster without any policy.",
-			fmt.Sprintf("Nodes are created one after the other by a kubelet's identity, as kubelets register, but in a dry run, so that the ratios are stricter than those of whole registrations. %d Nodes a turn (fewer of the slow ones), in a control plane without an audit log in which all policies are at the same time, each for Nodes with another label, so that turns follow each other without a pause.", e.Creations),
-			"\"2 of 20 gates\": 2 of them select the Node. All gates are in one parameter: an API server writes the Node as JSON and reads it again once, whatever their number.",
-			"A policy that adds one constant annotation and has no parameter is the least that a policy can do and still do something.",
-			fmt.Sprintf("Live heap of an API server with %d ConfigMaps of %d KiB, after forced collections. Between the first two measurements nothing happened: %+.2f MiB. Two policies that have no parameters, and write or do nothing, added %+.2f MiB: whatever the first policy of this kind adds.", e.ConfigMaps, configMapBytes>>10, h.again-h.before, h.idle-h.before),
+			"In this figure, the limit is a MutatingAdmissionPolicy that matches the same requests and changes nothing. \"Added\" is the difference to a Node that no policy matches.",
+			fmt.Sprintf("A kubelet's identity creates Nodes one after the other, in a dry run: without the write to etcd, ratios are higher than those of registrations. %d Nodes per turn (fewer of slow ones), on a control plane without an audit log. All policies are installed at the same time. Each matches Nodes with another label, so that turns follow each other without a pause.", e.Creations),
+			"\"2 of 20 gates\": 2 of them select the Node. All gates are in one parameter: the API server encodes the Node as JSON and decodes it once, regardless of their number.",
+			"A policy that adds a constant annotation and has no parameter is the cheapest policy that has an effect.",
+			fmt.Sprintf("Live heap of an API server with %d ConfigMaps of %d KiB, after forced garbage collections. Nothing changed between the first two measurements: %+.2f MiB. Two policies without parameters, one of which changes nothing, added %+.2f MiB: the cost of the first policies of this kind.", e.ConfigMaps, configMapBytes>>10, h.again-h.before, h.others-h.before),
 		},
-	}, nil
+	}, err
 }
 
-func (e *Env) measureCreations(ctx context.Context) (_ creations, err error) {
+// creations are the observations of each round, by contender.
+type creations []map[string]report.Sample
+
+// of returns a contender's observations.
+func (c creations) of(name string) []report.Round {
+	all := make([]report.Round, len(c))
+	for i, round := range c {
+		all[i] = report.Round{Nodegate: round[name]}
+	}
+	return all
+}
+
+// against returns a contender's observations, with the policy that changes nothing as the
+// limit.
+func (c creations) against(name string) []report.Round {
+	all := c.of(name)
+	for i, round := range c {
+		all[i].Limit = round[byIdle]
+	}
+	return all
+}
+
+func (c creations) rows() []report.Row {
+	one, webhook, goal := c.against(oneOfOne), c.against(byWebhook), report.TimesLimit(birthGoal)
+	rows := []report.Row{
+		report.Compare("API server CPU a CREATE, 1 gate", "ms", one, creationCPU, report.Mean, goal),
+		report.Compare("of that added, 1 gate", "ms", one, addedCPU, report.Mean, goal),
+		report.Compare("p50 of a CREATE, 1 gate", "ms", one, created, report.Percentile(50), nil),
+		report.Compare("p99 of a CREATE, 1 gate", "ms", one, created, report.Percentile(99), nil),
+		report.Compare("added by a policy that adds a constant", "ms", c.against(byConstant), addedCPU, report.Mean, nil),
+		report.Compare("added by the webhook, 1 gate", "ms", webhook, addedCPU, report.Mean, nil),
+		report.Compare("the webhook's own CPU a CREATE", "ms", c.of(byWebhook), webhookCPU, report.Mean, nil),
+		report.Compare("p99 of a CREATE, webhook", "ms", webhook, created, report.Percentile(99), nil),
+	}
+	for _, contender := range contenders {
+		if contender.gates > 1 {
+			what := fmt.Sprintf("added, %d of %d gates", contender.selecting, contender.gates)
+			rows = append(rows, report.Compare(what, "ms", c.against(contender.name), addedCPU, report.Mean, nil))
+		}
+	}
+	growth := func(what, few, many string, goal *report.Goal) report.Row {
+		return report.Growth("added at 200 gates ÷ at 20, of which "+what, report.Series{Rounds: c.of(few), Quantity: addedCPU},
+			report.Series{Rounds: c.of(many), Quantity: addedCPU}, report.Mean, goal)
+	}
+	return append(rows,
+		growth("2 select", "2-of-20", "2-of-200", report.AtMost(growthGoal)),
+		growth("all select", "20-of-20", "200-of-200", nil),
+		report.Compare("added to the p50 of a CREATE, 200 of 200 gates", "ms", c.of("200-of-200"), addedLatency, report.Mean, report.AtMost(manyGoal)))
+}
+
+// add adds what closing adds to the costs of a Node that no policy matches.
+func (c creations) add() {
+	median := report.Percentile(50)
+	for _, round := range c {
+		without := round[byNothing]
+		for _, sample := range round {
+			sample.Add(addedCPU, report.Mean(sample[creationCPU])-report.Mean(without[creationCPU]))
+			sample.Add(addedLatency, median(sample[created])-median(without[created]))
+		}
+	}
+}
+
+func measureCreations(ctx context.Context, e *Env) (_ creations, err error) {
 	b, err := newBirths(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	if err := b.install(ctx, e.Installation.Program); err != nil {
 		return nil, err
 	}
-	return b.rounds(ctx, e.Rounds, e.Creations)
-}
-
-// creations are what each round observed, by contender.
-type creations []map[string]report.Sample
-
-// against sets a contender's observations against those of the policy that does
-// nothing.
-func (rounds creations) against(name string) []report.Round {
-	all := make([]report.Round, len(rounds))
-	for i, round := range rounds {
-		all[i] = report.Round{Nodegate: round[name], Limit: round[byIdle]}
+	all, err := b.rounds(ctx, e.Rounds, e.Creations)
+	if err != nil {
+		return nil, err
 	}
-	return all
+	all.add()
+	return all, nil
 }
 
-// added is what a contender's Nodes cost the API server more than those of nobody.
-func (rounds creations) added(name string) []float64 {
-	all := make([]float64, len(rounds))
-	for i, round := range rounds {
-		all[i] = report.Mean(round[name][creationCPU]) - report.Mean(round[byNobody][creationCPU])
+// births is a control plane without an audit log and other policies, in which Nodes are
+// created in a dry run: everything but the write to etcd, which is independent of
+// policies.
+type births struct {
+	*controlPlane
+	kubelet kubernetes.Interface
+	webhook *testbed.Controller
+}
+
+// birthProfile is the time for which Nodes are created for a profile.
+const birthProfile = 5 * time.Second
+
+// newborn is the name of all Nodes that are created here. None is stored.
+const newborn = "newborn"
+
+func newBirths(ctx context.Context) (_ *births, err error) {
+	b := &births{}
+	b.controlPlane, err = startControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
+	if err != nil {
+		return nil, err
 	}
-	return all
-}
-
-func (rounds creations) addedAgainst(name string) []report.Round {
-	ours, theirs := rounds.added(name), rounds.added(byIdle)
-	all := make([]report.Round, len(rounds))
-	for i := range rounds {
-		all[i] = report.Round{Nodegate: report.Sample{creationCPU: ours[i : i+1]}, Limit: report.Sample{creationCPU: theirs[i : i+1]}}
+	config := b.Cluster.Node(newborn)
+	config.ContentType = runtime.ContentTypeProtobuf // like kubelets
+	if b.kubelet, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, errors.Join(fmt.Errorf("creating a client: %w", err), b.Close())
 	}
-	return all
+	return b, nil
 }
 
-// oneGate are the rows of one gate, by policy and by webhook.
-func (rounds creations) oneGate() []report.Row {
-	goal := report.TimesLimit(birthGoal)
-	return []report.Row{
-		report.Compare("API server CPU a CREATE, 1 gate", "ms", rounds.against(oneOfOne), creationCPU, report.Mean, goal),
-		report.Compare("of that added, 1 gate", "ms", rounds.addedAgainst(oneOfOne), creationCPU, report.Mean, goal),
-		report.Compare("p50 of a CREATE, 1 gate", "ms", rounds.against(oneOfOne), created, report.Percentile(50), nil),
-		report.Compare("p99 of a CREATE, 1 gate", "ms", rounds.against(oneOfOne), created, report.Percentile(99), nil),
-		report.Compare("added by a policy that adds a constant", "ms", rounds.addedAgainst(byConstant), creationCPU, report.Mean, nil),
-		report.Compare("added by the webhook, 1 gate", "ms", rounds.addedAgainst(byWebhook), creationCPU, report.Mean, nil),
-		report.Alone("the webhook's own CPU a CREATE", "ms", rounds.means(byWebhook, webhookCPU), nil),
-		report.Compare("p99 of a CREATE, webhook", "ms", rounds.against(byWebhook), created, report.Percentile(99), nil),
-	}
-}
-
-func (rounds creations) means(name, quantity string) []float64 {
-	all := make([]float64, len(rounds))
-	for i, round := range rounds {
-		all[i] = report.Mean(round[name][quantity])
-	}
-	return all
-}
-
-// manyGates are the rows that tell how the cost grows.
-func (rounds creations) manyGates() []report.Row {
-	var rows []report.Row
+// install installs all contenders, and returns when all are in effect.
+func (b *births) install(ctx context.Context, program string) error {
 	for i := range contenders {
-		c := &contenders[i]
-		if c.gates > 1 {
-			what := fmt.Sprintf("added, %d of %d gates", c.selecting, c.gates)
-			rows = append(rows, report.Compare(what, "ms", rounds.addedAgainst(c.name), creationCPU, report.Mean, nil))
+		if c := &contenders[i]; c.gates > 0 {
+			if err := b.writeParameter(ctx, c.namespace(), c.gates, c.selecting); err != nil {
+				return err
+			}
 		}
 	}
-	return append(rows,
-		report.Alone("added at 200 gates ÷ at 20, of which 2 select", "×", rounds.growth("2-of-20", "2-of-200"), report.AtMost(growthGoal)),
-		report.Alone("added at 200 gates ÷ at 20, of which all select", "×", rounds.growth("20-of-20", "200-of-200"), nil),
-		report.Alone("added to the p50 of a CREATE, 200 of 200 gates", "ms", rounds.slower("200-of-200"), report.AtMost(manyGoal)))
-}
-
-// slower is how much longer a contender's CREATE takes than nobody's.
-func (rounds creations) slower(name string) []float64 {
-	all, median := make([]float64, len(rounds)), report.Percentile(50)
-	for i, round := range rounds {
-		all[i] = median(round[name][created]) - median(round[byNobody][created])
+	address, err := testbed.FreeAddress()
+	if err != nil {
+		return err
 	}
-	return all
-}
-
-func (rounds creations) growth(few, many string) []float64 {
-	all := rounds.added(many)
-	for i, added := range rounds.added(few) {
-		all[i] /= added
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("finding a free port: %w", err)
 	}
-	return all
-}
-
-// heapGoal is how many MiB more of a live heap of some hundred count as none.
-const heapGoal = 1
-
-// rows are those of an API server with so many ConfigMaps, beside one without.
-func (h *heaps) rows(configMaps int, without *heaps) []report.Row {
-	return []report.Row{
-		report.Alone("API server's heap, more with the birth policy, no ConfigMaps", "MiB", []float64{without.policy()}, nil),
-		report.Alone(fmt.Sprintf("the same, %d ConfigMaps", configMaps), "MiB", []float64{h.policy()}, nil),
-		report.Alone("of that, because of the ConfigMaps", "MiB", []float64{h.policy() - without.policy()}, report.AtMost(heapGoal)),
-		report.Alone("more with a policy whose parameter is a ConfigMap", "MiB", []float64{h.configMap - h.ours}, nil),
+	number, err := strconv.ParseInt(port, 10, 64)
+	if err != nil {
+		return fmt.Errorf("finding a free port: %w", err)
 	}
+	objects, err := contenderManifests(number)
+	if err != nil {
+		return err
+	}
+	gate, err := webhookGate()
+	if err != nil {
+		return err
+	}
+	if err := b.Applier.Apply(ctx, append(objects, gate)...); err != nil {
+		return err
+	}
+	certificates, err := b.certify(ctx, program)
+	if err != nil {
+		return err
+	}
+	installation := &testbed.Installation{
+		Program: program, AllowedKeys: []string{gateTaint(0)},
+		ServiceAccount: types.NamespacedName{Namespace: nodegateNamespace, Name: "nodegate"},
+	}
+	b.webhook, err = testbed.StartController(ctx, b.Cluster, installation,
+		"--birth=webhook", "--webhook-bind-address="+address, "--webhook-certificate-dir="+certificates)
+	if err != nil {
+		return err
+	}
+	b.onClose(b.webhook.Stop)
+	for i := range contenders {
+		if err := b.await(ctx, &contenders[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// policy is what the birth policy takes: its compiled expressions.
-func (h *heaps) policy() float64 { return h.ours - h.idle }
+// certify creates the webhook's certificate as an administrator does, and returns the
+// directory of its files, which a kubelet would mount.
+func (b *births) certify(ctx context.Context, program string) (dir string, err error) {
+	command := exec.CommandContext(ctx, program, "webhook-certificate", "--kubeconfig", b.Cluster.Kubeconfig(), "--namespace", nodegateNamespace)
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("creating the webhook's certificate: %w: %s", err, output)
+	}
+	secret, err := b.Driver.Client().CoreV1().Secrets(nodegateNamespace).Get(ctx, admission.WebhookSecret, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the webhook's certificate: %w", err)
+	}
+	dir = filepath.Join(b.Cluster.Dir(), "webhook")
+	err = os.Mkdir(dir, 0o700)
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600))
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing the webhook's certificate: %w", err)
+	}
+	return dir, nil
+}
+
+// webhookGate returns the gate that the webhook closes.
+func webhookGate() (*unstructured.Unstructured, error) {
+	gate := gateOf(0, true)
+	signal := v1alpha1.Signal{Name: "label"}
+	signal.Label = &v1alpha1.KeyValueSignal{Key: "example.com/ready", Value: new("true")}
+	gate.Spec.OpenWhen = []v1alpha1.Signal{signal}
+	return unstructuredGate(gate)
+}
+
+// node returns the Node that a kubelet registers for a contender.
+func (c *contender) node() *corev1.Node {
+	node := fixture.Node(newborn, time.Now())
+	node.Labels[contenderLabel] = c.name
+	return node
+}
+
+func (b *births) create(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	created, err := b.kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return nil, fmt.Errorf("creating a Node in a dry run: %w", err)
+	}
+	return created, nil
+}
+
+// await waits until a contender has its effect on new Nodes. The policy that changes
+// nothing was installed before others whose effect is visible.
+func (b *births) await(ctx context.Context, c *contender) error {
+	want := c.selecting
+	if c.name == byConstant || c.name == byWebhook {
+		want = 1
+	}
+	return await.Until(ctx, "new nodes of "+c.name, func(ctx context.Context) error {
+		node := c.node()
+		created, err := b.create(ctx, node)
+		if err != nil {
+			return err
+		}
+		if got := len(created.Annotations) - len(node.Annotations); got != want {
+			return fmt.Errorf("there are %d more annotations, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// Quantities of a contender in a round.
+const (
+	creationCPU  = "API server CPU" // ms per Node, one observation per turn
+	webhookCPU   = "webhook CPU"    // the same of the webhook
+	created      = "latency"        // ms of each CREATE
+	addedCPU     = "added CPU"      // ms per Node
+	addedLatency = "added latency"  // ms, of the median
+)
+
+// turn creates Nodes one after the other.
+func (b *births) turn(ctx context.Context, c *contender, nodes int, sample report.Sample) error {
+	nodes = max(1, int(float64(nodes)*c.share))
+	node := c.node()
+	if _, err := b.create(ctx, node); err != nil { // replaces what the previous turn left in caches
+		return err
+	}
+	server, webhook, err := b.cpu()
+	if err != nil {
+		return err
+	}
+	for range nodes {
+		start := time.Now()
+		if _, err := b.create(ctx, node); err != nil {
+			return err
+		}
+		sample.Add(created, milliseconds(time.Since(start)))
+	}
+	serverAfter, webhookAfter, err := b.cpu()
+	sample.Add(creationCPU, milliseconds(serverAfter-server)/float64(nodes))
+	sample.Add(webhookCPU, milliseconds(webhookAfter-webhook)/float64(nodes))
+	return err
+}
+
+// cpu returns the CPU times of the API server and of the webhook.
+func (b *births) cpu() (server, webhook time.Duration, err error) {
+	if server, err = meter.CPU(b.Cluster.PID(testcluster.APIServer)); err != nil {
+		return 0, 0, err
+	}
+	webhook, err = meter.CPU(b.webhook.PID())
+	return server, webhook, err
+}
+
+// rounds measures all contenders in turns, forwards and then backwards.
+func (b *births) rounds(ctx context.Context, rounds, nodes int) (all creations, err error) {
+	for range rounds {
+		round := map[string]report.Sample{}
+		order := slices.Clone(contenders)
+		for range 2 {
+			for i := range order {
+				c := &order[i]
+				if round[c.name] == nil {
+					round[c.name] = report.Sample{}
+				}
+				if err := b.turn(ctx, c, nodes, round[c.name]); err != nil {
+					return nil, fmt.Errorf("measuring nodes of %s: %w", c.name, err)
+				}
+			}
+			slices.Reverse(order)
+		}
+		all = append(all, round)
+	}
+	return all, nil
+}
+
+// profileCreations profiles the API server while it creates Nodes with one gate.
+func profileCreations(ctx context.Context, e *Env) (raw profiles, err error) {
+	b, err := newBirths(ctx)
+	if err != nil {
+		return raw, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := b.install(ctx, e.Installation.Program); err != nil {
+		return raw, err
+	}
+	node := (&contender{name: oneOfOne}).node()
+	creating, stop := context.WithCancel(ctx)
+	var creator errgroup.Group
+	creator.Go(func() error {
+		for creating.Err() == nil {
+			if _, err := b.create(creating, node); err != nil && creating.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	})
+	raw.server, err = serverProfile(ctx, b.Cluster, birthProfile)
+	stop()
+	return raw, errors.Join(err, creator.Wait())
+}

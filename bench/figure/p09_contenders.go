@@ -21,26 +21,23 @@ import (
 //go:embed p09_policies.yaml
 var idlePolicies []byte
 
-// contenderLabel is the label of a Node that selects the contender. All
-// contenders are always installed, and each applies only to its own Nodes, so
-// that they can take turns any number of times.
+// contenderLabel is the label of a Node that selects the contender. All contenders are
+// always installed, and each applies only to its own Nodes, so that turns need no setup.
 const contenderLabel = "bench.nodegate.dev/contender"
 
 // A contender is a way of creating a Node.
 type contender struct {
 	name string
-	// installed reports whether nodegate's guards are installed.
-	installed bool
 	// gates is the number of gates, and selecting the number of those that select
 	// the Node.
 	gates, selecting int
-	// share of a turn's Nodes is enough of one that is slow.
+	// share is the share of a turn's Nodes that is created; slow contenders need fewer.
 	share float64
 }
 
-// The contenders, by who closes the Node.
+// Names of contenders, by what closes the Node.
 const (
-	byNobody   = "nobody"
+	byNothing  = "nothing"
 	byIdle     = "idle"
 	byConstant = "constant"
 	byWebhook  = "webhook"
@@ -48,24 +45,23 @@ const (
 )
 
 var contenders = []contender{
-	{name: byNobody, share: 1},
+	{name: byNothing, share: 1},
 	{name: byIdle, share: 1},
 	{name: byConstant, share: 1},
-	{name: byWebhook, installed: true, share: 1},
-	{name: oneOfOne, installed: true, gates: 1, selecting: 1, share: 1},
-	{name: "2-of-20", installed: true, gates: 20, selecting: 2, share: 0.5},
-	{name: "2-of-200", installed: true, gates: 200, selecting: 2, share: 0.25},
-	{name: "20-of-20", installed: true, gates: 20, selecting: 20, share: 0.25},
-	{name: "200-of-200", installed: true, gates: 200, selecting: 200, share: 0.1},
+	{name: byWebhook, share: 1},
+	{name: oneOfOne, gates: 1, selecting: 1, share: 1},
+	{name: "2-of-20", gates: 20, selecting: 2, share: 0.5},
+	{name: "2-of-200", gates: 200, selecting: 2, share: 0.25},
+	{name: "20-of-20", gates: 20, selecting: 20, share: 0.25},
+	{name: "200-of-200", gates: 200, selecting: 200, share: 0.1},
 }
 
-// namespace is where a contender's parameters are: what others have there, a
-// binding would have to look through.
+// namespace returns the namespace of a contender's parameter, which contains no others.
 func (c *contender) namespace() string { return "bench-" + c.name }
 
-// contenderManifests returns the output of 'nodegate manifests' for the policy and for
-// the webhook. Only the Nodes to which they apply and the namespace of parameters are
-// changed.
+// contenderManifests returns the output of 'nodegate manifests' for the policy and for the
+// webhook, with other Node selectors and namespaces of parameters, and the policies that
+// are compared with them.
 func contenderManifests(webhookPort int64) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
@@ -85,7 +81,7 @@ func contenderManifests(webhookPort int64) ([]*unstructured.Unstructured, error)
 	return append(all, objects...), err
 }
 
-// nodegateNamespace is where nodegate is installed.
+// nodegateNamespace is the namespace in which nodegate is installed.
 const nodegateNamespace = "nodegate-system"
 
 func manifests(birth admission.Birth) ([]*unstructured.Unstructured, error) {
@@ -99,28 +95,32 @@ func manifests(birth admission.Birth) ([]*unstructured.Unstructured, error) {
 	return testbed.ParseObjects(stream.Bytes())
 }
 
-// narrow has an object concern the Nodes of its contenders only.
+// narrow restricts an object to the Nodes of its contenders.
 func narrow(o *unstructured.Unstructured, webhookPort int64) ([]*unstructured.Unstructured, error) {
 	switch o.GetKind() {
 	case "MutatingAdmissionPolicyBinding":
 		return perContender(o)
 	case "ValidatingAdmissionPolicyBinding":
 		if o.GetName() == admission.ParametersPolicy {
-			return []*unstructured.Unstructured{o}, nil // it concerns no Nodes
+			return []*unstructured.Unstructured{o}, nil // it does not match Nodes
 		}
-		err := unstructured.SetNestedMap(o.Object, selectContenders(), "spec", "matchResources", "objectSelector")
+		guarded := map[string]any{"matchExpressions": []any{
+			map[string]any{"key": contenderLabel, "operator": "Exists"},
+			map[string]any{"key": contenderLabel, "operator": "NotIn", "values": []any{byNothing, byIdle, byConstant}},
+		}}
+		err := unstructured.SetNestedMap(o.Object, guarded, "spec", "matchResources", "objectSelector")
 		return []*unstructured.Unstructured{o}, err
 	case "MutatingWebhookConfiguration":
 		return []*unstructured.Unstructured{o}, narrowWebhook(o, webhookPort)
 	case "Service":
-		// Services do not work here, but the API server can use a host name.
+		// There is no service network, but the API server resolves host names.
 		err := unstructured.SetNestedMap(o.Object, map[string]any{"type": "ExternalName", "externalName": "localhost"}, "spec")
 		return []*unstructured.Unstructured{o}, err
 	}
 	return []*unstructured.Unstructured{o}, nil
 }
 
-// perContender copies a binding of the birth policy for each of those that have
+// perContender returns a copy of a binding of the birth policy for each contender with
 // gates.
 func perContender(binding *unstructured.Unstructured) (all []*unstructured.Unstructured, err error) {
 	for i := range contenders {
@@ -143,19 +143,6 @@ func perContender(binding *unstructured.Unstructured) (all []*unstructured.Unstr
 	return all, nil
 }
 
-// selectContenders selects the Nodes of all that come with the guards.
-func selectContenders() map[string]any {
-	var names []any
-	for _, c := range contenders {
-		if c.installed {
-			names = append(names, c.name)
-		}
-	}
-	return map[string]any{"matchExpressions": []any{
-		map[string]any{"key": contenderLabel, "operator": "In", "values": names},
-	}}
-}
-
 func narrowWebhook(o *unstructured.Unstructured, port int64) error {
 	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil {
@@ -174,11 +161,11 @@ func narrowWebhook(o *unstructured.Unstructured, port int64) error {
 	return unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
 }
 
-// writeParameter writes what nodegate would write for so many gates into a new
-// namespace. It is there before the guard that keeps others from writing it.
+// writeParameter creates a namespace and the parameter that nodegate would write for the
+// given number of gates. It must be called before the guard for parameters is installed.
 func (b *births) writeParameter(ctx context.Context, namespace string, gates, selecting int) error {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := b.admin.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+	if _, err := b.Driver.Client().CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating a namespace for parameters: %w", err)
 	}
 	var entries []admission.Entry
@@ -190,13 +177,13 @@ func (b *births) writeParameter(ctx context.Context, namespace string, gates, se
 		entries = append(entries, e)
 	}
 	parameter := admission.Parameter(namespace, v1alpha1.SourceCRD, entries)
-	if _, err := b.admin.CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
+	if _, err := b.Driver.Client().CoreV1().PodTemplates(namespace).Create(ctx, parameter, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the parameter: %w", err)
 	}
 	return nil
 }
 
-// gateTaints returns the taints of all contenders' gates.
+// gateTaints returns the taint keys of all contenders' gates.
 func gateTaints() (all []string) {
 	for i := range contenders {
 		for len(all) < contenders[i].gates {
@@ -208,7 +195,8 @@ func gateTaints() (all []string) {
 
 func gateTaint(i int) string { return fmt.Sprintf("bench.nodegate.dev/gate-%03d", i) }
 
-// gateOf is one for all Linux nodes, or for a pool that is not the Node's.
+// gateOf returns a gate that selects all Linux nodes, or, if selecting is false, only those
+// of a pool that does not exist.
 func gateOf(i int, selecting bool) *v1alpha1.NodeGate {
 	gate := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("gate-%03d", i)}}
 	gate.Spec.NodeSelector.MatchLabels = map[string]string{"kubernetes.io/os": "linux"}

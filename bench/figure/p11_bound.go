@@ -12,15 +12,16 @@ import (
 	"github.com/nodegate/nodegate/bench/limit"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/bench/scene"
 	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 const (
-	// boundRate is how many nodes become fit each second: the scheduler looks at
-	// every pod that waits again whenever a node loses a taint.
+	// boundRate is the number of daemons that become ready per second. It is low because
+	// the scheduler retries all pending pods whenever a node loses a taint.
 	boundRate = 4
-	// backoff is how long the scheduler leaves a pod alone after it has tried once.
+	// backoff is the time for which the scheduler does not retry a pod after the first
+	// attempt.
 	backoff = time.Second
 )
 
@@ -39,56 +40,34 @@ func measureBinding(ctx context.Context, e *Env) (report.Result, error) {
 		return r, err
 	}
 	defer e.Cluster.StopComponent(testcluster.Scheduler)
-	rounds, err := e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Bound, Direction: limit.Opens, Short: true}, e.bindings)
-	if err != nil {
-		return r, err
-	}
+	rounds, err := e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Bound, Direction: limit.Opens, Short: true}, e.bind)
 	r.Rows = []report.Row{
 		report.Compare("p50", "ms", rounds, latency, report.Percentile(50), report.TimesLimit(1.2)),
 		report.Compare("p99", "ms", rounds, latency, report.Percentile(99), nil),
 	}
 	r.Notes = []string{
-		fmt.Sprintf("%d nodes a turn, %d a second, each with one pod whose node selector names it. From when the observer sees the daemon ready to when it sees that pod bound.", e.Bound, boundRate),
-		fmt.Sprintf("kube-scheduler is as it comes. The pods are created %s before the first node becomes fit: each has been tried, and its backoff is over.", 2*backoff),
+		fmt.Sprintf("%d nodes per turn, %d per second, each with one pod whose node selector selects only it. From the time at which the observer sees the daemon ready to the time at which it sees the pod bound.", e.Bound, boundRate),
+		fmt.Sprintf("kube-scheduler has its default configuration. The pods are created %s before the first daemon becomes ready, so the scheduler has tried each of them, and its backoff is over.", 2*backoff),
 	}
-	return r, nil
+	return r, err
 }
 
-// bindings makes nodes fit, each with a waiting pod, and returns the times from
-// the daemon's readiness until the pod was bound.
-func (e *Env) bindings(ctx context.Context, _ *Subject) (_ report.Sample, err error) {
+// bind makes daemons ready on nodes, each with a pending pod, and returns the times until
+// the pods are bound.
+func (e *Env) bind(ctx context.Context, _ *Subject) (_ report.Sample, err error) {
 	nodes := e.Fleet.Nodes()[:e.Bound]
-	defer func() { err = errors.Join(err, e.removeWorkloads(ctx)) }()
+	defer func() { err = errors.Join(err, e.Driver.RemoveWorkloads(ctx)) }()
 	for _, node := range nodes {
 		if err := e.Driver.AddWorkload(ctx, node); err != nil {
 			return nil, err
 		}
 	}
-	if err := wait(ctx, 2*backoff); err != nil {
+	if err := await.Pause(ctx, 2*backoff); err != nil {
 		return nil, err
 	}
 	if err := e.Fleet.Pace(ctx, nodes, boundRate, true); err != nil {
 		return nil, err
 	}
-	if err := e.Observer.AwaitSeen(ctx, observer.Bound, len(nodes)); err != nil {
-		return nil, err
-	}
-	ready, bound := e.Observer.Seen(observer.Ready), e.Observer.Seen(observer.Bound)
-	sample := report.Sample{}
-	for _, node := range nodes {
-		from, to := ready[scene.PodName(node)], bound[driver.WorkloadName(node)]
-		if from.IsZero() || to.IsZero() {
-			return nil, fmt.Errorf("measuring bindings: the daemon of %s was not seen ready, or its pod not bound", node)
-		}
-		sample.Add(latency, milliseconds(to.Sub(from)))
-	}
-	return sample, nil
-}
-
-// removeWorkloads removes the pods that waited, and returns when they are gone.
-func (e *Env) removeWorkloads(ctx context.Context) error {
-	if err := e.Driver.RemoveWorkloads(ctx); err != nil {
-		return err
-	}
-	return e.Observer.Await(ctx, observer.Bound, len(e.Fleet.Nodes()))
+	bound, err := e.latencies(ctx, nodes, observer.Ready, observer.Bound, driver.WorkloadName)
+	return report.Sample{latency: bound}, err
 }

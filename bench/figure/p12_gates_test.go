@@ -9,63 +9,53 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/bench/scene"
 )
 
 func TestParseDecisions(t *testing.T) {
 	const output = `goos: linux
 pkg: github.com/nodegate/nodegate/internal/controller
 BenchmarkFlip/condition/decision-2                   	    5000	      4470 ns/op	         1.000 signals/op	     912 B/op	       9 allocs/op
-BenchmarkFlip/condition/decision-2                   	    5000	      4500 ns/op	         1.000 signals/op	     912 B/op	       9 allocs/op
+BenchmarkFlip/condition/decision-2                   	    5000	      4490 ns/op	         1.000 signals/op	     912 B/op	       9 allocs/op
 BenchmarkFlip/condition/decision_of_everything-2     	    5000	    114000 ns/op	       100.0 signals/op	   61000 B/op	     120 allocs/op
 PASS
 `
-	d, err := parseDecisions([]byte(output))
+	rows, err := parseDecisions([]byte(output))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, c := range map[string]struct{ got, want []float64 }{
-		"narrow":            {d.narrow, []float64{4.47, 4.5}},
-		"signals of it":     {d.narrowSignals, []float64{1, 1}},
-		"everything":        {d.whole, []float64{114}},
-		"signals of all it": {d.wholeSignals, []float64{100}},
-	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("%s: %v, want %v", what, c.got, c.want)
-		}
-	}
-	for _, row := range d.rows() {
-		if row.Verdict == report.NotReached {
-			t.Errorf("%s: %s", row.What, row.Verdict)
+	for i, want := range []string{"4.48 (4.47–4.49)", "1.00", "114", "100"} {
+		if row := rows[i]; row.Nodegate.String() != want || row.Verdict == report.NotReached {
+			t.Errorf("%s: %s (%s), want %s", row.What, row.Nodegate, row.Verdict, want)
 		}
 	}
 }
 
-// A benchmark without the quantities that the figure needs is an error.
-func TestParseDecisionsRefuses(t *testing.T) {
+// Output without one of the quantities is an error.
+func TestParseDecisionsErrors(t *testing.T) {
 	for _, output := range []string{
 		"", "PASS\n",
-		"BenchmarkFlip/condition/decision-2 5000 4470 ns/op 1.000 signals/op\n", // and nothing of everything
+		"BenchmarkFlip/condition/decision-2 5000 4470 ns/op 1.000 signals/op\n",
 		"BenchmarkFlip/condition/decision-2 5000 4470 ns/op\nBenchmarkFlip/condition/decision_of_everything-2 5000 4470 ns/op\n",
 		"BenchmarkFlip/condition/decision-2 5000 much ns/op\n",
 	} {
-		if d, err := parseDecisions([]byte(output)); err == nil {
-			t.Errorf("%q is read as %v", output, d)
+		if rows, err := parseDecisions([]byte(output)); err == nil {
+			t.Errorf("%q is parsed as %v", output, rows)
 		}
 	}
 }
 
-// Of two nodes as they are before and after a flip, exactly one condition differs.
+// Each step changes exactly one condition.
 func TestFlippedNode(t *testing.T) {
-	born := scene.Node("node", time.Unix(1e9, 0))
-	f := &flips{pasture: &pasture{herd: &herd{node: born, since: time.Unix(1e9, 0)}}}
+	node := fixture.Node("node", time.Unix(1e9, 0))
+	f := &flips{steadyFleet: &steadyFleet{node: node, since: time.Unix(1e9, 0)}}
 	at := map[corev1.NodeConditionType]time.Time{}
-	before := f.nodeAt(7, at).Status.Conditions
-	for i, what := range []flipped{unwatched, damped, closes} {
+	before := f.flippedNode(7, at).Status.Conditions
+	for i, what := range []flipped{unread, damped, closes} {
 		at[what.condition()] = time.Unix(2e9+int64(i), 0)
-		after := f.nodeAt(7, at).Status.Conditions
-		if len(after) != len(born.Status.Conditions)+manyGates {
+		after := f.flippedNode(7, at).Status.Conditions
+		if len(after) != len(node.Status.Conditions)+manyGates {
 			t.Fatalf("%d conditions", len(after))
 		}
 		var changed []corev1.NodeConditionType

@@ -19,34 +19,34 @@ import (
 
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// A Profiled is a turn of nodegate that is profiled instead of measured.
+// A Profiled is a turn of nodegate of which CPU profiles are taken.
 type Profiled struct {
 	// Name is the profile's name. Figures with the same turns share a profile.
 	Name string
-	// Server selects the profile of the API server, which is taken in the same
-	// turn, instead of nodegate's.
+	// Server selects the API server's profile, which is taken at the same time, instead of
+	// nodegate's.
 	Server bool
 	// For is the duration of the profile, which should be about that of the turn.
 	For time.Duration
-	// Nodes is the number of the fleet's nodes that are closed at the beginning.
+	// Nodes is the number of nodes that are closed at the beginning.
 	Nodes int
 	// Gate contains additional fields of the gate's spec.
 	Gate map[string]any
-	// Turn performs a turn of the figure. Its measurements are discarded.
+	// Turn performs a turn of the figure.
 	Turn func(context.Context, *Env, *Subject) error
-	// Otherwise takes the profiles in another way, instead of all above.
-	Otherwise func(context.Context, *Env) (rawProfiles, error)
+	// Take takes the profiles instead of the above, if it is set.
+	Take func(context.Context, *Env) (profiles, error)
 }
 
 // profiledLines is the number of functions in a profile.
 const profiledLines = 40
 
-// Profile takes CPU profiles of nodegate and of the API server during a turn, and
-// writes which functions they were in to files of the profile's name in a directory.
-// It returns the name of the figure's profile. Existing profiles are not taken
-// again.
+// Profile takes CPU profiles of nodegate and of the API server during a turn, and writes
+// their most expensive functions to files in a directory. It returns the name of the
+// figure's file. A profile that exists already is not taken again.
 func (e *Env) Profile(ctx context.Context, p Profiled, dir string) (file string, err error) {
 	own, server := p.Name+".txt", p.Name+"-kube-apiserver.txt"
 	if file = own; p.Server {
@@ -55,7 +55,11 @@ func (e *Env) Profile(ctx context.Context, p Profiled, dir string) (file string,
 	if slices.Contains(e.profiles, p.Name) {
 		return file, nil
 	}
-	raw, err := e.takeProfiles(ctx, p)
+	take := p.Take
+	if take == nil {
+		take = p.take
+	}
+	raw, err := take(ctx, e)
 	if err != nil {
 		return "", fmt.Errorf("taking a profile: %w", err)
 	}
@@ -63,7 +67,11 @@ func (e *Env) Profile(ctx context.Context, p Profiled, dir string) (file string,
 		if content == nil {
 			continue
 		}
-		if err := writeProfile(ctx, content, filepath.Join(dir, name)); err != nil {
+		text, err := top(ctx, content)
+		if err == nil {
+			err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name), text, 0o644))
+		}
+		if err != nil {
 			return "", fmt.Errorf("writing a profile: %w", err)
 		}
 	}
@@ -71,24 +79,10 @@ func (e *Env) Profile(ctx context.Context, p Profiled, dir string) (file string,
 	return file, nil
 }
 
-func writeProfile(ctx context.Context, raw []byte, path string) error {
-	text, err := top(ctx, raw)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o644)
-}
+// profiles are the profiles of nodegate and of the API server in pprof's format, or nil.
+type profiles struct{ own, server []byte }
 
-// rawProfiles are as the processes serve them; nil of one that has no part.
-type rawProfiles struct{ own, server []byte }
-
-func (e *Env) takeProfiles(ctx context.Context, p Profiled) (raw rawProfiles, err error) {
-	if p.Otherwise != nil {
-		return p.Otherwise(ctx, e)
-	}
+func (p Profiled) take(ctx context.Context, e *Env) (raw profiles, err error) {
 	address, err := testbed.FreeAddress()
 	if err != nil {
 		return raw, err
@@ -108,10 +102,6 @@ func (e *Env) takeProfiles(ctx context.Context, p Profiled) (raw rawProfiles, er
 	if err := errors.Join(e.warmUp(ctx, s), e.Reset(ctx, s, 1)); err != nil {
 		return raw, err
 	}
-	administrator, err := rest.HTTPClientFor(e.Cluster.Admin())
-	if err != nil {
-		return raw, fmt.Errorf("creating a client: %w", err)
-	}
 	e.Observer.Reset()
 	var all errgroup.Group
 	all.Go(func() (err error) {
@@ -119,7 +109,7 @@ func (e *Env) takeProfiles(ctx context.Context, p Profiled) (raw rawProfiles, er
 		return err
 	})
 	all.Go(func() (err error) {
-		raw.server, err = fetchProfile(ctx, administrator, e.Cluster.Admin().Host, p.For)
+		raw.server, err = serverProfile(ctx, e.Cluster, p.For)
 		return err
 	})
 	all.Go(func() error { return p.Turn(ctx, e, s) })
@@ -127,29 +117,36 @@ func (e *Env) takeProfiles(ctx context.Context, p Profiled) (raw rawProfiles, er
 	return raw, err
 }
 
-func fetchProfile(ctx context.Context, client *http.Client, host string, duration time.Duration) ([]byte, error) {
-	url := fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", host, max(1, int(duration.Seconds())))
-	return meter.Get(ctx, client, url)
+func serverProfile(ctx context.Context, c *testcluster.Cluster, duration time.Duration) ([]byte, error) {
+	client, err := rest.HTTPClientFor(c.Admin())
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return fetchProfile(ctx, client, c.Admin().Host, duration)
 }
 
-// top returns the functions with the most CPU time of their own, and below them
-// those with the most including callees, in the format of the go command.
+func fetchProfile(ctx context.Context, client *http.Client, host string, duration time.Duration) ([]byte, error) {
+	return meter.Get(ctx, client, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", host, max(1, int(duration.Seconds()))))
+}
+
+// top returns the functions with the most CPU time, first excluding and then including
+// their callees, in the format of the go command.
 func top(ctx context.Context, raw []byte) ([]byte, error) {
 	file, err := os.CreateTemp("", "nodegate-profile-*")
 	if err != nil {
-		return nil, fmt.Errorf("reading a profile: %w", err)
+		return nil, err
 	}
 	defer os.Remove(file.Name())
 	_, err = file.Write(raw)
 	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("reading a profile: %w", err)
+		return nil, err
 	}
 	var text bytes.Buffer
 	for _, order := range []string{"-flat", "-cum"} {
 		command := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", order, fmt.Sprintf("-nodecount=%d", profiledLines), file.Name())
 		output, err := command.Output()
 		if err != nil {
-			return nil, fmt.Errorf("reading a profile: %w", err)
+			return nil, fmt.Errorf("running pprof: %w", err)
 		}
 		fmt.Fprintf(&text, "%s\n", output)
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/limit"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
@@ -22,8 +24,8 @@ type Subject struct {
 	stop func() error
 }
 
-// A turn measures a subject once. When it begins, the fleet is closed and all
-// processes are idle. It may leave the fleet in any state.
+// A turn measures a subject once. When it begins, the fleet is closed and all processes
+// are idle. It may leave the fleet in any state.
 type turn func(context.Context, *Subject) (report.Sample, error)
 
 const (
@@ -34,17 +36,17 @@ const (
 // A Plan specifies the turns.
 type Plan struct {
 	Rounds int
-	// Nodes is the number of the fleet's nodes that take part, from the first.
+	// Nodes is the number of nodes that change, from the first of the fleet.
 	Nodes int
 	// Direction specifies the changes that the limit follows.
 	Direction limit.Direction
-	// Short gives each subject one turn per round instead of two.
+	// Short specifies one turn per subject and round instead of two.
 	Short bool
 }
 
-// order returns the turns of a round. Over all rounds it is A B B A and so on, so
-// that what changes on the machine meanwhile concerns both, and so that turns of
-// the same subject follow each other, which saves a start.
+// order returns the subjects of a round. Over all rounds it is A B B A and so on, so
+// gradual changes of the machine affect both, and successive turns of the same subject
+// save a start.
 func (p *Plan) order(round int) []string {
 	switch {
 	case !p.Short:
@@ -55,50 +57,46 @@ func (p *Plan) order(round int) []string {
 	return []string{limitName, nodegateName}
 }
 
-// Interleave measures nodegate and the limit in turns, and returns the
-// measurements of each round.
-func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (_ []report.Round, err error) {
+// Interleave measures nodegate and the limit in turns, and returns the observations of
+// each round.
+func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (all []report.Round, err error) {
 	var subject *Subject
 	defer func() {
 		if subject != nil {
 			err = errors.Join(err, subject.stop())
 		}
 	}()
-	var all []report.Round
 	for n := range p.Rounds {
 		e.Say("  round %d of %d", n+1, p.Rounds)
-		round := report.Round{Nodegate: report.Sample{}, Limit: report.Sample{}}
+		samples := map[string]report.Sample{nodegateName: {}, limitName: {}}
 		for _, name := range p.order(n) {
 			changed := p.Nodes // since the fleet was reset
 			if subject == nil || subject.Name != name {
 				changed = 1 // by the warm-up
+				if subject, err = e.replace(ctx, subject, name, &p); err != nil {
+					return nil, err
+				}
 			}
-			if subject, err = e.next(ctx, subject, name, &p); err != nil {
+			if err := e.Reset(ctx, subject, changed); err != nil {
 				return nil, err
 			}
-			sample, err := e.take(ctx, subject, changed, measure)
+			e.Observer.Reset()
+			sample, err := measure(ctx, subject)
 			if err != nil {
 				return nil, fmt.Errorf("measuring %s: %w", name, err)
 			}
-			target := round.Nodegate
-			if name == limitName {
-				target = round.Limit
-			}
 			for quantity, observations := range sample {
-				target.Add(quantity, observations...)
+				samples[name].Add(quantity, observations...)
 			}
 		}
-		all = append(all, round)
+		all = append(all, report.Round{Nodegate: samples[nodegateName], Limit: samples[limitName]})
 	}
 	return all, nil
 }
 
-// next returns the subject of the next turn: the previous one or another.
-func (e *Env) next(ctx context.Context, before *Subject, name string, p *Plan) (*Subject, error) {
+// replace stops a subject, which may be nil, and starts another one.
+func (e *Env) replace(ctx context.Context, before *Subject, name string, p *Plan) (*Subject, error) {
 	if before != nil {
-		if before.Name == name {
-			return before, nil
-		}
 		if err := before.stop(); err != nil {
 			return nil, err
 		}
@@ -106,9 +104,19 @@ func (e *Env) next(ctx context.Context, before *Subject, name string, p *Plan) (
 	if err := e.Reset(ctx, nil, p.Nodes); err != nil {
 		return nil, err
 	}
-	subject, err := e.start(ctx, name, p.Direction)
-	if err != nil {
-		return nil, err
+	var subject *Subject
+	if name == limitName {
+		process, err := limit.Start(ctx, e.Cluster, e.limitConfig, p.Direction)
+		if err != nil {
+			return nil, err
+		}
+		subject = &Subject{name, process.PID(), func() error { return process.Stop(process.Drain) }}
+	} else {
+		controller, err := e.StartNodegate(ctx)
+		if err != nil {
+			return nil, err
+		}
+		subject = &Subject{name, controller.PID(), controller.Stop}
 	}
 	if err := e.warmUp(ctx, subject); err != nil {
 		return nil, errors.Join(err, subject.stop())
@@ -116,24 +124,9 @@ func (e *Env) next(ctx context.Context, before *Subject, name string, p *Plan) (
 	return subject, nil
 }
 
-func (e *Env) start(ctx context.Context, name string, direction limit.Direction) (*Subject, error) {
-	if name == limitName {
-		process, err := limit.Start(ctx, e.Cluster, e.limit, direction)
-		if err != nil {
-			return nil, err
-		}
-		return &Subject{name, process.PID(), func() error { return process.Stop(process.Drain) }}, nil
-	}
-	controller, err := e.StartNodegate(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &Subject{name, controller.PID(), controller.Stop}, nil
-}
-
-// warmUp waits until the subject has processed the whole fleet, and makes it open
-// the first node, so that no startup work is measured: connections, a Lease, the
-// first reconcile of the whole fleet.
+// warmUp waits until the subject has processed the whole fleet, and makes it open the
+// first node, so that its startup is not measured: connections, the Lease, the first
+// reconcile of all nodes.
 func (e *Env) warmUp(ctx context.Context, s *Subject) error {
 	if err := meter.AwaitQuiet(ctx, s.PID); err != nil {
 		return err
@@ -145,32 +138,38 @@ func (e *Env) warmUp(ctx context.Context, s *Subject) error {
 	return e.Observer.AwaitSeen(ctx, observer.Open, 1)
 }
 
-// take resets the first nodes of the fleet, which have changed, waits until all
-// processes are idle, and measures.
-func (e *Env) take(ctx context.Context, s *Subject, changed int, measure turn) (report.Sample, error) {
-	if err := e.Reset(ctx, s, changed); err != nil {
-		return nil, err
+// prepare configures the gate, and grows the fleet to at least the given size.
+func (e *Env) prepare(ctx context.Context, nodes int, gate map[string]any) error {
+	if err := e.setGate(ctx, gate); err != nil {
+		return err
 	}
-	e.Observer.Reset()
-	return measure(ctx, s)
+	if len(e.Fleet.Nodes()) < nodes {
+		return e.Fleet.Resize(ctx, nodes)
+	}
+	return nil
 }
 
-// Reset resets the first nodes to their state at birth, and returns when all
-// processes are idle. It also waits until the subject, which may be nil, is idle
-// in between, so that it observes that no daemon is ready before it observes a
-// closed node. The subject must not close gates on regression.
+// Reset resets the first nodes to their state after creation, and returns when all
+// processes are idle. The subject, which may be nil, observes that no daemon is ready
+// before it observes a closed node. It must not close gates on regression.
 func (e *Env) Reset(ctx context.Context, s *Subject, nodes int) error {
-	others := e.taintedAfter(nodes)
+	closed := nodes
+	tainted := e.Observer.Now(observer.Tainted)
+	for _, node := range e.Fleet.Nodes()[nodes:] {
+		if tainted[node] {
+			closed++
+		}
+	}
 	if _, err := e.Fleet.Report(ctx, nodes, false); err != nil {
 		return err
 	}
 	if err := e.AwaitQuiet(ctx, s); err != nil {
 		return err
 	}
-	if err := e.Fleet.Born(ctx, nodes); err != nil {
+	if err := e.Fleet.Reset(ctx, nodes); err != nil {
 		return err
 	}
-	if err := e.Observer.Await(ctx, observer.Tainted, nodes+others); err != nil {
+	if err := e.Observer.Await(ctx, observer.Tainted, closed); err != nil {
 		return err
 	}
 	if err := e.Driver.Compact(ctx); err != nil {
@@ -179,20 +178,8 @@ func (e *Env) Reset(ctx context.Context, s *Subject, nodes int) error {
 	return e.AwaitQuiet(ctx, s)
 }
 
-// taintedAfter counts the closed nodes of the fleet after the given number of
-// nodes.
-func (e *Env) taintedAfter(first int) (closed int) {
-	tainted := e.Observer.Now(observer.Tainted)
-	for _, node := range e.Fleet.Nodes()[first:] {
-		if tainted[node] {
-			closed++
-		}
-	}
-	return closed
-}
-
-// AwaitQuiet waits until the control plane, the observer and a subject, which may
-// be nil, are idle.
+// AwaitQuiet waits until the control plane, the observer and a subject, which may be nil,
+// are idle.
 func (e *Env) AwaitQuiet(ctx context.Context, s *Subject) error {
 	pids := []int{e.Cluster.PID(testcluster.APIServer), e.Cluster.PID(testcluster.Etcd), e.Observer.PID()}
 	if s != nil {
@@ -200,3 +187,23 @@ func (e *Env) AwaitQuiet(ctx context.Context, s *Subject) error {
 	}
 	return meter.AwaitQuiet(ctx, pids...)
 }
+
+// latencies waits until an object of each node has entered a state, and returns the times
+// in milliseconds since the daemon's pod there entered another state.
+func (e *Env) latencies(ctx context.Context, nodes []string, pod, state observer.State, object func(node string) string) ([]float64, error) {
+	if err := e.Observer.AwaitSeen(ctx, state, len(nodes)); err != nil {
+		return nil, err
+	}
+	var all []float64
+	from, to := e.Observer.Seen(pod), e.Observer.Seen(state)
+	for _, node := range nodes {
+		start, end := from[fixture.PodName(node)], to[object(node)]
+		if start.IsZero() || end.IsZero() {
+			return nil, fmt.Errorf("measuring latencies: %s was not observed to be %s, or its pod not to be %s", object(node), state, pod)
+		}
+		all = append(all, milliseconds(end.Sub(start)))
+	}
+	return all, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limit determines the minimum cost of nodegate's work: a bare loop that
-// watches the daemon's pods and sends one precomputed PATCH for each that
-// changes, with nodegate's credentials, client settings and concurrency. It
-// decides nothing, checks nothing, and remembers only which pods were ready.
+// Package limit implements the limit, which is the minimum cost of nodegate's work: a
+// bare loop that watches the daemon's pods and sends one precomputed PATCH for each
+// change, with nodegate's credentials, client settings and concurrency. It decides and
+// checks nothing, and stores only which pods were ready.
 package limit
 
 import (
@@ -19,21 +19,21 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	retry "k8s.io/client-go/tools/watch"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/bench/child"
-	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// Program is the argument that makes the benchmark's program the limit.
+// Program is the first argument with which the benchmark's program becomes the limit.
 const Program = "limit"
 
 // A Direction specifies the changes that the limit follows.
 type Direction string
 
-// Opens follows daemons that become ready, as a gate does that never closes
-// again; Follows also those that cease to be.
+// Opens follows daemons that become ready, like a gate that never closes again. Follows
+// also follows daemons that stop being ready.
 const (
 	Opens   Direction = "opens"
 	Follows Direction = "follows"
@@ -44,48 +44,39 @@ func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direc
 	return child.Start(ctx, c, Program, kubeconfig, string(direction))
 }
 
-// The whole bodies of the patches: the limit knows that nothing but the gate's
-// taint is ever on a node of the benchmark.
+// The bodies of the patches. They may be constants because the benchmark's nodes have no
+// other taints.
 var (
-	addTaint    = fmt.Appendf(nil, `[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":%q}]}]`, scene.Taint.Key, scene.Taint.Effect)
-	removeTaint = fmt.Appendf(nil, `[{"op":"test","path":"/spec/taints/0/key","value":%q},{"op":"remove","path":"/spec/taints/0"}]`, scene.Taint.Key)
+	addTaint    = fmt.Appendf(nil, `[{"op":"add","path":"/spec/taints","value":[{"key":%q,"effect":%q}]}]`, fixture.Taint.Key, fixture.Taint.Effect)
+	removeTaint = fmt.Appendf(nil, `[{"op":"test","path":"/spec/taints/0/key","value":%q},{"op":"remove","path":"/spec/taints/0"}]`, fixture.Taint.Key)
 )
 
-// A change is a write that the limit must make.
+// A change is a pending write.
 type change struct {
 	node  string
 	ready bool
 }
 
-// Run is the limit's process. It ends with ctx.
+// Run is the main function of the limit's process. It returns when ctx ends.
 func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	client, err := child.Client(kubeconfig)
 	if err != nil {
 		return err
 	}
-	pods := client.CoreV1().Pods(scene.Namespace)
-	options := metav1.ListOptions{LabelSelector: "app=" + scene.Daemon}
-	list, err := pods.List(ctx, options)
+	pods := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "pods", fixture.Namespace, func(o *metav1.ListOptions) {
+		o.LabelSelector = "app=" + fixture.Daemon
+	})
+	existing, events, err := child.Watch(ctx, pods, nil)
 	if err != nil {
-		return fmt.Errorf("listing pods: %w", err)
+		return fmt.Errorf("following pods: %w", err)
 	}
 	was := map[string]bool{}
-	for i := range list.Items {
-		was[list.Items[i].Spec.NodeName] = isReady(&list.Items[i])
+	for _, pod := range existing.(*corev1.PodList).Items {
+		was[pod.Spec.NodeName] = fixture.Ready(&pod)
 	}
-	watching, err := retry.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = options.LabelSelector
-			return pods.Watch(ctx, o)
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	defer watching.Stop()
 	changes := make(chan change, 1024)
 	var writers sync.WaitGroup
-	for range scene.Workers {
+	for range fixture.Workers {
 		writers.Go(func() { write(ctx, client, changes) })
 	}
 	defer writers.Wait()
@@ -93,10 +84,10 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	if err := child.SayReady(os.Stdout); err != nil {
 		return err
 	}
-	return follow(ctx, was, watching.ResultChan(), direction, changes)
+	return follow(ctx, was, events, direction, changes)
 }
 
-// follow passes on which pods become ready, or cease to be, starting from who was.
+// follow sends the changes of readiness that direction includes, compared with was.
 func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, direction Direction, changes chan<- change) error {
 	for event := range pods {
 		pod, ok := event.Object.(*corev1.Pod)
@@ -106,7 +97,7 @@ func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, d
 		case !ok:
 			return fmt.Errorf("watching pods: %v", event.Object)
 		}
-		node, now := pod.Spec.NodeName, isReady(pod)
+		node, now := pod.Spec.NodeName, fixture.Ready(pod)
 		if was[node] != now && (now || direction == Follows) {
 			changes <- change{node, now}
 		}
@@ -119,23 +110,15 @@ func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, d
 }
 
 func write(ctx context.Context, client kubernetes.Interface, changes <-chan change) {
+	options := metav1.PatchOptions{FieldManager: v1alpha1.FieldManager} // as nodegate's guards require
 	for c := range changes {
 		body := addTaint
 		if c.ready {
 			body = removeTaint
 		}
-		_, err := client.CoreV1().Nodes().Patch(ctx, c.node, types.JSONPatchType, body, metav1.PatchOptions{})
+		_, err := client.CoreV1().Nodes().Patch(ctx, c.node, types.JSONPatchType, body, options)
 		if err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "limit: patching node %s: %v\n", c.node, err)
 		}
 	}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -12,33 +12,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/bench/fixture"
 )
 
-// The limit writes exactly once for each change that it follows.
+// The limit writes once for each change in its direction.
 func TestFollow(t *testing.T) {
 	for name, test := range map[string]struct {
 		direction Direction
 		states    []bool // of the pod, which was not ready before
 		want      string
 	}{
-		"opens":                    {Opens, []bool{true}, "true"},
-		"says it once":             {Opens, []bool{true, true, true}, "true"},
-		"does not close":           {Opens, []bool{true, false}, "true"},
-		"opens again":              {Opens, []bool{true, false, true}, "true true"},
-		"follows both":             {Follows, []bool{true, false, false, true}, "true false true"},
-		"was not ready and is not": {Follows, []bool{false, false}, ""},
+		"opens":           {Opens, []bool{true}, "true"},
+		"repeated events": {Opens, []bool{true, true, true}, "true"},
+		"does not close":  {Opens, []bool{true, false}, "true"},
+		"opens again":     {Opens, []bool{true, false, true}, "true true"},
+		"follows both":    {Follows, []bool{true, false, false, true}, "true false true"},
+		"stays unready":   {Follows, []bool{false, false}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events, changes := make(chan watch.Event, len(test.states)), make(chan change, len(test.states))
 			for _, ready := range test.states {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
-				pod.Status = scene.PodStatus(pod, ready, time.Unix(1, 0))
+				pod.Status = fixture.PodStatus(pod, ready, time.Unix(1, 0))
 				events <- watch.Event{Type: watch.Modified, Object: pod}
 			}
 			close(events)
 			if err := follow(t.Context(), map[string]bool{}, events, test.direction, changes); err == nil {
-				t.Error("a watch that ends by itself is no error")
+				t.Error("no error for a watch that ended")
 			}
 			close(changes)
 			var got []string

@@ -9,13 +9,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/nodegate/nodegate/testcluster"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/nodegate/nodegate/testcluster"
 )
 
-// AuditPolicy makes the API server log every request of one user: of nodegate, or
-// of the limit with nodegate's name. It logs no other users' requests, which
-// would cost more than the measured ones.
+// AuditPolicy returns an audit policy that logs all requests of one user, and no
+// others: logging those would cost more than the measured requests.
 func AuditPolicy(user string) string {
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -27,55 +27,45 @@ rules:
 `, user)
 }
 
-// A Request is a request that the API server answered.
+// A Request is a request that the API server has answered.
 type Request struct {
 	Verb        string
 	Resource    string
 	Subresource string
 	Name        string
 	Code        int
-	UserAgent   string
 	DryRun      bool
-	// Received is the time at which the API server received it.
+	// Received is the time at which the API server received the request.
 	Received time.Time
 }
 
-// An Audit is an API server's audit log.
-type Audit struct {
-	// Path is the path of the log file.
-	Path string
-}
+// Audit is the path of an API server's audit log.
+type Audit string
 
-// A Mark is a position in the log.
-type Mark int64
-
-// Mark returns the current end of the log.
-func (a Audit) Mark() (Mark, error) {
-	info, err := os.Stat(a.Path)
+// Mark returns the current length of the log.
+func (a Audit) Mark() (int64, error) {
+	info, err := os.Stat(string(a))
 	if err != nil {
 		return 0, fmt.Errorf("reading the audit log: %w", err)
 	}
-	return Mark(info.Size()), nil
+	return info.Size(), nil
 }
 
-// Since returns the requests that were answered since a mark. It includes watches
-// only after they have ended.
-func (a Audit) Since(mark Mark) ([]Request, error) {
-	file, err := os.Open(a.Path)
+// Since returns the requests that have been answered since a mark. A watch is
+// included after it has ended.
+func (a Audit) Since(mark int64) ([]Request, error) {
+	file, err := os.Open(string(a))
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer file.Close()
-	if _, err := file.Seek(int64(mark), io.SeekStart); err != nil {
+	if _, err := file.Seek(mark, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
-	return parseAudit(file)
-}
-
-func parseAudit(log io.Reader) ([]Request, error) {
 	var requests []Request
-	err := testcluster.ReadAudit(log, func(e *auditv1.Event) error {
-		r := Request{Verb: e.Verb, UserAgent: e.UserAgent, Received: e.RequestReceivedTimestamp.Time, DryRun: dryRun(e.RequestURI)}
+	err = testcluster.ReadAudit(file, func(e *auditv1.Event) error {
+		uri, err := url.Parse(e.RequestURI)
+		r := Request{Verb: e.Verb, Received: e.RequestReceivedTimestamp.Time, DryRun: err == nil && uri.Query().Has("dryRun")}
 		if o := e.ObjectRef; o != nil {
 			r.Resource, r.Subresource, r.Name = o.Resource, o.Subresource, o.Name
 		}
@@ -88,13 +78,7 @@ func parseAudit(log io.Reader) ([]Request, error) {
 	return requests, err
 }
 
-// dryRun reports whether a request was a dry run.
-func dryRun(uri string) bool {
-	address, err := url.Parse(uri)
-	return err == nil && address.Query().Has("dryRun")
-}
-
-// Count returns the number of requests that satisfy a predicate.
+// Count returns the number of requests for which is returns true.
 func Count(requests []Request, is func(Request) bool) int {
 	n := 0
 	for _, r := range requests {
@@ -105,8 +89,8 @@ func Count(requests []Request, is func(Request) bool) int {
 	return n
 }
 
-// NodePatch reports whether a request is a PATCH of a node of the kind that
-// nodegate sends to write taints, successful or not, and not a dry run.
+// NodePatch reports whether a request is a PATCH of a Node, as nodegate sends it to
+// write taints: not of a subresource, and not a dry run. The response may be an error.
 func NodePatch(r Request) bool {
 	return r.Verb == "patch" && r.Resource == "nodes" && r.Subresource == "" && !r.DryRun
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/pprof"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,81 +16,56 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCPUTimeOfStat(t *testing.T) {
-	const rest = " S 1 2 3 4 5 6 7 8 9 10 123 77 0 0 20 0 1 0 5"
-	for name, test := range map[string]struct {
-		stat string
-		want time.Duration
-	}{
-		"plain":                 {"42 (nodegate)" + rest, 2 * time.Second},
-		"a name with brackets":  {"42 (a) b (c)" + rest, 2 * time.Second},
-		"nothing that is known": {"42 nodegate S 1", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseStat([]byte(test.stat))
-			if got != test.want || (err != nil) != (test.want == 0) {
-				t.Errorf("%v, %v; want %v", got, err, test.want)
-			}
-		})
+func TestOwnProcess(t *testing.T) {
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := CPU(os.Getpid()); err != nil {
-		t.Error(err)
+	for began := time.Now(); time.Since(began) < 5*tick; {
+	}
+	if after, err := CPU(os.Getpid(), os.Getpid()); err != nil || after <= 2*before {
+		t.Errorf("%s twice, %v; want more than twice %s", after, err, before)
+	}
+	if m, err := Memory(os.Getpid()); err != nil || m.VmHWM < m.VmRSS/2 || m.VmRSS < m.RssAnon {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if err := AwaitQuiet(t.Context(), 0); err == nil {
+		t.Error("waited for a process that does not exist")
 	}
 }
 
-func TestMemoryOfStatus(t *testing.T) {
-	got, err := parseStatus([]byte("Name:\tx\nVmHWM:\t    300 kB\nVmRSS:\t    200 kB\nRssAnon:\t      50 kB\n"))
-	if want := (Memory{Peak: 300 << 10, Resident: 200 << 10, Anonymous: 50 << 10}); err != nil || got != want {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
-	if m, err := parseStatus([]byte("VmRSS:\t 200 kB\n")); err == nil {
-		t.Errorf("half of it is taken for all: %+v", m)
-	}
-	if m, err := MemoryOf(os.Getpid()); err != nil || m.Peak < m.Resident/2 || m.Resident == 0 {
-		t.Errorf("of this process: %+v, %v", m, err)
-	}
-}
-
-const auditLog = `{"stage":"ResponseStarted","requestURI":"/api/v1/nodes?watch=true","verb":"watch","objectRef":{"resource":"nodes"},"responseStatus":{"code":200}}
-{"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1","verb":"patch","userAgent":"nodegate","objectRef":{"resource":"nodes","name":"n1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.600000Z"}
+const auditLog = `{"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1","verb":"patch","objectRef":{"resource":"nodes","name":"n1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.600000Z"}
+{"stage":"ResponseStarted","requestURI":"/api/v1/nodes?watch=true","verb":"watch","objectRef":{"resource":"nodes"},"responseStatus":{"code":200}}
 {"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1?dryRun=All","verb":"patch","objectRef":{"resource":"nodes","name":"n1"},"responseStatus":{"code":200}}
 {"stage":"ResponseComplete","requestURI":"/api/v1/nodes/n1/status","verb":"patch","objectRef":{"resource":"nodes","subresource":"status","name":"n1"},"responseStatus":{"code":409}}
 {"stage":"ResponseComplete","verb":"pat`
 
-func TestAuditLog(t *testing.T) {
-	requests, err := parseAudit(strings.NewReader(auditLog))
+func TestAudit(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	if _, err := Audit(path).Mark(); err == nil {
+		t.Error("there is a mark in a log that does not exist")
+	}
+	write := func(content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("before the mark\n")
+	mark, err := Audit(path).Mark()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(requests) != 3 {
-		t.Fatalf("%d requests, want 3: only those that were answered, and none that is written by half", len(requests))
+	write("before the mark\n" + auditLog)
+	requests, err := Audit(path).Since(mark)
+	if err != nil || len(requests) != 3 {
+		t.Fatalf("%d requests, %v; want the 3 that were answered and are complete", len(requests), err)
 	}
-	want := Request{Verb: "patch", Resource: "nodes", Name: "n1", Code: 200, UserAgent: "nodegate", Received: time.Date(2026, 1, 2, 3, 4, 5, 6e8, time.UTC)}
+	want := Request{Verb: "patch", Resource: "nodes", Name: "n1", Code: 200, Received: time.Date(2026, 1, 2, 3, 4, 5, 6e8, time.UTC)}
 	if diff := cmp.Diff(want, requests[0]); diff != "" {
-		t.Error(diff)
+		t.Errorf("first request (-want +got):\n%s", diff)
 	}
 	if n := Count(requests, NodePatch); n != 1 {
-		t.Errorf("%d are PATCHes of a node, want 1: neither a dry run nor its status", n)
-	}
-}
-
-func TestAuditSinceAMark(t *testing.T) {
-	path := t.TempDir() + "/audit.log"
-	line := strings.Split(auditLog, "\n")[1] + "\n"
-	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	audit := Audit{Path: path}
-	mark, err := audit.Mark()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(line+line+line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	requests, err := audit.Since(mark)
-	if err != nil || len(requests) != 2 {
-		t.Errorf("%d requests, %v; want the 2 after the mark", len(requests), err)
+		t.Errorf("%d PATCHes of a node, want 1: neither the dry run nor the status", n)
 	}
 }
 
@@ -120,6 +97,32 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("version %q", got)
 	}
 	if got := m.label("build", "other"); got != "of unknown version" {
-		t.Errorf("a label that is not there: %q", got)
+		t.Errorf("missing label: %q", got)
+	}
+}
+
+// The live heap does not contain garbage.
+func TestLiveHeap(t *testing.T) {
+	const size = 64 << 20
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	live := func() int64 {
+		bytes, err := LiveHeap(t.Context(), server.Client(), server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	before := live()
+	used := make([]byte, size)
+	with := live() - before
+	runtime.KeepAlive(used)
+	if without := live() - before; with < size/2 || without > size/2 {
+		t.Errorf("%d more bytes with %d in use, and %d more without", with, size, without)
+	}
+	if _, err := LiveHeap(t.Context(), server.Client(), server.URL+"/none"); err == nil || !strings.Contains(err.Error(), "404 Not Found") {
+		t.Errorf("no heap profile: %v", err)
 	}
 }

@@ -1,101 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meter reads measurements from the operating system and the API server,
-// so that the results do not rely on what the measured processes report about
-// themselves.
+// Package meter measures processes and servers by what the operating system, the
+// audit log and the servers' own metrics report, so that no result relies on the
+// measured process.
 package meter
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"runtime"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// tick is the unit of CPU times in /proc, which is the same on all Linux machines
-// that Go runs on.
+// tick is the unit of CPU times in /proc on all Linux machines that Go supports.
 const tick = 10 * time.Millisecond
 
-// CPU returns the CPU time of a process since its start: of all its threads, in
-// user and in kernel mode.
-func CPU(pid int) (time.Duration, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading CPU time: %w", err)
-	}
-	return parseStat(content)
-}
-
-// parseStat reads fields 14 and 15 of proc_pid_stat(5). The second one is the
-// program's name, in parentheses, and may hold anything.
-func parseStat(content []byte) (time.Duration, error) {
-	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("reading CPU time: %q", content)
-	}
-	user, badUser := strconv.ParseInt(fields[11], 10, 64)
-	system, badSystem := strconv.ParseInt(fields[12], 10, 64)
-	if err := errors.Join(badUser, badSystem); err != nil {
-		return 0, fmt.Errorf("reading CPU time: %w", err)
-	}
-	return time.Duration(user+system) * tick, nil
-}
-
-// A Memory is the resident memory of a process, in bytes.
-type Memory struct {
-	Peak      int64 // the most that was resident so far (VmHWM)
-	Resident  int64 // that is now (VmRSS)
-	Anonymous int64 // of that, without the program itself and other files (RssAnon)
-}
-
-// MemoryOf returns the resident memory of a process.
-func MemoryOf(pid int) (Memory, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return Memory{}, fmt.Errorf("reading memory: %w", err)
-	}
-	return parseStatus(content)
-}
-
-func parseStatus(content []byte) (Memory, error) {
-	var m Memory
-	wanted := map[string]*int64{"VmHWM": &m.Peak, "VmRSS": &m.Resident, "RssAnon": &m.Anonymous}
-	found := 0
-	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		target, ok := wanted[name]
-		if !ok {
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
+// CPU returns the CPU time, in user and in kernel mode, that processes have used
+// since they started.
+func CPU(pids ...int) (total time.Duration, err error) {
+	for _, pid := range pids {
+		process, err := procfs.NewProc(pid)
 		if err != nil {
-			return Memory{}, fmt.Errorf("reading memory: %w", err)
+			return 0, fmt.Errorf("reading CPU time: %w", err)
 		}
-		*target = kilobytes << 10
-		found++
+		stat, err := process.Stat()
+		if err != nil {
+			return 0, fmt.Errorf("reading CPU time: %w", err)
+		}
+		total += time.Duration(stat.UTime+stat.STime) * tick
 	}
-	if found != len(wanted) {
-		return Memory{}, errors.New("reading memory: the system does not tell all of it")
+	return total, nil
+}
+
+// Memory returns the memory of a process. The fields VmHWM (the peak of resident
+// memory), VmRSS (resident memory) and RssAnon (its anonymous part) are set.
+func Memory(pid int) (procfs.ProcStatus, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStatus{}, fmt.Errorf("reading memory: %w", err)
 	}
-	return m, nil
+	status, err := process.NewStatus()
+	switch {
+	case err != nil:
+		return status, fmt.Errorf("reading memory: %w", err)
+	case status.VmHWM == 0 || status.VmRSS == 0 || status.RssAnon == 0:
+		return status, errors.New("reading memory: /proc does not contain all of VmHWM, VmRSS and RssAnon")
+	}
+	return status, nil
+}
+
+// Load returns the load averages of the last 1, 5 and 15 minutes.
+func Load() string {
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			return fmt.Sprintf("%.2f %.2f %.2f", load.Load1, load.Load5, load.Load15)
+		}
+	}
+	return "unknown"
+}
+
+// Machine returns a short description of the machine.
+func Machine() string {
+	model := "unknown processor"
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+			model = cpus[0].ModelName
+		}
+	}
+	return fmt.Sprintf("%s, %d CPUs", model, runtime.NumCPU())
 }
 
 const (
-	// A process that uses less than quietShare of quietPeriod is idle.
+	// Processes that use at most quietShare of CPU time in quietPeriod are idle.
 	quietPeriod = 250 * time.Millisecond
 	quietShare  = 2 * tick
 )
 
-// AwaitQuiet waits until processes are idle, that is, have done their work,
-// however slow the machine is. It has no limit, because a process that is busy
-// does not show whether it makes progress.
+// AwaitQuiet waits until processes are idle. It has no time limit, because CPU
+// time does not show whether a busy process makes progress.
 func AwaitQuiet(ctx context.Context, pids ...int) error {
-	last, err := sum(pids)
+	last, err := CPU(pids...)
 	if err != nil {
 		return err
 	}
@@ -104,10 +91,10 @@ func AwaitQuiet(ctx context.Context, pids ...int) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for processes to come to rest: %w", context.Cause(ctx))
+			return fmt.Errorf("waiting for processes to become idle: %w", context.Cause(ctx))
 		case <-ticker.C:
 		}
-		now, err := sum(pids)
+		now, err := CPU(pids...)
 		if err != nil {
 			return err
 		}
@@ -116,16 +103,4 @@ func AwaitQuiet(ctx context.Context, pids ...int) error {
 		}
 		last = now
 	}
-}
-
-func sum(pids []int) (time.Duration, error) {
-	var total time.Duration
-	for _, pid := range pids {
-		cpu, err := CPU(pid)
-		if err != nil {
-			return 0, err
-		}
-		total += cpu
-	}
-	return total, nil
 }

@@ -8,29 +8,32 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"runtime"
+	"strconv"
 
-	"github.com/nodegate/nodegate/testcluster"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/testcluster"
 )
 
 // Metrics contains all metrics of a process at one moment, by name.
 type Metrics map[string]*dto.MetricFamily
 
-// OfAPIServer reads the API server's metrics.
+// OfAPIServer returns the API server's metrics.
 func OfAPIServer(ctx context.Context, c *testcluster.Cluster) (Metrics, error) {
 	config := c.Admin()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
-	return scrape(ctx, client, config.Host+"/metrics")
+	return scrape(ctx, client, config.Host)
 }
 
-// OfEtcd reads etcd's metrics.
+// OfEtcd returns etcd's metrics.
 func OfEtcd(ctx context.Context, c *testcluster.Cluster) (Metrics, error) {
 	endpoint, credentials, err := c.Etcd()
 	if err != nil {
@@ -38,28 +41,28 @@ func OfEtcd(ctx context.Context, c *testcluster.Cluster) (Metrics, error) {
 	}
 	transport := &http.Transport{TLSClientConfig: credentials}
 	defer transport.CloseIdleConnections()
-	return scrape(ctx, &http.Client{Transport: transport}, endpoint+"/metrics")
+	return scrape(ctx, &http.Client{Transport: transport}, endpoint)
 }
 
-// Of reads the metrics that are served at an address over plain HTTP.
+// Of returns the metrics that are served at an address over plain HTTP.
 func Of(ctx context.Context, address string) (Metrics, error) {
-	return scrape(ctx, http.DefaultClient, "http://"+address+"/metrics")
+	return scrape(ctx, http.DefaultClient, "http://"+address)
 }
 
-func scrape(ctx context.Context, client *http.Client, url string) (Metrics, error) {
-	content, err := Get(ctx, client, url)
+func scrape(ctx context.Context, client *http.Client, host string) (Metrics, error) {
+	content, err := Get(ctx, client, host+"/metrics")
 	if err != nil {
 		return nil, err
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", url, err)
+		return nil, fmt.Errorf("parsing metrics of %s: %w", host, err)
 	}
 	return families, nil
 }
 
-// Get reads a URL. Any status other than OK is an error.
+// Get returns the response to a GET request. Any status other than OK is an error.
 func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -78,6 +81,25 @@ func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %s", url, response.Status)
 	}
 	return content, nil
+}
+
+// liveHeap matches the heap size in the text form of a heap profile. Unlike the
+// size in metrics, it is read after the collection and before the response is
+// allocated.
+var liveHeap = regexp.MustCompile(`(?m)^# HeapAlloc = ([0-9]+)$`)
+
+// LiveHeap makes a process that serves net/http/pprof collect its garbage, and
+// returns the remaining bytes of its heap.
+func LiveHeap(ctx context.Context, client *http.Client, host string) (bytes int64, err error) {
+	profile, err := Get(ctx, client, host+"/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		return 0, err
+	}
+	found := liveHeap.FindSubmatch(profile)
+	if found == nil {
+		return 0, fmt.Errorf("reading the heap profile of %s: HeapAlloc is missing", host)
+	}
+	return strconv.ParseInt(string(found[1]), 10, 64)
 }
 
 // Versions returns the versions of the components, such as "Kubernetes v1.37.1,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer is a separate process with its own watches, which timestamps
-// changes of nodes and of pods with one clock. A latency is the difference
-// between two of its sightings, so that it depends neither on the driver's clock
-// nor on reports of the measured process.
+// Package observer timestamps changes of nodes and pods in a separate process, with
+// its own watches and one clock. A latency is the difference between two of its
+// observations, so it depends neither on the driver's clock nor on reports of the
+// measured process.
 package observer
 
 import (
@@ -18,40 +18,94 @@ import (
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// Program is the argument that makes the benchmark's program the observer.
+// Program is the first argument with which the benchmark's program becomes the
+// observer.
 const Program = "observer"
 
-// An Observer is the measurement's handle of that process.
+// A State is a state of an object. An object can be in several.
+type State uint8
+
+// States of a node: with or without the gate's taint. States of a pod in the
+// benchmark's namespace: ready or not, and bound to a node. Gone is the state of a
+// deleted object.
+const (
+	Tainted State = 1 << iota
+	Open
+	Ready
+	Unready
+	Bound
+	Gone
+	interrupted // of a watch that the API server ended; the name is the resource
+)
+
+var names = map[State]string{
+	Tainted: "tainted", Open: "open", Ready: "ready", Unready: "unready", Bound: "bound", Gone: "gone", interrupted: "interrupted",
+}
+
+// String returns the name of a single state.
+func (s State) String() string { return names[s] }
+
+// An observation contains all states of an object from a time on.
+type observation struct {
+	states State
+	name   string
+	at     time.Time
+}
+
+func (o observation) String() string {
+	return fmt.Sprintf("%d %s %d", o.states, o.name, o.at.UnixNano())
+}
+
+func parse(line string) (o observation, err error) {
+	var nanoseconds int64
+	if _, err := fmt.Sscanf(line, "%d %s %d", &o.states, &o.name, &nanoseconds); err != nil {
+		return o, fmt.Errorf("parsing observation %q: %w", line, err)
+	}
+	o.at = time.Unix(0, nanoseconds)
+	return o, nil
+}
+
+// An Observer is the parent's handle of the observer process.
 type Observer struct {
 	process *child.Process
 
-	mu    sync.Mutex
-	first [cut + 1]map[string]time.Time // since the last reset
-	now   [cut + 1]map[string]bool
-	cuts  int
-	more  chan struct{} // holds at most one word that there is more
-	ended chan struct{}
-	err   error // valid once ended is closed
+	mu            sync.Mutex
+	first         map[State]map[string]time.Time // since the last reset
+	now           map[State]map[string]bool
+	interruptions int
+
+	changed chan struct{} // has a buffer of one
+	ended   chan struct{}
+	err     error // valid once ended is closed
 }
 
-// Start starts an observer, which first sees all existing objects.
+// Start starts an observer, which reports all existing objects first.
 func Start(ctx context.Context, c *testcluster.Cluster) (*Observer, error) {
 	process, err := child.Start(ctx, c, Program, c.Kubeconfig())
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{process: process, more: make(chan struct{}, 1), ended: make(chan struct{})}
-	for what := range o.first {
-		o.first[what], o.now[what] = map[string]time.Time{}, map[string]bool{}
-	}
+	o := newObserver()
+	o.process = process
 	go o.read()
 	return o, nil
+}
+
+func newObserver() *Observer {
+	o := &Observer{
+		first: map[State]map[string]time.Time{}, now: map[State]map[string]bool{},
+		changed: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	for state := range names {
+		o.first[state], o.now[state] = map[string]time.Time{}, map[string]bool{}
+	}
+	return o
 }
 
 // PID returns the process ID.
 func (o *Observer) PID() int { return o.process.PID() }
 
-// Stop ends it.
+// Stop stops the observer.
 func (o *Observer) Stop() error {
 	return o.process.Stop(func() { <-o.ended })
 }
@@ -60,83 +114,82 @@ func (o *Observer) read() {
 	defer close(o.ended)
 	defer o.process.Drain()
 	for o.process.Lines.Scan() {
-		s, err := parseSighting(o.process.Lines.Text())
+		observed, err := parse(o.process.Lines.Text())
 		if err != nil {
 			o.err = err
 			return
 		}
-		o.note(s)
+		o.add(observed)
 	}
 }
 
-// excludes maps each aspect to those that it ends.
-var excludes = map[Aspect][]Aspect{
-	Tainted: {Open, Gone}, Open: {Tainted, Gone}, Ready: {Unready, Gone}, Unready: {Ready, Gone},
-	Bound: {Gone}, Gone: {Tainted, Open, Ready, Unready, Bound},
-}
-
-func (o *Observer) note(s Sighting) {
+func (o *Observer) add(observed observation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s.What == cut {
-		o.cuts++
+	if observed.states == interrupted {
+		o.interruptions++
+		return
 	}
-	for _, what := range excludes[s.What] {
-		delete(o.now[what], s.Name)
-	}
-	o.now[s.What][s.Name] = true
-	if _, seen := o.first[s.What][s.Name]; !seen {
-		o.first[s.What][s.Name] = s.At
+	for state := range names {
+		if observed.states&state == 0 {
+			delete(o.now[state], observed.name)
+			continue
+		}
+		if o.now[state][observed.name] {
+			continue
+		}
+		o.now[state][observed.name] = true
+		if _, ok := o.first[state][observed.name]; !ok {
+			o.first[state][observed.name] = observed.at
+		}
 	}
 	select {
-	case o.more <- struct{}{}:
+	case o.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Cuts returns how often the API server has ended a watch of the observer.
-// Changes in the meantime were seen, but late.
-func (o *Observer) Cuts() int {
+// Interruptions returns how often the API server has ended a watch of the observer.
+// Changes during an interruption are observed late.
+func (o *Observer) Interruptions() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.cuts
+	return o.interruptions
 }
 
-// Reset discards the times of sightings, but not the current aspects.
+// Reset discards the times of all observations, but not the current states.
 func (o *Observer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for what := range o.first {
-		clear(o.first[what])
+	for _, times := range o.first {
+		clear(times)
 	}
 }
 
-// Seen returns when each object was first seen to get an aspect since the last
-// reset.
-func (o *Observer) Seen(what Aspect) map[string]time.Time {
+// Seen returns when each object first entered a state since the last reset.
+func (o *Observer) Seen(state State) map[string]time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.first[what])
+	return maps.Clone(o.first[state])
 }
 
-// Now returns the objects that currently have an aspect.
-func (o *Observer) Now(what Aspect) map[string]bool {
+// Now returns the objects that are in a state.
+func (o *Observer) Now(state State) map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.now[what])
+	return maps.Clone(o.now[state])
 }
 
-// Await waits until at least the given number of objects have an aspect at the
-// same time. It fails when the number has not risen for await.Silence.
-func (o *Observer) Await(ctx context.Context, what Aspect, count int) error {
-	return o.await(ctx, what.String(), count, func() int { return len(o.now[what]) })
+// Await waits until at least count objects are in a state at the same time. It fails
+// when the number has not risen for await.Silence.
+func (o *Observer) Await(ctx context.Context, state State, count int) error {
+	return o.await(ctx, state.String(), count, func() int { return len(o.now[state]) })
 }
 
-// AwaitSeen waits until at least the given number of objects were seen to get an
-// aspect since the last reset. It fails when the number has not risen for
-// await.Silence.
-func (o *Observer) AwaitSeen(ctx context.Context, what Aspect, count int) error {
-	return o.await(ctx, "becoming "+what.String(), count, func() int { return len(o.first[what]) })
+// AwaitSeen waits until at least count objects have entered a state since the last
+// reset. It fails when the number has not risen for await.Silence.
+func (o *Observer) AwaitSeen(ctx context.Context, state State, count int) error {
+	return o.await(ctx, state.String()+" since the last reset", count, func() int { return len(o.first[state]) })
 }
 
 func (o *Observer) await(ctx context.Context, what string, count int, counted func() int) error {
@@ -155,10 +208,10 @@ func (o *Observer) await(ctx context.Context, what string, count int, counted fu
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %d objects to be seen %s: %d are: %w", count, what, n, context.Cause(ctx))
+			return fmt.Errorf("waiting for %d objects that are %s: %d are: %w", count, what, n, context.Cause(ctx))
 		case <-o.ended:
-			return fmt.Errorf("waiting for objects to be seen %s: the observer ended: %w", what, o.err)
-		case <-o.more:
+			return fmt.Errorf("waiting for objects that are %s: the observer ended: %w", what, o.err)
+		case <-o.changed:
 		}
 	}
 }

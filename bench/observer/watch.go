@@ -3,45 +3,42 @@
 package observer
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nodegate/nodegate/bench/child"
-	"github.com/nodegate/nodegate/bench/scene"
+	"github.com/nodegate/nodegate/bench/fixture"
+	"github.com/nodegate/nodegate/internal/kube/wire"
 )
 
-const (
-	nodesPath = "/api/v1/nodes"
-	podsPath  = "/api/v1/namespaces/" + scene.Namespace + "/pods"
-)
-
-// Run is the observer's process. It writes a line for each thing that it sees,
-// with the time at which that came, until ctx ends.
+// Run is the main function of the observer process. Until ctx ends, it writes one
+// line for each change of an object's states.
 func Run(ctx context.Context, kubeconfig string, out io.Writer) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	client, err := newClient(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reading kubeconfig: %w", err)
+		return err
 	}
-	config.NextProtos = []string{"http/1.1"} // so that each watch has a connection of its own
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	w := writer{out: bufio.NewWriter(out)}
 	streams := []*stream{
-		{client: client, url: config.Host + nodesPath, look: aspectsOfNode, held: map[string]aspects{}},
-		{client: client, url: config.Host + podsPath, look: aspectsOfPod, held: map[string]aspects{}},
+		{resource: "nodes", source: cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), out: out},
+		{resource: "pods", source: cache.NewListWatchFromClient(client, "pods", fixture.Namespace, fields.Everything()), out: out},
 	}
 	for _, s := range streams {
-		if err := s.open(ctx); err != nil {
-			return err
+		if err := s.start(ctx); err != nil {
+			return fmt.Errorf("watching %s: %w", s.resource, err)
 		}
 	}
 	if err := child.SayReady(out); err != nil {
@@ -49,7 +46,7 @@ func Run(ctx context.Context, kubeconfig string, out io.Writer) error {
 	}
 	var both errgroup.Group
 	for _, s := range streams {
-		both.Go(func() error { return s.run(ctx, &w) })
+		both.Go(s.follow)
 	}
 	if err := both.Wait(); ctx.Err() == nil {
 		return err
@@ -57,44 +54,89 @@ func Run(ctx context.Context, kubeconfig string, out io.Writer) error {
 	return nil
 }
 
-// aspects are what holds of an object, one bit each.
-type aspects uint8
-
-func aspectsOfNode(e event) aspects {
-	if e.tainted() {
-		return 1 << Tainted
+// newClient returns a client that decodes only parts of nodes and pods: decoding whole
+// objects would take CPU time from the measured processes. Each watch has its own
+// connection, as HTTP/1.1 requires.
+func newClient(kubeconfig string) (rest.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	return 1 << Open
+	config.NextProtos = []string{"http/1.1"}
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = wire.NewSerializer(scheme.Codecs.WithoutConversion(), wire.Options{})
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return client, nil
 }
 
-func aspectsOfPod(e event) aspects {
-	a := aspects(1 << Unready)
-	if e.ready() {
-		a = 1 << Ready
-	}
-	if e.bound() {
-		a |= 1 << Bound
-	}
-	return a
+// A stream is a watch. The API server ends watches that are too slow, as on a busy
+// machine; the watch is then resumed, and the interruption is reported.
+type stream struct {
+	resource string
+	source   *cache.ListWatch
+	out      io.Writer // each observation is one write
+
+	existing runtime.Object
+	events   <-chan watch.Event
+	states   map[string]State
 }
 
-// writer writes what several streams see.
-type writer struct {
-	mu  sync.Mutex
-	out *bufio.Writer
+// start starts the watch.
+func (s *stream) start(ctx context.Context) (err error) {
+	s.states = map[string]State{}
+	s.existing, s.events, err = child.Watch(ctx, s.source, func() {
+		fmt.Fprintln(s.out, observation{interrupted, s.resource, time.Now()})
+	})
+	return err
 }
 
-// write writes a sighting, and flushes if no more input is available.
-func (w *writer) write(sightings []Sighting, last bool) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range sightings {
-		if _, err := w.out.Write(s.appendLine(w.out.AvailableBuffer())); err != nil {
-			return err
+// follow reports changes until the watch ends.
+func (s *stream) follow() error {
+	if err := meta.EachListItem(s.existing, func(o runtime.Object) error {
+		return s.report(watch.Event{Type: watch.Added, Object: o}, time.Now())
+	}); err != nil {
+		return err
+	}
+	for event := range s.events {
+		if err := s.report(event, time.Now()); err != nil {
+			return fmt.Errorf("watching %s: %w", s.resource, err)
 		}
 	}
-	if last {
-		return w.out.Flush()
+	return fmt.Errorf("watching %s: the watch ended", s.resource)
+}
+
+// report writes an observation if an event changes the states of its object.
+func (s *stream) report(event watch.Event, now time.Time) error {
+	var name string
+	var states State
+	switch o := event.Object.(type) {
+	case *corev1.Node:
+		name, states = o.Name, Open
+		if fixture.Tainted(o) {
+			states = Tainted
+		}
+	case *corev1.Pod:
+		name, states = o.Name, Unready
+		if fixture.Ready(o) {
+			states = Ready
+		}
+		if o.Spec.NodeName != "" {
+			states |= Bound
+		}
+	default:
+		return apierrors.FromObject(event.Object)
 	}
-	return nil
+	if event.Type == watch.Deleted {
+		states = Gone
+	}
+	if states == s.states[name] {
+		return nil
+	}
+	s.states[name] = states
+	_, err := fmt.Fprintln(s.out, observation{states, name, now})
+	return err
 }

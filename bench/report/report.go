@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,43 +16,42 @@ import (
 
 // A Result is the result of one figure.
 type Result struct {
-	// ID is the figure's ID, such as P1, and Title its subject.
+	// ID is the figure's ID, such as P1.
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Rows  []Row  `json:"rows"`
-	// Took is the duration of the measurement, including profiles. A figure that uses
-	// the turns of another one takes no time itself.
+	// Took is the duration of the measurement, including profiles. Figures with the same
+	// turns share one measurement, whose duration is that of the first of them.
 	Took string `json:"took,omitempty"`
-	// Notes are sentences that explain the rows.
+	// Notes explain the rows.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Reached reports whether the figure has reached all of its goals.
+// Reached reports whether all goals were reached.
 func (r *Result) Reached() bool {
 	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Verdict == NotReached })
 }
 
-// A Report is a whole run.
+// A Report contains the results of a run.
 type Report struct {
-	// Command is the command that repeats the run, and Quick is true for a short
-	// run.
+	// Command repeats the run. Quick specifies whether it was a quick run.
 	Command string `json:"command"`
 	Quick   bool   `json:"quick"`
 	Date    string `json:"date"`
-	// Machine, LoadBefore and LoadAfter describe where it ran: its load averages.
-	Machine    string `json:"machine"`
+	Machine string `json:"machine"`
+	// LoadBefore and LoadAfter are the machine's load averages.
 	LoadBefore string `json:"loadBefore"`
 	LoadAfter  string `json:"loadAfter"`
 	// Versions are the versions of the components.
 	Versions string `json:"versions"`
-	// Cuts is how often the API server ended a watch of the observer.
+	// Cuts is the number of times that the API server ended a watch of the observer.
 	Cuts int `json:"cuts"`
 	// Took is the duration of the whole run.
 	Took    string   `json:"took"`
 	Results []Result `json:"results"`
 }
 
-// Table writes the figures as Markdown.
+// Table writes the rows as a Markdown table.
 func (r *Report) Table(out io.Writer) {
 	fmt.Fprintln(out, "| | what | unit | nodegate | limit | ratio | goal | |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, result := range r.Results {
@@ -66,7 +66,7 @@ func (r *Report) Table(out io.Writer) {
 	}
 }
 
-// Times returns the duration of each figure, in the form "P1 2m3s, P3 15s".
+// Times returns the duration of each figure, such as "P1 2m3s, P3 15s".
 func (r *Report) Times() string {
 	var all []string
 	for _, result := range r.Results {
@@ -75,8 +75,7 @@ func (r *Report) Times() string {
 	return strings.Join(all, ", ")
 }
 
-// Missed returns the rows that have not reached their goals, in the form "P1
-// p99".
+// Missed returns the rows that have not reached their goals, such as "P1 p99".
 func (r *Report) Missed() []string {
 	var missed []string
 	for _, result := range r.Results {
@@ -89,30 +88,30 @@ func (r *Report) Missed() []string {
 	return missed
 }
 
-const introduction = `Medians of the rounds, with the least and the greatest. A ratio is of one round, of nodegate's value and the
-limit's: a bare loop that watches pods and sends one precomputed PATCH for each node, with the same rights, client
-settings and concurrency, in turns with nodegate (A B B A). A process of its own observes; counts come from the API
-server's audit log, other figures from the operating system, from the API server and from etcd.
+const introduction = `Values are medians of the rounds, with minimum and maximum. Ratios are computed within a round. The limit is a bare
+loop that watches pods and sends one precomputed PATCH for each node, with nodegate's permissions, client settings and
+concurrency; it takes turns with nodegate (A B B A). A separate process observes times. Counts come from the API server's
+audit log; everything else comes from the operating system, the API server and etcd.
 `
 
-// page writes everything as Markdown.
+// page writes the report as Markdown.
 func (r *Report) page(out io.Writer) {
 	fmt.Fprintf(out, "# Results\n\nMeasured by `%s` on %s, in %s: %s.\n", r.Command, r.Date, r.Took, r.Machine)
 	fmt.Fprintf(out, "%s. Load average before %s, after %s.\n", r.Versions, r.LoadBefore, r.LoadAfter)
 	if r.Quick {
-		fmt.Fprint(out, "\nThis was a quick run, of few rounds and small fleets: it shows that the figures can be measured, not what they are.\n")
+		fmt.Fprint(out, "\nThis was a quick run with few rounds and small fleets. It checks that the figures can be measured; the values are not meaningful.\n")
 	}
 	if r.Cuts > 0 {
-		fmt.Fprintf(out, "\nThe machine was too busy: %d times, the API server cut off one of the observer's watches, so that some things were seen late.\n", r.Cuts)
+		fmt.Fprintf(out, "\nThe machine was too busy: the API server ended a watch of the observer %d times, so some changes were observed late.\n", r.Cuts)
 	}
 	fmt.Fprintf(out, "\n%s\n", introduction)
 	r.Table(out)
 	if missed := r.Missed(); len(missed) > 0 {
 		fmt.Fprintf(out, "\nNot reached: %s.\n", strings.Join(missed, "; "))
 	} else {
-		fmt.Fprintf(out, "\nEvery goal was reached.\n")
+		fmt.Fprintf(out, "\nAll goals were reached.\n")
 	}
-	fmt.Fprintf(out, "\nHow long each figure took: %s.\n", r.Times())
+	fmt.Fprintf(out, "\nDuration of each figure: %s.\n", r.Times())
 	for _, result := range r.Results {
 		fmt.Fprintf(out, "\n## %s: %s\n\n", result.ID, result.Title)
 		for _, note := range result.Notes {
@@ -121,18 +120,15 @@ func (r *Report) page(out io.Writer) {
 	}
 }
 
-// Write writes RESULTS.md and results.json into a directory.
+// Write writes RESULTS.md and results.json to a directory.
 func (r *Report) Write(dir string) error {
 	var page bytes.Buffer
 	r.page(&page)
-	if err := os.WriteFile(filepath.Join(dir, "RESULTS.md"), page.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("writing results: %w", err)
-	}
 	content, err := json.MarshalIndent(r, "", "  ")
+	err = errors.Join(err,
+		os.WriteFile(filepath.Join(dir, "RESULTS.md"), page.Bytes(), 0o644),
+		os.WriteFile(filepath.Join(dir, "results.json"), append(content, '\n'), 0o644))
 	if err != nil {
-		return fmt.Errorf("marshalling results: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "results.json"), append(content, '\n'), 0o644); err != nil {
 		return fmt.Errorf("writing results: %w", err)
 	}
 	return nil

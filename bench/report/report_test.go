@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestPercentilesAreNearestRanks(t *testing.T) {
+func TestPercentile(t *testing.T) {
 	hundred := make([]float64, 100)
 	for i := range hundred {
-		hundred[i] = float64(100 - i) // in no order
+		hundred[i] = float64(100 - i) // not sorted
 	}
 	for name, test := range map[string]struct {
 		observations []float64
@@ -26,14 +29,12 @@ func TestPercentilesAreNearestRanks(t *testing.T) {
 		"a hundred": {hundred, 50, 99},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := append([]float64(nil), test.observations...)
+			before := slices.Clone(test.observations)
 			if p50, p99 := Percentile(50)(test.observations), Percentile(99)(test.observations); p50 != test.p50 || p99 != test.p99 {
 				t.Errorf("p50 %v, p99 %v; want %v, %v", p50, p99, test.p50, test.p99)
 			}
-			for i := range before {
-				if before[i] != test.observations[i] {
-					t.Fatal("the observations were reordered: they may belong to others, too")
-				}
+			if !slices.Equal(before, test.observations) {
+				t.Error("the observations were reordered")
 			}
 		})
 	}
@@ -53,12 +54,12 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	if got := (*Spread)(nil).String(); got != "" {
-		t.Errorf("what was not measured: %q", got)
+		t.Errorf("no values: %q", got)
 	}
 }
 
-// twice are rounds on a machine that is slower in some than in others, in which
-// nodegate always takes twice as long as the limit.
+// twice returns rounds of different speed, in which nodegate always takes twice as long
+// as the limit.
 func twice() []Round {
 	var rounds []Round
 	for _, slowness := range []float64{1, 10, 3} {
@@ -67,18 +68,12 @@ func twice() []Round {
 	return rounds
 }
 
-// A machine that is slower in one round is so for both, and the ratio must not
-// show it.
+// A machine that is slower in some rounds does not affect the ratio.
 func TestRatiosAreWithinRounds(t *testing.T) {
 	row := Compare("", "ms", twice(), "q", Mean, nil)
-	if want := (Spread{2, 2, 2}); *row.Ratio != want {
-		t.Errorf("ratio %v, want %v", row.Ratio, want)
-	}
-	if want := (Spread{12, 4, 40}); *row.Nodegate != want {
-		t.Errorf("nodegate %v, want %v", row.Nodegate, want)
-	}
-	if want := (Spread{6, 2, 20}); *row.Limit != want {
-		t.Errorf("limit %v, want %v", row.Limit, want)
+	want := Row{Unit: "ms", Nodegate: &Spread{12, 4, 40}, Limit: &Spread{6, 2, 20}, Ratio: &Spread{2, 2, 2}}
+	if diff := cmp.Diff(want, row); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
@@ -96,16 +91,16 @@ func TestVerdicts(t *testing.T) {
 		row  Row
 		want Verdict
 	}{
-		"ratio just reached":                  {Compare("", "", twice(), "q", Mean, TimesLimit(2)), Reached},
-		"ratio missed":                        {Compare("", "", twice(), "q", Mean, TimesLimit(1.99)), NotReached},
-		"own value, however the ratio":        {Compare("", "", twice(), "q", Mean, AtMost(12)), Reached},
-		"own value missed":                    {Compare("", "", twice(), "q", Mean, AtMost(11)), NotReached},
-		"the median counts, not the worst":    {Alone("", "", []float64{1, 1, 9}, AtMost(1)), Reached},
-		"no goal":                             {Alone("", "", []float64{1}, nil), ""},
-		"nothing measured reaches no goal":    {Alone("", "", nil, AtMost(1)), NotReached},
-		"nothing to compare reaches no goal":  {Compare("", "", twice(), "other", Mean, TimesLimit(9)), NotReached},
-		"a limit of zero has no ratio":        {Compare("", "", []Round{{Sample{"q": {1}}, Sample{"q": {0}}}}, "q", Mean, TimesLimit(9)), NotReached},
-		"a write too many where none is free": {Alone("", "", []float64{1}, AtMost(0)), NotReached},
+		"ratio reached":             {Compare("", "", twice(), "q", Mean, TimesLimit(2)), Reached},
+		"ratio missed":              {Compare("", "", twice(), "q", Mean, TimesLimit(1.99)), NotReached},
+		"value reached":             {Compare("", "", twice(), "q", Mean, AtMost(12)), Reached},
+		"value missed":              {Compare("", "", twice(), "q", Mean, AtMost(11)), NotReached},
+		"the median is compared":    {Alone("", "", AtMost(1), 1, 1, 9), Reached},
+		"no goal":                   {Alone("", "", nil, 1), ""},
+		"nothing was measured":      {Alone("", "", AtMost(1)), NotReached},
+		"nothing to compare with":   {Compare("", "", twice(), "other", Mean, TimesLimit(9)), NotReached},
+		"the limit's value is zero": {Compare("", "", []Round{{Sample{"q": {1}}, Sample{"q": {0}}}}, "q", Mean, TimesLimit(9)), NotReached},
+		"a goal of zero is missed":  {Alone("", "", AtMost(0), 1), NotReached},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.row.Verdict != test.want {
@@ -118,12 +113,12 @@ func TestVerdicts(t *testing.T) {
 func TestGrowthIsRoundByRound(t *testing.T) {
 	small := []Round{{Sample{"q": {1}}, Sample{"q": {2}}}, {Sample{"q": {10}}, Sample{"q": {20}}}}
 	large := []Round{{Sample{"q": {3}}, Sample{"q": {4}}}, {Sample{"q": {30}}, Sample{"q": {40}}}, {Sample{"q": {1}}, Sample{"q": {1}}}}
-	row := Growth("", small, large, "q", Mean, AtMost(3))
+	row := Growth("", Series{small, "q"}, Series{large, "q"}, Mean, AtMost(3))
 	if row.Nodegate.String() != "3.00" || row.Limit.String() != "2.00" || row.Ratio.String() != "1.50" || row.Verdict != Reached {
 		t.Errorf("%+v", row)
 	}
-	if row := Growth("", small[:1], []Round{{}}, "q", Mean, AtMost(3)); row.Verdict != NotReached {
-		t.Errorf("of nothing: %+v", row)
+	if row := Growth("", Series{small, "q"}, Series{[]Round{{}}, "q"}, Mean, AtMost(3)); row.Verdict != NotReached {
+		t.Errorf("nothing was measured: %+v", row)
 	}
 }
 
@@ -133,9 +128,9 @@ func sample() *Report {
 		Results: []Result{
 			{ID: "P1", Title: "Opening", Rows: []Row{
 				Compare("p50", "ms", twice(), "q", Mean, TimesLimit(1.15)),
-				Alone("writes", "", []float64{1}, AtMost(1)),
+				Alone("writes", "", AtMost(1), 1),
 			}, Notes: []string{"A note."}, Took: "1m30s"},
-			{ID: "P2", Title: "Others", Rows: []Row{Alone("time", "ms", []float64{0.5}, AtMost(0.6))}, Took: "0s"},
+			{ID: "P2", Title: "Others", Rows: []Row{Alone("time", "ms", AtMost(0.6), 0.5)}, Took: "0s"},
 		},
 	}
 }
@@ -154,7 +149,7 @@ func TestPage(t *testing.T) {
 		"| P1 | writes |  | 1.00 |  |  | ≤ 1 | reached |\n",
 		"| P2 | time | ms | 0.500 |  |  | ≤ 0.6 ms | reached |\n",
 		"Not reached: P1 p50.\n", "## P1: Opening\n\n- A note.\n", "`go run ./bench`", "before 0.1, after 0.2",
-		"How long each figure took: P1 1m30s, P2 0s.\n",
+		"Duration of each figure: P1 1m30s, P2 0s.\n",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("no %q in:\n%s", want, page)
@@ -177,7 +172,7 @@ func TestPage(t *testing.T) {
 	var again bytes.Buffer
 	read.page(&again)
 	if again.String() != string(page) {
-		t.Errorf("the JSON says something else than the page:\n%s", again.String())
+		t.Errorf("the JSON results in another page:\n%s", again.String())
 	}
 }
 
@@ -186,10 +181,10 @@ func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
 	r.Quick, r.Cuts, r.Results = true, 2, r.Results[1:]
 	var page bytes.Buffer
 	r.page(&page)
-	if !strings.Contains(page.String(), "Every goal was reached") || !strings.Contains(page.String(), "quick run") || !strings.Contains(page.String(), "too busy: 2 times") {
+	if !strings.Contains(page.String(), "All goals were reached") || !strings.Contains(page.String(), "quick run") || !strings.Contains(page.String(), "observer 2 times") {
 		t.Error(page.String())
 	}
 	if !r.Results[0].Reached() || sample().Results[0].Reached() {
-		t.Error("Reached is true where a goal was missed, or false where none was")
+		t.Error("Reached is true if a goal was missed, or false if none was")
 	}
 }

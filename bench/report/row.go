@@ -6,25 +6,25 @@ import "fmt"
 
 // A Goal is the maximum for a quantity's median.
 type Goal struct {
-	// Of is the column that is compared with it.
+	// Of is the column to which the goal applies.
 	Of Column `json:"of"`
 	// AtMost is in the row's unit, or a ratio.
 	AtMost float64 `json:"atMost"`
 }
 
-// A Column is one of a row's three.
+// A Column is a column of a row.
 type Column string
 
-// What a goal may be about: nodegate's own value, or its ratio to the limit's.
+// The columns to which a goal can apply: nodegate's value, or its ratio to the limit's.
 const (
 	OfNodegate Column = "nodegate"
 	OfRatio    Column = "ratio"
 )
 
-// AtMost is the goal of an own value.
+// AtMost returns a goal for nodegate's value.
 func AtMost(value float64) *Goal { return &Goal{OfNodegate, value} }
 
-// TimesLimit is the goal of a ratio.
+// TimesLimit returns a goal for the ratio.
 func TimesLimit(ratio float64) *Goal { return &Goal{OfRatio, ratio} }
 
 // A Verdict is the result of comparing a row with its goal.
@@ -47,44 +47,63 @@ type Row struct {
 	Verdict  Verdict `json:"verdict,omitempty"`
 }
 
-// Compare returns the row of a quantity that was measured for both subjects. The
-// ratio is computed within each round, so that a temporarily slower machine
-// affects both. Rounds in which one of them has no observations are left out.
+// Compare returns the row of a quantity. The ratio is computed within each round, so that
+// a machine that is slower for a while affects both subjects. Rounds without observations
+// of nodegate are skipped; the limit and the ratio are of those rounds that also have
+// observations of the limit, if any.
 func Compare(what, unit string, rounds []Round, quantity string, of Statistic, goal *Goal) Row {
 	var nodegate, limit, ratio []float64
 	for _, round := range rounds {
-		ours, theirs := round.Nodegate[quantity], round.Limit[quantity]
-		if len(ours) == 0 || len(theirs) == 0 {
+		a, measured := round.Nodegate.value(quantity, of)
+		b, compared := round.Limit.value(quantity, of)
+		if !measured {
 			continue
 		}
-		a, b := of(ours), of(theirs)
-		nodegate, limit = append(nodegate, a), append(limit, b)
-		if b != 0 {
+		nodegate = append(nodegate, a)
+		if compared {
+			limit = append(limit, b)
+		}
+		if compared && b != 0 {
 			ratio = append(ratio, a/b)
 		}
 	}
-	row := Row{What: what, Unit: unit, Goal: goal}
-	if len(nodegate) > 0 {
-		row.Nodegate, row.Limit = SpreadOf(nodegate), SpreadOf(limit)
-	}
-	if len(ratio) > 0 {
-		row.Ratio = SpreadOf(ratio)
-	}
-	return row.judged()
+	return Row{What: what, Unit: unit, Nodegate: SpreadOf(nodegate), Limit: SpreadOf(limit), Ratio: SpreadOf(ratio), Goal: goal}.judged()
 }
 
-// Alone returns the row of a quantity of nodegate alone, with one value for each
-// round.
-func Alone(what, unit string, values []float64, goal *Goal) Row {
-	row := Row{What: what, Unit: unit, Goal: goal}
-	if len(values) > 0 {
-		row.Nodegate = SpreadOf(values)
-	}
-	return row.judged()
+// Alone returns the row of a quantity of nodegate, with one value per round.
+func Alone(what, unit string, goal *Goal, values ...float64) Row {
+	return Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged()
 }
 
-// judged compares the row with its goal. A quantity that was not measured has not
-// reached it.
+// A Series is a quantity in several rounds.
+type Series struct {
+	Rounds   []Round
+	Quantity string
+}
+
+// Growth returns the row of the ratio of two series, round by round.
+func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
+	const growth = ""
+	var rounds []Round
+	for i := range min(len(before.Rounds), len(after.Rounds)) {
+		round := Round{Nodegate: Sample{}, Limit: Sample{}}
+		for target, samples := range map[*Sample][2]Sample{
+			&round.Nodegate: {before.Rounds[i].Nodegate, after.Rounds[i].Nodegate},
+			&round.Limit:    {before.Rounds[i].Limit, after.Rounds[i].Limit},
+		} {
+			a, measuredBefore := samples[0].value(before.Quantity, of)
+			b, measuredAfter := samples[1].value(after.Quantity, of)
+			if measuredBefore && measuredAfter && a != 0 {
+				target.Add(growth, b/a)
+			}
+		}
+		rounds = append(rounds, round)
+	}
+	return Compare(what, "", rounds, growth, Mean, goal)
+}
+
+// judged returns the row with its verdict. A quantity that was not measured has not
+// reached its goal.
 func (r Row) judged() Row {
 	if r.Goal == nil {
 		return r
@@ -100,43 +119,15 @@ func (r Row) judged() Row {
 	return r
 }
 
-// text is of the form "≤ 1.15 × the limit" or "≤ 0.6 ms".
+// text returns a text such as "≤ 1.15 × the limit" or "≤ 0.6 ms".
 func (g *Goal) text(unit string) string {
 	switch {
 	case g == nil:
 		return ""
 	case g.Of == OfRatio:
-		return fmt.Sprintf("≤ %s × the limit", plain(g.AtMost))
+		return fmt.Sprintf("≤ %g × the limit", g.AtMost)
 	case unit == "":
-		return "≤ " + plain(g.AtMost)
+		return fmt.Sprintf("≤ %g", g.AtMost)
 	}
-	return fmt.Sprintf("≤ %s %s", plain(g.AtMost), unit)
-}
-
-// plain formats a number in human-readable form.
-func plain(v float64) string { return fmt.Sprintf("%g", v) }
-
-// Growth makes a row of how a quantity changes with what differs between two series
-// of rounds, such as the size of the fleet: its value after by that before, round by
-// round.
-func Growth(what string, before, after []Round, quantity string, of Statistic, goal *Goal) Row {
-	var rounds []Round
-	for i := range min(len(before), len(after)) {
-		rounds = append(rounds, Round{
-			Nodegate: grown(before[i].Nodegate, after[i].Nodegate, quantity, of),
-			Limit:    grown(before[i].Limit, after[i].Limit, quantity, of),
-		})
-	}
-	return Compare(what, "", rounds, quantity, Mean, goal)
-}
-
-func grown(before, after Sample, quantity string, of Statistic) Sample {
-	if len(before[quantity]) == 0 || len(after[quantity]) == 0 {
-		return nil
-	}
-	value := of(before[quantity])
-	if value == 0 {
-		return nil
-	}
-	return Sample{quantity: {of(after[quantity]) / value}}
+	return fmt.Sprintf("≤ %g %s", g.AtMost, unit)
 }

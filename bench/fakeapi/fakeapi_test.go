@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package standin
+package fakeapi
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 
 const namespace = "daemons"
 
-// small is a fleet of three nodes with two daemons.
-func small() Fleet {
+// smallFleet returns a fleet of three nodes with two daemons.
+func smallFleet() Fleet {
 	daemon := func(name string) Daemon {
 		set := labels.Set{"app": name}
 		return Daemon{Labels: set, Pod: func(i int) *corev1.Pod {
@@ -48,9 +48,9 @@ func small() Fleet {
 	}
 }
 
-// started returns a stand-in for a server that answers every request with the
-// token that came with it, and a client of the stand-in.
-func started(t *testing.T, fleet Fleet) (*Server, *kubernetes.Clientset) {
+// start starts a proxy, in front of a server that responds to each request with its
+// token, and returns a client of the proxy.
+func start(t *testing.T, fleet Fleet) (*Server, *kubernetes.Clientset) {
 	t.Helper()
 	real := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, r.Header.Get("Authorization"), http.StatusTeapot)
@@ -62,11 +62,7 @@ func started(t *testing.T, fleet Fleet) (*Server, *kubernetes.Clientset) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(s.Stop)
 	config = s.Config(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+",application/json"
 	client, err := kubernetes.NewForConfig(config)
@@ -76,10 +72,10 @@ func started(t *testing.T, fleet Fleet) (*Server, *kubernetes.Clientset) {
 	return s, client
 }
 
-// A reflector gets everything in one WatchList, and heartbeats after it.
-func TestReflectorIsSatisfied(t *testing.T) {
+// An informer receives all objects as initial events, and then heartbeats.
+func TestInformer(t *testing.T) {
 	began := time.Now().Truncate(time.Second)
-	s, client := started(t, small())
+	s, client := start(t, smallFleet())
 	beats := make(chan *corev1.Node, 1000)
 	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -90,97 +86,66 @@ func TestReflectorIsSatisfied(t *testing.T) {
 	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("the informer does not sync")
 	}
-	beaten := map[string]bool{}
-	for len(beaten) < 3 {
+	for reported := map[string]bool{}; len(reported) < 3; {
 		node := <-beats
-		beaten[node.Name] = true
+		reported[node.Name] = true
 		if node.Status.Conditions[0].LastHeartbeatTime.Time.Before(began) {
 			t.Fatalf("the heartbeat of %s is old: %v", node.Name, node.Status.Conditions)
 		}
 	}
-	if c := s.Counts(); c.WatchLists != 1 || c.Pages != 0 || c.Initial != 3 || c.InitialBytes < 100 || c.Heartbeats < 3 {
-		t.Errorf("the stand-in counted %+v", c)
+	if s.WatchLists.Load() != 1 || s.Initial.Load() != 3 || s.InitialBytes.Load() < 100 {
+		t.Errorf("%d WatchLists, %d objects, %d bytes", s.WatchLists.Load(), s.Initial.Load(), s.InitialBytes.Load())
 	}
 }
 
-// Pods are those that a selector selects, in pages as well as in one.
-func TestPages(t *testing.T) {
-	_, client := started(t, small())
+// Initial events are the selected pods, and end with a bookmark. They are sent only if
+// they are requested.
+func TestInitialEvents(t *testing.T) {
+	_, client := start(t, smallFleet())
 	for selector, want := range map[string]int{"app=a": 3, "app in (a,b)": 6, "": 6, "app=c": 0} {
-		for _, limit := range []int64{0, 1, 2, 100} {
-			got := map[string]bool{}
-			options := metav1.ListOptions{LabelSelector: selector, Limit: limit}
-			for {
-				page, err := client.CoreV1().Pods(namespace).List(t.Context(), options)
-				if err != nil {
-					t.Fatal(err)
+		w, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{
+			LabelSelector: selector, SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]bool{}
+		for event := range w.ResultChan() {
+			pod := event.Object.(*corev1.Pod)
+			if event.Type == watch.Bookmark {
+				if pod.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+					t.Errorf("the bookmark has annotations %v", pod.Annotations)
 				}
-				for _, pod := range page.Items {
-					got[pod.Name+pod.Spec.NodeName] = true
-				}
-				if limit > 0 && len(page.Items) > int(limit) {
-					t.Errorf("selector %q, limit %d: a page of %d", selector, limit, len(page.Items))
-				}
-				if options.Continue = page.Continue; options.Continue == "" {
-					break
-				}
+				break
 			}
-			if len(got) != want {
-				t.Errorf("selector %q, limit %d: %d pods, want %d", selector, limit, len(got), want)
-			}
+			got[pod.Name+pod.Spec.NodeName] = true
+		}
+		w.Stop()
+		if len(got) != want {
+			t.Errorf("selector %q: %d pods, want %d", selector, len(got), want)
 		}
 	}
-}
-
-// A watch without an initial state says nothing of what is there already.
-func TestWatchFromHere(t *testing.T) {
-	fleet := small()
-	fleet.Heartbeats = 0
-	_, client := started(t, fleet)
-	second := int64(1)
-	w, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: &second})
+	w, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(1))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for event := range w.ResultChan() {
-		t.Errorf("unexpected %s", event.Type)
+		t.Errorf("%s without a request for initial events", event.Type)
 	}
 }
 
-// The initial state ends with a bookmark that says so.
-func TestInitialStateEnds(t *testing.T) {
-	_, client := started(t, small())
-	w, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{
-		SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	added := 0
-	for event := range w.ResultChan() {
-		if event.Type == watch.Bookmark {
-			if mark := event.Object.(*corev1.Pod); mark.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
-				t.Errorf("the bookmark has annotations %v", mark.Annotations)
-			}
-			break
-		}
-		added++
-	}
-	if added != 6 {
-		t.Errorf("%d pods before the bookmark, want 6", added)
-	}
-}
-
-// Nothing of the fleet can be changed, and what is not the fleet's is answered by
-// the real API server, to whoever asked.
-func TestTheRestIsPassedOn(t *testing.T) {
-	s, client := started(t, small())
+// Writes to the fleet are rejected. Requests about anything else are forwarded with the
+// client's token.
+func TestOtherRequests(t *testing.T) {
+	s, client := start(t, smallFleet())
 	patch := []byte("[]")
 	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "node-0", types.JSONPatchType, patch, metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("patching a node: %v", err)
 	}
-	for what, ask := range map[string]func(context.Context) error{
+	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("listing nodes: %v", err)
+	}
+	for what, request := range map[string]func(context.Context) error{
 		"other pods": func(ctx context.Context) error {
 			_, err := client.CoreV1().Pods("other").List(ctx, metav1.ListOptions{})
 			return err
@@ -190,12 +155,12 @@ func TestTheRestIsPassedOn(t *testing.T) {
 			return err
 		},
 	} {
-		status, ok := ask(t.Context()).(apierrors.APIStatus)
+		status, ok := request(t.Context()).(apierrors.APIStatus)
 		if !ok || status.Status().Code != http.StatusTeapot {
-			t.Errorf("%s: not answered by the real server: %v", what, status)
+			t.Errorf("%s: not forwarded: %v", what, status)
 		}
 	}
-	if c := s.Counts(); c.Writes != 1 || c.PassedOn != 2 {
-		t.Errorf("the stand-in counted %+v", c)
+	if s.Writes.Load() != 1 {
+		t.Errorf("%d writes, want 1", s.Writes.Load())
 	}
 }
