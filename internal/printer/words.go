@@ -53,8 +53,8 @@ func First(names []string, length int) string {
 	return text
 }
 
-// Some joins the first names of a list, at most max, followed by the number of the others.
-func Some(names []string, max int) string { return First(names[:min(len(names), max)], len(names)) }
+// Some joins the first names of a list, at most limit, followed by the number of the others.
+func Some(names []string, limit int) string { return First(names[:min(len(names), limit)], len(names)) }
 
 // Time formats a time as in the Kubernetes API.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
