@@ -48,7 +48,7 @@ generate: ## Write what follows from other sources: code, CRD, reference, dashbo
 	go run ./hack/dashboard > charts/nodegate/files/dashboard.json
 	go run ./hack/chart
 	go run ./hack/performance
-	go run ./hack/pictures -command 'kubectl gate why n1' internal/cli/testdata/why/held.txt > docs/images/why.svg
+	go run ./hack/pictures -command 'kubectl gate why n1' internal/explain/testdata/held.txt > docs/images/why.svg
 	$(call render,policy,deploy/nodegate.yaml)
 	$(call render,webhook,deploy/before-1.36/nodegate.yaml)
 

@@ -25,6 +25,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli"
 	"github.com/nodegate/nodegate/internal/controller"
+	"github.com/nodegate/nodegate/internal/status"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -81,7 +82,7 @@ func TestStatusOfTheFleet(t *testing.T) {
 	stop()
 	a = e.ask(operator, "status", "-o", "json")
 	e.tells(a, 1)
-	var got cli.FleetStatus
+	var got status.Status
 	e.must(json.Unmarshal([]byte(a.out), &got))
 	if g := got.Gates[0]; got.Controller.Running != "No" || !g.FromRecords || g.Nodes.Selected != 1 || g.Nodes.Closed != 1 || g.Waiting[0].Node != "n1" {
 		t.Errorf("without a controller:\n%s", a.out)

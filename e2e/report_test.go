@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/cli"
 	"github.com/nodegate/nodegate/internal/report"
+	"github.com/nodegate/nodegate/internal/timeline"
 )
 
 // The timeline and the report of a real node, from the data of the API server, a kubelet and
@@ -35,7 +35,7 @@ func TestTimelineAndReport(t *testing.T) {
 	web.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	e.must(e.admin.Status().Update(t.Context(), web))
 
-	var told cli.Timeline
+	var told timeline.Timeline
 	e.must(json.Unmarshal([]byte(e.ask(e.cluster.Admin(), "timeline", "n1", "-o", "json").out), &told))
 	created := k.node().CreationTimestamp.Time
 	switch g := told.Gates[0]; {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli"
+	"github.com/nodegate/nodegate/internal/explain"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -185,7 +186,7 @@ func TestWhyForPrograms(t *testing.T) {
 	e.kubelet("n1").register()
 	a := e.ask(e.cluster.Admin(), "why", "n1", "-o", "json")
 	e.tells(a, 1)
-	var got cli.Explanation
+	var got explain.Explanation
 	e.must(json.Unmarshal([]byte(a.out), &got))
 	if !got.Held || len(got.Gates) != 1 || got.Gates[0].State != isClosed || got.Gates[0].Signals[0].Reason != v1alpha1.ReadingPodMissing {
 		t.Errorf("got %+v", got)

@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nodegate/nodegate/internal/cli/clitest"
 )
 
 // run runs 'kubectl gate' with these arguments, and returns its exit status, its
@@ -32,7 +34,7 @@ func run(t *testing.T, args ...string) (status int, out, err string) {
 // If the API server does not serve NodeGates, every verb reports that, instead of reporting
 // that no gate applies. Records on nodes are still explained.
 func TestWithoutNodeGates(t *testing.T) {
-	recorded := fmt.Sprintf(`{"gate.nodegate.dev/a": %q}`, birth)
+	recorded := fmt.Sprintf(`{"gate.nodegate.dev/a": %q}`, clitest.Birth)
 	for _, c := range []struct {
 		args, annotations string
 		status            int

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Shell completion with names from the cluster. kubectl runs the program
@@ -81,15 +79,6 @@ func (c *connection) complete(cmd *cobra.Command, args []string, begun string, r
 	return slices.DeleteFunc(names, func(name string) bool {
 		return !strings.HasPrefix(name, begun) || slices.Contains(args, name)
 	}), cobra.ShellCompDirectiveNoFileComp
-}
-
-// namesOf returns the names of the gates.
-func namesOf(declared []v1alpha1.NodeGate) []string {
-	names := make([]string, 0, len(declared))
-	for i := range declared {
-		names = append(names, declared[i].Name)
-	}
-	return names
 }
 
 // completeFlags registers completion for the values of the flags that verbs have in

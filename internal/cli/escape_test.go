@@ -3,15 +3,12 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 )
 
@@ -82,31 +79,4 @@ func TestStructuredOutputIsVisible(t *testing.T) {
 	if seen < 10 {
 		t.Errorf("only %d verbs have -o", seen)
 	}
-}
-
-// For any value, the output contains visible characters only, and parsing it returns
-// the same value.
-func TestEscapesKeepTheValue(t *testing.T) {
-	runes := rapid.OneOf(rapid.SampledFrom([]rune(hidden)), rapid.SampledFrom([]rune("\\\\\\\"'u2028e:;#|>-\n hidden0AFn1")), rapid.Rune())
-	texts := rapid.StringOf(runes)
-	rapid.Check(t, func(t *rapid.T) {
-		value := map[string]any{}
-		for range rapid.IntRange(1, 4).Draw(t, "fields") {
-			value[texts.Draw(t, "name")] = []any{texts.Draw(t, "text"), true, 1.5, nil}
-		}
-		for _, format := range []string{"json", "yaml"} {
-			var out bytes.Buffer
-			o := output{format: format}
-			if err := o.print(&out, value, nil); err != nil {
-				t.Fatal(err)
-			}
-			if r, is := firstHidden(out.String()); is {
-				t.Fatalf("%s has %U: %q", format, r, out.String())
-			}
-			var got map[string]any
-			if err := unmarshal[format](out.Bytes(), &got); err != nil || !reflect.DeepEqual(got, value) {
-				t.Fatalf("%s %q is read as %q (%v), want %q", format, out.String(), got, err, value)
-			}
-		}
-	})
 }

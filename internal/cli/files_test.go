@@ -7,18 +7,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nodegate/nodegate/internal/cli/clitest"
 )
 
 // The flags -f and -R select files as in kubectl.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"one.yaml":        gateText("one", ""),
+		"one.yaml":        clitest.Manifest("one", ""),
 		"two.json":        `{"apiVersion":"nodegate.dev/v1alpha1","kind":"NodeGate","metadata":{"name":"two"},"spec":{"nodeSelector":{},"taint":{"key":"example.com/a","effect":"NoSchedule"},"openWhen":[{"name":"l","label":{"key":"l"}}]}}`,
-		"notes.txt":       gateText("never", ""),
-		"deep/three.yml":  gateText("three", "") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
-		"again/one.yaml":  gateText("one", ""),
-		"bad/bad.yaml":    strings.Replace(gateText("bad", ""), "NoSchedule", "Never", 1),
+		"notes.txt":       clitest.Manifest("never", ""),
+		"deep/three.yml":  clitest.Manifest("three", "") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
+		"again/one.yaml":  clitest.Manifest("one", ""),
+		"bad/bad.yaml":    strings.Replace(clitest.Manifest("bad", ""), "NoSchedule", "Never", 1),
 		"none/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -41,7 +43,7 @@ func TestFiles(t *testing.T) {
 		{name: "a directory", files: files{names: []string{"."}}, want: "one two"},
 		{name: "a directory and another", files: files{names: []string{"deep", "one.yaml"}}, want: "three one"},
 		{name: "recursively", files: files{names: []string{"deep"}, recursive: true}, want: "three"},
-		{name: "standard input", files: files{names: []string{"-"}}, stdin: gateText("in", ""), want: "in"},
+		{name: "standard input", files: files{names: []string{"-"}}, stdin: clitest.Manifest("in", ""), want: "in"},
 		{name: "duplicate gate", files: files{names: []string{"one.yaml", "again"}}, err: "gate one is already declared in"},
 		{name: "invalid gate", files: files{names: []string{"bad"}}, err: "bad.yaml:1: "},
 		{name: "no gate", files: files{names: []string{"none"}}, err: "no NodeGate found in"},

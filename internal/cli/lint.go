@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/lint"
-	"github.com/nodegate/nodegate/internal/signal"
 )
 
 func newLint(c *connection) *cobra.Command {
@@ -72,7 +69,7 @@ var errNotAllRead = errors.New("no errors or warnings were found, but not everyt
 
 // printReport prints the report and returns an error according to its findings.
 func printReport(out io.Writer, o *output, r *lint.Report) error {
-	if err := o.print(out, r, func() string { return lintText(r) }); err != nil {
+	if err := o.print(out, r, r.Text); err != nil {
 		return err
 	}
 	switch {
@@ -97,7 +94,7 @@ func readWorld(ctx context.Context, reader *read.Reader, names []string, applied
 	}
 	w.Gates = declared
 	if len(names) > 0 {
-		if err := checkGateNames(names, declared); err != nil {
+		if err := checkGateNames(names, namesOf(declared)); err != nil {
 			return nil, err
 		}
 		w.Checked = make(map[string]bool)
@@ -151,7 +148,7 @@ func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	}
 	note(lint.Nodes, err)
 	var gaps []read.Error
-	w.DaemonSets, gaps = reader.DaemonSets(ctx, daemonNamespaces(w.Gates))
+	w.DaemonSets, gaps = reader.DaemonSets(ctx, w.DaemonSetNamespaces())
 	for i := range gaps {
 		note(lint.DaemonSets, gaps[i].Err)
 	}
@@ -161,38 +158,4 @@ func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	note(lint.NodePools, err)
 	w.CiliumConfig, err = reader.ConfigMap(ctx, "kube-system", "cilium-config")
 	note(lint.CiliumConfig, err)
-}
-
-// daemonNamespaces returns the namespaces of the DaemonSets that gates depend on.
-func daemonNamespaces(gates []v1alpha1.NodeGate) []string {
-	var all gate.Needs
-	for i := range gates {
-		g, _ := signal.Compile(&gates[i], v1alpha1.SourceCRD) // errors are among the findings
-		all.Add(g.Needs(&gate.DaemonSets{}))
-	}
-	slices.Sort(all.DaemonSetNamespaces)
-	return slices.Compact(all.DaemonSetNamespaces)
-}
-
-// lintText returns the findings as human-readable text.
-func lintText(r *lint.Report) string {
-	var b strings.Builder
-	if len(r.Findings) == 0 {
-		fmt.Fprintf(&b, "No findings for %s.\n", count(len(r.Gates), "gate"))
-	}
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "%s: %s: gate %s: %s\n", strings.ToLower(string(f.Severity)), f.ID, f.Gate, f.What)
-		fmt.Fprintf(&b, "  why  %s\n  fix  %s\n", f.Why, f.Do)
-	}
-	if len(r.Gaps) > 0 {
-		b.WriteByte('\n')
-	}
-	for _, g := range r.Gaps {
-		fmt.Fprintf(&b, "Not checked: %s: %s; the following findings may be missing: %s.\n", g.What, g.Error, strings.Join(g.Hides, ", "))
-	}
-	return b.String()
 }

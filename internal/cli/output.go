@@ -3,17 +3,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
-	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // Output formats that some verbs support in addition to json and yaml.
@@ -37,7 +33,7 @@ type output struct {
 // addFlags adds the flag --output. Every verb supports json and yaml.
 func (o *output) addFlags(flags *pflag.FlagSet, more ...string) {
 	o.formats = append([]string{"json", "yaml"}, more...)
-	flags.StringVarP(&o.format, "output", "o", "", "output format: "+enumerate(o.formats, "or"))
+	flags.StringVarP(&o.format, "output", "o", "", "output format: "+printer.Enumerate(o.formats, "or"))
 	_ = flags.SetAnnotation("output", formatsAnnotation, o.formats) // fails only if the flag does not exist
 }
 
@@ -46,16 +42,7 @@ func (o *output) check() error {
 	if o.format == "" || slices.Contains(o.formats, o.format) {
 		return nil
 	}
-	return fmt.Errorf("unknown output format %q: use %s", o.format, enumerate(o.formats, "or"))
-}
-
-// enumerate joins words with commas, and the last one with the conjunction.
-func enumerate(words []string, conjunction string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
+	return fmt.Errorf("unknown output format %q: use %s", o.format, printer.Enumerate(o.formats, "or"))
 }
 
 // print writes the value as JSON or YAML, or the text in all other formats.
@@ -65,13 +52,11 @@ func (o *output) print(out io.Writer, value any, text func() string) error {
 	var err error
 	switch o.format {
 	case "json":
-		if raw, err = json.MarshalIndent(value, "", "  "); err == nil {
-			raw = append(visibleJSON(raw), '\n')
-		}
+		raw, err = printer.JSON(value)
 	case "yaml":
-		raw, err = visibleYAML(value)
+		raw, err = printer.YAML(value)
 	default:
-		raw = []byte(visible(text()))
+		raw = []byte(printer.Text(text()))
 	}
 	if err == nil {
 		_, err = out.Write(raw)
@@ -80,20 +65,4 @@ func (o *output) print(out io.Writer, value any, text func() string) error {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil
-}
-
-// visible returns the text with all characters escaped that could control the
-// terminal.
-func visible(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = gate.Printable(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
-
-// isTerminal reports whether out is a terminal.
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
 }

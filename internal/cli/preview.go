@@ -6,13 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/preview"
@@ -55,7 +52,7 @@ func newPreview(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.print(c.streams.Out, answer, func() string { return previewText(answer) }); err != nil {
+			if err := o.print(c.streams.Out, answer, answer.Text); err != nil {
 				return err
 			}
 			if answer.Changes {
@@ -120,7 +117,7 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 		gap(errNotInstalled)
 	}
 	w.Declared = declared
-	if err := checkGateNames(c.Delete, declared); err != nil {
+	if err := checkGateNames(c.Delete, namesOf(declared)); err != nil {
 		return nil, err
 	}
 	policy, allowedErr, managedErr := keyPolicy(ctx, reader, declared)
@@ -147,35 +144,4 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 	answer := preview.Of(w, c)
 	answer.Unread = unread
 	return answer, nil
-}
-
-// checkGateNames returns an error for the first name that is not the name of a declared
-// gate. It suggests similar names.
-func checkGateNames(names []string, declared []v1alpha1.NodeGate) error {
-	all := namesOf(declared)
-	for _, name := range names {
-		if !slices.Contains(all, name) {
-			return noSuchGate(name, all)
-		}
-	}
-	return nil
-}
-
-// keyPolicy reads which taint keys gates may use. A part of the policy that cannot be
-// read is nil: the allowed keys if allowedErr is set, and the keys that
-// NodeReadinessRules manage if managedErr is set.
-func keyPolicy(ctx context.Context, reader *read.Reader, declared []v1alpha1.NodeGate) (p gate.KeyPolicy, allowedErr, managedErr error) {
-	policy, allowedErr := reader.AdmissionPolicy(ctx, admission.ConfinementPolicy)
-	if allowedErr == nil {
-		p.Allowed, p.Stamps, allowedErr = admission.Allowed(policy)
-	}
-	p.PlainOptOut = plainOptOut(declared)
-	p.Managed, managedErr = reader.ManagedKeys(ctx)
-	return p, allowedErr, managedErr
-}
-
-// plainOptOut reports whether the opt-out label that kubelets can set excludes nodes
-// from gates. The administrator decides this, and the gates' status contains it.
-func plainOptOut(declared []v1alpha1.NodeGate) bool {
-	return slices.ContainsFunc(declared, func(ng v1alpha1.NodeGate) bool { return ng.Status.PlainOptOut })
 }

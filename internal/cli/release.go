@@ -124,7 +124,7 @@ func (c *connection) warnUnknownGates(ctx context.Context, config *rest.Config, 
 		return // without permission to list gates, there is no warning
 	}
 	for _, name := range names {
-		if err := checkGateNames([]string{name}, declared); err != nil {
+		if err := checkGateNames([]string{name}, namesOf(declared)); err != nil {
 			fmt.Fprintf(c.streams.ErrOut, "warning: no node has anything of this gate: %s\n", oneLine(err))
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/report"
-	"github.com/nodegate/nodegate/internal/timeline"
 )
 
 // formatHTML is a self-contained page for a browser.
@@ -97,15 +97,14 @@ func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Re
 	case !installed:
 		return nil, errNotInstalled
 	}
-	s := compile(declared)
-	s.now = time.Now()
+	f := &report.Facts{Cluster: r.clusterName(), Time: time.Now(), Gates: gateset.Reported(declared), Within: r.within}
 	var pods map[string]*gate.PodList
 	var podsErr error
 	var reading sync.WaitGroup
 	if r.pods {
 		reading.Go(func() { pods, podsErr = reader.EveryPod(ctx) })
 	}
-	all, gaps, err := reader.Snapshots(ctx, s.allNeeds)
+	all, gaps, err := reader.Snapshots(ctx, f.Gates.Needs)
 	reading.Wait()
 	if err != nil {
 		return nil, describeRequestError(err)
@@ -113,51 +112,13 @@ func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Re
 	if podsErr != nil {
 		gaps = append(gaps, read.Error{Err: podsErr})
 	}
-	s.gaps = gaps
-	return s.report(r, all, pods), nil
-}
-
-// allNeeds returns the combined needs of all gates.
-func (s *snapshot) allNeeds(sets *gate.DaemonSets) gate.Needs {
-	var all gate.Needs
-	for i := range s.gates {
-		all.Add(s.gates[i].Needs(sets))
-	}
-	return all
-}
-
-// report decides about all nodes and creates the report from the decisions. pods
-// contains the pods of each node, or is nil if pods were not read.
-func (s *snapshot) report(r *reportFlags, all []gate.Facts, pods map[string]*gate.PodList) *report.Report {
-	f := &report.Facts{
-		Cluster: r.clusterName(), Time: s.now, Gates: s.gates, Rejected: s.rejected, PodsRead: pods != nil, Within: r.within,
-		Nodes: make([]report.Node, 0, len(all)),
-	}
-	keys := s.keys()
-	for i := range all {
-		facts := &all[i]
-		facts.Transient.GateKeys = keys
-		if pods != nil {
-			if facts.AllPods = pods[facts.Node.Name]; facts.AllPods == nil {
-				facts.AllPods = &gate.PodList{At: s.now}
-			}
-		}
-		d := gate.Decide(s.gates, facts, s.now)
-		n := report.Node{Life: timeline.Trace(s.gates, facts, &d, facts.AllPods, s.now)}
-		n.Pool, n.Zone = report.Place(facts.Node.Labels, r.poolLabel)
-		f.Nodes = append(f.Nodes, n)
-	}
-	for i := range s.gaps {
-		f.Unread = append(f.Unread, oneLine(s.gaps[i].Err))
-	}
-	return report.New(f)
+	f.PodsRead, f.Unread = pods != nil, messages(gaps)
+	f.Trace(all, pods, r.poolLabel)
+	return report.New(f), nil
 }
 
 // clusterName returns the name of the cluster in the kubeconfig, or "".
 func (r *reportFlags) clusterName() string {
-	if r.connection == nil {
-		return ""
-	}
 	if name := *r.ClusterName; name != "" {
 		return name
 	}
@@ -183,7 +144,7 @@ func (r *reportFlags) write(out io.Writer, answer *report.Report, o *output) err
 	if o.format == formatHTML {
 		err = answer.WriteHTML(&b)
 	} else {
-		err = o.print(&b, answer, func() string { return reportText(answer) })
+		err = o.print(&b, answer, answer.Text)
 	}
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +38,7 @@ func newTimeline(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.print(c.streams.Out, answer, func() string { return answer.text(chartFor(c.streams.Out)) })
+			return o.print(c.streams.Out, answer, func() string { return answer.Text(layoutFor(c.streams.Out)) })
 		},
 	}
 	o.addFlags(command.Flags())
@@ -47,18 +46,8 @@ func newTimeline(c *connection) *cobra.Command {
 	return command
 }
 
-// Timeline is the output of 'kubectl gate timeline' with -o json and -o yaml. Fields
-// may be added, but are neither renamed nor changed in meaning.
-type Timeline struct {
-	// Time is the time of the read.
-	Time time.Time `json:"time"`
-	timeline.Life
-	// Unread lists the read errors. What could not be read is unknown.
-	Unread []string `json:"unread,omitempty"`
-}
-
 // trace reads a node and creates its timeline.
-func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*Timeline, error) {
+func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*timeline.Timeline, error) {
 	s, err := takeSnapshot(ctx, reader, arg)
 	if err != nil {
 		return nil, err
@@ -72,10 +61,8 @@ func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*Ti
 	return s.trace(all), nil
 }
 
-func (s *snapshot) trace(pods *gate.PodList) *Timeline {
-	t := &Timeline{Time: s.now.UTC(), Life: timeline.Trace(s.gates, &s.facts, &s.decision, pods, s.now)}
-	for i := range s.gaps {
-		t.Unread = append(t.Unread, oneLine(s.gaps[i].Err))
+func (s *snapshot) trace(pods *gate.PodList) *timeline.Timeline {
+	return &timeline.Timeline{
+		Time: s.now.UTC(), Life: timeline.Trace(s.gates.Gates, &s.facts, &s.decision, pods, s.now), Unread: messages(s.gaps),
 	}
-	return t
 }

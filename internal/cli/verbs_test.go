@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nodegate/nodegate/internal/cli/clitest"
 )
 
 // verbArgs contains for each verb a command line for which it has something to do.
@@ -161,7 +163,7 @@ func TestBadClusters(t *testing.T) {
 					fmt.Fprintf(&output, "$ kubectl gate %s\n%s\n", verbArgs[v.Name()], c.ask(t, v.Name()))
 				}
 			}
-			golden(t, "bad/"+c.name+".txt", output.String())
+			clitest.Golden(t, "bad/"+c.name+".txt", output.String())
 		})
 	}
 }
@@ -251,7 +253,7 @@ func TestReleaseAndUninstall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, err := newAPIServer(t, smallCluster()).run(t, strings.Fields(args)...)
-			golden(t, "leave/"+name, fmt.Sprintf("%s%sexit status %d\n", out, err, code))
+			clitest.Golden(t, "leave/"+name, fmt.Sprintf("%s%sexit status %d\n", out, err, code))
 		})
 	}
 }

@@ -6,22 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
-)
-
-// Values of --for.
-const (
-	waitOpen   = "open"
-	waitClosed = "closed"
+	"github.com/nodegate/nodegate/internal/wait"
 )
 
 // waitFlags holds the flags of 'kubectl gate wait'.
@@ -63,10 +56,10 @@ func newWait(c *connection) *cobra.Command {
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes")
 	flags.BoolVar(&f.all, "all", false, "wait for all nodes")
 	flags.StringVar(&f.gate, "gate", "", "name of the only gate to wait for (default all gates)")
-	flags.StringVar(&f.want, "for", waitOpen, "open or closed")
+	flags.StringVar(&f.want, "for", wait.Open, "open or closed")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long to wait; 0 checks once, a negative value waits for a week")
 	f.addFlags(flags, formatName)
-	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{waitOpen, waitClosed}, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
+	_ = command.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{wait.Open, wait.Closed}, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
 	return command
 }
 
@@ -84,8 +77,8 @@ func (f *waitFlags) check(args []string) error {
 	if _, err := labels.Parse(f.selector); err != nil {
 		return fmt.Errorf("-l %q is not a valid label selector: %w", f.selector, err)
 	}
-	if f.want != waitOpen && f.want != waitClosed {
-		return fmt.Errorf("invalid --for=%s: use %s or %s", f.want, waitOpen, waitClosed)
+	if f.want != wait.Open && f.want != wait.Closed {
+		return fmt.Errorf("invalid --for=%s: use %s or %s", f.want, wait.Open, wait.Closed)
 	}
 	return f.output.check()
 }
@@ -107,40 +100,51 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	if err != nil {
 		return err
 	}
-	w := newWaiting(f.want, f.gate, names, declared)
-	w.installed = installed
-	if warning := w.warning(); warning != "" {
+	w := &waiter{waitFlags: f, tracker: wait.New(f.want, f.gate, names, gateset.Reported(declared)), installed: installed}
+	if warning := w.tracker.Warning(); warning != "" {
 		fmt.Fprintf(c.streams.ErrOut, "warning: gate %s %s\n", f.gate, gate.Printable(warning))
 	}
-	if err := w.wait(ctx, c, reader, f); err != nil {
+	if err := w.wait(ctx, c, reader, names); err != nil {
 		return err
 	}
-	answer := w.result()
-	if err := f.print(c.streams.Out, answer, func() string { return answer.text(f.format) }); err != nil {
+	answer := w.tracker.Result()
+	text := answer.Text
+	if f.format == formatName {
+		text = answer.Names
+	}
+	if err := f.print(c.streams.Out, answer, text); err != nil {
 		return err
 	}
 	if !answer.Met {
 		if f.format == "" || f.format == formatName {
-			fmt.Fprintf(c.streams.ErrOut, "timed out after %s: %s\n", max(f.timeout, 0), w.progress())
+			fmt.Fprintf(c.streams.ErrOut, "timed out after %s: %s\n", max(f.timeout, 0), w.tracker.Progress())
 		}
 		return errNo
 	}
 	return nil
 }
 
+// waiter waits for nodes according to the flags.
+type waiter struct {
+	*waitFlags
+	tracker *wait.Tracker
+	// installed specifies whether the API server serves NodeGates.
+	installed bool
+}
+
 // wait waits until the nodes are in the desired state or the timeout expires.
-func (w *waiting) wait(ctx context.Context, c *connection, reader *read.Reader, f *waitFlags) error {
-	selection := read.NodeSelection{Labels: f.selector}
-	if len(w.names) == 1 {
-		selection.Name = w.names[0]
+func (w *waiter) wait(ctx context.Context, c *connection, reader *read.Reader, names []string) error {
+	selection := read.NodeSelection{Labels: w.selector}
+	if len(names) == 1 {
+		selection.Name = names[0]
 	}
-	if f.timeout == 0 {
+	if w.timeout == 0 {
 		nodes, err := reader.NodeMetadata(ctx, selection)
 		if err != nil {
 			return describeRequestError(err)
 		}
-		w.start(byName(nodes))
-		return w.check()
+		w.tracker.Start(byName(nodes), time.Now())
+		return w.checkGate()
 	}
 	config, err := c.config()
 	if err != nil {
@@ -151,7 +155,7 @@ func (w *waiting) wait(ctx context.Context, c *connection, reader *read.Reader, 
 	if err != nil {
 		return err
 	}
-	timeout := f.timeout
+	timeout := w.timeout
 	if timeout < 0 {
 		timeout = 7 * 24 * time.Hour
 	}
@@ -162,22 +166,22 @@ func (w *waiting) wait(ctx context.Context, c *connection, reader *read.Reader, 
 
 // follow watches the nodes until they are in the desired state or the context bounded
 // ends.
-func (w *waiting) follow(ctx, bounded context.Context, reader *read.Reader, selection read.NodeSelection, line *progressLine) error {
+func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selection read.NodeSelection, line *progressLine) error {
 	defer line.clear()
 	var wrong error
 	onChange := func(nodes map[string]*gate.Node, name string) bool {
 		first := name == ""
 		if first {
-			w.start(nodes)
+			w.tracker.Start(nodes, time.Now())
 		} else {
-			w.update(name, nodes[name])
+			w.tracker.Update(name, nodes[name], time.Now())
 		}
-		if met := w.met(); met || first {
-			if wrong = w.check(); met || wrong != nil {
+		if met := w.tracker.Met(); met || first {
+			if wrong = w.checkGate(); met || wrong != nil {
 				return true
 			}
 		}
-		line.show(w.progress())
+		line.show(w.tracker.Progress())
 		return false
 	}
 	var failure lastError
@@ -190,9 +194,9 @@ func (w *waiting) follow(ctx, bounded context.Context, reader *read.Reader, sele
 		return wrong
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
-	case errors.Is(err, context.DeadlineExceeded) && !w.started && failure.get() != nil:
+	case errors.Is(err, context.DeadlineExceeded) && !w.tracker.Started() && failure.get() != nil:
 		return describeRequestError(failure.get())
-	case errors.Is(err, context.DeadlineExceeded) && !w.started:
+	case errors.Is(err, context.DeadlineExceeded) && !w.tracker.Started():
 		return errors.New("the nodes could not be read within --timeout")
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return describeRequestError(err)
@@ -200,38 +204,16 @@ func (w *waiting) follow(ctx, bounded context.Context, reader *read.Reader, sele
 	return nil
 }
 
-// check returns an error if the gate is neither declared nor has a record on any of
+// checkGate returns an error if the gate is neither declared nor has a record on any of
 // the nodes, or if NodeGates are not served and the nodes have no records.
-func (w *waiting) check() error {
-	if !w.installed && len(w.nodes) > 0 && !w.recorded() {
+func (w *waiter) checkGate() error {
+	if !w.installed && w.tracker.NoRecords() {
 		return fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
 	}
-	if w.gate == "" || w.snapshot.gate(w.gate) != nil {
+	if w.gate == "" {
 		return nil
 	}
-	known := make(map[string]bool)
-	for i := range w.snapshot.gates {
-		known[w.snapshot.gates[i].Name] = true
-	}
-	for _, n := range w.nodes {
-		for name := range n.records {
-			known[name] = true
-		}
-	}
-	if known[w.gate] {
-		return nil
-	}
-	return noSuchGate(w.gate, slices.Sorted(maps.Keys(known)))
-}
-
-// recorded reports whether any of the nodes has a gate record.
-func (w *waiting) recorded() bool {
-	for _, n := range w.nodes {
-		if len(n.records) > 0 {
-			return true
-		}
-	}
-	return false
+	return checkGateNames([]string{w.gate}, w.tracker.Gates())
 }
 
 func byName(nodes []*gate.Node) map[string]*gate.Node {
@@ -240,11 +222,4 @@ func byName(nodes []*gate.Node) map[string]*gate.Node {
 		all[n.Name] = n
 	}
 	return all
-}
-
-// compileWithoutSignals compiles gates whose signals are not read.
-func compileWithoutSignals(declared []v1alpha1.NodeGate) *snapshot {
-	s := compile(declared)
-	s.ignoreSignals()
-	return s
 }

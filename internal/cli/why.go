@@ -3,23 +3,9 @@
 package cli
 
 import (
-	"cmp"
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/read"
-	"github.com/nodegate/nodegate/internal/signal"
+	"github.com/nodegate/nodegate/internal/explain"
 )
 
 func newWhy(c *connection) *cobra.Command {
@@ -49,7 +35,7 @@ func newWhy(c *connection) *cobra.Command {
 				return err
 			}
 			answer := s.explain()
-			if err := o.print(c.streams.Out, answer, func() string { return answer.text(marksFor(c.streams.Out)) }); err != nil {
+			if err := o.print(c.streams.Out, answer, func() string { return answer.Text(marksFor(c.streams.Out)) }); err != nil {
 				return err
 			}
 			if answer.Held {
@@ -62,142 +48,10 @@ func newWhy(c *connection) *cobra.Command {
 	return command
 }
 
-// snapshot holds everything that an explanation is based on.
-type snapshot struct {
-	gates []gate.Gate
-	// rejected contains the reason why a gate is not in force, by gate name.
-	rejected map[string]string
-	// plainOptOut is the result of the function plainOptOut.
-	plainOptOut bool
-	facts       gate.Facts
-	// gaps are the read errors.
-	gaps     []read.Error
-	decision gate.Decision
-	now      time.Time
-}
-
-// takeSnapshot reads everything that a decision about a node depends on, and decides.
-func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapshot, error) {
-	names, err := parseNodeNames([]string{arg})
-	if err != nil {
-		return nil, err
+func (s *snapshot) explain() *explain.Explanation {
+	f := &explain.Facts{Gates: s.gates, Node: s.facts, Decision: s.decision, Now: s.now}
+	for i := range s.gaps {
+		f.Gaps = append(f.Gaps, explain.Gap{Message: s.gaps[i].Err.Error(), Hides: s.gaps[i].Hides})
 	}
-	var declared []v1alpha1.NodeGate
-	var installed bool
-	var node *corev1.Node
-	var gatesErr error
-	concurrently(
-		func() { declared, installed, gatesErr = declaredGates(ctx, reader) },
-		func() { node, err = readNode(ctx, reader, names[0]) },
-	)
-	switch {
-	case err != nil:
-		return nil, err
-	case gatesErr != nil:
-		return nil, gatesErr
-	case !installed && !isRecorded(node):
-		return nil, fmt.Errorf("%w, and the node has no gate record", errNotInstalled)
-	}
-	s := compile(declared)
-	s.now = time.Now()
-	s.facts, s.gaps = reader.Snapshot(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.needs(node, sets) })
-	s.facts.Transient.GateKeys = s.keys()
-	s.decide(ctx, reader)
-	return s, nil
-}
-
-// decide sets the decision. If the decision requires all pods of the node, decide
-// lists them and decides again.
-func (s *snapshot) decide(ctx context.Context, reader *read.Reader) {
-	s.decision = gate.Decide(s.gates, &s.facts, s.now)
-	wanted := func(v gate.Verdict) bool { return v.Wants == gate.WantPods }
-	if !slices.ContainsFunc(s.decision.Verdicts, wanted) {
-		return
-	}
-	pods, err := reader.AllPods(ctx, s.facts.Node.Name)
-	if err != nil {
-		s.gaps = append(s.gaps, read.Error{Err: err})
-		return
-	}
-	s.facts.AllPods = pods
-	s.decision = gate.Decide(s.gates, &s.facts, s.now)
-}
-
-// compile compiles the gates. Only the controller can determine which gates are in
-// force, because it knows the allowed taint keys. compile takes its result from the
-// gates' status.
-func compile(declared []v1alpha1.NodeGate) *snapshot {
-	s := &snapshot{rejected: make(map[string]string), plainOptOut: plainOptOut(declared)}
-	for i := range declared {
-		g, err := signal.Compile(&declared[i], v1alpha1.SourceCRD)
-		if err != nil {
-			s.rejected[g.Name] = err.Error()
-		}
-		s.gates = append(s.gates, g)
-	}
-	slices.SortFunc(s.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
-	for name, a := range gate.Accept(s.gates, gate.KeyPolicy{}) {
-		if !a.Accepted && s.rejected[name] == "" {
-			s.rejected[name] = a.Message
-		}
-	}
-	for i := range declared {
-		ng := &declared[i]
-		c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
-		if c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == ng.Generation {
-			s.rejected[ng.Name] = c.Message
-		}
-	}
-	for i := range s.gates {
-		g := &s.gates[i]
-		g.Accepted, g.PlainOptOut = s.rejected[g.Name] == "", s.plainOptOut
-	}
-	return s
-}
-
-// gate returns the gate with the given name, or nil.
-func (s *snapshot) gate(name string) *gate.Gate {
-	i, found := slices.BinarySearchFunc(s.gates, name, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
-	if !found {
-		return nil
-	}
-	return &s.gates[i]
-}
-
-// keys returns the taint keys of all gates except those in DryRun.
-func (s *snapshot) keys() map[string]bool {
-	keys := make(map[string]bool, len(s.gates))
-	for i := range s.gates {
-		if s.gates[i].Mode == v1alpha1.ModeDryRun {
-			continue
-		}
-		for _, t := range s.gates[i].Taints() {
-			keys[t.Key] = true
-		}
-	}
-	return keys
-}
-
-// needs returns the combined needs of the gates that select the node or have a record
-// on it.
-func (s *snapshot) needs(node *corev1.Node, sets *gate.DaemonSets) gate.Needs {
-	var all gate.Needs
-	for i := range s.gates {
-		g := &s.gates[i]
-		_, recorded := node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name]
-		if recorded || g.Selector.Matches(labels.Set(node.Labels)) {
-			all.Add(g.Needs(sets))
-		}
-	}
-	return all
-}
-
-// isRecorded reports whether any gate has a record on the node.
-func isRecorded(node *corev1.Node) bool {
-	for key := range node.Annotations {
-		if strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) {
-			return true
-		}
-	}
-	return false
+	return explain.Of(f)
 }

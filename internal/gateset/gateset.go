@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateset compiles a snapshot of the NodeGates, and determines which of them are in
-// force and what must be observed for them.
+// Package gateset compiles NodeGates, determines which of them are in force, and returns
+// what their signals need. New is for a controller, which keeps compiling changed gates.
+// Of is for gates that are read once.
 package gateset
 
 import (
@@ -42,6 +43,8 @@ type Set struct {
 	Acceptance map[string]gate.Acceptance
 	// Keys has the taint keys of all gates except those in dry run.
 	Keys map[string]bool
+	// PlainOptOut is the field of the key policy.
+	PlainOptOut bool
 	// Complete reports whether the list of the source's gates is known to be complete.
 	Complete bool
 	// Deleted has the names of gates that are known to have been deleted in any case.
@@ -76,11 +79,37 @@ const untilReadable = ". Until this is corrected, it neither opens nor closes; i
 const untilCompiled = "; until then, it neither opens nor closes; if it was closed on new nodes, it still is"
 
 // New compiles the gates of a snapshot and determines which are in force. before is the
-// previous set.
+// previous set. See Of for gates that are read only once.
 func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
-	set := &Set{
+	set := newSet(now)
+	set.Seq = before.Seq + 1
+	compile := now.Compile
+	if compile == nil {
+		compile = signal.Compile
+	}
+	for _, ng := range now.Gates {
+		set.add(ng, before, compile)
+	}
+	set.accept(policy)
+	for name := range set.broken {
+		a := set.Acceptance[name]
+		switch {
+		case set.Compiling(name):
+			a.Reason, a.Message = v1alpha1.ReasonCompiling, a.Message+untilCompiled
+		case set.Declared[name].ReadError != "":
+			a.Message += untilReadable
+		default:
+			a.Message += untilCorrected
+		}
+		set.Acceptance[name] = a
+	}
+	set.apply(policy)
+	return set
+}
+
+func newSet(now Snapshot) *Set {
+	return &Set{
 		Source:   now.Source,
-		Seq:      before.Seq + 1,
 		Since:    make(map[string]uint64, len(now.Gates)),
 		Declared: make(map[string]*v1alpha1.NodeGate, len(now.Gates)),
 		Keys:     make(map[string]bool, len(now.Gates)),
@@ -89,34 +118,27 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 		broken:   make(map[string]error),
 		Sources:  map[string]bool{now.Source: now.Complete},
 	}
-	compile := now.Compile
-	if compile == nil {
-		compile = signal.Compile
+}
+
+// accept sorts the gates and determines which are in force.
+func (s *Set) accept(policy gate.KeyPolicy) {
+	slices.SortFunc(s.Gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
+	s.Acceptance = gate.Accept(s.Gates, policy)
+	for name, err := range s.broken {
+		s.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
-	for _, ng := range now.Gates {
-		set.add(ng, before, compile)
-	}
-	slices.SortFunc(set.Gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
-	set.Acceptance = gate.Accept(set.Gates, policy)
-	for name, err := range set.broken {
-		until := untilCorrected
-		switch {
-		case set.Compiling(name):
-			set.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonCompiling, Message: err.Error() + untilCompiled}
-			continue
-		case set.Declared[name].ReadError != "":
-			until = untilReadable
-		}
-		set.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error() + until}
-	}
-	for i := range set.Gates {
-		g := &set.Gates[i]
-		g.Accepted, g.PlainOptOut = set.Acceptance[g.Name].Accepted, policy.PlainOptOut
+}
+
+// apply sets the fields of the set and its gates that depend on their acceptance and on the policy.
+func (s *Set) apply(policy gate.KeyPolicy) {
+	s.PlainOptOut = policy.PlainOptOut
+	for i := range s.Gates {
+		g := &s.Gates[i]
+		g.Accepted, g.PlainOptOut = s.Acceptance[g.Name].Accepted, policy.PlainOptOut
 		if !policy.AllowsStamp(g.Stamp) {
 			g.Stamp = "" // the whole patch that opens the gate would be denied
 		}
 	}
-	return set
 }
 
 // add adds a gate. It is compiled only if it has changed, because sets are created
@@ -179,29 +201,6 @@ func (s *Set) Objects() []string {
 // Compiling reports whether a gate is still being compiled.
 func (s *Set) Compiling(name string) bool { return errors.Is(s.broken[name], ErrCompiling) }
 
-// Needs returns what must be observed for all gates.
-func (s *Set) Needs(sets *gate.DaemonSets) gate.Needs {
-	var all gate.Needs
-	for i := range s.Gates {
-		all.Add(s.Gates[i].Needs(sets))
-	}
-	slices.Sort(all.DaemonSetNamespaces)
-	slices.Sort(all.Annotations)
-	slices.Sort(all.Resources)
-	slices.Sort(all.NodeInfo)
-	slices.Sort(all.ResourceSlices)
-	slices.SortFunc(all.Pods, func(a, b gate.PodQuery) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Annotation, b.Annotation))
-	})
-	all.DaemonSetNamespaces = slices.Compact(all.DaemonSetNamespaces)
-	all.Annotations = slices.Compact(all.Annotations)
-	all.Resources = slices.Compact(all.Resources)
-	all.NodeInfo = slices.Compact(all.NodeInfo)
-	all.ResourceSlices = slices.Compact(all.ResourceSlices)
-	all.Pods = slices.Compact(all.Pods)
-	return all
-}
-
 // Only returns a set that consists of a part of the gates.
 func (s *Set) Only(part gate.Part) *Set {
 	some := *s
@@ -225,6 +224,15 @@ func (s *Set) Covers(name string) bool {
 	}
 	_, ok := s.Gate(name)
 	return ok
+}
+
+// Rejection returns why a gate is not in force. It is empty for a gate that is in force or
+// not listed.
+func (s *Set) Rejection(name string) string {
+	if a := s.Acceptance[name]; !a.Accepted {
+		return a.Message
+	}
+	return ""
 }
 
 // Accepted reports whether a gate is in force.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
@@ -123,7 +124,7 @@ func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 		}
 		if len(missed) > 0 {
 			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, whose node selector or affinity excludes %d of the %d nodes that the gate selects: %s",
-				name, ds, len(missed), len(s.nodes), some(missed))})
+				name, ds, len(missed), len(s.nodes), printer.Some(missed, namesMax))})
 		}
 	})
 	return hits
@@ -184,20 +185,12 @@ func selectorText(s labels.Selector) string {
 }
 
 func gatesDeadlock(j *checker, s *subject) (hits []hit) {
-	for _, d := range signal.Deadlocks(j.gates, j.DaemonSets)[s.name()] {
+	for _, d := range signal.Deadlocks(j.set.Gates, j.DaemonSets)[s.name()] {
 		hits = append(hits, hit{"nodegate/" + d.With, fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate",
 			d.Daemon, d.With, d.Other)})
 	}
 	return hits
 }
 
-// someMax is the maximum number of names in a message.
-const someMax = 3
-
-func some(names []string) string {
-	text := strings.Join(names[:min(len(names), someMax)], ", ")
-	if rest := len(names) - someMax; rest > 0 {
-		text += fmt.Sprintf(" and %d more", rest)
-	}
-	return text
-}
+// namesMax is the maximum number of names in a message.
+const namesMax = 3

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/signal"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // World is the known state of a cluster.
@@ -170,29 +170,15 @@ func hiddenBy(kind Kind) []string {
 // checker is a world with compiled gates.
 type checker struct {
 	*World
-	gates    []gate.Gate
+	set      *gateset.Set
 	subjects []subject
 }
 
 func (w *World) checker() *checker {
-	j := &checker{World: w}
-	invalid := make(map[string]error)
-	for i := range w.Gates {
-		g, err := signal.Compile(&w.Gates[i], v1alpha1.SourceCRD)
-		if err != nil {
-			invalid[g.Name] = err
-		}
-		j.gates = append(j.gates, g)
-	}
-	accepted := gate.Accept(j.gates, w.Policy)
-	for i := range j.gates {
-		g := &j.gates[i]
-		a := accepted[g.Name]
-		if err := invalid[g.Name]; err != nil {
-			a = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
-		}
-		g.Accepted, g.PlainOptOut = a.Accepted, w.Policy.PlainOptOut
-		s := subject{NodeGate: &w.Gates[i], Gate: *g, acceptance: a}
+	j := &checker{World: w, set: w.compile()}
+	for i := range j.set.Gates {
+		g := &j.set.Gates[i]
+		s := subject{NodeGate: j.set.Declared[g.Name], Gate: *g, acceptance: j.set.Acceptance[g.Name]}
 		for _, n := range w.Nodes {
 			if g.Selects(n.Labels) {
 				s.nodes = append(s.nodes, n)
@@ -200,6 +186,12 @@ func (w *World) checker() *checker {
 		}
 		j.subjects = append(j.subjects, s)
 	}
-	slices.SortFunc(j.subjects, func(a, b subject) int { return cmp.Compare(a.name(), b.name()) })
 	return j
+}
+
+func (w *World) compile() *gateset.Set { return gateset.Of(w.Gates, w.Policy, gateset.IgnoreStatus) }
+
+// DaemonSetNamespaces returns the namespaces of the DaemonSets that gates depend on.
+func (w *World) DaemonSetNamespaces() []string {
+	return w.compile().Needs(&gate.DaemonSets{}).DaemonSetNamespaces
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 func tolerates(tolerations []corev1.Toleration, t corev1.Taint) bool {
@@ -207,7 +208,7 @@ func strayTaint(j *checker, s *subject) (hits []hit) {
 		}
 	}
 	for text, on := range nodes {
-		hits = append(hits, hit{"", fmt.Sprintf("taint %s, which belongs to no gate, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), some(on))})
+		hits = append(hits, hit{"", fmt.Sprintf("taint %s, which belongs to no gate, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), printer.Some(on, namesMax))})
 	}
 	slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.what, b.what) })
 	return hits
@@ -217,7 +218,7 @@ func strayTaint(j *checker, s *subject) (hits []hit) {
 // with this key. The value is not compared, because gates adopt taints with any value.
 func (j *checker) isStray(s *subject, t corev1.Taint) bool {
 	mine := slices.ContainsFunc(s.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key })
-	anyones := slices.ContainsFunc(j.gates, func(g gate.Gate) bool {
+	anyones := slices.ContainsFunc(j.set.Gates, func(g gate.Gate) bool {
 		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect })
 	})
 	return mine && !anyones

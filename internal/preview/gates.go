@@ -3,36 +3,21 @@
 package preview
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/signal"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
-
-// gateSet is the set of gates before or after the change.
-type gateSet struct {
-	gates    []gate.Gate
-	declared map[string]*v1alpha1.NodeGate
-	accepted map[string]gate.Acceptance
-	keys     map[string]bool
-}
 
 // Needs returns what must be known about nodes to predict a change.
 func (w *World) Needs(c Change, sets *gate.DaemonSets) gate.Needs {
-	var all gate.Needs
-	for _, declared := range [][]v1alpha1.NodeGate{w.Declared, c.Apply} {
-		for i := range declared {
-			g, _ := signal.Compile(&declared[i], v1alpha1.SourceCRD) // an invalid gate needs nothing
-			all.Add(g.Needs(sets))
-		}
-	}
+	all := w.compile(w.Declared).Needs(sets)
+	all.Add(w.compile(c.Apply).Needs(sets))
 	return all
 }
 
@@ -71,71 +56,21 @@ func (w *World) changed(c Change) ([]v1alpha1.NodeGate, map[string]Action) {
 }
 
 // compile compiles gates and determines which of them would be in force.
-func (w *World) compile(declared []v1alpha1.NodeGate) *gateSet {
-	s := &gateSet{declared: make(map[string]*v1alpha1.NodeGate, len(declared)), keys: make(map[string]bool)}
-	invalid := make(map[string]error)
-	for i := range declared {
-		g, err := signal.Compile(&declared[i], v1alpha1.SourceCRD)
-		if err != nil {
-			invalid[g.Name] = err
-		}
-		s.declared[g.Name] = &declared[i]
-		s.gates = append(s.gates, g)
-	}
-	slices.SortFunc(s.gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
-	s.accepted = gate.Accept(s.gates, w.Policy)
-	for i := range s.gates {
-		g := &s.gates[i]
-		a := s.accepted[g.Name]
-		if err := invalid[g.Name]; err != nil {
-			a = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
-		} else if status, rejected := w.rejectedByController(s.declared[g.Name]); a.Accepted && rejected {
-			a = status
-		}
-		g.Accepted, s.accepted[g.Name] = a.Accepted, a
-		g.PlainOptOut = w.Policy.PlainOptOut
-		if g.Mode == v1alpha1.ModeDryRun {
-			continue
-		}
-		for _, t := range g.Taints() {
-			s.keys[t.Key] = true
-		}
-	}
-	return s
-}
-
-// rejectedByController returns the controller's result for a gate that the controller
-// rejects because of something that could not be read here.
-func (w *World) rejectedByController(ng *v1alpha1.NodeGate) (gate.Acceptance, bool) {
-	c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
-	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != ng.Generation {
-		return gate.Acceptance{}, false
-	}
-	unread := c.Reason == v1alpha1.ReasonTaintKeyNotAllowed && w.Policy.Allowed == nil ||
-		c.Reason == v1alpha1.ReasonOwnedByNodeReadinessRule && w.Policy.Managed == nil
-	return gate.Acceptance{Reason: c.Reason, Message: c.Message}, unread
-}
-
-func (s *gateSet) gate(name string) *gate.Gate {
-	i, found := slices.BinarySearchFunc(s.gates, name, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
-	if !found {
-		return nil
-	}
-	return &s.gates[i]
+func (w *World) compile(declared []v1alpha1.NodeGate) *gateset.Set {
+	return gateset.Of(declared, w.Policy, gateset.StatusForUnknownPolicy)
 }
 
 // decide decides about a node to which budget for some gates is granted.
-func (s *gateSet) decide(w *World, f gate.Facts, granted map[string]bool, now time.Time) gate.Decision {
-	f.Transient.GateKeys = s.keys
+func (w *World) decide(set *gateset.Set, f gate.Facts, granted map[string]bool) gate.Decision {
 	f.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
 	f.Allowed = w.Policy.Allowed
 	f.Granted = granted
 	f.AllPods = w.podsOn(f.Node.Name)
-	f.LeftSince = make(map[string]time.Time, len(s.gates)) // as if LeavesAfter had passed, for the final state
-	for i := range s.gates {
-		f.LeftSince[s.gates[i].Name] = now.Add(-gate.LeavesAfter)
+	f.LeftSince = make(map[string]time.Time, len(set.Gates)) // as if LeavesAfter had passed, for the final state
+	for i := range set.Gates {
+		f.LeftSince[set.Gates[i].Name] = w.Now.Add(-gate.LeavesAfter)
 	}
-	return gate.Decide(s.gates, &f, now)
+	return set.Decide(&f, w.Now)
 }
 
 // podsOn returns the pods of a node, or nil if they are unknown.

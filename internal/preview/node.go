@@ -12,6 +12,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // becomes returns the effect of a gate on a node, with or without the change.
@@ -24,7 +25,8 @@ func (t *predictor) becomes(f *outcome, name string, changed bool) groupKey {
 	if v == nil {
 		return groupKey{}
 	}
-	key := t.group(f, set.gate(name), v, d.Records[name])
+	g, _ := set.Gate(name) // nil for a gate that does not exist
+	key := t.group(f, g, v, d.Records[name])
 	key.DryRun = v.DryRun
 	return key
 }
@@ -132,7 +134,7 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 	}
 	enforced := *g
 	enforced.Accepted, enforced.Mode, enforced.Deadline = true, v1alpha1.ModeEnforce, gate.Deadline{}
-	only := &gateSet{gates: []gate.Gate{enforced}, keys: t.after.keys}
+	only := &gateset.Set{Gates: []gate.Gate{enforced}, Keys: t.after.Keys}
 	free := *t.World
 	free.Policy = gate.KeyPolicy{} // the gate is evaluated as if it were in force
 	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals))}
@@ -144,7 +146,7 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 		if !enforced.Selects(t.Nodes[i].Node.Labels) {
 			continue
 		}
-		d := only.decide(&free, asNew(&enforced, t.Nodes[i]), nil, t.Now)
+		d := free.decide(only, asNew(&enforced, t.Nodes[i]), nil)
 		v := d.Verdict(g.Name)
 		if v == nil {
 			continue

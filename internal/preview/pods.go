@@ -87,7 +87,7 @@ func (t *predictor) problems(g *gate.Gate) []string {
 			out = append(out, fmt.Sprintf("signal %s: %s (%s)", s.Name, r.Message(), r.Reason))
 		}
 	}
-	for _, d := range signal.Deadlocks(t.after.gates, sets)[g.Name] {
+	for _, d := range signal.Deadlocks(t.after.Gates, sets)[g.Name] {
 		out = append(out, fmt.Sprintf("deadlock: the gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate's taint: on a new node, neither gate opens",
 			d.Daemon, d.With, d.Other))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // Of returns the effect of a change on a world.
@@ -40,7 +41,7 @@ type outcome struct {
 // predictor predicts the effect of a change on all nodes.
 type predictor struct {
 	*World
-	before, after *gateSet
+	before, after *gateset.Set
 	outcomes      []outcome
 	// budgets are the budgets with the change.
 	budgets budgets
@@ -66,22 +67,22 @@ func (t *predictor) predict() {
 // decide decides about all nodes: first without budget, to find out which nodes require
 // it, and then again for the nodes to which budget is granted. The controller's order of
 // nodes is undefined; here they are in alphabetical order.
-func (t *predictor) decide(set *gateSet, of func(*outcome) *gate.Decision) budgets {
+func (t *predictor) decide(set *gateset.Set, of func(*outcome) *gate.Decision) budgets {
 	all := make(budgets)
 	for i := range t.outcomes {
 		f := &t.outcomes[i]
-		*of(f) = set.decide(t.World, *f.Facts, nil, t.Now)
+		*of(f) = t.World.decide(set, *f.Facts, nil)
 		all.count(f, of(f))
 	}
 	for at, z := range all {
-		if ng := set.declared[at.gate]; ng != nil {
+		if ng := set.Declared[at.gate]; ng != nil {
 			z.MaxReclosed = gate.MaxReclosed(ng.Spec.Budget.MaxReclosed, z.Nodes)
 		}
 	}
 	for i := range t.outcomes {
 		f := &t.outcomes[i]
 		if granted := all.grant(f, of(f)); len(granted) > 0 {
-			*of(f) = set.decide(t.World, *f.Facts, granted, t.Now)
+			*of(f) = t.World.decide(set, *f.Facts, granted)
 		}
 	}
 	return all
@@ -140,8 +141,8 @@ func (b budgets) grant(f *outcome, d *gate.Decision) map[string]bool {
 // affected by it.
 func (t *predictor) affected(actions map[string]Action) []string {
 	names := make(map[string]bool)
-	for name, a := range t.after.accepted {
-		if t.before.accepted[name].Accepted != a.Accepted {
+	for name := range t.after.Declared {
+		if t.before.Accepted(name) != t.after.Accepted(name) {
 			names[name] = true
 		}
 	}
@@ -164,14 +165,15 @@ func (t *predictor) affected(actions map[string]Action) []string {
 // gate returns the effect of the change on one gate and all nodes.
 func (t *predictor) gate(name string, action Action) Gate {
 	out := Gate{Gate: name, Action: action, Groups: []Group{}}
-	g := t.after.gate(name)
-	if g != nil {
-		a := t.after.accepted[name]
+	g, declared := t.after.Gate(name)
+	if declared {
+		a := t.after.Acceptance[name]
 		out.InForce, out.Message, out.Mode = a.Accepted, a.Message, cmp.Or(g.Mode, v1alpha1.ModeEnforce)
 		out.NewNodes = t.newNodes(g)
 		out.Problems = t.problems(g)
 	}
-	of := cmp.Or(g, t.before.gate(name))
+	was, _ := t.before.Gate(name)
+	of := cmp.Or(g, was)
 	if of == nil { // the gate does not exist, but nodes have records of it
 		of = &gate.Gate{Name: name}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
@@ -84,8 +85,8 @@ func run(w *World, declared []v1alpha1.NodeGate) {
 	}
 }
 
-func step(w *World, set *gateSet, f *gate.Facts, budgets bool) bool {
-	d := set.decide(w, *f, nil, w.Now)
+func step(w *World, set *gateset.Set, f *gate.Facts, budgets bool) bool {
+	d := w.decide(set, *f, nil)
 	granted := make(map[string]bool)
 	for _, v := range d.Verdicts {
 		room := budgets && v.Wants == gate.WantBudget && closedIn(w, v.Gate, f.Node.Zone()) < most(w, set, v.Gate, f.Node.Zone())
@@ -93,7 +94,7 @@ func step(w *World, set *gateSet, f *gate.Facts, budgets bool) bool {
 			granted[v.Gate] = true
 		}
 	}
-	d = set.decide(w, *f, granted, w.Now)
+	d = w.decide(set, *f, granted)
 	write(f, &d)
 	return d.Changes
 }
@@ -108,14 +109,15 @@ func closedIn(w *World, name, zone string) (n int) {
 	return n
 }
 
-func most(w *World, set *gateSet, name, zone string) int {
+func most(w *World, set *gateset.Set, name, zone string) int {
 	members := 0
+	g, _ := set.Gate(name)
 	for i := range w.Nodes {
-		if n := &w.Nodes[i].Node; n.Zone() == zone && set.gate(name).Selector.Matches(n.Labels) {
+		if n := &w.Nodes[i].Node; n.Zone() == zone && g.Selector.Matches(n.Labels) {
 			members++
 		}
 	}
-	return gate.MaxReclosed(set.declared[name].Spec.Budget.MaxReclosed, members)
+	return gate.MaxReclosed(set.Declared[name].Spec.Budget.MaxReclosed, members)
 }
 
 func write(f *gate.Facts, d *gate.Decision) {

@@ -73,12 +73,12 @@ type signalCount struct {
 func newCount(f *Facts) *count {
 	c := &count{
 		within: f.Within, fleet: &groupCount{}, pools: make(map[string]*groupCount), zones: make(map[string]*groupCount),
-		gates: make(map[string]*gateCount, len(f.Gates)),
+		gates: make(map[string]*gateCount, len(f.Gates.Gates)),
 	}
-	for i := range f.Gates {
-		g := &f.Gates[i]
+	for i := range f.Gates.Gates {
+		g := &f.Gates.Gates[i]
 		of := c.gate(g.Name)
-		of.Mode, of.Taint, of.CloseWhen, of.NotInForce = cmp.Or(g.Mode, v1alpha1.ModeEnforce), gate.TaintText(g.Taint), g.CloseWhen, f.Rejected[g.Name]
+		of.Mode, of.Taint, of.CloseWhen, of.NotInForce = cmp.Or(g.Mode, v1alpha1.ModeEnforce), gate.TaintText(g.Taint), g.CloseWhen, f.Gates.Rejection(g.Name)
 		for _, s := range g.Signals {
 			of.signals = append(of.signals, signalCount{Signal: Signal{Name: s.Name}})
 		}

@@ -138,7 +138,7 @@ func names(groups []Group) []string {
 
 func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 	zero, again := n.Created, false
-	if since := n.HeldSince(); since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.heldSinceCreation() {
+	if since := n.HeldSince(); since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.HeldSinceCreation() {
 		zero, again = since, true
 	}
 	rel := relative(zero)
@@ -162,14 +162,6 @@ func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 		r.Gates = append(r.Gates, out)
 	}
 	return r
-}
-
-// heldSinceCreation reports whether one of the gates that hold the node has held it since
-// its creation.
-func (n *Node) heldSinceCreation() bool {
-	return slices.ContainsFunc(n.Gates, func(g timeline.Gate) bool {
-		return g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth
-	})
 }
 
 // relative is the zero of a row's times.

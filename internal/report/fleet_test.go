@@ -13,8 +13,8 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/report"
-	"github.com/nodegate/nodegate/internal/signal"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
@@ -49,7 +49,7 @@ const fleetGates = `
 // fleet generates nodes.
 type fleet struct {
 	*rand.Rand
-	gates      []gate.Gate
+	gates      *gateset.Set
 	daemonSets *gate.DaemonSets
 	// hostile is appended to names, to test that they do no harm in a page.
 	hostile string
@@ -63,13 +63,8 @@ func newFleet(seed uint64) *fleet {
 	}
 	for i := range declared {
 		declared[i].CreationTimestamp.Time = now.Add(-1000 * time.Hour)
-		g, err := signal.Compile(&declared[i], v1alpha1.SourceCRD)
-		if err != nil {
-			panic(err)
-		}
-		g.Accepted = true
-		f.gates = append(f.gates, g)
 	}
+	f.gates = gateset.Of(declared, gate.KeyPolicy{}, gateset.IgnoreStatus)
 	f.daemonSets = &gate.DaemonSets{Observed: map[string]bool{"kube-system": true, "gpu-operator": true}}
 	for _, ds := range [][2]string{{"gpu-operator", "driver"}, {"kube-system", "cilium"}, {"kube-system", "ebs-csi-node"}} {
 		f.daemonSets.Items = append(f.daemonSets.Items, gate.DaemonSet{
@@ -182,8 +177,8 @@ func (f *fleet) facts(size, stuck int) *report.Facts {
 	out := &report.Facts{Cluster: "production-eu-central-1" + f.hostile, Time: now, Gates: f.gates, PodsRead: true, Within: 24 * time.Hour}
 	for i := range size {
 		facts, pods := f.node(i, stuck)
-		d := gate.Decide(f.gates, &facts, now)
-		n := report.Node{Life: timeline.Trace(f.gates, &facts, &d, pods, now)}
+		d := gate.Decide(f.gates.Gates, &facts, now)
+		n := report.Node{Life: timeline.Trace(f.gates.Gates, &facts, &d, pods, now)}
 		n.Pool, n.Zone = report.Place(facts.Node.Labels, "")
 		out.Nodes = append(out.Nodes, n)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/report"
 )
 
@@ -25,8 +26,8 @@ const hostile = `</script><script>document.title='x'</script><img src=x onerror=
 func hostileFleet() *report.Facts {
 	bad := newFleet(4)
 	bad.hostile = hostile
-	for i := range bad.gates {
-		bad.gates[i].Name += hostile
+	for i := range bad.gates.Gates {
+		bad.gates.Gates[i].Name += hostile
 	}
 	facts := bad.facts(60, 6)
 	facts.Unread = []string{hostile}
@@ -52,7 +53,7 @@ func TestSamplePages(t *testing.T) {
 	for name, f := range map[string]*report.Facts{
 		"fleet":   newFleet(1).facts(5000, 250),
 		"healthy": newFleet(2).facts(40, 1_000_000),
-		"empty":   {Time: now},
+		"empty":   {Time: now, Gates: &gateset.Set{}},
 		"hostile": hostileFleet(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name+".html"), html(t, f), 0o644); err != nil {

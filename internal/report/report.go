@@ -11,6 +11,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
@@ -128,15 +129,31 @@ type Node struct {
 type Facts struct {
 	Cluster string
 	Time    time.Time
-	Gates   []gate.Gate
-	// Rejected contains the reason why a gate is not in force, by gate name.
-	Rejected map[string]string
-	Nodes    []Node
+	Gates   *gateset.Set
+	Nodes   []Node
 	// PodsRead is true if all pods were read.
 	PodsRead bool
 	Unread   []string
 	// Within is the duration after a node's creation that counts as its start.
 	Within time.Duration
+}
+
+// Trace sets the nodes: it decides about each of them, and reconstructs its history from
+// the decision. pods contains the pods of each node if they were read.
+func (f *Facts) Trace(all []gate.Facts, pods map[string]*gate.PodList, poolLabel string) {
+	f.Nodes = make([]Node, 0, len(all))
+	for i := range all {
+		facts := &all[i]
+		if f.PodsRead {
+			if facts.AllPods = pods[facts.Node.Name]; facts.AllPods == nil {
+				facts.AllPods = &gate.PodList{At: f.Time}
+			}
+		}
+		d := f.Gates.Decide(facts, f.Time)
+		n := Node{Life: timeline.Trace(f.Gates.Gates, facts, &d, facts.AllPods, f.Time)}
+		n.Pool, n.Zone = Place(facts.Node.Labels, poolLabel)
+		f.Nodes = append(f.Nodes, n)
+	}
 }
 
 // New returns the report on the facts.

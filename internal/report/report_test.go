@@ -4,25 +4,22 @@ package report_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cli/clitest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/report"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
-
-var update = flag.Bool("update", false, "write the output to testdata")
 
 // testdata contains the JSON report on a small cluster.
 func TestReportInJSON(t *testing.T) {
@@ -30,19 +27,7 @@ func TestReportInJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const path = "testdata/fleet.json"
-	if *update {
-		if err := os.WriteFile(path, append(raw, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(raw)+"\n"); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	clitest.Golden(t, "fleet.json", string(raw)+"\n")
 }
 
 var born = now.Add(-time.Hour)
@@ -69,7 +54,7 @@ func of(nodes ...report.Node) *report.Report {
 	}
 	return report.New(&report.Facts{
 		Time: now, Within: time.Hour, Nodes: nodes,
-		Gates: []gate.Gate{{Name: "g", Signals: []gate.NamedSignal{{Name: "a"}, {Name: "b"}}}},
+		Gates: &gateset.Set{Gates: []gate.Gate{{Name: "g", Signals: []gate.NamedSignal{{Name: "a"}, {Name: "b"}}}}},
 	})
 }
 
@@ -153,7 +138,7 @@ func TestOrder(t *testing.T) {
 	open := func(name string, opened timeline.Moment) report.Node {
 		return report.Node{Life: timeline.Life{Node: name, Created: born, Opened: opened}}
 	}
-	r := report.New(&report.Facts{Time: now, Within: time.Hour, Nodes: []report.Node{
+	r := report.New(&report.Facts{Time: now, Within: time.Hour, Gates: &gateset.Set{}, Nodes: []report.Node{
 		open("joined", doubt(timeline.Joined)), open("quick", moment(10)), held("short", moment(3000)), open("slow", moment(500)),
 		held("unknown", doubt(timeline.Untold)), held("long", moment(0)), open("quick-too", moment(10)),
 	}})

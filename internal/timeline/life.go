@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -51,6 +52,16 @@ func (m Moment) After(t time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	return max(m.At.Sub(t), 0), true
+}
+
+// Timeline is the output of 'kubectl gate timeline' with -o json and -o yaml. Fields may be
+// added, but are neither renamed nor changed in meaning.
+type Timeline struct {
+	// Time is the time of the read.
+	Time time.Time `json:"time"`
+	Life
+	// Unread lists the read errors. What could not be read is unknown.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // Life is a node's history from its creation to its first workload.
@@ -141,6 +152,14 @@ func (l *Life) HeldSince() time.Time {
 		}
 	}
 	return since
+}
+
+// HeldSinceCreation reports whether one of the gates that hold the node has held it since
+// its creation.
+func (l *Life) HeldSinceCreation() bool {
+	return slices.ContainsFunc(l.Gates, func(g Gate) bool {
+		return g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth
+	})
 }
 
 // holds reports whether the gate keeps pods off the node.

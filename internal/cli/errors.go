@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/printer"
+)
+
+// describeRequestError adds to the error of a request that the request was
+// interrupted or that the API server could not be reached. It returns any other error
+// unchanged.
+func describeRequestError(err error) error {
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: %w", err)
+	case errors.As(err, &network):
+		return fmt.Errorf("cannot reach the API server: %w", err)
+	}
+	return err
+}
+
+// similar returns up to three names that resemble name, by cobra's measure of
+// similarity.
+func similar(name string, names []string) []string {
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, n := range names {
+		all.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	found := all.SuggestionsFor(name)
+	return found[:min(len(found), 3)]
+}
+
+// didYouMean returns a suffix for an error message that suggests similar names, or "".
+func didYouMean(name string, names []string) string {
+	if alike := similar(name, names); len(alike) > 0 {
+		return "; did you mean " + printer.Enumerate(alike, "or") + "?"
+	}
+	return ""
+}
+
+// oneLine returns the message of an error as one line, also for joined errors.
+func oneLine(err error) string {
+	text := ""
+	for line := range strings.Lines(err.Error()) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case text == "", line == "":
+		case strings.HasSuffix(text, ":"), strings.HasSuffix(text, "?"):
+			text += " "
+		default:
+			text += "; "
+		}
+		text += line
+	}
+	return gate.Printable(text)
+}

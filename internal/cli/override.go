@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/status"
+)
+
+// overrideFlags holds the flags that open, close and reset have in common. They add or
+// remove a manual override of a gate on nodes.
+type overrideFlags struct {
+	output
+	dryRun
+	selector, gate string
+	// state is the desired state of the gate. Empty to end an override.
+	state    string
+	duration overrideDuration
+	reason   string
+}
+
+func (f *overrideFlags) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.gate, "gate", "", "name of the gate (required)")
+	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes")
+	f.dryRun.addFlags(flags)
+	f.output.addFlags(flags, formatName)
+}
+
+func (f *overrideFlags) addOverrideFlags(flags *pflag.FlagSet) {
+	flags.Var(&f.duration, "for", "duration of the override, such as 45m or 2h; at most 168h")
+	flags.StringVar(&f.reason, "reason", "", "reason for the override, 1 to 256 characters; appears on the node and in the log")
+}
+
+// check rejects invalid flags and arguments before any request is sent.
+func (f *overrideFlags) check(args []string) error {
+	if f.gate == "" {
+		return errors.New("--gate is required")
+	}
+	if (len(args) > 0) == (f.selector != "") {
+		return errors.New("specify nodes either by name or with -l")
+	}
+	if _, err := labels.Parse(f.selector); err != nil {
+		return fmt.Errorf("-l %q is not a valid label selector: %w", f.selector, err)
+	}
+	if err := f.dryRun.check(); err != nil {
+		return err
+	}
+	return f.output.check()
+}
+
+// checkOverride rejects an override that the API server or the controller would
+// reject.
+func (f *overrideFlags) checkOverride() error {
+	switch {
+	case f.duration == 0:
+		return errors.New("--for is required, for example --for=1h")
+	case f.reason == "":
+		return errors.New("--reason is required")
+	}
+	// This finds errors that do not depend on the node or on the exact end.
+	_, err := gate.ParseOverride(gate.Override{State: f.state, Until: time.Now().Add(time.Duration(f.duration)), Reason: f.reason, UID: "uid"}.String())
+	if err != nil {
+		return fmt.Errorf("--reason: %w", err)
+	}
+	return nil
+}
+
+// overrideDuration is the duration of an override. It is a flag value.
+type overrideDuration time.Duration
+
+var _ pflag.Value = (*overrideDuration)(nil)
+
+func (s *overrideDuration) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+func (s *overrideDuration) Type() string { return "duration" }
+
+func (s *overrideDuration) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil && strings.Trim(text, "0123456789.") == "" && text != "":
+		return fmt.Errorf("missing unit: use %ss, %sm or %sh", text, text, text)
+	case err != nil:
+		return errors.New("not a duration: use a value such as 45m or 2h")
+	case d < time.Second:
+		return errors.New("must be at least 1s")
+	case d > gate.OverrideMax:
+		return fmt.Errorf("must be at most %d days (%dh)", gate.OverrideMax/(24*time.Hour), gate.OverrideMax/time.Hour)
+	}
+	*s = overrideDuration(d)
+	return nil
+}
+
+// overrider changes nodes according to the flags.
+type overrider struct {
+	*overrideFlags
+	reader    *read.Reader
+	overrides *write.OverrideWriter
+	// gates are without signals.
+	gates  *gateset.Set
+	now    time.Time
+	leader status.Controller
+}
+
+func (f *overrideFlags) run(ctx context.Context, c *connection, args []string) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	s := &overrider{overrideFlags: f}
+	if s.reader, err = read.NewReader(config); err != nil {
+		return err
+	}
+	if s.overrides, err = write.NewOverrideWriter(config, f.kind().Server()); err != nil {
+		return err
+	}
+	nodes, err := s.read(ctx, c.installNamespace(), args)
+	if err != nil {
+		return err
+	}
+	answer := &OverrideResult{DryRun: f.kind(), Nodes: []OverriddenNode{}}
+	var failed error
+	for i := range nodes {
+		var n OverriddenNode
+		if n, failed = s.change(ctx, &nodes[i]); failed != nil {
+			break
+		}
+		for _, w := range n.Warnings {
+			fmt.Fprintf(c.streams.ErrOut, "warning: node %s: %s\n", n.Node, gate.Printable(w))
+		}
+		answer.Nodes = append(answer.Nodes, n)
+	}
+	if failed != nil && len(nodes) > 1 {
+		failed = fmt.Errorf("%d of %d nodes done: %w", len(answer.Nodes), len(nodes), failed)
+	}
+	if len(answer.Nodes) > 0 {
+		failed = errors.Join(failed, f.print(c.streams.Out, answer, func() string { return answer.text(f.format) }))
+	}
+	return failed
+}
+
+// read reads the nodes, the gates and the controller's Lease. It returns an error for
+// nodes and gates that do not exist, before anything is changed.
+func (s *overrider) read(ctx context.Context, namespace string, args []string) ([]corev1.Node, error) {
+	var declared []v1alpha1.NodeGate
+	var nodes []corev1.Node
+	var installed bool
+	var gatesErr, nodesErr error
+	concurrently(
+		func() { declared, installed, gatesErr = declaredGates(ctx, s.reader) },
+		func() { nodes, nodesErr = s.readNodes(ctx, args) },
+		func() { s.leader = leader(ctx, s.reader, namespace) },
+	)
+	switch { // one error is enough, also if the API server is unreachable
+	case nodesErr != nil:
+		return nil, nodesErr
+	case gatesErr != nil:
+		return nil, gatesErr
+	}
+	s.gates = gateset.Reported(declared).WithoutSignals()
+	if s.gates.Declared[s.gate] != nil {
+		return nodes, nil
+	}
+	known := namesOf(declared)
+	for i := range nodes {
+		_, recorded := nodes[i].Annotations[v1alpha1.RecordAnnotationPrefix+s.gate]
+		_, overridden := nodes[i].Annotations[v1alpha1.OverrideAnnotationPrefix+s.gate]
+		if recorded || overridden && s.state == "" {
+			return nodes, nil
+		}
+		for key := range nodes[i].Annotations {
+			if name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); isRecord {
+				known = append(known, name)
+			}
+		}
+	}
+	if !installed && len(known) == 0 {
+		return nil, fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
+	}
+	slices.Sort(known)
+	return nil, noSuchGate(s.gate, slices.Compact(known))
+}
+
+func (s *overrider) readNodes(ctx context.Context, args []string) ([]corev1.Node, error) {
+	if s.selector != "" {
+		nodes, err := s.reader.Nodes(ctx, s.selector)
+		switch {
+		case err != nil:
+			return nil, describeRequestError(err)
+		case len(nodes) == 0:
+			return nil, fmt.Errorf("-l %q selects no nodes", s.selector)
+		}
+		return nodes, nil
+	}
+	names, err := parseNodeNames(args)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []corev1.Node
+	for _, name := range names {
+		node, err := readNode(ctx, s.reader, name)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, *node)
+	}
+	return nodes, nil
+}
+
+// maxAttempts is how often a change is tried if another writer changes the same part
+// of the node meanwhile.
+const maxAttempts = 5
+
+// change changes one node. It reads the node again and retries on a conflict.
+func (s *overrider) change(ctx context.Context, node *corev1.Node) (OverriddenNode, error) {
+	uid := node.UID
+	for attempt := 1; ; attempt++ {
+		n, apply, err := s.plan(node)
+		if err != nil {
+			return n, fmt.Errorf("node %s: %w", node.Name, err)
+		}
+		if s.client() || !n.Changed {
+			return n, nil
+		}
+		err = apply(ctx)
+		switch {
+		case err == nil:
+			return n, nil
+		case !errors.Is(err, write.ErrConflict) && !errors.Is(err, write.ErrNoTaint) || attempt == maxAttempts:
+			return n, describeRequestError(err)
+		}
+		if node, err = s.reader.Node(ctx, node.Name); err != nil {
+			return n, describeRequestError(err)
+		}
+		if node.UID != uid {
+			return n, fmt.Errorf("node %s was deleted and created again", node.Name)
+		}
+	}
+}
+
+// changeHelp is the part of the help text that open, close and reset have in common.
+const changeHelp = "Required permissions: get and patch nodes, and list them with -l; list nodegates.nodegate.dev; the verb 'override' on\n" +
+	"nodegates.nodegate.dev, unless the command only removes a taint. If permitted, the command reads the Lease nodegate\n" +
+	"in nodegate's namespace (--namespace, default " + v1alpha1.DefaultNamespace + ") to check whether a controller is running.\n\n" +
+	"Nodes are changed one after the other, with one patch each, until a change fails. Nothing is changed if a node or the\n" +
+	"gate does not exist. If a change has no effect, the command prints a warning to standard error and still makes it.\n\n" +
+	"The exit status is 0 if all nodes were changed as requested or needed no change, and 2 otherwise."

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/read"
+)
+
+// snapshot holds the facts about one node and the decision about it.
+type snapshot struct {
+	gates *gateset.Set
+	facts gate.Facts
+	// gaps are the read errors.
+	gaps     []read.Error
+	decision gate.Decision
+	now      time.Time
+}
+
+// takeSnapshot reads everything that a decision about a node depends on, and decides.
+func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapshot, error) {
+	names, err := parseNodeNames([]string{arg})
+	if err != nil {
+		return nil, err
+	}
+	var declared []v1alpha1.NodeGate
+	var installed bool
+	var node *corev1.Node
+	var gatesErr error
+	concurrently(
+		func() { declared, installed, gatesErr = declaredGates(ctx, reader) },
+		func() { node, err = readNode(ctx, reader, names[0]) },
+	)
+	switch {
+	case err != nil:
+		return nil, err
+	case gatesErr != nil:
+		return nil, gatesErr
+	case !installed && !isRecorded(node):
+		return nil, fmt.Errorf("%w, and the node has no gate record", errNotInstalled)
+	}
+	s := &snapshot{gates: gateset.Reported(declared), now: time.Now()}
+	s.facts, s.gaps = reader.Snapshot(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.gates.NeedsOn(node, sets) })
+	s.decide(ctx, reader)
+	return s, nil
+}
+
+// decide sets the decision. If the decision requires all pods of the node, decide
+// lists them and decides again.
+func (s *snapshot) decide(ctx context.Context, reader *read.Reader) {
+	s.decision = s.gates.Decide(&s.facts, s.now)
+	wanted := func(v gate.Verdict) bool { return v.Wants == gate.WantPods }
+	if !slices.ContainsFunc(s.decision.Verdicts, wanted) {
+		return
+	}
+	pods, err := reader.AllPods(ctx, s.facts.Node.Name)
+	if err != nil {
+		s.gaps = append(s.gaps, read.Error{Err: err})
+		return
+	}
+	s.facts.AllPods = pods
+	s.decision = s.gates.Decide(&s.facts, s.now)
+}
+
+// isRecorded reports whether any gate has a record on the node.
+func isRecorded(node *corev1.Node) bool {
+	for key := range node.Annotations {
+		if strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// messages returns the messages of read errors.
+func messages(gaps []read.Error) []string {
+	var all []string
+	for i := range gaps {
+		all = append(all, oneLine(gaps[i].Err))
+	}
+	return all
+}
+
+// concurrently runs functions concurrently and returns when all are done.
+func concurrently(functions ...func()) {
+	var all sync.WaitGroup
+	for _, function := range functions {
+		all.Go(function)
+	}
+	all.Wait()
+}

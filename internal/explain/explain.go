@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain explains a decision about a node: which gates hold it, since when, what
+// they wait for, what keeps them from opening, and what to do next. It does no I/O.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+)
+
+// Facts are what an explanation is based on.
+type Facts struct {
+	Gates *gateset.Set
+	// Node has the facts from which the decision was made.
+	Node     gate.Facts
+	Decision gate.Decision
+	// Gaps are the read errors.
+	Gaps []Gap
+	// Now is the time of the decision.
+	Now time.Time
+}
+
+// Gap is a read error.
+type Gap struct {
+	Message string
+	// Hides reports whether the error affects signals with these needs.
+	Hides func(gate.Needs) bool
+}
+
+// Of returns the explanation of a decision.
+func Of(f *Facts) *Explanation {
+	n := &f.Node.Node
+	e := &Explanation{
+		Node: n.Name, Time: f.Now.UTC(), Gates: []Gate{},
+		OptOutLabel:      gate.OptOut(n.Labels, f.Gates.PlainOptOut),
+		IgnoredOverrides: f.Decision.Ignored,
+	}
+	if e.OptedOut = e.OptOutLabel != ""; !e.OptedOut {
+		e.IgnoredOptOutLabel = gate.OptOut(n.Labels, true)
+	}
+	for i := range f.Decision.Verdicts {
+		g := f.explainGate(&f.Decision.Verdicts[i])
+		e.Gates = append(e.Gates, g)
+		e.Held = e.Held || g.holds()
+	}
+	slices.SortStableFunc(e.Gates, func(a, b Gate) int { return cmp.Compare(a.rank(), b.rank()) })
+	for i := range f.Gaps {
+		e.Unread = append(e.Unread, f.Gaps[i].Message)
+	}
+	return e
+}
+
+// holds reports whether the gate holds the node or is about to.
+func (e *Gate) holds() bool {
+	return !e.DryRun && (e.State == v1alpha1.StateClosed || e.Becomes == v1alpha1.StateClosed)
+}
+
+// rank is the gate's position: gates that hold the node come first, then gates that
+// would.
+func (e *Gate) rank() int {
+	switch {
+	case e.holds():
+		return 0
+	case e.State == v1alpha1.StateClosed:
+		return 1
+	case e.State == StateNone:
+		return 3
+	}
+	return 2
+}
+
+func (f *Facts) explainGate(v *gate.Verdict) Gate {
+	g, _ := f.Gates.Gate(v.Gate) // nil for a gate that does not exist
+	e := Gate{
+		Gate: v.Gate, Unknown: g == nil, DryRun: v.DryRun, State: cmp.Or(v.Before, StateNone),
+		Reason: v.Reason, Since: v.Since.UTC(), Taint: f.taint(v, g),
+		Deadline: v.Due.UTC(), Overdue: v.Overdue, Throttled: v.Wants == gate.WantBudget, Contended: v.Contended,
+		NotInForce: f.Gates.Rejection(v.Gate), NonMember: v.NonMember, Ring: v.Ring,
+	}
+	switch after := cmp.Or(v.After, StateNone); {
+	case v.DryRun:
+		e.State, e.Since = after, time.Time{}
+	case after != e.State:
+		e.Becomes, e.Since = after, v.ClosedSince.UTC()
+	case e.Since.IsZero() && e.State == v1alpha1.StateClosed: // closed by the API server, which does not record the time
+		e.Since = f.Node.Node.Created.UTC()
+	}
+	if g != nil {
+		e.CloseWhen = g.CloseWhen
+		e.Signals = f.explainSignals(v, g)
+		e.ClosesBy = closesBy(v, g)
+	}
+	if v.Blocked != "" {
+		e.Obstacle = &Obstacle{Reason: v.Blocked, Message: v.Obstacle().Message(), Until: v.BlockedUntil.UTC()}
+		if v.Blocked == v1alpha1.ReadingOpenAfter {
+			e.Obstacle.Message += ", or earlier if the controller observed the signals' change earlier than the API shows"
+		}
+	}
+	if o := v.Overridden; o != nil && o.State != "" {
+		e.Override = &Override{
+			State: o.State, Until: o.Until.UTC(), Reason: o.Because,
+			Own: cmp.Or(o.Own, StateNone), OwnReason: o.OwnReason, HeldBy: o.HeldBy,
+		}
+	}
+	if e.Next = f.nextStep(v, g, &e); e.Unknown && f.hasUnreadableRecord(v.Gate) {
+		e.State, e.Reason, e.Since = StateNone, "", time.Time{} // the record's content is unknown
+	}
+	return e
+}
+
+// hasUnreadableRecord reports whether a gate's record on the node cannot be parsed.
+func (f *Facts) hasUnreadableRecord(name string) bool {
+	_, err := gate.ParseRecord(f.Node.Node.Records[name])
+	return err != nil
+}
+
+// taint returns the taint that the gate has on the node, or would add to it.
+func (f *Facts) taint(v *gate.Verdict, g *gate.Gate) string {
+	raw := cmp.Or(f.Decision.Records[v.Gate], v.Shadow, f.Node.Node.Records[v.Gate])
+	if r, err := gate.ParseRecord(raw); err == nil && r.Taint != "" {
+		return r.Taint
+	}
+	if g == nil {
+		return ""
+	}
+	return gate.TaintText(g.Taint)
+}
+
+func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
+	var all []Signal
+	for i, r := range v.Readings {
+		message := r.Message()
+		if r.Unseen() {
+			if r.Reason == v1alpha1.ReadingNotObserved {
+				message = r.Subject + " is unknown"
+			}
+			needed := g.Signals[i].Needs(f.Node.DaemonSets)
+			for j := range f.Gaps {
+				if f.Gaps[j].Hides(needed) {
+					message += ": " + f.Gaps[j].Message
+				}
+			}
+		}
+		all = append(all, Signal{
+			Name: g.Signals[i].Name, State: r.State.String(), Reason: r.Reason, Message: message, Since: r.Since.UTC(),
+		})
+	}
+	return all
+}
+
+// closesBy returns the time at which an open gate closes because its signals do not
+// hold. The gate may close earlier, because the controller may have observed the
+// change of the signals earlier than the API shows.
+func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
+	var due time.Time
+	for _, wait := range []struct {
+		since time.Time
+		lasts time.Duration
+	}{{v.LostSince, g.CloseAfter}, {v.RolloutSince, g.RolloutGrace}} {
+		if at := wait.since.Add(wait.lasts).UTC(); !wait.since.IsZero() && (due.IsZero() || at.Before(due)) {
+			due = at
+		}
+	}
+	return due
+}
+
+// nextStep returns what happens next or what to do.
+func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
+	switch {
+	case g == nil:
+		return f.orphanedRecordMessage(v)
+	case e.Becomes != "":
+		return "the controller does this immediately; if the state does not change, check whether the controller is running"
+	case v.Wants != "":
+		return wantMessages[v.Wants]
+	case !v.Leaves.IsZero():
+		return "the gate no longer selects the node: the controller removes the gate's taint and record, unless the gate selects the node again within 30 seconds"
+	case v.NonMember != "" && e.NotInForce == "":
+		return gate.NonMemberMessage(v.NonMember)
+	case e.State != v1alpha1.StateClosed:
+		return ""
+	case v.Blocked != "":
+		return f.expand(nextSteps[v.Blocked], e)
+	}
+	for i, r := range v.Readings {
+		switch {
+		case r.Unseen() && len(f.Gaps) > 0:
+			return "the controller may be able to read what is unknown here: get permission to read it, and retry"
+		case g.CloseWhen == (r.State == gate.Holds):
+			return f.expand(nextSteps[v.Readings[i].Reason], e)
+		}
+	}
+	return ""
+}
+
+// expand replaces the placeholders in a text by names.
+func (f *Facts) expand(text string, e *Gate) string {
+	key, _, _ := strings.Cut(e.Taint, ":")
+	key, _, _ = strings.Cut(key, "=")
+	return strings.NewReplacer("<node>", f.Node.Node.Name, "<gate>", e.Gate, "<key>", key).Replace(text)
+}
+
+// wantMessages explains what a gate waits for.
+var wantMessages = map[gate.Want]string{
+	gate.WantBudget: "the node stays open until the gate's budget.maxReclosed allows another node of its zone to be closed",
+	gate.WantPace:   "the node is queued to become a member, open: existing nodes are adopted at a limited rate",
+	gate.WantPods:   "it is unknown whether the node is idle: all of its pods must be checked first (existingNodes: CloseIfIdle)",
+	gate.WantIdle:   "the node is not idle, and stays open until it is (existingNodes: CloseIfIdle)",
+}
+
+// orphanedRecordMessage explains what happens to a record whose gate is not among the
+// NodeGates.
+func (f *Facts) orphanedRecordMessage(v *gate.Verdict) string {
+	r, err := gate.ParseRecord(f.Node.Node.Records[v.Gate])
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the NodeGate does not exist, and the record cannot be read (%v): the controller removes the record when no taint on the node can belong to it", err)
+	case r.Source == v1alpha1.SourceFiles:
+		return "the gate is declared in a file that only the controller reads (--gates)"
+	default:
+		return "the NodeGate does not exist: the controller removes its taint and record within minutes, as soon as it is certain that the NodeGate was deleted"
+	}
+}

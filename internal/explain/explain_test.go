@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cli/clitest"
+	"github.com/nodegate/nodegate/internal/explain"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/printer"
+)
+
+// situations are nodes with gates in all kinds of states.
+var situations = []struct {
+	name string
+	// gates are NodeGates, in YAML.
+	gates []string
+	// records and overrides are the node's, by gate; labels and conditions, too.
+	records   map[string]string
+	overrides map[string]gate.Override
+	labels    map[string]string
+	ready     corev1.ConditionStatus
+	// bare nodes carry no taint, regardless of their records.
+	bare bool
+	age  time.Duration
+}{
+	{
+		name: "held", age: 3 * time.Minute,
+		gates: []string{`
+metadata: {name: agent}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  deadline: {readySeconds: 600}
+  openWhen:
+  - {name: pod, daemonSet: {namespace: kube-system, name: agent}}
+  - {name: sysctl, label: {key: sysctl}}
+  - {name: driver, csiDriver: {name: ebs.csi.aws.com}}`, `
+metadata: {name: early}
+spec:
+  taint: {key: example.com/b, effect: NoSchedule}
+  openWhen: [{name: sysctl, label: {key: sysctl}}]`},
+		records: map[string]string{"agent": clitest.Birth, "early": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:58:30Z","boot":"b","source":"crd"}`},
+		labels:  map[string]string{"sysctl": "done"},
+	},
+	{
+		name: "about-to-open", age: 3 * time.Minute,
+		gates:   []string{clitest.ByLabel("agent", "")},
+		records: map[string]string{"agent": clitest.Birth}, labels: map[string]string{"fit": ""},
+	},
+	{
+		name: "about-to-close", age: 3 * time.Minute,
+		gates: []string{clitest.ByLabel("agent", "")},
+	},
+	{
+		name: "unreachable-and-overdue", age: time.Hour, ready: corev1.ConditionUnknown,
+		gates:   []string{clitest.ByLabel("agent", "deadline: {readySeconds: 600}")},
+		records: map[string]string{"agent": clitest.Birth},
+	},
+	{
+		name: "dry-run", age: 3 * time.Minute,
+		gates: []string{clitest.ByLabel("agent", "mode: DryRun")},
+	},
+	{
+		name: "not-members", age: time.Hour,
+		gates: []string{
+			clitest.ByLabel("ignores", ""), clitest.ByLabel("paused", "mode: Paused"), clitest.ByLabel("throttled", "existingNodes: Close"),
+			clitest.ByLabel("tried", "mode: DryRun"),
+			clitest.ByLabel("rejected", "") + "\nstatus: {conditions: [{type: Accepted, status: 'False', reason: TaintKeyNotAllowed, message: the key is not allowed}]}",
+		},
+	},
+	{
+		name: "overridden", age: time.Hour,
+		gates: []string{clitest.ByLabel("agent", ""), clitest.ByLabel("other", "")},
+		records: map[string]string{
+			"agent": `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","override":"Open","overrideSince":"2026-03-01T02:50:00Z"}`,
+			"other": clitest.Birth,
+		},
+		overrides: map[string]gate.Override{
+			"agent": {State: v1alpha1.StateOpen, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"},
+			"gone":  {State: v1alpha1.StateOpen, Until: clitest.Now.Add(time.Hour), Reason: "ticket 8", UID: "uid"},
+		},
+	},
+	{
+		name: "regression", age: time.Hour, bare: true,
+		gates:   []string{clitest.ByLabel("agent", "reclosePolicy: OnRegression")},
+		records: map[string]string{"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","source":"crd"}`},
+	},
+	{
+		name: "follows", age: time.Hour,
+		gates: []string{`
+metadata: {name: repair}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  reopen: Manual
+  closeWhen: [{name: broken, label: {key: broken}}]`},
+		records: map[string]string{"repair": `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","taint":"example.com/a:NoSchedule","source":"crd"}`},
+	},
+	{
+		name: "unknown-gates", age: time.Hour,
+		records: map[string]string{
+			"deleted": clitest.Birth,
+			"files":   `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"files"}`,
+			"garbled": `{`,
+		},
+	},
+	{
+		name: "contended", age: time.Hour, bare: true,
+		gates:   []string{clitest.ByLabel("agent", "")},
+		records: map[string]string{"agent": `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","fought":3,"foughtAt":"2026-03-01T02:59:55Z"}`},
+	},
+	{
+		name: "opted-out", age: 3 * time.Minute,
+		gates:  []string{clitest.ByLabel("agent", "")},
+		labels: map[string]string{v1alpha1.OptOutLabel: v1alpha1.OptOutValue},
+	},
+}
+
+// testdata contains the expected output of each case, as text and as JSON.
+func TestExplanation(t *testing.T) {
+	for _, c := range situations {
+		t.Run(c.name, func(t *testing.T) {
+			f := &explain.Facts{Gates: gateset.Reported(clitest.Declare(t, c.gates...)), Now: clitest.Now}
+			n := gate.Node{Name: "n1", UID: "uid", BootID: "b", Created: clitest.Now.Add(-c.age), Labels: c.labels, Records: c.records, Overrides: map[string]string{}}
+			for name, o := range c.overrides {
+				n.Overrides[name] = o.String()
+			}
+			if c.ready == "" {
+				c.ready = corev1.ConditionTrue
+			}
+			if !c.bare && len(c.records) > 0 {
+				n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+			}
+			n.Conditions = []gate.Condition{{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)}}
+			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
+			f.Decision = f.Gates.Decide(&f.Node, f.Now)
+			e := explain.Of(f)
+			raw, err := json.MarshalIndent(e, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clitest.Golden(t, c.name+".txt", e.Text(printer.UnicodeMarks))
+			clitest.Golden(t, c.name+".pipe.txt", e.Text(printer.ASCIIMarks))
+			clitest.Golden(t, c.name+".json", string(raw)+"\n")
+		})
+	}
+}

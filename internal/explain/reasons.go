@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import "github.com/nodegate/nodegate/api/v1alpha1"
+
+// The texts in this file are those of docs/runbooks, so that users need not look a
+// reason up. A test compares the two.
+
+// closedBecause explains why a gate closed, and openedBecause why it opened.
+var (
+	closedBecause = map[v1alpha1.Reason]string{
+		v1alpha1.ReasonBirth:              "the node is new",
+		v1alpha1.ReasonRebooted:           "the node has a new boot ID",
+		v1alpha1.ReasonRebootedUnobserved: "the node rebooted while nodegate did not watch it, and a signal does not hold",
+		v1alpha1.ReasonNodeSilent:         "the node became unreachable (Ready is Unknown)",
+		v1alpha1.ReasonNodeShutdown:       "the node announced its shutdown",
+		v1alpha1.ReasonRegression:         "a signal stopped holding",
+		v1alpha1.ReasonAdopted:            "the node already carried the taint",
+		v1alpha1.ReasonExisting:           "existingNodes requires it",
+		v1alpha1.ReasonExistingIdle:       "existingNodes requires it, and the controller will check the node once more",
+		v1alpha1.ReasonOverridden:         "a manual override keeps it closed",
+		v1alpha1.ReasonOverrideEnded:      "a manual override that kept it open ended",
+		v1alpha1.ReasonSignalsHold:        "all signals of closeWhen hold",
+	}
+	openedBecause = map[v1alpha1.Reason]string{
+		v1alpha1.ReasonSignalsHold:    "all signals of openWhen hold",
+		v1alpha1.ReasonSignalsCleared: "a signal of closeWhen no longer holds",
+		v1alpha1.ReasonOpenedByHand:   "a user removed the taint (reopen: Manual)",
+		v1alpha1.ReasonNodeReturned:   "the node was out of service, and is reporting again",
+		v1alpha1.ReasonGateDeleted:    "the gate no longer exists",
+		v1alpha1.ReasonNotSelected:    "the gate no longer selects the node",
+		v1alpha1.ReasonNotIdle:        "it closed because the node was idle, but the node is not idle",
+		v1alpha1.ReasonOptedOut:       `the node has the label node-restriction.kubernetes.io/nodegate-opt-out: "true"`,
+		v1alpha1.ReasonAdopted:        "the signals held when the node became a member",
+		v1alpha1.ReasonOverridden:     "a manual override keeps it open",
+		v1alpha1.ReasonOverrideEnded:  "a manual override that kept it closed ended",
+		v1alpha1.ReasonDeadlinePassed: "its deadline passed (action: Open)",
+		v1alpha1.ReasonDryRun:         "its mode was changed to DryRun",
+	}
+)
+
+// nextSteps contains what to do about a reading that keeps a gate closed.
+var nextSteps = map[v1alpha1.ReadingReason]string{
+	v1alpha1.ReadingPodMissing:                "find out why the daemon has no pod on the node: check its DaemonSet's events, tolerations and image",
+	v1alpha1.ReadingPodNotByDaemonSet:         "find out who created that pod, and delete it: the DaemonSet controller then creates its own",
+	v1alpha1.ReadingPodNotReady:               "check the pod: its readiness probe, logs, kubectl describe pod",
+	v1alpha1.ReadingPodTerminating:            "wait for the pod's replacement; if the pod keeps terminating, find out why its kubelet does not stop it",
+	v1alpha1.ReadingPodNotAnnotated:           `check the pod's program: it has not set readyAnnotation to "true"`,
+	v1alpha1.ReadingStaleEvidence:             "wait: the pod's readiness is from before a reboot; this resolves itself within a minute or two of the kubelet's return",
+	v1alpha1.ReadingStaleAnnotation:           "the annotation is from before a reboot, and this does not resolve itself: make the program remove it when it starts, and kubectl delete pod once",
+	v1alpha1.ReadingDaemonSetNotFound:         "create the DaemonSet, or correct the gate",
+	v1alpha1.ReadingDaemonSetNotEligible:      "the DaemonSet does not run on this node: narrow the gate's nodeSelector, or allow the DaemonSet to run there",
+	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: add a toleration of the named taint to the DaemonSet's pod template",
+	v1alpha1.ReadingNodeSetup:                 setupStep,
+	v1alpha1.ReadingNodeBeingSetUp:            setupStep,
+	v1alpha1.ReadingMissing:                   missingStep,
+	v1alpha1.ReadingDiffers:                   missingStep,
+	v1alpha1.ReadingInsufficient:              missingStep,
+	v1alpha1.ReadingFormerNode:                "wait: the CSINode belongs to a former Node of the same name; the kubelet replaces it",
+	v1alpha1.ReadingNotOwned:                  "the ResourceSlice has no owner reference to its Node: only slices that a kubelet's driver publishes count",
+	v1alpha1.ReadingPoolIncomplete:            "the driver has not published all slices of a pool yet: check its pod on the node",
+	v1alpha1.ReadingExpressionFailed:          "the expression could not be evaluated on this node: the message has CEL's error. See expressions",
+	v1alpha1.ReadingStaleHeartbeat:            "the condition has not been confirmed recently: check whether the program that reports it is running",
+	v1alpha1.ReadingTooBriefly:                tooBrieflyStep,
+	v1alpha1.ReadingPodReadyTooBriefly:        tooBrieflyStep,
+	v1alpha1.ReadingNoTransitionTime:          "the program that reports the condition does not set a transition time: remove forSeconds",
+	v1alpha1.ReadingNoneHolds:                 "no alternative of anyOf holds: the message has the reason of each",
+	v1alpha1.ReadingNotObserved:               "nodegate cannot read it, or has not read it yet: see the gate's condition Ready",
+	v1alpha1.ReadingInvalidSpec:               "the gate's selector or signals are invalid: see its condition Accepted",
+	v1alpha1.ReadingNodeSilent:                unreachableStep,
+	v1alpha1.ReadingNodeShutdown:              unreachableStep,
+	v1alpha1.ReadingMinClosed:                 "wait: this resolves itself after timing.minClosedSeconds",
+	v1alpha1.ReadingOpenAfter:                 "wait: this resolves itself after timing.openAfterSeconds; the message has the time",
+	v1alpha1.ReadingPaused:                    "the gate's mode is Paused: change the mode, or delete the gate",
+	v1alpha1.ReadingReopenedByHand:            "check the node, then run kubectl taint node <node> <key>-",
+	v1alpha1.ReadingOverridden:                "wait: the override ends at the time in the message; to end it now, run kubectl annotate node <node> override.nodegate.dev/<gate>-",
+	v1alpha1.ReadingMatches:                   holdsStep,
+	v1alpha1.ReadingReady:                     holdsStep,
+	v1alpha1.ReadingDaemonsReady:              holdsStep,
+	v1alpha1.ReadingNoDaemonSetBelongs:        holdsStep,
+	v1alpha1.ReadingNoDaemonSetSelected:       holdsStep,
+	v1alpha1.ReadingDaemonNotProbed:           "add a readinessProbe to the daemon: without one it is ready as soon as it runs",
+}
+
+const (
+	setupStep       = "wait: a cloud controller or provisioner is still setting up the node; see its own taints"
+	missingStep     = "the node does not have the label, annotation, condition, driver or resource, or not with the required value"
+	tooBrieflyStep  = "wait: this resolves itself after forSeconds or minReadySeconds"
+	unreachableStep = "check the node: no gate opens on a node that is unreachable or shutting down"
+	holdsStep       = "a closeWhen gate stays closed while its signals hold"
+)

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/printer"
+)
+
+// Text returns the explanation as human-readable text.
+func (e *Explanation) Text(m printer.Marks) string {
+	var b strings.Builder
+	holding := 0
+	for i := range e.Gates {
+		if e.Gates[i].holds() {
+			holding++
+		}
+	}
+	switch {
+	case holding > 0:
+		fmt.Fprintf(&b, "Node %s is held by %d of %d gates.\n", e.Node, holding, len(e.Gates))
+	case len(e.Gates) > 0:
+		fmt.Fprintf(&b, "No gate holds node %s.\n", e.Node)
+	default:
+		fmt.Fprintf(&b, "No gate applies to node %s.\n", e.Node)
+	}
+	if e.OptedOut {
+		fmt.Fprintf(&b, "Its label %s excludes it from all gates.\n", e.OptOutLabel)
+	}
+	if e.IgnoredOptOutLabel != "" {
+		fmt.Fprintf(&b, "Its label %s is ignored, because a kubelet can set it: use the label %s=%s, or run nodegate with --allow-plain-opt-out.\n",
+			e.IgnoredOptOutLabel, v1alpha1.OptOutLabel, v1alpha1.OptOutValue)
+	}
+	for i := range e.Gates {
+		e.Gates[i].write(&b, m, e.Time)
+	}
+	if len(e.IgnoredOverrides)+len(e.Unread) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.IgnoredOverrides)) {
+		fmt.Fprintf(&b, "The override of gate %s is ignored: %s.\n", name, e.IgnoredOverrides[name])
+	}
+	for _, what := range e.Unread {
+		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
+	}
+	return b.String()
+}
+
+// write writes one gate: a line with its state, followed by rows with details.
+func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
+	fmt.Fprintf(b, "\n%s: %s\n", e.Gate, e.stateText(now))
+	rows := printer.NewRows(b)
+	row := func(label, text string) {
+		if text != "" {
+			rows.Row(label, text)
+		}
+	}
+	row("taint", e.Taint)
+	if len(e.Signals) > 0 {
+		row(e.rule())
+	}
+	for _, s := range e.Signals {
+		row(m[s.State]+" "+s.Name, fmt.Sprintf("%s (%s)%s", s.Message, s.Reason, printer.Elapsed(", for ", s.Since, now)))
+	}
+	if e.Obstacle != nil {
+		row("blocked", e.Obstacle.Message)
+	}
+	if !e.ClosesBy.IsZero() {
+		row("closes", "at "+printer.Time(e.ClosesBy)+" or earlier, unless its signals hold again")
+	}
+	row("deadline", e.deadline(now))
+	row("override", e.overridden())
+	if e.Ring != "" {
+		row("contradiction", fmt.Sprintf("gates %s would open and close each other endlessly, and keep their state: change their signals so that none of them depends on what another one writes", e.Ring))
+	}
+	if e.Contended {
+		row("contended", "another writer repeatedly reverts the taint: the gate's condition Contended names it")
+	}
+	row("not in force", e.NotInForce)
+	row("next", e.Next)
+	rows.Flush()
+}
+
+// stateText returns the gate's state on the node and the reason for it.
+func (e *Gate) stateText(now time.Time) string {
+	state := map[string]string{v1alpha1.StateClosed: "closed", v1alpha1.StateOpen: "open", StateNone: "not a member"}
+	becomes := map[string]string{v1alpha1.StateClosed: "about to close", v1alpha1.StateOpen: "about to open", StateNone: "about to release the node"}
+	because := closedBecause
+	if e.State == v1alpha1.StateOpen && e.Becomes == "" || e.State == v1alpha1.StateClosed && e.Becomes != "" || e.Becomes == v1alpha1.StateOpen {
+		because = openedBecause
+	}
+	text := state[e.State]
+	switch {
+	case e.DryRun && e.State == StateNone:
+		text = "would not be a member (dry run)"
+	case e.DryRun:
+		text = "would be " + text + " (dry run)"
+	case e.Becomes != "":
+		text += printer.Elapsed(" for ", e.Since, now) + ", " + becomes[e.Becomes]
+	default:
+		text += printer.Elapsed(" for ", e.Since, now)
+	}
+	if e.Reason != "" && because[e.Reason] != "" {
+		text += fmt.Sprintf(", because %s (%s)", because[e.Reason], e.Reason)
+	}
+	return text
+}
+
+// rule returns the row that introduces the gate's signals.
+func (e *Gate) rule() (label, text string) {
+	if e.CloseWhen {
+		return "closed", "while all of these hold:"
+	}
+	return "opens", "when all of these hold:"
+}
+
+func (e *Gate) deadline(now time.Time) string {
+	switch {
+	case e.Overdue:
+		return "has passed"
+	case e.Deadline.IsZero():
+		return ""
+	}
+	return "passes in " + duration.HumanDuration(e.Deadline.Sub(now))
+}
+
+func (e *Gate) overridden() string {
+	o := e.Override
+	if o == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%s until %s: %q; without the override it would be %s", strings.ToLower(o.State), printer.Time(o.Until), o.Reason, strings.ToLower(o.Own))
+	if o.Own == StateNone {
+		text = strings.TrimSuffix(text, "be none") + "not hold the node"
+	}
+	if o.HeldBy != "" {
+		text += "; gate " + o.HeldBy + " keeps the taint on the node"
+	}
+	return text
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateset
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/signal"
+)
+
+// StatusUse specifies when a gate is not in force because the controller has reported
+// this in the gate's condition Accepted.
+type StatusUse int
+
+const (
+	// IgnoreStatus means that only the spec and the key policy count.
+	IgnoreStatus StatusUse = iota
+	// StatusForUnknownPolicy means that a rejection counts if it is based on a part of the
+	// key policy that is unknown here (nil).
+	StatusForUnknownPolicy
+	// TrustStatus means that every rejection counts. It is for callers that do not know
+	// the key policy.
+	TrustStatus
+)
+
+// Of compiles gates that were read once from the API server, and determines which are in
+// force. It compiles all expressions before it returns.
+func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set {
+	set, none := newSet(Snapshot{Source: v1alpha1.SourceCRD, Complete: true}), &Set{}
+	for i := range declared {
+		set.add(&declared[i], none, signal.Compile)
+	}
+	set.accept(policy)
+	for name, ng := range set.Declared {
+		reported, rejected := reportedRejection(ng)
+		if rejected && use.counts(set.Acceptance[name], reported, &policy) {
+			set.Acceptance[name] = reported
+		}
+	}
+	set.apply(policy)
+	return set
+}
+
+// Reported compiles gates that were read once from the API server. Only the controller
+// knows the key policy, so the gates' status determines which are in force, and whether
+// nodes can opt out by the label that kubelets can set.
+func Reported(declared []v1alpha1.NodeGate) *Set {
+	return Of(declared, gate.KeyPolicy{PlainOptOut: PlainOptOut(declared)}, TrustStatus)
+}
+
+// PlainOptOut reports whether the opt-out label that kubelets can set excludes nodes from
+// gates. The administrator decides this, and the gates' status contains it.
+func PlainOptOut(declared []v1alpha1.NodeGate) bool {
+	for i := range declared {
+		if declared[i].Status.PlainOptOut {
+			return true
+		}
+	}
+	return false
+}
+
+// reportedRejection returns the acceptance in the gate's status if the controller has
+// rejected the current spec.
+func reportedRejection(ng *v1alpha1.NodeGate) (gate.Acceptance, bool) {
+	c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
+	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != ng.Generation {
+		return gate.Acceptance{}, false
+	}
+	return gate.Acceptance{Reason: c.Reason, Message: c.Message}, true
+}
+
+// counts reports whether a reported rejection replaces the acceptance computed here.
+func (u StatusUse) counts(computed, reported gate.Acceptance, policy *gate.KeyPolicy) bool {
+	switch u {
+	case TrustStatus:
+		return true
+	case StatusForUnknownPolicy:
+		unknown := reported.Reason == v1alpha1.ReasonTaintKeyNotAllowed && policy.Allowed == nil ||
+			reported.Reason == v1alpha1.ReasonOwnedByNodeReadinessRule && policy.Managed == nil
+		return computed.Accepted && unknown
+	}
+	return false
+}

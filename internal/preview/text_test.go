@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preview_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cli/clitest"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/preview"
+)
+
+// previews are changes in a cluster with twelve nodes: eight in zone a, two of which
+// lack the label fit, and four in zone b, one of which lacks it. Existing gates are
+// closed on the first two nodes of zone a and open on the others.
+var previews = []struct {
+	name string
+	// before and apply are NodeGates, in YAML.
+	before, apply []string
+	delete        []string
+	pods          map[string]*gate.PodList
+	policy        gate.KeyPolicy
+}{
+	{name: "new-ignores", apply: []string{clitest.Manifest("agent", "")}},
+	{name: "new-adopts", apply: []string{clitest.Manifest("agent", "existingNodes: Adopt")}},
+	{name: "new-closes", apply: []string{clitest.Manifest("agent", "existingNodes: Close\n  budget: {maxReclosed: 1}")}},
+	{name: "new-dry-run", apply: []string{clitest.Manifest("agent", "existingNodes: Close\n  mode: DryRun")}},
+	{name: "not-allowed", apply: []string{clitest.Manifest("agent", "")}, policy: gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: "example.com/z", Effect: "NoSchedule"}: true}}},
+	{name: "evicts", apply: []string{evicting}, pods: twoPods},
+	{name: "evicts-unread", apply: []string{evicting}},
+	{name: "deleted", before: []string{clitest.Manifest("agent", "")}, delete: []string{"agent"}},
+	{name: "same", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "")}},
+	{name: "narrowed", before: []string{clitest.Manifest("agent", "")}, apply: []string{narrowed}},
+	{name: "regression", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "reclosePolicy: OnRegression")}},
+	{name: "to-dry-run", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "mode: DryRun")}},
+	{name: "conflict", before: []string{clitest.Manifest("agent", "")}, apply: []string{conflicting}},
+	{name: "waits-for-no-daemon", apply: []string{waitsForPod}},
+}
+
+const (
+	agentHead   = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: agent}\nspec:\n"
+	evicting    = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoExecute}\n  acknowledge: [PodEviction]\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	narrowed    = agentHead + "  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	waitsForPod = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n"
+	conflicting = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: rival}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, value: b, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+)
+
+var twoPods = map[string]*gate.PodList{
+	"a0": {At: clitest.Now, Pods: []gate.BoundPod{
+		{Namespace: "web", Name: "shop"},
+		{Namespace: "kube-system", Name: "agent-1", Daemon: true},
+		{Namespace: "kube-system", Name: "static", Mirror: true},
+		{Namespace: "web", Name: "done", Finished: true},
+		{Namespace: "web", Name: "hardy", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+	}},
+	"a5": {At: clitest.Now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere"}}},
+}
+
+// twelve returns the twelve nodes, one hour old, with records of these gates.
+func twelve(gates []v1alpha1.NodeGate) []gate.Facts {
+	var all []gate.Facts
+	for i := range 12 {
+		zone, number := "a", i
+		if i >= 8 {
+			zone, number = "b", i-8
+		}
+		n := gate.Node{
+			Name: fmt.Sprintf("%s%d", zone, number), UID: "uid", BootID: "b", Created: clitest.Now.Add(-time.Hour),
+			Labels:     map[string]string{corev1.LabelTopologyZone: zone, "fit": ""},
+			Conditions: []gate.Condition{{Type: string(corev1.NodeReady), Status: corev1.ConditionTrue, Transition: clitest.Now.Add(-time.Hour)}},
+		}
+		closed := zone == "a" && number < 2
+		if closed || zone == "b" && number == 0 {
+			delete(n.Labels, "fit")
+		}
+		for j := range gates {
+			record := `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
+			if closed {
+				record = clitest.Birth
+				n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+			}
+			n.Records = map[string]string{gates[j].Name: record}
+		}
+		all = append(all, gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}})
+	}
+	return all
+}
+
+// testdata contains the expected output of each case, as text and as JSON.
+func TestText(t *testing.T) {
+	for _, c := range previews {
+		t.Run(c.name, func(t *testing.T) {
+			w := &preview.World{Declared: clitest.Decode(t, c.before...), Pods: c.pods, Policy: c.policy, Now: clitest.Now}
+			w.Nodes = twelve(w.Declared)
+			p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, c.apply...), Delete: c.delete})
+			raw, err := json.MarshalIndent(p, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clitest.Golden(t, c.name+".txt", p.Text())
+			clitest.Golden(t, c.name+".json", string(raw)+"\n")
+		})
+	}
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/printer"
+)
+
+// textNodes is the maximum number of nodes in the text.
+const textNodes = 5
+
+// Text returns a short version of the report as human-readable text.
+func (r *Report) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d nodes are held, %d of them overdue.\n", r.Fleet.Held, r.Fleet.Nodes, r.Overdue)
+	if s := r.Fleet.Opened; s.Count > 0 {
+		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
+			printer.Count(s.Count, "node"), Took(s.P50), Took(s.P90), Took(s.P99), Took(s.Max))
+	}
+	writeGates(&b, r)
+	writeGroups(&b, "POOL", r.Pools)
+	writeGroups(&b, "ZONE", r.Zones)
+	writeNodes(&b, r)
+	for _, what := range r.Unread {
+		fmt.Fprintf(&b, "\nIncomplete: %s.\n", what)
+	}
+	return b.String()
+}
+
+func writeGates(b *strings.Builder, r *Report) {
+	if len(r.Gates) == 0 {
+		b.WriteString("\nThere are no gates.\n")
+		return
+	}
+	rows := printer.NewTable(b, "GATE", "CLOSED", "OPEN", "P50", "P90", "SIGNAL", "P50", "P90", "LAST ON", "WAITING")
+	for i := range r.Gates {
+		g := &r.Gates[i]
+		cells := []string{g.Gate, fmt.Sprint(g.Closed), fmt.Sprint(g.Open), within(g.Opened, g.Opened.P50), within(g.Opened, g.Opened.P90)}
+		for _, s := range g.Signals {
+			rows.Add(append(cells, s.Name, within(s.Held, s.Held.P50), within(s.Held, s.Held.P90), fmt.Sprint(s.Last), fmt.Sprint(s.Waiting))...)
+			cells = []string{"", "", "", "", ""}
+		}
+		if len(g.Signals) == 0 {
+			rows.Add(append(cells, "-", "-", "-", "-", "-")...)
+		}
+	}
+	rows.Flush()
+}
+
+func writeGroups(b *strings.Builder, header string, groups []Group) {
+	if len(groups) < 2 {
+		return
+	}
+	rows := printer.NewTable(b, header, "NODES", "HELD", "READY P50", "OPEN P50", "OPEN P90", "OPEN P99")
+	for i := range groups {
+		g := &groups[i]
+		rows.Add(cmp.Or(g.Name, "(none)"), fmt.Sprint(g.Nodes), fmt.Sprint(g.Held), within(g.Ready, g.Ready.P50),
+			within(g.Opened, g.Opened.P50), within(g.Opened, g.Opened.P90), within(g.Opened, g.Opened.P99))
+	}
+	rows.Flush()
+}
+
+func writeNodes(b *strings.Builder, r *Report) {
+	if len(r.Nodes) == 0 {
+		return
+	}
+	rows := printer.NewTable(b, "NODE", "STATE", "HELD FOR/OPEN AFTER", "WAITING FOR")
+	for i := range min(len(r.Nodes), textNodes) {
+		n := &r.Nodes[i]
+		if !n.Held {
+			took, known := n.Opened.After(n.Created)
+			after := "-"
+			if known {
+				after = Took(took.Seconds())
+			}
+			rows.Add(n.Node, "open", after, "-")
+			continue
+		}
+		var waits []string
+		for j := range n.Gates {
+			if g := &n.Gates[j]; g.State == v1alpha1.StateClosed && !g.Soft {
+				name := g.Gate
+				if w := g.Waits(); w >= 0 {
+					name += "/" + g.Signals[w].Name
+				}
+				waits = append(waits, name)
+			}
+		}
+		since := "-"
+		if at := n.HeldSince(); !at.IsZero() {
+			since = Took(max(r.Time.Sub(at), 0).Seconds())
+		}
+		rows.Add(n.Node, "held", since, strings.Join(waits, ", "))
+	}
+	rows.Flush()
+	if more := len(r.Nodes) - textNodes; more > 0 {
+		fmt.Fprintf(b, "And %d more: kubectl gate report -o html --output-file report.html\n", more)
+	}
+}
+
+// within returns a percentile, or "-" if there are no values.
+func within(s Spread, seconds float64) string {
+	if s.Count == 0 {
+		return "-"
+	}
+	return Took(seconds)
+}
