@@ -58,9 +58,9 @@ func BenchmarkChangedGate(b *testing.B) {
 	w.c.leading.Store(true)
 	var running sync.WaitGroup
 	for range w.c.options.Workers {
-		running.Go(func() { w.c.work(ctx, &hand{}) })
+		running.Go(func() { w.c.work(ctx, &workerState{}) })
 	}
-	running.Go(func() { w.c.sweep.run(ctx) })
+	running.Go(func() { w.c.resync.run(ctx) })
 	for b.Loop() {
 		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++

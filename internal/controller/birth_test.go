@@ -83,7 +83,7 @@ func TestParametersFollowGates(t *testing.T) {
 	})
 }
 
-func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
+func TestDisabledBirthPolicyIsDetected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var off atomic.Bool
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -114,7 +114,7 @@ func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
 }
 
 // What is wrong with the parameters is told by the gate that it is about.
-func TestParameterThatCannotBeWritten(t *testing.T) {
+func TestParameterWriteDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("bad"), controllertest.Gate("good"))
 		denied := func(obj client.Object) error {
@@ -149,7 +149,7 @@ func TestParameterThatCannotBeWritten(t *testing.T) {
 }
 
 // More gates than the parameter holds: the youngest is left out, and says why.
-func TestMoreGatesThanFit(t *testing.T) {
+func TestMoreGatesThanTheParameterHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gates []*v1alpha1.NodeGate
 		for i := range 257 { // of the same age, so that names decide

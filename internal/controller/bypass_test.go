@@ -30,7 +30,7 @@ import (
 )
 
 // bypassing gates mind their bypassed pods.
-func bypassing(p v1alpha1.BypassedPods) func(*v1alpha1.NodeGateSpec) {
+func withBypassedPods(p v1alpha1.BypassedPods) func(*v1alpha1.NodeGateSpec) {
 	return func(s *v1alpha1.NodeGateSpec) { s.BypassedPods = p }
 }
 
@@ -55,7 +55,7 @@ func started(n int, change ...func(i int, p *gate.BoundPod)) []gate.BoundPod {
 // bypassWorld has one node that was closed ten minutes ago for a reboot, and
 // these pods on it.
 func bypassWorld(t *testing.T, policy v1alpha1.BypassedPods, all ...gate.BoundPod) (*world, *nodePods) {
-	w := newWorld(t, controllertest.Gate("gate", bypassing(policy)))
+	w := newWorld(t, controllertest.Gate("gate", withBypassedPods(policy)))
 	pods := newNodePods()
 	w.pods = pods
 	w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonRebooted) })
@@ -93,7 +93,7 @@ func (w *world) warnings() []eventsv1.Event {
 func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedReport, append(started(12), aDaemon, aWorkload)...)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		if pods.listed() != 0 {
 			t.Error("the pods were listed before the gate had opened, or with it")
@@ -118,7 +118,7 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 func TestBypassedPodsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedIgnore, started(1)...)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(time.Minute)
 		if pods.listed() != 0 || len(w.warnings()) != 0 {
@@ -152,7 +152,7 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 			}
 			return boundpods.Evicted
 		}
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(10 * time.Minute)
 		if left := pods.byNode["n0000"]; len(left) != 4 || left[0].Name != "p00" || left[3].Name != "p03" {
@@ -176,11 +176,11 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 }
 
 // Evictions are given up some time, and that is told.
-func TestEvictionIsGivenUp(t *testing.T) {
+func TestEvictionHasALimitOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
 		pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(time.Hour)
 		if n := pods.evicted["p00"]; n != bypass.Tries+1 {
@@ -198,12 +198,12 @@ func TestEvictionIsGivenUp(t *testing.T) {
 
 // A pod is evicted for one opening only: not after the gate closed again, nor in
 // another boot, nor once the gate says otherwise, nor without the right.
-func TestEvictionEndsWithItsReason(t *testing.T) {
+func TestEvictionStopsWhenTheOpeningIsObsolete(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"closed again": func(w *world) { w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") }) },
 		"rebooted":     func(w *world) { w.change("n0000", func(n *gate.Node) { n.BootID = "next" }) }, // closed again too
 		"rebooted, and the gate does not mind": func(w *world) {
-			ng := controllertest.Gate("gate", bypassing(v1alpha1.BypassedEvict), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever })
+			ng := controllertest.Gate("gate", withBypassedPods(v1alpha1.BypassedEvict), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever })
 			ng.Generation = 2
 			w.setGates(true, ng)
 			controllertest.Pass(time.Second)
@@ -212,7 +212,7 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 		"replaced": func(w *world) { w.change("n0000", func(n *gate.Node) { n.UID = "another" }) },
 		"deleted":  func(w *world) { w.remove("n0000"); w.c.NodeChanged("n0000", gate.Everything()) },
 		"edited": func(w *world) {
-			ng := controllertest.Gate("gate", bypassing(v1alpha1.BypassedIgnore))
+			ng := controllertest.Gate("gate", withBypassedPods(v1alpha1.BypassedIgnore))
 			ng.Generation = 2
 			w.setGates(true, ng)
 		},
@@ -221,7 +221,7 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
 				pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
-				defer w.start(logr.Discard(), allowing(nil))()
+				defer w.start(logr.Discard(), allowingAllBut(nil))()
 				w.open(t)
 				controllertest.Pass(6 * time.Second)
 				if pods.evicted["p00"] != 1 {
@@ -237,10 +237,10 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 	}
 }
 
-func TestNoRightToEvict(t *testing.T) {
+func TestPermissionToEvictMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
-		defer w.start(logr.Discard(), allowing(func(what string) bool { return what == "create pods/eviction" }))()
+		defer w.start(logr.Discard(), allowingAllBut(func(what string) bool { return what == "create pods/eviction" }))()
 		w.open(t)
 		controllertest.Pass(time.Minute)
 		ready := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
@@ -255,7 +255,7 @@ func TestNoRightToEvict(t *testing.T) {
 
 // A burst of warnings is written at a rate of its own, keeps nobody waiting, and
 // what is too much is counted.
-func TestWarningsHaveABudget(t *testing.T) {
+func TestWarningsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestMetrics()
 		w := newWorld(t)

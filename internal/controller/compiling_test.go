@@ -23,8 +23,8 @@ import (
 
 // by returns a gate that opens where an expression is true, which is the longer
 // the larger i is.
-func by(name string, i int) *v1alpha1.NodeGate {
-	return controllertest.Gate(name, going(fmt.Sprintf(`labels[?"fit"].orValue("none") == "" && %d < %d`, i, i+1)+strings.Repeat(" ", i)))
+func expressionGate(name string, i int) *v1alpha1.NodeGate {
+	return controllertest.Gate(name, opensBy(fmt.Sprintf(`labels[?"fit"].orValue("none") == "" && %d < %d`, i, i+1)+strings.Repeat(" ", i)))
 }
 
 // ready returns the status and the reason of a gate's condition Ready.
@@ -36,7 +36,7 @@ func (w *world) ready(name string) string {
 	return c.Reason + ": " + c.Message
 }
 
-const isBeingCompiled = "Compiling: its expressions are being compiled; until then it neither opens nor closes; " +
+const compilingMessage = "Compiling: its expressions are being compiled; until then it neither opens nor closes; " +
 	"if it closed new nodes at birth, these go on being closed"
 
 // After a restart, eight gates of which the first is never through compiling keep no
@@ -47,9 +47,9 @@ func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 		plain := controllertest.Gate("plain", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/plain" })
 		gates := []*v1alpha1.NodeGate{plain}
 		for i := range 8 {
-			gates = append(gates, by(fmt.Sprintf("slow-%d", i), 10+i))
+			gates = append(gates, expressionGate(fmt.Sprintf("slow-%d", i), 10+i))
 		}
-		w := newWorld(t, append(gates, by("quick", 0))...)
+		w := newWorld(t, append(gates, expressionGate("quick", 0))...)
 		through := make(chan struct{})
 		var mu sync.Mutex
 		var order []string
@@ -89,7 +89,7 @@ func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 		if w.closed() != 1 {
 			t.Error("the taint was removed, and one of its gates is still closed")
 		}
-		if got := w.ready("slow-3"); got != isBeingCompiled {
+		if got := w.ready("slow-3"); got != compilingMessage {
 			t.Errorf("slow-3: %s", got)
 		}
 		if got := w.ready("plain"); strings.HasPrefix(got, "Compiling") {
@@ -110,7 +110,7 @@ func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 // compiled. With the same expression it is not compiled in the background at all.
 func TestEditedGateIsCompiled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ng, plain := by("gate", 1), controllertest.Gate("plain")
+		ng, plain := expressionGate("gate", 1), controllertest.Gate("plain")
 		w := newWorld(t, ng)
 		var compiled atomic.Int32
 		blocked := make(chan struct{})
@@ -133,11 +133,11 @@ func TestEditedGateIsCompiled(t *testing.T) {
 			t.Error("a gate with the expression of before has to wait")
 		}
 
-		edited := by("gate", 2)
+		edited := expressionGate("gate", 2)
 		edited.Generation = 3
 		w.setGates(true, edited, plain)
 		controllertest.Pass(10 * time.Second)
-		if got := w.ready("gate"); got != isBeingCompiled {
+		if got := w.ready("gate"); got != compilingMessage {
 			t.Errorf("the edited gate: %s", got)
 		}
 		if c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted); c == nil || c.Status != "True" || c.ObservedGeneration == 3 {

@@ -136,7 +136,7 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary)
 	if g.Mode == v1alpha1.ModePaused {
 		return true, v1alpha1.ReasonPaused, pausedMessage(s)
 	}
-	if reason, message := c.lacks(o, g, ng); reason != "" {
+	if reason, message := c.unmet(o, g, ng); reason != "" {
 		return false, reason, message
 	}
 	remarks := remarks(s)
@@ -158,20 +158,20 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary)
 		return false, v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
-		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + doubts(s)
+		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + unknownText(s)
 	}
 	if ng.Spec.Follows() {
-		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s) + overrides(s)
+		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + unknownText(s) + overridesText(s)
 	}
-	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks + overrides(s)
+	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks + overridesText(s)
 }
 
 // lacks returns what a gate needs that is not observed or not permitted, or "".
-func (c *Controller) lacks(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
+func (c *Controller) unmet(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
 	if err := c.feedsError(g.Needs(o.sets)); err != nil {
 		return v1alpha1.ReasonFeedsNotSynced, err.Error()
 	}
-	if missing := c.rights.missingFor(&ng.Spec); missing != "" {
+	if missing := c.permissions.missingFor(&ng.Spec); missing != "" {
 		return v1alpha1.ReasonPermissionMissing, missing
 	}
 	return "", ""
@@ -206,7 +206,7 @@ func remarks(s *fleet.Summary) string {
 
 // doubts tells where it is unknown whether a gate that follows its signals
 // should close.
-func doubts(s *fleet.Summary) string {
+func unknownText(s *fleet.Summary) string {
 	if s.Doubtful.Count == 0 {
 		return ""
 	}

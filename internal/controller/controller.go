@@ -100,28 +100,28 @@ type Controller struct {
 	clock   clock.WithTicker
 	log     logr.Logger
 
-	feed    Feed
-	writer  write.Applier
-	client  client.Client
-	set     atomic.Pointer[gateset.Set]
-	asked   atomic.Pointer[gate.Needs] // what the feed was last asked to observe
-	lanes   *lanes
-	looks   *looks
-	queue   workqueue.TypedRateLimitingInterface[string]
-	sweep   *sweep
-	ledger  *fleet.Ledger
-	budget  *fleet.Reservations
-	memory  *memory
-	holding *holding
-	metrics *telemetry.Metrics
-	birth   *birth.Reconciler
-	guards  *birth.GuardProber
-	rules   *readinessRules
-	rights  *rights
-	events  *telemetry.Recorder
-	pulse   pulse
-	writes  writes
-	leading atomic.Bool
+	feed        Feed
+	writer      write.Applier
+	client      client.Client
+	set         atomic.Pointer[gateset.Set]
+	asked       atomic.Pointer[gate.Needs] // what the feed was last asked to observe
+	order       *laneQueue
+	partials    *partials
+	queue       workqueue.TypedRateLimitingInterface[string]
+	resync      *resyncer
+	ledger      *fleet.Ledger
+	budget      *fleet.Reservations
+	memory      *memory
+	signalTimes *signalTimes
+	metrics     *telemetry.Metrics
+	birth       *birth.Reconciler
+	guards      *birth.GuardProber
+	rules       *readinessRules
+	permissions *permissions
+	events      *telemetry.Recorder
+	liveness    liveness
+	responses   responses
+	leading     atomic.Bool
 
 	// Components that need lists of all pods of a node. bypass is nil until Start.
 	pods      *bypass.PodLister
@@ -147,22 +147,22 @@ func New(o Options, api client.Client, m *telemetry.Metrics) *Controller {
 	}
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
-		ledger: fleet.NewLedger(), memory: newMemory(), holding: newHolding(),
+		ledger: fleet.NewLedger(), memory: newMemory(), signalTimes: newSignalTimes(),
 		gatesChanged: make(chan struct{}, 1),
-		lanes:        newLanes(), looks: newLooks(),
+		order:        newLaneQueue(), partials: newPartials(),
 	}
-	c.queue = newNodeQueue(&o, c.lanes)
+	c.queue = newNodeQueue(&o, c.order)
 	if o.AllowedTaintKeys != nil {
 		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; what cannot be read allows nothing
 	}
 	c.stamps = setOf(o.AllowedStampAnnotations)
-	c.sweep = newSweep(c.queue, o.Workers)
+	c.resync = newResyncer(c.queue, o.Workers)
 	c.budget = fleet.NewReservations(c.ledger)
 	c.birth = birth.New(api, o.Namespace, o.Log)
 	c.compiler = gateset.NewCompiler(c.GatesChanged)
 	c.guards = birth.NewGuardProber(api, o.Namespace, o.Log, m)
 	c.rules = newReadinessRules(api, o.Clock, o.Log)
-	c.rights = newRights(api, o.Log)
+	c.permissions = newPermissions(api, o.Log)
 	c.events = telemetry.NewRecorder(api, o.Clock, o.Log, m)
 	c.set.Store(&gateset.Set{})
 	return c
@@ -188,8 +188,8 @@ func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
 // because it evaluates all nodes when it becomes the leader.
 func (c *Controller) NodeChanged(name string, change gate.Change) {
 	if c.leading.Load() {
-		c.looks.tell(name, change)
-		c.lanes.mark(name)
+		c.partials.addChange(name, change)
+		c.order.markChanged(name)
 		c.queue.Add(name)
 	}
 }
@@ -202,8 +202,8 @@ func (c *Controller) GatesChanged() {
 	}
 }
 
-// refreshGap keeps changes that come in bursts from being taken in one by one.
-const refreshGap = 100 * time.Millisecond
+// refreshDelay keeps changes that come in bursts from being taken in one by one.
+const refreshDelay = 100 * time.Millisecond
 
 // refreshInterval is how often all is compiled and looked at anew though nothing is
 // known to have changed: what was missed, whyever, is made good by then. To look at
@@ -229,7 +229,7 @@ func (c *Controller) Follow(ctx context.Context) {
 		case <-ticker.C():
 			due = c.clock.Since(refreshed) >= refreshInterval
 		}
-		gap := refreshGap
+		gap := refreshDelay
 		switch managed, known := c.rules.managed(ctx); {
 		case !known:
 			gap = rulesRetry
@@ -269,17 +269,17 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	c.metrics.GatesKnown(complete)
 	c.ledger.SetTerms(termsOf(set))
 	c.set.Store(set)
-	c.looks.renew(set.Seq)
+	c.partials.reset(set.Seq)
 	c.birth.Changed()
 	if c.leading.Load() {
-		c.lookAtAll()
+		c.resyncAll()
 	}
 }
 
-// lookAtAll has every node looked at: those that are there, and those that are
+// resyncAll has every node looked at: those that are there, and those that are
 // known from before and may be gone.
-func (c *Controller) lookAtAll() {
-	c.sweep.all(append(c.feed.NodeNames(), c.ledger.Names()...))
+func (c *Controller) resyncAll() {
+	c.resync.add(append(c.feed.NodeNames(), c.ledger.Names()...))
 }
 
 // Start runs the leader until the context ends, and then completes the work in progress.
@@ -292,33 +292,33 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.bypass = bypass.New(bypass.Options{
 		Pods: c.pods, Gates: c.set.Load, Facts: c.feed.Facts,
-		MayList:  func() bool { return !c.rights.lacks(listPods) },
-		MayEvict: func() bool { return !c.rights.lacks(evictPods) },
+		MayList:  func() bool { return !c.permissions.missing(listPods) },
+		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
 		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
 	})
 	c.leading.Store(true)
 	defer c.leading.Store(false)
-	c.writes = writes{}
+	c.responses = responses{}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var running sync.WaitGroup
-	hands := make([]hand, c.options.Workers)
-	for i := range hands {
-		running.Go(func() { c.work(ctx, &hands[i]) })
+	workers := make([]workerState, c.options.Workers)
+	for i := range workers {
+		running.Go(func() { c.work(ctx, &workers[i]) })
 	}
-	running.Go(func() { c.watchdog(ctx, hands, giveUp) })
-	running.Go(func() { c.sweep.run(ctx) })
-	running.Go(func() { c.settle(ctx) })
+	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
+	running.Go(func() { c.resync.run(ctx) })
+	running.Go(func() { c.runBudget(ctx) })
 	running.Go(func() { newReporter(c).run(ctx) })
 	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
 	running.Go(func() {
 		c.guards.Run(ctx, c.clock, c.feed.NodeNames, func() []string { return c.set.Load().Objects() })
 	})
-	running.Go(func() { c.watchRights(ctx) })
+	running.Go(func() { c.watchPermissions(ctx) })
 	running.Go(func() { c.inspector.Run(ctx) })
 	running.Go(func() { c.bypass.Run(ctx) })
 	running.Go(func() { c.events.Run(ctx) })
-	c.lookAtAll()
+	c.resyncAll()
 	<-ctx.Done()
 	c.queue.ShutDown()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -328,14 +328,14 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// feedPatience bounds the wait for feeds before the first decision. A feed
+// feedTimeout bounds the wait for feeds before the first decision. A feed
 // that never syncs makes its own signals unknown, and must not stop the rest.
-const feedPatience = 30 * time.Second
+const feedTimeout = 30 * time.Second
 
 // awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
 // false if the context ends first.
 func (c *Controller) awaitFeeds(ctx context.Context) bool {
-	timeout := c.clock.NewTimer(feedPatience)
+	timeout := c.clock.NewTimer(feedTimeout)
 	defer timeout.Stop()
 	ticker := c.clock.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -362,13 +362,13 @@ func (c *Controller) takeOver() {
 
 // settle finds out when budgets can be given, and calls as many nodes as there
 // is room for. What is called is put where it does not keep new work waiting.
-func (c *Controller) settle(ctx context.Context) {
+func (c *Controller) runBudget(ctx context.Context) {
 	ticker := c.clock.NewTicker(fleet.SettleInterval)
 	defer ticker.Stop()
 	for {
 		if c.ledger.Heartbeat(c.clock.Now()) {
 			c.log.Info("the process was paused, looking at all nodes before closing any under a budget")
-			c.lookAtAll()
+			c.resyncAll()
 		}
 		select {
 		case <-ctx.Done():
@@ -379,7 +379,7 @@ func (c *Controller) settle(ctx context.Context) {
 			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
 				c.ledger.Settle(c.feed.NodeNames(), seq)
 			}
-			c.sweep.all(c.ledger.Due())
+			c.resync.add(c.ledger.Due())
 		}
 	}
 }

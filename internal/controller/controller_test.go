@@ -58,7 +58,7 @@ func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 }
 
 // Room in the budget is used without much ado, and by the whole fleet at once.
-func TestBudgetIsUsedUp(t *testing.T) {
+func TestBudgetIsUsedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(100, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
@@ -188,7 +188,7 @@ func (w *world) stored(name string) *v1alpha1.NodeGate {
 }
 
 // A node that goes while all nodes are being read anew is not told of one by one.
-func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
+func TestNodeDeletedDuringARelistIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
@@ -213,14 +213,14 @@ func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
 
 // A node that is not known while all nodes are being read anew is not taken to be gone
 // because they have been read a moment later: what it holds of the budget stays its own.
-func TestNodeIsNotForgottenWhileNodesAreRead(t *testing.T) {
+func TestNodeIsNotForgottenDuringARelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonRegression) })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Second)
 		w.mu.Lock()
-		w.unsynced, w.syncs = true, true
+		w.unsynced, w.syncsOnRead = true, true
 		w.mu.Unlock()
 		w.c.NodeChanged("n0000", gate.Everything())
 		controllertest.Pass(time.Second)
@@ -232,7 +232,7 @@ func TestNodeIsNotForgottenWhileNodesAreRead(t *testing.T) {
 
 // Series go with the gate, although the openings that its deletion brings come
 // afterwards.
-func TestSeriesGoWithTheGate(t *testing.T) {
+func TestSeriesAreDeletedWithTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
@@ -286,7 +286,7 @@ func TestTransitionsAreCountedOnce(t *testing.T) {
 	})
 }
 
-func TestWaitsAreHandedOn(t *testing.T) {
+func TestMemoryOfANode(t *testing.T) {
 	m, at := newMemory(), time.Now()
 	n := gate.Node{Name: "n1", UID: "first"}
 	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false, nil)

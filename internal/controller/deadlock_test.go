@@ -23,7 +23,7 @@ import (
 // Two gates of which each waits for a daemon that the other's taint keeps away say
 // so, both of them, where they meet on a node; and no longer when one of the
 // daemons tolerates both.
-func TestGatesThatWaitForEachOther(t *testing.T) {
+func TestDeadlockedGatesReportIt(t *testing.T) {
 	daemon := func(name string, keys ...string) gate.DaemonSet {
 		ds := gate.DaemonSet{Namespace: "ns", Name: name, UID: types.UID(name), Pods: gate.PodQuery{Namespace: "ns", Selector: "app=" + name}}
 		for _, key := range keys {

@@ -22,9 +22,9 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// strict is an API server whose policies have not been told of all that the
+// denyingWriter is an API server whose policies have not been told of all that the
 // controller was told it may do.
-type strict struct {
+type denyingWriter struct {
 	*world
 	// deniesKey and deniesStamps are what it does not let pass.
 	deniesKey     string
@@ -38,7 +38,7 @@ var (
 	errForbidden = errors.New("no role allows it")
 )
 
-func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+func (s *denyingWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	of := func(taints []corev1.Taint) (all []string) {
 		for _, t := range taints {
 			if t.Key == s.deniesKey {
@@ -58,21 +58,21 @@ func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 
 // denied decides about one node until nothing more can be done, and returns what
 // was logged.
-func (w *world) denied(t *testing.T, s *strict) string {
+func (w *world) logOfDenied(t *testing.T, s *denyingWriter) string {
 	t.Helper()
 	var log controllertest.LogLines
-	w.deniedAs(t, s, log.Logger(), 5, func() {})
+	w.reconcileDenied(t, s, log.Logger(), 5, func() {})
 	return strings.Join(log.All(), "\n")
 }
 
-// deniedAfter decides as often, and returns what is remembered of the node.
-func (w *world) deniedAfter(t *testing.T, s *strict, times int, before func()) remembered {
+// carriedAfterDenied decides as often, and returns what is remembered of the node.
+func (w *world) carriedAfterDenied(t *testing.T, s *denyingWriter, times int, before func()) remembered {
 	t.Helper()
-	w.deniedAs(t, s, logr.Discard(), times, before)
+	w.reconcileDenied(t, s, logr.Discard(), times, before)
 	return w.c.memory.lost["n0000"]
 }
 
-func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, before func()) {
+func (w *world) reconcileDenied(t *testing.T, s *denyingWriter, log logr.Logger, times int, before func()) {
 	t.Helper()
 	s.world = w
 	w.c = New(Options{Namespace: "nodegate-system", Log: log}, nil, newTestMetrics())
@@ -86,14 +86,14 @@ func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, be
 
 // What may not be taken off a node for a gate that is gone keeps no other gate
 // closed there.
-func TestDeniedCleaningUpKeepsNoGateClosed(t *testing.T) {
+func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"))
 	w.add(1, func(_ int, n *gate.Node) {
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
 		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone=x")
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Value: "x", Effect: corev1.TaintEffectNoSchedule})
 	})
-	w.denied(t, &strict{deniesKey: "test.nodegate.dev/gone"})
+	w.logOfDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"})
 	n := w.nodes["n0000"]
 	if len(n.Taints) != 1 || n.Taints[0].Key != "test.nodegate.dev/gone" || n.Records["gone"] == "" {
 		t.Errorf("the node has the taints %v and records %v, want those of the gate that is gone", n.Taints, n.Records)
@@ -102,7 +102,7 @@ func TestDeniedCleaningUpKeepsNoGateClosed(t *testing.T) {
 
 // What is written for one key alone does not have the waits of other gates
 // begin again.
-func TestDeniedPartKeepsOtherWaits(t *testing.T) {
+func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 	const other = "test.nodegate.dev/b"
 	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
 		return func(s *v1alpha1.NodeGateSpec) {
@@ -120,7 +120,7 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 	})
 	began := time.Now().Add(-time.Minute)
 	remembered := remembered{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
-	kept := w.deniedAfter(t, &strict{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.memory.lost["n0000"] = remembered })
+	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.memory.lost["n0000"] = remembered })
 	if w.written() != 1 || kept.lost["other"] != began {
 		t.Errorf("after %d writes of a part, the other gate waits since %s, not since %s", w.written(), kept.lost["other"], began)
 	}
@@ -143,7 +143,7 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 
 // Of two gates one of which has two keys, what is denied to the one keeps not the
 // other closed.
-func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
+func TestDeniedKeyDoesNotBlockAGateWithTwoKeys(t *testing.T) {
 	const first, again = "test.nodegate.dev/first", "test.nodegate.dev/again"
 	two := controllertest.Gate("two", func(s *v1alpha1.NodeGateSpec) {
 		s.Taint.Key = first
@@ -159,7 +159,7 @@ func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
 			}
 			n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 		})
-		w.denied(t, &strict{deniesKey: controllertest.TaintKey})
+		w.logOfDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey})
 		if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != controllertest.TaintKey {
 			t.Errorf("closed with %s: the node has the taints %v, want that of the other gate", key, n.Taints)
 		}
@@ -167,7 +167,7 @@ func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
 }
 
 // Both keys of a gate come and go by themselves.
-func TestKeysOfAGateSet(t *testing.T) {
+func TestGateSetContainsBothKeys(t *testing.T) {
 	ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.RecloseTaint = &v1alpha1.Taint{Key: "test.nodegate.dev/again"} })
 	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
 	if !set.Keys[controllertest.TaintKey] || !set.Keys["test.nodegate.dev/again"] || len(set.Keys) != 2 {
@@ -176,10 +176,10 @@ func TestKeysOfAGateSet(t *testing.T) {
 }
 
 // For want of a stamp no gate stays closed, and that is told.
-func TestDeniedStampKeepsNoGateClosed(t *testing.T) {
+func TestDeniedStampDoesNotBlockTheOpening(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }))
 	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
-	log := w.denied(t, &strict{deniesStamps: true})
+	log := w.logOfDenied(t, &denyingWriter{deniesStamps: true})
 	if w.closed() != 0 {
 		t.Error("the gate is closed still")
 	}
@@ -190,7 +190,7 @@ func TestDeniedStampKeepsNoGateClosed(t *testing.T) {
 
 // Where records are denied, a gate closes without one, and none opens: a node whose
 // taint is gone would still have the record of a closed gate.
-func TestDeniedRecordKeepsNoGateOpen(t *testing.T) {
+func TestRejectedRecordDoesNotPreventClosing(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)), controllertest.Gate("gate"))
 	foreign := corev1.Taint{Key: "example.com/foreign", Effect: corev1.TaintEffectNoExecute}
 	w.add(1, func(_ int, n *gate.Node) {
@@ -201,7 +201,7 @@ func TestDeniedRecordKeepsNoGateOpen(t *testing.T) {
 	})
 	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
 	var log controllertest.LogLines
-	w.deniedAs(t, &strict{deniesRecords: errFull}, log.Logger(), 5, func() {
+	w.reconcileDenied(t, &denyingWriter{deniesRecords: errFull}, log.Logger(), 5, func() {
 		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
 		w.c.ledger.Settle([]string{"n0000"}, 1)
@@ -217,14 +217,14 @@ func TestDeniedRecordKeepsNoGateOpen(t *testing.T) {
 
 // Where a write is forbidden there is no taint without a record: an API server that
 // has just started forbids everything, and lets the second attempt pass.
-func TestForbiddenRecordAddsNoTaint(t *testing.T) {
+func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "closing")
 		n.Records["closing"] = strings.ReplaceAll(n.Records["closing"], controllertest.TaintKey, otherKey)
 	})
 	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
-	w.deniedAs(t, &strict{deniesRecords: errForbidden}, logr.Discard(), 5, func() {
+	w.reconcileDenied(t, &denyingWriter{deniesRecords: errForbidden}, logr.Discard(), 5, func() {
 		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
 		w.c.ledger.Settle([]string{"n0000"}, 1)

@@ -19,25 +19,25 @@ import (
 )
 
 // going makes a gate one that goes by an expression.
-func going(by string) func(*v1alpha1.NodeGateSpec) {
+func opensBy(by string) func(*v1alpha1.NodeGateSpec) {
 	return func(spec *v1alpha1.NodeGateSpec) {
 		spec.OpenWhen = []v1alpha1.Signal{{Name: "cel", SignalSource: v1alpha1.SignalSource{Expression: by}}}
 	}
 }
 
 // closingBy makes a gate one that is closed while an expression is true.
-func closingBy(expression string) func(*v1alpha1.NodeGateSpec) {
+func closesBy(expression string) func(*v1alpha1.NodeGateSpec) {
 	return func(spec *v1alpha1.NodeGateSpec) {
-		going(expression)(spec)
+		opensBy(expression)(spec)
 		spec.CloseWhen, spec.OpenWhen, spec.ReclosePolicy = spec.OpenWhen, nil, ""
 	}
 }
 
 // An expression that cannot be compiled says where and why. Nothing more is
 // closed, what is closed stays so, and a correction finds it.
-func TestExpressionThatIsBroken(t *testing.T) {
+func TestInvalidExpression(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ng := controllertest.Gate("gate", closingBy(`labels[?"bad"].orValue("") == "yes"`))
+		ng := controllertest.Gate("gate", closesBy(`labels[?"bad"].orValue("") == "yes"`))
 		w := newWorld(t, ng)
 		w.add(10, func(i int, n *gate.Node) {
 			if i == 0 {
@@ -52,7 +52,7 @@ func TestExpressionThatIsBroken(t *testing.T) {
 		edit := func(generation int64, expression string) {
 			edited := ng.DeepCopy()
 			edited.Generation = generation
-			closingBy(expression)(&edited.Spec)
+			closesBy(expression)(&edited.Spec)
 			edited.Spec.OpenWhen = nil
 			w.setGates(true, edited)
 			controllertest.Pass(5 * time.Second)
@@ -88,9 +88,9 @@ func TestExpressionThatIsBroken(t *testing.T) {
 
 // Nobody waits on a node that may have to be closed: that its expression has no
 // answer is told by the gate.
-func TestExpressionWithoutAnswerIsTold(t *testing.T) {
+func TestExpressionErrorIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closingBy(`labels["bad"] == "yes"`)))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`labels["bad"] == "yes"`)))
 		w.add(5, func(i int, n *gate.Node) {
 			if i > 0 {
 				n.Labels = map[string]string{"bad": "no"}
@@ -115,7 +115,7 @@ func TestExpressionWithoutAnswerIsTold(t *testing.T) {
 // A gate that is what it was is not compiled again, and is judged again.
 func TestGatesAreCompiledOnce(t *testing.T) {
 	policy := gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: controllertest.TaintKey, Effect: "NoSchedule"}: true}}
-	fine, broken := controllertest.Gate("fine", going("true")), controllertest.Gate("broken", going("1"))
+	fine, broken := controllertest.Gate("fine", opensBy("true")), controllertest.Gate("broken", opensBy("1"))
 	now := gateset.Snapshot{Source: v1alpha1.SourceCRD, Gates: []*v1alpha1.NodeGate{fine, broken}, Complete: true}
 	first := gateset.New(&gateset.Set{}, now, policy)
 	second := gateset.New(first, now, gate.KeyPolicy{Allowed: gate.AllowedTaints{}})
@@ -132,7 +132,7 @@ func TestGatesAreCompiledOnce(t *testing.T) {
 	}
 	edited := fine.DeepCopy()
 	edited.Generation++
-	going("false")(&edited.Spec)
+	opensBy("false")(&edited.Spec)
 	again := fine.DeepCopy() // deleted, and made again
 	again.UID = "another"
 	for _, ng := range []*v1alpha1.NodeGate{edited, again} {

@@ -34,26 +34,26 @@ type world struct {
 	t *testing.T
 	c *Controller
 
-	mu         sync.Mutex
-	nodes      map[string]gate.Node
-	gates      []*v1alpha1.NodeGate
-	complete   bool
-	source     string // SourceCRD if empty
-	daemonSets []gate.DaemonSet
-	observed   map[string]bool // namespaces whose DaemonSets are known
-	pods       boundpods.Client
-	writer     write.Applier                // the world itself if nil
-	clock      clock.WithTicker             // the bubble's if nil
-	unsynced   bool                         // the nodes are being read anew
-	syncs      bool                         // they have been, right after facts are next asked for
-	feeds      []reflector.Status           // of ResourceSlices, each called like its driver
-	agents     map[gate.PodQuery][]gate.Pod // of every node
-	writes     []string
-	looks      int // how many times facts were asked for
-	whole      int // and how many times all of them
+	mu          sync.Mutex
+	nodes       map[string]gate.Node
+	gates       []*v1alpha1.NodeGate
+	complete    bool
+	source      string // SourceCRD if empty
+	daemonSets  []gate.DaemonSet
+	observed    map[string]bool // namespaces whose DaemonSets are known
+	pods        boundpods.Client
+	writer      write.Applier                // the world itself if nil
+	clock       clock.WithTicker             // the bubble's if nil
+	unsynced    bool                         // the nodes are being read anew
+	syncsOnRead bool                         // they have been, right after facts are next asked for
+	feeds       []reflector.Status           // of ResourceSlices, each called like its driver
+	agents      map[gate.PodQuery][]gate.Pod // of every node
+	writes      []string
+	reads       int // how many times facts were asked for
+	fullReads   int // and how many times all of them
 	// behind are nodes as they are told still, although they have changed since.
-	behind     map[string]gate.Node
-	unreadable error // what comes of reading a node anew
+	stale      map[string]gate.Node
+	refreshErr error // what comes of reading a node anew
 	// fail, if set, is asked before a write; after is told of one.
 	fail  func(node string) error
 	after func()
@@ -190,19 +190,19 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.whole++
+	w.fullReads++
 	return w.facts(node)
 }
 
 func (w *world) facts(node string) (gate.Facts, bool) {
-	w.looks++
+	w.reads++
 	n, ok := w.nodes[node]
-	if before, isBehind := w.behind[node]; isBehind {
+	if before, isStale := w.stale[node]; isStale {
 		n, ok = before, true
 	}
 	known := ok && !w.unsynced
-	if w.syncs {
-		w.unsynced, w.syncs = false, false
+	if w.syncsOnRead {
+		w.unsynced, w.syncsOnRead = false, false
 	}
 	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, known
 }
@@ -276,10 +276,10 @@ func (w *world) Observe(*corev1.Node) {}
 func (w *world) Refresh(_ context.Context, node string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unreadable == nil {
-		delete(w.behind, node)
+	if w.refreshErr == nil {
+		delete(w.stale, node)
 	}
-	return w.unreadable
+	return w.refreshErr
 }
 
 // start starts a controller on the world, and returns what stops it. It is for

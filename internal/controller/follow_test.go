@@ -21,7 +21,7 @@ import (
 
 // closing makes a closeWhen gate of one that waits: closed where the condition
 // NIC is Kaput.
-func closing(spec *v1alpha1.NodeGateSpec) {
+func closesByNIC(spec *v1alpha1.NodeGateSpec) {
 	nic := &v1alpha1.ConditionSignal{Type: "NIC", Status: "Kaput"}
 	spec.OpenWhen, spec.ReclosePolicy = nil, ""
 	spec.CloseWhen = []v1alpha1.Signal{{Name: "nic", SignalSource: v1alpha1.SignalSource{Condition: nic}}}
@@ -47,7 +47,7 @@ func TestCloseWhenHasNoBirth(t *testing.T) {
 
 		edited := was.DeepCopy()
 		edited.Generation = 2
-		closing(&edited.Spec)
+		closesByNIC(&edited.Spec)
 		w.setGates(true, edited)
 		controllertest.Pass(5 * time.Second)
 		w.wantParameters("with closeWhen", "map[]")
@@ -66,9 +66,9 @@ func TestCloseWhenHasNoBirth(t *testing.T) {
 
 // A closed node is told of with the signal that keeps it closed; every selected
 // node is open or closed; the budget holds, and resumes.
-func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
+func TestCloseWhenIsReportedAndBudgeted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closing))
+		w := newWorld(t, controllertest.Gate("gate", closesByNIC))
 		w.add(10, func(i int, n *gate.Node) {
 			if i < 3 {
 				setNIC(n, "Kaput")
@@ -106,9 +106,9 @@ func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
 	})
 }
 
-func TestReopenByHandIsTold(t *testing.T) {
+func TestManualReopenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closing, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
+		w := newWorld(t, controllertest.Gate("gate", closesByNIC, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
 		w.add(1, func(_ int, n *gate.Node) { setNIC(n, "Kaput") })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)

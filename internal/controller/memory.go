@@ -128,7 +128,7 @@ func put[V any](m *map[string]V, key string, v V) {
 
 // ignoring takes note of the overrides of a node that are not followed, and
 // returns those of which that is news.
-func (m *memory) ignoring(node string, ignored map[string]string) map[string]string {
+func (m *memory) newlyIgnored(node string, ignored map[string]string) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var news map[string]string

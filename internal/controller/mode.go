@@ -11,9 +11,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// tellDryRun tells what would have been done. It is told by the log, and by the
+// logDryRun tells what would have been done. It is told by the log, and by the
 // gate's status, and not by what counts or reports what has been done.
-func (c *Controller) tellDryRun(n *gate.Node, v *gate.Verdict) {
+func (c *Controller) logDryRun(n *gate.Node, v *gate.Verdict) {
 	switch {
 	case v.Opened():
 		c.log.Info("gate would open", "gate", v.Gate, "node", n.Name, "reason", v.Reason)
@@ -22,9 +22,9 @@ func (c *Controller) tellDryRun(n *gate.Node, v *gate.Verdict) {
 	}
 }
 
-// tellMode tells of the mode that a gate is in: also when a leader begins with one
+// reportMode tells of the mode that a gate is in: also when a leader begins with one
 // that does not act.
-func (r *reporter) tellMode(ng *v1alpha1.NodeGate, last *reported) {
+func (r *reporter) reportMode(ng *v1alpha1.NodeGate, last *reported) {
 	mode, was := modeOf(&ng.Spec), cmp.Or(last.mode, v1alpha1.ModeEnforce)
 	if mode != was {
 		r.log.Info("gate is in another mode", "gate", ng.Name, "mode", mode, "before", was)

@@ -32,11 +32,11 @@ func (w *world) inMode(mode v1alpha1.Mode) {
 	ng.Spec.Mode = mode
 	w.setGates(true, ng)
 	controllertest.Pass(10 * time.Second)
-	w.c.lookAtAll() // as the feed would have every node that was written
+	w.c.resyncAll() // as the feed would have every node that was written
 	controllertest.Pass(30 * time.Second)
 }
 
-func (w *world) says(t *testing.T, kind, reason, message string) {
+func (w *world) wantCondition(t *testing.T, kind, reason, message string) {
 	t.Helper()
 	c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, kind)
 	if c == nil || c.Status != "True" || c.Reason != reason || !strings.Contains(c.Message, message) {
@@ -57,9 +57,9 @@ func TestDryRunThenEnforce(t *testing.T) {
 		if n := status.Nodes; n.Selected != 10 || n.Closed != 2 || n.Open != 0 || len(status.Waiting) != 2 {
 			t.Errorf("of 10 nodes and a budget of 20 %%: %+v, waiting %v", n, status.Waiting)
 		}
-		w.says(t, v1alpha1.ConditionReady, "DryRun", "no node is changed")
-		w.says(t, v1alpha1.ConditionAccepted, "DryRun", "in dry run")
-		w.says(t, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, "in this dry run, where no node is changed: closing waits on")
+		w.wantCondition(t, v1alpha1.ConditionReady, "DryRun", "no node is changed")
+		w.wantCondition(t, v1alpha1.ConditionAccepted, "DryRun", "in dry run")
+		w.wantCondition(t, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, "in this dry run, where no node is changed: closing waits on")
 		m := w.c.metrics
 		closings := testutil.ToFloat64(m.Closes.WithLabelValues("gate", string(v1alpha1.ReasonBirth))) // counted from zero
 		if w.written() != 0 || len(w.parameters()) != 0 || closings != 0 || testutil.CollectAndCount(m.Closes) != 1 || testutil.CollectAndCount(m.Proved) != 0 {
@@ -85,7 +85,7 @@ func TestDryRunThenEnforce(t *testing.T) {
 		if n := w.stored("gate").Status.Nodes; n.Closed != 2 || n.Open != 2 || w.closed() != 2 {
 			t.Errorf("enforced: %+v, %d nodes tainted", n, w.closed())
 		}
-		w.says(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
+		w.wantCondition(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
 		if n := testutil.CollectAndCount(m.Modes); n != 1 || len(w.parameters()) != 1 {
 			t.Errorf("%d modes, %d parameters", n, len(w.parameters()))
 		}
@@ -96,7 +96,7 @@ func TestDryRunThenEnforce(t *testing.T) {
 // on, on paper, where it stood.
 func TestEnforceThenDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", dueIn(7200, v1alpha1.DeadlineOpen)))
+		w := newWorld(t, controllertest.Gate("gate", withDeadline(7200, v1alpha1.DeadlineOpen)))
 		w.add(5, func(i int, n *gate.Node) {
 			unfit(i, n)
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
@@ -116,7 +116,7 @@ func TestEnforceThenDryRun(t *testing.T) {
 		if n := w.stored("gate").Status.Nodes; n.Open != 5 || log.Count(`"gate would open"`) != 5 || len(w.events()) != before || log.Count(`"deadline passed"`) != 0 {
 			t.Errorf("%+v, %d events, log %q", n, len(w.events())-before, log.All())
 		}
-		w.says(t, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, "in this dry run")
+		w.wantCondition(t, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, "in this dry run")
 		if n := w.written(); n != 5 {
 			t.Errorf("%d writes, want one for each node", n)
 		}
@@ -124,7 +124,7 @@ func TestEnforceThenDryRun(t *testing.T) {
 }
 
 // Another leader begins the dry run again, and tells of the mode again.
-func TestDryRunBeginsAgain(t *testing.T) {
+func TestDryRunRestartsWithANewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun)))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })
@@ -147,7 +147,7 @@ func TestDryRunBeginsAgain(t *testing.T) {
 }
 
 // Nodes that need no more than a record need nothing in a dry run.
-func TestDryRunWaitsForNoPace(t *testing.T) {
+func TestDryRunAdoptionIsNotPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
 		w.add(500, func(int, *gate.Node) {})
@@ -186,8 +186,8 @@ func TestPauseAndResume(t *testing.T) {
 		if n := status.Nodes; w.written() != before || w.closed() != 2 || n.Closed != 2 || n.Open != 8 || len(w.parameters()) != 0 {
 			t.Errorf("%d writes, %d tainted, %+v, %d parameters", w.written()-before, w.closed(), n, len(w.parameters()))
 		}
-		w.says(t, v1alpha1.ConditionReady, "Paused", "kept closed are 2")
-		w.says(t, v1alpha1.ConditionAccepted, "Paused", "is paused")
+		w.wantCondition(t, v1alpha1.ConditionReady, "Paused", "kept closed are 2")
+		w.wantCondition(t, v1alpha1.ConditionAccepted, "Paused", "is paused")
 		if len(status.Waiting) != 2 || status.Waiting[0].Reason != "Paused" || status.Waiting[0].Since.IsZero() {
 			t.Errorf("waiting: %+v", status.Waiting)
 		}
@@ -205,7 +205,7 @@ func TestPauseAndResume(t *testing.T) {
 
 // A gate in dry run has its key count as no gate's for those that act, so that it
 // does not change which daemons belong on a node.
-func TestKeysOfDryRunsAreNobodys(t *testing.T) {
+func TestKeysOfDryRunsAreNotInTheSet(t *testing.T) {
 	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun))}}, gate.KeyPolicy{})
 	if len(set.Keys) > 0 || set.ClosesAtBirth("gate") || !set.Unneeded("gate") {
 		t.Errorf("keys %v, closes at birth: %t", set.Keys, set.ClosesAtBirth("gate"))
@@ -214,7 +214,7 @@ func TestKeysOfDryRunsAreNobodys(t *testing.T) {
 
 // The gate comes into a dry run while a write of before is on its way. What it
 // closed is opened all the same.
-func TestModeChangesUnderAWrite(t *testing.T) {
+func TestModeChangesDuringAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })

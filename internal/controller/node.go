@@ -27,9 +27,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, err
 	}
 	now := c.clock.Now()
-	set, until := c.begin(name, c.set.Load(), now)
+	set, until := c.affected(name, c.set.Load(), now)
 	if set.Part != nil && len(set.Gates) == 0 { // no gate looks at what has changed
-		c.looks.rest(name, set.Seq, until)
+		c.partials.settle(name, set.Seq, until)
 		return soonest(0, until, now), nil
 	}
 	facts, ok := c.gather(name, set)
@@ -43,7 +43,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	decision, retry := c.decide(set, &facts, now)
 	err := c.apply(ctx, &facts.Node, &decision)
 	if errors.Is(err, write.ErrDenied) {
-		if err = c.applyLess(ctx, set, &facts, &decision, err, now); err == nil {
+		if err = c.applyReduced(ctx, set, &facts, &decision, err, now); err == nil {
 			return time.Millisecond, nil // the node has changed: the rest is decided anew
 		}
 	}
@@ -56,7 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	c.account(set, &facts, &decision, false)
 	if until = sooner(until, decision.Recheck); decision.Settled {
-		c.looks.rest(name, set.Seq, until)
+		c.partials.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
 }
@@ -76,7 +76,7 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 
 // gather collects the facts about a node.
 func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
-	facts, ok := c.look(name, set)
+	facts, ok := c.facts(name, set)
 	if !ok {
 		return gate.Facts{}, false
 	}
@@ -92,7 +92,7 @@ func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
 }
 
 // look asks the feed for what the gates look at.
-func (c *Controller) look(name string, set *gateset.Set) (gate.Facts, bool) {
+func (c *Controller) facts(name string, set *gateset.Set) (gate.Facts, bool) {
 	if set.Part == nil {
 		return c.feed.Facts(name)
 	}
@@ -105,7 +105,7 @@ func (c *Controller) look(name string, set *gateset.Set) (gate.Facts, bool) {
 // was granted.
 func (c *Controller) decide(set *gateset.Set, facts *gate.Facts, now time.Time) (gate.Decision, time.Duration) {
 	d := gate.Decide(set.Gates, facts, now)
-	granted, retry := c.ask(set, facts, &d, now)
+	granted, retry := c.requestGrants(set, facts, &d, now)
 	if granted == nil {
 		return d, retry
 	}
@@ -121,7 +121,7 @@ func (c *Controller) decide(set *gateset.Set, facts *gate.Facts, now time.Time) 
 
 // ask asks for what a decision wants, and returns what was granted, and after
 // how long to ask again for what was not.
-func (c *Controller) ask(set *gateset.Set, facts *gate.Facts, d *gate.Decision, now time.Time) (map[string]bool, time.Duration) {
+func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.Decision, now time.Time) (map[string]bool, time.Duration) {
 	var granted map[string]bool
 	var retry time.Duration
 	paced := false // one turn is for all of a node's gates
@@ -167,7 +167,7 @@ func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.
 	switch {
 	case v.Wants == gate.WantIdle:
 		return c.inspector.Later(n.Name, now, bypass.InspectAgain)
-	case c.rights.lacks(listPods):
+	case c.permissions.missing(listPods):
 		return wait.Jitter(bypass.InspectRetry, 0.1)
 	case v.Before != v1alpha1.StateClosed:
 		if delay := c.budget.Delay(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name); delay > 0 {
@@ -187,7 +187,7 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	node, err := c.writer.Apply(ctx, n, d)
 	outcome := telemetry.PatchOutcome(err)
 	c.metrics.Patched(outcome)
-	c.writes.note(sent, outcome)
+	c.responses.record(sent, outcome)
 	switch {
 	case err == nil && node != nil:
 		c.feed.Observe(node)
@@ -202,17 +202,17 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 // account records and reports a decision that was carried out, or a part of one.
 func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
-	c.compactState(set, n.Name, c.standings(set, facts, d, nil), true)
+	c.recordStates(set, n.Name, c.gateStates(set, facts, d, nil), true)
 	c.memory.keep(n, d, part, set.Scope())
 	now := c.clock.Now()
-	waits := c.holding.look(set, n, d, now)
+	waits := c.signalTimes.waits(set, n, d, now)
 	var told transitions
-	c.tellOverrides(set, n, d, part)
+	c.reportOverrides(set, n, d, part)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
 		case v.DryRun:
-			c.tellDryRun(n, v)
+			c.logDryRun(n, v)
 			continue
 		case v.Opened():
 			held := time.Duration(-1) // the node became a member with the gate open
@@ -234,11 +234,11 @@ func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decisi
 		}
 		g, _ := set.Gate(v.Gate)
 		if g != nil && v.PassedDeadline {
-			c.tellDeadline(set, n, g, v)
+			c.reportDeadline(set, n, g, v)
 		}
 		told.add(g, v, now)
 	}
-	c.tellTransitions(set, n, &told)
+	c.reportTransitions(set, n, &told)
 }
 
 // accountFailure records a node whose write failed: its states have not changed. Its
@@ -255,12 +255,12 @@ func (c *Controller) accountFailure(set *gateset.Set, facts *gate.Facts, d *gate
 	case !errors.Is(err, write.ErrConflict):
 		c.ledger.MarkUncertain(n.Name)
 	}
-	c.compactState(set, n.Name, c.standings(set, facts, d, err), false)
+	c.recordStates(set, n.Name, c.gateStates(set, facts, d, err), false)
 }
 
-// standings turns a decision into what the ledger keeps, given why it was not
+// states turns a decision into what the ledger keeps, given why it was not
 // carried out, or nil if it was.
-func (c *Controller) standings(set *gateset.Set, facts *gate.Facts, d *gate.Decision, failure error) []fleet.GateState {
+func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Decision, failure error) []fleet.GateState {
 	out := make([]fleet.GateState, 0, len(d.Verdicts))
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -301,10 +301,10 @@ func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
 func (c *Controller) forget(name string) {
 	c.ledger.Forget(name)
 	c.memory.forget(name)
-	c.holding.forget(name)
+	c.signalTimes.forget(name)
 	c.budget.Forget(name)
 	c.inspector.Forget(name)
-	c.looks.forget(name)
+	c.partials.forget(name)
 }
 
 // sooner returns the earlier of two times; zero means never.

@@ -87,7 +87,7 @@ func (p *nodePods) listed() int {
 }
 
 // allowing answers questions about rights, all but those that lack.
-func allowing(lack func(what string) bool) interceptor.Funcs {
+func allowingAllBut(lack func(what string) bool) interceptor.Funcs {
 	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 		review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
 		if !ok {
@@ -99,17 +99,17 @@ func allowing(lack func(what string) bool) interceptor.Funcs {
 	}}
 }
 
-// ifIdle is a gate that closes existing nodes if they are idle, all at once.
-func ifIdle(s *v1alpha1.NodeGateSpec) {
+// closesIfIdle is a gate that closes existing nodes if they are idle, all at once.
+func closesIfIdle(s *v1alpha1.NodeGateSpec) {
 	s.ExistingNodes = v1alpha1.ExistingCloseIfIdle
 	s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
 }
 
 func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
 
-// newUnfit is a world of nodes that are to be closed if they are idle.
-func newUnfit(t *testing.T, nodes int) (*world, *nodePods) {
-	w, pods := newWorld(t, controllertest.Gate("gate", ifIdle)), newNodePods()
+// newUnfitWorld is a world of nodes that are to be closed if they are idle.
+func newUnfitWorld(t *testing.T, nodes int) (*world, *nodePods) {
+	w, pods := newWorld(t, controllertest.Gate("gate", closesIfIdle)), newNodePods()
 	w.pods = pods
 	w.add(nodes, unfit)
 	return w, pods
@@ -123,7 +123,7 @@ var (
 // At most ten nodes a second are closed for being idle, and none that is not.
 func TestBackfillIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 100)
+		w, pods := newUnfitWorld(t, 100)
 		for i := range 100 {
 			pods.set(fmt.Sprintf("n%04d", i), aDaemon)
 			if i%2 == 0 {
@@ -138,7 +138,7 @@ func TestBackfillIsPaced(t *testing.T) {
 				before = n
 			}
 		}
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 50 || len(closings) != 50 {
 			t.Errorf("%d nodes are closed by %d closings, want the 50 idle ones", n, len(closings))
@@ -167,11 +167,11 @@ func TestBackfillIsPaced(t *testing.T) {
 
 // A node that is not idle is looked at again, not often, and however often it is
 // decided about meanwhile.
-func TestBusyNodeIsLookedAtAgain(t *testing.T) {
+func TestBusyNodeIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 1)
+		w, pods := newUnfitWorld(t, 1)
 		pods.set("n0000", aWorkload)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		for range 9 {
 			controllertest.Pass(time.Minute)
 			w.change("n0000", func(n *gate.Node) { n.Labels["changed"] = time.Now().String() })
@@ -194,11 +194,11 @@ func TestBusyNodeIsLookedAtAgain(t *testing.T) {
 
 // A pod was bound between the look and the taint: the node opens again, with a
 // reason of its own, and is not closed again as long as the pod is there.
-func TestPodBoundBetweenLookAndTaint(t *testing.T) {
+func TestPodBoundBetweenListAndTaint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 1)
+		w, pods := newUnfitWorld(t, 1)
 		w.after = func() { pods.set("n0000", aWorkload) }
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
 		if n := w.written(); n != 2 || w.closed() != 0 || len(w.nodes["n0000"].Records) > 0 {
 			t.Errorf("%d writes, records %v, want it closed once and opened once without a record", n, w.nodes["n0000"].Records)
@@ -211,17 +211,17 @@ func TestPodBoundBetweenLookAndTaint(t *testing.T) {
 
 // That another gate has found the node busy meanwhile does not put off the look
 // that opens it again.
-func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
+func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := controllertest.Gate("gate", ifIdle)
+		first := controllertest.Gate("gate", closesIfIdle)
 		w := newWorld(t, first)
 		pods := newNodePods()
 		w.pods = pods
 		w.add(1, unfit)
 		w.after = func() { pods.set("n0000", aWorkload) }
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(2 * time.Second)
-		other := controllertest.Gate("other", ifIdle)
+		other := controllertest.Gate("other", closesIfIdle)
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		w.setGates(true, first, other)
 		if w.closed() != 1 {
@@ -235,13 +235,13 @@ func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
 }
 
 // What may not be closed anyway is not looked at, and that is told.
-func TestLooksWaitForBudget(t *testing.T) {
+func TestListsWaitForBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", ifIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
+		w := newWorld(t, controllertest.Gate("gate", closesIfIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
 		pods := newNodePods()
 		w.pods = pods
 		w.add(50, unfit)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(10 * time.Minute)
 		if w.closed() != 3 {
 			t.Errorf("%d nodes are closed, want the 3 that the budget allows", w.closed())
@@ -257,18 +257,18 @@ func TestLooksWaitForBudget(t *testing.T) {
 
 // A list that hangs keeps nobody from opening, not even another gate of the
 // same node.
-func TestLooksDoNotDelayOpenings(t *testing.T) {
+func TestListsDoNotDelayOpenings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := controllertest.Gate("other")
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		other.Spec.OpenWhen[0].Label.Key = "other"
-		w := newWorld(t, controllertest.Gate("gate", ifIdle), other)
+		w := newWorld(t, controllertest.Gate("gate", closesIfIdle), other)
 		pods := newNodePods()
 		w.pods = pods
 		hang := make(chan struct{})
 		pods.onList = func(string) error { <-hang; return context.DeadlineExceeded }
 		w.add(50, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "other", v1alpha1.ReasonBirth) })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		defer close(hang)
 		controllertest.Pass(10 * time.Second)
 		for _, name := range w.NodeNames() {
@@ -283,9 +283,9 @@ func TestLooksDoNotDelayOpenings(t *testing.T) {
 
 // Without the right to list pods nothing is closed, the gate's status says how
 // to grant it, and when that is done it goes on by itself.
-func TestNoRightToListPods(t *testing.T) {
+func TestPermissionToListPodsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 3)
+		w, pods := newUnfitWorld(t, 3)
 		var mu sync.Mutex
 		lacks := true
 		pods.onList = func(string) error {
@@ -296,7 +296,7 @@ func TestNoRightToListPods(t *testing.T) {
 			}
 			return nil
 		}
-		defer w.start(logr.Discard(), allowing(func(what string) bool {
+		defer w.start(logr.Discard(), allowingAllBut(func(what string) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return lacks && what == "list pods"

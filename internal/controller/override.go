@@ -28,10 +28,10 @@ func overrideFields(v *gate.Verdict) []any {
 	return fields
 }
 
-// tellOverrides tells of overrides that were refused or, once each, that are not
+// reportOverrides tells of overrides that were refused or, once each, that are not
 // followed. Who wrote one has no other answer, but for the gate's status. A part of
 // a decision follows none but that of the gate that it is about.
-func (c *Controller) tellOverrides(set *gateset.Set, n *gate.Node, d *gate.Decision, part bool) {
+func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Decision, part bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.Withdrawn)) {
 		if why := d.Withdrawn[name]; why != "" {
 			c.log.Info("override refused", "gate", name, "node", n.Name, "why", why)
@@ -42,7 +42,7 @@ func (c *Controller) tellOverrides(set *gateset.Set, n *gate.Node, d *gate.Decis
 	if part {
 		return
 	}
-	news := c.memory.ignoring(n.Name, d.Ignored)
+	news := c.memory.newlyIgnored(n.Name, d.Ignored)
 	for _, name := range slices.Sorted(maps.Keys(news)) {
 		c.log.Info("override is not followed", "gate", name, "node", n.Name, "why", fleet.Clip(news[name], ignoredMax))
 	}
@@ -52,7 +52,7 @@ func (c *Controller) tellOverrides(set *gateset.Set, n *gate.Node, d *gate.Decis
 const ignoredMax = 256
 
 // overrides tells what people want of a gate, and what they should know.
-func overrides(s *fleet.Summary) string {
+func overridesText(s *fleet.Summary) string {
 	text := ""
 	if s.Overridden.Count > 0 {
 		text += fmt.Sprintf("; overridden by hand on %s", s.Overridden)

@@ -33,7 +33,7 @@ func (w *world) tainted(node string) bool {
 // An unfit node is opened for an hour. The hour ends by itself, to the second,
 // whatever becomes of the controller, and the node is closed again by one write,
 // also where the budget is used up: it has been counted all along.
-func TestOverrideEndsByItself(t *testing.T) {
+func TestOverrideExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(10, func(i int, n *gate.Node) {
@@ -127,7 +127,7 @@ func TestOverrideKeepsClosed(t *testing.T) {
 }
 
 // Who writes an override that is not followed is told, once.
-func TestOverrideThatIsNotFollowedIsTold(t *testing.T) {
+func TestIgnoredOverrideIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(_ int, n *gate.Node) { isOpen(n, "gate") })

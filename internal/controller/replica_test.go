@@ -19,12 +19,12 @@ import (
 
 // Probes and the webhook may come at any time, also when a term ends: a Controller knows
 // the gates, and what was asked for, before it is used.
-func TestSuccessorKnowsTheGates(t *testing.T) {
+func TestNextControllerStartsWithTheGates(t *testing.T) {
 	r := &replica{
 		process: &Process{Options: Options{Namespace: "nodegate-system", Log: logr.Discard()}},
 		api:     controllertest.Client(t, interceptor.Funcs{}), metrics: telemetry.NewMetrics(prometheus.NewRegistry()),
 	}
-	first := r.renew()
+	first := r.newTerm()
 	defer first.queue.ShutDown()
 	first.asked.Store(&gate.Needs{})
 	first.set.Store(&gateset.Set{Seq: 7})
@@ -39,7 +39,7 @@ func TestSuccessorKnowsTheGates(t *testing.T) {
 }
 
 // A leader that took over gives no budget while the one before may still do so.
-func TestNoBudgetsAfterTakingOver(t *testing.T) {
+func TestNoBudgetDirectlyAfterATakeover(t *testing.T) {
 	for _, tookOver := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newClosedWorld(t, 3)

@@ -148,14 +148,14 @@ func (p *Process) assemble(m manager.Manager, api client.Client) error {
 			return err
 		}
 	}
-	r.renew()
+	r.newTerm()
 	if p.Webhook != nil {
 		if err := p.serveWebhook(m, r.birthGates); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		serveAnswers(m, r.serveAnswer),
+		addDebugHandler(m, r.serveNode),
 		m.Add(manager.RunnableFunc(r.feed.Run)),
 		m.Add(manager.RunnableFunc(r.run)),
 		m.AddReadyzCheck("feeds", check(r.Ready)),

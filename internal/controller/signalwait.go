@@ -23,33 +23,33 @@ import (
 
 // holding remembers since when signals of closed gates have been seen to hold of
 // which the API does not tell it.
-type holding struct {
+type signalTimes struct {
 	mu    sync.Mutex
-	nodes map[string]held
+	nodes map[string]heldSignals
 }
 
-type held struct {
+type heldSignals struct {
 	uid   types.UID
-	gates map[string][]seen
+	gates map[string][]firstHeld
 }
 
-type seen struct {
+type firstHeld struct {
 	signal string
 	at     time.Time
 }
 
-func newHolding() *holding { return &holding{nodes: make(map[string]held)} }
+func newSignalTimes() *signalTimes { return &signalTimes{nodes: make(map[string]heldSignals)} }
 
 // look takes note of what signals say, and returns, for each gate that opens by its
 // signals, how long each of these has kept the node waiting, in the gate's order.
-func (h *holding) look(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
+func (h *signalTimes) waits(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.nodes[n.Name]
 	if before.uid != n.UID {
-		before = held{}
+		before = heldSignals{}
 	}
-	is := held{uid: n.UID}
+	is := heldSignals{uid: n.UID}
 	var waits map[string][]time.Duration
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -64,7 +64,7 @@ func (h *holding) look(set *gateset.Set, n *gate.Node, d *gate.Decision, now tim
 		case len(v.Readings) == 0 && was != nil: // a part of a decision
 			put(&is.gates, v.Gate, was)
 		default:
-			if all := seenHolding(g, v, was, now); all != nil {
+			if all := heldNow(g, v, was, now); all != nil {
 				put(&is.gates, v.Gate, all)
 			}
 		}
@@ -76,18 +76,18 @@ func (h *holding) look(set *gateset.Set, n *gate.Node, d *gate.Decision, now tim
 	return waits
 }
 
-// seenHolding returns what to keep of the signals of a closed gate.
-func seenHolding(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) (all []seen) {
+// heldNow returns what to keep of the signals of a closed gate.
+func heldNow(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) (all []firstHeld) {
 	for i := range v.Readings {
 		if r := &v.Readings[i]; r.State == gate.Holds && r.Since.IsZero() {
-			all = append(all, seen{g.Signals[i].Name, firstSeen(was, g.Signals[i].Name, now)})
+			all = append(all, firstHeld{g.Signals[i].Name, heldSince(was, g.Signals[i].Name, now)})
 		}
 	}
 	return all
 }
 
-func firstSeen(was []seen, signal string, now time.Time) time.Time {
-	if i := slices.IndexFunc(was, func(s seen) bool { return s.signal == signal }); i >= 0 {
+func heldSince(was []firstHeld, signal string, now time.Time) time.Time {
+	if i := slices.IndexFunc(was, func(s firstHeld) bool { return s.signal == signal }); i >= 0 {
 		return was[i].at
 	}
 	return now
@@ -96,13 +96,13 @@ func firstSeen(was []seen, signal string, now time.Time) time.Time {
 // waited returns how long each signal of a gate that opens has kept the node waiting.
 // Times from the API may come from a clock that is wrong, so the results are limited to
 // the range from zero to the total time.
-func waited(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) []time.Duration {
+func waited(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) []time.Duration {
 	all := make([]time.Duration, len(v.Readings))
 	most := max(now.Sub(v.ClosedSince), 0)
 	for i := range v.Readings {
 		since := v.Readings[i].Since
 		if since.IsZero() {
-			since = firstSeen(was, g.Signals[i].Name, now)
+			since = heldSince(was, g.Signals[i].Name, now)
 		}
 		all[i] = min(max(since.Sub(v.ClosedSince), 0), most)
 	}
@@ -110,7 +110,7 @@ func waited(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) []time.Dur
 }
 
 // forget drops what is kept of a node that is gone.
-func (h *holding) forget(node string) {
+func (h *signalTimes) forget(node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.nodes, node)

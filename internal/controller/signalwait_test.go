@@ -16,16 +16,16 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// twoSignals is a gate that waits for two labels and a condition, born closed.
-func twoSignals(s *v1alpha1.NodeGateSpec) {
+// threeSignals is a gate that waits for two labels and a condition, born closed.
+func threeSignals(s *v1alpha1.NodeGateSpec) {
 	s.OpenWhen = append(s.OpenWhen,
 		v1alpha1.Signal{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "other"}}},
 		v1alpha1.Signal{Name: "network", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Network", Status: "True"}}})
 }
 
-// waitOf is how long a signal has kept nodes waiting, by the histogram: the sum,
+// signalWait is how long a signal has kept nodes waiting, by the histogram: the sum,
 // and how often that was observed.
-func (w *world) waitOf(signal string) (sum float64, count uint64) {
+func (w *world) signalWait(signal string) (sum float64, count uint64) {
 	w.t.Helper()
 	var out dto.Metric
 	if err := w.c.metrics.SignalWait.WithLabelValues("gate", signal).(interface{ Write(*dto.Metric) error }).Write(&out); err != nil {
@@ -34,9 +34,9 @@ func (w *world) waitOf(signal string) (sum float64, count uint64) {
 	return out.GetHistogram().GetSampleSum(), out.GetHistogram().GetSampleCount()
 }
 
-func (w *world) waitIs(t *testing.T, signal string, want time.Duration, times uint64) {
+func (w *world) wantWait(t *testing.T, signal string, want time.Duration, times uint64) {
 	t.Helper()
-	if sum, count := w.waitOf(signal); sum != want.Seconds() || count != times {
+	if sum, count := w.signalWait(signal); sum != want.Seconds() || count != times {
 		t.Errorf("signal %s: %v s in %d observations, want %s in %d", signal, sum, count, want, times)
 	}
 }
@@ -45,9 +45,9 @@ func (w *world) waitIs(t *testing.T, signal string, want time.Duration, times ui
 // API tells or, where it does not, as was seen.
 func TestSignalWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", twoSignals))
+		w := newWorld(t, controllertest.Gate("gate", threeSignals))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) }) // 10 minutes ago
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		label := func(key string) { w.change("n0000", func(n *gate.Node) { n.Labels[key] = "" }) }
 		controllertest.Pass(time.Minute)
 		label("other")
@@ -63,19 +63,19 @@ func TestSignalWaits(t *testing.T) {
 			n.Conditions = append(n.Conditions, gate.Condition{Type: "Network", Status: "True", Transition: time.Now().Add(-150 * time.Second)})
 		})
 		controllertest.Pass(time.Minute)
-		w.waitIs(t, "fit", 0, 0)
+		w.wantWait(t, "fit", 0, 0)
 		label("fit")
 		controllertest.Pass(time.Second)
 		if w.closed() != 0 {
 			t.Fatal("the node is closed still")
 		}
-		w.waitIs(t, "fit", 14*time.Minute, 1)
-		w.waitIs(t, "other", 12*time.Minute, 1)
-		w.waitIs(t, "network", 10*time.Minute+30*time.Second, 1)
+		w.wantWait(t, "fit", 14*time.Minute, 1)
+		w.wantWait(t, "other", 12*time.Minute, 1)
+		w.wantWait(t, "network", 10*time.Minute+30*time.Second, 1)
 		if n := testutil.ToFloat64(w.c.metrics.Waiting.WithLabelValues("gate", "fit")); n != 0 {
 			t.Errorf("%v nodes wait for fit", n)
 		}
-		if len(w.c.holding.nodes) > 0 {
+		if len(w.c.signalTimes.nodes) > 0 {
 			t.Error("what was seen is remembered for ever")
 		}
 	})
@@ -94,7 +94,7 @@ func TestSignalWaitsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, controllertest.Gate("gate", twoSignals))
+				w := newWorld(t, controllertest.Gate("gate", threeSignals))
 				w.add(2, func(i int, n *gate.Node) {
 					isClosed(n, "gate", v1alpha1.ReasonBirth)
 					n.Labels["other"] = ""
@@ -103,15 +103,15 @@ func TestSignalWaitsAreBounded(t *testing.T) {
 						n.Labels = map[string]string{v1alpha1.OptOutLabel: "true"}
 					}
 				})
-				defer w.start(logr.Discard(), allowing(nil))()
+				defer w.start(logr.Discard(), allowingAllBut(nil))()
 				controllertest.Pass(time.Second)
 				if w.closed() != 0 {
 					t.Fatal("a node is closed still")
 				}
-				if sum, n := w.waitOf("network"); n != 1 || sum < c.want.Seconds() || sum > c.want.Seconds()+1 {
+				if sum, n := w.signalWait("network"); n != 1 || sum < c.want.Seconds() || sum > c.want.Seconds()+1 {
 					t.Errorf("network: %v s in %d observations, want %s in one", sum, n, c.want)
 				}
-				if sum, _ := w.waitOf("fit"); sum < 600 || sum > 601 { // it was there when the controller came
+				if sum, _ := w.signalWait("fit"); sum < 600 || sum > 601 { // it was there when the controller came
 					t.Errorf("fit: %v", sum)
 				}
 			})
@@ -120,14 +120,14 @@ func TestSignalWaitsAreBounded(t *testing.T) {
 }
 
 // Budgets are told by zone, and zones that are gone are not.
-func TestBudgetIsAMetric(t *testing.T) {
+func TestBudgetMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		zone := func(name string) func(*gate.Node) {
 			return func(n *gate.Node) { n.Labels["topology.kubernetes.io/zone"] = name }
 		}
 		w.add(10, func(i int, n *gate.Node) { isOpen(n, "gate"); zone("a")(n) })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		told := func(used, allowed float64, name string) {
 			t.Helper()
 			controllertest.Pass(5 * time.Second)

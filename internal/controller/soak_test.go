@@ -22,7 +22,7 @@ import (
 // Where the API tells since when a signal has held, a controller that is replaced
 // half way changes nothing but the allowance for clocks; where it does not, the
 // wait begins again.
-func TestSoakIsWaitedFor(t *testing.T) {
+func TestOpenAfterIsWaitedFor(t *testing.T) {
 	probed := v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Probed", Status: "True"}}
 	for name, c := range map[string]struct {
 		signal v1alpha1.SignalSource
@@ -74,7 +74,7 @@ func TestSoakIsWaitedFor(t *testing.T) {
 
 // A heartbeat that becomes too old ends a soak by the passing of time alone, though
 // nothing is heard of the node, and the controller is replaced.
-func TestStaleHeartbeatEndsASoak(t *testing.T) {
+func TestStaleHeartbeatRestartsOpenAfter(t *testing.T) {
 	for name, beats := range map[string]bool{"beating": true, "fallen silent": false} {
 		for _, replaced := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, replaced %t", name, replaced), func(t *testing.T) {

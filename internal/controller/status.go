@@ -37,7 +37,7 @@ type reporter struct {
 	// last is the input of the last report.
 	last *observed
 	// strangers are the gates that were last told to be unknown.
-	strangers string
+	unlisted string
 }
 
 // reported is what was last reported about one gate.
@@ -76,8 +76,8 @@ func (r *reporter) run(ctx context.Context) {
 func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
 	r.last = r.observe(set, r.last)
-	r.keep(set)
-	r.tellStrangers(set)
+	r.syncGates(set)
+	r.logUnlisted(set)
 	for _, name := range set.Names() {
 		if ctx.Err() != nil {
 			return
@@ -87,14 +87,14 @@ func (r *reporter) report(ctx context.Context) {
 		if r.clock.Now().Before(last.retryAt) {
 			continue
 		}
-		r.noteWrite(ctx, name, last, r.write(ctx, r.last, ng, last))
+		r.recordWrite(ctx, name, last, r.write(ctx, r.last, ng, last))
 	}
 }
 
 // keep forgets gates that are gone, and starts with what the status of new
 // ones says already: the feed's copies are newer than those of the set, which
 // is made anew only when a spec changes.
-func (r *reporter) keep(set *gateset.Set) {
+func (r *reporter) syncGates(set *gateset.Set) {
 	declared, _ := r.feed.Gates()
 	before := r.gates
 	r.gates = make(map[types.UID]*reported, len(set.Declared))
@@ -110,8 +110,8 @@ func (r *reporter) keep(set *gateset.Set) {
 	}
 }
 
-// noteWrite takes note of how a write went. It logs the first failure of a row.
-func (r *reporter) noteWrite(ctx context.Context, name string, last *reported, err error) {
+// recordWrite takes note of how a write went. It logs the first failure of a row.
+func (r *reporter) recordWrite(ctx context.Context, name string, last *reported, err error) {
 	if err == nil || ctx.Err() != nil {
 		last.failures, last.retryAt = 0, time.Time{}
 		return
@@ -133,7 +133,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	} else {
 		r.metrics.NotClosedAtBirth(ng.Name)
 	}
-	r.tellMode(ng, last)
+	r.reportMode(ng, last)
 	if last.contended != summary.Contended.String() {
 		last.contended = summary.Contended.String()
 		last.other = r.otherWriter(ctx, summary.Contended.First)
@@ -148,7 +148,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 		return nil
 	}
 	if o.set.Source != v1alpha1.SourceCRD {
-		r.tellConditions(ng.Name, last.status.Conditions, status.Conditions)
+		r.logConditions(ng.Name, last.status.Conditions, status.Conditions)
 		last.status = status
 		return nil
 	}
@@ -162,7 +162,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
 	switch {
 	case err == nil:
-		r.tellGate(ng, last.status.Conditions, status.Conditions)
+		r.recordConditionEvents(ng, last.status.Conditions, status.Conditions)
 		last.status = status
 	case apierrors.IsNotFound(err): // the gate is gone: the feed will tell
 	default:

@@ -124,7 +124,7 @@ func TestStatusIsKstatus(t *testing.T) {
 	})
 }
 
-func TestStatusThatCannotBeWritten(t *testing.T) {
+func TestStatusWriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var patches atomic.Int32
 		var fail atomic.Bool
@@ -147,7 +147,7 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-func TestStatusOfAGateThatIsGone(t *testing.T) {
+func TestStatusOfADeletedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log controllertest.LogLines
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -183,7 +183,7 @@ func TestStatusIsReplacedAsAWhole(t *testing.T) {
 	})
 }
 
-func TestContendedNamesTheOther(t *testing.T) {
+func TestContendedNamesTheOtherWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0000", ManagedFields: []metav1.ManagedFieldsEntry{
 			{Manager: "old", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now().Add(-time.Hour)}},
@@ -251,7 +251,7 @@ func BenchmarkReport(b *testing.B) {
 }
 
 // A feed that fails is the business of the gates that need it, and no other's.
-func TestFeedsThatFail(t *testing.T) {
+func TestFailingFeedAffectsOnlyItsGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("other"), controllertest.Gate("dra", func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen = []v1alpha1.Signal{{Name: "gpus", SignalSource: v1alpha1.SignalSource{

@@ -34,9 +34,9 @@ func TestStormAcrossARestart(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		stop := s.start(logr.Discard(), interceptor.Funcs{})
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		told := s.stored("gate")
 		stop()
 		// Meanwhile two recover, and one is born, whose opening takes a while.
@@ -74,7 +74,7 @@ func TestStormAcrossARestart(t *testing.T) {
 			t.Errorf("the condition was %+v, and is %+v before the fleet is known", before, c)
 		}
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		if n := s.written() - written; n != 2*len(recovered)+1 {
 			t.Errorf("%d nodes were written, want %d: the two that recovered, two in their place, and the new one", n, 2*len(recovered)+1)
 		}
@@ -87,7 +87,7 @@ func TestStormAcrossARestart(t *testing.T) {
 
 // That a leader does not know yet how many are closed is not told as if so many
 // were.
-func TestNotKnownIsNotThrottled(t *testing.T) {
+func TestUnknownFleetIsNotThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("100%")))
 		s.lost = s.NodeNames()
@@ -127,16 +127,16 @@ func (c *jumpingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) 
 // A leader was paused, and meanwhile another has closed others than it had. When it
 // goes on, and hears of what has opened first, it looks at all nodes before it
 // takes that for room.
-func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
+func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		c := &jumpingClock{}
 		s.clock = c
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		var opened []string
 		var others []string // the last in line
 		for _, zone := range []string{"a", "b", "c"} {
@@ -160,20 +160,20 @@ func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
 			s.c.NodeChanged(name, gate.Everything())
 		}
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 	})
 }
 
 // deposed is a leader's writer whose writes hang, and are carried out when the
 // leader has been told to stop and another leads.
-type deposed struct {
+type hangingWriter struct {
 	*world
 	mu       sync.Mutex
 	inFlight int
 	until    chan struct{}
 }
 
-func (d *deposed) Apply(_ context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
+func (d *hangingWriter) Apply(_ context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
 	d.mu.Lock()
 	d.inFlight++
 	d.mu.Unlock()
@@ -183,13 +183,13 @@ func (d *deposed) Apply(_ context.Context, n *gate.Node, decision *gate.Decision
 
 // A leader is deposed in the middle of its writes: by these, and by no more, too
 // many are closed. Nothing more closes then until there is room again.
-func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
+func TestFormerLeaderExceedsTheBudgetByWritesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
-		old := &deposed{world: s.world, until: make(chan struct{})}
+		old := &hangingWriter{world: s.world, until: make(chan struct{})}
 		stopOld := s.startWith(old)
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
 		inFlight := old.inFlight
 		if inFlight == 0 || s.closed() != 0 {
@@ -197,7 +197,7 @@ func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
 		}
 		defer s.startWith(s.world)()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld() // by the new leader
+		s.checkBudgetIsUsed() // by the new leader
 		budgeted := s.closed()
 
 		most := 0
@@ -216,14 +216,14 @@ func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
 		if most <= budgeted || most > budgeted+inFlight || s.closed() != most {
 			t.Errorf("%d nodes are closed, and %d were; want some more than the %d of the budget, for at most %d writes in flight", s.closed(), most, budgeted, inFlight)
 		}
-		s.abates()
+		s.regainSignals()
 		controllertest.Pass(0)
 		if n := s.closed(); n != 0 {
 			t.Errorf("%d nodes are closed still", n)
 		}
-		s.after = s.watch
-		s.breaks()
+		s.after = s.checkBudget
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld() // as if nothing had been
+		s.checkBudgetIsUsed() // as if nothing had been
 	})
 }

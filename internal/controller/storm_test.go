@@ -62,12 +62,12 @@ func newStorm(t *testing.T, gates ...*v1alpha1.NodeGate) *storm {
 		}
 	})
 	slices.Sort(s.lost)
-	s.after = s.watch
+	s.after = s.checkBudget
 	return s
 }
 
 // watch looks at every moment: it comes after every write.
-func (s *storm) watch() {
+func (s *storm) checkBudget() {
 	if s.excess != "" || len(s.gates) == 0 {
 		return
 	}
@@ -98,14 +98,14 @@ func (s *storm) isClosed(name string) bool {
 }
 
 // breaks out.
-func (s *storm) breaks() {
+func (s *storm) loseSignals() {
 	for _, name := range s.lost {
 		s.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
 	}
 }
 
 // abates on all nodes.
-func (s *storm) abates() {
+func (s *storm) regainSignals() {
 	for _, name := range s.lost {
 		s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
 	}
@@ -113,7 +113,7 @@ func (s *storm) abates() {
 
 // isHeld checks that as many nodes are closed as should and may be, and no more
 // ever were.
-func (s *storm) isHeld() {
+func (s *storm) checkBudgetIsUsed() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *storm) isHeld() {
 }
 
 // isOver checks that no node is closed.
-func (s *storm) isOver() {
+func (s *storm) checkAllAreOpen() {
 	s.t.Helper()
 	if n := s.closed(); n != 0 {
 		s.t.Errorf("%d nodes are closed still", n)
@@ -163,9 +163,9 @@ func TestStorm(t *testing.T) {
 				s := newStorm(t, controllertest.Gate("gate", budget(maxReclosed)))
 				defer s.start(logr.Discard(), interceptor.Funcs{})()
 				controllertest.Pass(5 * time.Second)
-				s.breaks()
+				s.loseSignals()
 				controllertest.Pass(2 * time.Second)
-				s.isHeld()
+				s.checkBudgetIsUsed()
 				closed := s.closed()
 				waiting := len(s.lost) - closed
 				if n := s.written(); n != closed {
@@ -177,9 +177,9 @@ func TestStorm(t *testing.T) {
 				if told := testutil.ToFloat64(s.c.metrics.Nodes.WithLabelValues("gate", "throttled")); int(told) != waiting {
 					t.Errorf("the metric says that %v wait, want %d", told, waiting)
 				}
-				s.abates()
+				s.regainSignals()
 				controllertest.Pass(0)
-				s.isOver()
+				s.checkAllAreOpen()
 				if n := s.written(); n != 2*closed {
 					t.Errorf("%d writes to close and open %d nodes", n, closed)
 				}
@@ -200,7 +200,7 @@ func TestStorm(t *testing.T) {
 
 // Who waits is told with the signal that it lost, of a few, and without asking
 // too much of anybody.
-func TestStormIsTold(t *testing.T) {
+func TestStormIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("0"), func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen = append([]v1alpha1.Signal{{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "kubernetes.io/os"}}}}, s.OpenWhen...)
@@ -211,7 +211,7 @@ func TestStormIsTold(t *testing.T) {
 		}
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(2 * time.Second)
 		c := meta.FindStatusCondition(s.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled)
 		want := "closing waits on n0000, n0001, n0002 and 267 more: as many nodes of their zone are closed as budget.maxReclosed (0) allows; " +
@@ -221,12 +221,12 @@ func TestStormIsTold(t *testing.T) {
 		}
 		// Nothing but a word now and then goes on while they wait.
 		s.mu.Lock()
-		before := s.looks
+		before := s.reads
 		s.mu.Unlock()
 		controllertest.Pass(10 * time.Minute)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n, most := s.looks-before, int(10*time.Minute/refreshInterval+1)*len(s.nodes); n > most {
+		if n, most := s.reads-before, int(10*time.Minute/refreshInterval+1)*len(s.nodes); n > most {
 			t.Errorf("%d nodes were looked at %d times within 10 minutes in which nothing happened, want %d at most", len(s.nodes), n, most)
 		}
 	})

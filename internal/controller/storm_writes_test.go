@@ -25,7 +25,7 @@ import (
 
 // A node whose write does not come back holds its slot, and gives it back when it
 // is gone.
-func TestNodeThatGoesWithASlot(t *testing.T) {
+func TestDeletedNodeReleasesItsReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
@@ -56,21 +56,21 @@ func TestNodeThatGoesWithASlot(t *testing.T) {
 // A write was carried out, nobody was told, and the node cannot be read. By what
 // is known of it, it is as before that write, and fit again: its place is not
 // given to another by that.
-func TestSlotOfALostWriteIsNotGivenAway(t *testing.T) {
+func TestReservationOfAnUncertainWriteIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", budget("1")))
-		w.behind, w.unreadable = map[string]gate.Node{}, errors.New("no answer")
+		w.stale, w.refreshErr = map[string]gate.Node{}, errors.New("no answer")
 		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		l := &losing{world: w}
+		l := &lossyWriter{world: w}
 		defer w.startWith(l)()
 		controllertest.Pass(5 * time.Second)
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
 		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
 		controllertest.Pass(time.Second)
 		w.mu.Lock()
-		before := w.behind[l.lost]
+		before := w.stale[l.lost]
 		before.Labels = map[string]string{"fit": ""} // as with a pod, of which another watch tells
-		w.behind[l.lost] = before
+		w.stale[l.lost] = before
 		w.mu.Unlock()
 		w.change(l.lost, func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(5 * time.Minute)
@@ -78,7 +78,7 @@ func TestSlotOfALostWriteIsNotGivenAway(t *testing.T) {
 			t.Errorf("%d nodes are closed, want the one of which nothing is known", w.closed())
 		}
 		w.mu.Lock()
-		w.unreadable = nil
+		w.refreshErr = nil
 		w.mu.Unlock()
 		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 0 {
@@ -89,16 +89,16 @@ func TestSlotOfALostWriteIsNotGivenAway(t *testing.T) {
 
 // losing loses the answer to the first write, of which the watch does not tell
 // either.
-type losing struct {
+type lossyWriter struct {
 	*world
 	lost string
 }
 
-func (l *losing) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+func (l *lossyWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	l.mu.Lock()
 	first := l.lost == ""
 	if first {
-		l.lost, l.behind[n.Name] = n.Name, l.nodes[n.Name]
+		l.lost, l.stale[n.Name] = n.Name, l.nodes[n.Name]
 	}
 	l.mu.Unlock()
 	node, err := l.world.Apply(ctx, n, d)
@@ -135,7 +135,7 @@ func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 			return nil, err
 		}
 		u.world.mu.Lock()
-		u.behind[n.Name] = before
+		u.stale[n.Name] = before
 		u.world.mu.Unlock()
 		c := u.c
 		time.AfterFunc(20*slow, func() {
@@ -156,17 +156,17 @@ func (w *world) startWith(writer write.Applier) (stop func()) {
 // On a bad day of the API server, with nodes that flap, and a controller that is
 // replaced again and again, no more are closed than may be at any moment; and in
 // the end, as many as may be.
-func TestStormOnABadDay(t *testing.T) {
+func TestStormWithAnUnreliableAPIServer(t *testing.T) {
 	for seed := range seeds(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStorm(t, controllertest.Gate("gate", budget("20%")))
-				s.behind = map[string]gate.Node{}
+				s.stale = map[string]gate.Node{}
 				rng := rand.New(rand.NewPCG(seed, 1))
 				u := &unreliable{world: s.world, rng: rand.New(rand.NewPCG(seed, 2))}
 				stop := s.startWith(u)
 				controllertest.Pass(5 * time.Second)
-				s.breaks()
+				s.loseSignals()
 				for range 20 {
 					controllertest.Pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
 					for range rng.IntN(30) {
@@ -181,17 +181,17 @@ func TestStormOnABadDay(t *testing.T) {
 					if rng.IntN(4) == 0 {
 						stop()
 						s.mu.Lock()
-						clear(s.behind) // the next one reads all nodes
+						clear(s.stale) // the next one reads all nodes
 						s.mu.Unlock()
 						stop = s.startWith(u)
 					}
 				}
-				s.breaks()
+				s.loseSignals()
 				controllertest.Pass(5 * time.Minute)
-				s.isHeld()
-				s.abates()
+				s.checkBudgetIsUsed()
+				s.regainSignals()
 				controllertest.Pass(5 * time.Minute)
-				s.isOver()
+				s.checkAllAreOpen()
 				stop()
 			})
 		})
@@ -200,7 +200,7 @@ func TestStormOnABadDay(t *testing.T) {
 
 // A closed node leaves the gate, and cannot be written. It keeps its place until it
 // has been opened, also if a person had it open meanwhile: it may come back.
-func TestNodeThatLeavesKeepsItsPlaceWhileItIsClosed(t *testing.T) {
+func TestUnselectedNodeCountsWhileItIsClosed(t *testing.T) {
 	for name, byHand := range map[string]bool{"closed": false, "open by hand": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaves(t, byHand) }) })
 	}

@@ -31,7 +31,7 @@ import (
 
 // told are the Events about objects of a kind, in the order in which they happened,
 // each as "type reason name (gate): note".
-func (w *world) told(kind string) (lines []string) {
+func (w *world) eventLines(kind string) (lines []string) {
 	w.t.Helper()
 	events := w.events()
 	slices.SortStableFunc(events, func(a, b eventsv1.Event) int {
@@ -50,16 +50,16 @@ func (w *world) told(kind string) (lines []string) {
 	return lines
 }
 
-func (w *world) toldIs(t *testing.T, kind string, want ...string) {
+func (w *world) wantEvents(t *testing.T, kind string, want ...string) {
 	t.Helper()
-	if got := w.told(kind); !slices.Equal(got, want) {
+	if got := w.eventLines(kind); !slices.Equal(got, want) {
 		t.Errorf("told of %s:\n\t%s\nwant:\n\t%s", kind, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
 // What one write does to a node is one Event for what opens and one for what
 // closes, with each gate's reason; a gate that is related is named.
-func TestTransitionsAreToldOfTheNode(t *testing.T) {
+func TestTransitionsAreEventsOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := controllertest.Gate("second", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })
 		w := newWorld(t, controllertest.Gate("gate"), second)
@@ -69,18 +69,18 @@ func TestTransitionsAreToldOfTheNode(t *testing.T) {
 			isClosed(n, "second", v1alpha1.ReasonBirth)
 			n.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: "NoSchedule"}, {Key: "test.nodegate.dev/b", Effect: "NoSchedule"}}
 		})
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(30 * time.Second)
-		w.toldIs(t, "Node")
+		w.wantEvents(t, "Node")
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(30 * time.Second)
 		both := "Normal GateOpened n0000 (-): 2 gates opened: gate after 10m30s (SignalsHold), second after 10m30s (SignalsHold)"
-		w.toldIs(t, "Node", both)
+		w.wantEvents(t, "Node", both)
 		w.setGates(true, controllertest.Gate("gate")) // the other is deleted: its record goes, and there is nothing to tell
 		controllertest.Pass(30 * time.Second)
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
 		controllertest.Pass(30 * time.Second)
-		w.toldIs(t, "Node", both, "Normal GateClosed n0000 (gate): gate closed: gate (Regression: signal fit: the node has no label fit)")
+		w.wantEvents(t, "Node", both, "Normal GateClosed n0000 (gate): gate closed: gate (Regression: signal fit: the node has no label fit)")
 		for _, e := range w.events() {
 			if e.Regarding.Kind == "Node" && (e.Regarding.UID != "uid-of-n0000" || e.Namespace != "default" || e.ReportingController != v1alpha1.EventReporter) {
 				t.Errorf("%+v", e)
@@ -93,27 +93,27 @@ func TestTransitionsAreToldOfTheNode(t *testing.T) {
 }
 
 // An opening by deadline is one transition, and told once.
-func TestOpeningByDeadlineIsToldOnce(t *testing.T) {
+func TestOpeningByDeadlineIsOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
+		w := newWorld(t, controllertest.Gate("gate", withDeadline(3600, v1alpha1.DeadlineOpen)))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
-		w.waitIs(t, "fit", 0, 0) // it never held
-		w.toldIs(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node, past its deadline: signal fit: the node has no label fit")
+		w.wantWait(t, "fit", 0, 0) // it never held
+		w.wantEvents(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node, past its deadline: signal fit: the node has no label fit")
 	})
 }
 
 // Of a gate as a whole it is told when a condition begins to want attention, and
 // when it no longer does; the fleet's size does not matter, and a gate that has
 // just been declared is not yet alarming.
-func TestConditionsAreToldOfTheGate(t *testing.T) {
+func TestConditionsAreEventsOfTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
 		w.add(10, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(10 * time.Second)
-		w.toldIs(t, "NodeGate",
+		w.wantEvents(t, "NodeGate",
 			"Warning NotAccepted refused (-): TaintConflict: the older gate gate has the taint test.nodegate.dev/a:NoSchedule, "+
 				"and a node cannot carry test.nodegate.dev/a=other:NoSchedule as well: use the same value, or another key")
 		for _, name := range w.NodeNames() {
@@ -124,7 +124,7 @@ func TestConditionsAreToldOfTheGate(t *testing.T) {
 			w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
 		}
 		controllertest.Pass(time.Minute)
-		told := w.told("NodeGate")
+		told := w.eventLines("NodeGate")
 		if len(told) != 3 || !strings.HasPrefix(told[1], "Warning Throttled gate (-): closing waits on ") ||
 			told[2] != "Normal NotThrottled gate (-): closing does not wait for budget any more" {
 			t.Errorf("told of gates:\n%s", strings.Join(told, "\n"))
@@ -174,7 +174,7 @@ func TestConditionEvents(t *testing.T) {
 				w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
 				defer w.c.queue.ShutDown()
 				ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
-				newReporter(w.c).tellGate(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
+				newReporter(w.c).recordConditionEvents(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
 				ctx, stop := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { w.c.events.Run(ctx) })
@@ -210,7 +210,7 @@ func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, controllertest.Gate("gate"))
 				w.add(fleet, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
-				funcs := allowing(nil)
+				funcs := allowingAllBut(nil)
 				funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					if _, is := o.(*eventsv1.Event); is {
 						return create(ctx)
@@ -279,7 +279,7 @@ func TestWarningsDoNotWaitForOpenings(t *testing.T) {
 
 // In the steady state nothing is told, and a gate of a file is no object that an
 // Event could be about.
-func TestNothingToTell(t *testing.T) {
+func TestNoEventsInSteadyState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }))
 		w.source = v1alpha1.SourceFiles
@@ -287,9 +287,9 @@ func TestNothingToTell(t *testing.T) {
 			isOpen(n, "gate")
 			unfit(i, n)
 		})
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
-		if lines := slices.Concat(w.told("Node"), w.told("NodeGate")); len(lines) > 0 {
+		if lines := slices.Concat(w.eventLines("Node"), w.eventLines("NodeGate")); len(lines) > 0 {
 			t.Errorf("told:\n%s", strings.Join(lines, "\n"))
 		}
 	})

@@ -15,46 +15,46 @@ import (
 // process, which gives the lease back.
 
 // The workers are looked at every watchdogInterval. One that is found with the same node in
-// hand at stuckLooks of these looks, which are two minutes, is stuck: what it does for a
+// hand at stuckChecks of these looks, which are two minutes, is stuck: what it does for a
 // node ends within writeTimeout. Looks are counted rather than time, so that a process
 // that was paused is not taken for one that hangs.
 const (
 	watchdogInterval = 10 * time.Second
-	stuckLooks       = 12
+	stuckChecks      = 12
 )
 
 // hand is what one worker has in hand.
-type hand struct {
-	// turns is odd while the worker works on a node.
-	turns atomic.Uint64
+type workerState struct {
+	// steps is odd while the worker works on a node.
+	steps atomic.Uint64
 	node  atomic.Value
-	// seen is what turns was at the last of so many looks at which it was the same.
-	seen  uint64
-	looks int
+	// seen is what steps was at the last of so many looks at which it was the same.
+	lastSteps uint64
+	unchanged int
 }
 
-func (h *hand) take(node string) {
-	h.node.Store(node)
-	h.turns.Add(1)
+func (w *workerState) start(node string) {
+	w.node.Store(node)
+	w.steps.Add(1)
 }
 
-func (h *hand) done() { h.turns.Add(1) }
+func (w *workerState) finish() { w.steps.Add(1) }
 
 // stuck looks at the worker once more, and reports whether it was found with the same node
-// in hand at stuckLooks looks in a row. The watchdog alone calls it.
-func (h *hand) stuck() bool {
-	turns := h.turns.Load()
-	if turns%2 == 0 || turns != h.seen {
-		h.seen, h.looks = turns, 0
+// in hand at stuckChecks looks in a row. The watchdog alone calls it.
+func (w *workerState) stuck() bool {
+	steps := w.steps.Load()
+	if steps%2 == 0 || steps != w.lastSteps {
+		w.lastSteps, w.unchanged = steps, 0
 		return false
 	}
-	h.looks++
-	return h.looks >= stuckLooks
+	w.unchanged++
+	return w.unchanged >= stuckChecks
 }
 
 // watchdog calls giveUp with the cause if a worker is stuck, or if writes no longer
 // receive a response.
-func (c *Controller) watchdog(ctx context.Context, hands []hand, giveUp func(error)) {
+func (c *Controller) watchdog(ctx context.Context, workers []workerState, giveUp func(error)) {
 	ticker := c.clock.NewTicker(watchdogInterval)
 	defer ticker.Stop()
 	for {
@@ -63,27 +63,27 @@ func (c *Controller) watchdog(ctx context.Context, hands []hand, giveUp func(err
 			return
 		case <-ticker.C():
 		}
-		if err := c.writes.lost(c.clock.Now()); err != nil && c.options.GiveUpLease {
+		if err := c.responses.check(c.clock.Now()); err != nil && c.options.GiveUpLease {
 			giveUp(err)
 		}
-		for i := range hands {
-			if hands[i].stuck() {
-				giveUp(fmt.Errorf("a worker has been stuck at node %s for %s", hands[i].node.Load(), stuckLooks*watchdogInterval))
+		for i := range workers {
+			if workers[i].stuck() {
+				giveUp(fmt.Errorf("a worker has been stuck at node %s for %s", workers[i].node.Load(), stuckChecks*watchdogInterval))
 			}
 		}
 	}
 }
 
-// writePatience is how long a leader may go without being able to write. It is longer
+// noResponseTimeout is how long a leader may go without being able to write. It is longer
 // than a Lease: what keeps this replica from writing keeps others, too, more often than
-// not, and it is no use to have them take turns.
-const writePatience = 15 * time.Second
+// not, and it is no use to have them take steps.
+const noResponseTimeout = 15 * time.Second
 
 // writes tracks whether patches of nodes receive responses. Times are Unix nanoseconds.
-type writes struct {
+type responses struct {
 	// answered is true when a patch has received a response since this replica became the
 	// leader.
-	answered atomic.Bool
+	received atomic.Bool
 	// failing is since when none has been, by the time at which the first of those that
 	// were not was sent; 0 while they are.
 	failing atomic.Int64
@@ -91,21 +91,21 @@ type writes struct {
 
 // note takes note of what became of a patch that was sent at a time. The API server
 // answers also by refusing it.
-func (w *writes) note(sent time.Time, outcome string) {
+func (r *responses) record(sent time.Time, outcome string) {
 	if outcome != telemetry.PatchError {
-		w.answered.Store(true)
-		w.failing.Store(0)
+		r.received.Store(true)
+		r.failing.Store(0)
 		return
 	}
-	w.failing.CompareAndSwap(0, sent.UnixNano())
+	r.failing.CompareAndSwap(0, sent.UnixNano())
 }
 
 // lost returns why this replica should not go on leading, if so. One whose patches have
 // never been answered goes on: the one that led before it fared no better, and replicas
-// would take turns in giving up.
-func (w *writes) lost(now time.Time) error {
-	failing := w.failing.Load()
-	if since := time.Unix(0, failing); failing != 0 && w.answered.Load() && now.Sub(since) >= writePatience {
+// would take steps in giving up.
+func (r *responses) check(now time.Time) error {
+	failing := r.failing.Load()
+	if since := time.Unix(0, failing); failing != 0 && r.received.Load() && now.Sub(since) >= noResponseTimeout {
 		return fmt.Errorf("no patch of a node has been answered since %s: another replica may do better", since.UTC().Format(time.RFC3339))
 	}
 	return nil

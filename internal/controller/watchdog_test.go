@@ -78,7 +78,7 @@ func TestStuckWorker(t *testing.T) {
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		defer stop()
 		defer close(release)
-		controllertest.Pass(stuckLooks*watchdogInterval - time.Second)
+		controllertest.Pass(stuckChecks*watchdogInterval - time.Second)
 		if err := w.hasEnded(); err != nil {
 			t.Errorf("ended early: %v", err)
 		}
@@ -104,7 +104,7 @@ func TestSlowWorkers(t *testing.T) {
 	})
 }
 
-func TestLeaderThatCannotWrite(t *testing.T) {
+func TestLeaderWithoutResponsesGivesUp(t *testing.T) {
 	noAnswer := fmt.Errorf("patching node: %w", context.DeadlineExceeded)
 	denied := fmt.Errorf("patching node: %w", write.ErrDenied)
 	for name, c := range map[string]struct {
@@ -131,11 +131,11 @@ func TestLeaderThatCannotWrite(t *testing.T) {
 				w.writes(func(string) error { return c.second })
 				w.closeAll(20)
 				w.c.GatesChanged() // has all looked at
-				controllertest.Pass(writePatience - watchdogInterval)
+				controllertest.Pass(noResponseTimeout - watchdogInterval)
 				if err := w.hasEnded(); err != nil {
 					t.Errorf("ended too soon: %v", err)
 				}
-				controllertest.Pass(2*writePatience + watchdogInterval)
+				controllertest.Pass(2*noResponseTimeout + watchdogInterval)
 				if err := w.hasEnded(); (err != nil) != c.want {
 					t.Errorf("ended: %v, want %v", err, c.want)
 				}

@@ -17,7 +17,7 @@ import (
 // An API server refuses a Node for what a webhook has put on it, whatever its
 // failurePolicy says. A gate that got past the rules of its kind, as where the
 // definition is another version's, must not keep nodes from registering.
-func TestWebhookWritesNothingThatHasNodesRefused(t *testing.T) {
+func TestWebhookOmitsGatesThatInvalidateNodes(t *testing.T) {
 	c := New(Options{Namespace: "nodegate-system", Log: logr.Discard()}, nil, newTestMetrics())
 	value := controllertest.Gate("value")
 	value.Spec.Taint.Value = "not a value"

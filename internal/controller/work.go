@@ -29,36 +29,36 @@ const (
 	stopTimeout  = 3 * time.Second
 )
 
-// conflictsTold is how many times in a row a node must have changed under our
-// hands before that is worth a word.
-const conflictsTold = 10
+// conflictsLogged is how many times in a row a node must have changed under our
+// workers before that is worth a word.
+const conflictsLogged = 10
 
 // work processes nodes from the queue, one at a time, until it is shut down.
-func (c *Controller) work(ctx context.Context, in *hand) {
+func (c *Controller) work(ctx context.Context, state *workerState) {
 	for {
 		name, shutdown := c.queue.Get()
 		if shutdown {
 			return
 		}
-		in.take(name)
+		state.start(name)
 		c.workOn(ctx, name)
-		in.done()
+		state.finish()
 		c.queue.Done(name)
 	}
 }
 
 func (c *Controller) workOn(ctx context.Context, name string) {
-	c.pulse.beat()
-	if name == pulseKey {
+	c.liveness.reset()
+	if name == livenessKey {
 		return
 	}
-	if c.sweep.done(name) {
-		c.looks.tell(name, gate.Everything())
+	if c.resync.started(name) {
+		c.partials.addChange(name, gate.Everything())
 	}
 	if ctx.Err() != nil {
 		return // a queue that was shut down goes on until it is empty
 	}
-	ctx, cancel := finishing(ctx)
+	ctx, cancel := drainContext(ctx)
 	defer cancel()
 	after, err := c.reconcile(ctx, name)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 
 // finishing returns a context for what is in hand, which is finished when the
 // process is told to stop.
-func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+func drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	release := context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })
 	return work, func() {
@@ -90,8 +90,8 @@ func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *Controller) retry(name string, err error) {
 	switch {
 	case errors.Is(err, write.ErrConflict): // somebody else was faster: decide again
-		c.lanes.mark(name)
-		if c.queue.NumRequeues(name) == conflictsTold {
+		c.order.markChanged(name)
+		if c.queue.NumRequeues(name) == conflictsLogged {
 			c.log.Info("node keeps changing while it is written, retrying", "node", name)
 		}
 	case errors.Is(err, write.ErrDenied):

@@ -38,10 +38,10 @@ func TestStopFinishesWhatIsInHand(t *testing.T) {
 	})
 }
 
-func TestStopDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
+func TestStopLimitsWorkInProgress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	synctest.Test(t, func(*testing.T) {
-		work, done := finishing(context.WithoutCancel(ctx))
+		work, done := drainContext(context.WithoutCancel(ctx))
 		defer done()
 		if deadline, _ := work.Deadline(); time.Until(deadline) != writeTimeout {
 			t.Errorf("a write may take %s", time.Until(deadline))
@@ -50,7 +50,7 @@ func TestStopDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 	cancel()
 	synctest.Test(t, func(*testing.T) {
 		stopping, cancel := context.WithCancel(context.Background())
-		work, done := finishing(stopping)
+		work, done := drainContext(stopping)
 		defer done()
 		cancel()
 		began := time.Now()
@@ -83,7 +83,7 @@ func TestLiveness(t *testing.T) {
 		if alive(true) == nil {
 			t.Error("alive although nobody takes anything up")
 		}
-		go c.work(t.Context(), &hand{})
+		go c.work(t.Context(), &workerState{})
 		controllertest.Pass(time.Second)
 		if err := alive(true); err != nil {
 			t.Errorf("not alive: %v", err)
@@ -109,7 +109,7 @@ func TestStandby(t *testing.T) {
 		if err := w.c.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
-		if w.c.queue.Len() != 0 || len(w.c.sweep.pending) != 0 {
+		if w.c.queue.Len() != 0 || len(w.c.resync.pending) != 0 {
 			t.Error("a standby keeps a list of nodes")
 		}
 	})

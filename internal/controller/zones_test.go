@@ -42,7 +42,7 @@ func (w *world) closedByZone() map[string]int {
 
 // A budget is per zone, whatever a zone is called: nodes without one, with an
 // empty one, share one; a zone of one node has room for that one.
-func TestBudgetOfUnknownZones(t *testing.T) {
+func TestBudgetByZone(t *testing.T) {
 	for name, c := range map[string]struct {
 		zones  []string // of ten nodes each, all of which are to close
 		budget intstr.IntOrString
@@ -60,7 +60,7 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
+				w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
 				w.add(10*len(c.zones), func(i int, n *gate.Node) {
 					n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: c.zones[i/10]}
 					if c.zones[i/10] == noZone {
@@ -79,9 +79,9 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 }
 
 // In zones of one node each, each may close under any budget but none.
-func TestBudgetOfZonesOfOne(t *testing.T) {
+func TestBudgetOfZonesWithOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
 		w.add(5, func(_ int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: "z-" + n.Name}
 		})
@@ -95,9 +95,9 @@ func TestBudgetOfZonesOfOne(t *testing.T) {
 
 // A closed node that comes into another zone counts there, and not where it was.
 // None opens for it, though there are more closed now than may be.
-func TestBudgetWhereTheZoneChanges(t *testing.T) {
+func TestBudgetWhenTheZoneChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
 		w.add(4, func(i int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: []string{"a", "b"}[i%2]}
 		})

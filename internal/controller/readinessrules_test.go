@@ -24,7 +24,7 @@ import (
 // A rule of another controller that comes to manage a gate's taint is found out about
 // within a minute, and one that goes likewise. While no rule changes nobody looks at
 // nodes because of that, but for once in refreshInterval.
-func TestRulesAreFollowed(t *testing.T) {
+func TestReadinessRulesAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fleet = 50
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -41,14 +41,14 @@ func TestRulesAreFollowed(t *testing.T) {
 		}
 		controllertest.Pass(10 * time.Second)
 		w.mu.Lock()
-		before := w.looks
+		before := w.reads
 		w.mu.Unlock()
 		controllertest.Pass(refreshInterval + rulesInterval)
 		w.mu.Lock()
-		looks := w.looks - before
+		reads := w.reads - before
 		w.mu.Unlock()
-		if looks < fleet || looks > 2*fleet {
-			t.Errorf("%d nodes were looked at %d times in %s, want once each", fleet, looks, refreshInterval+rulesInterval)
+		if reads < fleet || reads > 2*fleet {
+			t.Errorf("%d nodes were looked at %d times in %s, want once each", fleet, reads, refreshInterval+rulesInterval)
 		}
 		for _, now := range []bool{true, false} {
 			managed.Store(now)
@@ -62,7 +62,7 @@ func TestRulesAreFollowed(t *testing.T) {
 
 // While it is not known whether a rule manages a gate's taint, the gate closes nothing. A
 // list that never succeeds does not keep it from acting for ever.
-func TestFirstListOfRulesFails(t *testing.T) {
+func TestFirstListOfReadinessRulesFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails time.Duration
 		acts  bool // in the end
@@ -84,7 +84,7 @@ func TestFirstListOfRulesFails(t *testing.T) {
 					}
 					return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
 				}))()
-				controllertest.Pass(rulesPatience - time.Second)
+				controllertest.Pass(rulesMaxWait - time.Second)
 				if w.written() > 0 {
 					t.Errorf("%d nodes were written before it was known whether a rule manages the taint", w.written())
 				}
@@ -99,7 +99,7 @@ func TestFirstListOfRulesFails(t *testing.T) {
 
 // listingRules answers lists of NodeReadinessRules with what rules returns.
 func listingRules(rules func() ([]unstructured.Unstructured, error)) interceptor.Funcs {
-	funcs := allowing(nil)
+	funcs := allowingAllBut(nil)
 	funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (err error) {
 		all, is := list.(*unstructured.UnstructuredList)
 		if !is {

@@ -19,24 +19,24 @@ import (
 // missing is told before it is missed.
 
 const (
-	// rightsInterval is how often it is asked whether rights have changed.
-	rightsInterval = 10 * time.Second
-	// rightsGap is how soon the answer for a gate that has just come is there.
-	rightsGap     = time.Second
-	rightsTimeout = 5 * time.Second
+	// permissionsInterval is how often it is asked whether rights have changed.
+	permissionsInterval = 10 * time.Second
+	// permissionsDelay is how soon the answer for a gate that has just come is there.
+	permissionsDelay   = time.Second
+	permissionsTimeout = 5 * time.Second
 )
 
 // right is something that RBAC may allow.
-type right struct{ verb, group, resource, subresource string }
+type permission struct{ verb, group, resource, subresource string }
 
 var (
-	listPods  = right{verb: "list", resource: "pods"}
-	evictPods = right{verb: "create", resource: "pods", subresource: "eviction"}
+	listPods  = permission{verb: "list", resource: "pods"}
+	evictPods = permission{verb: "create", resource: "pods", subresource: "eviction"}
 )
 
 // need is a right that a gate needs, for what, and how to grant it.
 type need struct {
-	right
+	permission
 	message string
 }
 
@@ -61,40 +61,40 @@ func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 
 // rights knows which rights are missing. One of which that is not known is not
 // missing: it is then found out by trying.
-type rights struct {
+type permissions struct {
 	client client.Client
 	log    logr.Logger
 
-	mu      sync.Mutex
-	missing map[right]bool
+	mu     sync.Mutex
+	denied map[permission]bool
 }
 
-func newRights(c client.Client, log logr.Logger) *rights {
-	return &rights{client: c, log: log, missing: make(map[right]bool)}
+func newPermissions(c client.Client, log logr.Logger) *permissions {
+	return &permissions{client: c, log: log, denied: make(map[permission]bool)}
 }
 
 // lacks tells whether a right is missing.
-func (r *rights) lacks(what right) bool {
+func (r *permissions) missing(what permission) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.missing[what]
+	return r.denied[what]
 }
 
 // missingFor says what a gate lacks, and how to grant it. Empty if nothing.
-func (r *rights) missingFor(spec *v1alpha1.NodeGateSpec) string {
+func (r *permissions) missingFor(spec *v1alpha1.NodeGateSpec) string {
 	for _, n := range needsOf(spec) {
-		if r.lacks(n.right) {
+		if r.missing(n.permission) {
 			return n.message
 		}
 	}
 	return ""
 }
 
-// watchRights keeps what is known of rights up to date until the context ends.
-func (c *Controller) watchRights(ctx context.Context) {
-	ticker := c.clock.NewTicker(rightsGap)
+// watchPermissions keeps what is known of rights up to date until the context ends.
+func (c *Controller) watchPermissions(ctx context.Context) {
+	ticker := c.clock.NewTicker(permissionsDelay)
 	defer ticker.Stop()
-	asked := make(map[right]time.Time)
+	reviewed := make(map[permission]time.Time)
 	for {
 		select {
 		case <-ctx.Done():
@@ -102,28 +102,28 @@ func (c *Controller) watchRights(ctx context.Context) {
 		case <-ticker.C():
 		}
 		changed := false
-		for what := range c.neededRights() {
-			if now := c.clock.Now(); asked[what].IsZero() || now.Sub(asked[what]) >= rightsInterval {
-				asked[what] = now
-				changed = c.rights.ask(ctx, what) || changed
+		for what := range c.neededPermissions() {
+			if now := c.clock.Now(); reviewed[what].IsZero() || now.Sub(reviewed[what]) >= permissionsInterval {
+				reviewed[what] = now
+				changed = c.permissions.review(ctx, what) || changed
 			}
 		}
 		if changed {
-			c.lookAtAll()
+			c.resyncAll()
 		}
 	}
 }
 
-// neededRights are those that some gate in force needs.
-func (c *Controller) neededRights() map[right]bool {
-	all := make(map[right]bool)
+// neededPermissions are those that some gate in force needs.
+func (c *Controller) neededPermissions() map[permission]bool {
+	all := make(map[permission]bool)
 	set := c.set.Load()
 	for name, ng := range set.Declared {
 		if !set.Accepted(name) {
 			continue
 		}
 		for _, n := range needsOf(&ng.Spec) {
-			all[n.right] = true
+			all[n.permission] = true
 		}
 	}
 	return all
@@ -131,8 +131,8 @@ func (c *Controller) neededRights() map[right]bool {
 
 // ask asks the API server, and tells whether the answer is another one than
 // before. Where there is no answer, what was known stands.
-func (r *rights) ask(ctx context.Context, what right) bool {
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+func (r *permissions) review(ctx context.Context, what permission) bool {
+	ctx, cancel := context.WithTimeout(ctx, permissionsTimeout)
 	defer cancel()
 	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -145,7 +145,7 @@ func (r *rights) ask(ctx context.Context, what right) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.missing[what]
-	r.missing[what] = !review.Status.Allowed
-	return was != r.missing[what]
+	was := r.denied[what]
+	r.denied[what] = !review.Status.Allowed
+	return was != r.denied[what]
 }

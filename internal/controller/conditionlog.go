@@ -12,9 +12,9 @@ import (
 // conditions would say is told by the log, one line for each change, and, as
 // for every gate, by nodegate_gate_condition.
 
-// tellConditions logs which conditions of a gate have changed: their status or
+// logConditions logs which conditions of a gate have changed: their status or
 // reason. Messages change with every count.
-func (r *reporter) tellConditions(gateName string, before, now []metav1.Condition) {
+func (r *reporter) logConditions(gateName string, before, now []metav1.Condition) {
 	for i := range now {
 		c := &now[i]
 		was := meta.FindStatusCondition(before, c.Type)
@@ -30,19 +30,19 @@ func (r *reporter) tellConditions(gateName string, before, now []metav1.Conditio
 	}
 }
 
-// tellStrangers logs which gates are not known although nodes have records of
+// logUnlisted logs which gates are not known although nodes have records of
 // them that must be kept: those of another source, or of one that cannot be
 // read.
-func (r *reporter) tellStrangers(set *gateset.Set) {
+func (r *reporter) logUnlisted(set *gateset.Set) {
 	names := r.ledger.Unlisted(set.Declared)
 	r.metrics.Strangers.Set(float64(names.Count))
 	switch told := names.String(); {
-	case told == r.strangers:
+	case told == r.unlisted:
 		return
 	case names.Count > 0:
 		r.log.Info("gates are not known, keeping what they closed", "gates", told, "source", set.Source, "complete", set.Complete)
 	default:
 		r.log.Info("nothing is kept of unknown gates any more")
 	}
-	r.strangers = names.String()
+	r.unlisted = names.String()
 }

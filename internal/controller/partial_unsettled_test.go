@@ -20,7 +20,7 @@ import (
 
 // A node on which any gate has something left to do is looked at as a whole, whatever
 // little has changed elsewhere: one that is not settled is not at rest.
-func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
+func TestUnsettledNodesAreReconciledFully(t *testing.T) {
 	edit := func(change func(*gate.Node)) func(*world) {
 		return func(w *world) { w.edit("n0000", gate.Everything(), change) }
 	}
@@ -45,7 +45,7 @@ func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, conditionGate("disk", "Disk", c.disk), conditionGate("memory", "Memory"))
-				w.writer = teller{w}
+				w.writer = notifyingWriter{w}
 				w.add(1, func(_ int, n *gate.Node) {
 					for _, name := range []string{"Disk", "Memory"} {
 						n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
@@ -56,11 +56,11 @@ func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
 				controllertest.Pass(10 * time.Second)
 				c.before(w)
 				controllertest.Pass(time.Minute)
-				whole, looks := w.whole, w.looks
+				whole, reads := w.fullReads, w.reads
 				w.edit("n0000", flipOf("Memory"), setCondition(2, "False"))
 				controllertest.Pass(time.Second)
-				if got := w.whole > whole; got != c.whole || w.looks == looks {
-					t.Errorf("looked %d times, %d of these at everything; want it so: %t", w.looks-looks, w.whole-whole, c.whole)
+				if got := w.fullReads > whole; got != c.whole || w.reads == reads {
+					t.Errorf("looked %d times, %d of these at everything; want it so: %t", w.reads-reads, w.fullReads-whole, c.whole)
 				}
 			})
 		})

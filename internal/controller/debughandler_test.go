@@ -20,16 +20,16 @@ import (
 )
 
 // asked is what is answered about a node.
-func (w *world) asked(t *testing.T, node string) (int, map[string]answer) {
+func (w *world) getReports(t *testing.T, node string) (int, map[string]gateReport) {
 	t.Helper()
 	mux, response := http.NewServeMux(), httptest.NewRecorder()
-	mux.HandleFunc("GET "+answersPath+"{node}", w.c.serveAnswer)
-	mux.ServeHTTP(response, httptest.NewRequest(http.MethodGet, answersPath+node, nil))
-	var told struct{ Gates []answer }
+	mux.HandleFunc("GET "+nodesPath+"{node}", w.c.serveNode)
+	mux.ServeHTTP(response, httptest.NewRequest(http.MethodGet, nodesPath+node, nil))
+	var told struct{ Gates []gateReport }
 	if err := json.Unmarshal(response.Body.Bytes(), &told); err != nil && response.Code == http.StatusOK {
 		t.Fatalf("%v: %s", err, response.Body)
 	}
-	out := make(map[string]answer)
+	out := make(map[string]gateReport)
 	for _, a := range told.Gates {
 		out[a.Gate] = a
 	}
@@ -38,7 +38,7 @@ func (w *world) asked(t *testing.T, node string) (int, map[string]answer) {
 
 // Of each single node it is told on demand what a gate in dry run would do, though
 // its status names no more than ten; together, it is what the status counts.
-func TestDryRunIsToldOfEachNode(t *testing.T) {
+func TestDebugHandlerReportsDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,
 			controllertest.Gate("tried", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }),
@@ -58,7 +58,7 @@ func TestDryRunIsToldOfEachNode(t *testing.T) {
 		}
 		w.mu.Unlock()
 		for _, name := range names {
-			code, told := w.asked(t, name)
+			code, told := w.getReports(t, name)
 			a := told["tried"]
 			if code != http.StatusOK || a.Mode != v1alpha1.ModeDryRun || told["acts"].Mode != v1alpha1.ModeEnforce {
 				t.Fatalf("%s: %d, %+v", name, code, told)
@@ -80,11 +80,11 @@ func TestDryRunIsToldOfEachNode(t *testing.T) {
 		if open != n.Open || closed != n.Closed || throttled != n.Throttled || closed != 20 || throttled != 40 {
 			t.Errorf("told of %d open, %d closed, %d throttled; the status counts %+v", open, closed, throttled, n)
 		}
-		if code, _ := w.asked(t, "nobody"); code != http.StatusNotFound {
+		if code, _ := w.getReports(t, "nobody"); code != http.StatusNotFound {
 			t.Errorf("about a node that does not exist: %d", code)
 		}
 		w.c.leading.Store(false)
-		if code, _ := w.asked(t, names[0]); code != http.StatusServiceUnavailable {
+		if code, _ := w.getReports(t, names[0]); code != http.StatusServiceUnavailable {
 			t.Errorf("one that does not lead: %d", code)
 		}
 		w.c.leading.Store(true)

@@ -28,10 +28,10 @@ const (
 	rulesInterval = time.Minute
 	rulesTimeout  = 5 * time.Second
 	// rulesRetry is how soon they are looked at again while no list of them has
-	// succeeded, and rulesPatience how long gates wait for one: another controller's
+	// succeeded, and rulesMaxWait how long gates wait for one: another controller's
 	// kind that is broken must not keep them from acting.
-	rulesRetry    = time.Second
-	rulesPatience = 30 * time.Second
+	rulesRetry   = time.Second
+	rulesMaxWait = 30 * time.Second
 )
 
 // readinessRules determines which keys rules manage. If they cannot be listed, the
@@ -57,7 +57,7 @@ func (r *readinessRules) managed(ctx context.Context) (map[string]string, bool) 
 		r.asked = r.clock.Now()
 	}
 	r.list(ctx)
-	return r.byKey, r.byKey != nil || r.clock.Since(r.asked) >= rulesPatience
+	return r.byKey, r.byKey != nil || r.clock.Since(r.asked) >= rulesMaxWait
 }
 
 func (r *readinessRules) list(ctx context.Context) {

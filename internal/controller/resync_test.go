@@ -26,9 +26,9 @@ func names(n int) []string {
 	return all
 }
 
-// runSweep runs a sweep of so many at once until the test ends.
-func runSweep(t *testing.T, atOnce int) *sweep {
-	s := newSweep(newTestQueue(t), atOnce)
+// runResyncer runs a sweep of so many at once until the test ends.
+func runResyncer(t *testing.T, atOnce int) *resyncer {
+	s := newResyncer(newTestQueue(t), atOnce)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.run(ctx) })
@@ -37,17 +37,17 @@ func runSweep(t *testing.T, atOnce int) *sweep {
 }
 
 // take does what a worker does.
-func take(s *sweep) string {
+func take(s *resyncer) string {
 	name, _ := s.queue.Get()
-	s.done(name)
+	s.started(name)
 	s.queue.Done(name)
 	return name
 }
 
 func TestNewWorkDoesNotWaitBehindASweep(t *testing.T) {
 	const atOnce = 4
-	s := runSweep(t, atOnce)
-	s.all(names(1000))
+	s := runResyncer(t, atOnce)
+	s.add(names(1000))
 	for range 10 {
 		take(s)
 	}
@@ -60,12 +60,12 @@ func TestNewWorkDoesNotWaitBehindASweep(t *testing.T) {
 }
 
 // Gates may change faster than the fleet can be looked at.
-func TestSweepReachesEveryNodeHoweverOftenItStartsOver(t *testing.T) {
-	s := runSweep(t, 2)
+func TestRepeatedResyncsReachEveryNode(t *testing.T) {
+	s := runResyncer(t, 2)
 	const fleet = 50
 	seen := map[string]bool{}
 	for range 3 * fleet {
-		s.all(names(fleet))
+		s.add(names(fleet))
 		seen[take(s)] = true
 	}
 	if len(seen) != fleet {
@@ -73,9 +73,9 @@ func TestSweepReachesEveryNodeHoweverOftenItStartsOver(t *testing.T) {
 	}
 }
 
-func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
+func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 	const fleet, workers = 300, 8
-	s := runSweep(t, 4)
+	s := runResyncer(t, 4)
 	var mu sync.Mutex
 	last := map[string]int{} // the newest round in which a node was taken up
 	round := 0
@@ -87,7 +87,7 @@ func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
 				if shutdown {
 					return
 				}
-				s.done(name)
+				s.started(name)
 				mu.Lock()
 				last[name] = round
 				mu.Unlock()
@@ -99,7 +99,7 @@ func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
 		mu.Lock()
 		round = i
 		mu.Unlock()
-		s.all(names(fleet))
+		s.add(names(fleet))
 		s.queue.Add(fmt.Sprintf("n%04d", i)) // also queued by others
 	}
 	everyNode := func() bool { // has been taken up after the last start
@@ -124,7 +124,7 @@ func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
 	s.queue.ShutDown()
 	running.Wait()
 	// The sweep itself may be holding one place while it finds that none waits.
-	if len(s.room) > 1 {
-		t.Errorf("%d places are taken by nothing", len(s.room))
+	if len(s.slots) > 1 {
+		t.Errorf("%d places are taken by nothing", len(s.slots))
 	}
 }

@@ -31,33 +31,37 @@ func flipOf(name string) gate.Change {
 }
 
 // What has changed is all that is looked at only where nothing else can have.
-func TestWhatALookIsAbout(t *testing.T) {
+func TestPartialOrFullReconcile(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	for name, test := range map[string]struct {
-		before func(*looks)
+		before func(*partials)
 		whole  bool
 	}{
-		"never looked at":         {func(l *looks) { l.tell("n", flipOf("a")) }, true},
-		"at rest":                 {func(l *looks) { l.rest("n", 1, time.Time{}); l.tell("n", flipOf("a")) }, false},
-		"told before it rests":    {func(l *looks) { l.tell("n", flipOf("a")); l.rest("n", 1, time.Time{}) }, false},
-		"not yet time":            {func(l *looks) { l.rest("n", 1, now.Add(1)); l.tell("n", flipOf("a")) }, false},
-		"time":                    {func(l *looks) { l.rest("n", 1, now); l.tell("n", flipOf("a")) }, true},
-		"nothing is told":         {func(l *looks) { l.rest("n", 1, time.Time{}) }, true},
-		"everything is told":      {func(l *looks) { l.rest("n", 1, time.Time{}); l.tell("n", flipOf("a")); l.tell("n", gate.Everything()) }, true},
-		"other gates since":       {func(l *looks) { l.rest("n", 1, time.Time{}); l.renew(2); l.tell("n", flipOf("a")) }, true},
-		"by other gates, late":    {func(l *looks) { l.renew(2); l.rest("n", 1, time.Time{}); l.tell("n", flipOf("a")) }, true},
-		"another of its name":     {func(l *looks) { l.rest("n", 1, time.Time{}); l.forget("n"); l.tell("n", flipOf("a")) }, true},
-		"taken up, and not rests": {func(l *looks) { l.rest("n", 1, time.Time{}); l.begin("n", 1, now); l.tell("n", flipOf("a")) }, true},
-		"another node rests":      {func(l *looks) { l.rest("m", 1, time.Time{}); l.tell("n", flipOf("a")) }, true},
+		"never looked at":      {func(p *partials) { p.addChange("n", flipOf("a")) }, true},
+		"at rest":              {func(p *partials) { p.settle("n", 1, time.Time{}); p.addChange("n", flipOf("a")) }, false},
+		"told before it rests": {func(p *partials) { p.addChange("n", flipOf("a")); p.settle("n", 1, time.Time{}) }, false},
+		"not yet time":         {func(p *partials) { p.settle("n", 1, now.Add(1)); p.addChange("n", flipOf("a")) }, false},
+		"time":                 {func(p *partials) { p.settle("n", 1, now); p.addChange("n", flipOf("a")) }, true},
+		"nothing is told":      {func(p *partials) { p.settle("n", 1, time.Time{}) }, true},
+		"everything is told": {func(p *partials) {
+			p.settle("n", 1, time.Time{})
+			p.addChange("n", flipOf("a"))
+			p.addChange("n", gate.Everything())
+		}, true},
+		"other gates since":       {func(p *partials) { p.settle("n", 1, time.Time{}); p.reset(2); p.addChange("n", flipOf("a")) }, true},
+		"by other gates, late":    {func(p *partials) { p.reset(2); p.settle("n", 1, time.Time{}); p.addChange("n", flipOf("a")) }, true},
+		"another of its name":     {func(p *partials) { p.settle("n", 1, time.Time{}); p.forget("n"); p.addChange("n", flipOf("a")) }, true},
+		"taken up, and not rests": {func(p *partials) { p.settle("n", 1, time.Time{}); p.take("n", 1, now); p.addChange("n", flipOf("a")) }, true},
+		"another node rests":      {func(p *partials) { p.settle("m", 1, time.Time{}); p.addChange("n", flipOf("a")) }, true},
 	} {
-		l := newLooks()
-		l.renew(1)
-		test.before(l)
-		if change, _ := l.begin("n", l.seq, now); change.IsEverything() != test.whole {
+		p := newPartials()
+		p.reset(1)
+		test.before(p)
+		if change, _ := p.take("n", p.seq, now); change.IsEverything() != test.whole {
 			t.Errorf("%s: everything is looked at: %v", name, change.IsEverything())
 		}
-		if len(l.told) > 0 {
-			t.Errorf("%s: what was taken up is told still: %v", name, l.told)
+		if len(p.changes) > 0 {
+			t.Errorf("%s: what was taken up is told still: %v", name, p.changes)
 		}
 	}
 }
@@ -72,10 +76,10 @@ func conditionGate(name, condition string, change ...func(*v1alpha1.NodeGateSpec
 	}}, change...)...)
 }
 
-// teller is a writer who tells of what it has written, as a feed does.
-type teller struct{ *world }
+// notifyingWriter is a writer who tells of what it has written, as a feed does.
+type notifyingWriter struct{ *world }
 
-func (w teller) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+func (w notifyingWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	_, err := w.world.Apply(ctx, n, d)
 	if err == nil {
 		w.c.NodeChanged(n.Name, written(n, d))
@@ -141,7 +145,7 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = ptr.To[int32](60) }
 		w := newWorld(t, conditionGate("disk", "Disk"), conditionGate("memory", "Memory"), conditionGate("slow", "Slow", slow))
-		w.writer = teller{w}
+		w.writer = notifyingWriter{w}
 		w.add(1, func(_ int, n *gate.Node) {
 			for _, name := range []string{"Disk", "Memory", "Slow"} {
 				n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
@@ -151,11 +155,11 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(10 * time.Second)
-		reads, looks := countReads(w.c), w.looks
-		standsAs := func(want ...string) {
+		reads, start := countReads(w.c), w.reads
+		wantStates := func(want ...string) {
 			t.Helper()
 			controllertest.Pass(time.Second)
-			for _, a := range must(w.c.answers("n0000")) {
+			for _, a := range reportsOrNil(w.c.gateReports("n0000")) {
 				want = slices.DeleteFunc(want, func(s string) bool { return s == a.Gate+"="+a.State })
 			}
 			if len(want) > 0 || reads["memory"].Load()+reads["slow"].Load() > 0 {
@@ -163,28 +167,28 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 			}
 		}
 		w.edit("n0000", flipOf("Disk"), setCondition(1, "False"))
-		standsAs("disk=Closed", "memory=Open", "slow=Open")
+		wantStates("disk=Closed", "memory=Open", "slow=Open")
 		w.edit("n0000", flipOf("Disk"), setCondition(1, "True"))
-		standsAs("disk=Open", "memory=Open", "slow=Open")
-		if looks := w.looks - looks; looks != 4 { // each time one for the flip, and one for what was written
-			t.Errorf("looked %d times, want 4", looks)
+		wantStates("disk=Open", "memory=Open", "slow=Open")
+		if n := w.reads - start; n != 4 { // each time one for the flip, and one for what was written
+			t.Errorf("looked %d times, want 4", n)
 		}
-		if due := w.c.looks.resting["n0000"]; due.IsZero() || time.Until(due) > time.Minute {
+		if due := w.c.partials.settled["n0000"]; due.IsZero() || time.Until(due) > time.Minute {
 			t.Errorf("the time of what is at rest was forgotten: %s", due)
 		}
 		before := reads["disk"].Load()
 		w.edit("n0000", flipOf("Nobody's"), func(*gate.Node) {})
-		if standsAs("disk=Open"); reads["disk"].Load() != before {
-			t.Error("a gate was read for what nobody looks at")
+		if wantStates("disk=Open"); reads["disk"].Load() != before {
+			t.Error("a gate was read for what nobody reads at")
 		}
 		controllertest.Pass(time.Minute) // what has been waiting since before
-		if s := must(w.c.answers("n0000")); s[2].Gate != "slow" || s[2].State != v1alpha1.StateClosed {
+		if s := reportsOrNil(w.c.gateReports("n0000")); s[2].Gate != "slow" || s[2].State != v1alpha1.StateClosed {
 			t.Errorf("what was at rest has missed its time: %+v", s)
 		}
 	})
 }
 
-func must(all []answer, ok bool) []answer {
+func reportsOrNil(all []gateReport, ok bool) []gateReport {
 	if !ok {
 		return nil
 	}
@@ -209,7 +213,7 @@ func chaosGates() []*v1alpha1.NodeGate {
 // chaosNodes are a few nodes on which all that chaosGates look at is as it should be.
 func chaosWorld(t *testing.T) *world {
 	w := newWorld(t, chaosGates()...)
-	w.writer = teller{w}
+	w.writer = notifyingWriter{w}
 	w.add(5, func(_ int, n *gate.Node) {
 		for _, name := range []string{"A", "B", "C"} {
 			n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
@@ -222,11 +226,11 @@ func chaosWorld(t *testing.T) *world {
 }
 
 // chaos does something to a world, and the same to another by the same dice.
-func (w *world) chaos(dice *rand.Rand, honest bool) {
+func (w *world) chaos(dice *rand.Rand, precise bool) {
 	node := fmt.Sprintf("n%04d", dice.IntN(5))
 	status := []corev1.ConditionStatus{"True", "False", "Unknown"}[dice.IntN(3)]
 	told := func(c gate.Change) gate.Change {
-		if honest {
+		if precise {
 			return c
 		}
 		return gate.Everything()
@@ -270,7 +274,7 @@ func (w *world) chaos(dice *rand.Rand, honest bool) {
 
 // stands tells how all gates stand on all nodes: by their records, by the taints, and by
 // what the controller tells.
-func (w *world) stands() string {
+func (w *world) states() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		for gateName, raw := range w.nodes[name].Records {
@@ -280,7 +284,7 @@ func (w *world) stands() string {
 		for _, t := range w.nodes[name].Taints {
 			all = append(all, fmt.Sprint(name, " carries ", t.Key))
 		}
-		told, _ := w.c.answers(name)
+		told, _ := w.c.gateReports(name)
 		for _, a := range told {
 			all = append(all, fmt.Sprintf("%s %s is told to be %s %s, waiting: %v", name, a.Gate, a.State, a.Reason, a.Waiting != nil))
 		}
@@ -291,27 +295,27 @@ func (w *world) stands() string {
 
 // A fleet about which little is decided at a time comes to stand as one does of which
 // everything is decided about each time, whatever happens to it.
-func TestChaosWithParts(t *testing.T) {
+func TestPartialAndFullReconcilesAgree(t *testing.T) {
 	for seed := range seeds(4) {
-		stands, looks := [2]string{}, [2]int{}
-		for i, honest := range []bool{true, false} {
+		states, reads := [2]string{}, [2]int{}
+		for i, precise := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				w := chaosWorld(t)
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
 				controllertest.Pass(10 * time.Second)
 				dice := rand.New(rand.NewPCG(seed, 0))
 				for range 40 {
-					w.chaos(dice, honest)
+					w.chaos(dice, precise)
 				}
 				controllertest.Pass(3 * time.Minute)
-				stands[i], looks[i] = w.stands(), w.whole
+				states[i], reads[i] = w.states(), w.fullReads
 			})
 		}
-		if stands[0] != stands[1] {
-			t.Fatalf("seed %d: by parts\n%s\n\nas a whole\n%s", seed, stands[0], stands[1])
+		if states[0] != states[1] {
+			t.Fatalf("seed %d: by parts\n%s\n\nas a whole\n%s", seed, states[0], states[1])
 		}
-		if looks[0] >= looks[1] {
-			t.Errorf("seed %d: %d looks at everything, and %d where everything was told", seed, looks[0], looks[1])
+		if reads[0] >= reads[1] {
+			t.Errorf("seed %d: %d reads at everything, and %d where everything was told", seed, reads[0], reads[1])
 		}
 	}
 }

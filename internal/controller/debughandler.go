@@ -14,13 +14,13 @@ import (
 	"github.com/nodegate/nodegate/internal/fleet"
 )
 
-// answersPath is where it is told, beside the metrics, how all gates stand on one
+// nodesPath is where it is told, beside the metrics, how all gates stand on one
 // node: GET /nodes/NAME. A gate's status counts the same, and names a few.
-const answersPath = "/nodes/"
+const nodesPath = "/nodes/"
 
 // answer is how a gate stands on a node, as last decided; of a gate in dry run, as
 // it would stand.
-type answer struct {
+type gateReport struct {
 	Gate  string        `json:"gate"`
 	Mode  v1alpha1.Mode `json:"mode,omitempty"`  // empty of a gate that is not known
 	State string        `json:"state,omitempty"` // empty where the node is outside of the gate
@@ -37,11 +37,11 @@ type answer struct {
 
 // answers are about all gates that concern a node, by name; false if nothing was
 // decided about the node.
-func (c *Controller) answers(node string) ([]answer, bool) {
-	standings, ok := c.ledger.GateStates(node)
-	set, out := c.set.Load(), make([]answer, 0, len(standings))
-	for _, s := range standings {
-		a := answer{Gate: s.Gate, State: s.State, Reason: s.Reason, Throttled: s.Throttled, Overdue: s.Overdue, Overridden: s.Override}
+func (c *Controller) gateReports(node string) ([]gateReport, bool) {
+	states, ok := c.ledger.GateStates(node)
+	set, out := c.set.Load(), make([]gateReport, 0, len(states))
+	for _, s := range states {
+		a := gateReport{Gate: s.Gate, State: s.State, Reason: s.Reason, Throttled: s.Throttled, Overdue: s.Overdue, Overridden: s.Override}
 		if g, ok := set.Gate(s.Gate); ok {
 			a.Mode = cmp.Or(g.Mode, v1alpha1.ModeEnforce)
 		}
@@ -54,22 +54,22 @@ func (c *Controller) answers(node string) ([]answer, bool) {
 	return out, ok
 }
 
-// serveAnswers has the manager serve what is told of single nodes.
-func serveAnswers(m manager.Manager, serve http.HandlerFunc) error {
+// addDebugHandler has the manager serve what is told of single nodes.
+func addDebugHandler(m manager.Manager, serve http.HandlerFunc) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+answersPath+"{node}", serve)
-	if err := m.AddMetricsServerExtraHandler(answersPath, mux); err != nil {
-		return fmt.Errorf("serving %s: %w", answersPath, err)
+	mux.HandleFunc("GET "+nodesPath+"{node}", serve)
+	if err := m.AddMetricsServerExtraHandler(nodesPath, mux); err != nil {
+		return fmt.Errorf("serving %s: %w", nodesPath, err)
 	}
 	return nil
 }
 
-func (c *Controller) serveAnswer(w http.ResponseWriter, r *http.Request) {
+func (c *Controller) serveNode(w http.ResponseWriter, r *http.Request) {
 	if !c.leading.Load() {
 		http.Error(w, "this replica does not lead, and knows nothing: ask the one that the Lease nodegate names", http.StatusServiceUnavailable)
 		return
 	}
-	told, ok := c.answers(r.PathValue("node"))
+	reports, ok := c.gateReports(r.PathValue("node"))
 	if !ok {
 		http.Error(w, "nothing has been decided about a node of this name", http.StatusNotFound)
 		return
@@ -77,7 +77,7 @@ func (c *Controller) serveAnswer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(map[string][]answer{"gates": told}); err != nil {
+	if err := encoder.Encode(map[string][]gateReport{"gates": reports}); err != nil {
 		c.log.V(1).Info("cannot answer", "error", err.Error())
 	}
 }

@@ -21,20 +21,20 @@ import (
 
 // Node n of a fleet of thousands has news while all of them are to be looked at
 // again: it is the next to be served.
-func TestNewsGoesFirst(t *testing.T) {
+func TestChangedNodesGoFirst(t *testing.T) {
 	const fleet = 5000
 	synctest.Test(t, func(t *testing.T) {
-		order := newLanes()
+		order := newLaneQueue()
 		q := newNodeQueue(&Options{Clock: clock.RealClock{}}, order)
 		defer q.ShutDown()
-		news := func(name string) { order.mark(name); q.Add(name) }
+		changed := func(name string) { order.markChanged(name); q.Add(name) }
 		take := func() string { name, _ := q.Get(); q.Done(name); return name }
 		for _, name := range names(fleet) {
 			q.AddAfter(name, time.Minute) // all at the same moment
 		}
 		controllertest.Pass(2 * time.Minute)
-		news("new")
-		news("n4999") // which waits already
+		changed("new")
+		changed("n4999") // which waits already
 		if got := []string{take(), take()}; !slices.Equal(got, []string{"new", "n4999"}) {
 			t.Errorf("%v were served before what is new", got)
 		}
@@ -53,60 +53,60 @@ func TestNewsGoesFirst(t *testing.T) {
 }
 
 // News without end does not keep others waiting for ever.
-func TestNewsDoesNotStarveOthers(t *testing.T) {
-	l := newLanes()
+func TestChangedNodesDoNotStarveOthers(t *testing.T) {
+	l := newLaneQueue()
 	l.Push("old")
-	for i := range newsInARow + 1 {
+	for i := range maxChangedInARow + 1 {
 		name := fmt.Sprint(i)
-		l.mark(name)
+		l.markChanged(name)
 		l.Push(name)
 		if l.Pop() == "old" {
-			if i < newsInARow {
-				t.Errorf("served after %d news, want %d", i, newsInARow)
+			if i < maxChangedInARow {
+				t.Errorf("served after %d changed, want %d", i, maxChangedInARow)
 			}
 			return
 		}
 	}
-	t.Errorf("not served after %d news", newsInARow+1)
+	t.Errorf("not served after %d changed", maxChangedInARow+1)
 }
 
 // Whatever is added, in whatever order, is there once, and comes out once, news
 // in their order among news and others among others.
-func TestLanesLoseNothing(t *testing.T) {
+func TestQueueLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLanes()
-		var news, others []string
+		l := newLaneQueue()
+		var changed, resync []string
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name")
-			isNews := rapid.Bool().Draw(t, "news")
-			switch waits := slices.Contains(news, name) || slices.Contains(others, name); {
+			isChanged := rapid.Bool().Draw(t, "changed")
+			switch waits := slices.Contains(changed, name) || slices.Contains(resync, name); {
 			case rapid.IntRange(0, 2).Draw(t, "pop") == 0 && l.Len() > 0:
 				switch got := l.Pop(); {
-				case len(news) > 0 && got == news[0]:
-					news = news[1:]
-				case len(others) > 0 && got == others[0]:
-					others = others[1:]
+				case len(changed) > 0 && got == changed[0]:
+					changed = changed[1:]
+				case len(resync) > 0 && got == resync[0]:
+					resync = resync[1:]
 				default:
-					t.Fatalf("step %d: got %s of news %v and others %v", i, got, news, others)
+					t.Fatalf("step %d: got %s of changed %v and resync %v", i, got, changed, resync)
 				}
 			case waits:
-				if isNews {
-					l.mark(name)
+				if isChanged {
+					l.markChanged(name)
 				}
-				if l.Touch(name); isNews && slices.Contains(others, name) {
-					others = slices.DeleteFunc(others, func(n string) bool { return n == name })
-					news = append(news, name)
+				if l.Touch(name); isChanged && slices.Contains(resync, name) {
+					resync = slices.DeleteFunc(resync, func(n string) bool { return n == name })
+					changed = append(changed, name)
 				}
-			case isNews:
-				l.mark(name)
+			case isChanged:
+				l.markChanged(name)
 				l.Push(name)
-				news = append(news, name)
+				changed = append(changed, name)
 			default:
 				l.Push(name)
-				others = append(others, name)
+				resync = append(resync, name)
 			}
-			if l.Len() != len(news)+len(others) {
-				t.Fatalf("step %d: %d wait, want news %v and others %v", i, l.Len(), news, others)
+			if l.Len() != len(changed)+len(resync) {
+				t.Fatalf("step %d: %d wait, want changed %v and resync %v", i, l.Len(), changed, resync)
 			}
 		}
 	})
@@ -115,7 +115,7 @@ func TestLanesLoseNothing(t *testing.T) {
 // A gate changes, and thousands of nodes are to be looked at again, each of which
 // takes a worker a second; a node whose label comes now is opened by the first
 // worker that is free.
-func TestNewNodeOpensWhileAFleetIsLookedAtAgain(t *testing.T) {
+func TestNodeOpensDuringAResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(5000, func(_ int, n *gate.Node) {

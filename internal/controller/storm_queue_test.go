@@ -25,7 +25,7 @@ import (
 // A slot that becomes free is given to who has waited longest, and nobody else is
 // even looked at. Who comes again goes to the back, so that nodes that flap do
 // not keep the others waiting.
-func TestWhoWaitsLongestIsNext(t *testing.T) {
+func TestBudgetIsGrantedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.add(200, func(_ int, n *gate.Node) { isOpen(n, "gate") })
@@ -37,22 +37,22 @@ func TestWhoWaitsLongestIsNext(t *testing.T) {
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") })
 			controllertest.Pass(10 * time.Millisecond)
 		}
-		herds := 0
+		wide := 0
 		for i := range order {
 			if n := w.nodes[node(i)]; w.closed() != 1 || len(n.Taints) != 1 {
 				t.Fatalf("%d nodes are closed, and that %s (number %d) is: %t; want it, and it only", w.closed(), n.Name, i, len(n.Taints) == 1)
 			}
-			before := w.looks
+			before := w.reads
 			w.change(node(i), func(n *gate.Node) { n.Labels["fit"] = "" })
 			controllertest.Pass(time.Millisecond)
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // it flaps
 			controllertest.Pass(fleet.SettleInterval)
-			if w.looks-before > 5 { // more than it, again as it flaps, and the next one
-				herds++
+			if w.reads-before > 5 { // more than it, again as it flaps, and the next one
+				wide++
 			}
 		}
-		if most := int(200*fleet.SettleInterval/refreshInterval) + 1; herds > most { // all are looked at then
-			t.Errorf("%d times more was looked at than who was called, want %d at most", herds, most)
+		if most := int(200*fleet.SettleInterval/refreshInterval) + 1; wide > most { // all are looked at then
+			t.Errorf("%d times more was looked at than who was called, want %d at most", wide, most)
 		}
 		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
 			t.Error("after one round it is not the first one's turn again")
@@ -85,9 +85,9 @@ func TestStormDelaysNoOpening(t *testing.T) {
 			isClosed(&n, "gate", v1alpha1.ReasonBirth)
 			s.nodes[name] = n
 		}
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		born("new-1")
 		opens("new-1", latency)
 		for _, name := range s.lost {
@@ -110,7 +110,7 @@ func TestStormDelaysNoOpening(t *testing.T) {
 		}
 		opens("new-3", 3*latency)
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 	})
 }
 
@@ -122,13 +122,13 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 		s := newStorm(t, ng)
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		raised := edited(ng, "50%")
 		s.setGates(true, raised)
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		before := s.closed()
 
 		s.after = nil // more are closed, now, than should be
@@ -154,14 +154,14 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 			s.mu.Unlock()
 			want := was[zone] - 1
 			if most := gate.MaxReclosed(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
-				s.after = s.watch // from here on it is as if it had never been more
+				s.after = s.checkBudget // from here on it is as if it had never been more
 				break
 			}
 			if now[zone] != want {
 				t.Fatalf("zone %q had %d nodes closed, one recovered, and now it has %d", zone, was[zone], now[zone])
 			}
 		}
-		s.abates()
+		s.regainSignals()
 		controllertest.Pass(0)
 		if n := s.closed(); n != 0 {
 			t.Errorf("%d nodes are closed still", n)
@@ -171,15 +171,15 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 
 // Closed nodes that move to another zone count there; nodes that go, waiting or
 // closed, give their place to others; a gate that goes leaves nothing behind.
-func TestStormOfNodesThatMoveAndGo(t *testing.T) {
+func TestStormOfMovedAndDeletedNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ng := controllertest.Gate("gate", budget("10"))
 		s := newStorm(t, ng)
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(2 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		closedIn := func(zone string) (names []string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 		}
 		s.setGates(true)
 		controllertest.Pass(5 * time.Second)
-		s.isOver()
+		s.checkAllAreOpen()
 		if s.c.ledger.HasGates() || len(s.c.ledger.Reserving()) > 0 {
 			t.Error("something is kept of a gate that is gone")
 		}

@@ -64,7 +64,7 @@ func TestConditionsOfGatesFromFiles(t *testing.T) {
 }
 
 // What a gate of another source closed stays closed, and that is told.
-func TestUnknownGatesAreTold(t *testing.T) {
+func TestUnlistedGatesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log controllertest.LogLines
 		w := newWorld(t)
