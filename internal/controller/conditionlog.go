@@ -3,17 +3,17 @@
 package controller
 
 import (
-	"github.com/nodegate/nodegate/internal/gateset"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// A gate that no object stands behind has no status to be read. What its
-// conditions would say is told by the log, one line for each change, and, as
-// for every gate, by nodegate_gate_condition.
+// A gate from a file has no object with a status. Its conditions are reported in the log,
+// one line for each change, and, like those of every gate, by nodegate_gate_condition.
 
-// logConditions logs which conditions of a gate have changed: their status or
-// reason. Messages change with every count.
+// logConditions logs conditions of a gate whose status or reason has changed. It ignores
+// changes of messages, which change with every count.
 func (r *reporter) logConditions(gateName string, before, now []metav1.Condition) {
 	for i := range now {
 		c := &now[i]
@@ -25,24 +25,23 @@ func (r *reporter) logConditions(gateName string, before, now []metav1.Condition
 	}
 	for i := range before {
 		if meta.FindStatusCondition(now, before[i].Type) == nil {
-			r.log.Info("gate condition is gone", "gate", gateName, "condition", before[i].Type)
+			r.log.Info("gate condition removed", "gate", gateName, "condition", before[i].Type)
 		}
 	}
 }
 
-// logUnlisted logs which gates are not known although nodes have records of
-// them that must be kept: those of another source, or of one that cannot be
-// read.
+// logUnlisted logs the unlisted gates of which nodes have records that must be kept. These
+// are gates of another source, or of a source that cannot be read.
 func (r *reporter) logUnlisted(set *gateset.Set) {
 	names := r.ledger.Unlisted(set.Declared)
 	r.metrics.Strangers.Set(float64(names.Count))
-	switch told := names.String(); {
-	case told == r.unlisted:
+	switch text := names.String(); {
+	case text == r.unlisted:
 		return
 	case names.Count > 0:
-		r.log.Info("gates are not known, keeping what they closed", "gates", told, "source", set.Source, "complete", set.Complete)
+		r.log.Info("nodes have records of unlisted gates, keeping their taints", "gates", text, "source", set.Source, "complete", set.Complete)
 	default:
-		r.log.Info("nothing is kept of unknown gates any more")
+		r.log.Info("no node has records of unlisted gates anymore")
 	}
 	r.unlisted = names.String()
 }

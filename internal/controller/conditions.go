@@ -83,11 +83,11 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		}
 		condition(kind, true, reason, message)
 	}
-	tried := ""
+	dryRun := ""
 	if ng.Spec.Mode == v1alpha1.ModeDryRun {
-		tried = "in this dry run, where no node is changed: "
+		dryRun = "dry run, no node is changed: "
 	}
-	if !o.set.Compiling(ng.Name) { // what was known of it stands
+	if !o.set.Compiling(ng.Name) { // otherwise the previous condition remains
 		a := o.set.Acceptance[ng.Name]
 		condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	}
@@ -95,24 +95,24 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 	condition(v1alpha1.ConditionReady, ready, reason, message)
 	if c.ledger.IsSettled(ng.Name) {
 		out.Nodes.Throttled = int32(s.Throttled.Count)
-		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+throttledMessage(s, ng))
-	} else { // what was known before the fleet is looked at stands
+		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+throttledMessage(s, ng))
+	} else { // the state of the fleet is not known yet: the previous condition remains
 		out.Nodes.Throttled = last.status.Nodes.Throttled
 	}
 	if s.Contradicting.Count > 0 {
-		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, tried+fmt.Sprintf(
-			"gates %s would open and close each other without end on %s, and stay as they are there: edit their signals so that none depends on what another one writes", s.Ring, s.Contradicting))
+		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, dryRun+fmt.Sprintf(
+			"gates %s would open and close each other endlessly on %s, and keep their state there: change their signals so that none of them depends on what another gate writes", s.Ring, s.Contradicting))
 	} else {
 		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
-			"another writer keeps undoing the taint on %s; %s", s.Contended, last.other))
+			"another writer keeps reverting the taint on %s; %s", s.Contended, last.other))
 	}
-	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, tried+overdueMessage(s))
+	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+overdueMessage(s))
 	return out
 }
 
 // throttledMessage describes the nodes that wait for budget, and why they must be closed.
 func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
-	message := fmt.Sprintf("closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
+	message := fmt.Sprintf("closing waits for budget on %s: budget.maxReclosed (%s) does not allow more closed nodes in their zone",
 		s.Throttled, ng.Spec.Budget.MaxReclosed)
 	if s.Lost != "" {
 		message += "; " + s.Lost
@@ -158,15 +158,15 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary)
 		return false, v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
-		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + unknownText(s)
+		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new nodes are not closed: status.nodes and status.waiting show what the gate would do" + remarks + unknownText(s)
 	}
 	if ng.Spec.Follows() {
-		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + unknownText(s) + overridesText(s)
+		return true, v1alpha1.ReasonReady, "everything that the gate depends on is observed" + unknownText(s) + overridesText(s)
 	}
-	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks + overridesText(s)
+	return true, v1alpha1.ReasonReady, "the API server closes new nodes, and everything that the gate depends on is observed" + remarks + overridesText(s)
 }
 
-// lacks returns what a gate needs that is not observed or not permitted, or "".
+// unmet returns what a gate needs that is not observed or not permitted, or "".
 func (c *Controller) unmet(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
 	if err := c.feedsError(g.Needs(o.sets)); err != nil {
 		return v1alpha1.ReasonFeedsNotSynced, err.Error()
@@ -204,11 +204,11 @@ func remarks(s *fleet.Summary) string {
 	return ""
 }
 
-// doubts tells where it is unknown whether a gate that follows its signals
-// should close.
+// unknownText describes the nodes on which it is unknown whether a closeWhen gate should
+// close.
 func unknownText(s *fleet.Summary) string {
 	if s.Doubtful.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; unknown, and so not closed, on %s: %s", s.Doubtful, s.Doubt)
+	return fmt.Sprintf("; unknown, and therefore not closed, on %s: %s", s.Doubtful, s.Doubt)
 }

@@ -32,38 +32,40 @@ import (
 
 // Feed provides facts. It is implemented by feed.Feed.
 type Feed interface {
-	// Facts returns what is known of a node; false when there is no such node.
+	// Facts returns all facts about a node; false if the node is not known.
 	Facts(node string) (gate.Facts, bool)
-	// FactsOf returns no more of them than these needs ask for.
+	// FactsOf returns only the facts that the needs require.
 	FactsOf(node string, n *gate.Needs) (gate.Facts, bool)
-	// NodesSynced tells whether the nodes are observed. While it is false, Facts
-	// knows none.
+	// NodesSynced reports whether the cache of nodes is synced. Otherwise, no node is
+	// known.
 	NodesSynced() bool
-	// Gone reports whether the nodes are observed and this one is not among them.
+	// Gone reports whether the cache of nodes is synced and does not contain the node.
 	Gone(node string) bool
-	// SameBoot names nodes that have the boot ID of another node.
+	// SameBoot returns the names of nodes that have the boot ID of another node.
 	SameBoot() []string
-	// NodeNames lists all nodes.
+	// NodeNames returns the names of all nodes.
 	NodeNames() []string
-	// DaemonSets returns the DaemonSets that are observed.
+	// DaemonSets returns the observed DaemonSets.
 	DaemonSets() *gate.DaemonSets
-	// GatesFrom is what records call the source of the gates.
+	// GatesFrom returns the source of the gates, as records name it.
 	GatesFrom() string
-	// Gates returns all gates, and whether they are known to be all.
+	// Gates returns the known gates, and whether the list is complete.
 	Gates() ([]*v1alpha1.NodeGate, bool)
-	// DeletedGates names gates that are known to have been deleted in any case.
+	// DeletedGates returns the names of gates that were deleted for certain, even if the
+	// list is not complete.
 	DeletedGates() map[string]bool
-	// GatesError says why gates cannot be read.
+	// GatesError returns the error because of which gates cannot be read, or nil.
 	GatesError() error
-	// SetNeeds says what is to be observed.
+	// SetNeeds sets what must be observed.
 	SetNeeds(gate.Needs)
-	// Unsynced names what is to be observed and is not yet.
+	// Unsynced returns the names of feeds that are not synced.
 	Unsynced() []string
-	// StatusOf says how each feed fares that these needs take.
+	// StatusOf returns the status of every feed that the needs require.
 	StatusOf(gate.Needs) []reflector.Status
-	// Observe takes over a node as the API server just returned it.
+	// Observe stores a node that the API server has just returned.
 	Observe(*corev1.Node)
-	// Refresh reads a node anew, or finds out that it is gone.
+	// Refresh reads a node from the API server, and stores the result or that the node
+	// does not exist.
 	Refresh(ctx context.Context, node string) error
 }
 
@@ -104,7 +106,7 @@ type Controller struct {
 	writer      write.Applier
 	client      client.Client
 	set         atomic.Pointer[gateset.Set]
-	asked       atomic.Pointer[gate.Needs] // what the feed was last asked to observe
+	needs       atomic.Pointer[gate.Needs] // the needs that were last passed to the feed
 	order       *laneQueue
 	partials    *partials
 	queue       workqueue.TypedRateLimitingInterface[string]
@@ -153,7 +155,7 @@ func New(o Options, api client.Client, m *telemetry.Metrics) *Controller {
 	}
 	c.queue = newNodeQueue(&o, c.order)
 	if o.AllowedTaintKeys != nil {
-		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; what cannot be read allows nothing
+		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; an invalid key allows nothing
 	}
 	c.stamps = setOf(o.AllowedStampAnnotations)
 	c.resync = newResyncer(c.queue, o.Workers)
@@ -198,16 +200,17 @@ func (c *Controller) NodeChanged(name string, change gate.Change) {
 func (c *Controller) GatesChanged() {
 	select {
 	case c.gatesChanged <- struct{}{}:
-	default: // word has been given already
+	default: // already signaled
 	}
 }
 
-// refreshDelay keeps changes that come in bursts from being taken in one by one.
+// refreshDelay is the minimum time between two compilations, so that a burst of changes
+// causes few of them.
 const refreshDelay = 100 * time.Millisecond
 
-// refreshInterval is how often all is compiled and looked at anew though nothing is
-// known to have changed: what was missed, whyever, is made good by then. To look at
-// 5,000 nodes takes a fifth of a second of CPU.
+// refreshInterval is the period of the resync, which compiles the gates and enqueues all
+// nodes even if nothing has changed. It repairs missed events. Reconciling 5,000 nodes
+// takes a fifth of a second of CPU time.
 const refreshInterval = 10 * time.Minute
 
 // Follow keeps the compiled gates, and what is observed for them, up to date. It runs in
@@ -233,7 +236,7 @@ func (c *Controller) Follow(ctx context.Context) {
 		switch managed, known := c.rules.managed(ctx); {
 		case !known:
 			gap = rulesRetry
-			c.GatesChanged() // they wait to be compiled
+			c.GatesChanged() // they must still be compiled
 		case !due && maps.Equal(managed, before):
 			continue
 		default:
@@ -264,7 +267,7 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	needs := set.Needs(daemonSets)
 	set.Parts = gate.Divide(set.Gates, daemonSets)
 	c.feed.SetNeeds(needs)
-	c.asked.Store(&needs)
+	c.needs.Store(&needs)
 	c.metrics.KeepGates(set.Signals())
 	c.metrics.GatesKnown(complete)
 	c.ledger.SetTerms(termsOf(set))
@@ -276,8 +279,8 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	}
 }
 
-// resyncAll has every node looked at: those that are there, and those that are
-// known from before and may be gone.
+// resyncAll enqueues all nodes: those that exist, and those in the ledger, which may have
+// been deleted.
 func (c *Controller) resyncAll() {
 	c.resync.add(append(c.feed.NodeNames(), c.ledger.Names()...))
 }
@@ -328,8 +331,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// feedTimeout bounds the wait for feeds before the first decision. A feed
-// that never syncs makes its own signals unknown, and must not stop the rest.
+// feedTimeout limits the wait for feeds before the first decision. Signals of a feed that
+// never syncs are unknown; the other gates must work.
 const feedTimeout = 30 * time.Second
 
 // awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
@@ -344,7 +347,7 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-timeout.C():
-			c.log.Info("starting although not all is observed", "unsynced", c.feed.Unsynced())
+			c.log.Info("starting although some feeds are not synced", "unsynced", c.feed.Unsynced())
 			return true
 		case <-ticker.C():
 		}
@@ -360,14 +363,15 @@ func (c *Controller) takeOver() {
 	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
 }
 
-// settle finds out when budgets can be given, and calls as many nodes as there
-// is room for. What is called is put where it does not keep new work waiting.
+// runBudget enables the budget when the state of the whole fleet is known. Then it
+// enqueues queued nodes, as many as the budget allows, through the resyncer, so that they
+// do not delay new work.
 func (c *Controller) runBudget(ctx context.Context) {
 	ticker := c.clock.NewTicker(fleet.SettleInterval)
 	defer ticker.Stop()
 	for {
 		if c.ledger.Heartbeat(c.clock.Now()) {
-			c.log.Info("the process was paused, looking at all nodes before closing any under a budget")
+			c.log.Info("process was paused, reconciling all nodes before granting budget")
 			c.resyncAll()
 		}
 		select {
@@ -394,11 +398,11 @@ func (c *Controller) Ready() error {
 	if set.Seq == 0 {
 		return errors.New("the gates have not been compiled yet")
 	}
-	// DaemonSets that have just been read have pods that are not asked for yet.
-	if !reflect.DeepEqual(*c.asked.Load(), set.Needs(c.feed.DaemonSets())) {
-		return errors.New("what the gates' DaemonSets need is not asked for yet")
+	// The pods of DaemonSets that have just been read are not watched yet.
+	if !reflect.DeepEqual(*c.needs.Load(), set.Needs(c.feed.DaemonSets())) {
+		return errors.New("the pods of the gates' DaemonSets are not watched yet")
 	}
-	return c.unsynced() // it may have been asked for just now
+	return c.unsynced() // the needs may have changed just now
 }
 
 func (c *Controller) unsynced() error {

@@ -25,11 +25,11 @@ func (c *Controller) deadlocked(o *observed, g *gate.Gate) string {
 	if first == nil {
 		return ""
 	}
-	text := fmt.Sprintf("a deadlock with the gate %s on %s: this gate waits for DaemonSet %s, which does not tolerate the taint of %s, "+
-		"and that waits for DaemonSet %s, which does not tolerate this gate's: have one of them tolerate both taints",
+	text := fmt.Sprintf("deadlock with gate %s on %s: this gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, "+
+		"and that gate waits for DaemonSet %s, which does not tolerate this gate's taint: make one of the DaemonSets tolerate both taints",
 		first.With, nodes, first.Daemon, first.With, first.Other)
 	if others.Count > 1 {
-		text += fmt.Sprintf("; likewise with other gates (%d in all)", others.Count)
+		text += fmt.Sprintf("; there are deadlocks with %d gates in total", others.Count)
 	}
 	return text
 }

@@ -19,30 +19,31 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// asked is what is answered about a node.
+// getReports returns the handler's response about a node: the code, and the reports by
+// gate.
 func (w *world) getReports(t *testing.T, node string) (int, map[string]gateReport) {
 	t.Helper()
 	mux, response := http.NewServeMux(), httptest.NewRecorder()
 	mux.HandleFunc("GET "+nodesPath+"{node}", w.c.serveNode)
 	mux.ServeHTTP(response, httptest.NewRequest(http.MethodGet, nodesPath+node, nil))
-	var told struct{ Gates []gateReport }
-	if err := json.Unmarshal(response.Body.Bytes(), &told); err != nil && response.Code == http.StatusOK {
+	var body struct{ Gates []gateReport }
+	if err := json.Unmarshal(response.Body.Bytes(), &body); err != nil && response.Code == http.StatusOK {
 		t.Fatalf("%v: %s", err, response.Body)
 	}
 	out := make(map[string]gateReport)
-	for _, a := range told.Gates {
+	for _, a := range body.Gates {
 		out[a.Gate] = a
 	}
 	return response.Code, out
 }
 
-// Of each single node it is told on demand what a gate in dry run would do, though
-// its status names no more than ten; together, it is what the status counts.
+// The debug handler reports for each node what a gate in dry run would do. The gate's
+// status names at most ten nodes; its counts equal the sums of these reports.
 func TestDebugHandlerReportsDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,
-			controllertest.Gate("tried", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }),
-			controllertest.Gate("acts", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = controllertest.TaintKey + "-2" }))
+			controllertest.Gate("dryrun", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }),
+			controllertest.Gate("enforced", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = controllertest.TaintKey + "-2" }))
 		w.add(100, func(i int, n *gate.Node) {
 			if i < 60 {
 				unfit(i, n)
@@ -58,10 +59,10 @@ func TestDebugHandlerReportsDryRun(t *testing.T) {
 		}
 		w.mu.Unlock()
 		for _, name := range names {
-			code, told := w.getReports(t, name)
-			a := told["tried"]
-			if code != http.StatusOK || a.Mode != v1alpha1.ModeDryRun || told["acts"].Mode != v1alpha1.ModeEnforce {
-				t.Fatalf("%s: %d, %+v", name, code, told)
+			code, reports := w.getReports(t, name)
+			a := reports["dryrun"]
+			if code != http.StatusOK || a.Mode != v1alpha1.ModeDryRun || reports["enforced"].Mode != v1alpha1.ModeEnforce {
+				t.Fatalf("%s: %d, %+v", name, code, reports)
 			}
 			switch {
 			case a.State == v1alpha1.StateOpen:
@@ -73,19 +74,19 @@ func TestDebugHandlerReportsDryRun(t *testing.T) {
 			}
 			if unmet := a.State == v1alpha1.StateClosed || a.Throttled; unmet &&
 				(a.Waiting == nil || a.Waiting.Signal != "fit" || !strings.Contains(a.Waiting.Message, "no label fit")) {
-				t.Errorf("%s: not told what for: %+v", name, a)
+				t.Errorf("%s: the report does not contain what the gate waits for: %+v", name, a)
 			}
 		}
-		n := w.stored("tried").Status.Nodes
+		n := w.stored("dryrun").Status.Nodes
 		if open != n.Open || closed != n.Closed || throttled != n.Throttled || closed != 20 || throttled != 40 {
-			t.Errorf("told of %d open, %d closed, %d throttled; the status counts %+v", open, closed, throttled, n)
+			t.Errorf("%d open, %d closed, %d throttled are reported; the status counts %+v", open, closed, throttled, n)
 		}
-		if code, _ := w.getReports(t, "nobody"); code != http.StatusNotFound {
-			t.Errorf("about a node that does not exist: %d", code)
+		if code, _ := w.getReports(t, "unknown"); code != http.StatusNotFound {
+			t.Errorf("a node that does not exist: %d, want %d", code, http.StatusNotFound)
 		}
 		w.c.leading.Store(false)
 		if code, _ := w.getReports(t, names[0]); code != http.StatusServiceUnavailable {
-			t.Errorf("one that does not lead: %d", code)
+			t.Errorf("a replica that is not the leader: %d, want %d", code, http.StatusServiceUnavailable)
 		}
 		w.c.leading.Store(true)
 	})

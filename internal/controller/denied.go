@@ -17,15 +17,15 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// What the API server does not let us write for one gate must keep no other gate
-// of the node closed, nor must a stamp that may not be written, or an override
-// that may not be taken off, keep its own.
+// A write that the API server denies for one gate must not keep other gates of the node
+// closed. A denied stamp, or the denied removal of an override, must not keep its own gate
+// closed.
 
-// applyReduced carries out a part of a decision that was denied: what concerns the taints of
-// a single gate, or else everything except stamps and overrides (see applyWithoutStamps), or else
-// only the taints that close gates. It returns nil if something was written. It stops
-// after an attempt that failed without being denied, because the state of the node is
-// then unknown.
+// applyReduced carries out a part of a decision that was denied: what concerns the taints
+// of a single gate, or else everything except stamps and overrides (see
+// applyWithoutStamps), or else only the taints that close gates. It returns nil if
+// something was written. It stops after an attempt that failed without being denied,
+// because the state of the node is then unknown.
 func (c *Controller) applyReduced(ctx context.Context, set *gateset.Set, facts *gate.Facts, d *gate.Decision, denial error, now time.Time) error {
 	parts := c.taintSets(set, facts, d)
 	if len(parts) < 2 {
@@ -86,9 +86,9 @@ func (c *Controller) taintSets(set *gateset.Set, facts *gate.Facts, d *gate.Deci
 	return parts
 }
 
-// applyWithoutStamps carries out a decision that was denied, or a part of one, without stamps and
-// without removing expired overrides, which guards of older versions deny. If the
-// decision contains neither, it returns the denial.
+// applyWithoutStamps carries out a decision that was denied, or a part of one, without
+// stamps and without removing expired overrides, which guards of older versions deny. If
+// the decision contains neither, it returns the denial.
 func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, facts *gate.Facts, d gate.Decision, denial error, part bool) error {
 	if len(d.Stamps)+len(d.Withdrawn) == 0 || len(d.Records) == 0 {
 		return denial
@@ -98,11 +98,11 @@ func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, f
 	if err := c.apply(ctx, &facts.Node, &d); err != nil {
 		return err
 	}
-	what := "gate opened without its stamp"
-	if len(keys) == 0 {
-		what = "node written, but for overrides that have ended"
+	if text := fleet.Clip(denial.Error(), deniedMax); len(keys) > 0 {
+		c.log.Info("gate opened without its stamp", "node", facts.Node.Name, "annotations", keys, "denial", text)
+	} else {
+		c.log.Info("node written without removing expired overrides", "node", facts.Node.Name, "denial", text)
 	}
-	c.log.Info(what, "node", facts.Node.Name, "annotations", keys, "denial", fleet.Clip(denial.Error(), deniedMax))
 	c.account(set, facts, &d, part)
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// unansweredWriter is an API server that denies a key, and carries everything else out
-// without an answer.
+// unansweredWriter is an API server that denies a key. It carries out all other writes, but
+// does not respond to them.
 type unansweredWriter struct{ *denyingWriter }
 
 func (d *unansweredWriter) Apply(ctx context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
@@ -35,8 +35,8 @@ func withKey(key string) func(*v1alpha1.NodeGateSpec) {
 	return func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = key }
 }
 
-// A part of a denied decision of which nobody knows whether it was written keeps
-// its slot, as a whole one does.
+// A part of a denied decision whose write is uncertain keeps its reservation, like a whole
+// decision.
 func TestUncertainPartialWriteKeepsItsReservation(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
@@ -55,17 +55,17 @@ func TestUncertainPartialWriteKeepsItsReservation(t *testing.T) {
 		w.mu.Unlock()
 	})
 	if _, err := w.c.reconcile(t.Context(), "n0000"); err == nil {
-		t.Fatal("no failure")
+		t.Fatal("the write did not fail")
 	}
 	if w.closed() != 1 {
-		t.Fatalf("%d are closed, want one, by the write without an answer", w.closed())
+		t.Fatalf("%d nodes are closed, want 1, by the write without a response", w.closed())
 	}
 	if w.c.ledger.Reserve(fleet.Pool{Gate: "gate"}, "another", time.Now()) {
-		t.Error("its slot is given to another node")
+		t.Error("its reservation was released")
 	}
 }
 
-// A gate opens also where both another gate's key and its own stamp are denied.
+// A gate opens even if both another gate's key and its own stamp are denied.
 func TestDeniedStampAndKeyDoNotBlockOtherGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }),
 		controllertest.Gate("other", withKey(otherKey)))
@@ -80,7 +80,7 @@ func TestDeniedStampAndKeyDoNotBlockOtherGates(t *testing.T) {
 	}
 }
 
-// That a write is denied is told of those gates for which it was to be.
+// A denied write is reported for the gates that it would have changed.
 func TestDenialIsReportedForAffectedGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
@@ -97,8 +97,8 @@ func TestDenialIsReportedForAffectedGates(t *testing.T) {
 	}
 }
 
-// That a part of a denied decision was carried out says nothing of other gates'
-// overrides, which go on being followed.
+// A partial write does not cause reports about other gates' overrides, which are still
+// followed.
 func TestPartialWriteDoesNotReportOtherOverrides(t *testing.T) {
 	const third = "test.nodegate.dev/c"
 	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)), controllertest.Gate("third", withKey(third)))
@@ -112,6 +112,6 @@ func TestPartialWriteDoesNotReportOtherOverrides(t *testing.T) {
 	})
 	log := w.logOfDenied(t, &denyingWriter{deniesKey: otherKey})
 	if w.written() != 1 || strings.Contains(log, "not followed") {
-		t.Errorf("%d writes; told is:\n%s", w.written(), log)
+		t.Errorf("%d writes; log:\n%s", w.written(), log)
 	}
 }

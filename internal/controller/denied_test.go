@@ -22,17 +22,16 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// denyingWriter is an API server whose policies have not been told of all that the
-// controller was told it may do.
+// denyingWriter is an API server whose policies allow less than the controller's options.
 type denyingWriter struct {
 	*world
-	// deniesKey and deniesStamps are what it does not let pass.
+	// deniesKey, deniesStamps and deniesRecords specify what it denies.
 	deniesKey     string
 	deniesStamps  bool
 	deniesRecords error
 }
 
-// A Node that has no room for a record, and a write of one that is forbidden.
+// Errors for a Node whose annotations are full, and for a forbidden write.
 var (
 	errFull      = fmt.Errorf("%w: annotations: Too long", write.ErrRejected)
 	errForbidden = errors.New("no role allows it")
@@ -56,8 +55,7 @@ func (s *denyingWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decisio
 	return s.world.Apply(ctx, n, d)
 }
 
-// denied decides about one node until nothing more can be done, and returns what
-// was logged.
+// denied reconciles one node until nothing remains to be done, and returns the log.
 func (w *world) logOfDenied(t *testing.T, s *denyingWriter) string {
 	t.Helper()
 	var log controllertest.LogLines
@@ -65,7 +63,7 @@ func (w *world) logOfDenied(t *testing.T, s *denyingWriter) string {
 	return strings.Join(log.All(), "\n")
 }
 
-// carriedAfterDenied decides as often, and returns what is remembered of the node.
+// carriedAfterDenied reconciles one node a number of times, and returns the memory of it.
 func (w *world) carriedAfterDenied(t *testing.T, s *denyingWriter, times int, before func()) remembered {
 	t.Helper()
 	w.reconcileDenied(t, s, logr.Discard(), times, before)
@@ -84,8 +82,8 @@ func (w *world) reconcileDenied(t *testing.T, s *denyingWriter, log logr.Logger,
 	}
 }
 
-// What may not be taken off a node for a gate that is gone keeps no other gate
-// closed there.
+// A taint of a deleted gate whose removal is denied does not keep another gate of the node
+// closed.
 func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"))
 	w.add(1, func(_ int, n *gate.Node) {
@@ -96,12 +94,11 @@ func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 	w.logOfDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"})
 	n := w.nodes["n0000"]
 	if len(n.Taints) != 1 || n.Taints[0].Key != "test.nodegate.dev/gone" || n.Records["gone"] == "" {
-		t.Errorf("the node has the taints %v and records %v, want those of the gate that is gone", n.Taints, n.Records)
+		t.Errorf("the node has the taints %v and records %v, want those of the deleted gate", n.Taints, n.Records)
 	}
 }
 
-// What is written for one key alone does not have the waits of other gates
-// begin again.
+// A write for one key only does not restart the waits of other gates.
 func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 	const other = "test.nodegate.dev/b"
 	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
@@ -112,7 +109,7 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 	}
 	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))
 	w.add(1, func(_ int, n *gate.Node) {
-		isOpen(n, "other") // and its label is not there
+		isOpen(n, "other") // and its signal does not hold
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
 		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone")
 		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, other)
@@ -122,27 +119,27 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 	remembered := remembered{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.memory.lost["n0000"] = remembered })
 	if w.written() != 1 || kept.lost["other"] != began {
-		t.Errorf("after %d writes of a part, the other gate waits since %s, not since %s", w.written(), kept.lost["other"], began)
+		t.Errorf("after %d partial writes, the other gate waits since %s, want %s", w.written(), kept.lost["other"], began)
 	}
-	// What a part read anew, it says anew; and a whole decision forgets.
+	// A partial decision replaces the state of the signals that it read. A whole decision
+	// replaces everything.
 	n := gate.Node{Name: "n", UID: "u"}
 	m := newMemory()
 	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
 	m.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
 	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
 	if r := m.lost["n"]; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
-		t.Errorf("kept %+v", r)
+		t.Errorf("stored %+v", r)
 	}
 	if m.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); m.lost["n"].uid != "v" {
-		t.Errorf("kept of a former Node: %+v", m.lost["n"])
+		t.Errorf("the state of an earlier Node remains: %+v", m.lost["n"])
 	}
 	if m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); len(m.lost) != 0 {
-		t.Errorf("kept %+v", m.lost)
+		t.Errorf("stored %+v", m.lost)
 	}
 }
 
-// Of two gates one of which has two keys, what is denied to the one keeps not the
-// other closed.
+// A denied key of one gate does not keep another gate closed that has two keys.
 func TestDeniedKeyDoesNotBlockAGateWithTwoKeys(t *testing.T) {
 	const first, again = "test.nodegate.dev/first", "test.nodegate.dev/again"
 	two := controllertest.Gate("two", func(s *v1alpha1.NodeGateSpec) {
@@ -166,7 +163,7 @@ func TestDeniedKeyDoesNotBlockAGateWithTwoKeys(t *testing.T) {
 	}
 }
 
-// Both keys of a gate come and go by themselves.
+// The keys of a set contain both keys of a gate.
 func TestGateSetContainsBothKeys(t *testing.T) {
 	ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.RecloseTaint = &v1alpha1.Taint{Key: "test.nodegate.dev/again"} })
 	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
@@ -175,28 +172,28 @@ func TestGateSetContainsBothKeys(t *testing.T) {
 	}
 }
 
-// For want of a stamp no gate stays closed, and that is told.
+// A denied stamp does not keep its gate closed, and is logged.
 func TestDeniedStampDoesNotBlockTheOpening(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }))
 	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 	log := w.logOfDenied(t, &denyingWriter{deniesStamps: true})
 	if w.closed() != 0 {
-		t.Error("the gate is closed still")
+		t.Error("the gate is still closed")
 	}
 	if strings.Count(log, "gate opened without its stamp") != 1 || strings.Count(log, `"msg"="gate opened" `) != 1 {
-		t.Errorf("want it told once, got:\n%s", log)
+		t.Errorf("want it logged once, got:\n%s", log)
 	}
 }
 
-// Where records are denied, a gate closes without one, and none opens: a node whose
-// taint is gone would still have the record of a closed gate.
+// If records are rejected, a gate closes without one, and none opens: a node without the
+// taint would still have the record of a closed gate.
 func TestRejectedRecordDoesNotPreventClosing(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)), controllertest.Gate("gate"))
 	foreign := corev1.Taint{Key: "example.com/foreign", Effect: corev1.TaintEffectNoExecute}
 	w.add(1, func(_ int, n *gate.Node) {
-		isOpen(n, "closing") // and its label is not there
+		isOpen(n, "closing") // and its signal does not hold
 		n.Records["closing"] = strings.ReplaceAll(n.Records["closing"], controllertest.TaintKey, otherKey)
-		isClosed(n, "gate", v1alpha1.ReasonBirth) // and it could open
+		isClosed(n, "gate", v1alpha1.ReasonBirth) // and its signal holds
 		n.Taints = append(n.Taints, foreign)
 	})
 	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
@@ -211,12 +208,12 @@ func TestRejectedRecordDoesNotPreventClosing(t *testing.T) {
 		t.Errorf("the node has the taints %s", got)
 	}
 	if lines := strings.Join(log.All(), "\n"); w.written() != 1 || strings.Count(lines, "node tainted without a record") != 1 {
-		t.Errorf("%d writes; logged is\n%s", w.written(), lines)
+		t.Errorf("%d writes, want 1; log:\n%s", w.written(), lines)
 	}
 }
 
-// Where a write is forbidden there is no taint without a record: an API server that
-// has just started forbids everything, and lets the second attempt pass.
+// If a write is forbidden, no taint is added without a record: an API server that has just
+// started forbids everything, and allows the second attempt.
 func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
@@ -230,6 +227,6 @@ func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 		w.c.ledger.Settle([]string{"n0000"}, 1)
 	})
 	if n := w.nodes["n0000"]; w.written() != 0 || len(n.Taints) != 0 {
-		t.Errorf("%d writes, and the taints are %v", w.written(), n.Taints)
+		t.Errorf("%d writes and taints %v, want none", w.written(), n.Taints)
 	}
 }

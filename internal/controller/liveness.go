@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// livenessKey goes through the queue like a node's name, and shows that the loop
-// turns where there is nothing else to do: no node has an empty name.
+// livenessKey is enqueued like the name of a node. It shows that workers process the
+// queue even if no node is queued. No node has an empty name.
 const livenessKey = ""
 
-// livenessTimeout is how long no worker may take anything up. A worker that
-// hangs is not enough for that, nor is a long queue, nor an API server that
-// answers nothing, for every write ends within writeTimeout: only all workers
-// hanging is.
+// livenessTimeout is how long all workers may go without taking an item from the queue.
+// Every write ends within writeTimeout, so this takes longer only if all workers hang. One
+// hanging worker, a long queue, or an API server that does not respond is not enough.
 const livenessTimeout = 2 * time.Minute
 
-// pulse knows since when the loop has been asked to turn, and has not.
+// liveness records since when livenessKey has been queued while workers took no item.
 type liveness struct {
-	requested atomic.Int64 // Unix nanoseconds; 0 while nothing is asked
+	requested atomic.Int64 // Unix nanoseconds; 0 while the key is not queued
 }
 
-// beat tells that a worker has taken something up.
+// reset must be called when a worker takes an item.
 func (l *liveness) reset() { l.requested.Store(0) }
 
-// Live is a liveness check. It adds livenessKey to the queue, and fails if it has been
-// there for too long. In a replica that is not the leader there are no workers, and it
-// succeeds.
+// Live is a liveness check. It enqueues livenessKey, and fails if no worker has taken an
+// item for too long since then. A replica that is not the leader has no workers, and the
+// check succeeds.
 func (c *Controller) Live() error {
 	if !c.leading.Load() {
 		return nil
@@ -40,7 +39,7 @@ func (c *Controller) Live() error {
 	}
 	if requested := c.liveness.requested.Load(); requested != 0 {
 		if waited := now.Sub(time.Unix(0, requested)); waited > livenessTimeout {
-			return fmt.Errorf("the loop has not turned for %s", waited.Round(time.Second))
+			return fmt.Errorf("no worker has processed a node for %s", waited.Round(time.Second))
 		}
 	}
 	return nil

@@ -126,24 +126,21 @@ func put[V any](m *map[string]V, key string, v V) {
 	(*m)[key] = v
 }
 
-// ignoring takes note of the overrides of a node that are not followed, and
-// returns those of which that is news.
+// newlyIgnored stores the overrides of a node that are not followed, with the cause. It
+// returns those that were not stored with the same cause before.
 func (m *memory) newlyIgnored(node string, ignored map[string]string) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var news map[string]string
+	var added map[string]string
 	for name, why := range ignored {
-		if told, known := m.ignored[node][name]; !known || told != why {
-			if news == nil {
-				news = make(map[string]string)
-			}
-			news[name] = why
+		if before, known := m.ignored[node][name]; !known || before != why {
+			put(&added, name, why)
 		}
 	}
 	if delete(m.ignored, node); len(ignored) > 0 {
 		m.ignored[node] = ignored
 	}
-	return news
+	return added
 }
 
 // failed counts a failed write of a node, and returns the number of consecutive previous

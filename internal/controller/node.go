@@ -28,7 +28,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	now := c.clock.Now()
 	set, until := c.affected(name, c.set.Load(), now)
-	if set.Part != nil && len(set.Gates) == 0 { // no gate looks at what has changed
+	if set.Part != nil && len(set.Gates) == 0 { // no gate reads what has changed
 		c.partials.settle(name, set.Seq, until)
 		return soonest(0, until, now), nil
 	}
@@ -38,19 +38,19 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		c.forget(name)
 		return 0, nil
 	case !ok:
-		return 0, nil // every node is told of once nodes are observed again
+		return 0, nil // the feed reports every node when its cache is synced again
 	}
 	decision, retry := c.decide(set, &facts, now)
 	err := c.apply(ctx, &facts.Node, &decision)
 	if errors.Is(err, write.ErrDenied) {
 		if err = c.applyReduced(ctx, set, &facts, &decision, err, now); err == nil {
-			return time.Millisecond, nil // the node has changed: the rest is decided anew
+			return time.Millisecond, nil // the node has changed: decide about the rest again
 		}
 	}
 	if err != nil {
 		c.accountFailure(set, &facts, &decision, err)
 		if errors.Is(err, write.ErrGone) {
-			return 0, nil // the feed tells of the end of the node, or of the next one
+			return 0, nil // the feed reports the deletion of the node, or a new node
 		}
 		return 0, fmt.Errorf("applying decision: %w", err)
 	}
@@ -68,7 +68,7 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 		return nil
 	}
 	if err := c.feed.Refresh(ctx, name); err != nil {
-		return fmt.Errorf("finding out whether a write was carried out: %w", err)
+		return fmt.Errorf("reading the node after an uncertain write: %w", err)
 	}
 	c.ledger.MarkCertain(name)
 	return nil
@@ -84,14 +84,14 @@ func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
 	facts.Allowed = c.allowed
 	c.memory.recall(&facts)
 	facts.AllPods = c.inspector.Take(name)
-	// The set, not the feed, is what was decided upon: a gate that the feed lost
-	// since then must not look deleted to a set that still has to hear of it.
+	// These come from the set, not from the feed: a gate that the feed has lost since the
+	// set was compiled must not count as deleted.
 	facts.CompleteSources = set.Sources
 	facts.DeletedGates = set.Deleted
 	return facts, true
 }
 
-// look asks the feed for what the gates look at.
+// facts returns the facts that the gates of the set read.
 func (c *Controller) facts(name string, set *gateset.Set) (gate.Facts, bool) {
 	if set.Part == nil {
 		return c.feed.Facts(name)
@@ -119,12 +119,12 @@ func (c *Controller) decide(set *gateset.Set, facts *gate.Facts, now time.Time) 
 	return d, retry
 }
 
-// ask asks for what a decision wants, and returns what was granted, and after
-// how long to ask again for what was not.
+// requestGrants requests what a decision wants. It returns what was granted, and the time
+// after which to request the rest again.
 func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.Decision, now time.Time) (map[string]bool, time.Duration) {
 	var granted map[string]bool
 	var retry time.Duration
-	paced := false // one turn is for all of a node's gates
+	paced := false // one grant of pace is for all gates of the node
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch v.Wants {
@@ -206,7 +206,7 @@ func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decisi
 	c.memory.keep(n, d, part, set.Scope())
 	now := c.clock.Now()
 	waits := c.signalTimes.waits(set, n, d, now)
-	var told transitions
+	var t transitions
 	c.reportOverrides(set, n, d, part)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -236,9 +236,9 @@ func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decisi
 		if g != nil && v.PassedDeadline {
 			c.reportDeadline(set, n, g, v)
 		}
-		told.add(g, v, now)
+		t.add(g, v, now)
 	}
-	c.reportTransitions(set, n, &told)
+	c.reportTransitions(set, n, &t)
 }
 
 // accountFailure records a node whose write failed: its states have not changed. Its
@@ -258,8 +258,8 @@ func (c *Controller) accountFailure(set *gateset.Set, facts *gate.Facts, d *gate
 	c.recordStates(set, n.Name, c.gateStates(set, facts, d, err), false)
 }
 
-// states turns a decision into what the ledger keeps, given why it was not
-// carried out, or nil if it was.
+// gateStates returns the states that the ledger stores for a decision. failure is the
+// error because of which the decision was not carried out, or nil.
 func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Decision, failure error) []fleet.GateState {
 	out := make([]fleet.GateState, 0, len(d.Verdicts))
 	for i := range d.Verdicts {
@@ -278,7 +278,7 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 		}
 		switch {
 		case failure == nil:
-		case v.DryRun: // it goes this step with the next decision
+		case v.DryRun: // the simulated state changes with the next decision
 			s.SetUnwritten(v, facts.Shadow[v.Gate], "")
 		default:
 			s.SetUnwritten(v, facts.Node.Records[v.Gate], denialOf(v.Gate, d, failure))
@@ -293,8 +293,8 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 // throttled reports whether a verdict waits for budget: to close, or to check whether the
 // node must be closed.
 func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
-	looks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
-	return v.Wants == gate.WantBudget || looks && !c.ledger.Admits(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name)
+	checks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
+	return v.Wants == gate.WantBudget || checks && !c.ledger.Admits(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name)
 }
 
 // forget drops all state of a deleted node.
@@ -315,6 +315,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
+// soonest returns the time until a retry or a recheck, whichever is earlier; zero means
+// none.
 func soonest(retry time.Duration, recheck time.Time, now time.Time) time.Duration {
 	if recheck.IsZero() {
 		return retry

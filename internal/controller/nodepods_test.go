@@ -27,13 +27,13 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 )
 
-// nodePods are the pods of the nodes of a world.
+// nodePods has the pods of the nodes of a world. It implements boundpods.Client.
 type nodePods struct {
 	mu     sync.Mutex
 	byNode map[string][]gate.BoundPod
 	lists  []time.Time
-	// onList, if set, is called before a list is made; evict answers evictions,
-	// which are counted by pod.
+	// onList, if set, is called before a list, and may return its error. evict, if set,
+	// returns the outcome of an eviction. evicted counts evictions by pod.
 	onList  func(node string) error
 	evict   func(p *gate.BoundPod) boundpods.Eviction
 	evicted map[string]int
@@ -86,7 +86,7 @@ func (p *nodePods) listed() int {
 	return len(p.lists)
 }
 
-// allowing answers questions about rights, all but those that lack.
+// allowing grants all permissions in reviews, except those for which lack returns true.
 func allowingAllBut(lack func(what string) bool) interceptor.Funcs {
 	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 		review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
@@ -99,7 +99,7 @@ func allowingAllBut(lack func(what string) bool) interceptor.Funcs {
 	}}
 }
 
-// closesIfIdle is a gate that closes existing nodes if they are idle, all at once.
+// closesIfIdle makes a gate close existing nodes if they are idle, without a budget.
 func closesIfIdle(s *v1alpha1.NodeGateSpec) {
 	s.ExistingNodes = v1alpha1.ExistingCloseIfIdle
 	s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
@@ -107,7 +107,7 @@ func closesIfIdle(s *v1alpha1.NodeGateSpec) {
 
 func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
 
-// newUnfitWorld is a world of nodes that are to be closed if they are idle.
+// newUnfitWorld returns a world of nodes that must be closed if they are idle.
 func newUnfitWorld(t *testing.T, nodes int) (*world, *nodePods) {
 	w, pods := newWorld(t, controllertest.Gate("gate", closesIfIdle)), newNodePods()
 	w.pods = pods
@@ -120,7 +120,7 @@ var (
 	aDaemon   = gate.BoundPod{Namespace: "monitoring", Name: "daemon", UID: "daemon", Owned: true, Daemon: true}
 )
 
-// At most ten nodes a second are closed for being idle, and none that is not.
+// At most ten idle nodes are closed per second. Busy nodes are not closed.
 func TestBackfillIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfitWorld(t, 100)
@@ -141,7 +141,7 @@ func TestBackfillIsPaced(t *testing.T) {
 		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 50 || len(closings) != 50 {
-			t.Errorf("%d nodes are closed by %d closings, want the 50 idle ones", n, len(closings))
+			t.Errorf("%d nodes are closed after %d closings, want the 50 idle ones", n, len(closings))
 		}
 		for name, n := range w.nodes {
 			if busy := len(pods.byNode[name]) == 2; busy == (len(n.Taints) > 0) {
@@ -151,22 +151,22 @@ func TestBackfillIsPaced(t *testing.T) {
 		for what, times := range map[string][]time.Time{"closings": closings, "lists": pods.lists} {
 			for i := range times {
 				if j := i + 10; j < len(times) && times[j].Sub(times[i]) < time.Second-time.Millisecond {
-					t.Errorf("%s: eleven from %s to %s", what, times[i], times[j])
+					t.Errorf("%s: 11 from %s to %s, want at most 10 per second", what, times[i], times[j])
 				}
 			}
 		}
-		// Each is looked at once more after it was closed, and then no more.
+		// Each closed node is listed a second time.
 		if n := pods.listed(); n != 150 {
 			t.Errorf("%d lists for 50 busy and 50 idle nodes, want 150", n)
 		}
 		if n := w.written(); n != 100 {
-			t.Errorf("%d writes for 50 idle nodes, want two each: closed, confirmed", n)
+			t.Errorf("%d writes for 50 idle nodes, want two each: closing and confirmation", n)
 		}
 	})
 }
 
-// A node that is not idle is looked at again, not often, and however often it is
-// decided about meanwhile.
+// A busy node is listed again after ten minutes, however often it is reconciled
+// meanwhile.
 func TestBusyNodeIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfitWorld(t, 1)
@@ -182,18 +182,18 @@ func TestBusyNodeIsListedAgain(t *testing.T) {
 		pods.set("n0000", aDaemon)
 		controllertest.Pass(3 * time.Minute)
 		if w.closed() != 1 {
-			t.Error("the node has been idle for minutes and is open")
+			t.Error("the node has been idle for minutes, and is open")
 		}
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(time.Second)
 		if w.closed() != 0 {
-			t.Error("the node became fit and is closed")
+			t.Error("the node has become fit, and is closed")
 		}
 	})
 }
 
-// A pod was bound between the look and the taint: the node opens again, with a
-// reason of its own, and is not closed again as long as the pod is there.
+// If a pod is bound between the list and the taint, the node opens again with the reason
+// NotIdle, and is not closed again while the pod exists.
 func TestPodBoundBetweenListAndTaint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfitWorld(t, 1)
@@ -201,16 +201,16 @@ func TestPodBoundBetweenListAndTaint(t *testing.T) {
 		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
 		if n := w.written(); n != 2 || w.closed() != 0 || len(w.nodes["n0000"].Records) > 0 {
-			t.Errorf("%d writes, records %v, want it closed once and opened once without a record", n, w.nodes["n0000"].Records)
+			t.Errorf("%d writes, records %v, want one closing, one opening and no record", n, w.nodes["n0000"].Records)
 		}
 		if n := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", string(v1alpha1.ReasonNotIdle))); n != 1 {
-			t.Errorf("it is told %v times that the node was not idle, want once", n)
+			t.Errorf("%v openings with the reason NotIdle are counted, want 1", n)
 		}
 	})
 }
 
-// That another gate has found the node busy meanwhile does not put off the look
-// that opens it again.
+// If another gate has found the node busy meanwhile, this does not delay the second check,
+// which opens it again.
 func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := controllertest.Gate("gate", closesIfIdle)
@@ -225,7 +225,7 @@ func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		w.setGates(true, first, other)
 		if w.closed() != 1 {
-			t.Fatalf("the node has the taints %v, want one of the first gate", w.nodes["n0000"].Taints)
+			t.Fatalf("the node has the taints %v, want that of the first gate", w.nodes["n0000"].Taints)
 		}
 		controllertest.Pass(time.Minute)
 		if w.closed() != 0 {
@@ -234,7 +234,7 @@ func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 	})
 }
 
-// What may not be closed anyway is not looked at, and that is told.
+// Nodes for which no budget is available are not listed, and are reported as throttled.
 func TestListsWaitForBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", closesIfIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
@@ -246,7 +246,7 @@ func TestListsWaitForBudget(t *testing.T) {
 		if w.closed() != 3 {
 			t.Errorf("%d nodes are closed, want the 3 that the budget allows", w.closed())
 		}
-		if n := pods.listed(); n > 40 { // some nodes see the same room
+		if n := pods.listed(); n > 40 { // several nodes may be listed for the same part of the budget
 			t.Errorf("%d lists to close 3 nodes", n)
 		}
 		if c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled); c == nil || !strings.Contains(c.Message, "44 more") {
@@ -255,8 +255,7 @@ func TestListsWaitForBudget(t *testing.T) {
 	})
 }
 
-// A list that hangs keeps nobody from opening, not even another gate of the
-// same node.
+// A hanging list does not delay openings, not even of another gate on the same node.
 func TestListsDoNotDelayOpenings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := controllertest.Gate("other")
@@ -276,13 +275,13 @@ func TestListsDoNotDelayOpenings(t *testing.T) {
 		}
 		controllertest.Pass(time.Millisecond)
 		if w.closed() != 0 {
-			t.Errorf("%d nodes are closed still", w.closed())
+			t.Errorf("%d nodes are still closed", w.closed())
 		}
 	})
 }
 
-// Without the right to list pods nothing is closed, the gate's status says how
-// to grant it, and when that is done it goes on by itself.
+// Without the permission to list pods, nothing is closed, and the gate's status describes
+// how to grant it. When it is granted, nodes close without a further event.
 func TestPermissionToListPodsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newUnfitWorld(t, 3)
@@ -316,7 +315,7 @@ func TestPermissionToListPodsMissing(t *testing.T) {
 		mu.Unlock()
 		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 3 {
-			t.Errorf("the right was granted, and %d nodes of 3 are closed", w.closed())
+			t.Errorf("the permission was granted, and %d nodes are closed, want 3", w.closed())
 		}
 	})
 }

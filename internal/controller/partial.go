@@ -11,20 +11,19 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// looks knows what is to be looked at when a node is next taken up: what has changed
-// since it last was, if all else is known to be at rest, or else everything.
+// partials determines which nodes are reconciled partially: only the gates that read what
+// has changed are decided.
 //
-// A node is at rest if its last look left nothing to do: it was settled (see
-// gate.Decision), in the light of the gates as they are still, and what it asked for was
-// carried out. Whoever has a node taken up without telling what has changed, because
-// time has passed, the gates have changed or a write is to be tried again, has
-// everything looked at.
+// This requires that the node is settled: its last reconcile left nothing to do (see
+// gate.Decision.Settled), used the current set of gates, and was carried out. All other
+// nodes are reconciled fully. So is a node that is enqueued without a recorded change:
+// because time has passed, the gates have changed or a write is retried.
 type partials struct {
 	mu sync.Mutex
-	// told is what has changed of the nodes that wait to be taken up.
+	// changes has what has changed on nodes since they were last reconciled.
 	changes map[string]gate.Change
-	// resting are the nodes at rest in the light of the gates of this number, and when
-	// they have to be looked at in any case: zero for never.
+	// settled has the nodes that are settled under the gate set with the number seq, and
+	// when they must be reconciled fully; zero for never.
 	settled map[string]time.Time
 	seq     uint64
 }
@@ -33,15 +32,15 @@ func newPartials() *partials {
 	return &partials{changes: make(map[string]gate.Change), settled: make(map[string]time.Time)}
 }
 
-// tell tells what has changed of a node. It is to be added to the queue then.
+// addChange records what has changed on a node. The caller must enqueue the node
+// afterwards.
 func (p *partials) addChange(node string, change gate.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes[node] = p.changes[node].And(change)
 }
 
-// renew takes note that there is another set of gates, in the light of which no node
-// has been looked at.
+// reset sets the current set of gates. No node is settled under it.
 func (p *partials) reset(seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,9 +48,9 @@ func (p *partials) reset(seq uint64) {
 	clear(p.settled)
 }
 
-// begin returns what has to be looked at of a node that is taken up, before anything is
-// gathered, and when it has to be looked at in any case. Until it rests again, it is not
-// at rest.
+// take returns what must be reconciled on a node, and when the node must be reconciled
+// fully. It must be called before facts are gathered. The node is not settled until
+// settle is called.
 func (p *partials) take(node string, seq uint64, now time.Time) (gate.Change, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +65,8 @@ func (p *partials) take(node string, seq uint64, now time.Time) (gate.Change, ti
 	return change, until
 }
 
-// rest takes note that a node is at rest, until a time, in the light of the gates of
-// this number.
+// settle marks a node as settled under the gate set with this number. At the time until,
+// unless it is zero, the node must be reconciled fully.
 func (p *partials) settle(node string, seq uint64, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,16 +75,16 @@ func (p *partials) settle(node string, seq uint64, until time.Time) {
 	}
 }
 
-// forget drops what is kept of a node that is gone. What has been told since, of another
-// of its name, stays.
+// forget drops the state of a deleted node. It keeps changes, because they may be those of
+// a new node with the same name.
 func (p *partials) forget(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.settled, node)
 }
 
-// begin returns the gates that have to be decided about for a node that is taken up, all
-// or a part, and when the node has to be looked at in any case.
+// affected returns the gates that must be decided for a node, all or a part, and when the
+// node must be reconciled fully.
 func (c *Controller) affected(node string, set *gateset.Set, now time.Time) (*gateset.Set, time.Time) {
 	change, until := c.partials.take(node, set.Seq, now)
 	if part, some := set.Parts.Touched(change); some {
@@ -94,8 +93,8 @@ func (c *Controller) affected(node string, set *gateset.Set, now time.Time) (*ga
 	return set, time.Time{}
 }
 
-// stand takes over how a node stands by what was decided about all gates, or a part, and
-// whether it was carried out.
+// recordStates stores in the ledger what was decided about all gates, or a part of them.
+// written is false if the decision was not carried out.
 func (c *Controller) recordStates(set *gateset.Set, node string, states []fleet.GateState, written bool) {
 	switch {
 	case set.Part != nil:

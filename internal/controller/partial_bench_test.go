@@ -21,8 +21,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// largeFleet is a fleet under many gates, of whose nodes one thing changes at a time: a
-// world that is quick to tell the little that it is asked for.
+// largeFleet is a world with many gates, in which one fact changes at a time. Its facts
+// are cheap to read.
 type largeFleet struct {
 	*world
 	sets *gate.DaemonSets
@@ -33,10 +33,11 @@ const (
 	largeFleetGates = 100
 )
 
-// DaemonSets implements Feed: one snapshot, as a feed's is while nothing changes.
+// DaemonSets implements Feed. It returns the same snapshot each time, as a feed does while
+// nothing changes.
 func (h *largeFleet) DaemonSets() *gate.DaemonSets { return h.sets }
 
-// Facts implements Feed. It tells of every query, as a feed does.
+// Facts implements Feed. It returns the pods of every query, as a feed does.
 func (h *largeFleet) Facts(node string) (gate.Facts, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,8 +59,9 @@ func (h *largeFleet) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	return gate.Facts{Node: h.nodes[node], Zone: gate.Zone{Nodes: largeFleetNodes}, DaemonSets: h.sets, Pods: pods}, true
 }
 
-// newLargeFleet returns a fleet on whose every node every gate is open, after the first look
-// at all of them. Half of the gates wait for a condition each, and half for a daemon.
+// newLargeFleet returns a fleet in which every gate is open on every node, after the first
+// reconcile of all nodes. Half of the gates wait for one condition each, and half for a
+// daemon.
 func newLargeFleet(b *testing.B) *largeFleet {
 	b.Helper()
 	gates := make([]*v1alpha1.NodeGate, largeFleetGates)
@@ -104,7 +106,7 @@ func (h *largeFleet) addDaemon(name string) {
 	h.agents[ds.Pods] = []gate.Pod{{UID: "p", Name: name, Owner: ds.UID, Created: time.Now().Add(-time.Minute), Ready: true, ReadySince: time.Now().Add(-time.Minute)}}
 }
 
-// flip has one condition of a node, or one pod, say the opposite.
+// flip inverts one condition of a node, or the readiness of one pod.
 func (h *largeFleet) flip(node, gateName string, pod bool) gate.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,24 +129,24 @@ func (h *largeFleet) flip(node, gateName string, pod bool) gate.Change {
 	return gate.ChangeOf(gate.Aspect{Kind: gate.AspectCondition, Name: gateName})
 }
 
-// BenchmarkFlip is what it takes to find out what becomes of a node, of 5,000, under 100
-// gates when what one of them looks at changes: to gather what is to be known and to
-// decide. A look is all of what follows where nothing is written. Everything is the same
-// where nobody tells what has changed.
+// BenchmarkFlip measures the cost of one change of a fact that one of 100 gates reads, in
+// a fleet of 5,000 nodes: gathering facts and deciding ("decision"), or the whole
+// reconcile without a write ("look"). "everything" is the same if it is not known what has
+// changed.
 func BenchmarkFlip(b *testing.B) {
 	h := newLargeFleet(b)
 	for _, what := range []struct {
 		name, gate string
 		pod        bool
 	}{{"condition", "gate-042", false}, {"pod", "gate-043", true}} {
-		run := func(name string, tell, whole bool) {
+		run := func(name string, known, whole bool) {
 			b.Run(what.name+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				signals := 0
 				for i := 0; b.Loop(); i++ {
 					b.StopTimer()
 					node := fmt.Sprintf("n%04d", i/2%largeFleetNodes)
-					if change := h.flip(node, what.gate, what.pod); tell {
+					if change := h.flip(node, what.gate, what.pod); known {
 						h.c.partials.addChange(node, change)
 					}
 					b.StartTimer()
@@ -169,18 +171,18 @@ func BenchmarkFlip(b *testing.B) {
 	}
 }
 
-// decision gathers and decides, and then has the node be at rest as it was. It returns
-// how many signals were evaluated, of which each gate has one.
+// decision gathers facts, decides, and marks the node as settled again. It returns the
+// number of evaluated signals; each gate has one.
 func (h *largeFleet) decision(b *testing.B, node string) (signals int) {
 	now := h.c.clock.Now()
 	set, until := h.c.affected(node, h.c.set.Load(), now)
 	facts, ok := h.c.gather(node, set)
 	if !ok {
-		b.Fatal("not known")
+		b.Fatal("the node is not known")
 	}
 	d, _ := h.c.decide(set, &facts, now)
 	if !d.Settled {
-		b.Fatal("not settled")
+		b.Fatal("the node is not settled")
 	}
 	h.c.partials.settle(node, set.Seq, until)
 	for i := range d.Verdicts {

@@ -14,19 +14,19 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Some gates ask for what not every installation allows. Whether it is allowed
-// is asked of the API server while a gate needs it, so that a right that is
-// missing is told before it is missed.
+// Some gates require permissions that not every installation grants. The controller
+// reviews them while a gate requires them, so that the gate's status reports a missing
+// permission before it is needed.
 
 const (
-	// permissionsInterval is how often it is asked whether rights have changed.
+	// permissionsInterval is the period of reviews of one permission.
 	permissionsInterval = 10 * time.Second
-	// permissionsDelay is how soon the answer for a gate that has just come is there.
+	// permissionsDelay is the period of checks for permissions that new gates require.
 	permissionsDelay   = time.Second
 	permissionsTimeout = 5 * time.Second
 )
 
-// right is something that RBAC may allow.
+// permission is a permission that RBAC may grant.
 type permission struct{ verb, group, resource, subresource string }
 
 var (
@@ -34,13 +34,14 @@ var (
 	evictPods = permission{verb: "create", resource: "pods", subresource: "eviction"}
 )
 
-// need is a right that a gate needs, for what, and how to grant it.
+// need is a permission that a gate requires. message describes the effect if it is
+// missing, and how to grant it.
 type need struct {
 	permission
 	message string
 }
 
-// needsOf returns the rights that a gate needs beyond what every gate does.
+// needsOf returns the permissions that a gate requires in addition to those of every gate.
 func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 	var all []need
 	if spec.ExistingNodes == v1alpha1.ExistingCloseIfIdle {
@@ -53,14 +54,14 @@ func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 			"apply the output of 'nodegate manifests' again"})
 	}
 	if spec.BypassedPods == v1alpha1.BypassedEvict {
-		all = append(all, need{evictPods, "bypassedPods: Evict evicts no pods, because nodegate may not: " +
-			"apply the output of 'nodegate manifests --evict-pods', or choose Report"})
+		all = append(all, need{evictPods, "bypassedPods: Evict evicts no pods, because nodegate may not evict pods: " +
+			"apply the output of 'nodegate manifests --evict-pods', or use Report"})
 	}
 	return all
 }
 
-// rights knows which rights are missing. One of which that is not known is not
-// missing: it is then found out by trying.
+// permissions has the permissions that are known to be missing. One that has not been
+// reviewed is not considered missing: the request will show.
 type permissions struct {
 	client client.Client
 	log    logr.Logger
@@ -73,14 +74,14 @@ func newPermissions(c client.Client, log logr.Logger) *permissions {
 	return &permissions{client: c, log: log, denied: make(map[permission]bool)}
 }
 
-// lacks tells whether a right is missing.
+// missing reports whether a permission is known to be missing.
 func (r *permissions) missing(what permission) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.denied[what]
 }
 
-// missingFor says what a gate lacks, and how to grant it. Empty if nothing.
+// missingFor returns the message about the first missing permission of a gate, or "".
 func (r *permissions) missingFor(spec *v1alpha1.NodeGateSpec) string {
 	for _, n := range needsOf(spec) {
 		if r.missing(n.permission) {
@@ -90,7 +91,8 @@ func (r *permissions) missingFor(spec *v1alpha1.NodeGateSpec) string {
 	return ""
 }
 
-// watchPermissions keeps what is known of rights up to date until the context ends.
+// watchPermissions reviews the needed permissions until the context ends. It enqueues all
+// nodes when one has changed.
 func (c *Controller) watchPermissions(ctx context.Context) {
 	ticker := c.clock.NewTicker(permissionsDelay)
 	defer ticker.Stop()
@@ -114,7 +116,7 @@ func (c *Controller) watchPermissions(ctx context.Context) {
 	}
 }
 
-// neededPermissions are those that some gate in force needs.
+// neededPermissions returns the permissions that accepted gates require.
 func (c *Controller) neededPermissions() map[permission]bool {
 	all := make(map[permission]bool)
 	set := c.set.Load()
@@ -129,8 +131,8 @@ func (c *Controller) neededPermissions() map[permission]bool {
 	return all
 }
 
-// ask asks the API server, and tells whether the answer is another one than
-// before. Where there is no answer, what was known stands.
+// review reviews a permission, and reports whether the result has changed. If the review
+// fails, the previous result remains.
 func (r *permissions) review(ctx context.Context, what permission) bool {
 	ctx, cancel := context.WithTimeout(ctx, permissionsTimeout)
 	defer cancel()
@@ -140,7 +142,7 @@ func (r *permissions) review(ctx context.Context, what permission) bool {
 		}},
 	}
 	if err := r.client.Create(ctx, review); err != nil {
-		r.log.V(1).Info("cannot ask for rights, retrying", "error", err.Error())
+		r.log.V(1).Info("cannot review permission, retrying", "error", err.Error())
 		return false
 	}
 	r.mu.Lock()

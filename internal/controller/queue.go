@@ -9,25 +9,24 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// maxChangedInARow is how many changed nodes are processed in a row while
-// others wait. It keeps those that wait from doing so for ever.
+// maxChangedInARow is the number of changed nodes that are processed in a row while
+// nodes of the other lane wait, so that these are not starved.
 const maxChangedInARow = 8
 
-// lanes is the order in which nodes are taken from the queue: those of which
-// there is news before those that are only looked at again, because gates have
-// changed, time has passed or a write is to be tried again. Of the latter there
-// may be a whole fleet at the same moment. (controller-runtime's priority queue
-// would have them wait for as long as there is news of any node.) The queue calls
-// its methods under a lock of its own.
+// laneQueue is a workqueue.Queue with two lanes. Changed nodes come before nodes that are
+// only reconciled again because gates have changed, time has passed or a write is
+// retried. The second lane may contain a whole fleet at once. (controller-runtime's
+// priority queue would starve it while there are changed nodes.) The workqueue calls the
+// methods under a lock of its own.
 type laneQueue struct {
 	mu sync.Mutex
-	// marked are changed nodes that have not been processed yet.
+	// isChanged has the nodes that have changed since they were last processed.
 	isChanged map[string]bool
-	// news and others are the nodes that wait, first come first served, and places
-	// is where each of them waits.
+	// changed and resync are the lanes, each in order of arrival. elements has the
+	// position of each queued node.
 	changed, resync *list.List
 	elements        map[string]*list.Element
-	// row counts how many news were taken up in a row while others waited.
+	// inARow is the number of changed nodes processed in a row while others waited.
 	inARow int
 }
 
@@ -37,65 +36,66 @@ func newLaneQueue() *laneQueue {
 	return &laneQueue{isChanged: make(map[string]bool), changed: list.New(), resync: list.New(), elements: make(map[string]*list.Element)}
 }
 
-// mark tells that there is news of a node. It is to be added to the queue then.
-func (l *laneQueue) markChanged(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isChanged[name] = true
+// markChanged makes a node use the lane of changed nodes. The caller must add the node to
+// the workqueue afterwards.
+func (q *laneQueue) markChanged(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.isChanged[name] = true
 }
 
-// Touch implements workqueue.Queue: a node that waits is added again.
-func (l *laneQueue) Touch(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if waits := l.resync.Len(); l.isChanged[name] && l.elements[name] != nil {
-		if l.resync.Remove(l.elements[name]); l.resync.Len() < waits { // it was not among the news
-			l.enqueue(name)
+// Touch implements workqueue.Queue: a queued node is added again.
+func (q *laneQueue) Touch(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if before := q.resync.Len(); q.isChanged[name] && q.elements[name] != nil {
+		if q.resync.Remove(q.elements[name]); q.resync.Len() < before { // it was in this lane
+			q.enqueue(name)
 		}
 	}
 }
 
 // Push implements workqueue.Queue.
-func (l *laneQueue) Push(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.enqueue(name)
+func (q *laneQueue) Push(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.enqueue(name)
 }
 
-func (l *laneQueue) enqueue(name string) {
-	lane := l.resync
-	if l.isChanged[name] {
-		lane = l.changed
+func (q *laneQueue) enqueue(name string) {
+	lane := q.resync
+	if q.isChanged[name] {
+		lane = q.changed
 	}
-	l.elements[name] = lane.PushBack(name)
+	q.elements[name] = lane.PushBack(name)
 }
 
 // Len implements workqueue.Queue.
-func (l *laneQueue) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed.Len() + l.resync.Len()
+func (q *laneQueue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changed.Len() + q.resync.Len()
 }
 
 // Pop implements workqueue.Queue.
-func (l *laneQueue) Pop() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lane := l.changed
-	if l.changed.Len() == 0 || l.resync.Len() > 0 && l.inARow == maxChangedInARow {
-		lane, l.inARow = l.resync, 0
-	} else if l.resync.Len() > 0 {
-		l.inARow++
+func (q *laneQueue) Pop() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lane := q.changed
+	if q.changed.Len() == 0 || q.resync.Len() > 0 && q.inARow == maxChangedInARow {
+		lane, q.inARow = q.resync, 0
+	} else if q.resync.Len() > 0 {
+		q.inARow++
 	}
 	name := lane.Remove(lane.Front()).(string)
-	delete(l.elements, name)
-	if lane == l.changed {
-		delete(l.isChanged, name)
+	delete(q.elements, name)
+	if lane == q.changed {
+		delete(q.isChanged, name)
 	}
 	return name
 }
 
-// newNodeQueue returns a workqueue with the order of a priorityQueue.
+// newNodeQueue returns a rate-limiting workqueue that uses this order.
 func newNodeQueue(o *Options, order *laneQueue) workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax),

@@ -19,8 +19,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Node n of a fleet of thousands has news while all of them are to be looked at
-// again: it is the next to be served.
+// Changed nodes are processed next, even if thousands of nodes wait to be reconciled
+// again, and even if they were already in the queue.
 func TestChangedNodesGoFirst(t *testing.T) {
 	const fleet = 5000
 	synctest.Test(t, func(t *testing.T) {
@@ -34,25 +34,25 @@ func TestChangedNodesGoFirst(t *testing.T) {
 		}
 		controllertest.Pass(2 * time.Minute)
 		changed("new")
-		changed("n4999") // which waits already
+		changed("n4999") // already queued
 		if got := []string{take(), take()}; !slices.Equal(got, []string{"new", "n4999"}) {
-			t.Errorf("%v were served before what is new", got)
+			t.Errorf("%v were returned first, want new and n4999", got)
 		}
-		served := map[string]bool{"n4999": true}
+		returned := map[string]bool{"n4999": true}
 		for q.Len() > 0 {
 			name := take()
-			if served[name] {
-				t.Errorf("%s was served twice", name)
+			if returned[name] {
+				t.Errorf("%s was returned twice", name)
 			}
-			served[name] = true
+			returned[name] = true
 		}
-		if len(served) != fleet {
-			t.Errorf("%d of %d nodes were served", len(served), fleet)
+		if len(returned) != fleet {
+			t.Errorf("%d of %d nodes were returned", len(returned), fleet)
 		}
 	})
 }
 
-// News without end does not keep others waiting for ever.
+// Continuous changes do not starve nodes of the other lane.
 func TestChangedNodesDoNotStarveOthers(t *testing.T) {
 	l := newLaneQueue()
 	l.Push("old")
@@ -62,16 +62,15 @@ func TestChangedNodesDoNotStarveOthers(t *testing.T) {
 		l.Push(name)
 		if l.Pop() == "old" {
 			if i < maxChangedInARow {
-				t.Errorf("served after %d changed, want %d", i, maxChangedInARow)
+				t.Errorf("returned after %d changed nodes, want %d", i, maxChangedInARow)
 			}
 			return
 		}
 	}
-	t.Errorf("not served after %d changed", maxChangedInARow+1)
+	t.Errorf("not returned after %d changed nodes", maxChangedInARow+1)
 }
 
-// Whatever is added, in whatever order, is there once, and comes out once, news
-// in their order among news and others among others.
+// Every node is queued once and returned once, in order within its lane.
 func TestQueueLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLaneQueue()
@@ -79,7 +78,7 @@ func TestQueueLosesNothing(t *testing.T) {
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name")
 			isChanged := rapid.Bool().Draw(t, "changed")
-			switch waits := slices.Contains(changed, name) || slices.Contains(resync, name); {
+			switch queued := slices.Contains(changed, name) || slices.Contains(resync, name); {
 			case rapid.IntRange(0, 2).Draw(t, "pop") == 0 && l.Len() > 0:
 				switch got := l.Pop(); {
 				case len(changed) > 0 && got == changed[0]:
@@ -87,9 +86,9 @@ func TestQueueLosesNothing(t *testing.T) {
 				case len(resync) > 0 && got == resync[0]:
 					resync = resync[1:]
 				default:
-					t.Fatalf("step %d: got %s of changed %v and resync %v", i, got, changed, resync)
+					t.Fatalf("step %d: got %s, want the first of the lanes %v or %v", i, got, changed, resync)
 				}
-			case waits:
+			case queued:
 				if isChanged {
 					l.markChanged(name)
 				}
@@ -106,15 +105,14 @@ func TestQueueLosesNothing(t *testing.T) {
 				resync = append(resync, name)
 			}
 			if l.Len() != len(changed)+len(resync) {
-				t.Fatalf("step %d: %d wait, want changed %v and resync %v", i, l.Len(), changed, resync)
+				t.Fatalf("step %d: %d nodes are queued, want the lanes %v and %v", i, l.Len(), changed, resync)
 			}
 		}
 	})
 }
 
-// A gate changes, and thousands of nodes are to be looked at again, each of which
-// takes a worker a second; a node whose label comes now is opened by the first
-// worker that is free.
+// While thousands of nodes are reconciled because a gate has changed, each of them for a
+// second, a node whose label is added is opened by the next free worker.
 func TestNodeOpensDuringAResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -139,10 +137,10 @@ func TestNodeOpensDuringAResync(t *testing.T) {
 			}
 		}
 		if waited := time.Since(began); waited > 2*time.Second+200*time.Millisecond {
-			t.Errorf("opened after %s, want as soon as a worker is free and has written it", waited)
+			t.Errorf("opened after %s, want two seconds: until a worker is free, and its write", waited)
 		}
 		if left := 5000 - w.written(); left < 4000 {
-			t.Errorf("only %d nodes were waiting meanwhile", left)
+			t.Errorf("only %d nodes were waiting meanwhile, want thousands", left)
 		}
 	})
 }

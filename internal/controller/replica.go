@@ -34,7 +34,7 @@ type replica struct {
 	feed     *feed.Feed
 	writer   write.Applier
 	pods     boundpods.Client
-	election *election.Election // nil where none is held
+	election *election.Election // nil without leader election
 
 	current atomic.Pointer[Controller]
 }
@@ -55,7 +55,7 @@ func (p *Process) election() (*election.Election, error) {
 	})
 }
 
-// renew makes the Controller of the next term, and has it be used from now on.
+// newTerm creates the Controller of the next term, and makes it the current one.
 func (r *replica) newTerm() *Controller {
 	c := r.successor(r.current.Load())
 	r.current.Store(c)
@@ -74,7 +74,7 @@ func (r *replica) successor(before *Controller) *Controller {
 	}
 	if before != nil {
 		c.set.Store(before.set.Load())
-		c.asked.Store(before.asked.Load())
+		c.needs.Store(before.needs.Load())
 	}
 	return c
 }

@@ -9,12 +9,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// sweep has many nodes looked at without making new work wait: it feeds their
-// names into the queue a few at a time, so that whatever else is added waits
-// behind those few only.
+// resyncer enqueues many nodes without delaying new work. It adds them to the queue a few
+// at a time, so that other nodes wait behind these few only.
 type resyncer struct {
 	queue workqueue.TypedRateLimitingInterface[string]
-	// room is taken by every name that the sweep put into the queue.
+	// slots contains one element for each queued node that the resyncer has added.
 	slots chan struct{}
 
 	mu      sync.Mutex
@@ -30,9 +29,8 @@ func newResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int)
 	}
 }
 
-// all has each of these nodes looked at from now on. Nodes that wait already
-// keep their places, so that every node has its turn however often this is
-// called.
+// add adds nodes to those that are pending. Pending nodes keep their positions, so every
+// node is enqueued eventually, however often add is called.
 func (r *resyncer) add(names []string) {
 	r.mu.Lock()
 	waiting := make(map[string]bool, len(r.pending))
@@ -52,8 +50,8 @@ func (r *resyncer) add(names []string) {
 	}
 }
 
-// next takes the next node that waits and that is not in the queue already: a
-// node is looked at in the light of what is known when a worker takes it up.
+// next removes and returns the next pending node. It skips nodes that the resyncer has
+// already enqueued: a worker will read their current facts.
 func (r *resyncer) next() (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,8 +67,8 @@ func (r *resyncer) next() (string, bool) {
 	return "", false
 }
 
-// done makes room when a worker takes up a node that the sweep had queued, and tells
-// whether it had. It comes before the worker looks at anything.
+// started frees a node's slot, and reports whether the resyncer had enqueued the node. A
+// worker must call it before it gathers facts.
 func (r *resyncer) started(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +80,7 @@ func (r *resyncer) started(name string) bool {
 	return true
 }
 
-// run feeds the queue until the context ends.
+// run enqueues pending nodes until the context ends.
 func (r *resyncer) run(ctx context.Context) {
 	for {
 		select {
@@ -95,8 +93,8 @@ func (r *resyncer) run(ctx context.Context) {
 	}
 }
 
-// enqueueOne waits for room and puts one node into the queue. It is false when no
-// node waits, or the context has ended.
+// enqueueOne waits for a slot and enqueues one node. It returns false if no node is
+// pending, or the context has ended.
 func (r *resyncer) enqueueOne(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

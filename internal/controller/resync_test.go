@@ -26,7 +26,7 @@ func names(n int) []string {
 	return all
 }
 
-// runResyncer runs a sweep of so many at once until the test ends.
+// runResyncer runs a resyncer until the test ends.
 func runResyncer(t *testing.T, atOnce int) *resyncer {
 	s := newResyncer(newTestQueue(t), atOnce)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func runResyncer(t *testing.T, atOnce int) *resyncer {
 	return s
 }
 
-// take does what a worker does.
+// take processes one node, like a worker.
 func take(s *resyncer) string {
 	name, _ := s.queue.Get()
 	s.started(name)
@@ -54,12 +54,12 @@ func TestNewWorkDoesNotWaitBehindASweep(t *testing.T) {
 	s.queue.Add("new")
 	for i := 0; take(s) != "new"; i++ {
 		if i > atOnce {
-			t.Fatalf("new work waited behind %d nodes of a sweep, want at most %d", i, atOnce)
+			t.Fatalf("new work waited behind %d nodes of a resync, want at most %d", i, atOnce)
 		}
 	}
 }
 
-// Gates may change faster than the fleet can be looked at.
+// Every node is reconciled even if gates change faster than the fleet can be.
 func TestRepeatedResyncsReachEveryNode(t *testing.T) {
 	s := runResyncer(t, 2)
 	const fleet = 50
@@ -69,7 +69,7 @@ func TestRepeatedResyncsReachEveryNode(t *testing.T) {
 		seen[take(s)] = true
 	}
 	if len(seen) != fleet {
-		t.Errorf("%d of %d nodes were looked at in three times as many turns", len(seen), fleet)
+		t.Errorf("%d of %d nodes were processed in three times as many steps", len(seen), fleet)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 	const fleet, workers = 300, 8
 	s := runResyncer(t, 4)
 	var mu sync.Mutex
-	last := map[string]int{} // the newest round in which a node was taken up
+	last := map[string]int{} // the last round in which a node was processed
 	round := 0
 	var running sync.WaitGroup
 	for range workers {
@@ -100,9 +100,9 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 		round = i
 		mu.Unlock()
 		s.add(names(fleet))
-		s.queue.Add(fmt.Sprintf("n%04d", i)) // also queued by others
+		s.queue.Add(fmt.Sprintf("n%04d", i)) // also added by others
 	}
-	everyNode := func() bool { // has been taken up after the last start
+	everyNode := func() bool { // has been processed in the last round
 		mu.Lock()
 		defer mu.Unlock()
 		for _, name := range names(fleet) {
@@ -123,8 +123,8 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 	}
 	s.queue.ShutDown()
 	running.Wait()
-	// The sweep itself may be holding one place while it finds that none waits.
+	// The resyncer may hold one slot while it finds that no node is pending.
 	if len(s.slots) > 1 {
-		t.Errorf("%d places are taken by nothing", len(s.slots))
+		t.Errorf("%d slots are not freed", len(s.slots))
 	}
 }

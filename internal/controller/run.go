@@ -98,7 +98,8 @@ func (p *Process) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The manager elects no leader: it would end the process when the Lease is lost.
+	// Leader election is not the manager's, which would end the process when the Lease is
+	// lost.
 	m, err := ctrl.NewManager(p.Config, ctrl.Options{
 		Scheme:                 scheme,
 		Logger:                 p.Options.Log,

@@ -14,15 +14,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// How long each signal of a gate kept a node waiting is the time from the closing
-// of the gate to when the signal began to hold, as it stands when they all do and
-// the gate opens. When a signal began to hold is what the API tells. Of those of
-// which the API tells nothing (labels, annotations, what a node has or offers),
-// it is when they were first seen to; after a restart of the controller that may
-// be too late, and never later than the opening.
+// The wait for a signal is the time from the closing of the gate to the time since which
+// the signal holds, measured when all signals hold and the gate opens. The API reports
+// since when most signals have held. For the others (labels, annotations, resources of the
+// node), it is the time at which the controller first observed it. After a restart of the
+// controller that may be too late, but never later than the opening.
 
-// holding remembers since when signals of closed gates have been seen to hold of
-// which the API does not tell it.
+// signalTimes stores since when the controller has observed that signals of closed gates
+// hold, if the API does not report it.
 type signalTimes struct {
 	mu    sync.Mutex
 	nodes map[string]heldSignals
@@ -40,8 +39,8 @@ type firstHeld struct {
 
 func newSignalTimes() *signalTimes { return &signalTimes{nodes: make(map[string]heldSignals)} }
 
-// look takes note of what signals say, and returns, for each gate that opens by its
-// signals, how long each of these has kept the node waiting, in the gate's order.
+// waits stores which signals hold. For each gate that opens because its signals hold, it
+// returns the wait for each signal, in the gate's order.
 func (h *signalTimes) waits(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +75,7 @@ func (h *signalTimes) waits(set *gateset.Set, n *gate.Node, d *gate.Decision, no
 	return waits
 }
 
-// heldNow returns what to keep of the signals of a closed gate.
+// heldNow returns what to store about the signals of a closed gate.
 func heldNow(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) (all []firstHeld) {
 	for i := range v.Readings {
 		if r := &v.Readings[i]; r.State == gate.Holds && r.Since.IsZero() {
@@ -93,9 +92,9 @@ func heldSince(was []firstHeld, signal string, now time.Time) time.Time {
 	return now
 }
 
-// waited returns how long each signal of a gate that opens has kept the node waiting.
-// Times from the API may come from a clock that is wrong, so the results are limited to
-// the range from zero to the total time.
+// waited returns the wait for each signal of a gate that opens. Times from the API may
+// come from a wrong clock, so the results are limited to the range from zero to the total
+// time.
 func waited(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) []time.Duration {
 	all := make([]time.Duration, len(v.Readings))
 	most := max(now.Sub(v.ClosedSince), 0)
@@ -109,7 +108,7 @@ func waited(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) []tim
 	return all
 }
 
-// forget drops what is kept of a node that is gone.
+// forget drops the state of a deleted node.
 func (h *signalTimes) forget(node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

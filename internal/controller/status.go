@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// statusInterval bounds how often a gate's status is written: counts change
-	// with every node, and nobody reads them faster.
+	// statusInterval is the minimum time between two writes of a gate's status, because
+	// counts change with every node.
 	statusInterval = time.Second
-	// A status that cannot be written is tried again after one interval, then
-	// ever less often, down to once in statusRetryMax.
+	// statusRetryMax is the maximum of the backoff of failed writes, which starts at one
+	// interval.
 	statusRetryMax = time.Minute
 	statusTimeout  = 5 * time.Second
 )
@@ -36,7 +36,7 @@ type reporter struct {
 	gates map[types.UID]*reported
 	// last is the input of the last report.
 	last *observed
-	// strangers are the gates that were last told to be unknown.
+	// unlisted has the unlisted gates that were last logged.
 	unlisted string
 }
 
@@ -91,9 +91,9 @@ func (r *reporter) report(ctx context.Context) {
 	}
 }
 
-// keep forgets gates that are gone, and starts with what the status of new
-// ones says already: the feed's copies are newer than those of the set, which
-// is made anew only when a spec changes.
+// syncGates drops deleted gates, and initializes new ones with their current status. The
+// feed's copies are preferred: the set's copies are older, because a set is created only
+// when a spec changes.
 func (r *reporter) syncGates(set *gateset.Set) {
 	declared, _ := r.feed.Gates()
 	before := r.gates
@@ -110,7 +110,7 @@ func (r *reporter) syncGates(set *gateset.Set) {
 	}
 }
 
-// recordWrite takes note of how a write went. It logs the first failure of a row.
+// recordWrite records the outcome of a write. It logs the first of consecutive failures.
 func (r *reporter) recordWrite(ctx context.Context, name string, last *reported, err error) {
 	if err == nil || ctx.Err() != nil {
 		last.failures, last.retryAt = 0, time.Time{}
@@ -156,7 +156,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	if err != nil {
 		return err
 	}
-	// The answer need not be a gate that could be read.
+	// The response is not decoded as a NodeGate, because the gate may not be readable.
 	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
 	target.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))
 	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
@@ -164,7 +164,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	case err == nil:
 		r.recordConditionEvents(ng, last.status.Conditions, status.Conditions)
 		last.status = status
-	case apierrors.IsNotFound(err): // the gate is gone: the feed will tell
+	case apierrors.IsNotFound(err): // deleted; the feed will report it
 	default:
 		return fmt.Errorf("patching status: %w", err)
 	}
@@ -192,7 +192,7 @@ func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
 	}
 	var n corev1.Node
 	if err := r.client.Get(ctx, client.ObjectKey{Name: nodes[0]}, &n); err != nil {
-		return "who that is could not be read"
+		return "reading the node to identify the writer failed"
 	}
 	var newest *metav1.ManagedFieldsEntry
 	for i := range n.ManagedFields {
@@ -207,5 +207,5 @@ func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
 	if newest == nil {
 		return "no other field manager of spec.taints is recorded"
 	}
-	return fmt.Sprintf("the last other writer of spec.taints is %q: have it leave this key alone", newest.Manager)
+	return fmt.Sprintf("the last other writer of spec.taints is %q: configure it not to change this taint", newest.Manager)
 }

@@ -17,14 +17,13 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// userStorm is two gates in a storm, and people who do to them and to the nodes
-// whatever people do.
+// userStorm is a storm with two gates and users who change gates and nodes at random.
 type userStorm struct {
 	*storm
 	rng *rand.Rand
 }
 
-// closedFor counts the nodes that a gate holds closed under its budget, by zone.
+// closedFor returns the number of nodes that a gate keeps closed under its budget, by zone.
 func (c *userStorm) closedFor(gateName string) map[string]int {
 	closed := map[string]int{}
 	for _, n := range c.nodes {
@@ -35,12 +34,12 @@ func (c *userStorm) closedFor(gateName string) map[string]int {
 	return closed
 }
 
-// watch looks at every moment: it comes after every write.
+// checkBudget checks the budgets after every write.
 func (c *userStorm) checkBudget() {
 	for _, ng := range c.gates {
 		for zone, n := range c.closedFor(ng.Name) {
 			if most := ng.Spec.Budget.MaxReclosed.IntValue(); n > most && c.excess == "" {
-				c.excess = fmt.Sprintf("at %s gate %s has %d nodes of zone %q closed, and the budget is %d", time.Now(), ng.Name, n, zone, most)
+				c.excess = fmt.Sprintf("at %s, gate %s has %d closed nodes in zone %q, and the budget is %d", time.Now(), ng.Name, n, zone, most)
 			}
 		}
 	}
@@ -58,7 +57,7 @@ func (c *userStorm) edit(i int, change func(*v1alpha1.NodeGateSpec)) {
 	c.setGates(true, gates...)
 }
 
-// meddle does one thing.
+// act performs one random action of a user.
 func (c *userStorm) act() {
 	node := c.lost[c.rng.IntN(len(c.lost))]
 	switch c.rng.IntN(10) {
@@ -80,8 +79,8 @@ func (c *userStorm) act() {
 	}
 }
 
-// Whatever people do in a storm, and on a bad day of the API server, no gate closes
-// more than it may; and when all is calm, it closes as many, and holds no slot.
+// Whatever users do during a storm, and with an unreliable API server, no gate exceeds its
+// budget. In the end it uses the whole budget, and nothing is reserved.
 func TestStormWithUserActions(t *testing.T) {
 	for seed := range seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -126,7 +125,7 @@ func (c *userStorm) checkFinalState() {
 		closed := c.closedFor(ng.Name)
 		for zone, n := range lost {
 			if want := min(n, ng.Spec.Budget.MaxReclosed.IntValue()); closed[zone] != want {
-				c.t.Errorf("gate %s has %d nodes of zone %q closed, want %d", ng.Name, closed[zone], zone, want)
+				c.t.Errorf("gate %s has %d closed nodes in zone %q, want %d", ng.Name, closed[zone], zone, want)
 			}
 		}
 	}
@@ -138,7 +137,7 @@ func (c *userStorm) checkFinalState() {
 	}
 }
 
-// seeds returns how many random sequences a test tries: n, but one under -short.
+// seeds returns the number of random sequences that a test tries: n, or 1 with -short.
 func seeds(n uint64) uint64 {
 	if testing.Short() {
 		return 1

@@ -5,30 +5,31 @@ package controller
 import (
 	"context"
 	"fmt"
-	"github.com/nodegate/nodegate/internal/telemetry"
 	"sync/atomic"
 	"time"
+
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// A leader that cannot do its work must not go on leading: the lease is renewed all the
-// same, and no other replica takes over. Start ends with an error then, and with it the
-// process, which gives the lease back.
+// The Lease is renewed even if its holder cannot do its work, so no other replica would
+// take over. Start then returns an error, which ends the process and releases the Lease.
 
-// The workers are looked at every watchdogInterval. One that is found with the same node in
-// hand at stuckChecks of these looks, which are two minutes, is stuck: what it does for a
-// node ends within writeTimeout. Looks are counted rather than time, so that a process
-// that was paused is not taken for one that hangs.
+// Workers are checked every watchdogInterval. A worker is stuck if stuckChecks checks in a
+// row, which take two minutes, find it at the same node: everything that it does for a
+// node ends within writeTimeout. Checks are counted, instead of time, so that a process
+// that was paused is not considered stuck.
 const (
 	watchdogInterval = 10 * time.Second
 	stuckChecks      = 12
 )
 
-// hand is what one worker has in hand.
+// workerState is the progress of one worker.
 type workerState struct {
-	// steps is odd while the worker works on a node.
+	// steps is odd while the worker processes a node.
 	steps atomic.Uint64
 	node  atomic.Value
-	// seen is what steps was at the last of so many looks at which it was the same.
+	// lastSteps is the value of steps at the last check, and unchanged the number of
+	// checks in a row that found the same odd value.
 	lastSteps uint64
 	unchanged int
 }
@@ -40,8 +41,8 @@ func (w *workerState) start(node string) {
 
 func (w *workerState) finish() { w.steps.Add(1) }
 
-// stuck looks at the worker once more, and reports whether it was found with the same node
-// in hand at stuckChecks looks in a row. The watchdog alone calls it.
+// stuck performs a check, and reports whether the worker is stuck. Only the watchdog may
+// call it.
 func (w *workerState) stuck() bool {
 	steps := w.steps.Load()
 	if steps%2 == 0 || steps != w.lastSteps {
@@ -74,23 +75,23 @@ func (c *Controller) watchdog(ctx context.Context, workers []workerState, giveUp
 	}
 }
 
-// noResponseTimeout is how long a leader may go without being able to write. It is longer
-// than a Lease: what keeps this replica from writing keeps others, too, more often than
-// not, and it is no use to have them take steps.
+// noResponseTimeout is how long a leader may go without a response to a patch. It is
+// longer than a Lease, because the cause usually affects other replicas, too, and they
+// would only take turns.
 const noResponseTimeout = 15 * time.Second
 
-// writes tracks whether patches of nodes receive responses. Times are Unix nanoseconds.
+// responses tracks whether patches of nodes receive responses. Times are Unix nanoseconds.
 type responses struct {
-	// answered is true when a patch has received a response since this replica became the
+	// received is true when a patch has received a response since this replica became the
 	// leader.
 	received atomic.Bool
-	// failing is since when none has been, by the time at which the first of those that
-	// were not was sent; 0 while they are.
+	// failing is the time at which the first patch was sent of those that have received
+	// no response since the last response; 0 if there is none.
 	failing atomic.Int64
 }
 
-// note takes note of what became of a patch that was sent at a time. The API server
-// answers also by refusing it.
+// record records the outcome of a patch that was sent at a time. A rejection is a
+// response.
 func (r *responses) record(sent time.Time, outcome string) {
 	if outcome != telemetry.PatchError {
 		r.received.Store(true)
@@ -100,13 +101,13 @@ func (r *responses) record(sent time.Time, outcome string) {
 	r.failing.CompareAndSwap(0, sent.UnixNano())
 }
 
-// lost returns why this replica should not go on leading, if so. One whose patches have
-// never been answered goes on: the one that led before it fared no better, and replicas
-// would take steps in giving up.
+// check returns an error if this replica should give up the Lease. A leader whose patches
+// have never received a response continues: its predecessor had the same problem, and the
+// replicas would take turns without success.
 func (r *responses) check(now time.Time) error {
 	failing := r.failing.Load()
 	if since := time.Unix(0, failing); failing != 0 && r.received.Load() && now.Sub(since) >= noResponseTimeout {
-		return fmt.Errorf("no patch of a node has been answered since %s: another replica may do better", since.UTC().Format(time.RFC3339))
+		return fmt.Errorf("no patch of a node has been answered since %s: another replica may be able to write", since.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
