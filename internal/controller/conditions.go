@@ -29,8 +29,8 @@ type observed struct {
 
 // observe returns the current input. It returns before, which may be nil, if nothing has
 // changed.
-func (c *Controller) observe(set *gateset.Set, before *observed) *observed {
-	sets := c.feed.DaemonSets()
+func (r *reporter) observe(set *gateset.Set, before *observed) *observed {
+	sets := r.needsFeed.DaemonSets()
 	if before != nil && before.set == set && before.sets == sets {
 		return before
 	}
@@ -39,13 +39,13 @@ func (c *Controller) observe(set *gateset.Set, before *observed) *observed {
 
 // feedsError returns an error if something in needs is not being observed. Feeds that
 // only other gates need are not considered.
-func (c *Controller) feedsError(needs gate.Needs) error {
-	if err := c.feed.GatesError(); err != nil {
+func (r *reporter) feedsError(needs gate.Needs) error {
+	if err := r.gateFeed.GatesError(); err != nil {
 		return err
 	}
 	var reading, failing fleet.NameList
 	var failure error
-	for _, s := range c.feed.StatusOf(needs) {
+	for _, s := range r.needsFeed.StatusOf(needs) {
 		reading.AddIf(!s.Synced && s.Err == nil, s.Name)
 		if failing.AddIf(s.Err != nil, s.Name); s.Err != nil && failing.First[0] == s.Name {
 			failure = s.Err
@@ -61,11 +61,11 @@ func (c *Controller) feedsError(needs gate.Needs) error {
 }
 
 // status returns the status of a gate.
-func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) v1alpha1.NodeGateStatus {
+func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) v1alpha1.NodeGateStatus {
 	out := *last.status.DeepCopy()
 	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.Counts, s.Waiting
 	out.NonMembers = s.NonMembersByReason()
-	out.PlainOptOut = c.options.PlainOptOut
+	out.PlainOptOut = r.plainOptOut
 	condition := func(kind string, holds bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if holds {
@@ -73,7 +73,7 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		}
 		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, Message: fleet.Clip(message, messageMax), ObservedGeneration: ng.Generation,
-			LastTransitionTime: metav1.NewTime(c.clock.Now()),
+			LastTransitionTime: metav1.NewTime(r.clock.Now()),
 		})
 	}
 	unless := func(none bool, kind, reason, message string) {
@@ -91,9 +91,9 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		a := o.set.Acceptance[ng.Name]
 		condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	}
-	ready, reason, message := c.ready(o, ng, s)
+	ready, reason, message := r.ready(o, ng, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
-	if c.ledger.IsSettled(ng.Name) {
+	if r.ledger.IsSettled(ng.Name) {
 		out.Nodes.Throttled = int32(s.Throttled.Count)
 		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+throttledMessage(s, ng))
 	} else { // the state of the fleet is not known yet: the previous condition remains
@@ -122,7 +122,7 @@ func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
 
 // ready returns whether a gate is ready. Problems are checked in the order in which they
 // must be fixed.
-func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (ok bool, reason, message string) {
+func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (ok bool, reason, message string) {
 	switch a := o.set.Acceptance[ng.Name]; {
 	case o.set.Compiling(ng.Name):
 		return false, a.Reason, a.Message
@@ -136,25 +136,25 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary)
 	if g.Mode == v1alpha1.ModePaused {
 		return true, v1alpha1.ReasonPaused, pausedMessage(s)
 	}
-	if reason, message := c.unmet(o, g, ng); reason != "" {
+	if reason, message := r.unmet(o, g, ng); reason != "" {
 		return false, reason, message
 	}
 	remarks := remarks(s)
 	if reason, message := diagnose(g, o, &remarks); reason != "" {
 		return false, reason, message
 	}
-	if deadlock := c.deadlocked(o, g); deadlock != "" {
+	if deadlock := r.deadlocked(o, g); deadlock != "" {
 		return false, v1alpha1.ReasonGatesDeadlocked, deadlock
 	}
 	if s.Denied.Count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.Denied, s.Denial)
 	}
 	if g.Mode != v1alpha1.ModeDryRun && !ng.Spec.Follows() {
-		if err := c.birth.Proved(ng); err != nil {
+		if err := r.birth.Proved(ng); err != nil {
 			return false, v1alpha1.ReasonBirthNotProved, err.Error()
 		}
 	}
-	if missing := c.guards.Missing(); missing != "" {
+	if missing := r.guards.Missing(); missing != "" {
 		return false, v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
@@ -167,11 +167,11 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary)
 }
 
 // unmet returns what a gate needs that is not observed or not permitted, or "".
-func (c *Controller) unmet(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
-	if err := c.feedsError(g.Needs(o.sets)); err != nil {
+func (r *reporter) unmet(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
+	if err := r.feedsError(g.Needs(o.sets)); err != nil {
 		return v1alpha1.ReasonFeedsNotSynced, err.Error()
 	}
-	if missing := c.permissions.missingFor(&ng.Spec); missing != "" {
+	if missing := r.permissions.missingFor(&ng.Spec); missing != "" {
 		return v1alpha1.ReasonPermissionMissing, missing
 	}
 	return "", ""

@@ -30,8 +30,15 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Feed provides facts. It is implemented by feed.Feed.
+// Feed provides everything that the controller observes. It is implemented by feed.Feed.
 type Feed interface {
+	NodeFeed
+	GateFeed
+	NeedsFeed
+}
+
+// NodeFeed provides facts about nodes.
+type NodeFeed interface {
 	// Facts returns all facts about a node; false if the node is not known.
 	Facts(node string) (gate.Facts, bool)
 	// FactsOf returns only the facts that the needs require.
@@ -41,12 +48,19 @@ type Feed interface {
 	NodesSynced() bool
 	// Gone reports whether the cache of nodes is synced and does not contain the node.
 	Gone(node string) bool
-	// SameBoot returns the names of nodes that have the boot ID of another node.
-	SameBoot() []string
 	// NodeNames returns the names of all nodes.
 	NodeNames() []string
-	// DaemonSets returns the observed DaemonSets.
-	DaemonSets() *gate.DaemonSets
+	// SameBoot returns the names of nodes that have the boot ID of another node.
+	SameBoot() []string
+	// Observe stores a node that the API server has just returned.
+	Observe(*corev1.Node)
+	// Refresh reads a node from the API server, and stores the result or that the node
+	// does not exist.
+	Refresh(ctx context.Context, node string) error
+}
+
+// GateFeed provides the gates.
+type GateFeed interface {
 	// GatesFrom returns the source of the gates, as records name it.
 	GatesFrom() string
 	// Gates returns the known gates, and whether the list is complete.
@@ -56,17 +70,18 @@ type Feed interface {
 	DeletedGates() map[string]bool
 	// GatesError returns the error because of which gates cannot be read, or nil.
 	GatesError() error
+}
+
+// NeedsFeed observes what the gates need.
+type NeedsFeed interface {
 	// SetNeeds sets what must be observed.
 	SetNeeds(gate.Needs)
 	// Unsynced returns the names of feeds that are not synced.
 	Unsynced() []string
 	// StatusOf returns the status of every feed that the needs require.
 	StatusOf(gate.Needs) []reflector.Status
-	// Observe stores a node that the API server has just returned.
-	Observe(*corev1.Node)
-	// Refresh reads a node from the API server, and stores the result or that the node
-	// does not exist.
-	Refresh(ctx context.Context, node string) error
+	// DaemonSets returns the observed DaemonSets.
+	DaemonSets() *gate.DaemonSets
 }
 
 // Options configures a Controller. The zero value of a field selects a default, except
@@ -102,19 +117,19 @@ type Controller struct {
 	clock   clock.WithTicker
 	log     logr.Logger
 
-	feed        Feed
+	nodeFeed    NodeFeed
+	gateFeed    GateFeed
+	needsFeed   NeedsFeed
 	writer      write.Applier
 	client      client.Client
 	set         atomic.Pointer[gateset.Set]
 	needs       atomic.Pointer[gate.Needs] // the needs that were last passed to the feed
 	order       *laneQueue
-	partials    *partials
 	queue       workqueue.TypedRateLimitingInterface[string]
 	resync      *resyncer
+	nodes       *nodeStates
 	ledger      *fleet.Ledger
 	budget      *fleet.Reservations
-	memory      *memory
-	signalTimes *signalTimes
 	metrics     *telemetry.Metrics
 	birth       *birth.Reconciler
 	guards      *birth.GuardProber
@@ -149,9 +164,9 @@ func New(o Options, api client.Client, m *telemetry.Metrics) *Controller {
 	}
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
-		ledger: fleet.NewLedger(), memory: newMemory(), signalTimes: newSignalTimes(),
+		ledger: fleet.NewLedger(), nodes: newNodeStates(),
 		gatesChanged: make(chan struct{}, 1),
-		order:        newLaneQueue(), partials: newPartials(),
+		order:        newLaneQueue(),
 	}
 	c.queue = newNodeQueue(&o, c.order)
 	if o.AllowedTaintKeys != nil {
@@ -181,7 +196,7 @@ func setOf(keys []string) map[string]bool {
 // Attach sets the feed, whose handler is the Controller, the writer, and the client for
 // all pods of a node.
 func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
-	c.feed, c.writer = f, w
+	c.nodeFeed, c.gateFeed, c.needsFeed, c.writer = f, f, f, w
 	c.pods = bypass.NewPodLister(p, c.clock)
 	c.inspector = bypass.NewInspector(c.pods, func(node string) { c.NodeChanged(node, gate.Everything()) }, c.log)
 }
@@ -190,7 +205,7 @@ func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
 // because it evaluates all nodes when it becomes the leader.
 func (c *Controller) NodeChanged(name string, change gate.Change) {
 	if c.leading.Load() {
-		c.partials.addChange(name, change)
+		c.nodes.addChange(name, change)
 		c.order.markChanged(name)
 		c.queue.Add(name)
 	}
@@ -255,24 +270,23 @@ func (c *Controller) Follow(ctx context.Context) {
 // the rules that manage taints, by key.
 func (c *Controller) refreshGates(managed map[string]string) {
 	policy := gate.KeyPolicy{Allowed: c.allowed, Stamps: c.stamps, PlainOptOut: c.options.PlainOptOut, Managed: managed}
-	if same := fleet.NewNameList(c.feed.SameBoot()); same.Count > 0 {
+	if same := fleet.NewNameList(c.nodeFeed.SameBoot()); same.Count > 0 {
 		policy.SameBoot = same.String()
 	}
-	declared, complete := c.feed.Gates()
+	declared, complete := c.gateFeed.Gates()
 	compile, begin := c.compiler.Next()
-	known := gateset.Snapshot{Source: c.feed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.feed.DeletedGates(), Compile: compile}
+	known := gateset.Snapshot{Source: c.gateFeed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.gateFeed.DeletedGates(), Compile: compile}
 	set := gateset.New(c.set.Load(), known, policy)
 	begin()
-	daemonSets := c.feed.DaemonSets()
+	daemonSets := c.needsFeed.DaemonSets()
 	needs := set.Needs(daemonSets)
 	set.Parts = gate.Divide(set.Gates, daemonSets)
-	c.feed.SetNeeds(needs)
+	c.needsFeed.SetNeeds(needs)
 	c.needs.Store(&needs)
 	c.metrics.KeepGates(set.Signals())
 	c.metrics.GatesKnown(complete)
 	c.ledger.SetTerms(termsOf(set))
 	c.set.Store(set)
-	c.partials.reset(set.Seq)
 	c.birth.Changed()
 	if c.leading.Load() {
 		c.resyncAll()
@@ -282,7 +296,7 @@ func (c *Controller) refreshGates(managed map[string]string) {
 // resyncAll enqueues all nodes: those that exist, and those in the ledger, which may have
 // been deleted.
 func (c *Controller) resyncAll() {
-	c.resync.add(append(c.feed.NodeNames(), c.ledger.Names()...))
+	c.resync.add(append(c.nodeFeed.NodeNames(), c.ledger.Names()...))
 }
 
 // Start runs the leader until the context ends, and then completes the work in progress.
@@ -294,7 +308,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		return nil
 	}
 	c.bypass = bypass.New(bypass.Options{
-		Pods: c.pods, Gates: c.set.Load, Facts: c.feed.Facts,
+		Pods: c.pods, Gates: c.set.Load, Facts: c.nodeFeed.Facts,
 		MayList:  func() bool { return !c.permissions.missing(listPods) },
 		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
 		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
@@ -312,10 +326,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
 	running.Go(func() { c.resync.run(ctx) })
 	running.Go(func() { c.runBudget(ctx) })
-	running.Go(func() { newReporter(c).run(ctx) })
+	running.Go(func() { c.newReporter().run(ctx) })
 	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
 	running.Go(func() {
-		c.guards.Run(ctx, c.clock, c.feed.NodeNames, func() []string { return c.set.Load().Objects() })
+		c.guards.Run(ctx, c.clock, c.nodeFeed.NodeNames, func() []string { return c.set.Load().Objects() })
 	})
 	running.Go(func() { c.watchPermissions(ctx) })
 	running.Go(func() { c.inspector.Run(ctx) })
@@ -347,7 +361,7 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-timeout.C():
-			c.log.Info("starting although some feeds are not synced", "unsynced", c.feed.Unsynced())
+			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
 			return true
 		case <-ticker.C():
 		}
@@ -379,9 +393,9 @@ func (c *Controller) runBudget(ctx context.Context) {
 			return
 		case <-ticker.C():
 		}
-		if c.feed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
+		if c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
 			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
-				c.ledger.Settle(c.feed.NodeNames(), seq)
+				c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
 			}
 			c.resync.add(c.ledger.Due())
 		}
@@ -399,14 +413,14 @@ func (c *Controller) Ready() error {
 		return errors.New("the gates have not been compiled yet")
 	}
 	// The pods of DaemonSets that have just been read are not watched yet.
-	if !reflect.DeepEqual(*c.needs.Load(), set.Needs(c.feed.DaemonSets())) {
+	if !reflect.DeepEqual(*c.needs.Load(), set.Needs(c.needsFeed.DaemonSets())) {
 		return errors.New("the pods of the gates' DaemonSets are not watched yet")
 	}
 	return c.unsynced() // the needs may have changed just now
 }
 
 func (c *Controller) unsynced() error {
-	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
+	if unsynced := c.needsFeed.Unsynced(); len(unsynced) > 0 {
 		return fmt.Errorf("not observed yet: %s", fleet.NewNameList(unsynced))
 	}
 	return nil

@@ -13,11 +13,11 @@ import (
 // deadlocked returns a description of the deadlock that a gate is in, or "". Two gates
 // are in a deadlock on nodes on which both are closed and lack the pod of their daemon.
 // Gates that could be in a deadlock but share no node are not.
-func (c *Controller) deadlocked(o *observed, g *gate.Gate) string {
+func (r *reporter) deadlocked(o *observed, g *gate.Gate) string {
 	var first *signal.Deadlock
 	var nodes, others fleet.NameList
 	for i, d := range o.deadlocks[g.Name] {
-		on := c.ledger.LackingPods(g.Name, d.With)
+		on := r.ledger.LackingPods(g.Name, d.With)
 		if others.AddIf(on.Count > 0, d.With); on.Count > 0 && first == nil {
 			first, nodes = &o.deadlocks[g.Name][i], on
 		}

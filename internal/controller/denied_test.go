@@ -63,11 +63,12 @@ func (w *world) logOfDenied(t *testing.T, s *denyingWriter) string {
 	return strings.Join(log.All(), "\n")
 }
 
-// carriedAfterDenied reconciles one node a number of times, and returns the memory of it.
-func (w *world) carriedAfterDenied(t *testing.T, s *denyingWriter, times int, before func()) remembered {
+// carriedAfterDenied reconciles one node a number of times, and returns what the last
+// decision handed on.
+func (w *world) carriedAfterDenied(t *testing.T, s *denyingWriter, times int, before func()) *carried {
 	t.Helper()
 	w.reconcileDenied(t, s, logr.Discard(), times, before)
-	return w.c.memory.lost["n0000"]
+	return w.c.nodes.byName["n0000"].carried
 }
 
 func (w *world) reconcileDenied(t *testing.T, s *denyingWriter, log logr.Logger, times int, before func()) {
@@ -116,26 +117,26 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)
-	remembered := remembered{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
-	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.memory.lost["n0000"] = remembered })
+	before := &carried{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
+	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.nodes.at("n0000").carried = before })
 	if w.written() != 1 || kept.lost["other"] != began {
 		t.Errorf("after %d partial writes, the other gate waits since %s, want %s", w.written(), kept.lost["other"], began)
 	}
 	// A partial decision replaces the state of the signals that it read. A whole decision
 	// replaces everything.
 	n := gate.Node{Name: "n", UID: "u"}
-	m := newMemory()
+	s := newNodeStates()
 	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
-	m.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
-	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
-	if r := m.lost["n"]; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
+	s.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
+	s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
+	if r := s.byName["n"].carried; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
 		t.Errorf("stored %+v", r)
 	}
-	if m.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); m.lost["n"].uid != "v" {
-		t.Errorf("the state of an earlier Node remains: %+v", m.lost["n"])
+	if s.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); s.byName["n"].carried.uid != "v" {
+		t.Errorf("the state of an earlier Node remains: %+v", s.byName["n"].carried)
 	}
-	if m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); len(m.lost) != 0 {
-		t.Errorf("stored %+v", m.lost)
+	if s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); s.byName["n"].carried != nil {
+		t.Errorf("stored %+v", s.byName["n"].carried)
 	}
 }
 

@@ -188,7 +188,7 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	return nil, ctx.Err()
 }
 
-// Facts implements Feed.
+// Facts implements NodeFeed.
 func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,7 +209,7 @@ func (w *world) facts(node string) (gate.Facts, bool) {
 	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, known
 }
 
-// FactsOf implements Feed. It returns only the pods that the needs require.
+// FactsOf implements NodeFeed. It returns only the pods that the needs require.
 func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,10 +219,10 @@ func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	return facts, ok
 }
 
-// NodesSynced implements Feed.
+// NodesSynced implements NodeFeed.
 func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unsynced }
 
-// Gone implements Feed.
+// Gone implements NodeFeed.
 func (w *world) Gone(node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,17 +230,17 @@ func (w *world) Gone(node string) bool {
 	return !known && !w.unsynced
 }
 
-// NodeNames implements Feed.
+// NodeNames implements NodeFeed.
 func (w *world) NodeNames() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.nodes))
 }
 
-// SameBoot implements Feed.
+// SameBoot implements NodeFeed.
 func (w *world) SameBoot() []string { return nil }
 
-// Gates implements Feed.
+// Gates implements GateFeed.
 func (w *world) Gates() ([]*v1alpha1.NodeGate, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,14 +255,14 @@ func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
 	w.c.GatesChanged()
 }
 
-// DaemonSets implements Feed.
+// DaemonSets implements NeedsFeed.
 func (w *world) DaemonSets() *gate.DaemonSets {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}
 }
 
-// GatesFrom implements Feed.
+// GatesFrom implements GateFeed.
 func (w *world) GatesFrom() string { return cmp.Or(w.source, v1alpha1.SourceCRD) }
 
 func (w *world) DeletedGates() map[string]bool { return nil }
@@ -274,7 +274,7 @@ func (w *world) StatusOf(n gate.Needs) []reflector.Status {
 }
 func (w *world) Observe(*corev1.Node) {}
 
-// Refresh implements Feed.
+// Refresh implements NodeFeed.
 func (w *world) Refresh(_ context.Context, node string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

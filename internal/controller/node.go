@@ -29,12 +29,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	now := c.clock.Now()
 	set, until := c.affected(name, c.set.Load(), now)
 	if set.Part != nil && len(set.Gates) == 0 { // no gate reads what has changed
-		c.partials.settle(name, set.Seq, until)
+		c.nodes.settle(name, set.Seq, until)
 		return soonest(0, until, now), nil
 	}
 	facts, ok := c.gather(name, set)
 	switch {
-	case !ok && c.feed.Gone(name):
+	case !ok && c.nodeFeed.Gone(name):
 		c.forget(name)
 		return 0, nil
 	case !ok:
@@ -56,7 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	c.account(set, &facts, &decision, false)
 	if until = sooner(until, decision.Recheck); decision.Settled {
-		c.partials.settle(name, set.Seq, until)
+		c.nodes.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
 }
@@ -67,7 +67,7 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 	if !c.ledger.IsUncertain(name) {
 		return nil
 	}
-	if err := c.feed.Refresh(ctx, name); err != nil {
+	if err := c.nodeFeed.Refresh(ctx, name); err != nil {
 		return fmt.Errorf("reading the node after an uncertain write: %w", err)
 	}
 	c.ledger.MarkCertain(name)
@@ -76,13 +76,13 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 
 // gather collects the facts about a node.
 func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
-	facts, ok := c.facts(name, set)
+	facts, ok := c.readFacts(name, set)
 	if !ok {
 		return gate.Facts{}, false
 	}
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.Keys}
 	facts.Allowed = c.allowed
-	c.memory.recall(&facts)
+	c.nodes.recall(&facts)
 	facts.AllPods = c.inspector.Take(name)
 	// These come from the set, not from the feed: a gate that the feed has lost since the
 	// set was compiled must not count as deleted.
@@ -91,12 +91,12 @@ func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
 	return facts, true
 }
 
-// facts returns the facts that the gates of the set read.
-func (c *Controller) facts(name string, set *gateset.Set) (gate.Facts, bool) {
+// readFacts returns the facts that the gates of the set read.
+func (c *Controller) readFacts(name string, set *gateset.Set) (gate.Facts, bool) {
 	if set.Part == nil {
-		return c.feed.Facts(name)
+		return c.nodeFeed.Facts(name)
 	}
-	facts, ok := c.feed.FactsOf(name, &set.Part.Needs)
+	facts, ok := c.nodeFeed.FactsOf(name, &set.Part.Needs)
 	facts.Part = true
 	return facts, ok
 }
@@ -190,9 +190,9 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	c.responses.record(sent, outcome)
 	switch {
 	case err == nil && node != nil:
-		c.feed.Observe(node)
+		c.nodeFeed.Observe(node)
 	case errors.Is(err, write.ErrConflict), errors.Is(err, write.ErrGone):
-		if err := c.feed.Refresh(ctx, n.Name); err != nil {
+		if err := c.nodeFeed.Refresh(ctx, n.Name); err != nil {
 			c.log.V(1).Info("cannot read node", "node", n.Name, "error", err.Error())
 		}
 	}
@@ -203,9 +203,9 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
 	c.recordStates(set, n.Name, c.gateStates(set, facts, d, nil), true)
-	c.memory.keep(n, d, part, set.Scope())
+	c.nodes.keep(n, d, part, set.Scope())
 	now := c.clock.Now()
-	waits := c.signalTimes.waits(set, n, d, now)
+	waits := c.nodes.signalWaits(set, n, d, now)
 	var t transitions
 	c.reportOverrides(set, n, d, part)
 	for i := range d.Verdicts {
@@ -215,19 +215,7 @@ func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decisi
 			c.logDryRun(n, v)
 			continue
 		case v.Opened():
-			held := time.Duration(-1) // the node became a member with the gate open
-			if !v.ClosedSince.IsZero() {
-				held = max(c.clock.Since(v.ClosedSince), 0)
-			}
-			c.metrics.Opened(v, held)
-			if g, ok := set.Gate(v.Gate); ok {
-				c.metrics.Waited(g, waits[v.Gate])
-			}
-			c.log.Info("gate opened", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason,
-				"closedSeconds", max(held, 0).Seconds()}, overrideFields(v)...)...)
-			if v.Closure != nil && set.HandlesBypassed(v.Gate) {
-				c.bypass.Opened(n, v)
-			}
+			c.accountOpening(set, n, v, waits[v.Gate])
 		case v.Closed():
 			c.metrics.Closed(v)
 			c.log.Info("gate closed", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason}, overrideFields(v)...)...)
@@ -239,6 +227,24 @@ func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decisi
 		t.add(g, v, now)
 	}
 	c.reportTransitions(set, n, &t)
+}
+
+// accountOpening records and reports the opening of one gate, given the waits for its
+// signals.
+func (c *Controller) accountOpening(set *gateset.Set, n *gate.Node, v *gate.Verdict, waits []time.Duration) {
+	held := time.Duration(-1) // the node became a member with the gate open
+	if !v.ClosedSince.IsZero() {
+		held = max(c.clock.Since(v.ClosedSince), 0)
+	}
+	c.metrics.Opened(v, held)
+	if g, ok := set.Gate(v.Gate); ok {
+		c.metrics.Waited(g, waits)
+	}
+	c.log.Info("gate opened", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason,
+		"closedSeconds", max(held, 0).Seconds()}, overrideFields(v)...)...)
+	if v.Closure != nil && set.HandlesBypassed(v.Gate) {
+		c.bypass.Opened(n, v)
+	}
 }
 
 // accountFailure records a node whose write failed: its states have not changed. Its
@@ -300,11 +306,9 @@ func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
 // forget drops all state of a deleted node.
 func (c *Controller) forget(name string) {
 	c.ledger.Forget(name)
-	c.memory.forget(name)
-	c.signalTimes.forget(name)
 	c.budget.Forget(name)
 	c.inspector.Forget(name)
-	c.partials.forget(name)
+	c.nodes.forget(name)
 }
 
 // sooner returns the earlier of two times; zero means never.

@@ -43,7 +43,7 @@ func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Dec
 	if part {
 		return
 	}
-	added := c.memory.newlyIgnored(n.Name, d.Ignored)
+	added := c.nodes.newlyIgnored(n.Name, d.Ignored)
 	for _, name := range slices.Sorted(maps.Keys(added)) {
 		c.log.Info("override is not followed", "gate", name, "node", n.Name, "why", fleet.Clip(added[name], ignoredMax))
 	}

@@ -33,11 +33,11 @@ const (
 	largeFleetGates = 100
 )
 
-// DaemonSets implements Feed. It returns the same snapshot each time, as a feed does while
+// DaemonSets implements NeedsFeed. It returns the same snapshot each time, as a feed does while
 // nothing changes.
 func (h *largeFleet) DaemonSets() *gate.DaemonSets { return h.sets }
 
-// Facts implements Feed. It returns the pods of every query, as a feed does.
+// Facts implements NodeFeed. It returns the pods of every query, as a feed does.
 func (h *largeFleet) Facts(node string) (gate.Facts, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,7 +48,7 @@ func (h *largeFleet) Facts(node string) (gate.Facts, bool) {
 	return gate.Facts{Node: h.nodes[node], Zone: gate.Zone{Nodes: largeFleetNodes}, DaemonSets: h.sets, Pods: pods}, true
 }
 
-// FactsOf implements Feed.
+// FactsOf implements NodeFeed.
 func (h *largeFleet) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ func BenchmarkFlip(b *testing.B) {
 					b.StopTimer()
 					node := fmt.Sprintf("n%04d", i/2%largeFleetNodes)
 					if change := h.flip(node, what.gate, what.pod); known {
-						h.c.partials.addChange(node, change)
+						h.c.nodes.addChange(node, change)
 					}
 					b.StartTimer()
 					if whole {
@@ -184,7 +184,7 @@ func (h *largeFleet) decision(b *testing.B, node string) (signals int) {
 	if !d.Settled {
 		b.Fatal("the node is not settled")
 	}
-	h.c.partials.settle(node, set.Seq, until)
+	h.c.nodes.settle(node, set.Seq, until)
 	for i := range d.Verdicts {
 		signals += len(d.Verdicts[i].Readings)
 	}

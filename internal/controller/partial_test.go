@@ -34,34 +34,36 @@ func flipOf(name string) gate.Change {
 func TestPartialOrFullReconcile(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	for name, test := range map[string]struct {
-		before func(*partials)
+		before func(*nodeStates)
 		full   bool
 	}{
-		"never reconciled":              {func(p *partials) { p.addChange("n", flipOf("a")) }, true},
-		"settled":                       {func(p *partials) { p.settle("n", 1, time.Time{}); p.addChange("n", flipOf("a")) }, false},
-		"changed before it was settled": {func(p *partials) { p.addChange("n", flipOf("a")); p.settle("n", 1, time.Time{}) }, false},
-		"recheck not due":               {func(p *partials) { p.settle("n", 1, now.Add(1)); p.addChange("n", flipOf("a")) }, false},
-		"recheck due":                   {func(p *partials) { p.settle("n", 1, now); p.addChange("n", flipOf("a")) }, true},
-		"no known change":               {func(p *partials) { p.settle("n", 1, time.Time{}) }, true},
-		"everything changed": {func(p *partials) {
-			p.settle("n", 1, time.Time{})
-			p.addChange("n", flipOf("a"))
-			p.addChange("n", gate.Everything())
+		"never reconciled":              {func(s *nodeStates) { s.addChange("n", flipOf("a")) }, true},
+		"settled":                       {func(s *nodeStates) { s.settle("n", 1, time.Time{}); s.addChange("n", flipOf("a")) }, false},
+		"changed before it was settled": {func(s *nodeStates) { s.addChange("n", flipOf("a")); s.settle("n", 1, time.Time{}) }, false},
+		"recheck not due":               {func(s *nodeStates) { s.settle("n", 1, now.Add(1)); s.addChange("n", flipOf("a")) }, false},
+		"recheck due":                   {func(s *nodeStates) { s.settle("n", 1, now); s.addChange("n", flipOf("a")) }, true},
+		"no known change":               {func(s *nodeStates) { s.settle("n", 1, time.Time{}) }, true},
+		"everything changed": {func(s *nodeStates) {
+			s.settle("n", 1, time.Time{})
+			s.addChange("n", flipOf("a"))
+			s.addChange("n", gate.Everything())
 		}, true},
-		"gates changed":               {func(p *partials) { p.settle("n", 1, time.Time{}); p.reset(2); p.addChange("n", flipOf("a")) }, true},
-		"settled under earlier gates": {func(p *partials) { p.reset(2); p.settle("n", 1, time.Time{}); p.addChange("n", flipOf("a")) }, true},
-		"new node of the same name":   {func(p *partials) { p.settle("n", 1, time.Time{}); p.forget("n"); p.addChange("n", flipOf("a")) }, true},
-		"being reconciled":            {func(p *partials) { p.settle("n", 1, time.Time{}); p.take("n", 1, now); p.addChange("n", flipOf("a")) }, true},
-		"another node settled":        {func(p *partials) { p.settle("m", 1, time.Time{}); p.addChange("n", flipOf("a")) }, true},
+		"settled under other gates": {func(s *nodeStates) { s.settle("n", 2, time.Time{}); s.addChange("n", flipOf("a")) }, true},
+		"new node of the same name": {func(s *nodeStates) { s.settle("n", 1, time.Time{}); s.forget("n"); s.addChange("n", flipOf("a")) }, true},
+		"being reconciled": {func(s *nodeStates) {
+			s.settle("n", 1, time.Time{})
+			s.takeChange("n", 1, now)
+			s.addChange("n", flipOf("a"))
+		}, true},
+		"another node settled": {func(s *nodeStates) { s.settle("m", 1, time.Time{}); s.addChange("n", flipOf("a")) }, true},
 	} {
-		p := newPartials()
-		p.reset(1)
-		test.before(p)
-		if change, _ := p.take("n", p.seq, now); change.IsEverything() != test.full {
+		s := newNodeStates()
+		test.before(s)
+		if change, _ := s.takeChange("n", 1, now); change.IsEverything() != test.full {
 			t.Errorf("%s: full reconcile: %t, want %t", name, change.IsEverything(), test.full)
 		}
-		if len(p.changes) > 0 {
-			t.Errorf("%s: changes are still pending: %v", name, p.changes)
+		if state := s.byName["n"]; state != nil && (!state.change.IsNothing() || state.settledUnder != 0) {
+			t.Errorf("%s: the node has pending changes or is settled: %+v", name, state)
 		}
 	}
 }
@@ -173,7 +175,7 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 		if n := w.reads - before; n != 4 { // for each change, one for the change and one for the write
 			t.Errorf("facts were read %d times, want 4", n)
 		}
-		if due := w.c.partials.settled["n0000"]; due.IsZero() || time.Until(due) > time.Minute {
+		if due := w.c.nodes.byName["n0000"].recheck; due.IsZero() || time.Until(due) > time.Minute {
 			t.Errorf("the recheck of the settled node is at %s, want within a minute", due)
 		}
 		readsOfDisk := reads["disk"].Load()

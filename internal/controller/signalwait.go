@@ -4,7 +4,6 @@ package controller
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,13 +19,8 @@ import (
 // node), it is the time at which the controller first observed it. After a restart of the
 // controller that may be too late, but never later than the opening.
 
-// signalTimes stores since when the controller has observed that signals of closed gates
-// hold, if the API does not report it.
-type signalTimes struct {
-	mu    sync.Mutex
-	nodes map[string]heldSignals
-}
-
+// heldSignals has, by gate, since when the controller has observed that signals of a closed
+// gate hold, if the API does not report it.
 type heldSignals struct {
 	uid   types.UID
 	gates map[string][]firstHeld
@@ -37,16 +31,15 @@ type firstHeld struct {
 	at     time.Time
 }
 
-func newSignalTimes() *signalTimes { return &signalTimes{nodes: make(map[string]heldSignals)} }
-
-// waits stores which signals hold. For each gate that opens because its signals hold, it
-// returns the wait for each signal, in the gate's order.
-func (h *signalTimes) waits(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before := h.nodes[n.Name]
-	if before.uid != n.UID {
-		before = heldSignals{}
+// signalWaits stores which signals hold. For each gate that opens because its signals hold,
+// it returns the wait for each signal, in the gate's order.
+func (s *nodeStates) signalWaits(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.at(n.Name)
+	before := state.signals
+	if before == nil || before.uid != n.UID {
+		before = &heldSignals{}
 	}
 	is := heldSignals{uid: n.UID}
 	var waits map[string][]time.Duration
@@ -69,8 +62,8 @@ func (h *signalTimes) waits(set *gateset.Set, n *gate.Node, d *gate.Decision, no
 		}
 	}
 	putOthers(&is.gates, before.gates, set.Covers)
-	if delete(h.nodes, n.Name); is.gates != nil {
-		h.nodes[n.Name] = is
+	if state.signals = nil; is.gates != nil {
+		state.signals = &is
 	}
 	return waits
 }
@@ -106,11 +99,4 @@ func waited(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) []tim
 		all[i] = min(max(since.Sub(v.ClosedSince), 0), most)
 	}
 	return all
-}
-
-// forget drops the state of a deleted node.
-func (h *signalTimes) forget(node string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.nodes, node)
 }

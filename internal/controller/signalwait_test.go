@@ -74,7 +74,7 @@ func TestSignalWaits(t *testing.T) {
 		if n := testutil.ToFloat64(w.c.metrics.Waiting.WithLabelValues("gate", "fit")); n != 0 {
 			t.Errorf("%v nodes wait for fit", n)
 		}
-		if len(w.c.signalTimes.nodes) > 0 {
+		if w.c.nodes.byName["n0000"].signals != nil {
 			t.Error("times of signals are still stored")
 		}
 	})

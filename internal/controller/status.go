@@ -7,17 +7,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/birth"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 const (
@@ -32,7 +38,20 @@ const (
 
 // reporter keeps the status of gates up to date.
 type reporter struct {
-	*Controller
+	set         *atomic.Pointer[gateset.Set]
+	gateFeed    GateFeed
+	needsFeed   NeedsFeed
+	ledger      *fleet.Ledger
+	birth       *birth.Reconciler
+	guards      *birth.GuardProber
+	permissions *permissions
+	client      client.Client
+	events      *telemetry.Recorder
+	metrics     *telemetry.Metrics
+	plainOptOut bool
+	clock       clock.WithTicker
+	log         logr.Logger
+
 	gates map[types.UID]*reported
 	// last is the input of the last report.
 	last *observed
@@ -54,8 +73,14 @@ type reported struct {
 	retryAt  time.Time
 }
 
-func newReporter(c *Controller) *reporter {
-	return &reporter{Controller: c, gates: make(map[types.UID]*reported)}
+func (c *Controller) newReporter() *reporter {
+	return &reporter{
+		set: &c.set, gateFeed: c.gateFeed, needsFeed: c.needsFeed, ledger: c.ledger,
+		birth: c.birth, guards: c.guards, permissions: c.permissions,
+		client: c.client, events: c.events, metrics: c.metrics,
+		plainOptOut: c.options.PlainOptOut, clock: c.clock, log: c.log,
+		gates: make(map[types.UID]*reported),
+	}
 }
 
 // run reports until the context ends.
@@ -95,7 +120,7 @@ func (r *reporter) report(ctx context.Context) {
 // feed's copies are preferred: the set's copies are older, because a set is created only
 // when a spec changes.
 func (r *reporter) syncGates(set *gateset.Set) {
-	declared, _ := r.feed.Gates()
+	declared, _ := r.gateFeed.Gates()
 	before := r.gates
 	r.gates = make(map[types.UID]*reported, len(set.Declared))
 	for _, list := range [][]*v1alpha1.NodeGate{declared, set.List()} {

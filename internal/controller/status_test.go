@@ -194,7 +194,7 @@ func TestContendedNamesTheOtherWriter(t *testing.T) {
 			return nil
 		}}), newTestMetrics())
 		defer c.queue.ShutDown()
-		if got := newReporter(c).otherWriter(t.Context(), []string{"n0000"}); !strings.Contains(got, `"other"`) {
+		if got := c.newReporter().otherWriter(t.Context(), []string{"n0000"}); !strings.Contains(got, `"other"`) {
 			t.Errorf("the message does not name the writer other: %s", got)
 		}
 	})

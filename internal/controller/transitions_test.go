@@ -174,7 +174,7 @@ func TestConditionEvents(t *testing.T) {
 				w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
 				defer w.c.queue.ShutDown()
 				ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
-				newReporter(w.c).recordConditionEvents(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
+				w.c.newReporter().recordConditionEvents(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
 				ctx, stop := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { w.c.events.Run(ctx) })

@@ -52,7 +52,7 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 		return
 	}
 	if c.resync.started(name) {
-		c.partials.addChange(name, gate.Everything())
+		c.nodes.addChange(name, gate.Everything())
 	}
 	if ctx.Err() != nil {
 		return // a queue that is shut down still returns its remaining items
@@ -65,7 +65,7 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 		return
 	}
 	c.queue.Forget(name)
-	if c.memory.succeeded(name) {
+	if c.nodes.succeeded(name) {
 		c.log.Info("node can be written again", "node", name)
 	}
 	if after > 0 {
@@ -94,14 +94,14 @@ func (c *Controller) retry(name string, err error) {
 			c.log.Info("node has changed before each of several writes, retrying", "node", name)
 		}
 	case errors.Is(err, write.ErrDenied):
-		before := c.memory.failed(name, true)
+		before := c.nodes.failed(name, true)
 		if before == 0 {
 			c.log.Error(err, "node write denied, retrying", "node", name)
 		}
 		c.queue.AddAfter(name, wait.Jitter(min(deniedRetryFirst<<min(before, 10), retryMax), 0.2))
 		return
 	default:
-		if c.memory.failed(name, false) == 0 {
+		if c.nodes.failed(name, false) == 0 {
 			c.log.Error(err, "cannot write node, retrying", "node", name)
 		}
 	}
