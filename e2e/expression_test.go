@@ -80,7 +80,7 @@ func TestExpressionCloses(t *testing.T) {
 	k := e.kubelet("n1")
 	k.register()
 	e.eventually("the gate says what it does not know", func() error {
-		return e.says("cel", v1alpha1.ConditionReady, "unknown, and so not closed, on n1: signal any: ")
+		return e.says("cel", v1alpha1.ConditionReady, "unknown, and therefore not closed, on n1: signal any: ")
 	})
 	k.patch(`{"metadata":{"labels":{"example.com/driver":"560.28.3"}}}`)
 	k.becomes("cel", isClosed, keyA)

@@ -240,7 +240,7 @@ func TestLeaderThatLosesTheLease(t *testing.T) {
 		return api.Update(t.Context(), taken)
 	})
 	eventually(t, "it is a standby, and counts no nodes", leads("0"))
-	if _, err := r.served("/nodes/n1"); err == nil || !strings.Contains(err.Error(), "does not lead") {
+	if _, err := r.served("/nodes/n1"); err == nil || !strings.Contains(err.Error(), "is not the leader") {
 		t.Errorf("a standby answers about a node: %v", err)
 	}
 	if err := errors.Join(r.healthy("/readyz"), r.healthy("/healthz")); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// manyGates are so many gates with taints of their own, of which each node of one
-// of the pools is selected by so many.
+// manyGates returns a number of gates. onNode of them, with different taints, select the
+// nodes of each pool.
 func manyGates(number, onNode int) []*v1alpha1.NodeGate {
 	gates := make([]*v1alpha1.NodeGate, number)
 	for i := range gates {
@@ -32,9 +32,8 @@ func manyGates(number, onNode int) []*v1alpha1.NodeGate {
 	return gates
 }
 
-// BenchmarkChangedGate is how long it takes until all of 5,000 nodes have been
-// looked at again, of which each has 20 of 200 gates: from the word that a gate
-// has changed to when the last node has been decided about. Nothing is written.
+// BenchmarkChangedGate measures the time from the change of a gate until all of 5,000
+// nodes have been reconciled, each with 20 of 200 gates. Nothing is written.
 func BenchmarkChangedGate(b *testing.B) {
 	const nodes, number, onNode = 5000, 200, 20
 	gates := manyGates(number, onNode)
@@ -58,9 +57,9 @@ func BenchmarkChangedGate(b *testing.B) {
 	w.c.leading.Store(true)
 	var running sync.WaitGroup
 	for range w.c.options.Workers {
-		running.Go(func() { w.c.work(ctx, &hand{}) })
+		running.Go(func() { w.c.work(ctx, &workerState{}) })
 	}
-	running.Go(func() { w.c.sweep.run(ctx) })
+	running.Go(func() { w.c.resync.run(ctx) })
 	for b.Loop() {
 		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++

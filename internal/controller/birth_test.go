@@ -67,14 +67,14 @@ func TestParametersFollowGates(t *testing.T) {
 
 		w.setGates(false, a)
 		controllertest.Pass(time.Minute)
-		w.wantParameters("while it is not known whether b exists", "map[a:"+controllertest.TaintKey+" b:test.nodegate.dev/b]")
+		w.wantParameters("while it is unknown whether b exists", "map[a:"+controllertest.TaintKey+" b:test.nodegate.dev/b]")
 
 		w.setGates(true, a)
 		controllertest.Pass(5 * time.Second)
 		w.wantParameters("with b deleted", "map[a:"+controllertest.TaintKey+"]")
 
-		// A gate that is there and not in force closes no births, whatever else is
-		// not known.
+		// A gate that is not accepted does not close new nodes, even if the list of gates
+		// is incomplete.
 		broken := a.DeepCopy()
 		broken.Generation, broken.Spec.OpenWhen = 2, nil
 		w.setGates(false, broken)
@@ -83,7 +83,7 @@ func TestParametersFollowGates(t *testing.T) {
 	})
 }
 
-func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
+func TestDisabledBirthPolicyIsDetected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var off atomic.Bool
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -98,23 +98,23 @@ func TestBirthClosingThatIsSwitchedOffIsNoticed(t *testing.T) {
 		}
 		controllertest.Pass(5 * time.Second)
 		if !isReady() {
-			t.Fatalf("not ready: %+v", w.stored("gate").Status)
+			t.Fatalf("not Ready: %+v", w.stored("gate").Status)
 		}
 		off.Store(true)
 		controllertest.Pass(birth.BirthProved + 2*time.Second)
 		if isReady() {
-			t.Error("ready although births have not been closed for a minute")
+			t.Error("Ready although new nodes have not been closed for a minute")
 		}
 		off.Store(false)
 		controllertest.Pass(birth.BirthLater + 2*time.Second)
 		if !isReady() {
-			t.Error("not ready although births are closed again")
+			t.Error("not Ready although new nodes are closed again")
 		}
 	})
 }
 
-// What is wrong with the parameters is told by the gate that it is about.
-func TestParameterThatCannotBeWritten(t *testing.T) {
+// A denied write of the parameter is reported by the gate that causes it.
+func TestParameterWriteDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("bad"), controllertest.Gate("good"))
 		denied := func(obj client.Object) error {
@@ -140,33 +140,34 @@ func TestParameterThatCannotBeWritten(t *testing.T) {
 		controllertest.Pass(20 * time.Second)
 		bad := meta.FindStatusCondition(w.stored("bad").Status.Conditions, v1alpha1.ConditionReady)
 		if bad == nil || bad.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(bad.Message, "not this taint") {
-			t.Errorf("the gate without an entry says %+v", bad)
+			t.Errorf("condition Ready of the gate without an entry: %+v", bad)
 		}
 		if !meta.IsStatusConditionTrue(w.stored("good").Status.Conditions, v1alpha1.ConditionReady) {
-			t.Errorf("the other gate is not ready: %+v", w.stored("good").Status.Conditions)
+			t.Errorf("the other gate is not Ready: %+v", w.stored("good").Status.Conditions)
 		}
 	})
 }
 
-// More gates than the parameter holds: the youngest is left out, and says why.
-func TestMoreGatesThanFit(t *testing.T) {
+// If there are more gates than the parameter can hold, the youngest is omitted, and its
+// status contains the reason.
+func TestMoreGatesThanTheParameterHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gates []*v1alpha1.NodeGate
-		for i := range 257 { // of the same age, so that names decide
+		for i := range 257 { // of the same age, so that their names determine the order
 			gates = append(gates, controllertest.Gate(fmt.Sprintf("gate-%03d", i)))
 		}
 		w := newWorld(t, gates...)
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(2 * time.Minute)
 		if got := len(w.parameters()); got != 256 {
-			t.Errorf("the parameter holds %d gates, want 256", got)
+			t.Errorf("the parameter contains %d gates, want 256", got)
 		}
 		if !meta.IsStatusConditionTrue(w.stored("gate-255").Status.Conditions, v1alpha1.ConditionReady) {
-			t.Errorf("the last one that fits: %+v", w.stored("gate-255").Status.Conditions)
+			t.Errorf("the last gate in the parameter is not Ready: %+v", w.stored("gate-255").Status.Conditions)
 		}
 		left := meta.FindStatusCondition(w.stored("gate-256").Status.Conditions, v1alpha1.ConditionReady)
 		if left == nil || left.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(left.Message, "at most 256 gates") {
-			t.Errorf("the one left out says %+v", left)
+			t.Errorf("condition Ready of the omitted gate: %+v", left)
 		}
 	})
 }

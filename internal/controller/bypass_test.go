@@ -29,8 +29,8 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// bypassing gates mind their bypassed pods.
-func bypassing(p v1alpha1.BypassedPods) func(*v1alpha1.NodeGateSpec) {
+// withBypassedPods sets a gate's bypassedPods.
+func withBypassedPods(p v1alpha1.BypassedPods) func(*v1alpha1.NodeGateSpec) {
 	return func(s *v1alpha1.NodeGateSpec) { s.BypassedPods = p }
 }
 
@@ -52,10 +52,10 @@ func started(n int, change ...func(i int, p *gate.BoundPod)) []gate.BoundPod {
 	return pods
 }
 
-// bypassWorld has one node that was closed ten minutes ago for a reboot, and
-// these pods on it.
+// bypassWorld returns a world with one node, which was closed ten minutes ago because of a
+// reboot, and these pods on it.
 func bypassWorld(t *testing.T, policy v1alpha1.BypassedPods, all ...gate.BoundPod) (*world, *nodePods) {
-	w := newWorld(t, controllertest.Gate("gate", bypassing(policy)))
+	w := newWorld(t, controllertest.Gate("gate", withBypassedPods(policy)))
 	pods := newNodePods()
 	w.pods = pods
 	w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonRebooted) })
@@ -63,13 +63,13 @@ func bypassWorld(t *testing.T, policy v1alpha1.BypassedPods, all ...gate.BoundPo
 	return w, pods
 }
 
-// open has the node become fit.
+// open makes the node fit, and checks that it opens.
 func (w *world) open(t *testing.T) {
 	controllertest.Pass(5 * time.Second)
 	w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 	controllertest.Pass(time.Millisecond)
 	if w.closed() != 0 {
-		t.Error("the node is closed still")
+		t.Error("the node is still closed")
 	}
 }
 
@@ -82,7 +82,7 @@ func (w *world) events() []eventsv1.Event {
 	return list.Items
 }
 
-// warnings are the Events that warn of a node.
+// warnings returns the Events of type Warning about nodes.
 func (w *world) warnings() []eventsv1.Event {
 	w.t.Helper()
 	return slices.DeleteFunc(w.events(), func(e eventsv1.Event) bool {
@@ -93,42 +93,43 @@ func (w *world) warnings() []eventsv1.Event {
 func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedReport, append(started(12), aDaemon, aWorkload)...)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		if pods.listed() != 0 {
-			t.Error("the pods were listed before the gate had opened, or with it")
+			t.Error("the pods were listed before the gate had opened, or at that moment")
 		}
 		controllertest.Pass(time.Minute)
 		events := w.warnings()
 		if len(events) != 1 {
-			t.Fatalf("%d events, want one: %+v", len(events), events)
+			t.Fatalf("%d Events, want 1: %+v", len(events), events)
 		}
 		e := events[0]
 		if e.Type != corev1.EventTypeWarning || e.Reason != v1alpha1.EventBypassedPods || e.Regarding.Name != "n0000" || e.Regarding.UID != "uid-of-n0000" ||
 			!strings.HasPrefix(e.Note, "12 pods had started while gate gate was closed") || !strings.Contains(e.Note, "default/p09 and 2 more") {
-			t.Errorf("the event is %+v", e)
+			t.Errorf("the Event is %+v", e)
 		}
 		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate")); n != 12 || len(pods.evicted) > 0 {
-			t.Errorf("%v pods are counted, want 12; evicted: %v", n, pods.evicted)
+			t.Errorf("%v pods are counted, want 12; evicted: %v, want none", n, pods.evicted)
 		}
 	})
 }
 
-// Nothing is looked for where nobody asked for it.
+// With bypassedPods: Ignore, pods are not listed.
 func TestBypassedPodsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedIgnore, started(1)...)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(time.Minute)
 		if pods.listed() != 0 || len(w.warnings()) != 0 {
-			t.Errorf("%d lists, events %v", pods.listed(), w.warnings())
+			t.Errorf("%d lists and Events %v, want none", pods.listed(), w.warnings())
 		}
 	})
 }
 
-// Evictions are paced, tried again while a PodDisruptionBudget is in the way, and
-// leave alone what must be.
+// Evictions are rate-limited, and retried while a PodDisruptionBudget blocks them. Pods of
+// DaemonSets, pods in the host network, pods without a controller, and mirror pods are not
+// evicted.
 func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := started(24, func(i int, p *gate.BoundPod) {
@@ -152,11 +153,11 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 			}
 			return boundpods.Evicted
 		}
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(10 * time.Minute)
 		if left := pods.byNode["n0000"]; len(left) != 4 || left[0].Name != "p00" || left[3].Name != "p03" {
-			t.Errorf("these are left: %+v", left)
+			t.Errorf("the remaining pods are %+v, want p00 to p03", left)
 		}
 		if pods.evicted["p04"] != 4 || len(pods.evicted) != 20 {
 			t.Errorf("evictions: %v", pods.evicted)
@@ -170,17 +171,17 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 			t.Errorf("%v evictions are counted as blocked, want 3", n)
 		}
 		if n := len(w.warnings()); n != 1 {
-			t.Errorf("%d events, want one", n)
+			t.Errorf("%d Events, want 1", n)
 		}
 	})
 }
 
-// Evictions are given up some time, and that is told.
-func TestEvictionIsGivenUp(t *testing.T) {
+// The number of attempts to evict a pod is limited. An Event reports the remaining pods.
+func TestEvictionHasALimitOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
 		pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(time.Hour)
 		if n := pods.evicted["p00"]; n != bypass.Tries+1 {
@@ -188,22 +189,22 @@ func TestEvictionIsGivenUp(t *testing.T) {
 		}
 		events := w.warnings()
 		if !slices.ContainsFunc(events, func(e eventsv1.Event) bool { return e.Reason == v1alpha1.EventBypassedPodsRemain }) {
-			t.Errorf("the events are %+v", events)
+			t.Errorf("no Event reports the remaining pod: %+v", events)
 		}
 		if w.c.bypass.Waiting() > 0 {
-			t.Error("the opening is kept for ever")
+			t.Error("the opening is still stored")
 		}
 	})
 }
 
-// A pod is evicted for one opening only: not after the gate closed again, nor in
-// another boot, nor once the gate says otherwise, nor without the right.
-func TestEvictionEndsWithItsReason(t *testing.T) {
+// A pod is evicted because of one opening: not after the gate has closed again, in another
+// boot, or after the gate was edited.
+func TestEvictionStopsWhenTheOpeningIsObsolete(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"closed again": func(w *world) { w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") }) },
 		"rebooted":     func(w *world) { w.change("n0000", func(n *gate.Node) { n.BootID = "next" }) }, // closed again too
-		"rebooted, and the gate does not mind": func(w *world) {
-			ng := controllertest.Gate("gate", bypassing(v1alpha1.BypassedEvict), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever })
+		"rebooted, and the gate ignores reboots": func(w *world) {
+			ng := controllertest.Gate("gate", withBypassedPods(v1alpha1.BypassedEvict), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever })
 			ng.Generation = 2
 			w.setGates(true, ng)
 			controllertest.Pass(time.Second)
@@ -212,7 +213,7 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 		"replaced": func(w *world) { w.change("n0000", func(n *gate.Node) { n.UID = "another" }) },
 		"deleted":  func(w *world) { w.remove("n0000"); w.c.NodeChanged("n0000", gate.Everything()) },
 		"edited": func(w *world) {
-			ng := controllertest.Gate("gate", bypassing(v1alpha1.BypassedIgnore))
+			ng := controllertest.Gate("gate", withBypassedPods(v1alpha1.BypassedIgnore))
 			ng.Generation = 2
 			w.setGates(true, ng)
 		},
@@ -221,26 +222,26 @@ func TestEvictionEndsWithItsReason(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
 				pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
-				defer w.start(logr.Discard(), allowing(nil))()
+				defer w.start(logr.Discard(), allowingAllBut(nil))()
 				w.open(t)
 				controllertest.Pass(6 * time.Second)
 				if pods.evicted["p00"] != 1 {
-					t.Fatalf("%d attempts at first", pods.evicted["p00"])
+					t.Fatalf("%d attempts at first, want 1", pods.evicted["p00"])
 				}
 				end(w)
 				controllertest.Pass(time.Hour)
 				if pods.evicted["p00"] != 1 {
-					t.Errorf("%d attempts more", pods.evicted["p00"]-1)
+					t.Errorf("%d further attempts, want none", pods.evicted["p00"]-1)
 				}
 			})
 		})
 	}
 }
 
-func TestNoRightToEvict(t *testing.T) {
+func TestPermissionToEvictMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(1)...)
-		defer w.start(logr.Discard(), allowing(func(what string) bool { return what == "create pods/eviction" }))()
+		defer w.start(logr.Discard(), allowingAllBut(func(what string) bool { return what == "create pods/eviction" }))()
 		w.open(t)
 		controllertest.Pass(time.Minute)
 		ready := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
@@ -248,14 +249,14 @@ func TestNoRightToEvict(t *testing.T) {
 			t.Errorf("the condition Ready is %+v", ready)
 		}
 		if len(pods.evicted) != 0 || len(w.warnings()) != 1 {
-			t.Errorf("evictions %v, events %v, want the pod told of and left alone", pods.evicted, w.warnings())
+			t.Errorf("evictions %v, Events %v, want the pod reported and not evicted", pods.evicted, w.warnings())
 		}
 	})
 }
 
-// A burst of warnings is written at a rate of its own, keeps nobody waiting, and
-// what is too much is counted.
-func TestWarningsHaveABudget(t *testing.T) {
+// A burst of warnings is written at a limited rate. Recording does not block, and dropped
+// Events are counted.
+func TestWarningsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestMetrics()
 		w := newWorld(t)
@@ -268,19 +269,19 @@ func TestWarningsHaveABudget(t *testing.T) {
 			w.c.events.Warning(&gate.Node{Name: fmt.Sprint("n", i)}, nil, "Reason", "Action", strings.Repeat("x", 5000))
 		}
 		if !time.Now().Equal(began) {
-			t.Error("recording waited")
+			t.Error("recording blocked")
 		}
 		running.Go(func() { w.c.events.Run(ctx) })
 		controllertest.Pass(10 * time.Second)
 		written := testutil.ToFloat64(m.Events.WithLabelValues("written"))
 		if want := float64(telemetry.UrgentEvents.Burst) + 10*float64(telemetry.UrgentEvents.Rate); written < want-1 || written > want+1 {
-			t.Errorf("%v events were written in 10 seconds, want %v", written, want)
+			t.Errorf("%v Events were written in 10 seconds, want %v", written, want)
 		}
 		if n := testutil.ToFloat64(m.Events.WithLabelValues("dropped")); n != 200 {
-			t.Errorf("%v events are counted as dropped, want 200", n)
+			t.Errorf("%v Events are counted as dropped, want 200", n)
 		}
 		if note := w.events()[0].Note; len(note) > telemetry.EventNoteMax {
-			t.Errorf("a note has %d bytes", len(note))
+			t.Errorf("a note has %d bytes, want at most %d", len(note), telemetry.EventNoteMax)
 		}
 		stop()
 		running.Wait()

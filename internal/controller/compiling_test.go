@@ -21,10 +21,10 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// by returns a gate that opens where an expression is true, which is the longer
-// the larger i is.
-func by(name string, i int) *v1alpha1.NodeGate {
-	return controllertest.Gate(name, going(fmt.Sprintf(`labels[?"fit"].orValue("none") == "" && %d < %d`, i, i+1)+strings.Repeat(" ", i)))
+// expressionGate returns a gate that opens if an expression is true. The expression is
+// longer for a larger i.
+func expressionGate(name string, i int) *v1alpha1.NodeGate {
+	return controllertest.Gate(name, opensBy(fmt.Sprintf(`labels[?"fit"].orValue("none") == "" && %d < %d`, i, i+1)+strings.Repeat(" ", i)))
 }
 
 // ready returns the status and the reason of a gate's condition Ready.
@@ -36,20 +36,19 @@ func (w *world) ready(name string) string {
 	return c.Reason + ": " + c.Message
 }
 
-const isBeingCompiled = "Compiling: its expressions are being compiled; until then, it neither opens nor closes; " +
+const compilingMessage = "Compiling: its expressions are being compiled; until then, it neither opens nor closes; " +
 	"if it was closed on new nodes, it still is"
 
-// After a restart, eight gates of which the first is never through compiling keep no
-// other gate from being in force. What they hold stays held. The shortest expressions
-// come first.
+// After a restart, eight gates, of which the first is not compiled for a long time, do not
+// delay other gates. What they closed stays closed. Short expressions are compiled first.
 func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := controllertest.Gate("plain", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/plain" })
 		gates := []*v1alpha1.NodeGate{plain}
 		for i := range 8 {
-			gates = append(gates, by(fmt.Sprintf("slow-%d", i), 10+i))
+			gates = append(gates, expressionGate(fmt.Sprintf("slow-%d", i), 10+i))
 		}
-		w := newWorld(t, append(gates, by("quick", 0))...)
+		w := newWorld(t, append(gates, expressionGate("quick", 0))...)
 		through := make(chan struct{})
 		var mu sync.Mutex
 		var order []string
@@ -71,7 +70,7 @@ func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 		controllertest.Pass(10 * time.Second)
 		mu.Lock()
 		if got := strings.Join(order, " "); got != "plain quick slow-0" {
-			t.Errorf("compiled %s", got)
+			t.Errorf("compiled %s, want plain, quick and slow-0", got)
 		}
 		mu.Unlock()
 		state := func(name string) string {
@@ -87,30 +86,30 @@ func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 			}
 		}
 		if w.closed() != 1 {
-			t.Error("the taint was removed, and one of its gates is still closed")
+			t.Error("the taint was removed although one of its gates is still closed")
 		}
-		if got := w.ready("slow-3"); got != isBeingCompiled {
+		if got := w.ready("slow-3"); got != compilingMessage {
 			t.Errorf("slow-3: %s", got)
 		}
 		if got := w.ready("plain"); strings.HasPrefix(got, "Compiling") {
 			t.Errorf("plain: %s", got)
 		}
 		if c := meta.FindStatusCondition(w.stored("slow-3").Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
-			t.Errorf("judged before it is compiled: %+v", c)
+			t.Errorf("Accepted is set before the gate is compiled: %+v", c)
 		}
 		close(through)
 		controllertest.Pass(10 * time.Second)
 		if w.closed() != 0 || state("slow-3") != v1alpha1.StateOpen || strings.HasPrefix(w.ready("slow-3"), "Compiling") {
-			t.Errorf("it is compiled, and is %s: %s", state("slow-3"), w.ready("slow-3"))
+			t.Errorf("after it was compiled, slow-3 is %s: %s", state("slow-3"), w.ready("slow-3"))
 		}
 	})
 }
 
-// A gate that is edited goes on closing new nodes while its new expression is being
-// compiled. With the same expression it is not compiled in the background at all.
+// An edited gate continues to close new nodes while its new expression is being compiled.
+// With the same expression, it is not compiled in the background.
 func TestEditedGateIsCompiled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ng, plain := by("gate", 1), controllertest.Gate("plain")
+		ng, plain := expressionGate("gate", 1), controllertest.Gate("plain")
 		w := newWorld(t, ng)
 		var compiled atomic.Int32
 		blocked := make(chan struct{})
@@ -130,28 +129,28 @@ func TestEditedGateIsCompiled(t *testing.T) {
 		w.setGates(true, same)
 		synctest.Wait() // no time passes
 		if set := w.c.set.Load(); set.Compiling("gate") || set.Declared["gate"].Generation != 2 {
-			t.Error("a gate with the expression of before has to wait")
+			t.Error("a gate whose expression has not changed waits for its compilation")
 		}
 
-		edited := by("gate", 2)
+		edited := expressionGate("gate", 2)
 		edited.Generation = 3
 		w.setGates(true, edited, plain)
 		controllertest.Pass(10 * time.Second)
-		if got := w.ready("gate"); got != isBeingCompiled {
+		if got := w.ready("gate"); got != compilingMessage {
 			t.Errorf("the edited gate: %s", got)
 		}
 		if c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted); c == nil || c.Status != "True" || c.ObservedGeneration == 3 {
-			t.Errorf("what was known of it does not stand: %+v", c)
+			t.Errorf("the previous condition Accepted did not remain: %+v", c)
 		}
 		w.wantParameters("while it is compiled", "map[gate:"+controllertest.TaintKey+" plain:"+controllertest.TaintKey+"]")
 
-		w.setGates(true, plain) // deleted meanwhile
+		w.setGates(true, plain) // the gate is deleted meanwhile
 		controllertest.Pass(time.Second)
 		close(blocked)
 		controllertest.Pass(10 * time.Second)
 		w.wantParameters("with the gate deleted", "map[plain:"+controllertest.TaintKey+"]")
-		if n := compiled.Load(); n != 4 { // the gate thrice, and plain
-			t.Errorf("compiled %d times", n)
+		if n := compiled.Load(); n != 4 { // the gate three times, and plain
+			t.Errorf("%d compilations, want 4", n)
 		}
 	})
 }

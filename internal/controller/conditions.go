@@ -29,8 +29,8 @@ type observed struct {
 
 // observe returns the current input. It returns before, which may be nil, if nothing has
 // changed.
-func (c *Controller) observe(set *gateset.Set, before *observed) *observed {
-	sets := c.feed.DaemonSets()
+func (r *reporter) observe(set *gateset.Set, before *observed) *observed {
+	sets := r.needsFeed.DaemonSets()
 	if before != nil && before.set == set && before.sets == sets {
 		return before
 	}
@@ -39,13 +39,13 @@ func (c *Controller) observe(set *gateset.Set, before *observed) *observed {
 
 // feedsError returns an error if something in needs is not being observed. Feeds that
 // only other gates need are not considered.
-func (c *Controller) feedsError(needs gate.Needs) error {
-	if err := c.feed.GatesError(); err != nil {
+func (r *reporter) feedsError(needs gate.Needs) error {
+	if err := r.gateFeed.GatesError(); err != nil {
 		return err
 	}
 	var reading, failing fleet.NameList
 	var failure error
-	for _, s := range c.feed.StatusOf(needs) {
+	for _, s := range r.needsFeed.StatusOf(needs) {
 		reading.AddIf(!s.Synced && s.Err == nil, s.Name)
 		if failing.AddIf(s.Err != nil, s.Name); s.Err != nil && failing.First[0] == s.Name {
 			failure = s.Err
@@ -61,11 +61,11 @@ func (c *Controller) feedsError(needs gate.Needs) error {
 }
 
 // status returns the status of a gate.
-func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) v1alpha1.NodeGateStatus {
+func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) v1alpha1.NodeGateStatus {
 	out := *last.status.DeepCopy()
 	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.Counts, s.Waiting
 	out.NonMembers = s.NonMembersByReason()
-	out.PlainOptOut = c.options.PlainOptOut
+	out.PlainOptOut = r.plainOptOut
 	condition := func(kind string, holds bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if holds {
@@ -73,7 +73,7 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		}
 		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, Message: fleet.Clip(message, messageMax), ObservedGeneration: ng.Generation,
-			LastTransitionTime: metav1.NewTime(c.clock.Now()),
+			LastTransitionTime: metav1.NewTime(r.clock.Now()),
 		})
 	}
 	unless := func(none bool, kind, reason, message string) {
@@ -83,36 +83,36 @@ func (c *Controller) status(o *observed, ng *v1alpha1.NodeGate, last *reported, 
 		}
 		condition(kind, true, reason, message)
 	}
-	tried := ""
+	dryRun := ""
 	if ng.Spec.Mode == v1alpha1.ModeDryRun {
-		tried = "in this dry run, where no node is changed: "
+		dryRun = "dry run, no node is changed: "
 	}
-	if !o.set.Compiling(ng.Name) { // what was known of it stands
+	if !o.set.Compiling(ng.Name) { // otherwise the previous condition remains
 		a := o.set.Acceptance[ng.Name]
 		condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	}
-	ready, reason, message := c.ready(o, ng, s)
+	ready, reason, message := r.ready(o, ng, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
-	if c.ledger.IsSettled(ng.Name) {
+	if r.ledger.IsSettled(ng.Name) {
 		out.Nodes.Throttled = int32(s.Throttled.Count)
-		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, tried+throttledMessage(s, ng))
-	} else { // what was known before the fleet is looked at stands
+		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+throttledMessage(s, ng))
+	} else { // the state of the fleet is not known yet: the previous condition remains
 		out.Nodes.Throttled = last.status.Nodes.Throttled
 	}
 	if s.Contradicting.Count > 0 {
-		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, tried+fmt.Sprintf(
-			"gates %s would open and close each other without end on %s, and stay as they are there: edit their signals so that none depends on what another one writes", s.Ring, s.Contradicting))
+		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, dryRun+fmt.Sprintf(
+			"gates %s would open and close each other endlessly on %s, and keep their state there: change their signals so that none of them depends on what another gate writes", s.Ring, s.Contradicting))
 	} else {
 		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
-			"another writer keeps undoing the taint on %s; %s", s.Contended, last.other))
+			"another writer keeps reverting the taint on %s; %s", s.Contended, last.other))
 	}
-	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, tried+overdueMessage(s))
+	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+overdueMessage(s))
 	return out
 }
 
 // throttledMessage describes the nodes that wait for budget, and why they must be closed.
 func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
-	message := fmt.Sprintf("closing waits on %s: as many nodes of their zone are closed as budget.maxReclosed (%s) allows",
+	message := fmt.Sprintf("closing waits for budget on %s: budget.maxReclosed (%s) does not allow more closed nodes in their zone",
 		s.Throttled, ng.Spec.Budget.MaxReclosed)
 	if s.Lost != "" {
 		message += "; " + s.Lost
@@ -122,7 +122,7 @@ func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
 
 // ready returns whether a gate is ready. Problems are checked in the order in which they
 // must be fixed.
-func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (ok bool, reason, message string) {
+func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (ok bool, reason, message string) {
 	switch a := o.set.Acceptance[ng.Name]; {
 	case o.set.Compiling(ng.Name):
 		return false, a.Reason, a.Message
@@ -136,42 +136,42 @@ func (c *Controller) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary)
 	if g.Mode == v1alpha1.ModePaused {
 		return true, v1alpha1.ReasonPaused, pausedMessage(s)
 	}
-	if reason, message := c.lacks(o, g, ng); reason != "" {
+	if reason, message := r.unmet(o, g, ng); reason != "" {
 		return false, reason, message
 	}
 	remarks := remarks(s)
 	if reason, message := diagnose(g, o, &remarks); reason != "" {
 		return false, reason, message
 	}
-	if deadlock := c.deadlocked(o, g); deadlock != "" {
+	if deadlock := r.deadlocked(o, g); deadlock != "" {
 		return false, v1alpha1.ReasonGatesDeadlocked, deadlock
 	}
 	if s.Denied.Count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.Denied, s.Denial)
 	}
 	if g.Mode != v1alpha1.ModeDryRun && !ng.Spec.Follows() {
-		if err := c.birth.Proved(ng); err != nil {
+		if err := r.birth.Proved(ng); err != nil {
 			return false, v1alpha1.ReasonBirthNotProved, err.Error()
 		}
 	}
-	if missing := c.guards.Missing(); missing != "" {
+	if missing := r.guards.Missing(); missing != "" {
 		return false, v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
-		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new ones are not closed: nodes and waiting tell what would be" + remarks + doubts(s)
+		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new nodes are not closed: status.nodes and status.waiting show what the gate would do" + remarks + unknownText(s)
 	}
 	if ng.Spec.Follows() {
-		return true, v1alpha1.ReasonReady, "everything that closes and opens nodes is observed" + doubts(s) + overrides(s)
+		return true, v1alpha1.ReasonReady, "everything that the gate depends on is observed" + unknownText(s) + overridesText(s)
 	}
-	return true, v1alpha1.ReasonReady, "new nodes are closed by the API server, and everything that opens them is observed" + remarks + overrides(s)
+	return true, v1alpha1.ReasonReady, "the API server closes new nodes, and everything that the gate depends on is observed" + remarks + overridesText(s)
 }
 
-// lacks returns what a gate needs that is not observed or not permitted, or "".
-func (c *Controller) lacks(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
-	if err := c.feedsError(g.Needs(o.sets)); err != nil {
+// unmet returns what a gate needs that is not observed or not permitted, or "".
+func (r *reporter) unmet(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
+	if err := r.feedsError(g.Needs(o.sets)); err != nil {
 		return v1alpha1.ReasonFeedsNotSynced, err.Error()
 	}
-	if missing := c.rights.missingFor(&ng.Spec); missing != "" {
+	if missing := r.permissions.missingFor(&ng.Spec); missing != "" {
 		return v1alpha1.ReasonPermissionMissing, missing
 	}
 	return "", ""
@@ -204,11 +204,11 @@ func remarks(s *fleet.Summary) string {
 	return ""
 }
 
-// doubts tells where it is unknown whether a gate that follows its signals
-// should close.
-func doubts(s *fleet.Summary) string {
+// unknownText describes the nodes on which it is unknown whether a closeWhen gate should
+// close.
+func unknownText(s *fleet.Summary) string {
 	if s.Doubtful.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; unknown, and so not closed, on %s: %s", s.Doubtful, s.Doubt)
+	return fmt.Sprintf("; unknown, and therefore not closed, on %s: %s", s.Doubtful, s.Doubt)
 }

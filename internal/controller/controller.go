@@ -30,41 +30,58 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Feed provides facts. It is implemented by feed.Feed.
+// Feed provides everything that the controller observes. It is implemented by feed.Feed.
 type Feed interface {
-	// Facts returns what is known of a node; false when there is no such node.
+	NodeFeed
+	GateFeed
+	NeedsFeed
+}
+
+// NodeFeed provides facts about nodes.
+type NodeFeed interface {
+	// Facts returns all facts about a node; false if the node is not known.
 	Facts(node string) (gate.Facts, bool)
-	// FactsOf returns no more of them than these needs ask for.
+	// FactsOf returns only the facts that the needs require.
 	FactsOf(node string, n *gate.Needs) (gate.Facts, bool)
-	// NodesSynced tells whether the nodes are observed. While it is false, Facts
-	// knows none.
+	// NodesSynced reports whether the cache of nodes is synced. Otherwise, no node is
+	// known.
 	NodesSynced() bool
-	// Gone reports whether the nodes are observed and this one is not among them.
+	// Gone reports whether the cache of nodes is synced and does not contain the node.
 	Gone(node string) bool
-	// SameBoot names nodes that have the boot ID of another node.
-	SameBoot() []string
-	// NodeNames lists all nodes.
+	// NodeNames returns the names of all nodes.
 	NodeNames() []string
-	// DaemonSets returns the DaemonSets that are observed.
-	DaemonSets() *gate.DaemonSets
-	// GatesFrom is what records call the source of the gates.
-	GatesFrom() string
-	// Gates returns all gates, and whether they are known to be all.
-	Gates() ([]*v1alpha1.NodeGate, bool)
-	// DeletedGates names gates that are known to have been deleted in any case.
-	DeletedGates() map[string]bool
-	// GatesError says why gates cannot be read.
-	GatesError() error
-	// SetNeeds says what is to be observed.
-	SetNeeds(gate.Needs)
-	// Unsynced names what is to be observed and is not yet.
-	Unsynced() []string
-	// StatusOf says how each feed fares that these needs take.
-	StatusOf(gate.Needs) []reflector.Status
-	// Observe takes over a node as the API server just returned it.
+	// SameBoot returns the names of nodes that have the boot ID of another node.
+	SameBoot() []string
+	// Observe stores a node that the API server has just returned.
 	Observe(*corev1.Node)
-	// Refresh reads a node anew, or finds out that it is gone.
+	// Refresh reads a node from the API server, and stores the result or that the node
+	// does not exist.
 	Refresh(ctx context.Context, node string) error
+}
+
+// GateFeed provides the gates.
+type GateFeed interface {
+	// GatesFrom returns the source of the gates, as records name it.
+	GatesFrom() string
+	// Gates returns the known gates, and whether the list is complete.
+	Gates() ([]*v1alpha1.NodeGate, bool)
+	// DeletedGates returns the names of gates that were deleted for certain, even if the
+	// list is not complete.
+	DeletedGates() map[string]bool
+	// GatesError returns the error because of which gates cannot be read, or nil.
+	GatesError() error
+}
+
+// NeedsFeed observes what the gates need.
+type NeedsFeed interface {
+	// SetNeeds sets what must be observed.
+	SetNeeds(gate.Needs)
+	// Unsynced returns the names of feeds that are not synced.
+	Unsynced() []string
+	// StatusOf returns the status of every feed that the needs require.
+	StatusOf(gate.Needs) []reflector.Status
+	// DaemonSets returns the observed DaemonSets.
+	DaemonSets() *gate.DaemonSets
 }
 
 // Options configures a Controller. The zero value of a field selects a default, except
@@ -100,28 +117,28 @@ type Controller struct {
 	clock   clock.WithTicker
 	log     logr.Logger
 
-	feed    Feed
-	writer  write.Applier
-	client  client.Client
-	set     atomic.Pointer[gateset.Set]
-	asked   atomic.Pointer[gate.Needs] // what the feed was last asked to observe
-	lanes   *lanes
-	looks   *looks
-	queue   workqueue.TypedRateLimitingInterface[string]
-	sweep   *sweep
-	ledger  *fleet.Ledger
-	budget  *fleet.Reservations
-	memory  *memory
-	holding *holding
-	metrics *telemetry.Metrics
-	birth   *birth.Reconciler
-	guards  *birth.GuardProber
-	rules   *readinessRules
-	rights  *rights
-	events  *telemetry.Recorder
-	pulse   pulse
-	writes  writes
-	leading atomic.Bool
+	nodeFeed    NodeFeed
+	gateFeed    GateFeed
+	needsFeed   NeedsFeed
+	writer      write.Applier
+	client      client.Client
+	set         atomic.Pointer[gateset.Set]
+	needs       atomic.Pointer[gate.Needs] // the needs that were last passed to the feed
+	order       *laneQueue
+	queue       workqueue.TypedRateLimitingInterface[string]
+	resync      *resyncer
+	nodes       *nodeStates
+	ledger      *fleet.Ledger
+	budget      *fleet.Reservations
+	metrics     *telemetry.Metrics
+	birth       *birth.Reconciler
+	guards      *birth.GuardProber
+	rules       *readinessRules
+	permissions *permissions
+	events      *telemetry.Recorder
+	liveness    liveness
+	responses   responses
+	leading     atomic.Bool
 
 	// Components that need lists of all pods of a node. bypass is nil until Start.
 	pods      *bypass.PodLister
@@ -147,22 +164,22 @@ func New(o Options, api client.Client, m *telemetry.Metrics) *Controller {
 	}
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
-		ledger: fleet.NewLedger(), memory: newMemory(), holding: newHolding(),
+		ledger: fleet.NewLedger(), nodes: newNodeStates(),
 		gatesChanged: make(chan struct{}, 1),
-		lanes:        newLanes(), looks: newLooks(),
+		order:        newLaneQueue(),
 	}
-	c.queue = newNodeQueue(&o, c.lanes)
+	c.queue = newNodeQueue(&o, c.order)
 	if o.AllowedTaintKeys != nil {
-		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; what cannot be read allows nothing
+		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; an invalid key allows nothing
 	}
 	c.stamps = setOf(o.AllowedStampAnnotations)
-	c.sweep = newSweep(c.queue, o.Workers)
+	c.resync = newResyncer(c.queue, o.Workers)
 	c.budget = fleet.NewReservations(c.ledger)
 	c.birth = birth.New(api, o.Namespace, o.Log)
 	c.compiler = gateset.NewCompiler(c.GatesChanged)
 	c.guards = birth.NewGuardProber(api, o.Namespace, o.Log, m)
 	c.rules = newReadinessRules(api, o.Clock, o.Log)
-	c.rights = newRights(api, o.Log)
+	c.permissions = newPermissions(api, o.Log)
 	c.events = telemetry.NewRecorder(api, o.Clock, o.Log, m)
 	c.set.Store(&gateset.Set{})
 	return c
@@ -179,7 +196,7 @@ func setOf(keys []string) map[string]bool {
 // Attach sets the feed, whose handler is the Controller, the writer, and the client for
 // all pods of a node.
 func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
-	c.feed, c.writer = f, w
+	c.nodeFeed, c.gateFeed, c.needsFeed, c.writer = f, f, f, w
 	c.pods = bypass.NewPodLister(p, c.clock)
 	c.inspector = bypass.NewInspector(c.pods, func(node string) { c.NodeChanged(node, gate.Everything()) }, c.log)
 }
@@ -188,8 +205,8 @@ func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
 // because it evaluates all nodes when it becomes the leader.
 func (c *Controller) NodeChanged(name string, change gate.Change) {
 	if c.leading.Load() {
-		c.looks.tell(name, change)
-		c.lanes.mark(name)
+		c.nodes.addChange(name, change)
+		c.order.markChanged(name)
 		c.queue.Add(name)
 	}
 }
@@ -198,16 +215,17 @@ func (c *Controller) NodeChanged(name string, change gate.Change) {
 func (c *Controller) GatesChanged() {
 	select {
 	case c.gatesChanged <- struct{}{}:
-	default: // word has been given already
+	default: // already signaled
 	}
 }
 
-// refreshGap keeps changes that come in bursts from being taken in one by one.
-const refreshGap = 100 * time.Millisecond
+// refreshDelay is the minimum time between two compilations, so that a burst of changes
+// causes few of them.
+const refreshDelay = 100 * time.Millisecond
 
-// refreshInterval is how often all is compiled and looked at anew though nothing is
-// known to have changed: what was missed, whyever, is made good by then. To look at
-// 5,000 nodes takes a fifth of a second of CPU.
+// refreshInterval is the period of the resync, which compiles the gates and enqueues all
+// nodes even if nothing has changed. It repairs missed events. Reconciling 5,000 nodes
+// takes a fifth of a second of CPU time.
 const refreshInterval = 10 * time.Minute
 
 // Follow keeps the compiled gates, and what is observed for them, up to date. It runs in
@@ -229,11 +247,11 @@ func (c *Controller) Follow(ctx context.Context) {
 		case <-ticker.C():
 			due = c.clock.Since(refreshed) >= refreshInterval
 		}
-		gap := refreshGap
+		gap := refreshDelay
 		switch managed, known := c.rules.managed(ctx); {
 		case !known:
 			gap = rulesRetry
-			c.GatesChanged() // they wait to be compiled
+			c.GatesChanged() // they must still be compiled
 		case !due && maps.Equal(managed, before):
 			continue
 		default:
@@ -252,34 +270,33 @@ func (c *Controller) Follow(ctx context.Context) {
 // the rules that manage taints, by key.
 func (c *Controller) refreshGates(managed map[string]string) {
 	policy := gate.KeyPolicy{Allowed: c.allowed, Stamps: c.stamps, PlainOptOut: c.options.PlainOptOut, Managed: managed}
-	if same := fleet.NewNameList(c.feed.SameBoot()); same.Count > 0 {
+	if same := fleet.NewNameList(c.nodeFeed.SameBoot()); same.Count > 0 {
 		policy.SameBoot = same.String()
 	}
-	declared, complete := c.feed.Gates()
+	declared, complete := c.gateFeed.Gates()
 	compile, begin := c.compiler.Next()
-	known := gateset.Snapshot{Source: c.feed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.feed.DeletedGates(), Compile: compile}
+	known := gateset.Snapshot{Source: c.gateFeed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.gateFeed.DeletedGates(), Compile: compile}
 	set := gateset.New(c.set.Load(), known, policy)
 	begin()
-	daemonSets := c.feed.DaemonSets()
+	daemonSets := c.needsFeed.DaemonSets()
 	needs := set.Needs(daemonSets)
 	set.Parts = gate.Divide(set.Gates, daemonSets)
-	c.feed.SetNeeds(needs)
-	c.asked.Store(&needs)
+	c.needsFeed.SetNeeds(needs)
+	c.needs.Store(&needs)
 	c.metrics.KeepGates(set.Signals())
 	c.metrics.GatesKnown(complete)
 	c.ledger.SetTerms(termsOf(set))
 	c.set.Store(set)
-	c.looks.renew(set.Seq)
 	c.birth.Changed()
 	if c.leading.Load() {
-		c.lookAtAll()
+		c.resyncAll()
 	}
 }
 
-// lookAtAll has every node looked at: those that are there, and those that are
-// known from before and may be gone.
-func (c *Controller) lookAtAll() {
-	c.sweep.all(append(c.feed.NodeNames(), c.ledger.Names()...))
+// resyncAll enqueues all nodes: those that exist, and those in the ledger, which may have
+// been deleted.
+func (c *Controller) resyncAll() {
+	c.resync.add(append(c.nodeFeed.NodeNames(), c.ledger.Names()...))
 }
 
 // Start runs the leader until the context ends, and then completes the work in progress.
@@ -291,34 +308,34 @@ func (c *Controller) Start(ctx context.Context) error {
 		return nil
 	}
 	c.bypass = bypass.New(bypass.Options{
-		Pods: c.pods, Gates: c.set.Load, Facts: c.feed.Facts,
-		MayList:  func() bool { return !c.rights.lacks(listPods) },
-		MayEvict: func() bool { return !c.rights.lacks(evictPods) },
+		Pods: c.pods, Gates: c.set.Load, Facts: c.nodeFeed.Facts,
+		MayList:  func() bool { return !c.permissions.missing(listPods) },
+		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
 		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
 	})
 	c.leading.Store(true)
 	defer c.leading.Store(false)
-	c.writes = writes{}
+	c.responses = responses{}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var running sync.WaitGroup
-	hands := make([]hand, c.options.Workers)
-	for i := range hands {
-		running.Go(func() { c.work(ctx, &hands[i]) })
+	workers := make([]workerState, c.options.Workers)
+	for i := range workers {
+		running.Go(func() { c.work(ctx, &workers[i]) })
 	}
-	running.Go(func() { c.watchdog(ctx, hands, giveUp) })
-	running.Go(func() { c.sweep.run(ctx) })
-	running.Go(func() { c.settle(ctx) })
-	running.Go(func() { newReporter(c).run(ctx) })
+	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
+	running.Go(func() { c.resync.run(ctx) })
+	running.Go(func() { c.runBudget(ctx) })
+	running.Go(func() { c.newReporter().run(ctx) })
 	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
 	running.Go(func() {
-		c.guards.Run(ctx, c.clock, c.feed.NodeNames, func() []string { return c.set.Load().Objects() })
+		c.guards.Run(ctx, c.clock, c.nodeFeed.NodeNames, func() []string { return c.set.Load().Objects() })
 	})
-	running.Go(func() { c.watchRights(ctx) })
+	running.Go(func() { c.watchPermissions(ctx) })
 	running.Go(func() { c.inspector.Run(ctx) })
 	running.Go(func() { c.bypass.Run(ctx) })
 	running.Go(func() { c.events.Run(ctx) })
-	c.lookAtAll()
+	c.resyncAll()
 	<-ctx.Done()
 	c.queue.ShutDown()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -328,14 +345,14 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// feedPatience bounds the wait for feeds before the first decision. A feed
-// that never syncs makes its own signals unknown, and must not stop the rest.
-const feedPatience = 30 * time.Second
+// feedTimeout limits the wait for feeds before the first decision. Signals of a feed that
+// never syncs are unknown; the other gates must work.
+const feedTimeout = 30 * time.Second
 
 // awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
 // false if the context ends first.
 func (c *Controller) awaitFeeds(ctx context.Context) bool {
-	timeout := c.clock.NewTimer(feedPatience)
+	timeout := c.clock.NewTimer(feedTimeout)
 	defer timeout.Stop()
 	ticker := c.clock.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -344,7 +361,7 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		case <-timeout.C():
-			c.log.Info("starting although not all is observed", "unsynced", c.feed.Unsynced())
+			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
 			return true
 		case <-ticker.C():
 		}
@@ -360,26 +377,27 @@ func (c *Controller) takeOver() {
 	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
 }
 
-// settle finds out when budgets can be given, and calls as many nodes as there
-// is room for. What is called is put where it does not keep new work waiting.
-func (c *Controller) settle(ctx context.Context) {
+// runBudget enables the budget when the state of the whole fleet is known. Then it
+// enqueues queued nodes, as many as the budget allows, through the resyncer, so that they
+// do not delay new work.
+func (c *Controller) runBudget(ctx context.Context) {
 	ticker := c.clock.NewTicker(fleet.SettleInterval)
 	defer ticker.Stop()
 	for {
 		if c.ledger.Heartbeat(c.clock.Now()) {
-			c.log.Info("the process was paused, looking at all nodes before closing any under a budget")
-			c.lookAtAll()
+			c.log.Info("process was paused, reconciling all nodes before granting budget")
+			c.resyncAll()
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
-		if c.feed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
+		if c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
 			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
-				c.ledger.Settle(c.feed.NodeNames(), seq)
+				c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
 			}
-			c.sweep.all(c.ledger.Due())
+			c.resync.add(c.ledger.Due())
 		}
 	}
 }
@@ -394,15 +412,15 @@ func (c *Controller) Ready() error {
 	if set.Seq == 0 {
 		return errors.New("the gates have not been compiled yet")
 	}
-	// DaemonSets that have just been read have pods that are not asked for yet.
-	if !reflect.DeepEqual(*c.asked.Load(), set.Needs(c.feed.DaemonSets())) {
-		return errors.New("what the gates' DaemonSets need is not asked for yet")
+	// The pods of DaemonSets that have just been read are not watched yet.
+	if !reflect.DeepEqual(*c.needs.Load(), set.Needs(c.needsFeed.DaemonSets())) {
+		return errors.New("the pods of the gates' DaemonSets are not watched yet")
 	}
-	return c.unsynced() // it may have been asked for just now
+	return c.unsynced() // the needs may have changed just now
 }
 
 func (c *Controller) unsynced() error {
-	if unsynced := c.feed.Unsynced(); len(unsynced) > 0 {
+	if unsynced := c.needsFeed.Unsynced(); len(unsynced) > 0 {
 		return fmt.Errorf("not observed yet: %s", fleet.NewNameList(unsynced))
 	}
 	return nil

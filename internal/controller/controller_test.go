@@ -27,7 +27,7 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// A leader that has just started knows nothing of what is closed already.
+// A new leader does not know yet which nodes are closed, and stays within the budget.
 func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -45,9 +45,9 @@ func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 		defer stop()
 		controllertest.Pass(time.Minute)
 		if peak > 20 || w.closed() != 20 {
-			t.Errorf("%d nodes are closed, and %d were at a time, want 20 of 100", w.closed(), peak)
+			t.Errorf("%d nodes are closed, and at most %d were at the same time, want 20 of 100", w.closed(), peak)
 		}
-		// Throttled nodes resume by themselves.
+		// Queued nodes close without any further event.
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		w.change("n0001", func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(time.Minute)
@@ -57,8 +57,8 @@ func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 	})
 }
 
-// Room in the budget is used without much ado, and by the whole fleet at once.
-func TestBudgetIsUsedUp(t *testing.T) {
+// The budget is used up at once, by any nodes of the fleet.
+func TestBudgetIsUsedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(100, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isOpen(n, "gate") })
@@ -83,15 +83,15 @@ func TestAdoptionIsPaced(t *testing.T) {
 		if n := w.written(); n != 100 {
 			t.Errorf("%d writes for 100 adopted nodes, want one each", n)
 		}
-		// They were never closed: nothing can be said of how long it took.
+		// Adopted nodes were never closed, so there is no time to open.
 		if n := testutil.CollectAndCount(w.c.metrics.TimeToOpen); n != 0 {
-			t.Errorf("%d series tell how long adopted nodes were closed", n)
+			t.Errorf("%d series of the time to open, want none", n)
 		}
 	})
 }
 
-// What may have been written, or is about to be tried again, counts until it is
-// known; what was refused does not.
+// A write that may have been carried out, or is retried at once, keeps its reservation. A
+// rejected write releases it.
 func TestSlotsAfterFailures(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -111,7 +111,7 @@ func TestSlotsAfterFailures(t *testing.T) {
 				}
 				w.start(logr.Discard(), interceptor.Funcs{})()
 				set := gateset.New(&gateset.Set{}, gateset.Snapshot{Source: w.GatesFrom(), Gates: w.gates, Complete: true}, gate.KeyPolicy{})
-				set.Since["gate"] = 0 // as if the fleet had been looked at
+				set.Since["gate"] = 0 // as if the fleet had been reconciled
 				w.c.ledger.SetTerms(termsOf(set))
 				w.c.set.Store(set)
 				for name := range w.nodes {
@@ -129,8 +129,8 @@ func TestSlotsAfterFailures(t *testing.T) {
 	}
 }
 
-// A denied write is told once, in the gate's status too, is not tried again and
-// again, and keeps nobody else waiting.
+// A denied write is logged once and reported in the gate's status. It is retried with
+// backoff, and does not delay other nodes.
 func TestDeniedWriteIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -150,7 +150,7 @@ func TestDeniedWriteIsTold(t *testing.T) {
 		defer w.start(log.Logger(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Minute)
 		if w.closed() != 1 {
-			t.Errorf("%d nodes are closed, want only the one that may not be written", w.closed())
+			t.Errorf("%d nodes are closed, want only the one whose write is denied", w.closed())
 		}
 		if tries < 5 || tries > 15 {
 			t.Errorf("the write was tried %d times in five minutes, want about ten", tries)
@@ -171,13 +171,13 @@ func TestDeniedWriteIsTold(t *testing.T) {
 			t.Error("the node did not open when it could be written again")
 		}
 		lines := strings.Join(log.All(), "\n")
-		if strings.Count(lines, "may not be written") != 1 || strings.Count(lines, "can be written again") != 1 || strings.Count(lines, "gate opened") != 3 {
-			t.Errorf("want one line for each transition, got:\n%s", lines)
+		if strings.Count(lines, "node write denied") != 1 || strings.Count(lines, "can be written again") != 1 || strings.Count(lines, "gate opened") != 3 {
+			t.Errorf("want one log line for each transition, got:\n%s", lines)
 		}
 	})
 }
 
-// stored reads a gate as the API server has it.
+// stored reads a gate from the API server.
 func (w *world) stored(name string) *v1alpha1.NodeGate {
 	w.t.Helper()
 	var ng v1alpha1.NodeGate
@@ -187,8 +187,9 @@ func (w *world) stored(name string) *v1alpha1.NodeGate {
 	return &ng
 }
 
-// A node that goes while all nodes are being read anew is not told of one by one.
-func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
+// The feed does not report a node that was deleted while nodes were listed again. The
+// next resync forgets it.
+func TestNodeDeletedDuringARelistIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
@@ -211,28 +212,27 @@ func TestNodeThatGoesUnseenIsForgotten(t *testing.T) {
 	})
 }
 
-// A node that is not known while all nodes are being read anew is not taken to be gone
-// because they have been read a moment later: what it holds of the budget stays its own.
-func TestNodeIsNotForgottenWhileNodesAreRead(t *testing.T) {
+// A node that is not known while nodes are listed again is not considered deleted when
+// the list completes a moment later. It keeps its part of the budget.
+func TestNodeIsNotForgottenDuringARelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonRegression) })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Second)
 		w.mu.Lock()
-		w.unsynced, w.syncs = true, true
+		w.unsynced, w.syncsOnRead = true, true
 		w.mu.Unlock()
 		w.c.NodeChanged("n0000", gate.Everything())
 		controllertest.Pass(time.Second)
 		if names := w.c.ledger.Names(); !slices.Contains(names, "n0000") {
-			t.Errorf("counted are %v: n0000 is forgotten, though it is there", names)
+			t.Errorf("the ledger contains %v, but not n0000, which exists", names)
 		}
 	})
 }
 
-// Series go with the gate, although the openings that its deletion brings come
-// afterwards.
-func TestSeriesGoWithTheGate(t *testing.T) {
+// Series of a deleted gate are deleted, although its nodes open afterwards.
+func TestSeriesAreDeletedWithTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
@@ -252,7 +252,7 @@ func TestSeriesGoWithTheGate(t *testing.T) {
 			"timeToOpen": testutil.CollectAndCount(m.TimeToOpen), "closes": testutil.CollectAndCount(m.Closes),
 		} {
 			if n != 0 {
-				t.Errorf("%d series of %s are left", n, name)
+				t.Errorf("%d series of %s remain", n, name)
 			}
 		}
 	})
@@ -286,24 +286,24 @@ func TestTransitionsAreCountedOnce(t *testing.T) {
 	})
 }
 
-func TestWaitsAreHandedOn(t *testing.T) {
-	m, at := newMemory(), time.Now()
+func TestDecisionsHandOnState(t *testing.T) {
+	s, at := newNodeStates(), time.Now()
 	n := gate.Node{Name: "n1", UID: "first"}
-	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false, nil)
+	s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false, nil)
 	facts := gate.Facts{Node: n}
-	if m.recall(&facts); facts.LostSince["a"] != at || facts.RolloutSince["b"] != at {
-		t.Errorf("handed on: %v and %v", facts.LostSince, facts.RolloutSince)
+	if s.recall(&facts); facts.LostSince["a"] != at || facts.RolloutSince["b"] != at {
+		t.Errorf("recalled %v and %v, want %v for both", facts.LostSince, facts.RolloutSince, at)
 	}
 	facts = gate.Facts{Node: gate.Node{Name: "n1", UID: "second"}}
-	if m.recall(&facts); facts.LostSince != nil || facts.RolloutSince != nil {
-		t.Error("what was of a node is handed on to the next of its name")
+	if s.recall(&facts); facts.LostSince != nil || facts.RolloutSince != nil {
+		t.Error("the state of a node is recalled for a new node with its name")
 	}
-	if m.keep(&n, &gate.Decision{}, false, nil); len(m.lost) != 0 {
-		t.Error("something is kept of nothing")
+	if s.keep(&n, &gate.Decision{}, false, nil); s.byName["n1"].carried != nil {
+		t.Error("an empty state is stored")
 	}
 }
 
-// The pods of a DaemonSet can only be asked for when the DaemonSet is known.
+// The pods of a DaemonSet can only be watched when the DaemonSet is known.
 func TestReadyWaitsForThePodsOfDaemonSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) {
@@ -318,12 +318,12 @@ func TestReadyWaitsForThePodsOfDaemonSets(t *testing.T) {
 		w.daemonSets = []gate.DaemonSet{{Namespace: "ns", Name: "agent", Pods: gate.PodQuery{Namespace: "ns", Selector: "app=agent"}}}
 		w.mu.Unlock()
 		if w.c.Ready() == nil {
-			t.Error("ready before the daemon's pods are asked for")
+			t.Error("ready before the DaemonSet's pods are watched")
 		}
 		w.c.GatesChanged()
 		controllertest.Pass(time.Second)
 		if err := w.c.Ready(); err != nil {
-			t.Errorf("not ready although they are: %v", err)
+			t.Errorf("not ready although they are watched: %v", err)
 		}
 	})
 }

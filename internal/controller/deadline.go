@@ -13,23 +13,23 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// waitsForMax bounds what is told of the signals that one gate waits for.
-const waitsForMax = 600
+// blockersMax limits the length of the description of what a gate waits for.
+const blockersMax = 600
 
-// tellDeadline tells that a gate's deadline has passed on a node. It is told once,
-// since that it has passed is in the record that was just written.
-func (c *Controller) tellDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate, v *gate.Verdict) {
-	what, action := "stays closed", v1alpha1.DeadlineKeepClosed
+// reportDeadline logs, and reports in an Event, that a gate's deadline has passed on a
+// node. This happens once, because the record that was just written contains it.
+func (c *Controller) reportDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate, v *gate.Verdict) {
+	effect, action := "stays closed", v1alpha1.DeadlineKeepClosed
 	if v.Opened() {
-		what, action = "opens", v1alpha1.DeadlineOpen
+		effect, action = "opens", v1alpha1.DeadlineOpen
 	}
 	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
 	c.events.Warning(n, telemetry.GateReference(set.Object(v.Gate)), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
-		"gate %s %s on this node, past its deadline: %s", v.Gate, what, fleet.Clip(waitsFor(g, v), waitsForMax)))
+		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, fleet.Clip(blockers(g, v), blockersMax)))
 }
 
-// waitsFor says in words all that a gate waits for.
-func waitsFor(g *gate.Gate, v *gate.Verdict) string {
+// waitsFor describes everything that a gate waits for.
+func blockers(g *gate.Gate, v *gate.Verdict) string {
 	var all []string
 	for i := range v.Readings {
 		if r := &v.Readings[i]; r.State != gate.Holds {

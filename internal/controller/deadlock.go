@@ -13,11 +13,11 @@ import (
 // deadlocked returns a description of the deadlock that a gate is in, or "". Two gates
 // are in a deadlock on nodes on which both are closed and lack the pod of their daemon.
 // Gates that could be in a deadlock but share no node are not.
-func (c *Controller) deadlocked(o *observed, g *gate.Gate) string {
+func (r *reporter) deadlocked(o *observed, g *gate.Gate) string {
 	var first *signal.Deadlock
 	var nodes, others fleet.NameList
 	for i, d := range o.deadlocks[g.Name] {
-		on := c.ledger.LackingPods(g.Name, d.With)
+		on := r.ledger.LackingPods(g.Name, d.With)
 		if others.AddIf(on.Count > 0, d.With); on.Count > 0 && first == nil {
 			first, nodes = &o.deadlocks[g.Name][i], on
 		}
@@ -25,11 +25,11 @@ func (c *Controller) deadlocked(o *observed, g *gate.Gate) string {
 	if first == nil {
 		return ""
 	}
-	text := fmt.Sprintf("a deadlock with the gate %s on %s: this gate waits for DaemonSet %s, which does not tolerate the taint of %s, "+
-		"and that waits for DaemonSet %s, which does not tolerate this gate's: have one of them tolerate both taints",
+	text := fmt.Sprintf("deadlock with gate %s on %s: this gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, "+
+		"and that gate waits for DaemonSet %s, which does not tolerate this gate's taint: make one of the DaemonSets tolerate both taints",
 		first.With, nodes, first.Daemon, first.With, first.Other)
 	if others.Count > 1 {
-		text += fmt.Sprintf("; likewise with other gates (%d in all)", others.Count)
+		text += fmt.Sprintf("; there are deadlocks with %d gates in total", others.Count)
 	}
 	return text
 }

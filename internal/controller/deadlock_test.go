@@ -20,10 +20,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Two gates of which each waits for a daemon that the other's taint keeps away say
-// so, both of them, where they meet on a node; and no longer when one of the
-// daemons tolerates both.
-func TestGatesThatWaitForEachOther(t *testing.T) {
+// If each of two gates waits for a DaemonSet that does not tolerate the other gate's taint,
+// and both are closed on a node, both report a deadlock. They do not if one of the
+// DaemonSets tolerates both taints.
+func TestDeadlockedGatesReportIt(t *testing.T) {
 	daemon := func(name string, keys ...string) gate.DaemonSet {
 		ds := gate.DaemonSet{Namespace: "ns", Name: name, UID: types.UID(name), Pods: gate.PodQuery{Namespace: "ns", Selector: "app=" + name}}
 		for _, key := range keys {
@@ -43,9 +43,9 @@ func TestGatesThatWaitForEachOther(t *testing.T) {
 		daemons  []gate.DaemonSet
 		deadlock bool
 	}{
-		"on the same node":  {[]map[string]string{{"a": "", "b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a"), daemon("b", "test.nodegate.dev/b")}, true},
-		"on different ones": {[]map[string]string{{"a": ""}, {"b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a"), daemon("b", "test.nodegate.dev/b")}, false},
-		"a chain":           {[]map[string]string{{"a": "", "b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a", "test.nodegate.dev/b"), daemon("b", "test.nodegate.dev/b")}, false},
+		"on the same node":   {[]map[string]string{{"a": "", "b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a"), daemon("b", "test.nodegate.dev/b")}, true},
+		"on different nodes": {[]map[string]string{{"a": ""}, {"b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a"), daemon("b", "test.nodegate.dev/b")}, false},
+		"one tolerates both": {[]map[string]string{{"a": "", "b": ""}}, []gate.DaemonSet{daemon("a", "test.nodegate.dev/a", "test.nodegate.dev/b"), daemon("b", "test.nodegate.dev/b")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,9 +57,9 @@ func TestGatesThatWaitForEachOther(t *testing.T) {
 				controllertest.Pass(time.Minute)
 				for _, name := range []string{"a", "b"} {
 					ready := meta.FindStatusCondition(w.stored(name).Status.Conditions, v1alpha1.ConditionReady)
-					if told := ready != nil && ready.Reason == v1alpha1.ReasonGatesDeadlocked; told != c.deadlock {
-						t.Errorf("gate %s tells: %+v", name, ready)
-					} else if told && !strings.Contains(ready.Message, "on n0000: this gate waits for DaemonSet ns/"+name) {
+					if reported := ready != nil && ready.Reason == v1alpha1.ReasonGatesDeadlocked; reported != c.deadlock {
+						t.Errorf("gate %s: condition %+v, want a deadlock: %t", name, ready, c.deadlock)
+					} else if reported && !strings.Contains(ready.Message, "on n0000: this gate waits for DaemonSet ns/"+name) {
 						t.Errorf("gate %s: %s", name, ready.Message)
 					}
 				}

@@ -17,17 +17,17 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// What the API server does not let us write for one gate must keep no other gate
-// of the node closed, nor must a stamp that may not be written, or an override
-// that may not be taken off, keep its own.
+// A write that the API server denies for one gate must not keep other gates of the node
+// closed. A denied stamp, or the denied removal of an override, must not keep its own gate
+// closed.
 
-// applyLess carries out a part of a decision that was denied: what concerns the taints of
-// a single gate, or else everything except stamps and overrides (see applyBare), or else
-// only the taints that close gates. It returns nil if something was written. It stops
-// after an attempt that failed without being denied, because the state of the node is
-// then unknown.
-func (c *Controller) applyLess(ctx context.Context, set *gateset.Set, facts *gate.Facts, d *gate.Decision, denial error, now time.Time) error {
-	parts := c.taintsApart(set, facts, d)
+// applyReduced carries out a part of a decision that was denied: what concerns the taints
+// of a single gate, or else everything except stamps and overrides (see
+// applyWithoutStamps), or else only the taints that close gates. It returns nil if
+// something was written. It stops after an attempt that failed without being denied,
+// because the state of the node is then unknown.
+func (c *Controller) applyReduced(ctx context.Context, set *gateset.Set, facts *gate.Facts, d *gate.Decision, denial error, now time.Time) error {
+	parts := c.taintSets(set, facts, d)
 	if len(parts) < 2 {
 		parts = nil // the whole was denied
 	}
@@ -38,9 +38,9 @@ func (c *Controller) applyLess(ctx context.Context, set *gateset.Set, facts *gat
 			return err
 		}
 	}
-	err := c.applyBare(ctx, set, facts, *d, denial, false)
+	err := c.applyWithoutStamps(ctx, set, facts, *d, denial, false)
 	if errors.Is(err, write.ErrRejected) {
-		err = c.applyTaints(ctx, &facts.Node, *d, err)
+		err = c.applyTaintsOnly(ctx, &facts.Node, *d, err)
 	}
 	return err
 }
@@ -57,14 +57,14 @@ func (c *Controller) applyPart(ctx context.Context, set *gateset.Set, part *gate
 	case err == nil:
 		c.account(set, part, &d, true)
 	case errors.Is(err, write.ErrDenied):
-		return c.applyBare(ctx, set, part, d, err, true)
+		return c.applyWithoutStamps(ctx, set, part, d, err, true)
 	}
 	return err
 }
 
-// taintsApart returns, for each gate of a decision, the taints that must be allowed in
+// taintSets returns, for each gate of a decision, the taints that must be allowed in
 // order to decide about it: its own, and the one in its record.
-func (c *Controller) taintsApart(set *gateset.Set, facts *gate.Facts, d *gate.Decision) map[string]gate.AllowedTaints {
+func (c *Controller) taintSets(set *gateset.Set, facts *gate.Facts, d *gate.Decision) map[string]gate.AllowedTaints {
 	parts := make(map[string]gate.AllowedTaints)
 	for name := range d.Records {
 		taints := make(gate.AllowedTaints)
@@ -86,10 +86,10 @@ func (c *Controller) taintsApart(set *gateset.Set, facts *gate.Facts, d *gate.De
 	return parts
 }
 
-// applyBare carries out a decision that was denied, or a part of one, without stamps and
-// without removing expired overrides, which guards of older versions deny. If the
-// decision contains neither, it returns the denial.
-func (c *Controller) applyBare(ctx context.Context, set *gateset.Set, facts *gate.Facts, d gate.Decision, denial error, part bool) error {
+// applyWithoutStamps carries out a decision that was denied, or a part of one, without
+// stamps and without removing expired overrides, which guards of older versions deny. If
+// the decision contains neither, it returns the denial.
+func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, facts *gate.Facts, d gate.Decision, denial error, part bool) error {
 	if len(d.Stamps)+len(d.Withdrawn) == 0 || len(d.Records) == 0 {
 		return denial
 	}
@@ -98,24 +98,24 @@ func (c *Controller) applyBare(ctx context.Context, set *gateset.Set, facts *gat
 	if err := c.apply(ctx, &facts.Node, &d); err != nil {
 		return err
 	}
-	what := "gate opened without its stamp"
-	if len(keys) == 0 {
-		what = "node written, but for overrides that have ended"
+	if text := fleet.Clip(denial.Error(), deniedMax); len(keys) > 0 {
+		c.log.Info("gate opened without its stamp", "node", facts.Node.Name, "annotations", keys, "denial", text)
+	} else {
+		c.log.Info("node written without removing expired overrides", "node", facts.Node.Name, "denial", text)
 	}
-	c.log.Info(what, "node", facts.Node.Name, "annotations", keys, "denial", fleet.Clip(denial.Error(), deniedMax))
 	c.account(set, facts, &d, part)
 	return nil
 }
 
-// applyTaints adds the taints of a decision that was denied, without its records. On a
+// applyTaintsOnly adds the taints of a decision that was denied, without its records. On a
 // node whose annotations are full there is no space for a record, so a user who can fill
 // them could otherwise prevent the node from being closed. The API server rejects the
 // content of such a write. Writes that it denies for other reasons are not retried this
 // way: an API server that has just started denies everything until it has read the roles,
 // and the record can be written a moment later. The next decision is denied again because
 // of its records, which the gate's status reports. Gates are not opened this way. If
-// there is no taint to add, applyTaints returns the denial.
-func (c *Controller) applyTaints(ctx context.Context, n *gate.Node, d gate.Decision, denial error) error {
+// there is no taint to add, applyTaintsOnly returns the denial.
+func (c *Controller) applyTaintsOnly(ctx context.Context, n *gate.Node, d gate.Decision, denial error) error {
 	taints := slices.Clone(n.Taints)
 	for _, t := range d.Taints {
 		if !slices.ContainsFunc(n.Taints, func(had corev1.Taint) bool { return had.Key == t.Key && had.Effect == t.Effect }) {

@@ -18,12 +18,12 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// deaf is an API server that denies a key, and carries everything else out
-// without an answer.
-type deaf struct{ *strict }
+// unansweredWriter is an API server that denies a key. It carries out all other writes, but
+// does not respond to them.
+type unansweredWriter struct{ *denyingWriter }
 
-func (d *deaf) Apply(ctx context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
-	if _, err := d.strict.Apply(ctx, n, decision); err != nil {
+func (d *unansweredWriter) Apply(ctx context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
+	if _, err := d.denyingWriter.Apply(ctx, n, decision); err != nil {
 		return nil, err
 	}
 	return nil, errors.New("timed out")
@@ -35,16 +35,16 @@ func withKey(key string) func(*v1alpha1.NodeGateSpec) {
 	return func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = key }
 }
 
-// A part of a denied decision of which nobody knows whether it was written keeps
-// its slot, as a whole one does.
-func TestPartInDoubtKeepsItsSlot(t *testing.T) {
+// A part of a denied decision whose write is uncertain keeps its reservation, like a whole
+// decision.
+func TestUncertainPartialWriteKeepsItsReservation(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "gate")
 		isOpen(n, "other")
 	})
-	s := &deaf{&strict{deniesKey: otherKey}}
-	w.deniedAs(t, s.strict, logr.Discard(), 0, func() {
+	s := &unansweredWriter{&denyingWriter{deniesKey: otherKey}}
+	w.reconcileDenied(t, s.denyingWriter, logr.Discard(), 0, func() {
 		w.c.writer = s
 		_, _ = w.c.reconcile(t.Context(), "n0000")
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
@@ -55,18 +55,18 @@ func TestPartInDoubtKeepsItsSlot(t *testing.T) {
 		w.mu.Unlock()
 	})
 	if _, err := w.c.reconcile(t.Context(), "n0000"); err == nil {
-		t.Fatal("no failure")
+		t.Fatal("the write did not fail")
 	}
 	if w.closed() != 1 {
-		t.Fatalf("%d are closed, want one, by the write without an answer", w.closed())
+		t.Fatalf("%d nodes are closed, want 1, by the write without a response", w.closed())
 	}
 	if w.c.ledger.Reserve(fleet.Pool{Gate: "gate"}, "another", time.Now()) {
-		t.Error("its slot is given to another node")
+		t.Error("its reservation was released")
 	}
 }
 
-// A gate opens also where both another gate's key and its own stamp are denied.
-func TestDeniedStampAndKeyKeepNoGateClosed(t *testing.T) {
+// A gate opens even if both another gate's key and its own stamp are denied.
+func TestDeniedStampAndKeyDoNotBlockOtherGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }),
 		controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
@@ -74,14 +74,14 @@ func TestDeniedStampAndKeyKeepNoGateClosed(t *testing.T) {
 		n.Records["other"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, otherKey)
 		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
 	})
-	w.denied(t, &strict{deniesKey: otherKey, deniesStamps: true})
+	w.logOfDenied(t, &denyingWriter{deniesKey: otherKey, deniesStamps: true})
 	if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != otherKey {
 		t.Errorf("the node has the taints %v, want that of the other gate", n.Taints)
 	}
 }
 
-// That a write is denied is told of those gates for which it was to be.
-func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
+// A denied write is reported for the gates that it would have changed.
+func TestDenialIsReportedForAffectedGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "gate")
@@ -89,7 +89,7 @@ func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
 		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, otherKey)
 		n.Taints[0].Key = otherKey
 	})
-	w.denied(t, &strict{deniesKey: otherKey})
+	w.logOfDenied(t, &denyingWriter{deniesKey: otherKey})
 	for gateName, want := range map[string]int{"gate": 0, "other": 1} {
 		if got := w.c.ledger.Summary(gateName).Denied.Count; got != want {
 			t.Errorf("gate %s: denied on %d nodes, want %d", gateName, got, want)
@@ -97,9 +97,9 @@ func TestDenialIsToldOfTheGatesConcerned(t *testing.T) {
 	}
 }
 
-// That a part of a denied decision was carried out says nothing of other gates'
-// overrides, which go on being followed.
-func TestDeniedPartTellsNothingOfOtherOverrides(t *testing.T) {
+// A partial write does not cause reports about other gates' overrides, which are still
+// followed.
+func TestPartialWriteDoesNotReportOtherOverrides(t *testing.T) {
 	const third = "test.nodegate.dev/c"
 	w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey)), controllertest.Gate("third", withKey(third)))
 	w.add(1, func(_ int, n *gate.Node) {
@@ -110,8 +110,8 @@ func TestDeniedPartTellsNothingOfOtherOverrides(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
 		overrideFor(time.Hour, "third", v1alpha1.StateOpen)(n)
 	})
-	log := w.denied(t, &strict{deniesKey: otherKey})
+	log := w.logOfDenied(t, &denyingWriter{deniesKey: otherKey})
 	if w.written() != 1 || strings.Contains(log, "not followed") {
-		t.Errorf("%d writes; told is:\n%s", w.written(), log)
+		t.Errorf("%d writes; log:\n%s", w.written(), log)
 	}
 }

@@ -22,23 +22,22 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// strict is an API server whose policies have not been told of all that the
-// controller was told it may do.
-type strict struct {
+// denyingWriter is an API server whose policies allow less than the controller's options.
+type denyingWriter struct {
 	*world
-	// deniesKey and deniesStamps are what it does not let pass.
+	// deniesKey, deniesStamps and deniesRecords specify what it denies.
 	deniesKey     string
 	deniesStamps  bool
 	deniesRecords error
 }
 
-// A Node that has no room for a record, and a write of one that is forbidden.
+// Errors for a Node whose annotations are full, and for a forbidden write.
 var (
 	errFull      = fmt.Errorf("%w: annotations: Too long", write.ErrRejected)
 	errForbidden = errors.New("no role allows it")
 )
 
-func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+func (s *denyingWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	of := func(taints []corev1.Taint) (all []string) {
 		for _, t := range taints {
 			if t.Key == s.deniesKey {
@@ -56,23 +55,23 @@ func (s *strict) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 	return s.world.Apply(ctx, n, d)
 }
 
-// denied decides about one node until nothing more can be done, and returns what
-// was logged.
-func (w *world) denied(t *testing.T, s *strict) string {
+// denied reconciles one node until nothing remains to be done, and returns the log.
+func (w *world) logOfDenied(t *testing.T, s *denyingWriter) string {
 	t.Helper()
 	var log controllertest.LogLines
-	w.deniedAs(t, s, log.Logger(), 5, func() {})
+	w.reconcileDenied(t, s, log.Logger(), 5, func() {})
 	return strings.Join(log.All(), "\n")
 }
 
-// deniedAfter decides as often, and returns what is remembered of the node.
-func (w *world) deniedAfter(t *testing.T, s *strict, times int, before func()) remembered {
+// carriedAfterDenied reconciles one node a number of times, and returns what the last
+// decision handed on.
+func (w *world) carriedAfterDenied(t *testing.T, s *denyingWriter, times int, before func()) *carried {
 	t.Helper()
-	w.deniedAs(t, s, logr.Discard(), times, before)
-	return w.c.memory.lost["n0000"]
+	w.reconcileDenied(t, s, logr.Discard(), times, before)
+	return w.c.nodes.byName["n0000"].carried
 }
 
-func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, before func()) {
+func (w *world) reconcileDenied(t *testing.T, s *denyingWriter, log logr.Logger, times int, before func()) {
 	t.Helper()
 	s.world = w
 	w.c = New(Options{Namespace: "nodegate-system", Log: log}, nil, newTestMetrics())
@@ -84,25 +83,24 @@ func (w *world) deniedAs(t *testing.T, s *strict, log logr.Logger, times int, be
 	}
 }
 
-// What may not be taken off a node for a gate that is gone keeps no other gate
-// closed there.
-func TestDeniedCleaningUpKeepsNoGateClosed(t *testing.T) {
+// A taint of a deleted gate whose removal is denied does not keep another gate of the node
+// closed.
+func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate"))
 	w.add(1, func(_ int, n *gate.Node) {
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
 		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone=x")
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Value: "x", Effect: corev1.TaintEffectNoSchedule})
 	})
-	w.denied(t, &strict{deniesKey: "test.nodegate.dev/gone"})
+	w.logOfDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"})
 	n := w.nodes["n0000"]
 	if len(n.Taints) != 1 || n.Taints[0].Key != "test.nodegate.dev/gone" || n.Records["gone"] == "" {
-		t.Errorf("the node has the taints %v and records %v, want those of the gate that is gone", n.Taints, n.Records)
+		t.Errorf("the node has the taints %v and records %v, want those of the deleted gate", n.Taints, n.Records)
 	}
 }
 
-// What is written for one key alone does not have the waits of other gates
-// begin again.
-func TestDeniedPartKeepsOtherWaits(t *testing.T) {
+// A write for one key only does not restart the waits of other gates.
+func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 	const other = "test.nodegate.dev/b"
 	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
 		return func(s *v1alpha1.NodeGateSpec) {
@@ -112,38 +110,38 @@ func TestDeniedPartKeepsOtherWaits(t *testing.T) {
 	}
 	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))
 	w.add(1, func(_ int, n *gate.Node) {
-		isOpen(n, "other") // and its label is not there
+		isOpen(n, "other") // and its signal does not hold
 		isClosed(n, "gate", v1alpha1.ReasonBirth)
 		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone")
 		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, other)
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)
-	remembered := remembered{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
-	kept := w.deniedAfter(t, &strict{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.memory.lost["n0000"] = remembered })
+	before := &carried{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
+	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.nodes.at("n0000").carried = before })
 	if w.written() != 1 || kept.lost["other"] != began {
-		t.Errorf("after %d writes of a part, the other gate waits since %s, not since %s", w.written(), kept.lost["other"], began)
+		t.Errorf("after %d partial writes, the other gate waits since %s, want %s", w.written(), kept.lost["other"], began)
 	}
-	// What a part read anew, it says anew; and a whole decision forgets.
+	// A partial decision replaces the state of the signals that it read. A whole decision
+	// replaces everything.
 	n := gate.Node{Name: "n", UID: "u"}
-	m := newMemory()
+	s := newNodeStates()
 	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
-	m.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
-	m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
-	if r := m.lost["n"]; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
-		t.Errorf("kept %+v", r)
+	s.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
+	s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
+	if r := s.byName["n"].carried; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
+		t.Errorf("stored %+v", r)
 	}
-	if m.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); m.lost["n"].uid != "v" {
-		t.Errorf("kept of a former Node: %+v", m.lost["n"])
+	if s.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); s.byName["n"].carried.uid != "v" {
+		t.Errorf("the state of an earlier Node remains: %+v", s.byName["n"].carried)
 	}
-	if m.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); len(m.lost) != 0 {
-		t.Errorf("kept %+v", m.lost)
+	if s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); s.byName["n"].carried != nil {
+		t.Errorf("stored %+v", s.byName["n"].carried)
 	}
 }
 
-// Of two gates one of which has two keys, what is denied to the one keeps not the
-// other closed.
-func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
+// A denied key of one gate does not keep another gate closed that has two keys.
+func TestDeniedKeyDoesNotBlockAGateWithTwoKeys(t *testing.T) {
 	const first, again = "test.nodegate.dev/first", "test.nodegate.dev/again"
 	two := controllertest.Gate("two", func(s *v1alpha1.NodeGateSpec) {
 		s.Taint.Key = first
@@ -159,15 +157,15 @@ func TestDeniedKeyKeepsNoGateOfTwoKeysClosed(t *testing.T) {
 			}
 			n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 		})
-		w.denied(t, &strict{deniesKey: controllertest.TaintKey})
+		w.logOfDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey})
 		if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != controllertest.TaintKey {
 			t.Errorf("closed with %s: the node has the taints %v, want that of the other gate", key, n.Taints)
 		}
 	}
 }
 
-// Both keys of a gate come and go by themselves.
-func TestKeysOfAGateSet(t *testing.T) {
+// The keys of a set contain both keys of a gate.
+func TestGateSetContainsBothKeys(t *testing.T) {
 	ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.RecloseTaint = &v1alpha1.Taint{Key: "test.nodegate.dev/again"} })
 	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
 	if !set.Keys[controllertest.TaintKey] || !set.Keys["test.nodegate.dev/again"] || len(set.Keys) != 2 {
@@ -175,33 +173,33 @@ func TestKeysOfAGateSet(t *testing.T) {
 	}
 }
 
-// For want of a stamp no gate stays closed, and that is told.
-func TestDeniedStampKeepsNoGateClosed(t *testing.T) {
+// A denied stamp does not keep its gate closed, and is logged.
+func TestDeniedStampDoesNotBlockTheOpening(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = "example.com/opened-at" }))
 	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
-	log := w.denied(t, &strict{deniesStamps: true})
+	log := w.logOfDenied(t, &denyingWriter{deniesStamps: true})
 	if w.closed() != 0 {
-		t.Error("the gate is closed still")
+		t.Error("the gate is still closed")
 	}
 	if strings.Count(log, "gate opened without its stamp") != 1 || strings.Count(log, `"msg"="gate opened" `) != 1 {
-		t.Errorf("want it told once, got:\n%s", log)
+		t.Errorf("want it logged once, got:\n%s", log)
 	}
 }
 
-// Where records are denied, a gate closes without one, and none opens: a node whose
-// taint is gone would still have the record of a closed gate.
-func TestDeniedRecordKeepsNoGateOpen(t *testing.T) {
+// If records are rejected, a gate closes without one, and none opens: a node without the
+// taint would still have the record of a closed gate.
+func TestRejectedRecordDoesNotPreventClosing(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)), controllertest.Gate("gate"))
 	foreign := corev1.Taint{Key: "example.com/foreign", Effect: corev1.TaintEffectNoExecute}
 	w.add(1, func(_ int, n *gate.Node) {
-		isOpen(n, "closing") // and its label is not there
+		isOpen(n, "closing") // and its signal does not hold
 		n.Records["closing"] = strings.ReplaceAll(n.Records["closing"], controllertest.TaintKey, otherKey)
-		isClosed(n, "gate", v1alpha1.ReasonBirth) // and it could open
+		isClosed(n, "gate", v1alpha1.ReasonBirth) // and its signal holds
 		n.Taints = append(n.Taints, foreign)
 	})
 	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
 	var log controllertest.LogLines
-	w.deniedAs(t, &strict{deniesRecords: errFull}, log.Logger(), 5, func() {
+	w.reconcileDenied(t, &denyingWriter{deniesRecords: errFull}, log.Logger(), 5, func() {
 		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
 		w.c.ledger.Settle([]string{"n0000"}, 1)
@@ -211,25 +209,25 @@ func TestDeniedRecordKeepsNoGateOpen(t *testing.T) {
 		t.Errorf("the node has the taints %s", got)
 	}
 	if lines := strings.Join(log.All(), "\n"); w.written() != 1 || strings.Count(lines, "node tainted without a record") != 1 {
-		t.Errorf("%d writes; logged is\n%s", w.written(), lines)
+		t.Errorf("%d writes, want 1; log:\n%s", w.written(), lines)
 	}
 }
 
-// Where a write is forbidden there is no taint without a record: an API server that
-// has just started forbids everything, and lets the second attempt pass.
-func TestForbiddenRecordAddsNoTaint(t *testing.T) {
+// If a write is forbidden, no taint is added without a record: an API server that has just
+// started forbids everything, and allows the second attempt.
+func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 	w := newWorld(t, controllertest.Gate("closing", withKey(otherKey)))
 	w.add(1, func(_ int, n *gate.Node) {
 		isOpen(n, "closing")
 		n.Records["closing"] = strings.ReplaceAll(n.Records["closing"], controllertest.TaintKey, otherKey)
 	})
 	w.gates[0].Spec.OpenWhen[0].Label.Key = "never"
-	w.deniedAs(t, &strict{deniesRecords: errForbidden}, logr.Discard(), 5, func() {
+	w.reconcileDenied(t, &denyingWriter{deniesRecords: errForbidden}, logr.Discard(), 5, func() {
 		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
 		w.c.ledger.Settle([]string{"n0000"}, 1)
 	})
 	if n := w.nodes["n0000"]; w.written() != 0 || len(n.Taints) != 0 {
-		t.Errorf("%d writes, and the taints are %v", w.written(), n.Taints)
+		t.Errorf("%d writes and taints %v, want none", w.written(), n.Taints)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller turns facts into decisions and decisions into writes: one
-// queue of node names, a handful of workers, one patch for each decision.
+// Package controller decides about nodes and writes the decisions, with one queue of node
+// names, a fixed number of workers, and one patch per decision.
 //
 //	facts change ─▶ queue ─▶ gather ─▶ gate.Decide ─▶ apply ─▶ account, requeue
 package controller

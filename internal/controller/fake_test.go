@@ -29,48 +29,50 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// world is a cluster in memory: feed and writer in one.
+// world is a cluster in memory. It implements the feed and the writer.
 type world struct {
 	t *testing.T
 	c *Controller
 
-	mu         sync.Mutex
-	nodes      map[string]gate.Node
-	gates      []*v1alpha1.NodeGate
-	complete   bool
-	source     string // SourceCRD if empty
-	daemonSets []gate.DaemonSet
-	observed   map[string]bool // namespaces whose DaemonSets are known
-	pods       boundpods.Client
-	writer     write.Applier                // the world itself if nil
-	clock      clock.WithTicker             // the bubble's if nil
-	unsynced   bool                         // the nodes are being read anew
-	syncs      bool                         // they have been, right after facts are next asked for
-	feeds      []reflector.Status           // of ResourceSlices, each called like its driver
-	agents     map[gate.PodQuery][]gate.Pod // of every node
-	writes     []string
-	looks      int // how many times facts were asked for
-	whole      int // and how many times all of them
-	// behind are nodes as they are told still, although they have changed since.
-	behind     map[string]gate.Node
-	unreadable error // what comes of reading a node anew
-	// fail, if set, is asked before a write; after is told of one.
+	mu          sync.Mutex
+	nodes       map[string]gate.Node
+	gates       []*v1alpha1.NodeGate
+	complete    bool
+	source      string // SourceCRD if empty
+	daemonSets  []gate.DaemonSet
+	observed    map[string]bool // namespaces whose DaemonSets are observed
+	pods        boundpods.Client
+	writer      write.Applier                // the world itself if nil
+	clock       clock.WithTicker             // the bubble's if nil
+	unsynced    bool                         // nodes are being listed again
+	syncsOnRead bool                         // the list completes directly after the next read of facts
+	feeds       []reflector.Status           // of ResourceSlices; the name is the driver
+	agents      map[gate.PodQuery][]gate.Pod // of every node
+	writes      []string
+	reads       int // number of reads of facts
+	fullReads   int // number of reads of all facts
+	// stale has outdated nodes, which the feed returns instead of the current ones.
+	stale      map[string]gate.Node
+	refreshErr error // result of Refresh
+	// fail, if set, is called before a write, and may return the write's error. after, if
+	// set, is called after a write, with the lock held.
 	fail  func(node string) error
 	after func()
-	// compile compiles gates. Nil is signal.Compile.
+	// compile compiles gates; nil means signal.Compile.
 	compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)
-	// giveUpLease is the option, and ended what Start came to.
-	// tookOver has the controller begin as one that took over.
-	tookOver    bool
+	// giveUpLease is the option of this name. tookOver makes the controller start as the
+	// successor of a leader that did not release the Lease.
 	giveUpLease bool
-	ended       <-chan error
+	tookOver    bool
+	// ended receives the result of Start.
+	ended <-chan error
 }
 
 func newWorld(t *testing.T, gates ...*v1alpha1.NodeGate) *world {
 	return &world{t: t, nodes: map[string]gate.Node{}, gates: gates, complete: true}
 }
 
-// add adds nodes as if they had been there for an hour.
+// add adds nodes that were created an hour ago.
 func (w *world) add(n int, change func(i int, node *gate.Node)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +88,7 @@ func (w *world) add(n int, change func(i int, node *gate.Node)) {
 	}
 }
 
-// isOpen and isClosed give a node a gate's record of ten minutes ago.
+// isOpen and isClosed set a gate's record on a node, written ten minutes ago.
 func isOpen(node *gate.Node, gateName string) {
 	node.Records[gateName] = gate.Record{
 		State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Since: time.Now().Add(-10 * time.Minute),
@@ -102,7 +104,7 @@ func isClosed(node *gate.Node, gateName string, reason v1alpha1.Reason) {
 	node.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
 }
 
-// change changes a node, and tells of it.
+// change changes a node, and reports that everything may have changed.
 func (w *world) change(name string, change func(*gate.Node)) {
 	w.mu.Lock()
 	node := w.nodes[name]
@@ -119,7 +121,7 @@ func (w *world) remove(name string) {
 	w.mu.Unlock()
 }
 
-// closed counts nodes that carry the taint.
+// closed returns the number of nodes with the taint.
 func (w *world) closed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,14 +141,14 @@ func (w *world) written() int {
 	return len(w.writes)
 }
 
-// writesFrom names the nodes that were written since there were so many writes.
+// writesFrom returns the nodes of all writes after the first n.
 func (w *world) writesFrom(n int) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.writes[n:])
 }
 
-// Apply implements cluster.Applier.
+// Apply implements write.Applier.
 func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	w.mu.Lock()
 	fail := w.fail
@@ -186,28 +188,28 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	return nil, ctx.Err()
 }
 
-// Facts implements Feed.
+// Facts implements NodeFeed.
 func (w *world) Facts(node string) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.whole++
+	w.fullReads++
 	return w.facts(node)
 }
 
 func (w *world) facts(node string) (gate.Facts, bool) {
-	w.looks++
+	w.reads++
 	n, ok := w.nodes[node]
-	if before, isBehind := w.behind[node]; isBehind {
+	if before, isStale := w.stale[node]; isStale {
 		n, ok = before, true
 	}
 	known := ok && !w.unsynced
-	if w.syncs {
-		w.unsynced, w.syncs = false, false
+	if w.syncsOnRead {
+		w.unsynced, w.syncsOnRead = false, false
 	}
 	return gate.Facts{Node: n, Zone: gate.Zone{Nodes: len(w.nodes)}, Pods: w.agents, DaemonSets: &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}}, known
 }
 
-// FactsOf implements Feed: with no more pods than are asked for.
+// FactsOf implements NodeFeed. It returns only the pods that the needs require.
 func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,10 +219,10 @@ func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	return facts, ok
 }
 
-// NodesSynced implements Feed.
+// NodesSynced implements NodeFeed.
 func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unsynced }
 
-// Gone implements Feed.
+// Gone implements NodeFeed.
 func (w *world) Gone(node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,24 +230,24 @@ func (w *world) Gone(node string) bool {
 	return !known && !w.unsynced
 }
 
-// NodeNames implements Feed.
+// NodeNames implements NodeFeed.
 func (w *world) NodeNames() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.nodes))
 }
 
-// SameBoot implements Feed.
+// SameBoot implements NodeFeed.
 func (w *world) SameBoot() []string { return nil }
 
-// Gates implements Feed.
+// Gates implements GateFeed.
 func (w *world) Gates() ([]*v1alpha1.NodeGate, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.gates), w.complete
 }
 
-// setGates changes the gates, and tells of it.
+// setGates replaces the gates, and reports it.
 func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
 	w.mu.Lock()
 	w.gates, w.complete = gates, complete
@@ -253,14 +255,14 @@ func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
 	w.c.GatesChanged()
 }
 
-// DaemonSets implements Feed.
+// DaemonSets implements NeedsFeed.
 func (w *world) DaemonSets() *gate.DaemonSets {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return &gate.DaemonSets{Items: w.daemonSets, Observed: w.observed}
 }
 
-// GatesFrom implements Feed.
+// GatesFrom implements GateFeed.
 func (w *world) GatesFrom() string { return cmp.Or(w.source, v1alpha1.SourceCRD) }
 
 func (w *world) DeletedGates() map[string]bool { return nil }
@@ -272,18 +274,18 @@ func (w *world) StatusOf(n gate.Needs) []reflector.Status {
 }
 func (w *world) Observe(*corev1.Node) {}
 
-// Refresh implements Feed.
+// Refresh implements NodeFeed.
 func (w *world) Refresh(_ context.Context, node string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unreadable == nil {
-		delete(w.behind, node)
+	if w.refreshErr == nil {
+		delete(w.stale, node)
 	}
-	return w.unreadable
+	return w.refreshErr
 }
 
-// start starts a controller on the world, and returns what stops it. It is for
-// use in a synctest bubble.
+// start starts a controller, and returns a function that stops it. It must be called in a
+// synctest bubble.
 func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	w.t.Helper()
 	var objects []client.Object
@@ -301,7 +303,7 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	c := w.c // there may be another one by the time this one is stopped
+	c := w.c // a test may start another controller before it stops this one
 	running.Go(func() { c.Follow(ctx) })
 	ended := make(chan error, 1)
 	w.ended = ended

@@ -19,9 +19,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// closing makes a closeWhen gate of one that waits: closed where the condition
-// NIC is Kaput.
-func closing(spec *v1alpha1.NodeGateSpec) {
+// closesByNIC makes a gate a closeWhen gate, which is closed while the condition NIC is
+// Kaput.
+func closesByNIC(spec *v1alpha1.NodeGateSpec) {
 	nic := &v1alpha1.ConditionSignal{Type: "NIC", Status: "Kaput"}
 	spec.OpenWhen, spec.ReclosePolicy = nil, ""
 	spec.CloseWhen = []v1alpha1.Signal{{Name: "nic", SignalSource: v1alpha1.SignalSource{Condition: nic}}}
@@ -31,8 +31,8 @@ func setNIC(n *gate.Node, status corev1.ConditionStatus) {
 	n.Conditions = []gate.Condition{{Type: "Ready", Status: corev1.ConditionTrue}, {Type: "NIC", Status: status}}
 }
 
-// A closeWhen gate has nothing to do with birth: no parameter, no probe, and
-// nothing is amiss without them.
+// A closeWhen gate does not close nodes at birth: it is ready without an entry in the
+// parameter and without a probe.
 func TestCloseWhenHasNoBirth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		was := controllertest.Gate("gate")
@@ -42,40 +42,40 @@ func TestCloseWhenHasNoBirth(t *testing.T) {
 		controllertest.Pass(5 * time.Second)
 		w.wantParameters("with openWhen", "map[gate:"+controllertest.TaintKey+"]")
 		if n := testutil.CollectAndCount(w.c.metrics.Proved); n != 1 {
-			t.Errorf("%d series tell of birth, want 1", n)
+			t.Errorf("%d series of proofs of birth, want 1", n)
 		}
 
 		edited := was.DeepCopy()
 		edited.Generation = 2
-		closing(&edited.Spec)
+		closesByNIC(&edited.Spec)
 		w.setGates(true, edited)
 		controllertest.Pass(5 * time.Second)
 		w.wantParameters("with closeWhen", "map[]")
 		if n := testutil.CollectAndCount(w.c.metrics.Proved); n != 0 {
-			t.Errorf("%d series tell of birth, want none", n)
+			t.Errorf("%d series of proofs of birth, want none", n)
 		}
 		status := w.stored("gate").Status
 		if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 			t.Errorf("not Ready: %+v", status.Conditions)
 		}
 		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted); c == nil || c.Reason != v1alpha1.ReasonAccepted {
-			t.Errorf("accepted: %+v", c)
+			t.Errorf("not Accepted: %+v", c)
 		}
 	})
 }
 
-// A closed node is told of with the signal that keeps it closed; every selected
-// node is open or closed; the budget holds, and resumes.
-func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
+// waiting reports the signal that keeps a node closed. Every selected node is open or
+// closed. The budget is respected, and used again when a node opens.
+func TestCloseWhenIsReportedAndBudgeted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closing))
+		w := newWorld(t, controllertest.Gate("gate", closesByNIC))
 		w.add(10, func(i int, n *gate.Node) {
 			if i < 3 {
 				setNIC(n, "Kaput")
 			}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		controllertest.Pass(4 * time.Second) // within seconds of a gate that is new: its whole fleet had to be looked at
+		controllertest.Pass(4 * time.Second) // a new gate closes nodes after the whole fleet was reconciled
 		if n := w.closed(); n != 2 {
 			t.Fatalf("%d nodes are closed, want 2 of 10", n)
 		}
@@ -89,7 +89,7 @@ func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
 		}
 		first := status.Waiting[0]
 		if first.Signal != "nic" || first.Reason != "Matches" || first.Message != "condition NIC=Kaput matches" {
-			t.Errorf("told: %+v", first)
+			t.Errorf("waiting: %+v", first)
 		}
 
 		w.change(first.Node, func(n *gate.Node) { setNIC(n, "Fine") })
@@ -106,16 +106,16 @@ func TestCloseWhenIsToldAndBudgeted(t *testing.T) {
 	})
 }
 
-func TestReopenByHandIsTold(t *testing.T) {
+func TestManualReopenIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closing, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
+		w := newWorld(t, controllertest.Gate("gate", closesByNIC, func(s *v1alpha1.NodeGateSpec) { s.Reopen = v1alpha1.ReopenManual }))
 		w.add(1, func(_ int, n *gate.Node) { setNIC(n, "Kaput") })
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
 		w.change("n0000", func(n *gate.Node) { setNIC(n, "Fine") })
 		controllertest.Pass(5 * time.Second)
 		if waiting := w.stored("gate").Status.Waiting; len(waiting) != 1 || !strings.Contains(waiting[0].Message, "remove the taint") {
-			t.Errorf("told: %+v", waiting)
+			t.Errorf("waiting: %+v", waiting)
 		}
 		w.change("n0000", func(n *gate.Node) { n.Taints = nil })
 		controllertest.Pass(5 * time.Second)

@@ -45,12 +45,13 @@ func (s *MetricsPort) options(reviewer access.Reviewer, log logr.Logger) (o metr
 	o.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 		return func(_ logr.Logger, next http.Handler) (http.Handler, error) { return filter.Wrap(next), nil }, nil
 	}
-	// Its own default would look for a certificate in the directory for temporary files.
+	// Otherwise, controller-runtime reads a certificate from the directory for temporary
+	// files.
 	getCertificate := selfSigned()
 	if s.CertificateDir != "" {
 		watcher, err = certwatcher.New(filepath.Join(s.CertificateDir, corev1.TLSCertKey), filepath.Join(s.CertificateDir, corev1.TLSPrivateKeyKey))
 		if err != nil {
-			return o, nil, fmt.Errorf("reading the certificate for metrics: %w", err)
+			return o, nil, fmt.Errorf("reading the certificate of the metrics port: %w", err)
 		}
 		getCertificate = watcher.GetCertificate
 	}
@@ -64,13 +65,13 @@ func (s *MetricsPort) options(reviewer access.Reviewer, log logr.Logger) (o metr
 // selfSigned returns a function that returns a certificate, which is created on first
 // use.
 func selfSigned() func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	make := sync.OnceValues(func() (*tls.Certificate, error) {
+	create := sync.OnceValues(func() (*tls.Certificate, error) {
 		certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 		if err != nil {
-			return nil, fmt.Errorf("making a certificate for metrics: %w", err)
+			return nil, fmt.Errorf("creating a certificate for the metrics port: %w", err)
 		}
 		pair, err := tls.X509KeyPair(certificate, key)
 		return &pair, err
 	})
-	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return make() }
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return create() }
 }

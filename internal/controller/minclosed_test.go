@@ -15,8 +15,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A gate that is to stay closed for a while opens when that is over, though no
-// event says so, and though the controller was replaced half way.
+// A gate opens when minClosedSeconds have passed, without an event, and even if the
+// controller was replaced meanwhile.
 func TestMinClosedIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) { spec.Timing.MinClosedSeconds = 3600 }))
@@ -25,7 +25,7 @@ func TestMinClosedIsWaitedFor(t *testing.T) {
 		controllertest.Pass(20 * time.Minute)
 		waiting := w.stored("gate").Status.Waiting
 		if len(waiting) != 1 || waiting[0].Reason != string(v1alpha1.ReadingMinClosed) || w.written() != 0 {
-			t.Errorf("waits for %+v, after %d writes", waiting, w.written())
+			t.Errorf("waiting: %+v after %d writes, want minClosedSeconds and no write", waiting, w.written())
 		}
 		stop()
 		controllertest.Pass(10 * time.Minute)
@@ -33,11 +33,11 @@ func TestMinClosedIsWaitedFor(t *testing.T) {
 		defer stop()
 		controllertest.Pass(20*time.Minute - 2*time.Second)
 		if w.closed() != 1 {
-			t.Error("it opened too soon")
+			t.Error("it opened too early")
 		}
 		controllertest.Pass(4 * time.Second)
 		if w.closed() != 0 || w.written() != 1 {
-			t.Errorf("%d closed after %d writes, an hour after it closed", w.closed(), w.written())
+			t.Errorf("an hour after the closing, %d nodes are closed after %d writes, want none after 1", w.closed(), w.written())
 		}
 	})
 }

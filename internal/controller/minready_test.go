@@ -15,8 +15,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// minReadySeconds are waited for although no event tells of their end, and a
-// controller that is replaced half way changes nothing.
+// A gate opens when minReadySeconds have passed, without an event, and even if the
+// controller was replaced meanwhile.
 func TestMinReadyIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) {
@@ -33,18 +33,18 @@ func TestMinReadyIsWaitedFor(t *testing.T) {
 		controllertest.Pass(30 * time.Minute)
 		waiting := w.stored("gate").Status.Waiting
 		if len(waiting) != 1 || waiting[0].Reason != string(v1alpha1.ReadingPodReadyTooBriefly) {
-			t.Errorf("waits for %+v", waiting)
+			t.Errorf("waiting: %+v, want minReadySeconds", waiting)
 		}
 		stop()
 		controllertest.Pass(10 * time.Minute)
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Until(ready.Add(time.Hour - time.Second)))
 		if w.closed() != 1 || w.written() != 0 {
-			t.Error("it opened too soon")
+			t.Error("it opened too early")
 		}
 		controllertest.Pass(2 * time.Second)
 		if w.closed() != 0 || w.written() != 1 {
-			t.Errorf("%d closed after %d writes, in time", w.closed(), w.written())
+			t.Errorf("when the time has passed, %d nodes are closed after %d writes, want none after 1", w.closed(), w.written())
 		}
 	})
 }

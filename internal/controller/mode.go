@@ -11,9 +11,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// tellDryRun tells what would have been done. It is told by the log, and by the
-// gate's status, and not by what counts or reports what has been done.
-func (c *Controller) tellDryRun(n *gate.Node, v *gate.Verdict) {
+// logDryRun logs what a gate in dry run would do. Counters and Events report only what was
+// done.
+func (c *Controller) logDryRun(n *gate.Node, v *gate.Verdict) {
 	switch {
 	case v.Opened():
 		c.log.Info("gate would open", "gate", v.Gate, "node", n.Name, "reason", v.Reason)
@@ -22,12 +22,12 @@ func (c *Controller) tellDryRun(n *gate.Node, v *gate.Verdict) {
 	}
 }
 
-// tellMode tells of the mode that a gate is in: also when a leader begins with one
-// that does not act.
-func (r *reporter) tellMode(ng *v1alpha1.NodeGate, last *reported) {
+// reportMode sets the metric of a gate's mode, and logs a change of the mode. A new leader
+// also logs a mode other than Enforce.
+func (r *reporter) reportMode(ng *v1alpha1.NodeGate, last *reported) {
 	mode, was := modeOf(&ng.Spec), cmp.Or(last.mode, v1alpha1.ModeEnforce)
 	if mode != was {
-		r.log.Info("gate is in another mode", "gate", ng.Name, "mode", mode, "before", was)
+		r.log.Info("gate mode changed", "gate", ng.Name, "mode", mode, "before", was)
 	}
 	last.mode = mode
 	r.metrics.GateMode(ng.Name, mode)
@@ -39,5 +39,5 @@ func modeOf(spec *v1alpha1.NodeGateSpec) v1alpha1.Mode {
 
 // pausedMessage describes the state of a paused gate.
 func pausedMessage(s *fleet.Summary) string {
-	return fmt.Sprintf("nodes stay as they are and new ones are not closed: kept closed are %d, whatever their signals say", s.Counts.Closed)
+	return fmt.Sprintf("nodes keep their state, and new nodes are not closed; %d nodes stay closed regardless of their signals", s.Counts.Closed)
 }

@@ -23,7 +23,7 @@ func inMode(mode v1alpha1.Mode) func(*v1alpha1.NodeGateSpec) {
 	return func(s *v1alpha1.NodeGateSpec) { s.Mode = mode }
 }
 
-// inMode has the gate be in another mode from now on.
+// inMode changes the mode of the first gate, and waits.
 func (w *world) inMode(mode v1alpha1.Mode) {
 	w.mu.Lock()
 	ng := w.gates[0].DeepCopy()
@@ -32,11 +32,11 @@ func (w *world) inMode(mode v1alpha1.Mode) {
 	ng.Spec.Mode = mode
 	w.setGates(true, ng)
 	controllertest.Pass(10 * time.Second)
-	w.c.lookAtAll() // as the feed would have every node that was written
+	w.c.resyncAll() // like a feed, which reports every write
 	controllertest.Pass(30 * time.Second)
 }
 
-func (w *world) says(t *testing.T, kind, reason, message string) {
+func (w *world) wantCondition(t *testing.T, kind, reason, message string) {
 	t.Helper()
 	c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, kind)
 	if c == nil || c.Status != "True" || c.Reason != reason || !strings.Contains(c.Message, message) {
@@ -44,8 +44,8 @@ func (w *world) says(t *testing.T, kind, reason, message string) {
 	}
 }
 
-// A dry run takes its budget from what would be, tells what it would do, and does
-// nothing. Switched to Enforce, the gate does it.
+// A dry run counts its budget by the simulated states, reports what it would do, and
+// writes nothing. When the mode is changed to Enforce, the gate does it.
 func TestDryRunThenEnforce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }))
@@ -55,48 +55,48 @@ func TestDryRunThenEnforce(t *testing.T) {
 		controllertest.Pass(time.Minute)
 		status := w.stored("gate").Status
 		if n := status.Nodes; n.Selected != 10 || n.Closed != 2 || n.Open != 0 || len(status.Waiting) != 2 {
-			t.Errorf("of 10 nodes and a budget of 20 %%: %+v, waiting %v", n, status.Waiting)
+			t.Errorf("with 10 nodes and a budget of 20%%: %+v, waiting %v", n, status.Waiting)
 		}
-		w.says(t, v1alpha1.ConditionReady, "DryRun", "no node is changed")
-		w.says(t, v1alpha1.ConditionAccepted, "DryRun", "in dry run")
-		w.says(t, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, "in this dry run, where no node is changed: closing waits on")
+		w.wantCondition(t, v1alpha1.ConditionReady, "DryRun", "no node is changed")
+		w.wantCondition(t, v1alpha1.ConditionAccepted, "DryRun", "in dry run")
+		w.wantCondition(t, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, "dry run, no node is changed: closing waits for budget on")
 		m := w.c.metrics
 		closings := testutil.ToFloat64(m.Closes.WithLabelValues("gate", string(v1alpha1.ReasonBirth))) // counted from zero
 		if w.written() != 0 || len(w.parameters()) != 0 || closings != 0 || testutil.CollectAndCount(m.Closes) != 1 || testutil.CollectAndCount(m.Proved) != 0 {
 			t.Errorf("%d writes, %d parameters, %v closings counted for birth, %d reasons", w.written(), len(w.parameters()), closings, testutil.CollectAndCount(m.Closes))
 		}
-		if told, real := log.Count(`"gate would close"`), log.Count(`"gate closed"`); told != 2 || real != 0 {
-			t.Errorf("told %d times that it would close, %d that it did", told, real)
+		if simulated, real := log.Count(`"gate would close"`), log.Count(`"gate closed"`); simulated != 2 || real != 0 {
+			t.Errorf("%d simulated closings and %d real ones are logged, want 2 and none", simulated, real)
 		}
-		if v := testutil.ToFloat64(m.Modes.WithLabelValues("gate", "DryRun")); v != 1 || log.Count(`"gate is in another mode"`) != 1 {
+		if v := testutil.ToFloat64(m.Modes.WithLabelValues("gate", "DryRun")); v != 1 || log.Count(`"gate mode changed"`) != 1 {
 			t.Errorf("mode: metric %v, log %q", v, log.All())
 		}
-		for _, waits := range status.Waiting { // two of them turn out to be fit
+		for _, waits := range status.Waiting { // both become fit
 			w.change(waits.Node, func(n *gate.Node) { n.Labels["fit"] = "" })
 		}
 		controllertest.Pass(time.Minute)
 		if n := w.stored("gate").Status.Nodes; n.Closed != 2 || n.Open != 2 || log.Count(`"gate would open"`) != 2 {
-			t.Errorf("%+v, told %d times that it would open", n, log.Count(`"gate would open"`))
+			t.Errorf("%+v, and %d simulated openings are logged, want 2", n, log.Count(`"gate would open"`))
 		}
 		if w.written() != 0 || testutil.CollectAndCount(m.Opens, "nodegate_opens_total") != 0 || testutil.ToFloat64(m.Patches.WithLabelValues("ok")) != 0 {
-			t.Errorf("%d writes", w.written())
+			t.Errorf("%d writes or their metrics, want none", w.written())
 		}
 		w.inMode(v1alpha1.ModeEnforce)
 		if n := w.stored("gate").Status.Nodes; n.Closed != 2 || n.Open != 2 || w.closed() != 2 {
 			t.Errorf("enforced: %+v, %d nodes tainted", n, w.closed())
 		}
-		w.says(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
+		w.wantCondition(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
 		if n := testutil.CollectAndCount(m.Modes); n != 1 || len(w.parameters()) != 1 {
 			t.Errorf("%d modes, %d parameters", n, len(w.parameters()))
 		}
 	})
 }
 
-// Coming into a dry run, a gate opens what it held, which is told as done; it goes
-// on, on paper, where it stood.
+// When a gate enters the dry run, it opens its closed nodes, which is reported as done.
+// The dry run continues from the previous state.
 func TestEnforceThenDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", dueIn(7200, v1alpha1.DeadlineOpen)))
+		w := newWorld(t, controllertest.Gate("gate", withDeadline(7200, v1alpha1.DeadlineOpen)))
 		w.add(5, func(i int, n *gate.Node) {
 			unfit(i, n)
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
@@ -114,17 +114,17 @@ func TestEnforceThenDryRun(t *testing.T) {
 		before := len(w.events())
 		controllertest.Pass(time.Hour) // the deadline would pass
 		if n := w.stored("gate").Status.Nodes; n.Open != 5 || log.Count(`"gate would open"`) != 5 || len(w.events()) != before || log.Count(`"deadline passed"`) != 0 {
-			t.Errorf("%+v, %d events, log %q", n, len(w.events())-before, log.All())
+			t.Errorf("%+v, %d Events, log %q", n, len(w.events())-before, log.All())
 		}
-		w.says(t, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, "in this dry run")
+		w.wantCondition(t, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, "dry run, no node is changed: ")
 		if n := w.written(); n != 5 {
 			t.Errorf("%d writes, want one for each node", n)
 		}
 	})
 }
 
-// Another leader begins the dry run again, and tells of the mode again.
-func TestDryRunBeginsAgain(t *testing.T) {
+// A new leader restarts the dry run, and logs the mode again.
+func TestDryRunRestartsWithANewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun)))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })
@@ -138,29 +138,29 @@ func TestDryRunBeginsAgain(t *testing.T) {
 		defer w.start(log.Logger(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
 		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Selected != 1 {
-			t.Errorf("%+v, want an existing node", n)
+			t.Errorf("%+v, want the node to count as existing", n)
 		}
-		if n := log.Count(`"gate is in another mode"`); n != 2 {
-			t.Errorf("told %d times", n)
+		if n := log.Count(`"gate mode changed"`); n != 2 {
+			t.Errorf("the mode was logged %d times, want 2", n)
 		}
 	})
 }
 
-// Nodes that need no more than a record need nothing in a dry run.
-func TestDryRunWaitsForNoPace(t *testing.T) {
+// In a dry run, adoption writes no records, and therefore is not paced.
+func TestDryRunAdoptionIsNotPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingAdopt }))
 		w.add(500, func(int, *gate.Node) {})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		controllertest.Pass(5 * time.Second) // five hundred would take fifty
+		controllertest.Pass(5 * time.Second) // paced, 500 nodes would take 50 seconds
 		if n := w.stored("gate").Status.Nodes; n.Open != 500 || w.written() != 0 {
 			t.Errorf("%+v, %d writes", n, w.written())
 		}
 	})
 }
 
-// A paused gate neither opens nor closes, and closes no births. Resumed, it does
-// what is due.
+// A paused gate neither opens nor closes, and does not close new nodes. When it is
+// resumed, it does what is due.
 func TestPauseAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -174,7 +174,7 @@ func TestPauseAndResume(t *testing.T) {
 		defer w.start(log.Logger(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
 		if len(w.parameters()) != 1 {
-			t.Error("births are not closed")
+			t.Error("new nodes are not closed")
 		}
 		w.inMode(v1alpha1.ModePaused)
 		before := w.written()
@@ -186,13 +186,13 @@ func TestPauseAndResume(t *testing.T) {
 		if n := status.Nodes; w.written() != before || w.closed() != 2 || n.Closed != 2 || n.Open != 8 || len(w.parameters()) != 0 {
 			t.Errorf("%d writes, %d tainted, %+v, %d parameters", w.written()-before, w.closed(), n, len(w.parameters()))
 		}
-		w.says(t, v1alpha1.ConditionReady, "Paused", "kept closed are 2")
-		w.says(t, v1alpha1.ConditionAccepted, "Paused", "is paused")
+		w.wantCondition(t, v1alpha1.ConditionReady, "Paused", "2 nodes stay closed")
+		w.wantCondition(t, v1alpha1.ConditionAccepted, "Paused", "is paused")
 		if len(status.Waiting) != 2 || status.Waiting[0].Reason != "Paused" || status.Waiting[0].Since.IsZero() {
 			t.Errorf("waiting: %+v", status.Waiting)
 		}
 		if v := testutil.ToFloat64(w.c.metrics.Modes.WithLabelValues("gate", "Paused")); v != 1 || testutil.CollectAndCount(w.c.metrics.Proved) != 0 {
-			t.Errorf("metric %v, births: %d", v, testutil.CollectAndCount(w.c.metrics.Proved))
+			t.Errorf("metric %v, %d proofs of birth", v, testutil.CollectAndCount(w.c.metrics.Proved))
 		}
 		w.inMode(v1alpha1.ModeEnforce)
 		for name, want := range map[string]v1alpha1.Reason{"n0000": v1alpha1.ReasonSignalsHold, "n0001": v1alpha1.ReasonBirth, "n0005": v1alpha1.ReasonRegression} {
@@ -203,18 +203,18 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A gate in dry run has its key count as no gate's for those that act, so that it
-// does not change which daemons belong on a node.
-func TestKeysOfDryRunsAreNobodys(t *testing.T) {
+// The key of a gate in dry run is not one of the set's keys, so it does not change for
+// enforced gates which daemons belong on a node.
+func TestKeysOfDryRunsAreNotInTheSet(t *testing.T) {
 	set := gateset.New(&gateset.Set{}, gateset.Snapshot{Gates: []*v1alpha1.NodeGate{controllertest.Gate("gate", inMode(v1alpha1.ModeDryRun))}}, gate.KeyPolicy{})
 	if len(set.Keys) > 0 || set.ClosesAtBirth("gate") || !set.Unneeded("gate") {
 		t.Errorf("keys %v, closes at birth: %t", set.Keys, set.ClosesAtBirth("gate"))
 	}
 }
 
-// The gate comes into a dry run while a write of before is on its way. What it
-// closed is opened all the same.
-func TestModeChangesUnderAWrite(t *testing.T) {
+// If the gate enters the dry run while one of its writes is in flight, the node that it
+// closes is opened.
+func TestModeChangesDuringAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); n.Created = time.Now() })

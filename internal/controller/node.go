@@ -27,36 +27,36 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, err
 	}
 	now := c.clock.Now()
-	set, until := c.begin(name, c.set.Load(), now)
-	if set.Part != nil && len(set.Gates) == 0 { // no gate looks at what has changed
-		c.looks.rest(name, set.Seq, until)
+	set, until := c.affected(name, c.set.Load(), now)
+	if set.Part != nil && len(set.Gates) == 0 { // no gate reads what has changed
+		c.nodes.settle(name, set.Seq, until)
 		return soonest(0, until, now), nil
 	}
 	facts, ok := c.gather(name, set)
 	switch {
-	case !ok && c.feed.Gone(name):
+	case !ok && c.nodeFeed.Gone(name):
 		c.forget(name)
 		return 0, nil
 	case !ok:
-		return 0, nil // every node is told of once nodes are observed again
+		return 0, nil // the feed reports every node when its cache is synced again
 	}
 	decision, retry := c.decide(set, &facts, now)
 	err := c.apply(ctx, &facts.Node, &decision)
 	if errors.Is(err, write.ErrDenied) {
-		if err = c.applyLess(ctx, set, &facts, &decision, err, now); err == nil {
-			return time.Millisecond, nil // the node has changed: the rest is decided anew
+		if err = c.applyReduced(ctx, set, &facts, &decision, err, now); err == nil {
+			return time.Millisecond, nil // the node has changed: decide about the rest again
 		}
 	}
 	if err != nil {
 		c.accountFailure(set, &facts, &decision, err)
 		if errors.Is(err, write.ErrGone) {
-			return 0, nil // the feed tells of the end of the node, or of the next one
+			return 0, nil // the feed reports the deletion of the node, or a new node
 		}
 		return 0, fmt.Errorf("applying decision: %w", err)
 	}
 	c.account(set, &facts, &decision, false)
 	if until = sooner(until, decision.Recheck); decision.Settled {
-		c.looks.rest(name, set.Seq, until)
+		c.nodes.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
 }
@@ -67,8 +67,8 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 	if !c.ledger.IsUncertain(name) {
 		return nil
 	}
-	if err := c.feed.Refresh(ctx, name); err != nil {
-		return fmt.Errorf("finding out whether a write was carried out: %w", err)
+	if err := c.nodeFeed.Refresh(ctx, name); err != nil {
+		return fmt.Errorf("reading the node after an uncertain write: %w", err)
 	}
 	c.ledger.MarkCertain(name)
 	return nil
@@ -76,27 +76,27 @@ func (c *Controller) resolve(ctx context.Context, name string) error {
 
 // gather collects the facts about a node.
 func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
-	facts, ok := c.look(name, set)
+	facts, ok := c.readFacts(name, set)
 	if !ok {
 		return gate.Facts{}, false
 	}
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.Keys}
 	facts.Allowed = c.allowed
-	c.memory.recall(&facts)
+	c.nodes.recall(&facts)
 	facts.AllPods = c.inspector.Take(name)
-	// The set, not the feed, is what was decided upon: a gate that the feed lost
-	// since then must not look deleted to a set that still has to hear of it.
+	// These come from the set, not from the feed: a gate that the feed has lost since the
+	// set was compiled must not count as deleted.
 	facts.CompleteSources = set.Sources
 	facts.DeletedGates = set.Deleted
 	return facts, true
 }
 
-// look asks the feed for what the gates look at.
-func (c *Controller) look(name string, set *gateset.Set) (gate.Facts, bool) {
+// readFacts returns the facts that the gates of the set read.
+func (c *Controller) readFacts(name string, set *gateset.Set) (gate.Facts, bool) {
 	if set.Part == nil {
-		return c.feed.Facts(name)
+		return c.nodeFeed.Facts(name)
 	}
-	facts, ok := c.feed.FactsOf(name, &set.Part.Needs)
+	facts, ok := c.nodeFeed.FactsOf(name, &set.Part.Needs)
 	facts.Part = true
 	return facts, ok
 }
@@ -105,7 +105,7 @@ func (c *Controller) look(name string, set *gateset.Set) (gate.Facts, bool) {
 // was granted.
 func (c *Controller) decide(set *gateset.Set, facts *gate.Facts, now time.Time) (gate.Decision, time.Duration) {
 	d := gate.Decide(set.Gates, facts, now)
-	granted, retry := c.ask(set, facts, &d, now)
+	granted, retry := c.requestGrants(set, facts, &d, now)
 	if granted == nil {
 		return d, retry
 	}
@@ -119,12 +119,12 @@ func (c *Controller) decide(set *gateset.Set, facts *gate.Facts, now time.Time) 
 	return d, retry
 }
 
-// ask asks for what a decision wants, and returns what was granted, and after
-// how long to ask again for what was not.
-func (c *Controller) ask(set *gateset.Set, facts *gate.Facts, d *gate.Decision, now time.Time) (map[string]bool, time.Duration) {
+// requestGrants requests what a decision wants. It returns what was granted, and the time
+// after which to request the rest again.
+func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.Decision, now time.Time) (map[string]bool, time.Duration) {
 	var granted map[string]bool
 	var retry time.Duration
-	paced := false // one turn is for all of a node's gates
+	paced := false // one grant of pace is for all gates of the node
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch v.Wants {
@@ -167,7 +167,7 @@ func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.
 	switch {
 	case v.Wants == gate.WantIdle:
 		return c.inspector.Later(n.Name, now, bypass.InspectAgain)
-	case c.rights.lacks(listPods):
+	case c.permissions.missing(listPods):
 		return wait.Jitter(bypass.InspectRetry, 0.1)
 	case v.Before != v1alpha1.StateClosed:
 		if delay := c.budget.Delay(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name); delay > 0 {
@@ -187,12 +187,12 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	node, err := c.writer.Apply(ctx, n, d)
 	outcome := telemetry.PatchOutcome(err)
 	c.metrics.Patched(outcome)
-	c.writes.note(sent, outcome)
+	c.responses.record(sent, outcome)
 	switch {
 	case err == nil && node != nil:
-		c.feed.Observe(node)
+		c.nodeFeed.Observe(node)
 	case errors.Is(err, write.ErrConflict), errors.Is(err, write.ErrGone):
-		if err := c.feed.Refresh(ctx, n.Name); err != nil {
+		if err := c.nodeFeed.Refresh(ctx, n.Name); err != nil {
 			c.log.V(1).Info("cannot read node", "node", n.Name, "error", err.Error())
 		}
 	}
@@ -202,43 +202,49 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 // account records and reports a decision that was carried out, or a part of one.
 func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
-	c.compactState(set, n.Name, c.standings(set, facts, d, nil), true)
-	c.memory.keep(n, d, part, set.Scope())
+	c.recordStates(set, n.Name, c.gateStates(set, facts, d, nil), true)
+	c.nodes.keep(n, d, part, set.Scope())
 	now := c.clock.Now()
-	waits := c.holding.look(set, n, d, now)
-	var told transitions
-	c.tellOverrides(set, n, d, part)
+	waits := c.nodes.signalWaits(set, n, d, now)
+	var t transitions
+	c.reportOverrides(set, n, d, part)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		switch {
 		case v.DryRun:
-			c.tellDryRun(n, v)
+			c.logDryRun(n, v)
 			continue
 		case v.Opened():
-			held := time.Duration(-1) // the node became a member with the gate open
-			if !v.ClosedSince.IsZero() {
-				held = max(c.clock.Since(v.ClosedSince), 0)
-			}
-			c.metrics.Opened(v, held)
-			if g, ok := set.Gate(v.Gate); ok {
-				c.metrics.Waited(g, waits[v.Gate])
-			}
-			c.log.Info("gate opened", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason,
-				"closedSeconds", max(held, 0).Seconds()}, overrideFields(v)...)...)
-			if v.Closure != nil && set.HandlesBypassed(v.Gate) {
-				c.bypass.Opened(n, v)
-			}
+			c.accountOpening(set, n, v, waits[v.Gate])
 		case v.Closed():
 			c.metrics.Closed(v)
 			c.log.Info("gate closed", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason}, overrideFields(v)...)...)
 		}
 		g, _ := set.Gate(v.Gate)
 		if g != nil && v.PassedDeadline {
-			c.tellDeadline(set, n, g, v)
+			c.reportDeadline(set, n, g, v)
 		}
-		told.add(g, v, now)
+		t.add(g, v, now)
 	}
-	c.tellTransitions(set, n, &told)
+	c.reportTransitions(set, n, &t)
+}
+
+// accountOpening records and reports the opening of one gate, given the waits for its
+// signals.
+func (c *Controller) accountOpening(set *gateset.Set, n *gate.Node, v *gate.Verdict, waits []time.Duration) {
+	held := time.Duration(-1) // the node became a member with the gate open
+	if !v.ClosedSince.IsZero() {
+		held = max(c.clock.Since(v.ClosedSince), 0)
+	}
+	c.metrics.Opened(v, held)
+	if g, ok := set.Gate(v.Gate); ok {
+		c.metrics.Waited(g, waits)
+	}
+	c.log.Info("gate opened", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason,
+		"closedSeconds", max(held, 0).Seconds()}, overrideFields(v)...)...)
+	if v.Closure != nil && set.HandlesBypassed(v.Gate) {
+		c.bypass.Opened(n, v)
+	}
 }
 
 // accountFailure records a node whose write failed: its states have not changed. Its
@@ -255,12 +261,12 @@ func (c *Controller) accountFailure(set *gateset.Set, facts *gate.Facts, d *gate
 	case !errors.Is(err, write.ErrConflict):
 		c.ledger.MarkUncertain(n.Name)
 	}
-	c.compactState(set, n.Name, c.standings(set, facts, d, err), false)
+	c.recordStates(set, n.Name, c.gateStates(set, facts, d, err), false)
 }
 
-// standings turns a decision into what the ledger keeps, given why it was not
-// carried out, or nil if it was.
-func (c *Controller) standings(set *gateset.Set, facts *gate.Facts, d *gate.Decision, failure error) []fleet.GateState {
+// gateStates returns the states that the ledger stores for a decision. failure is the
+// error because of which the decision was not carried out, or nil.
+func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Decision, failure error) []fleet.GateState {
 	out := make([]fleet.GateState, 0, len(d.Verdicts))
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -278,7 +284,7 @@ func (c *Controller) standings(set *gateset.Set, facts *gate.Facts, d *gate.Deci
 		}
 		switch {
 		case failure == nil:
-		case v.DryRun: // it goes this step with the next decision
+		case v.DryRun: // the simulated state changes with the next decision
 			s.SetUnwritten(v, facts.Shadow[v.Gate], "")
 		default:
 			s.SetUnwritten(v, facts.Node.Records[v.Gate], denialOf(v.Gate, d, failure))
@@ -293,18 +299,16 @@ func (c *Controller) standings(set *gateset.Set, facts *gate.Facts, d *gate.Deci
 // throttled reports whether a verdict waits for budget: to close, or to check whether the
 // node must be closed.
 func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
-	looks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
-	return v.Wants == gate.WantBudget || looks && !c.ledger.Admits(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name)
+	checks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
+	return v.Wants == gate.WantBudget || checks && !c.ledger.Admits(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name)
 }
 
 // forget drops all state of a deleted node.
 func (c *Controller) forget(name string) {
 	c.ledger.Forget(name)
-	c.memory.forget(name)
-	c.holding.forget(name)
 	c.budget.Forget(name)
 	c.inspector.Forget(name)
-	c.looks.forget(name)
+	c.nodes.forget(name)
 }
 
 // sooner returns the earlier of two times; zero means never.
@@ -315,6 +319,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
+// soonest returns the time until a retry or a recheck, whichever is earlier; zero means
+// none.
 func soonest(retry time.Duration, recheck time.Time, now time.Time) time.Duration {
 	if recheck.IsZero() {
 		return retry

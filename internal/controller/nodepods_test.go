@@ -27,13 +27,13 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 )
 
-// nodePods are the pods of the nodes of a world.
+// nodePods has the pods of the nodes of a world. It implements boundpods.Client.
 type nodePods struct {
 	mu     sync.Mutex
 	byNode map[string][]gate.BoundPod
 	lists  []time.Time
-	// onList, if set, is called before a list is made; evict answers evictions,
-	// which are counted by pod.
+	// onList, if set, is called before a list, and may return its error. evict, if set,
+	// returns the outcome of an eviction. evicted counts evictions by pod.
 	onList  func(node string) error
 	evict   func(p *gate.BoundPod) boundpods.Eviction
 	evicted map[string]int
@@ -86,8 +86,8 @@ func (p *nodePods) listed() int {
 	return len(p.lists)
 }
 
-// allowing answers questions about rights, all but those that lack.
-func allowing(lack func(what string) bool) interceptor.Funcs {
+// allowing grants all permissions in reviews, except those for which lack returns true.
+func allowingAllBut(lack func(what string) bool) interceptor.Funcs {
 	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 		review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
 		if !ok {
@@ -99,17 +99,17 @@ func allowing(lack func(what string) bool) interceptor.Funcs {
 	}}
 }
 
-// ifIdle is a gate that closes existing nodes if they are idle, all at once.
-func ifIdle(s *v1alpha1.NodeGateSpec) {
+// closesIfIdle makes a gate close existing nodes if they are idle, without a budget.
+func closesIfIdle(s *v1alpha1.NodeGateSpec) {
 	s.ExistingNodes = v1alpha1.ExistingCloseIfIdle
 	s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
 }
 
 func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
 
-// newUnfit is a world of nodes that are to be closed if they are idle.
-func newUnfit(t *testing.T, nodes int) (*world, *nodePods) {
-	w, pods := newWorld(t, controllertest.Gate("gate", ifIdle)), newNodePods()
+// newUnfitWorld returns a world of nodes that must be closed if they are idle.
+func newUnfitWorld(t *testing.T, nodes int) (*world, *nodePods) {
+	w, pods := newWorld(t, controllertest.Gate("gate", closesIfIdle)), newNodePods()
 	w.pods = pods
 	w.add(nodes, unfit)
 	return w, pods
@@ -120,10 +120,10 @@ var (
 	aDaemon   = gate.BoundPod{Namespace: "monitoring", Name: "daemon", UID: "daemon", Owned: true, Daemon: true}
 )
 
-// At most ten nodes a second are closed for being idle, and none that is not.
+// At most ten idle nodes are closed per second. Busy nodes are not closed.
 func TestBackfillIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 100)
+		w, pods := newUnfitWorld(t, 100)
 		for i := range 100 {
 			pods.set(fmt.Sprintf("n%04d", i), aDaemon)
 			if i%2 == 0 {
@@ -138,10 +138,10 @@ func TestBackfillIsPaced(t *testing.T) {
 				before = n
 			}
 		}
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 50 || len(closings) != 50 {
-			t.Errorf("%d nodes are closed by %d closings, want the 50 idle ones", n, len(closings))
+			t.Errorf("%d nodes are closed after %d closings, want the 50 idle ones", n, len(closings))
 		}
 		for name, n := range w.nodes {
 			if busy := len(pods.byNode[name]) == 2; busy == (len(n.Taints) > 0) {
@@ -151,27 +151,27 @@ func TestBackfillIsPaced(t *testing.T) {
 		for what, times := range map[string][]time.Time{"closings": closings, "lists": pods.lists} {
 			for i := range times {
 				if j := i + 10; j < len(times) && times[j].Sub(times[i]) < time.Second-time.Millisecond {
-					t.Errorf("%s: eleven from %s to %s", what, times[i], times[j])
+					t.Errorf("%s: 11 from %s to %s, want at most 10 per second", what, times[i], times[j])
 				}
 			}
 		}
-		// Each is looked at once more after it was closed, and then no more.
+		// Each closed node is listed a second time.
 		if n := pods.listed(); n != 150 {
 			t.Errorf("%d lists for 50 busy and 50 idle nodes, want 150", n)
 		}
 		if n := w.written(); n != 100 {
-			t.Errorf("%d writes for 50 idle nodes, want two each: closed, confirmed", n)
+			t.Errorf("%d writes for 50 idle nodes, want two each: closing and confirmation", n)
 		}
 	})
 }
 
-// A node that is not idle is looked at again, not often, and however often it is
-// decided about meanwhile.
-func TestBusyNodeIsLookedAtAgain(t *testing.T) {
+// A busy node is listed again after ten minutes, however often it is reconciled
+// meanwhile.
+func TestBusyNodeIsListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 1)
+		w, pods := newUnfitWorld(t, 1)
 		pods.set("n0000", aWorkload)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		for range 9 {
 			controllertest.Pass(time.Minute)
 			w.change("n0000", func(n *gate.Node) { n.Labels["changed"] = time.Now().String() })
@@ -182,50 +182,50 @@ func TestBusyNodeIsLookedAtAgain(t *testing.T) {
 		pods.set("n0000", aDaemon)
 		controllertest.Pass(3 * time.Minute)
 		if w.closed() != 1 {
-			t.Error("the node has been idle for minutes and is open")
+			t.Error("the node has been idle for minutes, and is open")
 		}
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(time.Second)
 		if w.closed() != 0 {
-			t.Error("the node became fit and is closed")
+			t.Error("the node has become fit, and is closed")
 		}
 	})
 }
 
-// A pod was bound between the look and the taint: the node opens again, with a
-// reason of its own, and is not closed again as long as the pod is there.
-func TestPodBoundBetweenLookAndTaint(t *testing.T) {
+// If a pod is bound between the list and the taint, the node opens again with the reason
+// NotIdle, and is not closed again while the pod exists.
+func TestPodBoundBetweenListAndTaint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 1)
+		w, pods := newUnfitWorld(t, 1)
 		w.after = func() { pods.set("n0000", aWorkload) }
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
 		if n := w.written(); n != 2 || w.closed() != 0 || len(w.nodes["n0000"].Records) > 0 {
-			t.Errorf("%d writes, records %v, want it closed once and opened once without a record", n, w.nodes["n0000"].Records)
+			t.Errorf("%d writes, records %v, want one closing, one opening and no record", n, w.nodes["n0000"].Records)
 		}
 		if n := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", string(v1alpha1.ReasonNotIdle))); n != 1 {
-			t.Errorf("it is told %v times that the node was not idle, want once", n)
+			t.Errorf("%v openings with the reason NotIdle are counted, want 1", n)
 		}
 	})
 }
 
-// That another gate has found the node busy meanwhile does not put off the look
-// that opens it again.
-func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
+// If another gate has found the node busy meanwhile, this does not delay the second check,
+// which opens it again.
+func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := controllertest.Gate("gate", ifIdle)
+		first := controllertest.Gate("gate", closesIfIdle)
 		w := newWorld(t, first)
 		pods := newNodePods()
 		w.pods = pods
 		w.add(1, unfit)
 		w.after = func() { pods.set("n0000", aWorkload) }
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(2 * time.Second)
-		other := controllertest.Gate("other", ifIdle)
+		other := controllertest.Gate("other", closesIfIdle)
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		w.setGates(true, first, other)
 		if w.closed() != 1 {
-			t.Fatalf("the node has the taints %v, want one of the first gate", w.nodes["n0000"].Taints)
+			t.Fatalf("the node has the taints %v, want that of the first gate", w.nodes["n0000"].Taints)
 		}
 		controllertest.Pass(time.Minute)
 		if w.closed() != 0 {
@@ -234,19 +234,19 @@ func TestBusyForAnotherGateIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// What may not be closed anyway is not looked at, and that is told.
-func TestLooksWaitForBudget(t *testing.T) {
+// Nodes for which no budget is available are not listed, and are reported as throttled.
+func TestListsWaitForBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", ifIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
+		w := newWorld(t, controllertest.Gate("gate", closesIfIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
 		pods := newNodePods()
 		w.pods = pods
 		w.add(50, unfit)
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(10 * time.Minute)
 		if w.closed() != 3 {
 			t.Errorf("%d nodes are closed, want the 3 that the budget allows", w.closed())
 		}
-		if n := pods.listed(); n > 40 { // some nodes see the same room
+		if n := pods.listed(); n > 40 { // several nodes may be listed for the same part of the budget
 			t.Errorf("%d lists to close 3 nodes", n)
 		}
 		if c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled); c == nil || !strings.Contains(c.Message, "44 more") {
@@ -255,20 +255,19 @@ func TestLooksWaitForBudget(t *testing.T) {
 	})
 }
 
-// A list that hangs keeps nobody from opening, not even another gate of the
-// same node.
-func TestLooksDoNotDelayOpenings(t *testing.T) {
+// A hanging list does not delay openings, not even of another gate on the same node.
+func TestListsDoNotDelayOpenings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := controllertest.Gate("other")
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		other.Spec.OpenWhen[0].Label.Key = "other"
-		w := newWorld(t, controllertest.Gate("gate", ifIdle), other)
+		w := newWorld(t, controllertest.Gate("gate", closesIfIdle), other)
 		pods := newNodePods()
 		w.pods = pods
 		hang := make(chan struct{})
 		pods.onList = func(string) error { <-hang; return context.DeadlineExceeded }
 		w.add(50, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "other", v1alpha1.ReasonBirth) })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		defer close(hang)
 		controllertest.Pass(10 * time.Second)
 		for _, name := range w.NodeNames() {
@@ -276,16 +275,16 @@ func TestLooksDoNotDelayOpenings(t *testing.T) {
 		}
 		controllertest.Pass(time.Millisecond)
 		if w.closed() != 0 {
-			t.Errorf("%d nodes are closed still", w.closed())
+			t.Errorf("%d nodes are still closed", w.closed())
 		}
 	})
 }
 
-// Without the right to list pods nothing is closed, the gate's status says how
-// to grant it, and when that is done it goes on by itself.
-func TestNoRightToListPods(t *testing.T) {
+// Without the permission to list pods, nothing is closed, and the gate's status describes
+// how to grant it. When it is granted, nodes close without a further event.
+func TestPermissionToListPodsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newUnfit(t, 3)
+		w, pods := newUnfitWorld(t, 3)
 		var mu sync.Mutex
 		lacks := true
 		pods.onList = func(string) error {
@@ -296,7 +295,7 @@ func TestNoRightToListPods(t *testing.T) {
 			}
 			return nil
 		}
-		defer w.start(logr.Discard(), allowing(func(what string) bool {
+		defer w.start(logr.Discard(), allowingAllBut(func(what string) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return lacks && what == "list pods"
@@ -316,7 +315,7 @@ func TestNoRightToListPods(t *testing.T) {
 		mu.Unlock()
 		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 3 {
-			t.Errorf("the right was granted, and %d nodes of 3 are closed", w.closed())
+			t.Errorf("the permission was granted, and %d nodes are closed, want 3", w.closed())
 		}
 	})
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// BenchmarkOpening is what the controller does for one node on which two gates
-// open: facts in hand, decision, patch, what is told of it, and the decision that
-// follows the write. The API server is not in it, nor is what observes it.
+// BenchmarkOpening measures the controller's work for one node on which two gates open:
+// gathering facts, the decision, the patch, its accounting, and the decision after the
+// write. The API server and the feed are not included.
 func BenchmarkOpening(b *testing.B) {
 	w := &world{nodes: map[string]gate.Node{}, gates: []*v1alpha1.NodeGate{controllertest.Gate("a"), controllertest.Gate("b", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })}, complete: true}
 	for _, ng := range w.gates {
@@ -57,13 +57,13 @@ func BenchmarkOpening(b *testing.B) {
 	}
 }
 
-// patched writes nothing, but makes the patch.
+// patched creates the patch, and does not send it.
 type patched struct {
 	*world
 	b *testing.B
 }
 
-// Apply implements cluster.Applier.
+// Apply implements write.Applier.
 func (p patched) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	if body, err := write.Patch(n, d); err != nil || len(body) == 0 {
 		p.b.Fatalf("patch %s, error %v", body, err)

@@ -28,34 +28,35 @@ func overrideFields(v *gate.Verdict) []any {
 	return fields
 }
 
-// tellOverrides tells of overrides that were refused or, once each, that are not
-// followed. Who wrote one has no other answer, but for the gate's status. A part of
-// a decision follows none but that of the gate that it is about.
-func (c *Controller) tellOverrides(set *gateset.Set, n *gate.Node, d *gate.Decision, part bool) {
+// reportOverrides reports overrides that were refused, and logs, once each, those that are
+// not followed. Apart from the gate's status, their authors get no other response. A
+// partial decision must not be used to find overrides that are not followed, because it
+// follows only those of its own gate.
+func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Decision, part bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.Withdrawn)) {
 		if why := d.Withdrawn[name]; why != "" {
 			c.log.Info("override refused", "gate", name, "node", n.Name, "why", why)
 			c.events.Warning(n, telemetry.GateReference(set.Object(name)), v1alpha1.EventOverrideRefused, v1alpha1.EventActionWithdraw, fmt.Sprintf(
-				"the override of gate %s is taken off this node, and was not followed: %s", name, why))
+				"the override of gate %s was removed from this node without effect: %s", name, why))
 		}
 	}
 	if part {
 		return
 	}
-	news := c.memory.ignoring(n.Name, d.Ignored)
-	for _, name := range slices.Sorted(maps.Keys(news)) {
-		c.log.Info("override is not followed", "gate", name, "node", n.Name, "why", fleet.Clip(news[name], ignoredMax))
+	added := c.nodes.newlyIgnored(n.Name, d.Ignored)
+	for _, name := range slices.Sorted(maps.Keys(added)) {
+		c.log.Info("override is not followed", "gate", name, "node", n.Name, "why", fleet.Clip(added[name], ignoredMax))
 	}
 }
 
-// ignoredMax limits the length of the cause why an override is not followed.
+// ignoredMax limits the length of the cause because of which an override is not followed.
 const ignoredMax = 256
 
-// overrides tells what people want of a gate, and what they should know.
-func overrides(s *fleet.Summary) string {
+// overridesText describes the nodes with an override, and with one that is not followed.
+func overridesText(s *fleet.Summary) string {
 	text := ""
 	if s.Overridden.Count > 0 {
-		text += fmt.Sprintf("; overridden by hand on %s", s.Overridden)
+		text += fmt.Sprintf("; manually overridden on %s", s.Overridden)
 	}
 	if s.Ignored.Count > 0 {
 		text += fmt.Sprintf("; the override is not followed on %s: %s", s.Ignored, s.IgnoredWhy)

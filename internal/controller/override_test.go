@@ -17,7 +17,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// overrideFor has somebody override a gate on a node from now on.
+// overrideFor sets a manual override of a gate on a node, which begins now.
 func overrideFor(last time.Duration, gateName, state string) func(*gate.Node) {
 	return func(n *gate.Node) {
 		n.Overrides = map[string]string{gateName: gate.Override{State: state, Until: time.Now().Add(last), Reason: "ticket 7", UID: n.UID}.String()}
@@ -30,10 +30,10 @@ func (w *world) tainted(node string) bool {
 	return len(w.nodes[node].Taints) > 0
 }
 
-// An unfit node is opened for an hour. The hour ends by itself, to the second,
-// whatever becomes of the controller, and the node is closed again by one write,
-// also where the budget is used up: it has been counted all along.
-func TestOverrideEndsByItself(t *testing.T) {
+// An override opens an unfit node for an hour. It expires without an event, to the second,
+// and even if the controller restarts. One write closes the node again, even if the budget
+// is used up, because the node has counted as closed meanwhile.
+func TestOverrideExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(10, func(i int, n *gate.Node) {
@@ -50,24 +50,24 @@ func TestOverrideEndsByItself(t *testing.T) {
 		w.change("n0000", overrideFor(time.Hour, "gate", v1alpha1.StateOpen))
 		controllertest.Pass(time.Minute)
 		if w.tainted("n0000") || len(w.writes) != 1 {
-			t.Fatalf("a minute after it was opened by hand: written to %v", w.writes)
+			t.Fatalf("a minute after the override, the node is closed, or the writes are %v, want 1", w.writes)
 		}
-		w.change("n0002", func(n *gate.Node) { delete(n.Labels, "fit") }) // two of ten are closed by themselves
+		w.change("n0002", func(n *gate.Node) { delete(n.Labels, "fit") }) // two of ten count as closed
 		controllertest.Pass(10 * time.Minute)
 		if w.tainted("n0002") {
-			t.Error("the slot of a node that is open by hand was given away")
+			t.Error("the budget of the overridden node was granted to another node")
 		}
-		w.checkOverridden(t, 1, "overridden by hand on n0000")
+		w.checkOverridden(t, 1, "manually overridden on n0000")
 		stop()
 		controllertest.Pass(10 * time.Minute)
 		stop = w.start(log.Logger(), interceptor.Funcs{})
 		controllertest.Pass(time.Until(begin.Add(time.Hour - time.Second)))
 		if w.tainted("n0000") {
-			t.Error("closed before the hour was over")
+			t.Error("closed before the override expired")
 		}
 		controllertest.Pass(2 * time.Second)
 		if !w.tainted("n0000") || len(w.writes) != 2 || len(w.nodes["n0000"].Overrides) > 0 {
-			t.Errorf("the hour is over: overrides %v, written to %v", w.nodes["n0000"].Overrides, w.writes)
+			t.Errorf("the override has expired: overrides %v, writes %v", w.nodes["n0000"].Overrides, w.writes)
 		}
 		controllertest.Pass(time.Minute)
 		w.checkOverridden(t, 0, "")
@@ -75,13 +75,13 @@ func TestOverrideEndsByItself(t *testing.T) {
 		for _, want := range []string{`"gate opened" "gate"="gate" "node"="n0000" "reason"="Overridden"`, `"because"="ticket 7"`,
 			`"gate closed" "gate"="gate" "node"="n0000" "reason"="OverrideEnded"`} {
 			if strings.Count(strings.Join(log.All(), "\n"), want) != 1 {
-				t.Errorf("told %d times, want once: %s", strings.Count(strings.Join(log.All(), "\n"), want), want)
+				t.Errorf("logged %d times, want once: %s", strings.Count(strings.Join(log.All(), "\n"), want), want)
 			}
 		}
 	})
 }
 
-// checkOverridden looks at what the gate's status says of overrides.
+// checkOverridden checks what the gate's status reports about overrides.
 func (w *world) checkOverridden(t *testing.T, count int32, remark string) {
 	t.Helper()
 	status := w.stored("gate").Status
@@ -91,8 +91,8 @@ func (w *world) checkOverridden(t *testing.T, count int32, remark string) {
 	}
 }
 
-// A fit node is kept closed for a while, also one that is outside the gate, and
-// takes nothing of the budget.
+// An override keeps a fit node closed, even if it is not a member of the gate, and does
+// not use the budget.
 func TestOverrideKeepsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -115,19 +115,20 @@ func TestOverrideKeepsClosed(t *testing.T) {
 				t.Errorf("%s is not closed", name)
 			}
 		}
-		w.checkOverridden(t, 2, "overridden by hand on n0000, n0001")
+		w.checkOverridden(t, 2, "manually overridden on n0000, n0001")
 		if s := w.stored("gate").Status; s.Nodes.Closed != 4 || s.Waiting[0].Reason == "" {
-			t.Errorf("the status says %+v, %+v", s.Nodes, s.Waiting)
+			t.Errorf("status: %+v, waiting %+v", s.Nodes, s.Waiting)
 		}
 		controllertest.Pass(time.Hour)
 		if w.tainted("n0000") || w.tainted("n0001") || w.nodes["n0001"].Records["gate"] != "" {
-			t.Errorf("the hour is over: %+v, %+v", w.nodes["n0000"], w.nodes["n0001"])
+			t.Errorf("the overrides have expired: %+v, %+v", w.nodes["n0000"], w.nodes["n0001"])
 		}
 	})
 }
 
-// Who writes an override that is not followed is told, once.
-func TestOverrideThatIsNotFollowedIsTold(t *testing.T) {
+// An override that is not followed is logged once. One that is refused is removed, with an
+// Event.
+func TestIgnoredOverrideIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
 		w.add(1, func(_ int, n *gate.Node) { isOpen(n, "gate") })
@@ -141,7 +142,7 @@ func TestOverrideThatIsNotFollowedIsTold(t *testing.T) {
 		controllertest.Pass(time.Minute)
 		lines := strings.Join(log.All(), "\n")
 		if got := strings.Count(lines, `"override is not followed" "gate"="gate" "node"="n0000"`); got != 1 {
-			t.Errorf("told %d times:\n%s", got, lines)
+			t.Errorf("logged %d times, want once:\n%s", got, lines)
 		}
 		w.checkOverridden(t, 0, "the override is not followed on n0000: reading the override")
 
@@ -157,7 +158,7 @@ func TestOverrideThatIsNotFollowedIsTold(t *testing.T) {
 			}
 		}
 		if refused != 1 {
-			t.Errorf("%d Events tell of it: %v", refused, w.events())
+			t.Errorf("%d Events report the refusal, want 1: %v", refused, w.events())
 		}
 	})
 }

@@ -34,7 +34,7 @@ type replica struct {
 	feed     *feed.Feed
 	writer   write.Applier
 	pods     boundpods.Client
-	election *election.Election // nil where none is held
+	election *election.Election // nil without leader election
 
 	current atomic.Pointer[Controller]
 }
@@ -55,8 +55,8 @@ func (p *Process) election() (*election.Election, error) {
 	})
 }
 
-// renew makes the Controller of the next term, and has it be used from now on.
-func (r *replica) renew() *Controller {
+// newTerm creates the Controller of the next term, and makes it the current one.
+func (r *replica) newTerm() *Controller {
 	c := r.successor(r.current.Load())
 	r.current.Store(c)
 	return c
@@ -74,7 +74,7 @@ func (r *replica) successor(before *Controller) *Controller {
 	}
 	if before != nil {
 		c.set.Store(before.set.Load())
-		c.asked.Store(before.asked.Load())
+		c.needs.Store(before.needs.Load())
 	}
 	return c
 }
@@ -82,7 +82,7 @@ func (r *replica) successor(before *Controller) *Controller {
 // run participates in the election, and leads, repeatedly until the context ends or the
 // leader cannot continue.
 func (r *replica) run(ctx context.Context) error {
-	for c := r.current.Load(); ; c = r.renew() {
+	for c := r.current.Load(); ; c = r.newTerm() {
 		if err := r.term(ctx, c); err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -126,6 +126,6 @@ func (r *replica) Live() error { return r.current.Load().Live() }
 
 func (r *replica) birthGates() ([]gate.Gate, bool) { return r.current.Load().birthGates() }
 
-func (r *replica) serveAnswer(w http.ResponseWriter, q *http.Request) {
-	r.current.Load().serveAnswer(w, q)
+func (r *replica) serveNode(w http.ResponseWriter, q *http.Request) {
+	r.current.Load().serveNode(w, q)
 }

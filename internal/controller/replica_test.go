@@ -17,29 +17,29 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Probes and the webhook may come at any time, also when a term ends: a Controller knows
-// the gates, and what was asked for, before it is used.
-func TestSuccessorKnowsTheGates(t *testing.T) {
+// Probes and the webhook may be called at any time, also when a term ends. A Controller
+// therefore knows the gates and the needs before it becomes the current one.
+func TestNextControllerStartsWithTheGates(t *testing.T) {
 	r := &replica{
 		process: &Process{Options: Options{Namespace: "nodegate-system", Log: logr.Discard()}},
 		api:     controllertest.Client(t, interceptor.Funcs{}), metrics: telemetry.NewMetrics(prometheus.NewRegistry()),
 	}
-	first := r.renew()
+	first := r.newTerm()
 	defer first.queue.ShutDown()
-	first.asked.Store(&gate.Needs{})
+	first.needs.Store(&gate.Needs{})
 	first.set.Store(&gateset.Set{Seq: 7})
 	next := r.successor(first)
 	defer next.queue.ShutDown()
-	if next.set.Load().Seq != 7 || next.asked.Load() == nil {
-		t.Errorf("the next Controller knows the gates of set %d, and what was asked for: %v; want set 7", next.set.Load().Seq, next.asked.Load())
+	if next.set.Load().Seq != 7 || next.needs.Load() == nil {
+		t.Errorf("the next Controller has set %d and needs %v, want set 7 and the needs", next.set.Load().Seq, next.needs.Load())
 	}
 	if r.current.Load() != first {
-		t.Error("the next Controller is in use before it knows the gates")
+		t.Error("the next Controller is the current one before it has the gates")
 	}
 }
 
-// A leader that took over gives no budget while the one before may still do so.
-func TestNoBudgetsAfterTakingOver(t *testing.T) {
+// A leader that took over grants no budget while its predecessor may still do so.
+func TestNoBudgetDirectlyAfterATakeover(t *testing.T) {
 	for _, tookOver := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newClosedWorld(t, 3)
@@ -48,11 +48,11 @@ func TestNoBudgetsAfterTakingOver(t *testing.T) {
 			defer stop()
 			controllertest.Pass(fleet.PausedAfter)
 			if got := w.c.ledger.IsSettledFor(w.c.set.Load().Seq); got == tookOver {
-				t.Errorf("took over: %v; budgets are given after %s: %v", tookOver, fleet.PausedAfter, got)
+				t.Errorf("took over: %t; budget is granted after %s: %t", tookOver, fleet.PausedAfter, got)
 			}
 			controllertest.Pass(3 * fleet.SettleInterval)
 			if !w.c.ledger.IsSettledFor(w.c.set.Load().Seq) {
-				t.Errorf("took over: %v; no budgets are given after %s", tookOver, fleet.PausedAfter+3*fleet.SettleInterval)
+				t.Errorf("took over: %t; no budget is granted after %s", tookOver, fleet.PausedAfter+3*fleet.SettleInterval)
 			}
 		})
 	}

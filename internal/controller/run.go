@@ -98,7 +98,8 @@ func (p *Process) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The manager elects no leader: it would end the process when the Lease is lost.
+	// Leader election is not the manager's, which would end the process when the Lease is
+	// lost.
 	m, err := ctrl.NewManager(p.Config, ctrl.Options{
 		Scheme:                 scheme,
 		Logger:                 p.Options.Log,
@@ -148,14 +149,14 @@ func (p *Process) assemble(m manager.Manager, api client.Client) error {
 			return err
 		}
 	}
-	r.renew()
+	r.newTerm()
 	if p.Webhook != nil {
 		if err := p.serveWebhook(m, r.birthGates); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		serveAnswers(m, r.serveAnswer),
+		addDebugHandler(m, r.serveNode),
 		m.Add(manager.RunnableFunc(r.feed.Run)),
 		m.Add(manager.RunnableFunc(r.run)),
 		m.AddReadyzCheck("feeds", check(r.Ready)),

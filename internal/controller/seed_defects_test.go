@@ -20,10 +20,10 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// Istio's controller changed its cached Node before the write: after one
-// conflict it found the taint there, and never wrote it. It retried fifty times
-// with the object that had been refused, and then gave up. Here every attempt is
-// decided anew on what is known by then, until one succeeds.
+// Istio's controller changed its cached Node before the write: after one conflict it found
+// the taint in the cache, and never wrote it. It retried 50 times with the rejected object,
+// and then gave up. nodegate decides again for every attempt, with the current facts,
+// until one succeeds.
 func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
 	for _, failure := range []error{write.ErrConflict, context.DeadlineExceeded} {
 		t.Run(failure.Error(), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
 					if tries.Add(1) > failures {
 						return nil
 					}
-					// Somebody else was faster, each time with another taint. No event tells.
+					// Another writer was faster, each time with another taint. There is no event.
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					n := w.nodes[name]
@@ -45,20 +45,19 @@ func TestSeedIstioFailedWriteIsNotBelieved(t *testing.T) {
 					return fmt.Errorf("patching: %w", failure)
 				}
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
-				controllertest.Pass(time.Hour) // the look at everything once in ten minutes would take ten
+				controllertest.Pass(time.Hour) // with a retry per resync, it would take ten hours
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				want := fmt.Sprintf("[{foreign-%d  NoSchedule <nil>} {%s  NoSchedule <nil>}]", failures, controllertest.TaintKey)
 				if got := fmt.Sprint(w.nodes["n0000"].Taints); got != want || len(w.writes) != 1 {
-					t.Errorf("after %d tries and %d writes the node has %s, want %s", tries.Load(), len(w.writes), got, want)
+					t.Errorf("after %d attempts and %d writes, the node has taints %s, want %s", tries.Load(), len(w.writes), got, want)
 				}
 			})
 		})
 	}
 }
 
-// Tainter wrote one node after the other: one write that hung kept all others
-// waiting.
+// Tainter wrote one node after the other: one hanging write delayed all others.
 func TestSeedTainterSlowWriteDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fleet = 100
@@ -79,7 +78,7 @@ func TestSeedTainterSlowWriteDelaysNobody(t *testing.T) {
 		close(hangs)
 		controllertest.Pass(time.Second)
 		if n := w.closed(); n != 0 {
-			t.Errorf("%d nodes are closed", n)
+			t.Errorf("%d nodes are still closed", n)
 		}
 	})
 }

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,42 +13,35 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// How long each signal of a gate kept a node waiting is the time from the closing
-// of the gate to when the signal began to hold, as it stands when they all do and
-// the gate opens. When a signal began to hold is what the API tells. Of those of
-// which the API tells nothing (labels, annotations, what a node has or offers),
-// it is when they were first seen to; after a restart of the controller that may
-// be too late, and never later than the opening.
+// The wait for a signal is the time from the closing of the gate to the time since which
+// the signal holds, measured when all signals hold and the gate opens. The API reports
+// since when most signals have held. For the others (labels, annotations, resources of the
+// node), it is the time at which the controller first observed it. After a restart of the
+// controller that may be too late, but never later than the opening.
 
-// holding remembers since when signals of closed gates have been seen to hold of
-// which the API does not tell it.
-type holding struct {
-	mu    sync.Mutex
-	nodes map[string]held
-}
-
-type held struct {
+// heldSignals has, by gate, since when the controller has observed that signals of a closed
+// gate hold, if the API does not report it.
+type heldSignals struct {
 	uid   types.UID
-	gates map[string][]seen
+	gates map[string][]firstHeld
 }
 
-type seen struct {
+type firstHeld struct {
 	signal string
 	at     time.Time
 }
 
-func newHolding() *holding { return &holding{nodes: make(map[string]held)} }
-
-// look takes note of what signals say, and returns, for each gate that opens by its
-// signals, how long each of these has kept the node waiting, in the gate's order.
-func (h *holding) look(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before := h.nodes[n.Name]
-	if before.uid != n.UID {
-		before = held{}
+// signalWaits stores which signals hold. For each gate that opens because its signals hold,
+// it returns the wait for each signal, in the gate's order.
+func (s *nodeStates) signalWaits(set *gateset.Set, n *gate.Node, d *gate.Decision, now time.Time) map[string][]time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.at(n.Name)
+	before := state.signals
+	if before == nil || before.uid != n.UID {
+		before = &heldSignals{}
 	}
-	is := held{uid: n.UID}
+	is := heldSignals{uid: n.UID}
 	var waits map[string][]time.Duration
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -64,54 +56,47 @@ func (h *holding) look(set *gateset.Set, n *gate.Node, d *gate.Decision, now tim
 		case len(v.Readings) == 0 && was != nil: // a part of a decision
 			put(&is.gates, v.Gate, was)
 		default:
-			if all := seenHolding(g, v, was, now); all != nil {
+			if all := heldNow(g, v, was, now); all != nil {
 				put(&is.gates, v.Gate, all)
 			}
 		}
 	}
 	putOthers(&is.gates, before.gates, set.Covers)
-	if delete(h.nodes, n.Name); is.gates != nil {
-		h.nodes[n.Name] = is
+	if state.signals = nil; is.gates != nil {
+		state.signals = &is
 	}
 	return waits
 }
 
-// seenHolding returns what to keep of the signals of a closed gate.
-func seenHolding(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) (all []seen) {
+// heldNow returns what to store about the signals of a closed gate.
+func heldNow(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) (all []firstHeld) {
 	for i := range v.Readings {
 		if r := &v.Readings[i]; r.State == gate.Holds && r.Since.IsZero() {
-			all = append(all, seen{g.Signals[i].Name, firstSeen(was, g.Signals[i].Name, now)})
+			all = append(all, firstHeld{g.Signals[i].Name, heldSince(was, g.Signals[i].Name, now)})
 		}
 	}
 	return all
 }
 
-func firstSeen(was []seen, signal string, now time.Time) time.Time {
-	if i := slices.IndexFunc(was, func(s seen) bool { return s.signal == signal }); i >= 0 {
+func heldSince(was []firstHeld, signal string, now time.Time) time.Time {
+	if i := slices.IndexFunc(was, func(s firstHeld) bool { return s.signal == signal }); i >= 0 {
 		return was[i].at
 	}
 	return now
 }
 
-// waited returns how long each signal of a gate that opens has kept the node waiting.
-// Times from the API may come from a clock that is wrong, so the results are limited to
-// the range from zero to the total time.
-func waited(g *gate.Gate, v *gate.Verdict, was []seen, now time.Time) []time.Duration {
+// waited returns the wait for each signal of a gate that opens. Times from the API may
+// come from a wrong clock, so the results are limited to the range from zero to the total
+// time.
+func waited(g *gate.Gate, v *gate.Verdict, was []firstHeld, now time.Time) []time.Duration {
 	all := make([]time.Duration, len(v.Readings))
 	most := max(now.Sub(v.ClosedSince), 0)
 	for i := range v.Readings {
 		since := v.Readings[i].Since
 		if since.IsZero() {
-			since = firstSeen(was, g.Signals[i].Name, now)
+			since = heldSince(was, g.Signals[i].Name, now)
 		}
 		all[i] = min(max(since.Sub(v.ClosedSince), 0), most)
 	}
 	return all
-}
-
-// forget drops what is kept of a node that is gone.
-func (h *holding) forget(node string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.nodes, node)
 }

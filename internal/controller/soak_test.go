@@ -18,24 +18,23 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// The soak is waited for although no event tells of its end, and said to be.
-// Where the API tells since when a signal has held, a controller that is replaced
-// half way changes nothing but the allowance for clocks; where it does not, the
-// wait begins again.
-func TestSoakIsWaitedFor(t *testing.T) {
+// openAfterSeconds pass without an event, and the status reports the wait. If the
+// controller is replaced meanwhile, the wait continues, plus the allowance for clocks, if
+// the API reports since when the signal has held. Otherwise, the wait restarts.
+func TestOpenAfterIsWaitedFor(t *testing.T) {
 	probed := v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Probed", Status: "True"}}
 	for name, c := range map[string]struct {
 		signal v1alpha1.SignalSource
 		holds  func(*gate.Node)
-		opens  time.Duration // after the signal came to hold
+		opens  time.Duration // after the signal began to hold
 	}{
-		"the API tells the time, by a clock that is slow": {probed, func(n *gate.Node) {
+		"the API reports the time, by a slow clock": {probed, func(n *gate.Node) {
 			n.Conditions = append(n.Conditions[:1:1], gate.Condition{Type: "Probed", Status: "True", Transition: time.Now().Add(-4 * time.Second)})
 		}, time.Hour - 4*time.Second + gate.HeartbeatSkew},
-		"by one that is fast": {probed, func(n *gate.Node) {
+		"by a fast clock": {probed, func(n *gate.Node) {
 			n.Conditions = append(n.Conditions[:1:1], gate.Condition{Type: "Probed", Status: "True", Transition: time.Now().Add(4 * time.Second)})
 		}, time.Hour + 4*time.Second + gate.HeartbeatSkew},
-		"it does not": {v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}, func(n *gate.Node) {
+		"it does not report it": {v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}, func(n *gate.Node) {
 			n.Labels = map[string]string{"fit": ""}
 		}, 90 * time.Minute},
 	} {
@@ -54,28 +53,28 @@ func TestSoakIsWaitedFor(t *testing.T) {
 				waiting := w.stored("gate").Status.Waiting
 				until := began.Add(time.Hour).UTC().Format(time.RFC3339)
 				if len(waiting) != 1 || waiting[0].Reason != string(v1alpha1.ReadingOpenAfter) || !strings.Contains(waiting[0].Message, until) {
-					t.Errorf("waits for %+v, want until %s", waiting, until)
+					t.Errorf("waiting: %+v, want until %s", waiting, until)
 				}
 				stop()
 				controllertest.Pass(10 * time.Minute)
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
 				controllertest.Pass(time.Until(began.Add(c.opens - 2*time.Second)))
 				if w.closed() != 1 || w.written() != 0 {
-					t.Error("it opened too soon")
+					t.Error("it opened too early")
 				}
 				controllertest.Pass(4 * time.Second)
 				if w.closed() != 0 || w.written() != 1 {
-					t.Errorf("%d closed after %d writes, in time", w.closed(), w.written())
+					t.Errorf("when the time has passed, %d nodes are closed after %d writes, want none after 1", w.closed(), w.written())
 				}
 			})
 		})
 	}
 }
 
-// A heartbeat that becomes too old ends a soak by the passing of time alone, though
-// nothing is heard of the node, and the controller is replaced.
-func TestStaleHeartbeatEndsASoak(t *testing.T) {
-	for name, beats := range map[string]bool{"beating": true, "fallen silent": false} {
+// A heartbeat that becomes too old restarts openAfterSeconds, although no event reports
+// it, and even if the controller is replaced.
+func TestStaleHeartbeatRestartsOpenAfter(t *testing.T) {
+	for name, beats := range map[string]bool{"heartbeats": true, "no heartbeats": false} {
 		for _, replaced := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, replaced %t", name, replaced), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { testStaleSoak(t, beats, replaced) })
@@ -107,6 +106,6 @@ func testStaleSoak(t *testing.T, beats, replaced bool) {
 		controllertest.Pass(time.Minute)
 	}
 	if isOpen := w.closed() == 0; isOpen != beats {
-		t.Errorf("two minutes after the soak would be over, the gate is open: %t", isOpen)
+		t.Errorf("two minutes after openAfterSeconds, the gate is open: %t, want %t", isOpen, beats)
 	}
 }

@@ -7,37 +7,56 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/birth"
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 const (
-	// statusInterval bounds how often a gate's status is written: counts change
-	// with every node, and nobody reads them faster.
+	// statusInterval is the minimum time between two writes of a gate's status, because
+	// counts change with every node.
 	statusInterval = time.Second
-	// A status that cannot be written is tried again after one interval, then
-	// ever less often, down to once in statusRetryMax.
+	// statusRetryMax is the maximum of the backoff of failed writes, which starts at one
+	// interval.
 	statusRetryMax = time.Minute
 	statusTimeout  = 5 * time.Second
 )
 
 // reporter keeps the status of gates up to date.
 type reporter struct {
-	*Controller
+	set         *atomic.Pointer[gateset.Set]
+	gateFeed    GateFeed
+	needsFeed   NeedsFeed
+	ledger      *fleet.Ledger
+	birth       *birth.Reconciler
+	guards      *birth.GuardProber
+	permissions *permissions
+	client      client.Client
+	events      *telemetry.Recorder
+	metrics     *telemetry.Metrics
+	plainOptOut bool
+	clock       clock.WithTicker
+	log         logr.Logger
+
 	gates map[types.UID]*reported
 	// last is the input of the last report.
 	last *observed
-	// strangers are the gates that were last told to be unknown.
-	strangers string
+	// unlisted has the unlisted gates that were last logged.
+	unlisted string
 }
 
 // reported is what was last reported about one gate.
@@ -54,8 +73,14 @@ type reported struct {
 	retryAt  time.Time
 }
 
-func newReporter(c *Controller) *reporter {
-	return &reporter{Controller: c, gates: make(map[types.UID]*reported)}
+func (c *Controller) newReporter() *reporter {
+	return &reporter{
+		set: &c.set, gateFeed: c.gateFeed, needsFeed: c.needsFeed, ledger: c.ledger,
+		birth: c.birth, guards: c.guards, permissions: c.permissions,
+		client: c.client, events: c.events, metrics: c.metrics,
+		plainOptOut: c.options.PlainOptOut, clock: c.clock, log: c.log,
+		gates: make(map[types.UID]*reported),
+	}
 }
 
 // run reports until the context ends.
@@ -76,8 +101,8 @@ func (r *reporter) run(ctx context.Context) {
 func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
 	r.last = r.observe(set, r.last)
-	r.keep(set)
-	r.tellStrangers(set)
+	r.syncGates(set)
+	r.logUnlisted(set)
 	for _, name := range set.Names() {
 		if ctx.Err() != nil {
 			return
@@ -87,15 +112,15 @@ func (r *reporter) report(ctx context.Context) {
 		if r.clock.Now().Before(last.retryAt) {
 			continue
 		}
-		r.noteWrite(ctx, name, last, r.write(ctx, r.last, ng, last))
+		r.recordWrite(ctx, name, last, r.write(ctx, r.last, ng, last))
 	}
 }
 
-// keep forgets gates that are gone, and starts with what the status of new
-// ones says already: the feed's copies are newer than those of the set, which
-// is made anew only when a spec changes.
-func (r *reporter) keep(set *gateset.Set) {
-	declared, _ := r.feed.Gates()
+// syncGates drops deleted gates, and initializes new ones with their current status. The
+// feed's copies are preferred: the set's copies are older, because a set is created only
+// when a spec changes.
+func (r *reporter) syncGates(set *gateset.Set) {
+	declared, _ := r.gateFeed.Gates()
 	before := r.gates
 	r.gates = make(map[types.UID]*reported, len(set.Declared))
 	for _, list := range [][]*v1alpha1.NodeGate{declared, set.List()} {
@@ -110,8 +135,8 @@ func (r *reporter) keep(set *gateset.Set) {
 	}
 }
 
-// noteWrite takes note of how a write went. It logs the first failure of a row.
-func (r *reporter) noteWrite(ctx context.Context, name string, last *reported, err error) {
+// recordWrite records the outcome of a write. It logs the first of consecutive failures.
+func (r *reporter) recordWrite(ctx context.Context, name string, last *reported, err error) {
 	if err == nil || ctx.Err() != nil {
 		last.failures, last.retryAt = 0, time.Time{}
 		return
@@ -133,7 +158,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	} else {
 		r.metrics.NotClosedAtBirth(ng.Name)
 	}
-	r.tellMode(ng, last)
+	r.reportMode(ng, last)
 	if last.contended != summary.Contended.String() {
 		last.contended = summary.Contended.String()
 		last.other = r.otherWriter(ctx, summary.Contended.First)
@@ -148,7 +173,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 		return nil
 	}
 	if o.set.Source != v1alpha1.SourceCRD {
-		r.tellConditions(ng.Name, last.status.Conditions, status.Conditions)
+		r.logConditions(ng.Name, last.status.Conditions, status.Conditions)
 		last.status = status
 		return nil
 	}
@@ -156,15 +181,15 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	if err != nil {
 		return err
 	}
-	// The answer need not be a gate that could be read.
+	// The response is not decoded as a NodeGate, because the gate may not be readable.
 	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
 	target.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))
 	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
 	switch {
 	case err == nil:
-		r.tellGate(ng, last.status.Conditions, status.Conditions)
+		r.recordConditionEvents(ng, last.status.Conditions, status.Conditions)
 		last.status = status
-	case apierrors.IsNotFound(err): // the gate is gone: the feed will tell
+	case apierrors.IsNotFound(err): // deleted; the feed will report it
 	default:
 		return fmt.Errorf("patching status: %w", err)
 	}
@@ -192,7 +217,7 @@ func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
 	}
 	var n corev1.Node
 	if err := r.client.Get(ctx, client.ObjectKey{Name: nodes[0]}, &n); err != nil {
-		return "who that is could not be read"
+		return "reading the node to identify the writer failed"
 	}
 	var newest *metav1.ManagedFieldsEntry
 	for i := range n.ManagedFields {
@@ -207,5 +232,5 @@ func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
 	if newest == nil {
 		return "no other field manager of spec.taints is recorded"
 	}
-	return fmt.Sprintf("the last other writer of spec.taints is %q: have it leave this key alone", newest.Manager)
+	return fmt.Sprintf("the last other writer of spec.taints is %q: configure it not to change this taint", newest.Manager)
 }

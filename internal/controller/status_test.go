@@ -30,12 +30,12 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
-// countPatches counts writes of status, and has them fail while fail is set.
+// countPatches counts writes of status, and makes them fail while fail is set.
 func countPatches(n *atomic.Int32, fail *atomic.Bool) interceptor.Funcs {
 	return interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
 		n.Add(1)
 		if fail.Load() {
-			return errors.New("no answer")
+			return errors.New("no response")
 		}
 		return c.SubResource(sub).Patch(ctx, obj, p, o...)
 	}}
@@ -62,12 +62,12 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 			controllertest.Pass(10 * time.Second)
 		}
 		if n := patches.Load() - written; n != 0 {
-			t.Errorf("%d writes within ten minutes in which nothing changed", n)
+			t.Errorf("%d writes in ten minutes without changes", n)
 		}
 		stop()
 
-		// The next leader finds everything as it should be. Its copy of the gate
-		// was made when the spec changed last.
+		// The next leader finds a correct status. Its copy of the gate is as old as the last
+		// change of the spec.
 		w.gates = []*v1alpha1.NodeGate{before}
 		patches.Store(0)
 		defer w.start(logr.Discard(), countPatches(&patches, &fail))()
@@ -80,14 +80,13 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 		after := w.stored("gate")
 		for _, c := range before.Status.Conditions {
 			if now := meta.FindStatusCondition(after.Status.Conditions, c.Type); now == nil || !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
-				t.Errorf("condition %s was %+v, and is %+v for the next leader", c.Type, c, now)
+				t.Errorf("condition %s was %+v, and is %+v under the next leader", c.Type, c, now)
 			}
 		}
 	})
 }
 
-// Flux, Helm's --wait and others judge by kstatus, and by nothing that they would
-// have to know of gates.
+// Flux, Helm's --wait and others determine readiness with kstatus, without knowing gates.
 func TestStatusIsKstatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ng := controllertest.Gate("gate")
@@ -96,7 +95,7 @@ func TestStatusIsKstatus(t *testing.T) {
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(10 * time.Second)
 		stored := w.stored("gate")
-		judged := func(change func(*v1alpha1.NodeGate)) kstatus.Status {
+		kstatusOf := func(change func(*v1alpha1.NodeGate)) kstatus.Status {
 			t.Helper()
 			object := stored.DeepCopy()
 			change(object)
@@ -110,13 +109,13 @@ func TestStatusIsKstatus(t *testing.T) {
 			}
 			return result.Status
 		}
-		if got := judged(func(*v1alpha1.NodeGate) {}); got != kstatus.CurrentStatus {
+		if got := kstatusOf(func(*v1alpha1.NodeGate) {}); got != kstatus.CurrentStatus {
 			t.Errorf("a gate that is Ready is %s: %+v", got, stored.Status)
 		}
-		if got := judged(func(ng *v1alpha1.NodeGate) { ng.Generation++ }); got != kstatus.InProgressStatus {
-			t.Errorf("a gate that was changed is %s", got)
+		if got := kstatusOf(func(ng *v1alpha1.NodeGate) { ng.Generation++ }); got != kstatus.InProgressStatus {
+			t.Errorf("a gate whose spec has changed is %s", got)
 		}
-		if got := judged(func(ng *v1alpha1.NodeGate) {
+		if got := kstatusOf(func(ng *v1alpha1.NodeGate) {
 			meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady).Status = metav1.ConditionFalse
 		}); got != kstatus.InProgressStatus {
 			t.Errorf("a gate that is not Ready is %s", got)
@@ -124,7 +123,7 @@ func TestStatusIsKstatus(t *testing.T) {
 	})
 }
 
-func TestStatusThatCannotBeWritten(t *testing.T) {
+func TestStatusWriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var patches atomic.Int32
 		var fail atomic.Bool
@@ -134,20 +133,20 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 		defer w.start(log.Logger(), countPatches(&patches, &fail))()
 		controllertest.Pass(10 * time.Minute)
 		if n := patches.Load(); n > 20 {
-			t.Errorf("%d attempts within ten minutes", n)
+			t.Errorf("%d attempts in ten minutes, want at most 20", n)
 		}
 		if n := strings.Count(strings.Join(log.All(), "\n"), "cannot write status"); n != 1 {
-			t.Errorf("it was logged %d times, want once", n)
+			t.Errorf("the failure was logged %d times, want once", n)
 		}
 		fail.Store(false)
 		controllertest.Pass(2 * time.Minute)
 		if !meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady) {
-			t.Error("the status was not written when it could be")
+			t.Error("the status was not written when writes succeeded again")
 		}
 	})
 }
 
-func TestStatusOfAGateThatIsGone(t *testing.T) {
+func TestStatusOfADeletedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log controllertest.LogLines
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -164,7 +163,7 @@ func TestStatusOfAGateThatIsGone(t *testing.T) {
 	})
 }
 
-// What was in the status and is not any more goes, lists and counts too.
+// A write replaces the whole status, including lists and counts.
 func TestStatusIsReplacedAsAWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -178,16 +177,16 @@ func TestStatusIsReplacedAsAWhole(t *testing.T) {
 		w.c.NodeChanged("n0000", gate.Everything())
 		controllertest.Pass(5 * time.Second)
 		if status := w.stored("gate").Status; len(status.Waiting) != 0 || status.Nodes != (v1alpha1.NodeCounts{}) {
-			t.Errorf("without any node the status is %+v", status)
+			t.Errorf("without nodes, the status is %+v", status)
 		}
 	})
 }
 
-func TestContendedNamesTheOther(t *testing.T) {
+func TestContendedNamesTheOtherWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0000", ManagedFields: []metav1.ManagedFieldsEntry{
 			{Manager: "old", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now().Add(-time.Hour)}},
-			{Manager: "rival", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now()}},
+			{Manager: "other", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now()}},
 			{Manager: "kubelet", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`), Time: &metav1.Time{Time: time.Now()}},
 		}}}
 		c := New(Options{}, controllertest.Client(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -195,8 +194,8 @@ func TestContendedNamesTheOther(t *testing.T) {
 			return nil
 		}}), newTestMetrics())
 		defer c.queue.ShutDown()
-		if got := newReporter(c).otherWriter(t.Context(), []string{"n0000"}); !strings.Contains(got, `"rival"`) {
-			t.Errorf("the other writer is told as: %s", got)
+		if got := c.newReporter().otherWriter(t.Context(), []string{"n0000"}); !strings.Contains(got, `"other"`) {
+			t.Errorf("the message does not name the writer other: %s", got)
 		}
 	})
 }
@@ -211,24 +210,24 @@ func TestSummaryIsOfConstantSize(t *testing.T) {
 	}
 	s := ledger.Summary("gate")
 	if len(s.Waiting) != fleet.WaitingMax || len(s.Waiting[0].Message) != 512 {
-		t.Errorf("%d nodes wait, the first because of %d bytes", len(s.Waiting), len(s.Waiting[0].Message))
+		t.Errorf("%d nodes in waiting, the first with a message of %d bytes; want %d and 512", len(s.Waiting), len(s.Waiting[0].Message), fleet.WaitingMax)
 	}
 	if !slices.IsSortedFunc(s.Waiting, func(a, b v1alpha1.WaitingNode) int { return a.Since.Compare(b.Since.Time) }) {
 		t.Errorf("not sorted by waiting time: %v", s.Waiting)
 	}
 	if oldest := now.Add(-999 * time.Second).Truncate(time.Second); !s.Waiting[0].Since.Time.Equal(oldest) {
-		t.Errorf("the first has waited since %s, want %s", s.Waiting[0].Since, oldest)
+		t.Errorf("the first node waits since %s, want %s", s.Waiting[0].Since, oldest)
 	}
 	if got := s.Throttled.String(); got != "n0000, n0001, n0002 and 997 more" {
-		t.Errorf("throttled nodes are told as %q", got)
+		t.Errorf("throttled nodes are %q", got)
 	}
 	if n := strings.Count(s.Lost, "signal agent: "); n != fleet.FewMax || len(s.Lost) > fleet.FewMax*600 {
-		t.Errorf("why %d nodes are to be closed is told in %d bytes", n, len(s.Lost))
+		t.Errorf("the lost signals of %d nodes have %d bytes, want %d nodes and a limited size", n, len(s.Lost), fleet.FewMax)
 	}
 }
 
-// BenchmarkReport is a second of the worst kind: something changed on a node of
-// every gate.
+// BenchmarkReport measures the summaries of one second in the worst case: a node of every
+// gate has changed.
 func BenchmarkReport(b *testing.B) {
 	const gates, nodes = 200, 5000
 	ledger := fleet.NewLedger()
@@ -250,8 +249,8 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-// A feed that fails is the business of the gates that need it, and no other's.
-func TestFeedsThatFail(t *testing.T) {
+// A failing feed affects only the gates that need it.
+func TestFailingFeedAffectsOnlyItsGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("other"), controllertest.Gate("dra", func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen = []v1alpha1.Signal{{Name: "gpus", SignalSource: v1alpha1.SignalSource{
@@ -266,7 +265,7 @@ func TestFeedsThatFail(t *testing.T) {
 			t.Errorf("the gate that needs the feed: %+v", c)
 		}
 		if other := w.stored("other").Status.Conditions; !meta.IsStatusConditionTrue(other, v1alpha1.ConditionReady) {
-			t.Errorf("another gate: %+v", other)
+			t.Errorf("another gate is not Ready: %+v", other)
 		}
 	})
 }

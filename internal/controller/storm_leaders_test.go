@@ -26,20 +26,20 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A controller that is started in the middle of a storm closes nothing before it
-// has seen the whole fleet, then no more than is missing, and its status goes on
-// saying what its predecessor's said.
+// A controller that starts during a storm closes nothing before it has reconciled the whole
+// fleet, and then only as many nodes as the budget still allows. Until then, the gate's
+// status remains that of its predecessor.
 func TestStormAcrossARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		stop := s.start(logr.Discard(), interceptor.Funcs{})
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
-		told := s.stored("gate")
+		s.checkBudgetIsUsed()
+		stored := s.stored("gate")
 		stop()
-		// Meanwhile two recover, and one is born, whose opening takes a while.
+		// Meanwhile two nodes recover, and a new one is created, whose write is slow.
 		var recovered []string
 		for name, n := range s.nodes {
 			if len(n.Taints) > 0 && len(recovered) < 2 && n.Zone() == "a" {
@@ -54,7 +54,7 @@ func TestStormAcrossARestart(t *testing.T) {
 		slow.Records = map[string]string{}
 		isClosed(&slow, "gate", v1alpha1.ReasonBirth)
 		s.nodes["n0005"] = slow
-		s.gates = []*v1alpha1.NodeGate{told}
+		s.gates = []*v1alpha1.NodeGate{stored}
 		s.mu.Unlock()
 		written := s.written()
 		s.fail = func(node string) error {
@@ -66,17 +66,17 @@ func TestStormAcrossARestart(t *testing.T) {
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(9 * time.Second)
 		if n := s.written() - written; n != len(recovered) {
-			t.Errorf("%d nodes were written before the fleet was known, want the %d that recovered", n, len(recovered))
+			t.Errorf("%d nodes were written before the state of the fleet was known, want the %d that recovered", n, len(recovered))
 		}
-		before := meta.FindStatusCondition(told.Status.Conditions, v1alpha1.ConditionThrottled)
+		before := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionThrottled)
 		now := s.stored("gate").Status
-		if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionThrottled); c == nil || c.Message != before.Message || now.Nodes.Throttled != told.Status.Nodes.Throttled {
-			t.Errorf("the condition was %+v, and is %+v before the fleet is known", before, c)
+		if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionThrottled); c == nil || c.Message != before.Message || now.Nodes.Throttled != stored.Status.Nodes.Throttled {
+			t.Errorf("the condition was %+v, and is %+v before the state of the fleet is known", before, c)
 		}
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		if n := s.written() - written; n != 2*len(recovered)+1 {
-			t.Errorf("%d nodes were written, want %d: the two that recovered, two in their place, and the new one", n, 2*len(recovered)+1)
+			t.Errorf("%d nodes were written, want %d: the two that recovered, two that closed instead, and the new one", n, 2*len(recovered)+1)
 		}
 		now = s.stored("gate").Status
 		if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionThrottled); c == nil || !c.LastTransitionTime.Equal(&before.LastTransitionTime) {
@@ -85,9 +85,9 @@ func TestStormAcrossARestart(t *testing.T) {
 	})
 }
 
-// That a leader does not know yet how many are closed is not told as if so many
-// were.
-func TestNotKnownIsNotThrottled(t *testing.T) {
+// While a leader does not know yet how many nodes are closed, it does not report nodes as
+// throttled.
+func TestUnknownFleetIsNotThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("100%")))
 		s.lost = s.NodeNames()
@@ -105,16 +105,16 @@ func TestNotKnownIsNotThrottled(t *testing.T) {
 		controllertest.Pass(9 * time.Second)
 		status := s.stored("gate").Status
 		if s.written() != 0 || status.Nodes.Throttled != 0 || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionThrottled) != nil {
-			t.Errorf("after %d writes, with the fleet not known, the status is %+v", s.written(), status)
+			t.Errorf("before the state of the fleet is known, there are %d writes, and the status is %+v", s.written(), status)
 		}
 		controllertest.Pass(10 * time.Minute)
 		if n := s.closed(); n != len(s.nodes)-1 {
-			t.Errorf("%d nodes are closed, want all but one", n)
+			t.Errorf("%d nodes are closed, want all but the new one", n)
 		}
 	})
 }
 
-// jumpingClock is ahead of the real clock from one moment to the next.
+// jumpingClock is a clock that jumps forward.
 type jumpingClock struct {
 	clock.RealClock
 	ahead atomic.Int64
@@ -124,21 +124,21 @@ func (c *jumpingClock) Now() time.Time { return c.RealClock.Now().Add(time.Durat
 
 func (c *jumpingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// A leader was paused, and meanwhile another has closed others than it had. When it
-// goes on, and hears of what has opened first, it looks at all nodes before it
-// takes that for room.
-func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
+// While a leader was paused, another one has opened nodes and closed others. When it
+// continues, and the feed reports the openings first, it reconciles all nodes before it
+// grants the budget that seems to be available.
+func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
 		c := &jumpingClock{}
 		s.clock = c
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		var opened []string
-		var others []string // the last in line
+		var others []string // the last in the queue
 		for _, zone := range []string{"a", "b", "c"} {
 			line := s.c.ledger.Queued(fleet.Pool{Gate: "gate", Zone: zone})
 			others = append(others, line[len(line)-gate.MaxReclosed(ptr.To(intstr.FromString("20%")), 84):]...)
@@ -160,20 +160,20 @@ func TestPausedLeaderLooksBeforeItCloses(t *testing.T) {
 			s.c.NodeChanged(name, gate.Everything())
 		}
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 	})
 }
 
-// deposed is a leader's writer whose writes hang, and are carried out when the
-// leader has been told to stop and another leads.
-type deposed struct {
+// deposed is a writer whose writes hang until its leader has stopped, and are then
+// carried out.
+type hangingWriter struct {
 	*world
 	mu       sync.Mutex
 	inFlight int
 	until    chan struct{}
 }
 
-func (d *deposed) Apply(_ context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
+func (d *hangingWriter) Apply(_ context.Context, n *gate.Node, decision *gate.Decision) (*corev1.Node, error) {
 	d.mu.Lock()
 	d.inFlight++
 	d.mu.Unlock()
@@ -181,15 +181,15 @@ func (d *deposed) Apply(_ context.Context, n *gate.Node, decision *gate.Decision
 	return d.world.Apply(context.Background(), n, decision)
 }
 
-// A leader is deposed in the middle of its writes: by these, and by no more, too
-// many are closed. Nothing more closes then until there is room again.
-func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
+// The writes that are in flight when a leader loses the Lease may exceed the budget. After
+// that, nothing closes until the budget allows it again.
+func TestFormerLeaderExceedsTheBudgetByWritesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("20%")))
-		old := &deposed{world: s.world, until: make(chan struct{})}
+		old := &hangingWriter{world: s.world, until: make(chan struct{})}
 		stopOld := s.startWith(old)
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
 		inFlight := old.inFlight
 		if inFlight == 0 || s.closed() != 0 {
@@ -197,7 +197,7 @@ func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
 		}
 		defer s.startWith(s.world)()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld() // by the new leader
+		s.checkBudgetIsUsed() // under the new leader
 		budgeted := s.closed()
 
 		most := 0
@@ -214,16 +214,16 @@ func TestDeposedLeaderOvershootsByItsWritesInFlight(t *testing.T) {
 		stopping.Wait()
 		controllertest.Pass(5 * time.Minute)
 		if most <= budgeted || most > budgeted+inFlight || s.closed() != most {
-			t.Errorf("%d nodes are closed, and %d were; want some more than the %d of the budget, for at most %d writes in flight", s.closed(), most, budgeted, inFlight)
+			t.Errorf("%d nodes are closed, and at most %d were; want more than the budget of %d, by at most the %d writes in flight", s.closed(), most, budgeted, inFlight)
 		}
-		s.abates()
+		s.regainSignals()
 		controllertest.Pass(0)
 		if n := s.closed(); n != 0 {
-			t.Errorf("%d nodes are closed still", n)
+			t.Errorf("%d nodes are still closed", n)
 		}
-		s.after = s.watch
-		s.breaks()
+		s.after = s.checkBudget
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld() // as if nothing had been
+		s.checkBudgetIsUsed()
 	})
 }

@@ -23,15 +23,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A storm is what comes over a fleet of 300 nodes in three zones, some of them
-// in none and one of them alone in its own, when nine in ten lose their signal
-// at once.
+// storm is a fleet of 300 nodes of which nine in ten lose their signal at once. The nodes
+// are in three zones, in no zone, and one is alone in a zone.
 type storm struct {
 	*world
 	// lost are the nodes that lose their signal.
 	lost []string
-	// excess is what was wrong at the first moment at which more were closed than
-	// the budget lets.
+	// excess describes the first moment at which more nodes were closed than the budget
+	// allows, or is empty.
 	excess string
 }
 
@@ -50,7 +49,7 @@ func budget(s string) func(*v1alpha1.NodeGateSpec) {
 	return func(spec *v1alpha1.NodeGateSpec) { spec.Budget.MaxReclosed = &parsed }
 }
 
-// newStorm is the calm before: the gate is open on every node.
+// newStorm returns the fleet before the storm: the gates are open on every node.
 func newStorm(t *testing.T, gates ...*v1alpha1.NodeGate) *storm {
 	s := &storm{world: newWorld(t, gates...)}
 	s.add(300, func(i int, n *gate.Node) {
@@ -62,24 +61,24 @@ func newStorm(t *testing.T, gates ...*v1alpha1.NodeGate) *storm {
 		}
 	})
 	slices.Sort(s.lost)
-	s.after = s.watch
+	s.after = s.checkBudget
 	return s
 }
 
-// watch looks at every moment: it comes after every write.
-func (s *storm) watch() {
+// checkBudget checks the budget after every write.
+func (s *storm) checkBudget() {
 	if s.excess != "" || len(s.gates) == 0 {
 		return
 	}
 	members, closed := s.zones()
 	for zone, n := range closed {
 		if most := gate.MaxReclosed(s.gates[0].Spec.Budget.MaxReclosed, members[zone]); n > most {
-			s.excess = fmt.Sprintf("zone %q has %d nodes closed, and the budget is %d", zone, n, most)
+			s.excess = fmt.Sprintf("zone %q has %d closed nodes, and the budget is %d", zone, n, most)
 		}
 	}
 }
 
-// zones counts nodes, and closed nodes, by zone.
+// zones returns the number of nodes, and of closed nodes, by zone.
 func (s *storm) zones() (members, closed map[string]int) {
 	members, closed = map[string]int{}, map[string]int{}
 	for _, n := range s.nodes {
@@ -97,23 +96,23 @@ func (s *storm) isClosed(name string) bool {
 	return len(s.nodes[name].Taints) > 0
 }
 
-// breaks out.
-func (s *storm) breaks() {
+// loseSignals removes the signal of the lost nodes.
+func (s *storm) loseSignals() {
 	for _, name := range s.lost {
 		s.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
 	}
 }
 
-// abates on all nodes.
-func (s *storm) abates() {
+// regainSignals adds the signal of the lost nodes again.
+func (s *storm) regainSignals() {
 	for _, name := range s.lost {
 		s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
 	}
 }
 
-// isHeld checks that as many nodes are closed as should and may be, and no more
-// ever were.
-func (s *storm) isHeld() {
+// isHeld checks that as many nodes are closed as must and may be, and that
+// there were never more.
+func (s *storm) checkBudgetIsUsed() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *storm) isHeld() {
 	}
 	for zone, n := range members {
 		if want := min(gate.MaxReclosed(s.gates[0].Spec.Budget.MaxReclosed, n), lost[zone]); closed[zone] != want {
-			s.t.Errorf("zone %q has %d nodes closed, want %d", zone, closed[zone], want)
+			s.t.Errorf("zone %q has %d closed nodes, want %d", zone, closed[zone], want)
 		}
 	}
 	if s.excess != "" {
@@ -134,11 +133,11 @@ func (s *storm) isHeld() {
 	}
 }
 
-// isOver checks that no node is closed.
-func (s *storm) isOver() {
+// isOver checks that no node is closed, and that the budget was never exceeded.
+func (s *storm) checkAllAreOpen() {
 	s.t.Helper()
 	if n := s.closed(); n != 0 {
-		s.t.Errorf("%d nodes are closed still", n)
+		s.t.Errorf("%d nodes are still closed", n)
 	}
 	if s.excess != "" {
 		s.t.Error(s.excess)
@@ -153,9 +152,9 @@ func edited(ng *v1alpha1.NodeGate, to string) *v1alpha1.NodeGate {
 	return ng
 }
 
-// Whatever the budget: as many as it lets are closed, one write each, the others
-// wait and are told of, and when the signals are back, all open at once, which is
-// one write for each that had closed.
+// With any budget, as many nodes close as it allows, with one write each. The others are
+// queued and counted. When the signals hold again, all closed nodes open at once, with one
+// write each.
 func TestStorm(t *testing.T) {
 	for _, maxReclosed := range []string{"0", "0%", "1", "7", "1%", "20%", "50%", "99%", "100%", "100", "1000"} {
 		t.Run(maxReclosed, func(t *testing.T) {
@@ -163,9 +162,9 @@ func TestStorm(t *testing.T) {
 				s := newStorm(t, controllertest.Gate("gate", budget(maxReclosed)))
 				defer s.start(logr.Discard(), interceptor.Funcs{})()
 				controllertest.Pass(5 * time.Second)
-				s.breaks()
+				s.loseSignals()
 				controllertest.Pass(2 * time.Second)
-				s.isHeld()
+				s.checkBudgetIsUsed()
 				closed := s.closed()
 				waiting := len(s.lost) - closed
 				if n := s.written(); n != closed {
@@ -174,23 +173,23 @@ func TestStorm(t *testing.T) {
 				if n := s.stored("gate").Status.Nodes; int(n.Throttled) != waiting || int(n.Closed) != closed {
 					t.Errorf("counts: %+v, want %d closed and %d throttled", n, closed, waiting)
 				}
-				if told := testutil.ToFloat64(s.c.metrics.Nodes.WithLabelValues("gate", "throttled")); int(told) != waiting {
-					t.Errorf("the metric says that %v wait, want %d", told, waiting)
+				if n := testutil.ToFloat64(s.c.metrics.Nodes.WithLabelValues("gate", "throttled")); int(n) != waiting {
+					t.Errorf("the metric counts %v throttled nodes, want %d", n, waiting)
 				}
-				s.abates()
+				s.regainSignals()
 				controllertest.Pass(0)
-				s.isOver()
+				s.checkAllAreOpen()
 				if n := s.written(); n != 2*closed {
 					t.Errorf("%d writes to close and open %d nodes", n, closed)
 				}
 				controllertest.Pass(2 * time.Second)
 				status := s.stored("gate").Status
 				if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionThrottled) != nil || status.Nodes.Throttled != 0 {
-					t.Errorf("told after the storm: %+v", status)
+					t.Errorf("status after the storm: %+v", status)
 				}
 				for zone, u := range s.c.ledger.Usage("gate") {
 					if waiting := s.c.ledger.Queued(fleet.Pool{Gate: "gate", Zone: zone}); len(waiting) != 0 || u.Used != 0 {
-						t.Errorf("of zone %q, %v wait, and %d count as closed", zone, waiting, u.Used)
+						t.Errorf("in zone %q, %v are queued, and %d count as closed", zone, waiting, u.Used)
 					}
 				}
 			})
@@ -198,9 +197,9 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// Who waits is told with the signal that it lost, of a few, and without asking
-// too much of anybody.
-func TestStormIsTold(t *testing.T) {
+// The condition Throttled names a few queued nodes with the signals that they lost. Queued
+// nodes are reconciled only by resyncs.
+func TestStormIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, controllertest.Gate("gate", budget("0"), func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen = append([]v1alpha1.Signal{{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "kubernetes.io/os"}}}}, s.OpenWhen...)
@@ -211,23 +210,23 @@ func TestStormIsTold(t *testing.T) {
 		}
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(2 * time.Second)
 		c := meta.FindStatusCondition(s.stored("gate").Status.Conditions, v1alpha1.ConditionThrottled)
-		want := "closing waits on n0000, n0001, n0002 and 267 more: as many nodes of their zone are closed as budget.maxReclosed (0) allows; " +
+		want := "closing waits for budget on n0000, n0001, n0002 and 267 more: budget.maxReclosed (0) does not allow more closed nodes in their zone; " +
 			"n0000: signal fit: the node has no label fit; n0001: signal fit: the node has no label fit; n0002: signal fit: the node has no label fit"
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonThrottled || c.Message != want {
 			t.Errorf("the condition is %+v, want %q", c, want)
 		}
-		// Nothing but a word now and then goes on while they wait.
+		// Only resyncs reconcile nodes while they are queued.
 		s.mu.Lock()
-		before := s.looks
+		before := s.reads
 		s.mu.Unlock()
 		controllertest.Pass(10 * time.Minute)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if n, most := s.looks-before, int(10*time.Minute/refreshInterval+1)*len(s.nodes); n > most {
-			t.Errorf("%d nodes were looked at %d times within 10 minutes in which nothing happened, want %d at most", len(s.nodes), n, most)
+		if n, most := s.reads-before, int(10*time.Minute/refreshInterval+1)*len(s.nodes); n > most {
+			t.Errorf("%d nodes were reconciled %d times in 10 minutes without changes, want at most %d", len(s.nodes), n, most)
 		}
 	})
 }

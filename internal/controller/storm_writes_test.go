@@ -23,9 +23,8 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// A node whose write does not come back holds its slot, and gives it back when it
-// is gone.
-func TestNodeThatGoesWithASlot(t *testing.T) {
+// A node whose write receives no response keeps its reservation until it is deleted.
+func TestDeletedNodeReleasesItsReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
@@ -42,63 +41,63 @@ func TestNodeThatGoesWithASlot(t *testing.T) {
 			controllertest.Pass(time.Minute)
 		}
 		if w.closed() != 0 {
-			t.Error("a node was closed although the slot may be taken")
+			t.Error("a node was closed although the budget may be used up")
 		}
 		w.remove("n0000")
 		w.c.NodeChanged("n0000", gate.Everything())
 		controllertest.Pass(2 * time.Second)
 		if w.closed() != 1 {
-			t.Error("the slot of a node that is gone was not given to another")
+			t.Error("the reservation of a deleted node was not released")
 		}
 	})
 }
 
-// A write was carried out, nobody was told, and the node cannot be read. By what
-// is known of it, it is as before that write, and fit again: its place is not
-// given to another by that.
-func TestSlotOfALostWriteIsNotGivenAway(t *testing.T) {
+// A write is carried out without a response, and the node cannot be read. According to the
+// feed, the node is open as before the write, and fit again. Its reservation is kept
+// nevertheless.
+func TestReservationOfAnUncertainWriteIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", budget("1")))
-		w.behind, w.unreadable = map[string]gate.Node{}, errors.New("no answer")
+		w.stale, w.refreshErr = map[string]gate.Node{}, errors.New("no response")
 		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		l := &losing{world: w}
+		l := &lossyWriter{world: w}
 		defer w.startWith(l)()
 		controllertest.Pass(5 * time.Second)
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
 		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
 		controllertest.Pass(time.Second)
 		w.mu.Lock()
-		before := w.behind[l.lost]
-		before.Labels = map[string]string{"fit": ""} // as with a pod, of which another watch tells
-		w.behind[l.lost] = before
+		before := w.stale[l.lost]
+		before.Labels = map[string]string{"fit": ""} // like a pod, which another watch reports
+		w.stale[l.lost] = before
 		w.mu.Unlock()
 		w.change(l.lost, func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(5 * time.Minute)
 		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 1 {
-			t.Errorf("%d nodes are closed, want the one of which nothing is known", w.closed())
+			t.Errorf("%d nodes are closed, want only the one whose state is uncertain", w.closed())
 		}
 		w.mu.Lock()
-		w.unreadable = nil
+		w.refreshErr = nil
 		w.mu.Unlock()
 		controllertest.Pass(2 * time.Minute)
 		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 0 {
-			t.Errorf("%d nodes are closed, want one: the other", w.closed())
+			t.Errorf("%d nodes are closed, want only the other one", w.closed())
 		}
 	})
 }
 
-// losing loses the answer to the first write, of which the watch does not tell
-// either.
-type losing struct {
+// losing loses the response to the first write, and the watch does not report that
+// write either.
+type lossyWriter struct {
 	*world
 	lost string
 }
 
-func (l *losing) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+func (l *lossyWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	l.mu.Lock()
 	first := l.lost == ""
 	if first {
-		l.lost, l.behind[n.Name] = n.Name, l.nodes[n.Name]
+		l.lost, l.stale[n.Name] = n.Name, l.nodes[n.Name]
 	}
 	l.mu.Unlock()
 	node, err := l.world.Apply(ctx, n, d)
@@ -108,9 +107,9 @@ func (l *losing) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 	return node, err
 }
 
-// unreliable is an API server on a bad day. It is slow, has writes fail that it
-// has carried out, carries out none of others, and finds that nodes have changed;
-// and what the watch tells of a write that failed, it tells late.
+// unreliable is a slow API server that returns errors for writes that it has carried out
+// and for writes that it has not, and conflicts. Its watch reports writes that failed with
+// a delay.
 type unreliable struct {
 	*world
 	mu  sync.Mutex
@@ -135,7 +134,7 @@ func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 			return nil, err
 		}
 		u.world.mu.Lock()
-		u.behind[n.Name] = before
+		u.stale[n.Name] = before
 		u.world.mu.Unlock()
 		c := u.c
 		time.AfterFunc(20*slow, func() {
@@ -147,26 +146,25 @@ func (u *unreliable) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	return u.world.Apply(ctx, n, d)
 }
 
-// startWith is start with a writer of its own.
+// startWith is start with another writer.
 func (w *world) startWith(writer write.Applier) (stop func()) {
 	w.writer = writer
 	return w.start(logr.Discard(), interceptor.Funcs{})
 }
 
-// On a bad day of the API server, with nodes that flap, and a controller that is
-// replaced again and again, no more are closed than may be at any moment; and in
-// the end, as many as may be.
-func TestStormOnABadDay(t *testing.T) {
+// With an unreliable API server, flapping nodes, and a controller that is replaced
+// repeatedly, the budget is never exceeded. In the end it is used completely.
+func TestStormWithAnUnreliableAPIServer(t *testing.T) {
 	for seed := range seeds(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStorm(t, controllertest.Gate("gate", budget("20%")))
-				s.behind = map[string]gate.Node{}
+				s.stale = map[string]gate.Node{}
 				rng := rand.New(rand.NewPCG(seed, 1))
 				u := &unreliable{world: s.world, rng: rand.New(rand.NewPCG(seed, 2))}
 				stop := s.startWith(u)
 				controllertest.Pass(5 * time.Second)
-				s.breaks()
+				s.loseSignals()
 				for range 20 {
 					controllertest.Pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
 					for range rng.IntN(30) {
@@ -181,38 +179,39 @@ func TestStormOnABadDay(t *testing.T) {
 					if rng.IntN(4) == 0 {
 						stop()
 						s.mu.Lock()
-						clear(s.behind) // the next one reads all nodes
+						clear(s.stale) // the next controller lists all nodes
 						s.mu.Unlock()
 						stop = s.startWith(u)
 					}
 				}
-				s.breaks()
+				s.loseSignals()
 				controllertest.Pass(5 * time.Minute)
-				s.isHeld()
-				s.abates()
+				s.checkBudgetIsUsed()
+				s.regainSignals()
 				controllertest.Pass(5 * time.Minute)
-				s.isOver()
+				s.checkAllAreOpen()
 				stop()
 			})
 		})
 	}
 }
 
-// A closed node leaves the gate, and cannot be written. It keeps its place until it
-// has been opened, also if a person had it open meanwhile: it may come back.
-func TestNodeThatLeavesKeepsItsPlaceWhileItIsClosed(t *testing.T) {
-	for name, byHand := range map[string]bool{"closed": false, "open by hand": true} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { leaves(t, byHand) }) })
+// A closed node that the gate no longer selects, and that cannot be written, counts against
+// the budget until it has been opened, even if an override keeps it open: the gate may
+// select it again.
+func TestUnselectedNodeCountsWhileItIsClosed(t *testing.T) {
+	for name, overridden := range map[string]bool{"closed": false, "open by override": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testUnselectedNode(t, overridden) }) })
 	}
 }
 
-func leaves(t *testing.T, byHand bool) {
+func testUnselectedNode(t *testing.T, overridden bool) {
 	w := newWorld(t, controllertest.Gate("gate", budget("1")))
 	w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
 	var fails atomic.Bool
 	w.fail = func(node string) error {
 		if node == "n0000" && fails.Load() {
-			return errors.New("no answer")
+			return errors.New("no response")
 		}
 		return nil
 	}
@@ -220,7 +219,7 @@ func leaves(t *testing.T, byHand bool) {
 	controllertest.Pass(5 * time.Second)
 	w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
 	controllertest.Pass(2 * time.Second)
-	if byHand {
+	if overridden {
 		w.change("n0000", overrideFor(time.Hour, "gate", v1alpha1.StateOpen))
 		controllertest.Pass(2 * time.Second)
 	}
@@ -228,12 +227,12 @@ func leaves(t *testing.T, byHand bool) {
 	w.change("n0000", func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue })
 	w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
 	controllertest.Pass(time.Minute)
-	if w.tainted("n0000") == byHand || w.tainted("n0001") {
-		t.Errorf("the one that leaves is closed: %v, the other %v", w.tainted("n0000"), w.tainted("n0001"))
+	if w.tainted("n0000") == overridden || w.tainted("n0001") {
+		t.Errorf("the unselected node is closed: %t, the other one: %t", w.tainted("n0000"), w.tainted("n0001"))
 	}
 	fails.Store(false)
 	controllertest.Pass(2 * time.Minute)
 	if !w.tainted("n0001") || w.tainted("n0000") {
-		t.Error("its place was not given to the other when it was open")
+		t.Error("the other node was not closed when the unselected one was open")
 	}
 }

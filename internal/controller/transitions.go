@@ -19,16 +19,16 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Events of transitions. What one write opened on a node is one Event, and what it
-// closed another, whatever number of gates that was: there are never more Events
-// than transitions, nor than two for a write.
+// Events of transitions. All gates that one write opens on a node are one Event, and all
+// gates that it closes are another. There are never more Events than transitions, or than
+// two per write.
 
 // transitions collects the transitions of a node's gates in one write.
 type transitions struct {
 	opened, closed []string
-	// only are the gates that opened and closed; of one, the Event says that it is
-	// related.
-	only []string
+	// gates has the gates that opened or closed. If there is only one, it is the related
+	// object of the Event.
+	gates []string
 }
 
 // add adds a verdict that was carried out. An opening by deadline has an Event of its
@@ -40,20 +40,20 @@ func (t *transitions) add(g *gate.Gate, v *gate.Verdict, now time.Time) {
 		if !v.ClosedSince.IsZero() {
 			held = fmt.Sprintf(" after %s", max(now.Sub(v.ClosedSince), 0).Round(time.Second))
 		}
-		t.opened = append(t.opened, fmt.Sprintf("%s%s (%s)", v.Gate, held, because(g, v)))
+		t.opened = append(t.opened, fmt.Sprintf("%s%s (%s)", v.Gate, held, reasonText(g, v)))
 	case v.Closed():
-		t.closed = append(t.closed, fmt.Sprintf("%s (%s)", v.Gate, because(g, v)))
+		t.closed = append(t.closed, fmt.Sprintf("%s (%s)", v.Gate, reasonText(g, v)))
 	default:
 		return
 	}
-	t.only = append(t.only, v.Gate)
+	t.gates = append(t.gates, v.Gate)
 }
 
-// tellTransitions tells what has become of a node's gates.
-func (c *Controller) tellTransitions(set *gateset.Set, n *gate.Node, t *transitions) {
+// reportTransitions records the Events of a node's transitions.
+func (c *Controller) reportTransitions(set *gateset.Set, n *gate.Node, t *transitions) {
 	var related *corev1.ObjectReference
-	if len(t.only) == 1 {
-		related = telemetry.GateReference(set.Object(t.only[0]))
+	if len(t.gates) == 1 {
+		related = telemetry.GateReference(set.Object(t.gates[0]))
 	}
 	if len(t.opened) > 0 {
 		c.events.Normal(n, related, v1alpha1.EventGateOpened, v1alpha1.EventActionOpen, countOf(t.opened)+" opened: "+strings.Join(t.opened, ", "))
@@ -70,31 +70,31 @@ func countOf(names []string) string {
 	return fmt.Sprintf("%d gates", len(names))
 }
 
-// becauseMax bounds what is told of why one gate opened or closed.
-const becauseMax = 300
+// reasonTextMax limits the length of the explanation why one gate opened or closed.
+const reasonTextMax = 300
 
-// because says why a gate opened or closed: the reason and, where it lies with
-// signals or a person, the words of these. The gate may be nil, of one that is not
-// known.
-func because(g *gate.Gate, v *gate.Verdict) string {
+// reasonText explains why a gate opened or closed: the reason and, if signals or a user
+// caused it, the messages of the signals or the reason of the override. The gate is nil if
+// it is unlisted.
+func reasonText(g *gate.Gate, v *gate.Verdict) string {
 	why := ""
 	switch o := v.Overridden; {
 	case o != nil && o.State != "":
 		why = fmt.Sprintf("until %s: %s", o.Until.UTC().Format(time.RFC3339), o.Because)
 	case g == nil:
 	case v.Reason == v1alpha1.ReasonRegression, v.Reason == v1alpha1.ReasonSignalsCleared:
-		why = readings(g, v, gate.NotYet)
+		why = readingsText(g, v, gate.NotYet)
 	case v.Reason == v1alpha1.ReasonSignalsHold && g.CloseWhen:
-		why = readings(g, v, gate.Holds)
+		why = readingsText(g, v, gate.Holds)
 	}
 	if why == "" {
 		return string(v.Reason)
 	}
-	return fmt.Sprintf("%s: %s", v.Reason, fleet.Clip(why, becauseMax))
+	return fmt.Sprintf("%s: %s", v.Reason, fleet.Clip(why, reasonTextMax))
 }
 
-// readings says in words what those of a gate's signals say that are in a state.
-func readings(g *gate.Gate, v *gate.Verdict, in gate.State) string {
+// readingsText describes a gate's signals that are in a state.
+func readingsText(g *gate.Gate, v *gate.Verdict, in gate.State) string {
 	var all []string
 	for i := range v.Readings {
 		if r := &v.Readings[i]; r.State == in {
@@ -107,41 +107,41 @@ func readings(g *gate.Gate, v *gate.Verdict, in gate.State) string {
 // conditionEvents maps conditions to Events: one when a condition indicates a problem,
 // and one when the problem has ended.
 var conditionEvents = []struct {
-	condition     string
-	amiss         metav1.ConditionStatus
-	event, over   string
-	words         string // that it is over, if the condition has none of its own
-	fromTheStart  bool   // it is told of a gate that has never been otherwise
-	whatHappensTo bool   // it is about what is done to nodes: never of a dry run
+	condition       string
+	problem         metav1.ConditionStatus
+	event, resolved string
+	message         string // of the Event resolved, if the condition has been removed
+	initially       bool   // also recorded if the condition has never been different
+	aboutNodes      bool   // about changes of nodes; not recorded for a dry run
 }{
 	{v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.EventNotAccepted, v1alpha1.EventAccepted, "", true, false},
-	// A gate that has just been declared takes a moment to be ready.
+	// A new gate needs a moment to become ready.
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.EventNotReady, v1alpha1.EventReady, "", false, false},
-	{v1alpha1.ConditionOverdue, metav1.ConditionTrue, v1alpha1.EventOverdue, v1alpha1.EventNotOverdue, "no node is past the deadline any more", true, true},
-	{v1alpha1.ConditionThrottled, metav1.ConditionTrue, v1alpha1.EventThrottled, v1alpha1.EventNotThrottled, "closing does not wait for budget any more", true, true},
-	{v1alpha1.ConditionContended, metav1.ConditionTrue, v1alpha1.EventContended, v1alpha1.EventNotContended, "nobody undoes the taint any more", true, true},
+	{v1alpha1.ConditionOverdue, metav1.ConditionTrue, v1alpha1.EventOverdue, v1alpha1.EventNotOverdue, "no node is past the deadline anymore", true, true},
+	{v1alpha1.ConditionThrottled, metav1.ConditionTrue, v1alpha1.EventThrottled, v1alpha1.EventNotThrottled, "closing does not wait for budget anymore", true, true},
+	{v1alpha1.ConditionContended, metav1.ConditionTrue, v1alpha1.EventContended, v1alpha1.EventNotContended, "no other writer reverts the taint anymore", true, true},
 }
 
-// tellGate tells by Events which conditions of a gate have changed, after they were
-// written. Messages change with every count.
-func (r *reporter) tellGate(ng *v1alpha1.NodeGate, before, now []metav1.Condition) {
+// recordConditionEvents records Events about conditions of a gate that have changed, after
+// they were written. It ignores changes of messages, which change with every count.
+func (r *reporter) recordConditionEvents(ng *v1alpha1.NodeGate, before, now []metav1.Condition) {
 	for _, e := range conditionEvents {
-		if e.whatHappensTo && modeOf(&ng.Spec) == v1alpha1.ModeDryRun {
+		if e.aboutNodes && modeOf(&ng.Spec) == v1alpha1.ModeDryRun {
 			continue
 		}
 		was, is := meta.FindStatusCondition(before, e.condition), meta.FindStatusCondition(now, e.condition)
-		wasAmiss, isAmiss := was != nil && was.Status == e.amiss, is != nil && is.Status == e.amiss
+		hadProblem, hasProblem := was != nil && was.Status == e.problem, is != nil && is.Status == e.problem
 		switch {
-		case isAmiss && !wasAmiss && (was != nil || e.fromTheStart):
-			r.events.Gate(ng, corev1.EventTypeWarning, e.event, inWords(is, ""))
-		case !isAmiss && wasAmiss:
-			r.events.Gate(ng, corev1.EventTypeNormal, e.over, inWords(is, e.words))
+		case hasProblem && !hadProblem && (was != nil || e.initially):
+			r.events.Gate(ng, corev1.EventTypeWarning, e.event, conditionText(is, ""))
+		case !hasProblem && hadProblem:
+			r.events.Gate(ng, corev1.EventTypeNormal, e.resolved, conditionText(is, e.message))
 		}
 	}
 }
 
-// inWords is a condition in words, or what is said where there is none any more.
-func inWords(c *metav1.Condition, otherwise string) string {
+// conditionText describes a condition, or returns otherwise if there is no condition.
+func conditionText(c *metav1.Condition, otherwise string) string {
 	if c == nil {
 		return otherwise
 	}

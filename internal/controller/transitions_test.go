@@ -29,9 +29,9 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// told are the Events about objects of a kind, in the order in which they happened,
-// each as "type reason name (gate): note".
-func (w *world) told(kind string) (lines []string) {
+// eventLines returns the Events about objects of a kind, in order, each as "type reason
+// name (gate): note".
+func (w *world) eventLines(kind string) (lines []string) {
 	w.t.Helper()
 	events := w.events()
 	slices.SortStableFunc(events, func(a, b eventsv1.Event) int {
@@ -50,16 +50,16 @@ func (w *world) told(kind string) (lines []string) {
 	return lines
 }
 
-func (w *world) toldIs(t *testing.T, kind string, want ...string) {
+func (w *world) wantEvents(t *testing.T, kind string, want ...string) {
 	t.Helper()
-	if got := w.told(kind); !slices.Equal(got, want) {
-		t.Errorf("told of %s:\n\t%s\nwant:\n\t%s", kind, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	if got := w.eventLines(kind); !slices.Equal(got, want) {
+		t.Errorf("Events about %s:\n\t%s\nwant:\n\t%s", kind, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
-// What one write does to a node is one Event for what opens and one for what
-// closes, with each gate's reason; a gate that is related is named.
-func TestTransitionsAreToldOfTheNode(t *testing.T) {
+// One write causes one Event for all openings and one for all closings on the node, with
+// each gate's reason. A single gate is the related object.
+func TestTransitionsAreEventsOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := controllertest.Gate("second", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/b" })
 		w := newWorld(t, controllertest.Gate("gate"), second)
@@ -69,18 +69,18 @@ func TestTransitionsAreToldOfTheNode(t *testing.T) {
 			isClosed(n, "second", v1alpha1.ReasonBirth)
 			n.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: "NoSchedule"}, {Key: "test.nodegate.dev/b", Effect: "NoSchedule"}}
 		})
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(30 * time.Second)
-		w.toldIs(t, "Node")
+		w.wantEvents(t, "Node")
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(30 * time.Second)
 		both := "Normal GateOpened n0000 (-): 2 gates opened: gate after 10m30s (SignalsHold), second after 10m30s (SignalsHold)"
-		w.toldIs(t, "Node", both)
-		w.setGates(true, controllertest.Gate("gate")) // the other is deleted: its record goes, and there is nothing to tell
+		w.wantEvents(t, "Node", both)
+		w.setGates(true, controllertest.Gate("gate")) // the other is deleted: removing its record is no transition
 		controllertest.Pass(30 * time.Second)
 		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
 		controllertest.Pass(30 * time.Second)
-		w.toldIs(t, "Node", both, "Normal GateClosed n0000 (gate): gate closed: gate (Regression: signal fit: the node has no label fit)")
+		w.wantEvents(t, "Node", both, "Normal GateClosed n0000 (gate): gate closed: gate (Regression: signal fit: the node has no label fit)")
 		for _, e := range w.events() {
 			if e.Regarding.Kind == "Node" && (e.Regarding.UID != "uid-of-n0000" || e.Namespace != "default" || e.ReportingController != v1alpha1.EventReporter) {
 				t.Errorf("%+v", e)
@@ -92,28 +92,28 @@ func TestTransitionsAreToldOfTheNode(t *testing.T) {
 	})
 }
 
-// An opening by deadline is one transition, and told once.
-func TestOpeningByDeadlineIsToldOnce(t *testing.T) {
+// An opening by deadline has one Event.
+func TestOpeningByDeadlineIsOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", dueIn(3600, v1alpha1.DeadlineOpen)))
+		w := newWorld(t, controllertest.Gate("gate", withDeadline(3600, v1alpha1.DeadlineOpen)))
 		w.add(1, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
-		w.waitIs(t, "fit", 0, 0) // it never held
-		w.toldIs(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node, past its deadline: signal fit: the node has no label fit")
+		w.wantWait(t, "fit", 0, 0) // it never held
+		w.wantEvents(t, "Node", "Warning DeadlinePassed n0000 (gate): gate gate opens on this node because its deadline has passed; it waits for: signal fit: the node has no label fit")
 	})
 }
 
-// Of a gate as a whole it is told when a condition begins to want attention, and
-// when it no longer does; the fleet's size does not matter, and a gate that has
-// just been declared is not yet alarming.
-func TestConditionsAreToldOfTheGate(t *testing.T) {
+// Events about a gate report when a condition begins to indicate a problem, and when it
+// ceases to, regardless of the number of nodes. That a new gate is not ready yet is no
+// problem.
+func TestConditionsAreEventsOfTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("refused", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "other" }))
 		w.add(10, func(_ int, n *gate.Node) { isOpen(n, "gate") })
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(10 * time.Second)
-		w.toldIs(t, "NodeGate",
+		w.wantEvents(t, "NodeGate",
 			"Warning NotAccepted refused (-): TaintConflict: the older gate gate has the taint test.nodegate.dev/a:NoSchedule, "+
 				"and a node cannot carry test.nodegate.dev/a=other:NoSchedule as well: use the same value, or another key")
 		for _, name := range w.NodeNames() {
@@ -124,15 +124,15 @@ func TestConditionsAreToldOfTheGate(t *testing.T) {
 			w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
 		}
 		controllertest.Pass(time.Minute)
-		told := w.told("NodeGate")
-		if len(told) != 3 || !strings.HasPrefix(told[1], "Warning Throttled gate (-): closing waits on ") ||
-			told[2] != "Normal NotThrottled gate (-): closing does not wait for budget any more" {
-			t.Errorf("told of gates:\n%s", strings.Join(told, "\n"))
+		lines := w.eventLines("NodeGate")
+		if len(lines) != 3 || !strings.HasPrefix(lines[1], "Warning Throttled gate (-): closing waits for budget on ") ||
+			lines[2] != "Normal NotThrottled gate (-): closing does not wait for budget anymore" {
+			t.Errorf("Events about gates:\n%s", strings.Join(lines, "\n"))
 		}
 	})
 }
 
-// conditions is one condition, or none.
+// conditions returns one condition, or none if status is empty.
 func conditions(kind, status string) []metav1.Condition {
 	if status == "" {
 		return nil
@@ -140,7 +140,7 @@ func conditions(kind, status string) []metav1.Condition {
 	return []metav1.Condition{{Type: kind, Status: metav1.ConditionStatus(status), Reason: "Reason", Message: "message"}}
 }
 
-// Each condition is told when it turns, and not while it stays as it is.
+// A condition causes an Event when its status changes, and none while it does not.
 func TestConditionEvents(t *testing.T) {
 	const yes, no, none = "True", "False", ""
 	for _, c := range []struct {
@@ -174,7 +174,7 @@ func TestConditionEvents(t *testing.T) {
 				w.c = New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
 				defer w.c.queue.ShutDown()
 				ng := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Mode = c.mode })
-				newReporter(w.c).tellGate(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
+				w.c.newReporter().recordConditionEvents(ng, conditions(c.condition, c.before), conditions(c.condition, c.now))
 				ctx, stop := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { w.c.events.Run(ctx) })
@@ -186,20 +186,19 @@ func TestConditionEvents(t *testing.T) {
 					reasons = append(reasons, e.Reason)
 					routine := c.now == none || e.Reason == v1alpha1.EventReady || e.Reason == v1alpha1.EventAccepted
 					if (e.Type == corev1.EventTypeWarning) == routine || e.Note == "" || e.Regarding.UID != ng.UID {
-						t.Errorf("the event is %+v", e)
+						t.Errorf("the Event is %+v", e)
 					}
 				}
 				if got := strings.Join(reasons, " "); got != c.want {
-					t.Errorf("the events are %q, want %q", got, c.want)
+					t.Errorf("the Events are %q, want %q", got, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A thousand nodes open at once, and the API server takes no Event, or takes its
-// time: the openings do not wait, none is told of twice, and what was left out is
-// counted.
+// If more than a thousand nodes open at once, and the API server is slow with Events or
+// rejects them, openings do not wait, and failed and dropped Events are counted.
 func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 	const fleet = 1500
 	for name, create := range map[string]func(context.Context) error{
@@ -210,7 +209,7 @@ func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, controllertest.Gate("gate"))
 				w.add(fleet, func(i int, n *gate.Node) { unfit(i, n); isClosed(n, "gate", v1alpha1.ReasonBirth) })
-				funcs := allowing(nil)
+				funcs := allowingAllBut(nil)
 				funcs.Create = func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					if _, is := o.(*eventsv1.Event); is {
 						return create(ctx)
@@ -225,21 +224,21 @@ func TestOpeningsDoNotWaitForEvents(t *testing.T) {
 				}
 				controllertest.Pass(time.Millisecond)
 				if n := w.written() - before; n != fleet || w.closed() != 0 {
-					t.Errorf("%d writes, %d nodes are closed still, after no time", n, w.closed())
+					t.Errorf("after a millisecond, there are %d writes, and %d nodes are still closed", n, w.closed())
 				}
 				controllertest.Pass(10 * time.Minute)
 				m := w.c.metrics.Events
 				failed, dropped := testutil.ToFloat64(m.WithLabelValues(telemetry.EventFailed)), testutil.ToFloat64(m.WithLabelValues(telemetry.EventDropped))
 				if failed != float64(telemetry.RoutineEvents.Burst) || dropped != float64(fleet-telemetry.RoutineEvents.Burst) {
-					t.Errorf("%v failed, %v were dropped, of %d", failed, dropped, fleet)
+					t.Errorf("of %d Events, %v failed and %v were dropped", fleet, failed, dropped)
 				}
 			})
 		})
 	}
 }
 
-// What wants attention is told at once, however much there was to tell that does not;
-// of that, what is not told at once is not told.
+// Warnings are written at once, regardless of the number of other Events. Other Events that
+// exceed their limit are dropped.
 func TestWarningsDoNotWaitForOpenings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestMetrics()
@@ -255,31 +254,31 @@ func TestWarningsDoNotWaitForOpenings(t *testing.T) {
 		}
 		w.c.events.Warning(node, nil, "Urgent", "Action", "")
 		controllertest.Pass(time.Millisecond)
-		if told, urgent := w.events(), w.warnings(); len(told) != most+1 || len(urgent) != 1 { // each under a name of its own
-			t.Errorf("told at once: %d Events and %d warnings, want %d and 1", len(told), len(urgent), most+1)
+		if all, urgent := w.events(), w.warnings(); len(all) != most+1 || len(urgent) != 1 { // each with its own name
+			t.Errorf("%d Events and %d warnings were written at once, want %d and 1", len(all), len(urgent), most+1)
 		}
 		if n := testutil.ToFloat64(m.Events.WithLabelValues(telemetry.EventDropped)); n != float64(2*most) {
-			t.Errorf("%v were dropped, want %d", n, 2*most)
+			t.Errorf("%v Events were dropped, want %d", n, 2*most)
 		}
 		controllertest.Pass(time.Hour)
-		if told := w.events(); len(told) != most+1 {
-			t.Errorf("%d Events were told later", len(told)-most-1)
+		if all := w.events(); len(all) != most+1 {
+			t.Errorf("%d Events were written later, want none", len(all)-most-1)
 		}
 		for range 5 { // one by one
 			w.c.events.Normal(node, nil, "Routine", "Action", "")
 			controllertest.Pass(time.Second)
 		}
-		if told := w.events(); len(told) != most+6 {
-			t.Errorf("%d of 5 that came one by one were told", len(told)-most-1)
+		if all := w.events(); len(all) != most+6 {
+			t.Errorf("%d of 5 Events were written that were recorded one per second", len(all)-most-1)
 		}
 		stop()
 		running.Wait()
 	})
 }
 
-// In the steady state nothing is told, and a gate of a file is no object that an
-// Event could be about.
-func TestNothingToTell(t *testing.T) {
+// There are no Events in the steady state, and none about gates from files, for which there
+// is no object.
+func TestNoEventsInSteadyState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }))
 		w.source = v1alpha1.SourceFiles
@@ -287,10 +286,10 @@ func TestNothingToTell(t *testing.T) {
 			isOpen(n, "gate")
 			unfit(i, n)
 		})
-		defer w.start(logr.Discard(), allowing(nil))()
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
-		if lines := slices.Concat(w.told("Node"), w.told("NodeGate")); len(lines) > 0 {
-			t.Errorf("told:\n%s", strings.Join(lines, "\n"))
+		if lines := slices.Concat(w.eventLines("Node"), w.eventLines("NodeGate")); len(lines) > 0 {
+			t.Errorf("Events:\n%s", strings.Join(lines, "\n"))
 		}
 	})
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A gate that cannot be read holds what it had closed, also by a taint that it
-// shares with a gate that opens, and nodes go on being born closed. Its deletion
-// opens it.
+// A gate that cannot be read keeps its nodes closed, even if another gate with the same
+// taint opens, and new nodes are still closed. Its deletion opens it.
 func TestGateThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fine, odd := controllertest.Gate("fine"), controllertest.Gate("odd")
@@ -50,13 +49,13 @@ func TestGateThatCannotBeRead(t *testing.T) {
 			w.wantParameters("while it cannot be read", "map[fine:"+controllertest.TaintKey+" odd:"+controllertest.TaintKey+"]")
 			c := meta.FindStatusCondition(w.stored("odd").Status.Conditions, v1alpha1.ConditionAccepted)
 			if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, why+". Until this is corrected, it neither opens nor closes") {
-				t.Errorf("it says %+v", c)
+				t.Errorf("condition Accepted: %+v", c)
 			}
 		}
 		w.setGates(true, fine)
 		controllertest.Pass(10 * time.Second)
 		if n := w.closed(); n != 2 {
-			t.Errorf("%d nodes are closed after the gate was deleted, want those that are not fit", n)
+			t.Errorf("%d nodes are closed after the gate was deleted, want the 2 that are not fit", n)
 		}
 		w.wantParameters("with the gate deleted", "map[fine:"+controllertest.TaintKey+"]")
 	})

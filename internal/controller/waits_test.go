@@ -18,27 +18,27 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// timeRule is one rule about time: something begins on a node, and after so long its
-// gate closes or opens.
+// timeRule is a rule about time: something begins on a node, and after some time the gate
+// closes or opens there.
 type timeRule struct {
 	spec func(*v1alpha1.NodeGateSpec)
-	// before is how the node stands; begins is what happens then, by a node's
-	// clock that shows this time.
+	// before sets the node's initial state. begins is what happens at a time of the
+	// node's clock.
 	before func(*gate.Node)
 	begins func(w *world, n *gate.Node, at time.Time)
 	after  time.Duration
 	closes bool
-	// startsOver is true where the API tells no time, so that a controller that is
-	// replaced waits anew.
+	// startsOver is true if the API reports no time, so that the wait restarts when the
+	// controller is replaced.
 	startsOver bool
-	// ownClock is true where the wait is between two times of the controller: the
-	// node's clock does not matter. Of the others, one that is ahead prolongs the
-	// wait by as much; but where the controller saw it begin (sawIt), it does not.
-	ownClock, sawIt bool
-	// notAhead is true where a time that is to come is not believed at all, and
-	// nothing is waited for: TestPartition in the core.
+	// ownClock is true if both ends of the wait are times of the controller's clock. In
+	// the other cases, a node's clock that is ahead prolongs the wait, unless the
+	// controller observed its beginning (observed).
+	ownClock, observed bool
+	// notAhead is true if times in the future are ignored, and nothing is waited for; see
+	// TestPartition in the core.
 	notAhead bool
-	others   int // other nodes
+	others   int // number of other nodes
 }
 
 func timed(change func(*v1alpha1.Timing)) func(*v1alpha1.NodeGateSpec) {
@@ -98,7 +98,7 @@ var timeRules = map[string]timeRule{
 	"timing.closeAfterSeconds, by a condition": {
 		spec:   probed(func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = ptr.To[int32](600) }),
 		before: func(n *gate.Node) { opened(n); is("Probed", "True")(nil, n, time.Now().Add(-time.Minute)) },
-		begins: is("Probed", "False"), after: 10 * time.Minute, closes: true, sawIt: true,
+		begins: is("Probed", "False"), after: 10 * time.Minute, closes: true, observed: true,
 	},
 	"timing.closeAfterSeconds, by a label": {
 		spec:   timed(func(t *v1alpha1.Timing) { t.CloseAfterSeconds = ptr.To[int32](600) }),
@@ -112,7 +112,7 @@ var timeRules = map[string]timeRule{
 			w.daemonSets = []gate.DaemonSet{{Namespace: "a", Name: "agent", UID: "ds", PodLabels: map[string]string{"app": "agent"}, RollingOut: true}}
 			w.agents = map[gate.PodQuery][]gate.Pod{agents: {{UID: "p", Name: "p", Owner: "ds", Created: at.Add(-time.Hour), Terminating: true, TerminatingSince: at}}}
 		},
-		after: 10 * time.Minute, closes: true, sawIt: true,
+		after: 10 * time.Minute, closes: true, observed: true,
 	},
 	"timing.minClosedSeconds": {
 		spec:   timed(func(t *v1alpha1.Timing) { t.MinClosedSeconds = 600 }),
@@ -152,7 +152,7 @@ var timeRules = map[string]timeRule{
 		},
 		after: 10 * time.Minute, ownClock: true,
 	},
-	"a pod of before counts a minute after the new boot was seen": {
+	"a pod from before the reboot counts a minute after the new boot was observed": {
 		spec:   byAgent(func(*v1alpha1.NodeGateSpec) {}),
 		before: func(*gate.Node) {},
 		begins: func(w *world, n *gate.Node, at time.Time) {
@@ -161,11 +161,11 @@ var timeRules = map[string]timeRule{
 		},
 		after: time.Minute, ownClock: true,
 	},
-	"silence closes once it has settled": {
+	"an unreachable node closes": {
 		spec: func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseOnReboot }, others: 3,
 		before: opened, begins: is("Ready", "Unknown"), after: 5 * time.Second, closes: true, notAhead: true,
 	},
-	"out of service, once it is gone": {
+	"out of service, when the node is unreachable": {
 		spec: func(s *v1alpha1.NodeGateSpec) {
 			s.CloseWhen, s.OpenWhen, s.ReclosePolicy = s.OpenWhen, nil, ""
 			s.Taint.Key, s.Acknowledge = v1alpha1.TaintOutOfService, []v1alpha1.Acknowledgement{v1alpha1.AcknowledgeVolumeDetach}
@@ -173,7 +173,7 @@ var timeRules = map[string]timeRule{
 		},
 		before: func(*gate.Node) {}, begins: is("Ready", "Unknown"), after: 61 * time.Second, closes: true,
 	},
-	"a taint that was undone twice is put back ever later": {
+	"a taint that another writer has reverted repeatedly is added after a backoff": {
 		spec: func(s *v1alpha1.NodeGateSpec) { s.OpenWhen[0].Label.Key = "never" }, before: func(*gate.Node) {},
 		begins: func(w *world, n *gate.Node, at time.Time) {
 			recorded(func(r *gate.Record) { r.Fought, r.FoughtAt = 3, time.Now() })(w, n, at)
@@ -183,9 +183,9 @@ var timeRules = map[string]timeRule{
 	},
 }
 
-// Every rule about time, while the controller runs, and while it is replaced in
-// the middle and away for a moment: the wait is neither shortened nor begun again
-// where the API has a time. The clock of the node may be two seconds off.
+// Every rule about time, with a controller that runs continuously, and with one that is
+// replaced after a pause. The wait is neither shortened nor, if the API reports a time,
+// restarted. The node's clock may be two seconds off.
 func TestWaits(t *testing.T) {
 	for name, c := range timeRules {
 		for _, replaced := range []bool{false, true} {
@@ -213,11 +213,11 @@ func testWait(t *testing.T, c *timeRule, replaced bool, skew time.Duration) {
 	start := func() func() { return w.start(logr.Discard(), interceptor.Funcs{}) }
 	stop := start()
 	defer func() { stop() }()
-	controllertest.Pass(10 * time.Second) // the fleet is known
+	controllertest.Pass(10 * time.Second) // until the state of the fleet is known
 	began := time.Now()
 	w.change("n0000", func(n *gate.Node) { c.begins(w, n, began.Add(skew)) })
 	due := began.Add(c.after)
-	if !c.ownClock && (skew < 0 || !c.sawIt) {
+	if !c.ownClock && (skew < 0 || !c.observed) {
 		due = due.Add(skew)
 	}
 	controllertest.Pass(c.after / 4)
@@ -228,17 +228,17 @@ func testWait(t *testing.T, c *timeRule, replaced bool, skew time.Duration) {
 			due = time.Now().Add(c.after)
 		}
 	}
-	stands := w.closed()
+	before := w.closed()
 	controllertest.Pass(time.Until(due) - 500*time.Millisecond)
-	if w.closed() != stands {
-		t.Errorf("%s after it began, which is too soon: %d closed", time.Since(began), w.closed())
+	if w.closed() != before {
+		t.Errorf("%s after it began, which is too early, %d nodes are closed", time.Since(began), w.closed())
 	}
-	controllertest.Pass(4 * time.Second) // a new leader looks at the fleet before it closes under a budget
+	controllertest.Pass(4 * time.Second) // a new leader reconciles the fleet before it grants budget
 	want := 0
 	if c.closes {
 		want = 1
 	}
-	if w.closed() != want || stands == want {
-		t.Errorf("%s after it began %d are closed, and %d before, want %d", time.Since(began), w.closed(), stands, want)
+	if w.closed() != want || before == want {
+		t.Errorf("%s after it began, %d nodes are closed, and %d were before, want %d", time.Since(began), w.closed(), before, want)
 	}
 }

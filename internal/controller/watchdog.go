@@ -5,56 +5,57 @@ package controller
 import (
 	"context"
 	"fmt"
-	"github.com/nodegate/nodegate/internal/telemetry"
 	"sync/atomic"
 	"time"
+
+	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// A leader that cannot do its work must not go on leading: the lease is renewed all the
-// same, and no other replica takes over. Start ends with an error then, and with it the
-// process, which gives the lease back.
+// The Lease is renewed even if its holder cannot do its work, so no other replica would
+// take over. Start then returns an error, which ends the process and releases the Lease.
 
-// The workers are looked at every watchdogInterval. One that is found with the same node in
-// hand at stuckLooks of these looks, which are two minutes, is stuck: what it does for a
-// node ends within writeTimeout. Looks are counted rather than time, so that a process
-// that was paused is not taken for one that hangs.
+// Workers are checked every watchdogInterval. A worker is stuck if stuckChecks checks in a
+// row, which take two minutes, find it at the same node: everything that it does for a
+// node ends within writeTimeout. Checks are counted, instead of time, so that a process
+// that was paused is not considered stuck.
 const (
 	watchdogInterval = 10 * time.Second
-	stuckLooks       = 12
+	stuckChecks      = 12
 )
 
-// hand is what one worker has in hand.
-type hand struct {
-	// turns is odd while the worker works on a node.
-	turns atomic.Uint64
+// workerState is the progress of one worker.
+type workerState struct {
+	// steps is odd while the worker processes a node.
+	steps atomic.Uint64
 	node  atomic.Value
-	// seen is what turns was at the last of so many looks at which it was the same.
-	seen  uint64
-	looks int
+	// lastSteps is the value of steps at the last check, and unchanged the number of
+	// checks in a row that found the same odd value.
+	lastSteps uint64
+	unchanged int
 }
 
-func (h *hand) take(node string) {
-	h.node.Store(node)
-	h.turns.Add(1)
+func (w *workerState) start(node string) {
+	w.node.Store(node)
+	w.steps.Add(1)
 }
 
-func (h *hand) done() { h.turns.Add(1) }
+func (w *workerState) finish() { w.steps.Add(1) }
 
-// stuck looks at the worker once more, and reports whether it was found with the same node
-// in hand at stuckLooks looks in a row. The watchdog alone calls it.
-func (h *hand) stuck() bool {
-	turns := h.turns.Load()
-	if turns%2 == 0 || turns != h.seen {
-		h.seen, h.looks = turns, 0
+// stuck performs a check, and reports whether the worker is stuck. Only the watchdog may
+// call it.
+func (w *workerState) stuck() bool {
+	steps := w.steps.Load()
+	if steps%2 == 0 || steps != w.lastSteps {
+		w.lastSteps, w.unchanged = steps, 0
 		return false
 	}
-	h.looks++
-	return h.looks >= stuckLooks
+	w.unchanged++
+	return w.unchanged >= stuckChecks
 }
 
 // watchdog calls giveUp with the cause if a worker is stuck, or if writes no longer
 // receive a response.
-func (c *Controller) watchdog(ctx context.Context, hands []hand, giveUp func(error)) {
+func (c *Controller) watchdog(ctx context.Context, workers []workerState, giveUp func(error)) {
 	ticker := c.clock.NewTicker(watchdogInterval)
 	defer ticker.Stop()
 	for {
@@ -63,50 +64,50 @@ func (c *Controller) watchdog(ctx context.Context, hands []hand, giveUp func(err
 			return
 		case <-ticker.C():
 		}
-		if err := c.writes.lost(c.clock.Now()); err != nil && c.options.GiveUpLease {
+		if err := c.responses.check(c.clock.Now()); err != nil && c.options.GiveUpLease {
 			giveUp(err)
 		}
-		for i := range hands {
-			if hands[i].stuck() {
-				giveUp(fmt.Errorf("a worker has been stuck at node %s for %s", hands[i].node.Load(), stuckLooks*watchdogInterval))
+		for i := range workers {
+			if workers[i].stuck() {
+				giveUp(fmt.Errorf("a worker has been stuck at node %s for %s", workers[i].node.Load(), stuckChecks*watchdogInterval))
 			}
 		}
 	}
 }
 
-// writePatience is how long a leader may go without being able to write. It is longer
-// than a Lease: what keeps this replica from writing keeps others, too, more often than
-// not, and it is no use to have them take turns.
-const writePatience = 15 * time.Second
+// noResponseTimeout is how long a leader may go without a response to a patch. It is
+// longer than a Lease, because the cause usually affects other replicas, too, and they
+// would only take turns.
+const noResponseTimeout = 15 * time.Second
 
-// writes tracks whether patches of nodes receive responses. Times are Unix nanoseconds.
-type writes struct {
-	// answered is true when a patch has received a response since this replica became the
+// responses tracks whether patches of nodes receive responses. Times are Unix nanoseconds.
+type responses struct {
+	// received is true when a patch has received a response since this replica became the
 	// leader.
-	answered atomic.Bool
-	// failing is since when none has been, by the time at which the first of those that
-	// were not was sent; 0 while they are.
+	received atomic.Bool
+	// failing is the time at which the first patch was sent of those that have received
+	// no response since the last response; 0 if there is none.
 	failing atomic.Int64
 }
 
-// note takes note of what became of a patch that was sent at a time. The API server
-// answers also by refusing it.
-func (w *writes) note(sent time.Time, outcome string) {
+// record records the outcome of a patch that was sent at a time. A rejection is a
+// response.
+func (r *responses) record(sent time.Time, outcome string) {
 	if outcome != telemetry.PatchError {
-		w.answered.Store(true)
-		w.failing.Store(0)
+		r.received.Store(true)
+		r.failing.Store(0)
 		return
 	}
-	w.failing.CompareAndSwap(0, sent.UnixNano())
+	r.failing.CompareAndSwap(0, sent.UnixNano())
 }
 
-// lost returns why this replica should not go on leading, if so. One whose patches have
-// never been answered goes on: the one that led before it fared no better, and replicas
-// would take turns in giving up.
-func (w *writes) lost(now time.Time) error {
-	failing := w.failing.Load()
-	if since := time.Unix(0, failing); failing != 0 && w.answered.Load() && now.Sub(since) >= writePatience {
-		return fmt.Errorf("no patch of a node has been answered since %s: another replica may do better", since.UTC().Format(time.RFC3339))
+// check returns an error if this replica should give up the Lease. A leader whose patches
+// have never received a response continues: its predecessor had the same problem, and the
+// replicas would take turns without success.
+func (r *responses) check(now time.Time) error {
+	failing := r.failing.Load()
+	if since := time.Unix(0, failing); failing != 0 && r.received.Load() && now.Sub(since) >= noResponseTimeout {
+		return fmt.Errorf("no patch of a node has been answered since %s: another replica may be able to write", since.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -21,8 +21,7 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// closedWorld is a world of closed nodes, whose writes take and fail as it is said at the
-// time.
+// closedWorld is a world of closed nodes. The tests change what writes do.
 type closedWorld struct {
 	*world
 	mu   sync.Mutex
@@ -51,7 +50,7 @@ func (w *closedWorld) writes(what func(node string) error) {
 	w.what = what
 }
 
-// hasEnded returns what Start ended with, or nil if it goes on.
+// hasEnded returns the error that Start has returned, or nil.
 func (w *closedWorld) hasEnded() error {
 	select {
 	case err := <-w.ended:
@@ -61,7 +60,7 @@ func (w *closedWorld) hasEnded() error {
 	}
 }
 
-// One worker that is stuck ends the process, though the others work.
+// One stuck worker ends the process, even if the others work.
 func TestStuckWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClosedWorld(t, 100)
@@ -78,23 +77,23 @@ func TestStuckWorker(t *testing.T) {
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		defer stop()
 		defer close(release)
-		controllertest.Pass(stuckLooks*watchdogInterval - time.Second)
+		controllertest.Pass(stuckChecks*watchdogInterval - time.Second)
 		if err := w.hasEnded(); err != nil {
-			t.Errorf("ended early: %v", err)
+			t.Errorf("ended too early: %v", err)
 		}
 		controllertest.Pass(2*watchdogInterval + time.Second)
 		if err := w.hasEnded(); err == nil || !strings.Contains(err.Error(), stuck) {
-			t.Errorf("a worker is stuck at %s: %v", stuck, err)
+			t.Errorf("a worker is stuck at %s, and Start returned: %v", stuck, err)
 		}
 	})
 }
 
-// An API server that answers nothing, and a queue that is long, are no reason to end: a
-// write ends with its time.
+// An API server that does not respond, and a long queue, do not end the process: writes
+// time out.
 func TestSlowWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClosedWorld(t, 2000)
-		w.writes(func(string) error { <-time.After(writeTimeout); return errors.New("no answer") })
+		w.writes(func(string) error { <-time.After(writeTimeout); return errors.New("no response") })
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		defer stop()
 		controllertest.Pass(20 * time.Minute)
@@ -104,21 +103,21 @@ func TestSlowWorkers(t *testing.T) {
 	})
 }
 
-func TestLeaderThatCannotWrite(t *testing.T) {
-	noAnswer := fmt.Errorf("patching node: %w", context.DeadlineExceeded)
+func TestLeaderWithoutResponsesGivesUp(t *testing.T) {
+	noResponse := fmt.Errorf("patching node: %w", context.DeadlineExceeded)
 	denied := fmt.Errorf("patching node: %w", write.ErrDenied)
 	for name, c := range map[string]struct {
-		alone         bool // leads without a lease
+		alone         bool // without leader election
 		first, second error
 		want          bool
 	}{
-		"could, and cannot any more":      {first: nil, second: noAnswer, want: true},
-		"goes on":                         {first: nil, second: nil},
-		"never could":                     {first: noAnswer, second: noAnswer},
-		"may not, which is an answer":     {first: nil, second: denied},
-		"is told why, then has no answer": {first: denied, second: noAnswer, want: true},
-		"could not, and can":              {first: noAnswer, second: nil},
-		"has nobody to give the lease to": {alone: true, first: nil, second: noAnswer},
+		"success, then no response":            {first: nil, second: noResponse, want: true},
+		"success":                              {first: nil, second: nil},
+		"never a response":                     {first: noResponse, second: noResponse},
+		"success, then denied":                 {first: nil, second: denied},
+		"denied, then no response":             {first: denied, second: noResponse, want: true},
+		"no response, then success":            {first: noResponse, second: nil},
+		"no response, without leader election": {alone: true, first: nil, second: noResponse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -130,14 +129,14 @@ func TestLeaderThatCannotWrite(t *testing.T) {
 				controllertest.Pass(time.Minute)
 				w.writes(func(string) error { return c.second })
 				w.closeAll(20)
-				w.c.GatesChanged() // has all looked at
-				controllertest.Pass(writePatience - watchdogInterval)
+				w.c.GatesChanged() // enqueues all nodes
+				controllertest.Pass(noResponseTimeout - watchdogInterval)
 				if err := w.hasEnded(); err != nil {
-					t.Errorf("ended too soon: %v", err)
+					t.Errorf("ended too early: %v", err)
 				}
-				controllertest.Pass(2*writePatience + watchdogInterval)
+				controllertest.Pass(2*noResponseTimeout + watchdogInterval)
 				if err := w.hasEnded(); (err != nil) != c.want {
-					t.Errorf("ended: %v, want %v", err, c.want)
+					t.Errorf("ended: %v, want it to end: %t", err, c.want)
 				}
 			})
 		})

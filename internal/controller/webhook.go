@@ -46,10 +46,10 @@ func (w *Webhook) Validate() error {
 		return fmt.Errorf("reading the webhook's address: %w", err)
 	}
 	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
-		return fmt.Errorf("reading the webhook's address: port %q is none between 1 and 65535", text)
+		return fmt.Errorf("reading the webhook's address: port %q is not a number from 1 to 65535", text)
 	}
 	if len(w.ClientNames) > 0 && w.ClientCAFile == "" {
-		return errors.New("names of clients mean nothing without the authorities of their certificates")
+		return errors.New("names of the webhook's clients require the CA certificates of these clients")
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (w *Webhook) clientCAs() (*x509.CertPool, error) {
 	}
 	pool, err := cert.NewPool(w.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authorities of the webhook's clients: %w", err)
+		return nil, fmt.Errorf("reading the CA certificates of the webhook's clients: %w", err)
 	}
 	return pool, nil
 }

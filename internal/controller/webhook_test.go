@@ -14,10 +14,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// An API server refuses a Node for what a webhook has put on it, whatever its
-// failurePolicy says. A gate that got past the rules of its kind, as where the
-// definition is another version's, must not keep nodes from registering.
-func TestWebhookWritesNothingThatHasNodesRefused(t *testing.T) {
+// An API server rejects a Node if a webhook makes it invalid, regardless of the
+// failurePolicy. A gate that violates the CRD's rules, for example because the CRD is of
+// another version, must not prevent nodes from registering.
+func TestWebhookOmitsGatesThatInvalidateNodes(t *testing.T) {
 	c := New(Options{Namespace: "nodegate-system", Log: logr.Discard()}, nil, newTestMetrics())
 	value := controllertest.Gate("value")
 	value.Spec.Taint.Value = "not a value"
@@ -30,11 +30,11 @@ func TestWebhookWritesNothingThatHasNodesRefused(t *testing.T) {
 	all := []*v1alpha1.NodeGate{controllertest.Gate("good"), value, effect, key, long}
 	all[0].Spec.Taint.Key = "test.nodegate.dev/good"
 	if _, known := c.birthGates(); known {
-		t.Error("the gates are known before they were read")
+		t.Error("the gates are known before they are compiled")
 	}
 	c.set.Store(gateset.New(&gateset.Set{}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Gates: all, Complete: true}, gate.KeyPolicy{}))
 	gates, known := c.birthGates()
 	if !known || len(gates) != 1 || gates[0].Name != "good" {
-		t.Errorf("known: %t, closed at birth: %+v, want the good one alone", known, gates)
+		t.Errorf("known: %t, closed at birth: %+v, want only the gate good", known, gates)
 	}
 }

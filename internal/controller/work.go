@@ -13,52 +13,51 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// Nodes that cannot be written are tried again after retryFirst, then ever
-// less often, down to once in retryMax. What the API server denies it denies
-// until somebody changes something, so that there is less hurry.
+// A failed write of a node is retried after retryFirst, then with exponential backoff up
+// to retryMax. A denied write is first retried after deniedRetryFirst, because it is
+// denied until a user changes something.
 const (
 	retryFirst       = 5 * time.Millisecond
 	retryMax         = time.Minute
 	deniedRetryFirst = 2 * time.Second
 )
 
-// writeTimeout bounds one decision's write, and stopTimeout what is left of it
-// when the process is told to stop.
+// writeTimeout limits the write of one decision, and stopTimeout the rest of it when the
+// process stops.
 const (
 	writeTimeout = 15 * time.Second
 	stopTimeout  = 3 * time.Second
 )
 
-// conflictsTold is how many times in a row a node must have changed under our
-// hands before that is worth a word.
-const conflictsTold = 10
+// conflictsLogged is the number of conflicts in a row after which they are logged.
+const conflictsLogged = 10
 
 // work processes nodes from the queue, one at a time, until it is shut down.
-func (c *Controller) work(ctx context.Context, in *hand) {
+func (c *Controller) work(ctx context.Context, state *workerState) {
 	for {
 		name, shutdown := c.queue.Get()
 		if shutdown {
 			return
 		}
-		in.take(name)
+		state.start(name)
 		c.workOn(ctx, name)
-		in.done()
+		state.finish()
 		c.queue.Done(name)
 	}
 }
 
 func (c *Controller) workOn(ctx context.Context, name string) {
-	c.pulse.beat()
-	if name == pulseKey {
+	c.liveness.reset()
+	if name == livenessKey {
 		return
 	}
-	if c.sweep.done(name) {
-		c.looks.tell(name, gate.Everything())
+	if c.resync.started(name) {
+		c.nodes.addChange(name, gate.Everything())
 	}
 	if ctx.Err() != nil {
-		return // a queue that was shut down goes on until it is empty
+		return // a queue that is shut down still returns its remaining items
 	}
-	ctx, cancel := finishing(ctx)
+	ctx, cancel := drainContext(ctx)
 	defer cancel()
 	after, err := c.reconcile(ctx, name)
 	if err != nil {
@@ -66,7 +65,7 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 		return
 	}
 	c.queue.Forget(name)
-	if c.memory.succeeded(name) {
+	if c.nodes.succeeded(name) {
 		c.log.Info("node can be written again", "node", name)
 	}
 	if after > 0 {
@@ -74,9 +73,9 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 	}
 }
 
-// finishing returns a context for what is in hand, which is finished when the
-// process is told to stop.
-func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+// drainContext returns a context for work in progress. It outlives the given context by
+// stopTimeout.
+func drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	release := context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })
 	return work, func() {
@@ -89,20 +88,20 @@ func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 // consecutive failures.
 func (c *Controller) retry(name string, err error) {
 	switch {
-	case errors.Is(err, write.ErrConflict): // somebody else was faster: decide again
-		c.lanes.mark(name)
-		if c.queue.NumRequeues(name) == conflictsTold {
-			c.log.Info("node keeps changing while it is written, retrying", "node", name)
+	case errors.Is(err, write.ErrConflict): // another writer was faster: decide again
+		c.order.markChanged(name)
+		if c.queue.NumRequeues(name) == conflictsLogged {
+			c.log.Info("node has changed before each of several writes, retrying", "node", name)
 		}
 	case errors.Is(err, write.ErrDenied):
-		before := c.memory.failed(name, true)
+		before := c.nodes.failed(name, true)
 		if before == 0 {
-			c.log.Error(err, "node may not be written, retrying", "node", name)
+			c.log.Error(err, "node write denied, retrying", "node", name)
 		}
 		c.queue.AddAfter(name, wait.Jitter(min(deniedRetryFirst<<min(before, 10), retryMax), 0.2))
 		return
 	default:
-		if c.memory.failed(name, false) == 0 {
+		if c.nodes.failed(name, false) == 0 {
 			c.log.Error(err, "cannot write node, retrying", "node", name)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// What is in hand is finished, and what waits is the next leader's.
+// Work in progress is completed. Queued nodes are left to the next leader.
 func TestStopFinishesWhatIsInHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -33,35 +33,36 @@ func TestStopFinishesWhatIsInHand(t *testing.T) {
 			t.Errorf("stopping took %s", took)
 		}
 		if n := w.written() - before; n != 16 {
-			t.Errorf("%d writes were finished after the stop, want the 16 in hand", n)
+			t.Errorf("%d writes were completed after the stop, want the 16 in progress", n)
 		}
 	})
 }
 
-func TestStopDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
+func TestStopLimitsWorkInProgress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	synctest.Test(t, func(*testing.T) {
-		work, done := finishing(context.WithoutCancel(ctx))
+		work, done := drainContext(context.WithoutCancel(ctx))
 		defer done()
 		if deadline, _ := work.Deadline(); time.Until(deadline) != writeTimeout {
-			t.Errorf("a write may take %s", time.Until(deadline))
+			t.Errorf("a write may take %s, want %s", time.Until(deadline), writeTimeout)
 		}
 	})
 	cancel()
 	synctest.Test(t, func(*testing.T) {
 		stopping, cancel := context.WithCancel(context.Background())
-		work, done := finishing(stopping)
+		work, done := drainContext(stopping)
 		defer done()
 		cancel()
 		began := time.Now()
 		<-work.Done()
 		if took := time.Since(began); took != stopTimeout {
-			t.Errorf("what is in hand had %s, want %s", took, stopTimeout)
+			t.Errorf("work in progress had %s, want %s", took, stopTimeout)
 		}
 	})
 }
 
-// A loop that does not turn is not alive. A replica that does not lead has none.
+// The liveness check fails if no worker processes the queue. It succeeds in a replica that
+// is not the leader, which has no workers.
 func TestLiveness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
@@ -78,20 +79,20 @@ func TestLiveness(t *testing.T) {
 			return err
 		}
 		if err := alive(false); err != nil {
-			t.Errorf("a replica that does not lead is not alive: %v", err)
+			t.Errorf("a replica that is not the leader is not alive: %v", err)
 		}
 		if alive(true) == nil {
-			t.Error("alive although nobody takes anything up")
+			t.Error("alive although no worker processes the queue")
 		}
-		go c.work(t.Context(), &hand{})
+		go c.work(t.Context(), &workerState{})
 		controllertest.Pass(time.Second)
 		if err := alive(true); err != nil {
-			t.Errorf("not alive: %v", err)
+			t.Errorf("not alive although a worker processes the queue: %v", err)
 		}
 	})
 }
 
-// A replica that waits to lead is ready, and keeps no list of nodes.
+// A standby is ready, and does not queue nodes.
 func TestStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -109,8 +110,8 @@ func TestStandby(t *testing.T) {
 		if err := w.c.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
-		if w.c.queue.Len() != 0 || len(w.c.sweep.pending) != 0 {
-			t.Error("a standby keeps a list of nodes")
+		if w.c.queue.Len() != 0 || len(w.c.resync.pending) != 0 {
+			t.Error("a standby has queued nodes")
 		}
 	})
 }

@@ -19,11 +19,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// noZone is what a node without a zone label has.
+// noZone is the zone of nodes without a zone label in the tests' results.
 const noZone = "no label"
 
-// closedByZone counts the nodes that carry the taint, by what their zone label
-// says.
+// closedByZone returns the number of nodes with the taint, by zone label.
 func (w *world) closedByZone() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,27 +39,27 @@ func (w *world) closedByZone() map[string]int {
 	return out
 }
 
-// A budget is per zone, whatever a zone is called: nodes without one, with an
-// empty one, share one; a zone of one node has room for that one.
-func TestBudgetOfUnknownZones(t *testing.T) {
+// A budget applies to each zone, with any name. Nodes without a zone label and with an
+// empty one share a budget.
+func TestBudgetByZone(t *testing.T) {
 	for name, c := range map[string]struct {
-		zones  []string // of ten nodes each, all of which are to close
+		zones  []string // with ten nodes each, all of which must close
 		budget intstr.IntOrString
 		want   map[string]int
-		most   int // of nodes without a zone and with an empty one; zero for no such
+		most   int // sum of nodes without a zone label and with an empty one; zero if want applies
 	}{
 		"known zones":              {[]string{"a", "b"}, intstr.FromString("20%"), map[string]int{"a": 2, "b": 2}, 0},
 		"no label":                 {[]string{noZone}, intstr.FromString("20%"), map[string]int{noZone: 2}, 0},
 		"an empty label":           {[]string{""}, intstr.FromString("20%"), map[string]int{"": 2}, 0},
 		"none and empty are one":   {[]string{noZone, ""}, intstr.FromInt32(3), nil, 3},
-		"some of it unknown":       {[]string{"a", noZone}, intstr.FromInt32(3), map[string]int{"a": 3, noZone: 3}, 0},
-		"a zone that nobody knows": {[]string{"Mars.1_x", "a"}, intstr.FromInt32(1), map[string]int{"Mars.1_x": 1, "a": 1}, 0},
-		"none at all may close":    {[]string{"a", noZone}, intstr.FromInt32(0), map[string]int{}, 0},
-		"everything may":           {[]string{"a", noZone}, intstr.FromString("100%"), map[string]int{"a": 10, noZone: 10}, 0},
+		"one with and one without": {[]string{"a", noZone}, intstr.FromInt32(3), map[string]int{"a": 3, noZone: 3}, 0},
+		"an unusual name":          {[]string{"Mars.1_x", "a"}, intstr.FromInt32(1), map[string]int{"Mars.1_x": 1, "a": 1}, 0},
+		"no budget":                {[]string{"a", noZone}, intstr.FromInt32(0), map[string]int{}, 0},
+		"all may close":            {[]string{"a", noZone}, intstr.FromString("100%"), map[string]int{"a": 10, noZone: 10}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
+				w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = &c.budget }))
 				w.add(10*len(c.zones), func(i int, n *gate.Node) {
 					n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: c.zones[i/10]}
 					if c.zones[i/10] == noZone {
@@ -78,26 +77,26 @@ func TestBudgetOfUnknownZones(t *testing.T) {
 	}
 }
 
-// In zones of one node each, each may close under any budget but none.
-func TestBudgetOfZonesOfOne(t *testing.T) {
+// In zones with one node, that node may close under any budget except zero.
+func TestBudgetOfZonesWithOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
 		w.add(5, func(_ int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: "z-" + n.Name}
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 5 {
-			t.Errorf("%d are closed, want all of 5", n)
+			t.Errorf("%d nodes are closed, want all 5", n)
 		}
 	})
 }
 
-// A closed node that comes into another zone counts there, and not where it was.
-// None opens for it, though there are more closed now than may be.
-func TestBudgetWhereTheZoneChanges(t *testing.T) {
+// A closed node that moves to another zone counts there, and no longer in the old one. No
+// node opens because of this, even if the budget is exceeded.
+func TestBudgetWhenTheZoneChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closingBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
 		w.add(4, func(i int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: []string{"a", "b"}[i%2]}
 		})
@@ -118,9 +117,9 @@ func TestBudgetWhereTheZoneChanges(t *testing.T) {
 		w.change(moves, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
 		controllertest.Pass(time.Minute)
 		if got := w.closedByZone(); !maps.Equal(got, map[string]int{"a": 1, "b": 2}) {
-			t.Errorf("closed %v after it came into zone b", got)
+			t.Errorf("closed %v after it moved to zone b", got)
 		}
-		// Zone b has no room before both have opened.
+		// Zone b is still at its budget after one of its two closed nodes has opened.
 		w.change(moves, func(n *gate.Node) { delete(n.Labels, "bad") })
 		controllertest.Pass(time.Minute)
 		if got := w.closedByZone(); got["b"] != 1 {

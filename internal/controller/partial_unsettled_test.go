@@ -18,34 +18,34 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A node on which any gate has something left to do is looked at as a whole, whatever
-// little has changed elsewhere: one that is not settled is not at rest.
-func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
+// A node on which any gate has something left to do is not settled, and is reconciled
+// fully, even if the change concerns another gate.
+func TestUnsettledNodesAreReconciledFully(t *testing.T) {
 	edit := func(change func(*gate.Node)) func(*world) {
 		return func(w *world) { w.edit("n0000", gate.Everything(), change) }
 	}
 	noBudget := func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }
 	for name, c := range map[string]struct {
-		// disk is what is particular of the gate at which nothing changes.
+		// disk changes the gate whose condition does not change.
 		disk func(*v1alpha1.NodeGateSpec)
-		// before is what happened to the node some time ago.
+		// before changes the node a minute before the measurement.
 		before func(*world)
-		whole  bool
+		full   bool
 	}{
 		"all is settled":           {func(*v1alpha1.NodeGateSpec) {}, func(*world) {}, false},
 		"a closed gate is settled": {func(*v1alpha1.NodeGateSpec) {}, edit(setCondition(1, "False")), false},
 		"a gate waits for budget":  {noBudget, edit(setCondition(1, "False")), true},
 		"a gate is overridden":     {func(*v1alpha1.NodeGateSpec) {}, edit(overrideFor(time.Hour, "disk", v1alpha1.StateClosed)), true},
-		"a gate is not known and may be there": {func(*v1alpha1.NodeGateSpec) {}, func(w *world) {
+		"an unlisted gate may exist": {func(*v1alpha1.NodeGateSpec) {}, func(w *world) {
 			w.setGates(false, w.gates...)
 			controllertest.Pass(10 * time.Second)
-			edit(func(n *gate.Node) { isClosed(n, "nobody", v1alpha1.ReasonBirth) })(w)
+			edit(func(n *gate.Node) { isClosed(n, "unlisted", v1alpha1.ReasonBirth) })(w)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, conditionGate("disk", "Disk", c.disk), conditionGate("memory", "Memory"))
-				w.writer = teller{w}
+				w.writer = notifyingWriter{w}
 				w.add(1, func(_ int, n *gate.Node) {
 					for _, name := range []string{"Disk", "Memory"} {
 						n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
@@ -56,11 +56,11 @@ func TestUnsettledNodesAreLookedAtAsAWhole(t *testing.T) {
 				controllertest.Pass(10 * time.Second)
 				c.before(w)
 				controllertest.Pass(time.Minute)
-				whole, looks := w.whole, w.looks
+				full, reads := w.fullReads, w.reads
 				w.edit("n0000", flipOf("Memory"), setCondition(2, "False"))
 				controllertest.Pass(time.Second)
-				if got := w.whole > whole; got != c.whole || w.looks == looks {
-					t.Errorf("looked %d times, %d of these at everything; want it so: %t", w.looks-looks, w.whole-whole, c.whole)
+				if got := w.fullReads > full; got != c.full || w.reads == reads {
+					t.Errorf("facts were read %d times, all facts %d times; want a full reconcile: %t", w.reads-reads, w.fullReads-full, c.full)
 				}
 			})
 		})

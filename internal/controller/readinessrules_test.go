@@ -21,10 +21,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A rule of another controller that comes to manage a gate's taint is found out about
-// within a minute, and one that goes likewise. While no rule changes nobody looks at
-// nodes because of that, but for once in refreshInterval.
-func TestRulesAreFollowed(t *testing.T) {
+// A rule that begins or ceases to manage a gate's taint is detected within a minute. While
+// no rule changes, nodes are reconciled only once per refreshInterval.
+func TestReadinessRulesAreObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fleet = 50
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -41,34 +40,34 @@ func TestRulesAreFollowed(t *testing.T) {
 		}
 		controllertest.Pass(10 * time.Second)
 		w.mu.Lock()
-		before := w.looks
+		before := w.reads
 		w.mu.Unlock()
 		controllertest.Pass(refreshInterval + rulesInterval)
 		w.mu.Lock()
-		looks := w.looks - before
+		reads := w.reads - before
 		w.mu.Unlock()
-		if looks < fleet || looks > 2*fleet {
-			t.Errorf("%d nodes were looked at %d times in %s, want once each", fleet, looks, refreshInterval+rulesInterval)
+		if reads < fleet || reads > 2*fleet {
+			t.Errorf("%d nodes were reconciled %d times in %s, want once each", fleet, reads, refreshInterval+rulesInterval)
 		}
 		for _, now := range []bool{true, false} {
 			managed.Store(now)
 			controllertest.Pass(rulesInterval + 5*time.Second)
 			if accepted() == now {
-				t.Errorf("accepted: %t, while a rule manages its taint: %t", accepted(), now)
+				t.Errorf("accepted: %t, although a rule manages its taint: %t", accepted(), now)
 			}
 		}
 	})
 }
 
-// While it is not known whether a rule manages a gate's taint, the gate closes nothing. A
-// list that never succeeds does not keep it from acting for ever.
-func TestFirstListOfRulesFails(t *testing.T) {
+// While it is unknown whether a rule manages a gate's taint, the gate closes nothing. If
+// the list never succeeds, the gate works after rulesMaxWait.
+func TestFirstListOfReadinessRulesFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails time.Duration
 		acts  bool // in the end
 	}{
-		"and then tells of a rule": {20 * time.Second, false},
-		"and goes on failing":      {time.Hour, true},
+		"then succeeds, with a rule": {20 * time.Second, false},
+		"continues to fail":          {time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -77,29 +76,29 @@ func TestFirstListOfRulesFails(t *testing.T) {
 					delete(n.Labels, "fit")
 					n.Created = time.Now()
 				})
-				mended := time.Now().Add(c.fails)
+				succeeds := time.Now().Add(c.fails)
 				defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
-					if time.Now().Before(mended) {
-						return nil, errors.New("no answer")
+					if time.Now().Before(succeeds) {
+						return nil, errors.New("no response")
 					}
 					return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
 				}))()
-				controllertest.Pass(rulesPatience - time.Second)
+				controllertest.Pass(rulesMaxWait - time.Second)
 				if w.written() > 0 {
-					t.Errorf("%d nodes were written before it was known whether a rule manages the taint", w.written())
+					t.Errorf("%d nodes were written while it was unknown whether a rule manages the taint", w.written())
 				}
 				controllertest.Pass(time.Minute)
 				if got := w.written() > 0; got != c.acts {
-					t.Errorf("acts: %v, want %v", got, c.acts)
+					t.Errorf("the gate works: %t, want %t", got, c.acts)
 				}
 			})
 		})
 	}
 }
 
-// listingRules answers lists of NodeReadinessRules with what rules returns.
+// listingRules returns the result of rules for lists of NodeReadinessRules.
 func listingRules(rules func() ([]unstructured.Unstructured, error)) interceptor.Funcs {
-	funcs := allowing(nil)
+	funcs := allowingAllBut(nil)
 	funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (err error) {
 		all, is := list.(*unstructured.UnstructuredList)
 		if !is {
@@ -111,7 +110,7 @@ func listingRules(rules func() ([]unstructured.Unstructured, error)) interceptor
 	return funcs
 }
 
-// rule is a NodeReadinessRule that manages a key.
+// rule returns a NodeReadinessRule that manages a key.
 func rule(key string) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "rule"},

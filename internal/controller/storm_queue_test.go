@@ -22,10 +22,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A slot that becomes free is given to who has waited longest, and nobody else is
-// even looked at. Who comes again goes to the back, so that nodes that flap do
-// not keep the others waiting.
-func TestWhoWaitsLongestIsNext(t *testing.T) {
+// Budget that becomes available is granted to the node that has waited longest. Other nodes
+// are not reconciled. A node that recovers and fails again joins the queue at its end, so
+// flapping nodes do not delay others.
+func TestBudgetIsGrantedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", budget("1")))
 		w.add(200, func(_ int, n *gate.Node) { isOpen(n, "gate") })
@@ -37,31 +37,31 @@ func TestWhoWaitsLongestIsNext(t *testing.T) {
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") })
 			controllertest.Pass(10 * time.Millisecond)
 		}
-		herds := 0
+		wide := 0
 		for i := range order {
 			if n := w.nodes[node(i)]; w.closed() != 1 || len(n.Taints) != 1 {
-				t.Fatalf("%d nodes are closed, and that %s (number %d) is: %t; want it, and it only", w.closed(), n.Name, i, len(n.Taints) == 1)
+				t.Fatalf("%d nodes are closed, and %s (number %d) is closed: %t; want only this one", w.closed(), n.Name, i, len(n.Taints) == 1)
 			}
-			before := w.looks
+			before := w.reads
 			w.change(node(i), func(n *gate.Node) { n.Labels["fit"] = "" })
 			controllertest.Pass(time.Millisecond)
-			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // it flaps
+			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // fails again
 			controllertest.Pass(fleet.SettleInterval)
-			if w.looks-before > 5 { // more than it, again as it flaps, and the next one
-				herds++
+			if w.reads-before > 5 { // more than this node, twice, and the next one
+				wide++
 			}
 		}
-		if most := int(200*fleet.SettleInterval/refreshInterval) + 1; herds > most { // all are looked at then
-			t.Errorf("%d times more was looked at than who was called, want %d at most", herds, most)
+		if most := int(200*fleet.SettleInterval/refreshInterval) + 1; wide > most { // resyncs
+			t.Errorf("more nodes than the next one were reconciled %d times, want at most %d", wide, most)
 		}
 		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
-			t.Error("after one round it is not the first one's turn again")
+			t.Error("after all nodes had their turn, the first one is not closed again")
 		}
 	})
 }
 
-// While hundreds wait, and while hundreds close because the budget was raised,
-// new nodes and those whose signals are back open at once.
+// While hundreds of nodes are queued, and while hundreds close because the budget was
+// raised, new nodes and recovered nodes open at once.
 func TestStormDelaysNoOpening(t *testing.T) {
 	const latency = 50 * time.Millisecond // of a write
 	synctest.Test(t, func(t *testing.T) {
@@ -85,9 +85,9 @@ func TestStormDelaysNoOpening(t *testing.T) {
 			isClosed(&n, "gate", v1alpha1.ReasonBirth)
 			s.nodes[name] = n
 		}
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		born("new-1")
 		opens("new-1", latency)
 		for _, name := range s.lost {
@@ -100,38 +100,38 @@ func TestStormDelaysNoOpening(t *testing.T) {
 		born("new-2")
 		born("new-3")
 		before := s.closed()
-		for s.closed() == before { // until they begin to close
+		for s.closed() == before { // until nodes begin to close
 			controllertest.Pass(latency / 5)
 		}
-		// The workers are busy, and as many nodes as there are workers are before it.
+		// The workers are busy, and at most one node per worker is queued before it.
 		opens("new-2", 3*latency)
 		if n := s.closed(); n > 200 {
-			t.Fatalf("%d nodes are closed: the storm is over too soon to tell", n)
+			t.Fatalf("%d nodes are closed: too many for this test", n)
 		}
 		opens("new-3", 3*latency)
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 	})
 }
 
-// The budget is raised and lowered in the middle. What is closed stays closed,
-// and nothing else closes before there is room again.
+// The budget is raised and lowered during a storm. Closed nodes stay closed, and no other
+// node closes until the budget allows it again.
 func TestBudgetEditedInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ng := controllertest.Gate("gate", budget("20%"))
 		s := newStorm(t, ng)
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		raised := edited(ng, "50%")
 		s.setGates(true, raised)
 		controllertest.Pass(5 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		before := s.closed()
 
-		s.after = nil // more are closed, now, than should be
+		s.after = nil // from now on, more nodes are closed than the budget allows
 		s.setGates(true, edited(raised, "10%"))
 		controllertest.Pass(5 * time.Minute)
 		if n := s.closed(); n != before {
@@ -154,32 +154,32 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 			s.mu.Unlock()
 			want := was[zone] - 1
 			if most := gate.MaxReclosed(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
-				s.after = s.watch // from here on it is as if it had never been more
+				s.after = s.checkBudget // from now on, the lower budget is respected
 				break
 			}
 			if now[zone] != want {
-				t.Fatalf("zone %q had %d nodes closed, one recovered, and now it has %d", zone, was[zone], now[zone])
+				t.Fatalf("zone %q had %d closed nodes, one recovered, and now it has %d", zone, was[zone], now[zone])
 			}
 		}
-		s.abates()
+		s.regainSignals()
 		controllertest.Pass(0)
 		if n := s.closed(); n != 0 {
-			t.Errorf("%d nodes are closed still", n)
+			t.Errorf("%d nodes are still closed", n)
 		}
 	})
 }
 
-// Closed nodes that move to another zone count there; nodes that go, waiting or
-// closed, give their place to others; a gate that goes leaves nothing behind.
-func TestStormOfNodesThatMoveAndGo(t *testing.T) {
+// A closed node that moves to another zone counts there. A deleted node, queued or closed,
+// releases its place to others. Nothing remains stored of a deleted gate.
+func TestStormOfMovedAndDeletedNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ng := controllertest.Gate("gate", budget("10"))
 		s := newStorm(t, ng)
 		defer s.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
-		s.breaks()
+		s.loseSignals()
 		controllertest.Pass(2 * time.Second)
-		s.isHeld()
+		s.checkBudgetIsUsed()
 		closedIn := func(zone string) (names []string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -190,16 +190,16 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 			}
 			return names
 		}
-		// Three move from a to b, where there are too many then; a goes on.
+		// Three nodes move from zone a to zone b, which then exceeds its budget.
 		s.after = nil
 		for _, name := range closedIn("a")[:3] {
 			s.change(name, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
 		}
 		controllertest.Pass(2 * time.Second)
 		if a, b := len(closedIn("a")), len(closedIn("b")); a != 10 || b != 13 {
-			t.Errorf("%d and %d nodes are closed, want 10, and 13 for the ones that moved", a, b)
+			t.Errorf("%d and %d nodes are closed, want 10, and 13 including those that moved", a, b)
 		}
-		for range 4 { // as many as it takes for b to have room for one
+		for range 4 { // until the budget allows one more in zone b
 			name := closedIn("b")[0]
 			s.remove(name)
 			s.c.NodeChanged(name, gate.Everything())
@@ -208,7 +208,7 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 		if n := len(closedIn("b")); n != 10 {
 			t.Errorf("%d nodes of zone b are closed, want 10", n)
 		}
-		// Half of those that wait go.
+		// Half of the queued nodes are deleted.
 		for i, name := range s.lost {
 			if n, there := s.nodes[name]; there && len(n.Taints) == 0 && i%2 == 0 {
 				s.remove(name)
@@ -221,9 +221,9 @@ func TestStormOfNodesThatMoveAndGo(t *testing.T) {
 		}
 		s.setGates(true)
 		controllertest.Pass(5 * time.Second)
-		s.isOver()
+		s.checkAllAreOpen()
 		if s.c.ledger.HasGates() || len(s.c.ledger.Reserving()) > 0 {
-			t.Error("something is kept of a gate that is gone")
+			t.Error("the ledger still has states of the deleted gate")
 		}
 	})
 }

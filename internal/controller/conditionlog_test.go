@@ -17,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A gate from a file has no status: its conditions are told by the log, once
-// for each change, and by metrics.
+// A gate from a file has no status. Its conditions are reported in the log, once for each
+// change, and by metrics.
 func TestConditionsOfGatesFromFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var patches atomic.Int32
@@ -29,7 +29,7 @@ func TestConditionsOfGatesFromFiles(t *testing.T) {
 		w.add(3, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		defer w.start(log.Logger(), countPatches(&patches, &fail))()
 		controllertest.Pass(time.Minute)
-		told := func(parts ...string) (n int) {
+		logged := func(parts ...string) (n int) {
 			for _, line := range log.All() {
 				all := strings.Contains(line, "gate condition changed")
 				for _, part := range parts {
@@ -42,29 +42,29 @@ func TestConditionsOfGatesFromFiles(t *testing.T) {
 			return n
 		}
 		if patches.Load() != 0 {
-			t.Errorf("%d writes of a status that nobody has", patches.Load())
+			t.Errorf("%d writes of a status that does not exist", patches.Load())
 		}
-		if told(`"gate"="gate"`, `"condition"="Accepted" "status"="True"`) != 1 ||
-			told(`"gate"="refused"`, `"condition"="Accepted" "status"="False" "reason"="TaintConflict"`) != 1 {
-			t.Errorf("not told, or not once:\n%s", strings.Join(log.All(), "\n"))
+		if logged(`"gate"="gate"`, `"condition"="Accepted" "status"="True"`) != 1 ||
+			logged(`"gate"="refused"`, `"condition"="Accepted" "status"="False" "reason"="TaintConflict"`) != 1 {
+			t.Errorf("want each condition logged once, got:\n%s", strings.Join(log.All(), "\n"))
 		}
-		before := told()
+		before := logged()
 		controllertest.Pass(time.Hour)
-		if n := told() - before; n != 0 {
-			t.Errorf("%d lines within an hour in which nothing changed", n)
+		if n := logged() - before; n != 0 {
+			t.Errorf("%d lines in an hour without changes", n)
 		}
 		if testutil.ToFloat64(w.c.metrics.Conditions.WithLabelValues("gate", v1alpha1.ConditionAccepted)) != 1 ||
 			testutil.ToFloat64(w.c.metrics.Conditions.WithLabelValues("refused", v1alpha1.ConditionAccepted)) != 0 {
-			t.Error("the metrics do not tell which gate is accepted")
+			t.Error("the metrics do not show which gate is accepted")
 		}
 		if r, err := gate.ParseRecord(w.nodes["n0000"].Records["gate"]); err != nil || r.Source != v1alpha1.SourceFiles {
-			t.Errorf("the gate of a file did not take over the record of its name: %+v, %v", r, err)
+			t.Errorf("the gate from a file did not adopt the record with its name: %+v, %v", r, err)
 		}
 	})
 }
 
-// What a gate of another source closed stays closed, and that is told.
-func TestUnknownGatesAreTold(t *testing.T) {
+// What a gate of another source closed stays closed, and the log and a metric report this.
+func TestUnlistedGatesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log controllertest.LogLines
 		w := newWorld(t)
@@ -73,21 +73,21 @@ func TestUnknownGatesAreTold(t *testing.T) {
 		defer w.start(log.Logger(), countPatches(new(atomic.Int32), new(atomic.Bool)))()
 		controllertest.Pass(time.Minute)
 		text := strings.Join(log.All(), "\n")
-		if w.closed() != 3 || strings.Count(text, "gates are not known, keeping what they closed") != 1 || testutil.ToFloat64(w.c.metrics.Strangers) != 1 {
-			t.Errorf("%d nodes are closed, told:\n%s", w.closed(), text)
+		if w.closed() != 3 || strings.Count(text, "nodes have records of unlisted gates, keeping their taints") != 1 || testutil.ToFloat64(w.c.metrics.Strangers) != 1 {
+			t.Errorf("%d nodes are closed, want 3; log:\n%s", w.closed(), text)
 		}
 		w.mu.Lock()
-		w.source = v1alpha1.SourceCRD // back at the source that knows
+		w.source = v1alpha1.SourceCRD // the source of the records, and complete
 		w.mu.Unlock()
 		w.setGates(true)
 		controllertest.Pass(time.Minute)
 		if w.closed() != 0 || testutil.ToFloat64(w.c.metrics.Strangers) != 0 {
-			t.Errorf("%d nodes are closed, %v unknown gates", w.closed(), testutil.ToFloat64(w.c.metrics.Strangers))
+			t.Errorf("%d nodes are closed, %v gates are unlisted, want none", w.closed(), testutil.ToFloat64(w.c.metrics.Strangers))
 		}
 	})
 }
 
-// While the gates are not known to be all, that shows.
+// A metric reports whether the list of gates is complete.
 func TestCompletenessIsAMetric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"))
@@ -96,7 +96,7 @@ func TestCompletenessIsAMetric(t *testing.T) {
 			w.setGates(complete, controllertest.Gate("gate"))
 			controllertest.Pass(time.Second)
 			if got := testutil.ToFloat64(w.c.metrics.Complete); got != map[bool]float64{true: 1}[complete] {
-				t.Errorf("complete: %t, the metric is %v", complete, got)
+				t.Errorf("complete: %t, but the metric is %v", complete, got)
 			}
 		}
 	})

@@ -26,9 +26,9 @@ func names(n int) []string {
 	return all
 }
 
-// runSweep runs a sweep of so many at once until the test ends.
-func runSweep(t *testing.T, atOnce int) *sweep {
-	s := newSweep(newTestQueue(t), atOnce)
+// runResyncer runs a resyncer until the test ends.
+func runResyncer(t *testing.T, atOnce int) *resyncer {
+	s := newResyncer(newTestQueue(t), atOnce)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.run(ctx) })
@@ -36,48 +36,48 @@ func runSweep(t *testing.T, atOnce int) *sweep {
 	return s
 }
 
-// take does what a worker does.
-func take(s *sweep) string {
+// take processes one node, like a worker.
+func take(s *resyncer) string {
 	name, _ := s.queue.Get()
-	s.done(name)
+	s.started(name)
 	s.queue.Done(name)
 	return name
 }
 
 func TestNewWorkDoesNotWaitBehindASweep(t *testing.T) {
 	const atOnce = 4
-	s := runSweep(t, atOnce)
-	s.all(names(1000))
+	s := runResyncer(t, atOnce)
+	s.add(names(1000))
 	for range 10 {
 		take(s)
 	}
 	s.queue.Add("new")
 	for i := 0; take(s) != "new"; i++ {
 		if i > atOnce {
-			t.Fatalf("new work waited behind %d nodes of a sweep, want at most %d", i, atOnce)
+			t.Fatalf("new work waited behind %d nodes of a resync, want at most %d", i, atOnce)
 		}
 	}
 }
 
-// Gates may change faster than the fleet can be looked at.
-func TestSweepReachesEveryNodeHoweverOftenItStartsOver(t *testing.T) {
-	s := runSweep(t, 2)
+// Every node is reconciled even if gates change faster than the fleet can be.
+func TestRepeatedResyncsReachEveryNode(t *testing.T) {
+	s := runResyncer(t, 2)
 	const fleet = 50
 	seen := map[string]bool{}
 	for range 3 * fleet {
-		s.all(names(fleet))
+		s.add(names(fleet))
 		seen[take(s)] = true
 	}
 	if len(seen) != fleet {
-		t.Errorf("%d of %d nodes were looked at in three times as many turns", len(seen), fleet)
+		t.Errorf("%d of %d nodes were processed in three times as many steps", len(seen), fleet)
 	}
 }
 
-func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
+func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 	const fleet, workers = 300, 8
-	s := runSweep(t, 4)
+	s := runResyncer(t, 4)
 	var mu sync.Mutex
-	last := map[string]int{} // the newest round in which a node was taken up
+	last := map[string]int{} // the last round in which a node was processed
 	round := 0
 	var running sync.WaitGroup
 	for range workers {
@@ -87,7 +87,7 @@ func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
 				if shutdown {
 					return
 				}
-				s.done(name)
+				s.started(name)
 				mu.Lock()
 				last[name] = round
 				mu.Unlock()
@@ -99,10 +99,10 @@ func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
 		mu.Lock()
 		round = i
 		mu.Unlock()
-		s.all(names(fleet))
-		s.queue.Add(fmt.Sprintf("n%04d", i)) // also queued by others
+		s.add(names(fleet))
+		s.queue.Add(fmt.Sprintf("n%04d", i)) // also added by others
 	}
-	everyNode := func() bool { // has been taken up after the last start
+	everyNode := func() bool { // has been processed in the last round
 		mu.Lock()
 		defer mu.Unlock()
 		for _, name := range names(fleet) {
@@ -123,8 +123,8 @@ func TestSweepLosesNothingAndLeaksNoRoom(t *testing.T) {
 	}
 	s.queue.ShutDown()
 	running.Wait()
-	// The sweep itself may be holding one place while it finds that none waits.
-	if len(s.room) > 1 {
-		t.Errorf("%d places are taken by nothing", len(s.room))
+	// The resyncer may hold one slot while it finds that no node is pending.
+	if len(s.slots) > 1 {
+		t.Errorf("%d slots are not freed", len(s.slots))
 	}
 }

@@ -17,15 +17,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// crowd is two gates in a storm, and people who do to them and to the nodes
-// whatever people do.
-type crowd struct {
+// userStorm is a storm with two gates and users who change gates and nodes at random.
+type userStorm struct {
 	*storm
 	rng *rand.Rand
 }
 
-// closedFor counts the nodes that a gate holds closed under its budget, by zone.
-func (c *crowd) closedFor(gateName string) map[string]int {
+// closedFor returns the number of nodes that a gate keeps closed under its budget, by zone.
+func (c *userStorm) closedFor(gateName string) map[string]int {
 	closed := map[string]int{}
 	for _, n := range c.nodes {
 		if r, err := gate.ParseRecord(n.Records[gateName]); err == nil && r.State == v1alpha1.StateClosed && gate.IsBudgeted(r.Reason) {
@@ -35,19 +34,19 @@ func (c *crowd) closedFor(gateName string) map[string]int {
 	return closed
 }
 
-// watch looks at every moment: it comes after every write.
-func (c *crowd) watch() {
+// checkBudget checks the budgets after every write.
+func (c *userStorm) checkBudget() {
 	for _, ng := range c.gates {
 		for zone, n := range c.closedFor(ng.Name) {
 			if most := ng.Spec.Budget.MaxReclosed.IntValue(); n > most && c.excess == "" {
-				c.excess = fmt.Sprintf("at %s gate %s has %d nodes of zone %q closed, and the budget is %d", time.Now(), ng.Name, n, zone, most)
+				c.excess = fmt.Sprintf("at %s, gate %s has %d closed nodes in zone %q, and the budget is %d", time.Now(), ng.Name, n, zone, most)
 			}
 		}
 	}
 }
 
 // edit changes one of the gates.
-func (c *crowd) edit(i int, change func(*v1alpha1.NodeGateSpec)) {
+func (c *userStorm) edit(i int, change func(*v1alpha1.NodeGateSpec)) {
 	c.mu.Lock()
 	gates := slices.Clone(c.gates)
 	c.mu.Unlock()
@@ -58,8 +57,8 @@ func (c *crowd) edit(i int, change func(*v1alpha1.NodeGateSpec)) {
 	c.setGates(true, gates...)
 }
 
-// meddle does one thing.
-func (c *crowd) meddle() {
+// act performs one random action of a user.
+func (c *userStorm) act() {
 	node := c.lost[c.rng.IntN(len(c.lost))]
 	switch c.rng.IntN(10) {
 	case 0:
@@ -80,24 +79,24 @@ func (c *crowd) meddle() {
 	}
 }
 
-// Whatever people do in a storm, and on a bad day of the API server, no gate closes
-// more than it may; and when all is calm, it closes as many, and holds no slot.
-func TestPeopleInAStorm(t *testing.T) {
+// Whatever users do during a storm, and with an unreliable API server, no gate exceeds its
+// budget. In the end it uses the whole budget, and nothing is reserved.
+func TestStormWithUserActions(t *testing.T) {
 	for seed := range seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				again := func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }
 				one, other := controllertest.Gate("gate", budget("5"), again), controllertest.Gate("other", withKey(otherKey), budget("3"), again)
-				c := &crowd{newStorm(t, one, other), rand.New(rand.NewPCG(seed, 1))}
-				c.after, c.behind = c.watch, map[string]gate.Node{}
+				c := &userStorm{newStorm(t, one, other), rand.New(rand.NewPCG(seed, 1))}
+				c.after, c.stale = c.checkBudget, map[string]gate.Node{}
 				u := &unreliable{world: c.world, rng: rand.New(rand.NewPCG(seed, 2))}
 				defer c.startWith(u)()
 				controllertest.Pass(5 * time.Second)
-				c.breaks()
+				c.loseSignals()
 				for range 25 {
 					controllertest.Pass(time.Duration(c.rng.IntN(5000)) * time.Millisecond)
 					for range c.rng.IntN(10) {
-						c.meddle()
+						c.act()
 					}
 				}
 				for i := range 2 {
@@ -107,13 +106,13 @@ func TestPeopleInAStorm(t *testing.T) {
 					c.change(name, func(n *gate.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: n.Zone()} })
 				}
 				controllertest.Pass(10 * time.Minute)
-				c.isCalm()
+				c.checkFinalState()
 			})
 		})
 	}
 }
 
-func (c *crowd) isCalm() {
+func (c *userStorm) checkFinalState() {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +125,7 @@ func (c *crowd) isCalm() {
 		closed := c.closedFor(ng.Name)
 		for zone, n := range lost {
 			if want := min(n, ng.Spec.Budget.MaxReclosed.IntValue()); closed[zone] != want {
-				c.t.Errorf("gate %s has %d nodes of zone %q closed, want %d", ng.Name, closed[zone], zone, want)
+				c.t.Errorf("gate %s has %d closed nodes in zone %q, want %d", ng.Name, closed[zone], zone, want)
 			}
 		}
 	}
@@ -138,7 +137,7 @@ func (c *crowd) isCalm() {
 	}
 }
 
-// seeds returns how many random sequences a test tries: n, but one under -short.
+// seeds returns the number of random sequences that a test tries: n, or 1 with -short.
 func seeds(n uint64) uint64 {
 	if testing.Short() {
 		return 1

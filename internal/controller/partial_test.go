@@ -30,40 +30,46 @@ func flipOf(name string) gate.Change {
 	return gate.ChangeOf(gate.Aspect{Kind: gate.AspectCondition, Name: name})
 }
 
-// What has changed is all that is looked at only where nothing else can have.
-func TestWhatALookIsAbout(t *testing.T) {
+// A node is reconciled partially only if it is settled and the change is known.
+func TestPartialOrFullReconcile(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	for name, test := range map[string]struct {
-		before func(*looks)
-		whole  bool
+		before func(*nodeStates)
+		full   bool
 	}{
-		"never looked at":         {func(l *looks) { l.tell("n", flipOf("a")) }, true},
-		"at rest":                 {func(l *looks) { l.rest("n", 1, time.Time{}); l.tell("n", flipOf("a")) }, false},
-		"told before it rests":    {func(l *looks) { l.tell("n", flipOf("a")); l.rest("n", 1, time.Time{}) }, false},
-		"not yet time":            {func(l *looks) { l.rest("n", 1, now.Add(1)); l.tell("n", flipOf("a")) }, false},
-		"time":                    {func(l *looks) { l.rest("n", 1, now); l.tell("n", flipOf("a")) }, true},
-		"nothing is told":         {func(l *looks) { l.rest("n", 1, time.Time{}) }, true},
-		"everything is told":      {func(l *looks) { l.rest("n", 1, time.Time{}); l.tell("n", flipOf("a")); l.tell("n", gate.Everything()) }, true},
-		"other gates since":       {func(l *looks) { l.rest("n", 1, time.Time{}); l.renew(2); l.tell("n", flipOf("a")) }, true},
-		"by other gates, late":    {func(l *looks) { l.renew(2); l.rest("n", 1, time.Time{}); l.tell("n", flipOf("a")) }, true},
-		"another of its name":     {func(l *looks) { l.rest("n", 1, time.Time{}); l.forget("n"); l.tell("n", flipOf("a")) }, true},
-		"taken up, and not rests": {func(l *looks) { l.rest("n", 1, time.Time{}); l.begin("n", 1, now); l.tell("n", flipOf("a")) }, true},
-		"another node rests":      {func(l *looks) { l.rest("m", 1, time.Time{}); l.tell("n", flipOf("a")) }, true},
+		"never reconciled":              {func(s *nodeStates) { s.addChange("n", flipOf("a")) }, true},
+		"settled":                       {func(s *nodeStates) { s.settle("n", 1, time.Time{}); s.addChange("n", flipOf("a")) }, false},
+		"changed before it was settled": {func(s *nodeStates) { s.addChange("n", flipOf("a")); s.settle("n", 1, time.Time{}) }, false},
+		"recheck not due":               {func(s *nodeStates) { s.settle("n", 1, now.Add(1)); s.addChange("n", flipOf("a")) }, false},
+		"recheck due":                   {func(s *nodeStates) { s.settle("n", 1, now); s.addChange("n", flipOf("a")) }, true},
+		"no known change":               {func(s *nodeStates) { s.settle("n", 1, time.Time{}) }, true},
+		"everything changed": {func(s *nodeStates) {
+			s.settle("n", 1, time.Time{})
+			s.addChange("n", flipOf("a"))
+			s.addChange("n", gate.Everything())
+		}, true},
+		"settled under other gates": {func(s *nodeStates) { s.settle("n", 2, time.Time{}); s.addChange("n", flipOf("a")) }, true},
+		"new node of the same name": {func(s *nodeStates) { s.settle("n", 1, time.Time{}); s.forget("n"); s.addChange("n", flipOf("a")) }, true},
+		"being reconciled": {func(s *nodeStates) {
+			s.settle("n", 1, time.Time{})
+			s.takeChange("n", 1, now)
+			s.addChange("n", flipOf("a"))
+		}, true},
+		"another node settled": {func(s *nodeStates) { s.settle("m", 1, time.Time{}); s.addChange("n", flipOf("a")) }, true},
 	} {
-		l := newLooks()
-		l.renew(1)
-		test.before(l)
-		if change, _ := l.begin("n", l.seq, now); change.IsEverything() != test.whole {
-			t.Errorf("%s: everything is looked at: %v", name, change.IsEverything())
+		s := newNodeStates()
+		test.before(s)
+		if change, _ := s.takeChange("n", 1, now); change.IsEverything() != test.full {
+			t.Errorf("%s: full reconcile: %t, want %t", name, change.IsEverything(), test.full)
 		}
-		if len(l.told) > 0 {
-			t.Errorf("%s: what was taken up is told still: %v", name, l.told)
+		if state := s.byName["n"]; state != nil && (!state.change.IsNothing() || state.settledUnder != 0) {
+			t.Errorf("%s: the node has pending changes or is settled: %+v", name, state)
 		}
 	}
 }
 
-// conditionGate closes under no budget as soon as a condition is not True, and has a
-// taint of its own, if not this one.
+// conditionGate returns a gate that closes, without a budget, as soon as a condition is
+// not True. By default it shares its taint with no other gate.
 func conditionGate(name, condition string, change ...func(*v1alpha1.NodeGateSpec)) *v1alpha1.NodeGate {
 	return controllertest.Gate(name, append([]func(*v1alpha1.NodeGateSpec){func(s *v1alpha1.NodeGateSpec) {
 		s.Taint.Key = "test.nodegate.dev/" + name
@@ -72,10 +78,10 @@ func conditionGate(name, condition string, change ...func(*v1alpha1.NodeGateSpec
 	}}, change...)...)
 }
 
-// teller is a writer who tells of what it has written, as a feed does.
-type teller struct{ *world }
+// notifyingWriter reports what it has written, as the feed does.
+type notifyingWriter struct{ *world }
 
-func (w teller) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+func (w notifyingWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	_, err := w.world.Apply(ctx, n, d)
 	if err == nil {
 		w.c.NodeChanged(n.Name, written(n, d))
@@ -83,7 +89,7 @@ func (w teller) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	return nil, err
 }
 
-// written is what a write changes.
+// written returns what a write changes.
 func written(n *gate.Node, d *gate.Decision) (c gate.Change) {
 	for name := range d.Records {
 		c = c.And(gate.ChangeOf(gate.Aspect{Kind: gate.AspectRecord, Name: name}))
@@ -96,7 +102,7 @@ func written(n *gate.Node, d *gate.Decision) (c gate.Change) {
 	return c
 }
 
-// edit changes a node and tells what of it.
+// edit changes a node, and reports what has changed.
 func (w *world) edit(name string, what gate.Change, change func(*gate.Node)) {
 	w.mu.Lock()
 	node := w.nodes[name]
@@ -112,7 +118,7 @@ func setCondition(i int, status corev1.ConditionStatus) func(*gate.Node) {
 	return func(n *gate.Node) { n.Conditions[i].Status, n.Conditions[i].Transition = status, time.Now() }
 }
 
-// reading counts how often a gate's signal is read.
+// reading counts how often a signal is read.
 type reading struct {
 	gate.Signal
 	times *atomic.Int32
@@ -120,7 +126,7 @@ type reading struct {
 
 func (s reading) Read(in gate.Input) gate.Reading { s.times.Add(1); return s.Signal.Read(in) }
 
-// countReads has the controller count, by gate, how often signals are read.
+// countReads makes the controller count, by gate, how often signals are read.
 func countReads(c *Controller) map[string]*atomic.Int32 {
 	set := *c.set.Load()
 	set.Gates = slices.Clone(set.Gates)
@@ -135,13 +141,13 @@ func countReads(c *Controller) map[string]*atomic.Int32 {
 	return reads
 }
 
-// A condition flips: the gate that looks at it closes, is told of, and opens again, and
-// no other gate is so much as looked at, though another has something to wait for.
+// When a condition changes, the gate that reads it closes, is reported, and opens again.
+// The signals of no other gate are read, even if another gate waits for a time.
 func TestOnlyGatesThatLookAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = ptr.To[int32](60) }
 		w := newWorld(t, conditionGate("disk", "Disk"), conditionGate("memory", "Memory"), conditionGate("slow", "Slow", slow))
-		w.writer = teller{w}
+		w.writer = notifyingWriter{w}
 		w.add(1, func(_ int, n *gate.Node) {
 			for _, name := range []string{"Disk", "Memory", "Slow"} {
 				n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
@@ -151,11 +157,11 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(10 * time.Second)
-		reads, looks := countReads(w.c), w.looks
-		standsAs := func(want ...string) {
+		reads, before := countReads(w.c), w.reads
+		wantStates := func(want ...string) {
 			t.Helper()
 			controllertest.Pass(time.Second)
-			for _, a := range must(w.c.answers("n0000")) {
+			for _, a := range reportsOrNil(w.c.gateReports("n0000")) {
 				want = slices.DeleteFunc(want, func(s string) bool { return s == a.Gate+"="+a.State })
 			}
 			if len(want) > 0 || reads["memory"].Load()+reads["slow"].Load() > 0 {
@@ -163,35 +169,35 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 			}
 		}
 		w.edit("n0000", flipOf("Disk"), setCondition(1, "False"))
-		standsAs("disk=Closed", "memory=Open", "slow=Open")
+		wantStates("disk=Closed", "memory=Open", "slow=Open")
 		w.edit("n0000", flipOf("Disk"), setCondition(1, "True"))
-		standsAs("disk=Open", "memory=Open", "slow=Open")
-		if looks := w.looks - looks; looks != 4 { // each time one for the flip, and one for what was written
-			t.Errorf("looked %d times, want 4", looks)
+		wantStates("disk=Open", "memory=Open", "slow=Open")
+		if n := w.reads - before; n != 4 { // for each change, one for the change and one for the write
+			t.Errorf("facts were read %d times, want 4", n)
 		}
-		if due := w.c.looks.resting["n0000"]; due.IsZero() || time.Until(due) > time.Minute {
-			t.Errorf("the time of what is at rest was forgotten: %s", due)
+		if due := w.c.nodes.byName["n0000"].recheck; due.IsZero() || time.Until(due) > time.Minute {
+			t.Errorf("the recheck of the settled node is at %s, want within a minute", due)
 		}
-		before := reads["disk"].Load()
-		w.edit("n0000", flipOf("Nobody's"), func(*gate.Node) {})
-		if standsAs("disk=Open"); reads["disk"].Load() != before {
-			t.Error("a gate was read for what nobody looks at")
+		readsOfDisk := reads["disk"].Load()
+		w.edit("n0000", flipOf("unused"), func(*gate.Node) {})
+		if wantStates("disk=Open"); reads["disk"].Load() != readsOfDisk {
+			t.Error("a signal was read because of a condition that no gate reads")
 		}
-		controllertest.Pass(time.Minute) // what has been waiting since before
-		if s := must(w.c.answers("n0000")); s[2].Gate != "slow" || s[2].State != v1alpha1.StateClosed {
-			t.Errorf("what was at rest has missed its time: %+v", s)
+		controllertest.Pass(time.Minute) // for closeAfterSeconds of the gate slow
+		if s := reportsOrNil(w.c.gateReports("n0000")); s[2].Gate != "slow" || s[2].State != v1alpha1.StateClosed {
+			t.Errorf("the settled gate slow was not rechecked in time: %+v", s)
 		}
 	})
 }
 
-func must(all []answer, ok bool) []answer {
+func reportsOrNil(all []gateReport, ok bool) []gateReport {
 	if !ok {
 		return nil
 	}
 	return all
 }
 
-// chaosGates share taints here and there.
+// chaosGates returns gates of which some share a taint.
 func chaosGates() []*v1alpha1.NodeGate {
 	sharing := func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/shared" }
 	damped := func(s *v1alpha1.NodeGateSpec) {
@@ -206,10 +212,10 @@ func chaosGates() []*v1alpha1.NodeGate {
 	}
 }
 
-// chaosNodes are a few nodes on which all that chaosGates look at is as it should be.
+// chaosWorld returns a world of a few nodes on which all chaosGates are open.
 func chaosWorld(t *testing.T) *world {
 	w := newWorld(t, chaosGates()...)
-	w.writer = teller{w}
+	w.writer = notifyingWriter{w}
 	w.add(5, func(_ int, n *gate.Node) {
 		for _, name := range []string{"A", "B", "C"} {
 			n.Conditions = append(n.Conditions, gate.Condition{Type: name, Status: "True"})
@@ -221,22 +227,23 @@ func chaosWorld(t *testing.T) *world {
 	return w
 }
 
-// chaos does something to a world, and the same to another by the same dice.
-func (w *world) chaos(dice *rand.Rand, honest bool) {
+// chaos performs one random action. If precise, it reports what has changed; otherwise it
+// reports that everything may have changed.
+func (w *world) chaos(dice *rand.Rand, precise bool) {
 	node := fmt.Sprintf("n%04d", dice.IntN(5))
 	status := []corev1.ConditionStatus{"True", "False", "Unknown"}[dice.IntN(3)]
-	told := func(c gate.Change) gate.Change {
-		if honest {
+	reported := func(c gate.Change) gate.Change {
+		if precise {
 			return c
 		}
 		return gate.Everything()
 	}
 	aspect := func(kind gate.AspectKind, name string) gate.Change {
-		return told(gate.ChangeOf(gate.Aspect{Kind: kind, Name: name}))
+		return reported(gate.ChangeOf(gate.Aspect{Kind: kind, Name: name}))
 	}
 	switch at := dice.IntN(12); at {
 	case 0, 1, 2, 3, 4, 5:
-		w.edit(node, told(flipOf([]string{"A", "B", "C"}[at%3])), setCondition(1+at%3, status))
+		w.edit(node, reported(flipOf([]string{"A", "B", "C"}[at%3])), setCondition(1+at%3, status))
 	case 6:
 		w.edit(node, gate.Everything(), setCondition(0, status))
 	case 7:
@@ -249,11 +256,11 @@ func (w *world) chaos(dice *rand.Rand, honest bool) {
 		})
 	case 10:
 		failures := int32(dice.IntN(4))
-		var tries atomic.Int32 // by workers side by side
+		var tries atomic.Int32 // by concurrent workers
 		w.mu.Lock()
 		w.fail = func(string) error {
 			if tries.Add(1) <= failures {
-				return errors.New("the API server is away")
+				return errors.New("no response")
 			}
 			return nil
 		}
@@ -268,9 +275,9 @@ func (w *world) chaos(dice *rand.Rand, honest bool) {
 	controllertest.Pass(time.Duration(dice.IntN(30)) * time.Second)
 }
 
-// stands tells how all gates stand on all nodes: by their records, by the taints, and by
-// what the controller tells.
-func (w *world) stands() string {
+// states describes the states of all gates on all nodes: according to their records, to
+// the taints, and to the controller's reports.
+func (w *world) states() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		for gateName, raw := range w.nodes[name].Records {
@@ -278,40 +285,40 @@ func (w *world) stands() string {
 			all = append(all, fmt.Sprint(name, " ", gateName, ": ", r.State, " ", r.Reason, " ", r.Taint))
 		}
 		for _, t := range w.nodes[name].Taints {
-			all = append(all, fmt.Sprint(name, " carries ", t.Key))
+			all = append(all, fmt.Sprint(name, " has taint ", t.Key))
 		}
-		told, _ := w.c.answers(name)
-		for _, a := range told {
-			all = append(all, fmt.Sprintf("%s %s is told to be %s %s, waiting: %v", name, a.Gate, a.State, a.Reason, a.Waiting != nil))
+		reports, _ := w.c.gateReports(name)
+		for _, r := range reports {
+			all = append(all, fmt.Sprintf("%s %s is reported as %s %s, waiting: %v", name, r.Gate, r.State, r.Reason, r.Waiting != nil))
 		}
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")
 }
 
-// A fleet about which little is decided at a time comes to stand as one does of which
-// everything is decided about each time, whatever happens to it.
-func TestChaosWithParts(t *testing.T) {
+// Partial reconciles lead to the same states of a fleet as full reconciles, whatever
+// happens to the nodes.
+func TestPartialAndFullReconcilesAgree(t *testing.T) {
 	for seed := range seeds(4) {
-		stands, looks := [2]string{}, [2]int{}
-		for i, honest := range []bool{true, false} {
+		states, reads := [2]string{}, [2]int{}
+		for i, precise := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				w := chaosWorld(t)
 				defer w.start(logr.Discard(), interceptor.Funcs{})()
 				controllertest.Pass(10 * time.Second)
 				dice := rand.New(rand.NewPCG(seed, 0))
 				for range 40 {
-					w.chaos(dice, honest)
+					w.chaos(dice, precise)
 				}
 				controllertest.Pass(3 * time.Minute)
-				stands[i], looks[i] = w.stands(), w.whole
+				states[i], reads[i] = w.states(), w.fullReads
 			})
 		}
-		if stands[0] != stands[1] {
-			t.Fatalf("seed %d: by parts\n%s\n\nas a whole\n%s", seed, stands[0], stands[1])
+		if states[0] != states[1] {
+			t.Fatalf("seed %d: with partial reconciles\n%s\n\nwith full reconciles\n%s", seed, states[0], states[1])
 		}
-		if looks[0] >= looks[1] {
-			t.Errorf("seed %d: %d looks at everything, and %d where everything was told", seed, looks[0], looks[1])
+		if reads[0] >= reads[1] {
+			t.Errorf("seed %d: %d full reads with partial reconciles, want fewer than the %d with full reconciles", seed, reads[0], reads[1])
 		}
 	}
 }

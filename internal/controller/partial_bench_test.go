@@ -21,49 +21,51 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// herd is a fleet under many gates, of whose nodes one thing changes at a time: a
-// world that is quick to tell the little that it is asked for.
-type herd struct {
+// largeFleet is a world with many gates, in which one fact changes at a time. Its facts
+// are cheap to read.
+type largeFleet struct {
 	*world
 	sets *gate.DaemonSets
 }
 
 const (
-	herdNodes = 5000
-	herdGates = 100
+	largeFleetNodes = 5000
+	largeFleetGates = 100
 )
 
-// DaemonSets implements Feed: one snapshot, as a feed's is while nothing changes.
-func (h *herd) DaemonSets() *gate.DaemonSets { return h.sets }
+// DaemonSets implements NeedsFeed. It returns the same snapshot each time, as a feed does while
+// nothing changes.
+func (h *largeFleet) DaemonSets() *gate.DaemonSets { return h.sets }
 
-// Facts implements Feed. It tells of every query, as a feed does.
-func (h *herd) Facts(node string) (gate.Facts, bool) {
+// Facts implements NodeFeed. It returns the pods of every query, as a feed does.
+func (h *largeFleet) Facts(node string) (gate.Facts, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	pods := make(map[gate.PodQuery][]gate.Pod, len(h.agents))
 	for query, found := range h.agents {
 		pods[query] = found
 	}
-	return gate.Facts{Node: h.nodes[node], Zone: gate.Zone{Nodes: herdNodes}, DaemonSets: h.sets, Pods: pods}, true
+	return gate.Facts{Node: h.nodes[node], Zone: gate.Zone{Nodes: largeFleetNodes}, DaemonSets: h.sets, Pods: pods}, true
 }
 
-// FactsOf implements Feed.
-func (h *herd) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
+// FactsOf implements NodeFeed.
+func (h *largeFleet) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	pods := make(map[gate.PodQuery][]gate.Pod, len(n.Pods))
 	for _, query := range n.Pods {
 		pods[query] = h.agents[query]
 	}
-	return gate.Facts{Node: h.nodes[node], Zone: gate.Zone{Nodes: herdNodes}, DaemonSets: h.sets, Pods: pods}, true
+	return gate.Facts{Node: h.nodes[node], Zone: gate.Zone{Nodes: largeFleetNodes}, DaemonSets: h.sets, Pods: pods}, true
 }
 
-// newHerd returns a fleet on whose every node every gate is open, after the first look
-// at all of them. Half of the gates wait for a condition each, and half for a daemon.
-func newHerd(b *testing.B) *herd {
+// newLargeFleet returns a fleet in which every gate is open on every node, after the first
+// reconcile of all nodes. Half of the gates wait for one condition each, and half for a
+// daemon.
+func newLargeFleet(b *testing.B) *largeFleet {
 	b.Helper()
-	gates := make([]*v1alpha1.NodeGate, herdGates)
-	h := &herd{world: &world{nodes: map[string]gate.Node{}, gates: gates, complete: true, agents: map[gate.PodQuery][]gate.Pod{}}, sets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
+	gates := make([]*v1alpha1.NodeGate, largeFleetGates)
+	h := &largeFleet{world: &world{nodes: map[string]gate.Node{}, gates: gates, complete: true, agents: map[gate.PodQuery][]gate.Pod{}}, sets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
 	for i := range gates {
 		name := fmt.Sprintf("gate-%03d", i)
 		gates[i] = controllertest.Gate(name, func(s *v1alpha1.NodeGateSpec) {
@@ -77,7 +79,7 @@ func newHerd(b *testing.B) *herd {
 		})
 		gates[i].CreationTimestamp = metav1.NewTime(time.Now().Add(-48 * time.Hour))
 	}
-	h.add(herdNodes, func(_ int, n *gate.Node) {
+	h.add(largeFleetNodes, func(_ int, n *gate.Node) {
 		for _, ng := range gates {
 			n.Conditions = append(n.Conditions, gate.Condition{Type: ng.Name, Status: corev1.ConditionTrue, Transition: time.Now().Add(-time.Hour)})
 			isOpen(n, ng.Name)
@@ -94,7 +96,7 @@ func newHerd(b *testing.B) *herd {
 	return h
 }
 
-func (h *herd) addDaemon(name string) {
+func (h *largeFleet) addDaemon(name string) {
 	ds := gate.DaemonSet{
 		Namespace: "kube-system", Name: name, UID: types.UID(name), Pods: gate.PodQuery{Namespace: "kube-system", Selector: "app=" + name},
 		PodLabels: labels.Set{"app": name}, Affinity: nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{}),
@@ -104,8 +106,8 @@ func (h *herd) addDaemon(name string) {
 	h.agents[ds.Pods] = []gate.Pod{{UID: "p", Name: name, Owner: ds.UID, Created: time.Now().Add(-time.Minute), Ready: true, ReadySince: time.Now().Add(-time.Minute)}}
 }
 
-// flip has one condition of a node, or one pod, say the opposite.
-func (h *herd) flip(node, gateName string, pod bool) gate.Change {
+// flip inverts one condition of a node, or the readiness of one pod.
+func (h *largeFleet) flip(node, gateName string, pod bool) gate.Change {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if pod {
@@ -127,25 +129,25 @@ func (h *herd) flip(node, gateName string, pod bool) gate.Change {
 	return gate.ChangeOf(gate.Aspect{Kind: gate.AspectCondition, Name: gateName})
 }
 
-// BenchmarkFlip is what it takes to find out what becomes of a node, of 5,000, under 100
-// gates when what one of them looks at changes: to gather what is to be known and to
-// decide. A look is all of what follows where nothing is written. Everything is the same
-// where nobody tells what has changed.
+// BenchmarkFlip measures the cost of one change of a fact that one of 100 gates reads, in
+// a fleet of 5,000 nodes: gathering facts and deciding ("decision"), or the whole
+// reconcile without a write ("look"). "everything" is the same if it is not known what has
+// changed.
 func BenchmarkFlip(b *testing.B) {
-	h := newHerd(b)
+	h := newLargeFleet(b)
 	for _, what := range []struct {
 		name, gate string
 		pod        bool
 	}{{"condition", "gate-042", false}, {"pod", "gate-043", true}} {
-		run := func(name string, tell, whole bool) {
+		run := func(name string, known, whole bool) {
 			b.Run(what.name+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				signals := 0
 				for i := 0; b.Loop(); i++ {
 					b.StopTimer()
-					node := fmt.Sprintf("n%04d", i/2%herdNodes)
-					if change := h.flip(node, what.gate, what.pod); tell {
-						h.c.looks.tell(node, change)
+					node := fmt.Sprintf("n%04d", i/2%largeFleetNodes)
+					if change := h.flip(node, what.gate, what.pod); known {
+						h.c.nodes.addChange(node, change)
 					}
 					b.StartTimer()
 					if whole {
@@ -169,20 +171,20 @@ func BenchmarkFlip(b *testing.B) {
 	}
 }
 
-// decision gathers and decides, and then has the node be at rest as it was. It returns
-// how many signals were evaluated, of which each gate has one.
-func (h *herd) decision(b *testing.B, node string) (signals int) {
+// decision gathers facts, decides, and marks the node as settled again. It returns the
+// number of evaluated signals; each gate has one.
+func (h *largeFleet) decision(b *testing.B, node string) (signals int) {
 	now := h.c.clock.Now()
-	set, until := h.c.begin(node, h.c.set.Load(), now)
+	set, until := h.c.affected(node, h.c.set.Load(), now)
 	facts, ok := h.c.gather(node, set)
 	if !ok {
-		b.Fatal("not known")
+		b.Fatal("the node is not known")
 	}
 	d, _ := h.c.decide(set, &facts, now)
 	if !d.Settled {
-		b.Fatal("not settled")
+		b.Fatal("the node is not settled")
 	}
-	h.c.looks.rest(node, set.Seq, until)
+	h.c.nodes.settle(node, set.Seq, until)
 	for i := range d.Verdicts {
 		signals += len(d.Verdicts[i].Readings)
 	}

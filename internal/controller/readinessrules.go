@@ -15,23 +15,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NodeReadinessRules of kubernetes-sigs/node-readiness-controller manage taint
-// keys too. Two controllers that manage one key would fight over it on every
-// node, so such a gate is not accepted.
+// NodeReadinessRules of kubernetes-sigs/node-readiness-controller also manage taint keys.
+// Two controllers that manage the same key would revert each other's changes on every
+// node, so a gate with such a key is not accepted.
 
 var readinessRuleList = schema.GroupVersionKind{
 	Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Kind: "NodeReadinessRuleList",
 }
 
 const (
-	// rulesInterval is how often rules are looked at while no gate changes.
+	// rulesInterval is the period of listing rules while no gate changes.
 	rulesInterval = time.Minute
 	rulesTimeout  = 5 * time.Second
-	// rulesRetry is how soon they are looked at again while no list of them has
-	// succeeded, and rulesPatience how long gates wait for one: another controller's
-	// kind that is broken must not keep them from acting.
-	rulesRetry    = time.Second
-	rulesPatience = 30 * time.Second
+	// rulesRetry is the period of retries until the first list succeeds. Gates wait for
+	// it for at most rulesMaxWait: they must work even if the other controller's resource
+	// is broken.
+	rulesRetry   = time.Second
+	rulesMaxWait = 30 * time.Second
 )
 
 // readinessRules determines which keys rules manage. If they cannot be listed, the
@@ -42,8 +42,8 @@ type readinessRules struct {
 	log    logr.Logger
 	byKey  map[string]string
 	failed bool
-	// asked is when they were first asked for.
-	asked time.Time
+	// began is the time of the first attempt to list rules.
+	began time.Time
 }
 
 func newReadinessRules(reader client.Reader, c clock.PassiveClock, log logr.Logger) *readinessRules {
@@ -53,11 +53,11 @@ func newReadinessRules(reader client.Reader, c clock.PassiveClock, log logr.Logg
 // managed lists the rules, and returns their names by the key that they manage. It
 // returns false while it is still unknown whether there are any.
 func (r *readinessRules) managed(ctx context.Context) (map[string]string, bool) {
-	if r.asked.IsZero() {
-		r.asked = r.clock.Now()
+	if r.began.IsZero() {
+		r.began = r.clock.Now()
 	}
 	r.list(ctx)
-	return r.byKey, r.byKey != nil || r.clock.Since(r.asked) >= rulesPatience
+	return r.byKey, r.byKey != nil || r.clock.Since(r.began) >= rulesMaxWait
 }
 
 func (r *readinessRules) list(ctx context.Context) {

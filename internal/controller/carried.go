@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// carried is what a decision hands on to the next decision about the same Node, and what
+// is not worth a write. The maps are by gate.
+type carried struct {
+	uid                 types.UID
+	lost, rollout, left map[string]time.Time
+	steady              map[string]gate.Steady
+	shadow              map[string]string
+}
+
+// recall sets the facts that the previous decision handed on.
+func (s *nodeStates) recall(f *gate.Facts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.byName[f.Node.Name]
+	if state == nil || state.carried == nil || state.carried.uid != f.Node.UID {
+		return
+	}
+	r := state.carried
+	f.LostSince, f.RolloutSince, f.LeftSince, f.Steady, f.Shadow = r.lost, r.rollout, r.left, r.steady, r.shadow
+}
+
+// keep stores what a decision hands on. With part, the decision is a part of another one:
+// for gates whose signals it did not read, the previous values are kept. The same applies
+// to gates that are not covered; nil covers all.
+func (s *nodeStates) keep(n *gate.Node, d *gate.Decision, part bool, covers func(gate string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.at(n.Name)
+	before, r := state.carried, carried{uid: n.UID}
+	if before == nil || before.uid != n.UID {
+		before = &carried{}
+	}
+	if covers != nil {
+		r.retainOthers(before, covers)
+	}
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		if part && len(v.Readings) == 0 && before.uid == n.UID {
+			r.retain(before, v.Gate)
+			continue
+		}
+		note(&r.lost, v.Gate, v.LostSince)
+		note(&r.rollout, v.Gate, v.RolloutSince)
+		note(&r.left, v.Gate, v.LeftSince)
+		if v.Shadow != "" {
+			put(&r.shadow, v.Gate, v.Shadow)
+		}
+		if v.Steady != nil {
+			put(&r.steady, v.Gate, *v.Steady)
+		}
+	}
+	if state.carried = nil; !r.isEmpty() {
+		state.carried = &r
+	}
+}
+
+func (r *carried) isEmpty() bool {
+	return r.lost == nil && r.rollout == nil && r.left == nil && r.steady == nil && r.shadow == nil
+}
+
+// retainOthers keeps the values of gates that are not covered.
+func (r *carried) retainOthers(before *carried, covers func(gate string) bool) {
+	putOthers(&r.lost, before.lost, covers)
+	putOthers(&r.rollout, before.rollout, covers)
+	putOthers(&r.left, before.left, covers)
+	putOthers(&r.steady, before.steady, covers)
+	putOthers(&r.shadow, before.shadow, covers)
+}
+
+func putOthers[V any](m *map[string]V, from map[string]V, covers func(gate string) bool) {
+	for name, value := range from {
+		if !covers(name) {
+			put(m, name, value)
+		}
+	}
+}
+
+// retain keeps the values of a gate.
+func (r *carried) retain(before *carried, gateName string) {
+	note(&r.lost, gateName, before.lost[gateName])
+	note(&r.rollout, gateName, before.rollout[gateName])
+	note(&r.left, gateName, before.left[gateName])
+	if shadow, ok := before.shadow[gateName]; ok {
+		put(&r.shadow, gateName, shadow)
+	}
+	if steady, ok := before.steady[gateName]; ok {
+		put(&r.steady, gateName, steady)
+	}
+}
+
+func note(times *map[string]time.Time, gateName string, t time.Time) {
+	if !t.IsZero() {
+		put(times, gateName, t)
+	}
+}
+
+// put sets a key of a map, which is created if it is nil.
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = make(map[string]V)
+	}
+	(*m)[key] = v
+}

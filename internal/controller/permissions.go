@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// Some gates require permissions that not every installation grants. The controller
+// reviews them while a gate requires them, so that the gate's status reports a missing
+// permission before it is needed.
+
+const (
+	// permissionsInterval is the period of reviews of one permission.
+	permissionsInterval = 10 * time.Second
+	// permissionsDelay is the period of checks for permissions that new gates require.
+	permissionsDelay   = time.Second
+	permissionsTimeout = 5 * time.Second
+)
+
+// permission is a permission that RBAC may grant.
+type permission struct{ verb, group, resource, subresource string }
+
+var (
+	listPods  = permission{verb: "list", resource: "pods"}
+	evictPods = permission{verb: "create", resource: "pods", subresource: "eviction"}
+)
+
+// need is a permission that a gate requires. message describes the effect if it is
+// missing, and how to grant it.
+type need struct {
+	permission
+	message string
+}
+
+// needsOf returns the permissions that a gate requires in addition to those of every gate.
+func needsOf(spec *v1alpha1.NodeGateSpec) []need {
+	var all []need
+	if spec.ExistingNodes == v1alpha1.ExistingCloseIfIdle {
+		all = append(all, need{listPods, "existingNodes: CloseIfIdle closes no node, because nodegate may not list pods: " +
+			"apply the output of 'nodegate manifests' again"})
+	}
+	switch spec.BypassedPods {
+	case v1alpha1.BypassedReport, v1alpha1.BypassedEvict:
+		all = append(all, need{listPods, "bypassedPods: " + string(spec.BypassedPods) + " finds no pods, because nodegate may not list pods: " +
+			"apply the output of 'nodegate manifests' again"})
+	}
+	if spec.BypassedPods == v1alpha1.BypassedEvict {
+		all = append(all, need{evictPods, "bypassedPods: Evict evicts no pods, because nodegate may not evict pods: " +
+			"apply the output of 'nodegate manifests --evict-pods', or use Report"})
+	}
+	return all
+}
+
+// permissions has the permissions that are known to be missing. One that has not been
+// reviewed is not considered missing: the request will show.
+type permissions struct {
+	client client.Client
+	log    logr.Logger
+
+	mu     sync.Mutex
+	denied map[permission]bool
+}
+
+func newPermissions(c client.Client, log logr.Logger) *permissions {
+	return &permissions{client: c, log: log, denied: make(map[permission]bool)}
+}
+
+// missing reports whether a permission is known to be missing.
+func (r *permissions) missing(what permission) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.denied[what]
+}
+
+// missingFor returns the message about the first missing permission of a gate, or "".
+func (r *permissions) missingFor(spec *v1alpha1.NodeGateSpec) string {
+	for _, n := range needsOf(spec) {
+		if r.missing(n.permission) {
+			return n.message
+		}
+	}
+	return ""
+}
+
+// watchPermissions reviews the needed permissions until the context ends. It enqueues all
+// nodes when one has changed.
+func (c *Controller) watchPermissions(ctx context.Context) {
+	ticker := c.clock.NewTicker(permissionsDelay)
+	defer ticker.Stop()
+	reviewed := make(map[permission]time.Time)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		changed := false
+		for what := range c.neededPermissions() {
+			if now := c.clock.Now(); reviewed[what].IsZero() || now.Sub(reviewed[what]) >= permissionsInterval {
+				reviewed[what] = now
+				changed = c.permissions.review(ctx, what) || changed
+			}
+		}
+		if changed {
+			c.resyncAll()
+		}
+	}
+}
+
+// neededPermissions returns the permissions that accepted gates require.
+func (c *Controller) neededPermissions() map[permission]bool {
+	all := make(map[permission]bool)
+	set := c.set.Load()
+	for name, ng := range set.Declared {
+		if !set.Accepted(name) {
+			continue
+		}
+		for _, n := range needsOf(&ng.Spec) {
+			all[n.permission] = true
+		}
+	}
+	return all
+}
+
+// review reviews a permission, and reports whether the result has changed. If the review
+// fails, the previous result remains.
+func (r *permissions) review(ctx context.Context, what permission) bool {
+	ctx, cancel := context.WithTimeout(ctx, permissionsTimeout)
+	defer cancel()
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: what.verb, Group: what.group, Resource: what.resource, Subresource: what.subresource,
+		}},
+	}
+	if err := r.client.Create(ctx, review); err != nil {
+		r.log.V(1).Info("cannot review permission, retrying", "error", err.Error())
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.denied[what]
+	r.denied[what] = !review.Status.Allowed
+	return was != r.denied[what]
+}

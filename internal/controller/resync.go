@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// resyncer enqueues many nodes without delaying new work. It adds them to the queue a few
+// at a time, so that other nodes wait behind these few only.
+type resyncer struct {
+	queue workqueue.TypedRateLimitingInterface[string]
+	// slots contains one element for each queued node that the resyncer has added.
+	slots chan struct{}
+
+	mu      sync.Mutex
+	pending []string
+	queued  map[string]bool
+	wake    chan struct{}
+}
+
+func newResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *resyncer {
+	return &resyncer{
+		queue: queue, slots: make(chan struct{}, atOnce),
+		queued: make(map[string]bool), wake: make(chan struct{}, 1),
+	}
+}
+
+// add adds nodes to those that are pending. Pending nodes keep their positions, so every
+// node is enqueued eventually, however often add is called.
+func (r *resyncer) add(names []string) {
+	r.mu.Lock()
+	waiting := make(map[string]bool, len(r.pending))
+	for _, name := range r.pending {
+		waiting[name] = true
+	}
+	for _, name := range names {
+		if !waiting[name] {
+			waiting[name] = true
+			r.pending = append(r.pending, name)
+		}
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next removes and returns the next pending node. It skips nodes that the resyncer has
+// already enqueued: a worker will read their current facts.
+func (r *resyncer) next() (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.pending) > 0 {
+		name := r.pending[0]
+		r.pending = r.pending[1:]
+		if !r.queued[name] {
+			r.queued[name] = true
+			return name, true
+		}
+	}
+	r.pending = nil
+	return "", false
+}
+
+// started frees a node's slot, and reports whether the resyncer had enqueued the node. A
+// worker must call it before it gathers facts.
+func (r *resyncer) started(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.queued[name] {
+		return false
+	}
+	delete(r.queued, name)
+	<-r.slots
+	return true
+}
+
+// run enqueues pending nodes until the context ends.
+func (r *resyncer) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		for r.enqueueOne(ctx) {
+		}
+	}
+}
+
+// enqueueOne waits for a slot and enqueues one node. It returns false if no node is
+// pending, or the context has ended.
+func (r *resyncer) enqueueOne(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case r.slots <- struct{}{}:
+	}
+	name, ok := r.next()
+	if !ok {
+		<-r.slots
+		return false
+	}
+	r.queue.Add(name)
+	return true
+}
