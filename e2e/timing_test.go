@@ -5,18 +5,18 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/controller"
 )
 
 // The agent must have been ready for an hour. A restart of the controller makes no
@@ -205,17 +205,33 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	e.waitsFor("agent", "n1", v1alpha1.ReadingPodNotReady)
 	e.must(k.is("agent", isClosed, keyA))
 	stop()
-	metrics := prometheus.NewRegistry()
-	e.runController(func(p *controller.Process) {
-		p.Registerer, p.Options.Clock = metrics, laterClock{ahead: 11 * time.Minute}
-	})
-	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
+	// The controller knows the daemon when the deadline passes. Otherwise, the Event would
+	// report that the daemon is not observed yet.
+	later := &steppedClock{}
+	later.step(9 * time.Minute)
+	metrics, _ := e.startReconciledBy(later, "agent", 1)
+	later.step(2 * time.Minute)
 	crash(replaced)
+	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
 	k.deadlineEvents(1, "signal signal: pod "+daemonNamespace+"/"+replaced.Name+" is not ready")
 	e.must(e.says("agent", v1alpha1.ConditionOverdue, "n1 waits for signal signal: "))
 	e.shows(metrics, "nodegate_gate_nodes", 1, "agent", "overdue")
 	e.must(k.is("agent", isClosed, keyA))
 }
+
+// steppedClock is the real clock, set ahead by steps.
+type steppedClock struct {
+	clock.RealClock
+	ahead atomic.Int64
+}
+
+func (c *steppedClock) step(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// Now implements clock.PassiveClock.
+func (c *steppedClock) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Since implements clock.PassiveClock.
+func (c *steppedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // The time of a deadline does not advance while the node is unreachable, and restarts with
 // each boot. The time between two steps of the test is short compared to the ten minutes

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -93,10 +94,14 @@ func (e *env) contendedBy(gateName, writer string) {
 // controller started, because it reconciles new nodes first.
 func (e *env) startReconciled(ahead time.Duration, gateName string, nodes int) (metrics *prometheus.Registry, stop func()) {
 	e.Helper()
+	return e.startReconciledBy(laterClock{ahead: ahead}, gateName, nodes)
+}
+
+// startReconciledBy is startReconciled with any clock.
+func (e *env) startReconciledBy(clock clock.WithTicker, gateName string, nodes int) (metrics *prometheus.Registry, stop func()) {
+	e.Helper()
 	metrics = prometheus.NewRegistry()
-	stop = e.runController(func(p *controller.Process) {
-		p.Options.Clock, p.Registerer = laterClock{ahead: ahead}, metrics
-	})
+	stop = e.runController(func(p *controller.Process) { p.Options.Clock, p.Registerer = clock, metrics })
 	e.shows(metrics, "nodegate_gate_condition", 1, gateName, v1alpha1.ConditionReady)
 	e.shows(metrics, "nodegate_gate_nodes", float64(nodes), gateName, "selected")
 	return metrics, stop
