@@ -170,15 +170,15 @@ func TestSteerByHand(t *testing.T) {
 	}
 
 	e.tells(e.ask(operator, append([]string{"open", "n1"}, forAnHour...)...), 0, "node/n1: gate agent: open until ", "is removed immediately", "'kubectl gate reset' ends the override earlier")
-	k.stands("agent", isClosed, isOpen)
+	k.becomesOverridden("agent", isClosed, isOpen)
 	e.tells(e.ask(operator, "open", "n1", "--gate=agent", "--for=2h", "--reason=longer"), 0, "the gate does not hold the node now")
 	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, `"longer") is removed`, "it closes again immediately")
-	k.stands("agent", isClosed, "")
+	k.becomesOverridden("agent", isClosed, "")
 	e.tells(e.ask(operator, "reset", "n1", "--gate=agent"), 0, "no override; nothing to do")
 	k.label("ready")
 	k.becomes("agent", isOpen, keyA)
 	e.tells(e.ask(operator, "close", "-l", "ready", "--gate=agent", "--for=1h", "--reason=x"), 0, "is added immediately")
-	k.stands("agent", isOpen, isClosed)
+	k.becomesOverridden("agent", isOpen, isClosed)
 }
 
 // A gate with reopen Manual is opened as described on its page.

@@ -32,7 +32,7 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// The taint keys that the installation under test allows.
+// Taint keys that the tested installation allows.
 const (
 	keyA = "test.nodegate.dev/a"
 	keyB = "test.nodegate.dev/b"
@@ -52,9 +52,9 @@ var installation = install.Options{
 const daemonNamespace = "daemons"
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard()) // each test gives its controller a logger of its own
-	// Tests play the kubelets and the daemon set controller themselves, so that
-	// they say when something happens. The demo runs the real ones.
+	ctrl.SetLogger(logr.Discard()) // each test's controller has its own logger
+	// Tests simulate the kubelets and the DaemonSet controller, to determine when
+	// something happens. The demo runs the real DaemonSet controller.
 	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}, Audit: true})
 }
 
@@ -96,12 +96,12 @@ func newClient(t *testing.T, c *testcluster.Cluster) client.WithWatch {
 	return api
 }
 
-// install applies what 'nodegate manifests' prints, in its order.
+// install applies the output of 'nodegate manifests', in its order.
 func (e *env) install(ctx context.Context) error {
 	return e.installAs(ctx, installation)
 }
 
-// installAs is install for another way of installation.
+// installAs is install with other options.
 func (e *env) installAs(ctx context.Context, options install.Options) error {
 	if err := e.applyAs(ctx, options); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (e *env) addDaemonNamespace(ctx context.Context) error {
 	if err := e.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}); err != nil {
 		return fmt.Errorf("creating namespace: %w", err)
 	}
-	// No controller manager runs that would make one.
+	// No controller manager runs that would create it.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "default"}}
 	if err := e.admin.Create(ctx, account); err != nil {
 		return fmt.Errorf("creating service account: %w", err)
@@ -155,19 +155,24 @@ func (e *env) applyManifests(ctx context.Context, options install.Options) error
 	}
 }
 
-// awaitPolicies waits until the guards are in force: until then the controller
-// could do more than it may.
-func (e *env) awaitPolicies(ctx context.Context) error {
+// controllerClient returns a client with the controller's credentials.
+func (e *env) controllerClient(ctx context.Context) (client.Client, error) {
 	config, err := e.cluster.ServiceAccount(ctx, installation.Namespace, installation.ServiceAccount)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	confined, err := client.New(config, client.Options{Scheme: e.admin.Scheme()})
+	return client.New(config, client.Options{Scheme: e.admin.Scheme()})
+}
+
+// awaitPolicies waits until the API server enforces the policies that restrict the
+// controller.
+func (e *env) awaitPolicies(ctx context.Context) error {
+	confined, err := e.controllerClient(ctx)
 	if err != nil {
 		return err
 	}
 	return await.Until(ctx, "the guards to be in force", func(ctx context.Context) error {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "must-not-be"}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "not-allowed"}}
 		err := confined.Create(ctx, node)
 		switch {
 		case err == nil:
@@ -179,7 +184,7 @@ func (e *env) awaitPolicies(ctx context.Context) error {
 	})
 }
 
-// clean removes what tests leave behind.
+// clean deletes the objects that tests create.
 func (e *env) clean(ctx context.Context) {
 	now := client.GracePeriodSeconds(0)
 	err := errors.Join(

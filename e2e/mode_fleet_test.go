@@ -21,16 +21,16 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// randomFleet is a random fleet with two gates that have the same signals. One is enforced,
-// the other one is in dry run.
+// randomFleet is a random fleet with two gates that have the same spec. One is enforced, the
+// other one is in dry run.
 type randomFleet struct {
 	*env
 	*rand.Rand
 	nodes   []*kubelet
 	zones   map[string]string
-	address string // where the controller tells of single nodes
-	// ahead is how far the controller's clock is: by an hour, no node of the fleet is
-	// new to it; where it is not, all are.
+	address string // of the controller's metrics port, which serves the state of single nodes
+	// ahead is the offset of the controller's clock. With an offset of an hour, all nodes are
+	// existing nodes; without, all are new.
 	ahead time.Duration
 }
 
@@ -52,9 +52,8 @@ func (e *env) newRandomFleet(seed uint64) *randomFleet {
 	return f
 }
 
-// registers adds nodes of all kinds: fit or not, in zones or none, tainted already
-// or not.
-func (f *randomFleet) registers(n int) {
+// addNodes registers random nodes: with or without the signal's label, a zone, and the taints.
+func (f *randomFleet) addNodes(n int) {
 	f.Helper()
 	for range n {
 		k := f.kubelet(fmt.Sprintf("n%03d", len(f.nodes)))
@@ -79,8 +78,8 @@ func (f *randomFleet) registers(n int) {
 	}
 }
 
-// declares gives both gates the same spec.
-func (f *randomFleet) declares() {
+// declareGates creates both gates with the same random spec.
+func (f *randomFleet) declareGates() {
 	f.Helper()
 	spec := newGate("", "", byLabel("fit")).Spec
 	spec.NodeSelector.MatchLabels = map[string]string{"fleet": ""}
@@ -89,17 +88,17 @@ func (f *randomFleet) declares() {
 	spec.Budget.MaxReclosed = ptr.To([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(2), intstr.FromString("50%"), intstr.FromString("100%")}[f.IntN(4)])
 	spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
 	f.Logf("reclosePolicy %s, existingNodes %s, at most %s", spec.ReclosePolicy, spec.ExistingNodes, spec.Budget.MaxReclosed)
-	real, tried := newGate("real", keyA, byLabel("fit")), newGate("tried", keyB, byLabel("fit"))
-	real.Spec, tried.Spec = *spec.DeepCopy(), *spec.DeepCopy()
-	real.Spec.Taint = v1alpha1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule}
-	tried.Spec.Taint = v1alpha1.Taint{Key: keyB, Effect: corev1.TaintEffectNoSchedule}
-	tried.Spec.Mode = v1alpha1.ModeDryRun
-	f.declare(tried)
-	f.declare(real)
+	enforced, dryRun := newGate("enforced", keyA, byLabel("fit")), newGate("dry-run", keyB, byLabel("fit"))
+	enforced.Spec, dryRun.Spec = *spec.DeepCopy(), *spec.DeepCopy()
+	enforced.Spec.Taint = v1alpha1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule}
+	dryRun.Spec.Taint = v1alpha1.Taint{Key: keyB, Effect: corev1.TaintEffectNoSchedule}
+	dryRun.Spec.Mode = v1alpha1.ModeDryRun
+	f.declare(dryRun)
+	f.declare(enforced)
 }
 
-// something changes some random nodes.
-func (f *randomFleet) something() {
+// changeNodes changes some random nodes.
+func (f *randomFleet) changeNodes() {
 	f.Helper()
 	for range randomNodes / 2 {
 		k := f.nodes[f.IntN(len(f.nodes))]
@@ -112,102 +111,114 @@ func (f *randomFleet) something() {
 			k.reboot()
 		}
 	}
-	if f.ahead == 0 { // or births would be closed of nodes that are not new to a dry run
-		f.registers(2)
+	if f.ahead == 0 { // otherwise the API server would close the enforced gate on nodes that are not new to the dry run
+		f.addNodes(2)
 	}
 }
 
-// told is the state of a gate on a node according to the controller.
-type told struct {
+// gateState is the state of a gate on a node according to the controller.
+type gateState struct {
 	Gate, State string
 	Throttled   bool
 }
 
-func (f *randomFleet) asks(node string) (map[string]told, error) {
+// gateStates returns the controller's response about a node, by gate.
+func (f *randomFleet) gateStates(node string) (map[string]gateState, error) {
 	response, err := http.Get("http://" + f.address + "/nodes/" + node)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	var body struct{ Gates []told }
+	var body struct{ Gates []gateState }
 	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
 		return nil, fmt.Errorf("%s: %w", response.Status, err)
 	}
-	out := map[string]told{}
-	for _, one := range body.Gates {
-		out[one.Gate] = one
+	out := map[string]gateState{}
+	for _, s := range body.Gates {
+		out[s.Gate] = s
 	}
 	return out, nil
 }
 
-// foretells compares what is tried out with what has been done: on every node, but
-// for which of those that are to be closed were granted it; and how many of these
-// in each zone.
-func (f *randomFleet) foretells() error {
-	real, tried := map[string]int{}, map[string]int{}
+// samePrediction compares the two gates. They must have the same state on every node, except
+// that different nodes may have been granted budget, and close the same number of nodes in
+// each zone.
+func (f *randomFleet) samePrediction() error {
+	closed, predicted := map[string]int{}, map[string]int{}
 	for _, k := range f.nodes {
-		node, zone := k.node(), f.zones[k.name]
-		all, err := f.asks(k.name)
+		zone := f.zones[k.name]
+		enforced, dryRun, err := f.bothStates(k)
 		if err != nil {
 			return err
 		}
-		r, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+"real"])
-		if raw := node.Annotations[v1alpha1.RecordAnnotationPrefix+"real"]; raw == "" {
-			r = gate.Record{}
-		} else if err != nil {
-			return err
+		if wantsClosed(enforced) != wantsClosed(dryRun) || !wantsClosed(enforced) && enforced.State != dryRun.State {
+			return fmt.Errorf("node %s: the dry run's state is %+v, the enforced gate's %+v", k.name, dryRun, enforced)
 		}
-		if _, has := node.Annotations[v1alpha1.RecordAnnotationPrefix+"tried"]; has {
-			return fmt.Errorf("the dry run has written to %s", k.name)
+		if enforced.State == isClosed {
+			closed[zone]++
 		}
-		done, said := all["real"], all["tried"]
-		if done.State != r.State {
-			return fmt.Errorf("node %s: told of the real gate is %+v, its record is %+v", k.name, done, r)
-		}
-		if wants(done) != wants(said) || !wants(done) && done.State != said.State {
-			return fmt.Errorf("node %s: foretold is %+v, done %+v", k.name, said, done)
-		}
-		if done.State == isClosed {
-			real[zone]++
-		}
-		if said.State == isClosed {
-			tried[zone]++
+		if dryRun.State == isClosed {
+			predicted[zone]++
 		}
 	}
-	if !maps.Equal(real, tried) {
-		return fmt.Errorf("closed are, by zone, %v, and would be %v", real, tried)
+	if !maps.Equal(closed, predicted) {
+		return fmt.Errorf("closed nodes by zone: %v, in the dry run %v", closed, predicted)
 	}
 	return nil
 }
 
-// wants reports whether the gate is closed, or would be closed with unlimited budget.
-func wants(one told) bool { return one.State == isClosed || one.Throttled }
+// bothStates returns the states of the two gates on a node. It verifies that only the
+// enforced gate has a record, which must agree with the response.
+func (f *randomFleet) bothStates(k *kubelet) (enforced, dryRun gateState, err error) {
+	annotations := k.node().Annotations
+	states, err := f.gateStates(k.name)
+	if err != nil {
+		return enforced, dryRun, err
+	}
+	if _, has := annotations[v1alpha1.RecordAnnotationPrefix+"dry-run"]; has {
+		return enforced, dryRun, fmt.Errorf("node %s has a record of the dry run", k.name)
+	}
+	var record gate.Record
+	if raw := annotations[v1alpha1.RecordAnnotationPrefix+"enforced"]; raw != "" {
+		if record, err = gate.ParseRecord(raw); err != nil {
+			return enforced, dryRun, err
+		}
+	}
+	enforced, dryRun = states["enforced"], states["dry-run"]
+	if enforced.State != record.State {
+		err = fmt.Errorf("node %s: the enforced gate's state is %+v, its record %+v", k.name, enforced, record)
+	}
+	return enforced, dryRun, err
+}
 
-// For any fleet and any changes, a gate in dry run comes to the same result as an enforced
-// gate, except for the choice of the nodes that get budget.
-func TestDryRunForetellsRandomFleets(t *testing.T) {
+// wantsClosed reports whether the gate is closed, or would be closed with unlimited budget.
+func wantsClosed(s gateState) bool { return s.State == isClosed || s.Throttled }
+
+// For any fleet and any changes, a gate in dry run has the same result as an enforced gate,
+// except for the choice of the nodes that get budget.
+func TestDryRunPredictsRandomFleets(t *testing.T) {
 	seed := rand.Uint64()
 	for i := range uint64(randomFleets) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			e := newEnv(t)
 			f := e.newRandomFleet(seed + i)
-			if f.ahead > 0 { // or one of the gates may be as old as the nodes to the second, and the other younger
-				f.registers(randomNodes)
+			if f.ahead > 0 { // before the gates; otherwise, one of them may be created in the same second as the nodes, the other later
+				f.addNodes(randomNodes)
 			}
 			e.runController(func(p *controller.Process) {
 				p.Metrics = controller.MetricsPort{Address: f.address, Open: true}
 				p.Options.Clock = laterClock{ahead: f.ahead}
 			})
-			f.declares()
+			f.declareGates()
 			if f.ahead == 0 {
-				f.registers(randomNodes)
+				f.addNodes(randomNodes)
 			}
 			for round := range randomRounds {
 				if round > 0 {
-					f.something()
+					f.changeNodes()
 				}
 				e.settled()
-				e.eventually(fmt.Sprintf("in round %d the dry run foretells", round), f.foretells)
+				e.eventually(fmt.Sprintf("round %d: both gates have the same result", round), f.samePrediction)
 			}
 		})
 	}

@@ -28,24 +28,25 @@ func (k *kubelet) override(gateName, state string, last time.Duration) {
 	k.patch(string(body))
 }
 
-// stands waits until the taint is on the node, or not, and the record says so, and
-// what the gate is by itself.
-func (k *kubelet) stands(gateName, own, byHand string) {
+// becomesOverridden waits until the record has the gate's own state and this override (none
+// if it is empty), and the node's taints agree with its records.
+func (k *kubelet) becomesOverridden(gateName, own, override string) {
 	k.Helper()
-	k.eventually(fmt.Sprintf("gate %s is %s, by hand %q", gateName, own, byHand), func() error {
+	k.eventually(fmt.Sprintf("gate %s is %s, with the override %q", gateName, own, override), func() error {
 		n := k.node()
 		r, err := gate.ParseRecord(n.Annotations[v1alpha1.RecordAnnotationPrefix+gateName])
-		if err != nil || r.State != own || r.Override != byHand {
+		if err != nil || r.State != own || r.Override != override {
 			return fmt.Errorf("taints %v, record %+v", keys(n), r)
 		}
 		return agrees(n)
 	})
 }
 
+// hasNoOverride fails the test if the node has an override annotation of gate agent.
 func (k *kubelet) hasNoOverride() {
 	k.Helper()
 	if all := k.node().Annotations; all[v1alpha1.OverrideAnnotationPrefix+"agent"] != "" {
-		k.Errorf("an override that has ended is still there: %v", all)
+		k.Errorf("an expired override has not been removed: %v", all)
 	}
 }
 
@@ -63,23 +64,21 @@ func TestOverrideOpensForATime(t *testing.T) {
 	defer e.watchAll(agrees)()
 
 	k.override("agent", isOpen, time.Hour)
-	k.stands("agent", isClosed, isOpen)
-	e.must(errUnless(!hasTaint(k.node(), keyA), "the taint is still there"))
+	k.becomesOverridden("agent", isClosed, isOpen)
+	e.must(errUnless(!hasTaint(k.node(), keyA), "the node still has the taint"))
 	stop()
 	e.startController(0)
 	k.reboot()
-	e.inForce("agent")
-	k.stands("agent", isClosed, isOpen)
+	k.awaitRecordedBoot("agent")
+	k.becomesOverridden("agent", isClosed, isOpen)
 
-	writes, ended := len(e.nodeWrites("n1")), time.Now().Truncate(time.Second)
+	writes, ended := len(k.allWrites()), time.Now().Truncate(time.Second)
 	k.override("agent", isOpen, time.Second)
-	k.stands("agent", isClosed, "")
+	k.becomesOverridden("agent", isClosed, "")
 	k.hasNoOverride()
-	if got := len(e.nodeWrites("n1")) - writes; got > 2 { // and one for the new boot, if that was not noticed before
-		t.Errorf("written %d times to close again", got)
-	}
+	k.wrote(writes + 1)
 	if r := k.record("agent"); r.Since.Before(ended) {
-		t.Errorf("closed again, and the record says since %s", r.Since)
+		t.Errorf("closed again since %s, according to the record; the override was shortened at %s", r.Since, ended)
 	}
 	k.label("ready")
 	k.becomes("agent", isOpen, keyA)
@@ -94,7 +93,6 @@ func TestOverrideClosesForATime(t *testing.T) {
 	old.report(corev1.ConditionTrue, "")
 	e.startController(20 * time.Minute)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
-	e.inForce("agent")
 	k := e.kubelet("n1")
 	k.register(func(n *corev1.Node) { n.Labels["ready"] = "" })
 	k.report(corev1.ConditionTrue, "")
@@ -103,12 +101,11 @@ func TestOverrideClosesForATime(t *testing.T) {
 
 	k.override("agent", isClosed, 2*time.Hour)
 	old.override("agent", isClosed, 2*time.Hour)
-	k.stands("agent", isOpen, isClosed)
-	old.stands("agent", isOpen, isClosed)
-	for _, one := range []*kubelet{k, old} {
-		one.override("agent", isClosed, 20*time.Minute+time.Second)
-	}
-	k.stands("agent", isOpen, "")
+	k.becomesOverridden("agent", isOpen, isClosed)
+	old.becomesOverridden("agent", isOpen, isClosed)
+	k.override("agent", isClosed, 20*time.Minute+time.Second)
+	old.override("agent", isClosed, 20*time.Minute+time.Second)
+	k.becomesOverridden("agent", isOpen, "")
 	k.hasNoOverride()
 	old.becomes("agent", isNone, keyA)
 }
@@ -127,8 +124,8 @@ func TestGateDeletedUnderAnOverride(t *testing.T) {
 	closed.becomes("agent", isOpen, keyA)
 	opened.override("agent", isOpen, time.Hour)
 	closed.override("agent", isClosed, time.Hour)
-	opened.stands("agent", isClosed, isOpen)
-	closed.stands("agent", isOpen, isClosed)
+	opened.becomesOverridden("agent", isClosed, isOpen)
+	closed.becomesOverridden("agent", isOpen, isClosed)
 	defer e.watchAll(agrees)()
 
 	e.must(e.admin.Delete(t.Context(), ng))
@@ -136,53 +133,52 @@ func TestGateDeletedUnderAnOverride(t *testing.T) {
 	closed.becomes("agent", isNone, keyA)
 }
 
-// A node that has opted out is born without taint and record, and let go of later;
-// one that opts in while it is new is closed. Kubelets can not opt their nodes out:
-// NodeRestriction denies them the label, and the one that they can set does not count.
+// Gates do not close on a node that is created with the opt-out label. A closed node that
+// opts out is released, and a new node that opts in is closed. Kubelets cannot opt their
+// nodes out: NodeRestriction denies them the label, and the label that they can set is
+// ignored.
 func TestOptOut(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
-	e.inForce("agent")
 	out := e.kubelet("n1")
 	node := out.newNode()
 	node.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue
 	if err := out.api.Create(t.Context(), node.DeepCopy()); !apierrors.IsForbidden(err) {
-		t.Errorf("a kubelet registers with %s: %v", v1alpha1.OptOutLabel, err)
+		t.Errorf("a kubelet registered a node with label %s: %v, want Forbidden", v1alpha1.OptOutLabel, err)
 	}
 	e.must(e.admin.Create(t.Context(), node))
 	if hasTaint(node, keyA) || len(records(node)) > 0 {
-		t.Errorf("born with taints %v and annotations %v", keys(node), node.Annotations)
+		t.Errorf("created with taints %v and annotations %v", keys(node), node.Annotations)
 	}
 	in := e.kubelet("n2")
 	in.register()
 	e.must(in.is("agent", isClosed, keyA))
-	liar := e.kubelet("liar")
-	plain := func(n *corev1.Node) { n.Labels[v1alpha1.PlainOptOutLabel] = v1alpha1.OptOutValue }
-	liar.register(plain)
-	later := e.kubelet("later")
-	later.register()
-	e.must(later.lie(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
-	if err := later.lie(optOut, false); !apierrors.IsForbidden(err) {
-		t.Errorf("a kubelet labels its node %s: %v", v1alpha1.OptOutLabel, err)
+	plain := e.kubelet("plain")
+	plain.register(func(n *corev1.Node) { n.Labels[v1alpha1.PlainOptOutLabel] = v1alpha1.OptOutValue })
+	plainLater := e.kubelet("plain-later")
+	plainLater.register()
+	e.must(plainLater.lie(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
+	if err := plainLater.lie(optOut, false); !apierrors.IsForbidden(err) {
+		t.Errorf("a kubelet labelled its node %s: %v, want Forbidden", v1alpha1.OptOutLabel, err)
 	}
 	defer e.watchAll(agrees)()
 	in.patch(optOut)
 	in.becomes("agent", isNone, keyA)
 	e.must(out.is("agent", isNone, keyA))
 	e.settled()
-	e.must(liar.is("agent", isClosed, keyA))
-	e.must(later.is("agent", isClosed, keyA))
-	e.tells(e.ask(e.cluster.Admin(), "why", "liar"), 1, "label nodegate.dev/opt-out is ignored")
+	e.must(plain.is("agent", isClosed, keyA))
+	e.must(plainLater.is("agent", isClosed, keyA))
+	e.tells(e.ask(e.cluster.Admin(), "why", "plain"), 1, "label nodegate.dev/opt-out is ignored")
 
 	out.patch(strings.Replace(optOut, `"true"`, "null", 1))
 	out.becomes("agent", isClosed, keyA)
 }
 
-// optOut is a patch that has a Node opt out.
+// optOut is a patch that sets the opt-out label.
 const optOut = `{"metadata":{"labels":{"` + v1alpha1.OptOutLabel + `":"true"}}}`
 
-// If the administrator allows it, the label that kubelets can set counts, too.
+// If the administrator allows it, the label that kubelets can set also opts a node out.
 func TestPlainOptOut(t *testing.T) {
 	e := newEnv(t)
 	options := installation
@@ -191,9 +187,8 @@ func TestPlainOptOut(t *testing.T) {
 	t.Cleanup(func() { e.must(e.apply(context.Background())) })
 	e.runController(func(p *controller.Process) { p.Options.PlainOptOut = true })
 	e.declare(newGate("agent", keyA, byLabel("ready")))
-	e.inForce("agent")
 	k := e.kubelet("n1")
-	e.eventually("a node is born without the taint", func() error { // the policy takes a moment to be in force
+	e.eventually("a node is created without the taint", func() error { // once the API server enforces the policy
 		node := k.newNode()
 		node.Labels[v1alpha1.PlainOptOutLabel] = v1alpha1.OptOutValue
 		if err := k.api.Create(t.Context(), node); err != nil {
@@ -209,11 +204,4 @@ func TestPlainOptOut(t *testing.T) {
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "Its label nodegate.dev/opt-out excludes it from all gates.")
 	k.patch(`{"metadata":{"labels":{"nodegate.dev/opt-out":null}}}`)
 	k.becomes("agent", isClosed, keyA)
-}
-
-func errUnless(ok bool, text string) error {
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("%s", text)
 }

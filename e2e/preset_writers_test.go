@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,26 +15,26 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Presets whose key has another writer, with a stand-in of that writer. It does
-// what the real one does by its source, on nodes as they are born, and on stale
-// evidence after a reboot.
+// Presets whose key has another writer, with a simulation of that writer that is based on its
+// source code: on new nodes, and with stale evidence after a reboot.
 
+// ciliumOperator simulates cilium-operator.
 func ciliumOperator() *writer {
 	return &writer{name: "cilium-operator", key: "node.cilium.io/agent-not-ready", wants: func(s *sight) intention {
 		switch agent := s.pod("cilium"); {
 		case isReady(agent): // terminating or not
 			return removesIt
-		case agent != nil: // scheduled and not running
+		case agent != nil: // scheduled, and not ready
 			return setsIt
 		}
 		return leavesIt
 	}}
 }
 
-// removesWhen is a writer that only removes.
-func removesWhen(name, key string, fit func(*sight) bool) *writer {
+// removesWhen returns a writer that only removes the key, while the condition holds.
+func removesWhen(name, key string, condition func(*sight) bool) *writer {
 	return &writer{name: name, key: key, wants: func(s *sight) intention {
-		if fit(s) {
+		if condition(s) {
 			return removesIt
 		}
 		return leavesIt
@@ -52,13 +51,13 @@ func pdController() *writer {
 	})
 }
 
-// awsDriver is a driver that removes the key from its own node, once for each
-// start of its container, when it thinks that it may.
-func awsDriver(name, key, app string, may func(*sight) bool) *writer {
+// awsDriver returns a driver that removes the key from its own node, once for each start of
+// its container, when the condition holds.
+func awsDriver(name, key, app string, condition func(*sight) bool) *writer {
 	done := make(map[string]bool)
 	return removesWhen(name, key, func(s *sight) bool {
 		id := container(s.pod(app))
-		if id == "" || done[id] || !may(s) {
+		if id == "" || done[id] || !condition(s) {
 			return false
 		}
 		done[id] = hasTaint(&s.node, key)
@@ -77,203 +76,195 @@ func efsDriver() *writer {
 	return awsDriver("efs-csi-node", "efs.csi.aws.com/agent-not-ready", "efs-csi-node", func(*sight) bool { return true })
 }
 
-// A rivalry is a preset and the other writer of its key.
-type rivalry struct {
+// contendedPreset is a preset and the other writer of its key.
+type contendedPreset struct {
 	preset, namespace, daemon, driver string
 	writer                            func() *writer
-	// early writers remove the key before the gate's signals hold.
+	// early reports whether the writer removes the key before the gate's signals hold.
 	early bool
-	// insists tells whether the writer removes the key again when it is put back.
-	insists bool
+	// repeats reports whether the writer removes the key again after it was restored.
+	repeats bool
 }
 
-var rivalries = map[string]rivalry{
-	"istio-cni":  {preset: "istio-cni", namespace: "istio-system", daemon: "istio-cni-node", writer: istiod, insists: true},
-	"gcp-pd-csi": {preset: "gcp-pd-csi", namespace: "kube-system", daemon: "pdcsi-node", driver: "pd.csi.storage.gke.io", writer: pdController, early: true, insists: true},
+var contendedPresets = map[string]contendedPreset{
+	"istio-cni":  {preset: "istio-cni", namespace: "istio-system", daemon: "istio-cni-node", writer: istiod, repeats: true},
+	"gcp-pd-csi": {preset: "gcp-pd-csi", namespace: "kube-system", daemon: "pdcsi-node", driver: "pd.csi.storage.gke.io", writer: pdController, early: true, repeats: true},
 	"ebs-csi":    {preset: "ebs-csi", namespace: "kube-system", daemon: "ebs-csi-node", driver: "ebs.csi.aws.com", writer: ebsDriver, early: true},
 	"efs-csi":    {preset: "efs-csi", namespace: "kube-system", daemon: "efs-csi-node", driver: "efs.csi.aws.com", writer: efsDriver, early: true},
 }
 
-var cilium = rivalry{preset: "cilium", namespace: "kube-system", daemon: "cilium", writer: ciliumOperator, insists: true}
+var cilium = contendedPreset{preset: "cilium", namespace: "kube-system", daemon: "cilium", writer: ciliumOperator, repeats: true}
 
 func TestPresetWriters(t *testing.T) {
-	for name, r := range rivalries {
-		t.Run(name+"/silenced", func(t *testing.T) { r.silenced(t) })
-		t.Run(name+"/not silenced", func(t *testing.T) { r.notSilenced(t) })
+	for name, c := range contendedPresets {
+		t.Run(name+"/writer disabled", func(t *testing.T) { c.disabled(t) })
+		t.Run(name+"/writer enabled", func(t *testing.T) { c.enabled(t) })
 	}
 }
 
-// begin returns a node that was born into the preset's gate, beside the writer.
-func (r rivalry) begin(t *testing.T, silenced bool) (*kubelet, *writer, *appsv1.DaemonSet) {
+// setUp starts a controller and the other writer, and returns a node on which the preset's
+// gate is closed.
+func (c contendedPreset) setUp(t *testing.T, disabled bool) (*kubelet, *writer, *appsv1.DaemonSet) {
 	t.Helper()
 	e := newEnv(t)
 	e.prepareSystemNamespaces()
 	e.startController(0)
-	ds := e.daemonIn(r.namespace, r.daemon, nil)
-	ng := e.applyPreset(r.preset)
-	e.inForce(r.preset)
-	w := r.writer()
-	w.silenced = silenced
+	ds := e.daemonIn(c.namespace, c.daemon, nil)
+	ng := e.applyPreset(c.preset)
+	e.inForce(c.preset)
+	w := c.writer()
+	w.silenced = disabled
 	if w.key != ng.Spec.Taint.Key {
 		t.Fatalf("the writer's key is %s, the preset's %s", w.key, ng.Spec.Taint.Key)
 	}
 	e.start(w)
 	k := e.kubelet("n1")
 	if born := k.register(); !carries(born, ng.Spec.Taint) {
-		t.Fatalf("the node was born with %s", keys(born))
+		t.Fatalf("the node was created with taints %s", keys(born))
 	}
 	return k, w, ds
 }
 
-// registers has the driver register, if the preset has one.
-func (r rivalry) registers(k *kubelet) {
+// registerDriver registers the preset's CSI driver, if it has one.
+func (c contendedPreset) registerDriver(k *kubelet) {
 	k.Helper()
-	if r.driver != "" {
-		k.registersDrivers(csiDriver(r.driver, 24))
+	if c.driver != "" {
+		k.registersDrivers(csiDriver(c.driver, 24))
 	}
 }
 
-// bare counts the states in which the node is seen without the taint.
-func (k *kubelet) bare(key string) (stop func() int) {
+// countUntainted counts the states in which the node does not have the taint.
+func (k *kubelet) countUntainted(key string) (stop func() int) {
 	return k.watchFor(func(n *corev1.Node) bool { return n.Name == k.name && !hasTaint(n, key) })
 }
 
 // With the other writer disabled, the node has its taint for as long as required: after its
 // creation, and after a reboot with outdated Ready statuses.
-func (r rivalry) silenced(t *testing.T) {
-	k, w, ds := r.begin(t, true)
-	bare := k.bare(w.key)
+func (c contendedPreset) disabled(t *testing.T) {
+	k, w, ds := c.setUp(t, true)
+	untainted := k.countUntainted(w.key)
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
-	r.registers(k)
-	k.waitsFor(r.preset, k.name, v1alpha1.ReadingPodNotReady)
-	if n := bare(); n > 0 {
-		t.Errorf("before it was fit, the node was seen without its taint %d times", n)
+	c.registerDriver(k)
+	k.waitsFor(c.preset, k.name, v1alpha1.ReadingPodNotReady)
+	if n := untainted(); n > 0 {
+		t.Errorf("before the signals held, the node was without its taint in %d states", n)
 	}
 	k.run(pod, true)
-	k.becomes(r.preset, isOpen, w.key)
+	k.becomes(c.preset, isOpen, w.key)
 	k.wrote(1)
 
 	k.reboot()
-	k.becomes(r.preset, isClosed, w.key)
-	bare = k.bare(w.key)
-	k.waitsFor(r.preset, k.name, v1alpha1.ReadingStaleEvidence)
-	if n := bare(); n > 0 {
-		t.Errorf("on the word of the former boot, the node was seen without its taint %d times", n)
+	k.becomes(c.preset, isClosed, w.key)
+	untainted = k.countUntainted(w.key)
+	k.waitsFor(c.preset, k.name, v1alpha1.ReadingStaleEvidence)
+	if n := untainted(); n > 0 {
+		t.Errorf("with evidence of the previous boot, the node was without its taint in %d states", n)
 	}
 	k.run(pod, true)
-	k.becomes(r.preset, isOpen, w.key)
+	k.becomes(c.preset, isOpen, w.key)
 	k.wrote(3)
 	if n := w.writes.Load(); n > 0 {
-		t.Errorf("the silenced writer wrote %d times", n)
+		t.Errorf("the disabled writer wrote %d times", n)
 	}
-	if k.contendedWith(r.preset, "") == nil {
-		t.Error("the gate says that it fights with another writer")
+	if k.contendedWith(c.preset, "") == nil {
+		t.Error("the gate reports that its taint is contended")
 	}
 }
 
 // With the other writer enabled, it removes the key at any time. nodegate then restores the
 // taint once, backs off, reports the other writer, and opens the gate when the signals hold.
 // It does not guarantee that no pod is scheduled before.
-func (r rivalry) notSilenced(t *testing.T) {
+func (c contendedPreset) enabled(t *testing.T) {
 	began := time.Now()
-	k, w, ds := r.begin(t, false)
+	k, w, ds := c.setUp(t, false)
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
-	r.registers(k)
-	if r.early {
-		k.afterRemoval(r, w)
+	c.registerDriver(k)
+	if c.early {
+		c.earlyRemoval(k, w)
 	}
 	k.run(pod, true)
-	k.becomes(r.preset, isOpen, w.key)
-	born := len(k.nodeWrites(k.name))
-	if most := 3 + attempts(began); born > most {
-		t.Errorf("nodegate wrote the node %d times while it came up, want %d at most", born, most)
+	k.becomes(c.preset, isOpen, w.key)
+	atFirst := len(k.allWrites())
+	if most := 3 + attempts(began); atFirst > most {
+		t.Errorf("nodegate wrote the new node %d times, want %d at most", atFirst, most)
 	}
 
 	removed := w.writes.Load()
 	k.reboot()
-	k.eventually("the gate closes for the reboot", func() error { return k.recorded(r.preset, isClosed) })
-	if r.insists {
-		k.eventually("the writer removes the key on stale evidence", func() error {
-			if w.writes.Load() == removed {
-				return errNotYet
-			}
-			return nil
-		})
-		k.eventually("the fight is told, and the writer named", func() error { return k.contendedWith(r.preset, w.name) })
+	k.eventually("the gate closes because of the reboot", func() error { return k.recorded(c.preset, isClosed) })
+	if c.repeats {
+		k.eventually("the writer removes the key on stale evidence", func() error { return unless(w.writes.Load() > removed) })
+		k.contendedBy(c.preset, w.name)
 	} else {
-		k.becomes(r.preset, isClosed, w.key) // the driver has not started yet
+		k.becomes(c.preset, isClosed, w.key) // the driver has not started yet
 	}
 	k.run(pod, true)
-	k.becomes(r.preset, isOpen, w.key)
-	if writes, most := k.nodeWrites(k.name), born+4+attempts(began); len(writes) > most {
+	k.becomes(c.preset, isOpen, w.key)
+	writes := k.allWrites()
+	if most := atFirst + 4 + attempts(began); len(writes) > most {
 		t.Errorf("nodegate wrote the node %d times, want %d at most:\n%s", len(writes), most, strings.Join(writes, "\n"))
 	}
-	t.Logf("nodegate wrote the node %d times, %s %d times", len(k.nodeWrites(k.name)), w.name, w.writes.Load())
-	if n := int(w.writes.Load()); n == 0 || n > 6+attempts(began) {
-		t.Errorf("the writer wrote %d times", n)
+	t.Logf("nodegate wrote the node %d times, %s %d times", len(writes), w.name, w.writes.Load())
+	if n, most := int(w.writes.Load()), 6+attempts(began); n == 0 || n > most {
+		t.Errorf("%s wrote the node %d times, want between 1 and %d", w.name, n, most)
 	}
 }
 
-// attempts is how often nodegate may have tried again to put its taint back since
-// then: ten seconds after the first time, and ever more rarely.
-func attempts(began time.Time) int { return int(time.Since(began) / (10 * time.Second)) }
+// attempts returns how often nodegate may have tried to restore its taint since a time: again
+// ten seconds after the first attempt, and then at growing intervals.
+func attempts(since time.Time) int { return int(time.Since(since) / (10 * time.Second)) }
 
-// afterRemoval waits until the writer has removed the key of a node that is not
-// fit, and nodegate has answered.
-func (k *kubelet) afterRemoval(r rivalry, w *writer) {
+// earlyRemoval waits until the writer has removed the key while the signals do not hold, and
+// nodegate has reacted.
+func (c contendedPreset) earlyRemoval(k *kubelet, w *writer) {
 	k.Helper()
-	k.eventually("the writer removes the key", func() error {
-		if w.writes.Load() == 0 {
-			return errNotYet
-		}
-		return nil
-	})
-	if r.insists {
-		k.eventually("the fight is told, and the writer named", func() error { return k.contendedWith(r.preset, w.name) })
-		k.must(k.recorded(r.preset, isClosed))
+	k.eventually("the writer removes the key", func() error { return unless(w.writes.Load() > 0) })
+	if c.repeats {
+		k.contendedBy(c.preset, w.name)
+		k.must(k.recorded(c.preset, isClosed))
 		return
 	}
-	k.becomes(r.preset, isClosed, w.key) // put back, and left
-	k.waitsFor(r.preset, k.name, v1alpha1.ReadingPodNotReady)
-	k.must(k.is(r.preset, isClosed, w.key))
+	k.becomes(c.preset, isClosed, w.key) // restored, and not removed again
+	k.waitsFor(c.preset, k.name, v1alpha1.ReadingPodNotReady)
+	k.must(k.is(c.preset, isClosed, w.key))
 }
 
 // recorded verifies the state of the gate's record, regardless of taints.
 func (k *kubelet) recorded(gateName, state string) error {
 	if r := k.record(gateName); r.State != state {
-		return fmt.Errorf("the record of gate %s on node %s says %s, want %s", gateName, k.name, r.State, state)
+		return fmt.Errorf("the record of gate %s on node %s has state %s, want %s", gateName, k.name, r.State, state)
 	}
 	return nil
 }
 
+// namesWriter verifies that condition Contended is True, and that its message has this name.
 func namesWriter(c *metav1.Condition, name string) error {
 	switch {
 	case c == nil || c.Status != metav1.ConditionTrue:
 		return fmt.Errorf("condition: %s", conditionText(c))
 	case !strings.Contains(c.Message, name):
-		return errors.New("the message does not name " + name + ": " + c.Message)
+		return fmt.Errorf("condition Contended does not name %s: %s", name, c.Message)
 	}
 	return nil
 }
 
-// Cilium #16602: the agent goes, the node is closed; it comes back, the node is
-// open. cilium-operator does the same, and it also believes the pod status of
-// before a reboot.
-func TestSeedCiliumPresetSilenced(t *testing.T) { cilium.silenced(t) }
+// Cilium #16602: the node is closed when the agent disappears, and open when it is ready
+// again. cilium-operator does the same, but also accepts the pod status from before a reboot.
+func TestSeedCiliumPresetSilenced(t *testing.T) { cilium.disabled(t) }
 
-func TestSeedCiliumPresetNotSilenced(t *testing.T) { cilium.notSilenced(t) }
+func TestSeedCiliumPresetNotSilenced(t *testing.T) { cilium.enabled(t) }
 
-// An agent that crashes again and again: the two writers agree on every edge or,
-// where one is ahead of the other, nodegate steps back. The taint is there while
-// the agent is away, and the writes are bounded.
+// The agent crashes repeatedly. The two writers agree on every transition, or nodegate backs
+// off if one writes before the other. The node has the taint while the agent is not ready,
+// and the number of writes is bounded.
 func TestSeedCiliumPresetCrashingAgent(t *testing.T) {
-	for name, silenced := range map[string]bool{"silenced": true, "not silenced": false} {
+	for name, disabled := range map[string]bool{"writer disabled": true, "writer enabled": false} {
 		t.Run(name, func(t *testing.T) {
 			const crashes = 5
 			began := time.Now()
-			k, w, ds := cilium.begin(t, silenced)
+			k, w, ds := cilium.setUp(t, disabled)
 			pod := k.daemonPod(ds)
 			k.run(pod, true)
 			k.becomes("cilium", isOpen, w.key)
@@ -283,13 +274,14 @@ func TestSeedCiliumPresetCrashingAgent(t *testing.T) {
 				k.run(pod, true)
 				k.becomes("cilium", isOpen, w.key)
 			}
-			writes := len(k.nodeWrites(k.name))
-			t.Logf("nodegate wrote the node %d times, %s %d times", writes, w.name, w.writes.Load())
-			if most := 1 + 4*crashes + attempts(began); writes > most {
-				t.Errorf("nodegate wrote the node %d times for %d crashes, want %d at most", writes, crashes, most)
+			ours, theirs := len(k.allWrites()), int(w.writes.Load())
+			t.Logf("nodegate wrote the node %d times, %s %d times", ours, w.name, theirs)
+			most := 1 + 4*crashes + attempts(began)
+			if ours > most || theirs > most {
+				t.Errorf("for %d crashes, nodegate wrote the node %d times and %s %d times, want %d at most", crashes, ours, w.name, theirs, most)
 			}
-			if theirs := int(w.writes.Load()); silenced && writes != 1+2*crashes || theirs > 4*crashes+1+attempts(began) || silenced && theirs > 0 {
-				t.Errorf("nodegate wrote %d times and the operator %d times", writes, theirs)
+			if want := 1 + 2*crashes; disabled && (ours != want || theirs > 0) {
+				t.Errorf("for %d crashes, nodegate wrote the node %d times, want %d; the disabled writer wrote %d times", crashes, ours, want, theirs)
 			}
 		})
 	}

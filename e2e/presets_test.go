@@ -13,20 +13,20 @@ import (
 	"github.com/nodegate/nodegate/presets"
 )
 
-// presetNode is a node that becomes fit, and the daemons of the cluster.
+// presetNode is a node that a preset's gate selects, and the daemons of the cluster.
 type presetNode struct {
 	*kubelet
 	daemons map[string]*appsv1.DaemonSet
 }
 
-// presetStep is what a gate waits for, and what makes that come true.
+// presetStep is a reason why a gate is closed, and what resolves it.
 type presetStep struct {
 	waitsFor v1alpha1.ReadingReason
-	comes    func(*presetNode)
+	resolve  func(*presetNode)
 }
 
-// daemonComes has the daemon's pod come and, later, be ready.
-func daemonComes(name string) []presetStep {
+// startsDaemon creates the daemon's pod and then makes it ready.
+func startsDaemon(name string) []presetStep {
 	var pod *corev1.Pod
 	return []presetStep{
 		{v1alpha1.ReadingPodMissing, func(n *presetNode) {
@@ -37,8 +37,8 @@ func daemonComes(name string) []presetStep {
 	}
 }
 
-// driverComes has the kubelet register a CSI driver, and its limit later.
-func driverComes(name string, limit ...int32) presetStep {
+// registersDriver registers a CSI driver; if it has a limit, first without.
+func registersDriver(name string, limit ...int32) presetStep {
 	return presetStep{v1alpha1.ReadingMissing, func(n *presetNode) {
 		if len(limit) > 0 {
 			n.registersDrivers(csiDriver(name))
@@ -47,25 +47,25 @@ func driverComes(name string, limit ...int32) presetStep {
 	}}
 }
 
-// presetSteps are what makes a new node fit, for each preset that gates births.
+// presetSteps are the steps until the gate opens on a new node, for each preset with openWhen.
 var presetSteps = map[string][]presetStep{
-	"calico":              daemonComes("calico-node"),
-	"cilium":              daemonComes("cilium"),
-	"ebs-csi":             append(daemonComes("ebs-csi-node"), driverComes("ebs.csi.aws.com", 24)),
-	"efs-csi":             append(daemonComes("efs-csi-node"), driverComes("efs.csi.aws.com")),
-	"gcp-pd-csi":          append(daemonComes("pdcsi-node"), driverComes("pd.csi.storage.gke.io", 15)),
-	"image-warm-up":       daemonComes("image-warm-up"),
-	"init-daemonset":      daemonComes("node-init"),
-	"istio-cni":           daemonComes("istio-cni-node"),
-	"required-daemonsets": daemonComes("required"),
+	"calico":              startsDaemon("calico-node"),
+	"cilium":              startsDaemon("cilium"),
+	"ebs-csi":             append(startsDaemon("ebs-csi-node"), registersDriver("ebs.csi.aws.com", 24)),
+	"efs-csi":             append(startsDaemon("efs-csi-node"), registersDriver("efs.csi.aws.com")),
+	"gcp-pd-csi":          append(startsDaemon("pdcsi-node"), registersDriver("pd.csi.storage.gke.io", 15)),
+	"image-warm-up":       startsDaemon("image-warm-up"),
+	"init-daemonset":      startsDaemon("node-init"),
+	"istio-cni":           startsDaemon("istio-cni-node"),
+	"required-daemonsets": startsDaemon("required"),
 	"nvidia-gpu": {
 		{v1alpha1.ReadingMissing, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 0) }},
 		{v1alpha1.ReadingInsufficient, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 8) }},
 	},
 }
 
-// notApplied are presets that gate no birth and have tests of their own.
-var notApplied = map[string]bool{"out-of-service": true, "node-problem-detector": true}
+// closeWhenPresets do not close at birth; they have separate tests.
+var closeWhenPresets = map[string]bool{"out-of-service": true, "node-problem-detector": true}
 
 // presetDaemons creates the daemons that presets wait for, by name.
 func (e *env) presetDaemons() map[string]*appsv1.DaemonSet {
@@ -92,48 +92,51 @@ func TestPresetsOpen(t *testing.T) {
 	daemons := e.presetDaemons()
 	gates := make(map[string]*v1alpha1.NodeGate)
 	for _, name := range presets.Names() {
-		if !notApplied[name] {
+		if !closeWhenPresets[name] {
 			gates[name] = e.applyPreset(name)
 		}
 	}
 	for name := range gates {
 		e.inForce(name)
 	}
-	t.Run("all at once", func(t *testing.T) { e.eachOpens(t, gates, daemons) })
+	t.Run("all at once", func(t *testing.T) {
+		for name, ng := range gates {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				e := &env{T: t, cluster: e.cluster, admin: e.admin}
+				(&presetNode{kubelet: e.kubelet(name), daemons: daemons}).opens(ng)
+			})
+		}
+	})
 }
 
-func (e *env) eachOpens(t *testing.T, gates map[string]*v1alpha1.NodeGate, daemons map[string]*appsv1.DaemonSet) {
-	for name, ng := range gates {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			steps, known := presetSteps[name]
-			if !known {
-				t.Fatal("nothing is known of what makes a node fit")
-			}
-			e := &env{T: t, cluster: e.cluster, admin: e.admin}
-			n := &presetNode{kubelet: e.kubelet(name), daemons: daemons}
-			born := n.register(func(o *corev1.Node) {
-				if name == "nvidia-gpu" {
-					o.Labels["nvidia.com/gpu.present"] = "true"
-				}
-			})
-			if !carries(born, ng.Spec.Taint) {
-				t.Fatalf("the node was born with %s", keys(born))
-			}
-			before := len(born.Spec.Taints)
-			for _, s := range steps {
-				e.waitsFor(name, n.name, s.waitsFor)
-				n.must(n.is(name, isClosed, ng.Spec.Taint.Key))
-				s.comes(n)
-			}
-			n.becomes(name, isOpen, ng.Spec.Taint.Key)
-			if after := len(n.node().Spec.Taints); after != before-1 {
-				t.Errorf("the node has %s; it was born with %s", keys(n.node()), keys(born))
-			}
-			n.wrote(1)
-			e.must(e.admin.Delete(t.Context(), n.node()))
-		})
+// opens registers the node, on which the gate must open after its last step.
+func (n *presetNode) opens(ng *v1alpha1.NodeGate) {
+	n.Helper()
+	steps, known := presetSteps[ng.Name]
+	if !known {
+		n.Fatal("presetSteps does not contain the preset")
 	}
+	born := n.register(func(o *corev1.Node) {
+		if ng.Name == "nvidia-gpu" {
+			o.Labels["nvidia.com/gpu.present"] = "true"
+		}
+	})
+	if !carries(born, ng.Spec.Taint) {
+		n.Fatalf("the node was created with taints %s", keys(born))
+	}
+	before := len(born.Spec.Taints)
+	for _, s := range steps {
+		n.waitsFor(ng.Name, n.name, s.waitsFor)
+		n.must(n.is(ng.Name, isClosed, ng.Spec.Taint.Key))
+		s.resolve(n)
+	}
+	n.becomes(ng.Name, isOpen, ng.Spec.Taint.Key)
+	if after := len(n.node().Spec.Taints); after != before-1 {
+		n.Errorf("the node has taints %s; it was created with %s", keys(n.node()), keys(born))
+	}
+	n.wrote(1)
+	n.must(n.admin.Delete(n.Context(), n.node()))
 }
 
 // Presets do not change nodes that they do not select.
@@ -157,7 +160,7 @@ func TestPresetsLeaveOut(t *testing.T) {
 			}
 		})
 		if carries(born, ng.Spec.Taint) {
-			t.Errorf("%s: a node with the labels %v was born with %s", name, labels, keys(born))
+			t.Errorf("%s: a node with the labels %v was created with taints %s", name, labels, keys(born))
 		}
 		e.must(e.admin.Delete(t.Context(), ng))
 	}
@@ -172,19 +175,19 @@ func TestPresetNodeProblemDetector(t *testing.T) {
 	e.inForce(name)
 	k := e.registered("n1")[0]
 	for _, condition := range []string{"KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown"} {
-		k.has(condition, "False")
+		k.setCondition(condition, "False")
 		k.must(k.is(name, isNone, key))
-		k.has(condition, "True")
+		k.setCondition(condition, "True")
 		k.becomes(name, isClosed, key)
-		k.has(condition, "False")
+		k.setCondition(condition, "False")
 		k.becomes(name, isNone, key)
 	}
-	k.has("FrequentKubeletRestart", "True") // which is not among them
+	k.setCondition("FrequentKubeletRestart", "True") // the preset does not use this condition
 	k.settled()
 	k.must(k.is(name, isNone, key))
 }
 
-// Preset out-of-service, unchanged, with the cloud's condition: a node is taken out of
+// Preset out-of-service, unchanged, with the cloud provider's condition: a node is out of
 // service if and only if it was preempted and is unreachable.
 func TestPresetOutOfService(t *testing.T) {
 	const name = "out-of-service"
@@ -192,20 +195,20 @@ func TestPresetOutOfService(t *testing.T) {
 	e.startController(0)
 	e.applyPreset(name)
 	e.inForce(name)
-	watched := e.neverTakenWhileSpeaking()
-	nodes := e.registered("preempted", "silent")
-	preempted, silent := nodes[0], nodes[1]
-	preempted.has("Preempted", "True")
-	preempted.inService("given notice")
-	silent.silentSince(time.Hour)
-	silent.inService("silent without notice")
-	silent.report(corev1.ConditionTrue, "")
-	preempted.silentSince(time.Hour)
+	done := e.watchOutOfService()
+	nodes := e.registered("preempted", "unreachable")
+	preempted, unreachable := nodes[0], nodes[1]
+	preempted.setCondition("Preempted", "True")
+	preempted.expectInService("preempted, but reachable")
+	unreachable.unreachableSince(time.Hour)
+	unreachable.expectInService("unreachable, but not preempted")
+	unreachable.report(corev1.ConditionTrue, "")
+	preempted.unreachableSince(time.Hour)
 	preempted.becomes(name, isClosed, v1alpha1.TaintOutOfService)
 	if !carries(preempted.node(), v1alpha1.Taint{Key: v1alpha1.TaintOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}) {
-		t.Errorf("the node has %s", keys(preempted.node()))
+		t.Errorf("the node has taints %s", keys(preempted.node()))
 	}
 	preempted.report(corev1.ConditionTrue, "")
 	preempted.becomes(name, isNone, v1alpha1.TaintOutOfService)
-	watched()
+	done()
 }

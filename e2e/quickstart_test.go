@@ -20,7 +20,7 @@ import (
 func TestQuickStart(t *testing.T) {
 	clustertest.SkipIfShort(t)
 	clustertest.SkipWithoutMutatingPolicies(t)
-	// Of what the page asks for, make is what runs this test.
+	// The page also requires make, which runs this test.
 	tools := filepath.Dir(clustertest.Kubectl(t))
 	c, err := testcluster.Start(t.Context(), testcluster.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -31,44 +31,44 @@ func TestQuickStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	said := follow(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig(), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	output := runPage(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig(), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for _, want := range []string{
 		"nodegate.nodegate.dev/required-daemonsets condition met",
 		"startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
 		"DaemonDoesNotTolerateGate",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("whoever follows the page does not read %q:\n%s", want, said)
+		if !strings.Contains(output, want) {
+			t.Errorf("the page's commands do not print %q:\n%s", want, output)
 		}
 	}
 }
 
-// follow runs the commands of a page in one shell that ends with the first that
-// fails, and returns what it said.
-func follow(t *testing.T, page string, environment ...string) string {
+// runPage runs the commands of a page in one shell, which stops at the first that fails, and
+// returns their output.
+func runPage(t *testing.T, page string, environment ...string) string {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It has no limit: it builds nodegate, which says nothing meanwhile.
+	// There is no time limit: the commands build nodegate, without any output.
 	shell := exec.CommandContext(t.Context(), "bash", "-exuo", "pipefail", "-c", commands(t, filepath.Join(root, page)))
 	shell.Dir = root
 	shell.Env = append(os.Environ(), environment...)
-	// What runs in the background ends with the shell.
+	// Background processes must end with the shell.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end := func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }
 	shell.Cancel = end
 	shell.WaitDelay = await.Silence
 	output, err := shell.CombinedOutput()
-	_ = end() // nothing is left of it, or it ends now
+	_ = end() // fails if no process is left
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	return string(output)
 }
 
-// commands are the shell blocks of a page, in their order.
+// commands returns the shell blocks of a page, in order.
 func commands(t *testing.T, path string) string {
 	t.Helper()
 	file, err := os.Open(path)

@@ -36,14 +36,14 @@ func TestRelease(t *testing.T) {
 	e.must(e.admin.Delete(t.Context(), first))
 	e.must(e.admin.Delete(t.Context(), second))
 	e.must(held.is("first", isClosed, keyA))
-	boss := e.cluster.Admin()
+	admin := e.cluster.Admin()
 
-	e.tells(e.ask(boss, "release", "held-1", "--all"), 2, "specify either node names or --all")
-	e.tells(e.ask(boss, "release"), 2, "specify node names, --gate or --all")
-	e.tells(e.ask(boss, "release", "--all", "--dry-run=maybe"), 2, "invalid --dry-run=maybe")
-	e.tells(e.ask(boss, "release", "held-1", "hold-2"), 2, `node "hold-2" not found`, "did you mean")
+	e.tells(e.ask(admin, "release", "held-1", "--all"), 2, "specify either node names or --all")
+	e.tells(e.ask(admin, "release"), 2, "specify node names, --gate or --all")
+	e.tells(e.ask(admin, "release", "--all", "--dry-run=maybe"), 2, "invalid --dry-run=maybe")
+	e.tells(e.ask(admin, "release", "held-1", "hold-2"), 2, `node "hold-2" not found`, "did you mean")
 	for _, mode := range []string{"client", "server"} {
-		e.tells(e.ask(boss, "release", "--all", "--dry-run="+mode), 0,
+		e.tells(e.ask(admin, "release", "--all", "--dry-run="+mode), 0,
 			"node/held-1 released from first, second: taint "+keyA+":NoSchedule removed", "node/held-2", "dry run)")
 	}
 	e.must(held.is("first", isClosed, keyA))
@@ -53,31 +53,31 @@ func TestRelease(t *testing.T) {
 	e.tells(e.ask(editor, "release", "held-1"), 1, "node/held-1 not released", `ask for the verb "override"`)
 	e.must(held.is("first", isClosed, keyA))
 
-	e.tells(e.ask(boss, "release", "node/held-1", "--gate=second"), 0, "node/held-1 released from second\n")
-	e.must(held.is("first", isClosed, keyA)) // it holds the taint that they share
-	if records := held.node().Annotations; records[v1alpha1.RecordAnnotationPrefix+"second"]+records[v1alpha1.OverrideAnnotationPrefix+"second"] != "" {
-		t.Errorf("the node has not forgotten the second gate: %v", records)
+	e.tells(e.ask(admin, "release", "node/held-1", "--gate=second"), 0, "node/held-1 released from second\n")
+	e.must(held.is("first", isClosed, keyA)) // the gates share the taint
+	if all := held.node().Annotations; all[v1alpha1.RecordAnnotationPrefix+"second"]+all[v1alpha1.OverrideAnnotationPrefix+"second"] != "" {
+		t.Errorf("the node still has annotations of the second gate: %v", all)
 	}
-	a := e.ask(boss, "release", "held-1", "-o", "json")
+	a := e.ask(admin, "release", "held-1", "-o", "json")
 	e.tells(a, 0)
 	var report release.Report
 	e.must(json.Unmarshal([]byte(a.out), &report))
 	if len(report.Nodes) != 1 || report.Nodes[0].Node != "held-1" || len(report.Nodes[0].Gates) != 1 || report.Nodes[0].Gates[0] != "first" {
-		t.Errorf("it reports %+v", report)
+		t.Errorf("the command reports %+v", report)
 	}
 	node := held.node()
 	e.must(held.is("first", isNone, keyA))
 	if len(records(node)) > 0 || node.Annotations["mine"] != "x" || !hasTaint(node, foreign.Key) {
-		t.Errorf("annotations %v, taints %v", node.Annotations, keys(node))
+		t.Errorf("the released node has annotations %v and taints %v", node.Annotations, keys(node))
 	}
 	e.must(other.is("first", isClosed, keyA))
-	itself, err := e.cluster.ServiceAccount(t.Context(), installation.Namespace, installation.ServiceAccount)
+	identity, err := e.cluster.ServiceAccount(t.Context(), installation.Namespace, installation.ServiceAccount)
 	e.must(err)
-	if a := e.ask(itself, "release", "--all", "-o", "name"); a.out != "node/held-2\n" || a.status != 0 {
-		t.Errorf("%+v", a)
+	if a := e.ask(identity, "release", "--all", "-o", "name"); a.out != "node/held-2\n" || a.status != 0 {
+		t.Errorf("with the controller's credentials, the answer is %+v", a)
 	}
 	e.must(other.is("first", isNone, keyA))
-	e.tells(e.ask(boss, "release", "--all"), 0, "No node has anything to release")
+	e.tells(e.ask(admin, "release", "--all"), 0, "No node has anything to release")
 }
 
 // While nodegate runs, existing gates are not released, because it would revert that.
@@ -87,19 +87,19 @@ func TestReleaseIsRefusedWhileNodegateRuns(t *testing.T) {
 	e.declare(newGate("agent", keyA, byLabel("never")))
 	k := e.kubelet("n1")
 	k.register()
-	boss := e.cluster.Admin()
-	e.tells(e.ask(boss, "release", "--all"), 2, "nodegate is running", "kubectl delete nodegates agent")
-	e.tells(e.ask(boss, "release", "--all", "--dry-run=client"), 0, "Note: without --dry-run, this would be rejected")
+	admin := e.cluster.Admin()
+	e.tells(e.ask(admin, "release", "--all"), 2, "nodegate is running", "kubectl delete nodegates agent")
+	e.tells(e.ask(admin, "release", "--all", "--dry-run=client"), 0, "Note: without --dry-run, this would be rejected")
 	e.must(k.is("agent", isClosed, keyA))
-	e.tells(e.ask(boss, "release", "n1", "--force"), 0, "node/n1 released from agent")
-	k.becomes("agent", isClosed, keyA) // as it said
+	e.tells(e.ask(admin, "release", "n1", "--force"), 0, "node/n1 released from agent")
+	k.becomes("agent", isClosed, keyA) // nodegate reverts the release, as the error says
 	stop()
-	e.tells(e.ask(boss, "release", "n1"), 0, "node/n1 released from agent", "Note: nodegate is not running", "delete mutatingadmissionpolicybinding nodegate-birth")
+	e.tells(e.ask(admin, "release", "n1"), 0, "node/n1 released from agent", "Note: nodegate is not running", "delete mutatingadmissionpolicybinding nodegate-birth")
 	e.must(k.is("agent", isNone, keyA))
 }
 
-// A backup that is restored into a cluster where nodegate does not run holds no
-// node: neither the gates, whatever their status says, nor the policies.
+// If a backup is restored while nodegate does not run, neither the gates, whatever their
+// status is, nor the policies taint new nodes.
 func TestRestoredBackupTaintsNothing(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -115,14 +115,14 @@ func TestRestoredBackupTaintsNothing(t *testing.T) {
 	e.must(e.admin.Status().Update(t.Context(), restored))
 
 	k := e.kubelet("after")
-	e.eventually("a node registers as if there was no gate", func() error {
+	e.eventually("a node registers without taint and record", func() error {
 		node := k.newNode()
 		if err := k.api.Create(t.Context(), node); err != nil {
 			return err
 		}
 		if hasTaint(node, keyA) || len(records(node)) > 0 {
-			e.must(e.admin.Delete(t.Context(), node)) // the API server had not seen yet that the parameters are gone
-			return fmt.Errorf("it has taints %v", keys(node))
+			e.must(e.admin.Delete(t.Context(), node)) // the API server has not observed the deletion of the parameter yet
+			return fmt.Errorf("the node has taints %v", keys(node))
 		}
 		return nil
 	})

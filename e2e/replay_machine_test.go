@@ -22,42 +22,42 @@ import (
 type replayed struct {
 	*kubelet
 	*recording
-	// gate is the gate that selects it, or none.
+	// gate is the name of the gate that selects the machine, or empty.
 	gate string
-	// core is the node lifecycle controller.
-	core  client.Client
-	pods  map[string]client.ObjectKey
-	crowd *crowd
-	// start is when the replay began, had it always been punctual, and late how
-	// much too late after the one before a write was asked for at worst.
+	// core has the credentials of the node lifecycle controller.
+	core     client.Client
+	pods     map[string]client.ObjectKey
+	workload *workload
+	// start is the time at which the replay began, plus all delays. late is the longest delay
+	// between two writes.
 	start time.Time
 	late  time.Duration
-	// told is the resource version that each row's write led to.
-	told map[row]int64
-	// cut is the row after which the replay waits for goOn to be closed.
-	cut  row
-	goOn chan struct{}
-	// until has conditions that rows wait for: on a busy machine, others may need
-	// more time than was recorded.
+	// written contains the resource version that resulted from each row's write.
+	written map[row]int64
+	// cut is the row after which the replay waits until resume is closed.
+	cut    row
+	resume chan struct{}
+	// until contains conditions that must hold before rows are written: on a busy machine,
+	// nodegate and the scheduler may need more time than was recorded.
 	until map[row]func() bool
-	// steps counts what the replay has done so far.
+	// steps is the number of completed steps.
 	steps atomic.Int64
-	// atCut is closed at the cut, and done with the last write.
+	// atCut is closed at the cut, and done after the last write.
 	atCut, done chan struct{}
 }
 
 // nodeController is the name of the node lifecycle controller.
 const nodeController = "system:serviceaccount:kube-system:node-controller"
 
-// machine registers a machine that is as the recording found it. A gate selects
-// it, unless its name is empty.
-func (w *replayWorld) machine(name string, r *recording, gate string) *replayed {
+// machine registers a machine with the state at the beginning of the recording. The gate
+// selects it, unless the gate's name is empty.
+func (w *replayEnv) machine(name string, r *recording, gate string) *replayed {
 	w.Helper()
 	core, err := client.New(w.cluster.User(nodeController), client.Options{Scheme: w.admin.Scheme()})
 	w.must(err)
 	m := &replayed{
-		kubelet: w.kubelet(name), recording: r, gate: gate, core: core, pods: make(map[string]client.ObjectKey), told: make(map[row]int64), until: make(map[row]func() bool),
-		atCut: make(chan struct{}), done: make(chan struct{}), goOn: make(chan struct{}), start: time.Now(),
+		kubelet: w.kubelet(name), recording: r, gate: gate, core: core, pods: make(map[string]client.ObjectKey), written: make(map[row]int64), until: make(map[row]func() bool),
+		atCut: make(chan struct{}), done: make(chan struct{}), resume: make(chan struct{}), start: time.Now(),
 	}
 	m.boot = r.oldBoot()
 	m.register(func(n *corev1.Node) {
@@ -68,7 +68,7 @@ func (w *replayWorld) machine(name string, r *recording, gate string) *replayed 
 		}}
 		n.Status.Capacity = n.Status.Allocatable
 	})
-	_, err = m.writeTaints(w.Context(), nil) // core lifts its own, which is there until a Node is ready
+	_, err = m.writeTaints(w.Context(), nil) // core removes its taint, which the API server adds to new nodes
 	w.must(err)
 	for _, row := range r.rows {
 		if row.author != found {
@@ -77,13 +77,13 @@ func (w *replayWorld) machine(name string, r *recording, gate string) *replayed 
 		if row.object != "node" {
 			m.pods[row.object] = client.ObjectKeyFromObject(w.podOn(name, row.object))
 		}
-		w.eventually("what was found is told", func() error { return m.tell(w.Context(), row) })
+		w.eventually("the initial state is written", func() error { return m.write(w.Context(), row) })
 	}
 	return m
 }
 
-// podOn creates a pod that is bound to the machine: the agent's, or another.
-func (w *replayWorld) podOn(machine, object string) *corev1.Pod {
+// podOn creates a pod that is bound to the machine: the agent's pod, or another one.
+func (w *replayEnv) podOn(machine, object string) *corev1.Pod {
 	w.Helper()
 	pod := newDaemonPod(w.agentSet, machine)
 	if object != "agent" {
@@ -93,7 +93,7 @@ func (w *replayWorld) podOn(machine, object string) *corev1.Pod {
 	return pod
 }
 
-// key is the gate's taint key.
+// key returns the gate's taint key.
 func (m *replayed) key() string {
 	if m.gate == "strict" {
 		return keyB
@@ -101,14 +101,14 @@ func (m *replayed) key() string {
 	return keyA
 }
 
-// replay replays the recording, in its order and at its times. It may be called
-// in a goroutine of its own.
+// replay replays the recording, in its order and at its times. It may run in a separate
+// goroutine.
 func (m *replayed) replay(ctx context.Context, start time.Time) {
 	defer close(m.done)
 	m.start = start
 	for _, row := range m.rows {
-		if err := m.standStill(ctx, row); err != nil {
-			if ctx.Err() == nil { // the test goes on
+		if err := m.pause(ctx, row); err != nil {
+			if ctx.Err() == nil { // the test has not ended
 				m.Errorf("%s: %v", m.name, err)
 			}
 			return
@@ -123,34 +123,41 @@ func (m *replayed) replay(ctx context.Context, start time.Time) {
 			return
 		case <-time.After(time.Until(m.due(row))):
 		}
-		// What is late makes nothing after it come sooner.
+		// A delay moves all later writes.
 		late := time.Since(m.due(row))
 		m.start = m.start.Add(late)
 		if row.author != found {
 			m.late = max(m.late, late)
 		}
-		if m.told[row], err = send(ctx); err != nil {
-			m.Errorf("%s: telling %s %s: %v", m.name, row.object, row.state, err)
+		if m.written[row], err = send(ctx); err != nil {
+			m.Errorf("%s: writing %s %s: %v", m.name, row.object, row.state, err)
 			return
 		}
 		m.steps.Add(1)
-		m.crowd.news <- struct{}{}
-		if row == m.cut {
-			close(m.atCut)
-			began := time.Now()
-			select {
-			case <-ctx.Done():
-				return
-			case <-m.goOn:
-			}
-			m.start = m.start.Add(time.Since(began))
+		m.workload.written <- struct{}{}
+		if row == m.cut && !m.waitAtCut(ctx) {
+			return
 		}
 	}
 }
 
-// standStill stops the replay's time when a row is due until its condition holds,
-// if it has one.
-func (m *replayed) standStill(ctx context.Context, row row) error {
+// waitAtCut stops the replay's time until resume is closed. It returns false if the context
+// ends first.
+func (m *replayed) waitAtCut(ctx context.Context) bool {
+	close(m.atCut)
+	began := time.Now()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-m.resume:
+	}
+	m.start = m.start.Add(time.Since(began))
+	return true
+}
+
+// pause stops the replay's time, when a row is due, until the row's condition holds, if it
+// has one.
+func (m *replayed) pause(ctx context.Context, row row) error {
 	until := m.until[row]
 	if until == nil {
 		return nil
@@ -161,43 +168,42 @@ func (m *replayed) standStill(ctx context.Context, row row) error {
 	case <-time.After(time.Until(m.due(row))):
 	}
 	m.steps.Add(1)
-	what := fmt.Sprintf("what has to come before %s %s", row.object, row.state)
+	what := fmt.Sprintf("the condition for %s %s", row.object, row.state)
 	err := await.Until(ctx, what, func(context.Context) error { return unless(until()) })
 	m.start = m.start.Add(time.Since(m.due(row)))
 	return err
 }
 
-// waitsForOthers stops the replay of a gated machine where a busy machine needs
-// more time than was recorded. Before the first write of a quick reboot, the
-// scheduler has bound a pod. Before the agent of the new boot is ready, and before
-// the new boot of a machine that was closed earlier, the scheduler observes the
-// taint. If nodegate itself restarts only after the new boot, it cannot close
-// earlier.
-func (w *replayWorld) waitsForOthers(m *replayed) {
-	held := func() bool { return w.tookHold(m) < forever }
-	m.until[m.proof()] = held
-	if m.silence().at == 0 {
-		m.until[m.firstWord()] = func() bool { return w.ate(m, 0) }
+// pauseForOthers stops the replay of a machine with a gate where nodegate and the scheduler
+// may need more time than was recorded. Before the first write of a quick reboot, the
+// scheduler has bound a pod. Before the agent of the new boot is ready, and before the new
+// boot of a machine that was closed earlier, the scheduler has observed the taint. If
+// nodegate itself restarts only after the new boot, it cannot close earlier.
+func (w *replayEnv) pauseForOthers(m *replayed) {
+	inEffect := func() bool { return w.inEffectFrom(m) < forever }
+	m.until[m.proof()] = inEffect
+	if m.unreachable().at == 0 {
+		m.until[m.firstSign()] = func() bool { return w.boundAfter(m, 0) }
 	}
-	if m.firstWord().at < m.newBoot().at && m.cut != m.newBoot() {
-		m.until[m.newBoot()] = held
+	if m.firstSign().at < m.newBoot().at && m.cut != m.newBoot() {
+		m.until[m.newBoot()] = inEffect
 	}
 }
 
-// ate reports whether a pod of the crowd was bound after a version.
-func (w *replayWorld) ate(m *replayed, after int64) bool {
-	meals, _ := w.history.crowdOf(m.name, 0)
-	return slices.ContainsFunc(meals, func(one meal) bool { return one.at > after })
+// boundAfter reports whether a pod of the workload was bound after a resource version.
+func (w *replayEnv) boundAfter(m *replayed, after int64) bool {
+	bindings, _ := w.history.workloadOf(m.name, 0)
+	return slices.ContainsFunc(bindings, func(b binding) bool { return b.at > after })
 }
 
 // due returns the time at which a row must be written.
 func (m *replayed) due(row row) time.Time { return m.start.Add(m.when(row.at)) }
 
-// prepared is a write that only has to be sent. It returns the resource version.
+// prepared sends a prepared write, and returns the resulting resource version.
 type prepared func(context.Context) (int64, error)
 
-// tell writes a row immediately, as its author.
-func (m *replayed) tell(ctx context.Context, row row) error {
+// write writes a row immediately, with the credentials of its author.
+func (m *replayed) write(ctx context.Context, row row) error {
 	send, err := m.prepare(ctx, row)
 	if err == nil {
 		_, err = send(ctx)
@@ -205,7 +211,7 @@ func (m *replayed) tell(ctx context.Context, row row) error {
 	return err
 }
 
-// prepare makes the write by which the row's author told it.
+// prepare prepares the write of a row, with the credentials of its author.
 func (m *replayed) prepare(ctx context.Context, row row) (prepared, error) {
 	api := m.api
 	if row.author == byCore {
@@ -228,12 +234,12 @@ func (m *replayed) prepare(ctx context.Context, row row) (prepared, error) {
 	return m.prepareNode(api, &node, s), nil
 }
 
-// stamp converts a recorded time to the replay's time.
+// stamp converts a recorded time to a time of the replay.
 func (m *replayed) stamp(recorded time.Duration) metav1.Time {
 	return metav1.NewTime(m.start.Add(m.when(recorded)).Truncate(time.Second))
 }
 
-// prepareNode is a patch of the Node's status, as kubelets make it.
+// prepareNode prepares a patch of the Node's status like a kubelet's.
 func (m *replayed) prepareNode(api client.Client, node *corev1.Node, s nodeState) prepared {
 	before := node.DeepCopy()
 	node.Status.NodeInfo.BootID = s.boot
@@ -247,7 +253,7 @@ func (m *replayed) prepareNode(api client.Client, node *corev1.Node, s nodeState
 	}
 }
 
-// coreTaints are the taints of an unreachable node.
+// coreTaints returns the node's unreachable taints, without the time.
 func coreTaints(node *corev1.Node) (taints []corev1.Taint) {
 	for _, t := range node.Spec.Taints {
 		if t.Key == corev1.TaintNodeUnreachable {
@@ -257,8 +263,8 @@ func coreTaints(node *corev1.Node) (taints []corev1.Taint) {
 	return taints
 }
 
-// writeTaints has core replace its own taints: by a patch of the whole list that
-// is guarded by the resource version, and again after a conflict.
+// writeTaints replaces core's taints, like core: with a patch of the whole list that specifies
+// the resource version, and again after a conflict.
 func (m *replayed) writeTaints(ctx context.Context, taints []corev1.Taint) (int64, error) {
 	var node corev1.Node
 	err := retry.RetryOnConflict(persistently, func() error {
@@ -279,7 +285,7 @@ func (m *replayed) writeTaints(ctx context.Context, taints []corev1.Taint) (int6
 	return version(&node), err
 }
 
-// preparePod is a patch of a pod's status.
+// preparePod prepares a patch of a pod's status.
 func (m *replayed) preparePod(ctx context.Context, api client.Client, row row) (prepared, error) {
 	s, err := m.readPod(row)
 	if err != nil {
@@ -308,51 +314,51 @@ func (m *replayed) preparePod(ctx context.Context, api client.Client, row row) (
 	}, nil
 }
 
-// crowd is a growing set of pending pods for one machine. They have only the default
-// tolerations.
-type crowd struct {
+// workload is a growing set of pods that can run only on one machine. They have only the
+// default tolerations.
+type workload struct {
 	*env
 	machine string
-	// news is told of every write.
-	news chan struct{}
+	// written receives a value after every write of the replay.
+	written chan struct{}
 }
 
-// appetite is the interval at which pods are created; two more are created with every write.
-const appetite = 500 * time.Millisecond
+// creationInterval is the interval at which pods are created; two more are created after every write.
+const creationInterval = 500 * time.Millisecond
 
-// feed lets the crowd grow until it is sated or the test ends.
-func (c *crowd) feed(ctx context.Context, sated chan struct{}) {
+// grow creates pods until enough is closed or the test ends.
+func (l *workload) grow(ctx context.Context, enough chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sated:
+		case <-enough:
 			return
-		case <-c.news:
-			c.grow(ctx, 2)
-		case <-time.After(appetite):
-			c.grow(ctx, 1)
+		case <-l.written:
+			l.create(ctx, 2)
+		case <-time.After(creationInterval):
+			l.create(ctx, 1)
 		}
 	}
 }
 
-func (c *crowd) grow(ctx context.Context, n int) {
+func (l *workload) create(ctx context.Context, n int) {
 	for range n {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, GenerateName: "hungry-", Labels: map[string]string{"hungry": c.machine}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, GenerateName: "work-", Labels: map[string]string{"workload": l.machine}},
 			Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{"machine": c.machine},
+				NodeSelector: map[string]string{"machine": l.machine},
 				Containers:   []corev1.Container{{Name: "work", Image: "work"}},
 			},
 		}
-		if err := c.admin.Create(ctx, pod); err != nil && ctx.Err() == nil {
-			c.Errorf("a hungry pod for %s: %v", c.machine, err)
+		if err := l.admin.Create(ctx, pod); err != nil && ctx.Err() == nil {
+			l.Errorf("creating a pod for %s: %v", l.machine, err)
 			return
 		}
 	}
 }
 
-// describe returns a state in the format of a recording, without times.
+// describe returns the state of an object in the format of a recording, without times.
 func describe(object client.Object, name string) string {
 	switch o := object.(type) {
 	case *corev1.Node:

@@ -16,25 +16,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// recording contains the writes to the API server while a real kubelet's machine rebooted.
-// testdata/replay/*.txt describes how it was recorded.
+// recording contains the writes to the API server while the machine of a real kubelet
+// rebooted. testdata/replay/*.txt describes how they were recorded.
 type recording struct {
 	rows []row
 	// began is the time of day at the beginning.
 	began time.Duration
-	// planned tells when, since the beginning, what was recorded then is replayed.
-	// The knots are in order; between them time passes evenly.
-	planned []knot
+	// planned maps recorded times to times of the replay, both since the beginning. The
+	// points are in order, and times between them are interpolated linearly.
+	planned []point
 }
 
-type knot struct{ recorded, replayed time.Duration }
+type point struct{ recorded, replayed time.Duration }
 
-// row is one recorded write, or what was found at the beginning.
+// row is one recorded write, or a state at the beginning.
 type row struct {
 	at     time.Duration
 	author author
 	object string
-	// state is what stood there then, in the recording's words.
+	// state is the resulting state in the format of the recording.
 	state string
 }
 
@@ -46,8 +46,8 @@ const (
 	byCore    author = "core" // the node lifecycle controller
 )
 
-// calm is what a longer time without any write is shortened to.
-const calm = 2 * time.Second
+// maxGap is the longest time without any write; longer ones are shortened.
+const maxGap = 2 * time.Second
 
 func readRecording(name string) (*recording, error) {
 	f, err := os.Open("testdata/replay/" + name + ".txt")
@@ -79,20 +79,20 @@ func readRecording(name string) (*recording, error) {
 	return r, nil
 }
 
-// plan shortens times without a write. While the node is silent, time counts.
+// plan shortens long times without a write, except while the node is unreachable.
 func (r *recording) plan() {
-	r.planned = []knot{{}}
-	silent := false
-	last := knot{}
+	r.planned = []point{{}}
+	unreachable := false
+	last := point{}
 	for _, row := range r.rows {
 		gap := row.at - last.recorded
-		if !silent {
-			gap = min(gap, calm)
+		if !unreachable {
+			gap = min(gap, maxGap)
 		}
-		last = knot{row.at, last.replayed + gap}
+		last = point{row.at, last.replayed + gap}
 		r.planned = append(r.planned, last)
 		if row.object == "node" {
-			silent = strings.Contains(row.state, "Ready=Unknown")
+			unreachable = strings.Contains(row.state, "Ready=Unknown")
 		}
 	}
 }
@@ -113,40 +113,40 @@ func (r *recording) when(recorded time.Duration) time.Duration {
 	return last.replayed + recorded - last.recorded
 }
 
-// podsFirst returns the recording with what the kubelet's loop for pods wrote
-// since the reboot written earlier, so that it comes before the new boot ID: the
-// kubelet's two loops know nothing of each other. Within each, nothing changes.
+// podsFirst returns a recording in which the kubelet reports the pods of the new boot before
+// the new boot ID: the kubelet writes both in independent loops. The order of the writes of
+// each loop does not change.
 func (r *recording) podsFirst() *recording {
 	const earlier = 1500 * time.Millisecond
-	turned := &recording{began: r.began, rows: slices.Clone(r.rows)}
+	reordered := &recording{began: r.began, rows: slices.Clone(r.rows)}
 	boot := r.index(r.newBoot())
 	first := slices.IndexFunc(r.rows[boot:], func(row row) bool { return row.author == byKubelet && row.object != "node" })
-	for i := range turned.rows {
-		if row := &turned.rows[i]; i >= boot+first && row.author == byKubelet && row.object != "node" {
+	for i := range reordered.rows {
+		if row := &reordered.rows[i]; i >= boot+first && row.author == byKubelet && row.object != "node" {
 			row.at -= earlier
 		}
 	}
-	slices.SortStableFunc(turned.rows, func(a, b row) int { return int(a.at - b.at) })
-	turned.plan()
-	return turned
+	slices.SortStableFunc(reordered.rows, func(a, b row) int { return int(a.at - b.at) })
+	reordered.plan()
+	return reordered
 }
 
 func (r *recording) index(want row) int { return slices.Index(r.rows, want) }
 
-// first returns the first row after the beginning that fits, or none.
-func (r *recording) first(fits func(row) bool) row {
+// first returns the first row after the beginning that matches, or the zero row.
+func (r *recording) first(matches func(row) bool) row {
 	for _, row := range r.rows {
-		if row.author != found && fits(row) {
+		if row.author != found && matches(row) {
 			return row
 		}
 	}
 	return row{}
 }
 
-// bootOf is the boot ID in a node's row.
+// bootOf returns the boot ID in a node's row.
 func bootOf(row row) string { return nodeRow.FindStringSubmatch(row.state)[1] }
 
-// oldBoot is the boot ID at the beginning.
+// oldBoot returns the boot ID at the beginning.
 func (r *recording) oldBoot() string {
 	return bootOf(r.rows[slices.IndexFunc(r.rows, func(row row) bool { return row.object == "node" })])
 }
@@ -156,17 +156,17 @@ func (r *recording) newBoot() row {
 	return r.first(func(row row) bool { return row.object == "node" && bootOf(row) != r.oldBoot() })
 }
 
-// silence returns the write that reports the node as unreachable.
-func (r *recording) silence() row {
+// unreachable returns the write that reports the node as unreachable.
+func (r *recording) unreachable() row {
 	return r.first(func(row row) bool { return row.object == "node" && strings.Contains(row.state, "Ready=Unknown") })
 }
 
-// proof is the write that proves that the agent of the new boot is ready.
+// proof returns the write that proves that the agent of the new boot is ready.
 func (r *recording) proof() row {
 	return r.first(func(row row) bool { return row.object == "agent" && strings.Contains(row.state, "Ready=True") })
 }
 
-// nodeState and podState are rows in the API's terms.
+// nodeState and podState are the parsed states of rows.
 type nodeState struct {
 	boot              string
 	ready             corev1.ConditionStatus
@@ -188,7 +188,7 @@ var (
 	podRow  = regexp.MustCompile(`^phase=Running Ready=(\w+)\(tr=([\d:]+)\) (running|terminated)=([\d:]+) cid=(\w+) rc=(\d+)$`)
 )
 
-// readNode reads a node's row. Times are since the beginning.
+// readNode parses a node's row. Times are relative to the beginning.
 func (r *recording) readNode(row row) (nodeState, error) {
 	m := nodeRow.FindStringSubmatch(row.state)
 	if m == nil {
@@ -211,7 +211,7 @@ func (r *recording) readNode(row row) (nodeState, error) {
 	return s, nil
 }
 
-// readPod reads a pod's row.
+// readPod parses a pod's row.
 func (r *recording) readPod(row row) (podState, error) {
 	m := podRow.FindStringSubmatch(row.state)
 	if m == nil {
@@ -243,12 +243,12 @@ func timeOfDay(text string) (time.Duration, error) {
 	return at.Sub(at.Truncate(24 * time.Hour)), nil
 }
 
-// stamps are what cannot be the same in a replay.
+// stamps matches times of day, which differ in a replay.
 var stamps = regexp.MustCompile(`\d\d:\d\d:\d\d`)
 
-// lines returns the states that an object is told to be in, one after the other,
-// without times, so that a heartbeat is no news.
-func (r *recording) lines() (lines []string) {
+// transitions returns the successive states of all objects, without times, so that heartbeats
+// are omitted.
+func (r *recording) transitions() (lines []string) {
 	last := make(map[string]string)
 	for _, row := range r.rows {
 		line := row.object + " " + stamps.ReplaceAllString(row.state, "-")
@@ -262,10 +262,10 @@ func (r *recording) lines() (lines []string) {
 	return lines
 }
 
-// The recordings say what the pages and the golden scenarios of the core say of
-// them, and turning them around moves nothing within a loop.
+// The recordings have the times that the documentation and the core's golden scenarios state,
+// and podsFirst does not reorder the writes of a loop.
 func TestRecordings(t *testing.T) {
-	for name, want := range map[string][3]time.Duration{ // silence, new boot, proof
+	for name, want := range map[string][3]time.Duration{ // unreachable, new boot, proof
 		"reboot-quick":    {0, 6720, 14630},
 		"reboot-60s":      {45080, 63710, 71610},
 		"kubelet-restart": {},
@@ -274,31 +274,31 @@ func TestRecordings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := [3]time.Duration{r.silence().at, r.newBoot().at, r.proof().at}
+		got := [3]time.Duration{r.unreachable().at, r.newBoot().at, r.proof().at}
 		for i := range want {
 			want[i] *= time.Millisecond
 		}
 		if got != want {
-			t.Errorf("%s: silence, new boot and proof at %v, want %v", name, got, want)
+			t.Errorf("%s: unreachable, new boot and proof at %v, want %v", name, got, want)
 		}
 		for _, row := range r.rows {
 			_, nodeErr := r.readNode(row)
 			if _, podErr := r.readPod(row); (nodeErr == nil) == (podErr == nil) {
-				t.Errorf("%s: %q is neither", name, row.state)
+				t.Errorf("%s: %q must be the state of either a node or a pod", name, row.state)
 			}
 		}
 		if r.newBoot().at == 0 {
 			continue
 		}
-		turned := r.podsFirst()
-		if early := turned.first(func(row row) bool { return row.object == "agent" && strings.Contains(row.state, "terminated") }); early.at >= turned.newBoot().at {
-			t.Errorf("%s: the agent's end at %v is not before the new boot at %v", name, early.at, turned.newBoot().at)
+		reordered := r.podsFirst()
+		if early := reordered.first(func(row row) bool { return row.object == "agent" && strings.Contains(row.state, "terminated") }); early.at >= reordered.newBoot().at {
+			t.Errorf("%s: the agent terminates at %v, want before the new boot at %v", name, early.at, reordered.newBoot().at)
 		}
-		for _, r := range []*recording{r, turned} {
+		for _, r := range []*recording{r, reordered} {
 			for i := 1; i < len(r.rows); i++ {
 				recorded, replayed := r.rows[i].at-r.rows[i-1].at, r.when(r.rows[i].at)-r.when(r.rows[i-1].at)
-				if want := min(recorded, calm); replayed != want && replayed != recorded {
-					t.Errorf("%s: %v between two writes are replayed as %v", name, recorded, replayed)
+				if want := min(recorded, maxGap); replayed != want && replayed != recorded {
+					t.Errorf("%s: %v between two writes is replayed as %v, want %v", name, recorded, replayed, want)
 				}
 			}
 		}

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -22,25 +20,24 @@ import (
 	"github.com/nodegate/nodegate/internal/controller"
 )
 
-// Pods that slipped past the agent: after a reboot a kubelet starts what is
-// bound to its node, agent or not. Cilium would have such nodes tainted
-// NoExecute, which evicts everything at once and heeds no
-// PodDisruptionBudget; and its operator deletes pods of one label whose network
-// it does not manage, again and again.
+// Pods that started before the agent: after a reboot, a kubelet starts the pods that are
+// bound to its node, whether or not the agent runs. Cilium suggests the effect NoExecute for
+// such nodes, which evicts all pods at once, regardless of PodDisruptionBudgets. Its operator
+// repeatedly deletes pods with a certain label whose network it does not manage.
 
-// ahead is how far the controller's clock is, so that what happens now is the
-// past to it.
+// ahead is the offset of the controller's clock, so that its present is after everything that
+// the tests date.
 const ahead = time.Hour
 
-// bypassGate declares a gate like that of agent() which minds its bypassed pods.
+// bypassGate returns a gate like that of agent(), with this policy for bypassed pods.
 func bypassGate(policy v1alpha1.BypassedPods) *v1alpha1.NodeGate {
 	ng := newGate("agent", keyA, byDaemonSet("agent"))
 	ng.Spec.BypassedPods = policy
 	return ng
 }
 
-// rebooted returns a node that has rebooted, so that the gate is closed; what
-// opens it; and a time in the new boot before that.
+// rebooted returns a node on which the gate is closed because of a reboot, a function that
+// opens the gate, and a time in the new boot before the gate closed.
 func (e *env) rebooted(ng *v1alpha1.NodeGate) (k *kubelet, open func(), inBoot time.Time) {
 	e.Helper()
 	ds := e.daemonSet("agent")
@@ -57,7 +54,7 @@ func (e *env) rebooted(ng *v1alpha1.NodeGate) (k *kubelet, open func(), inBoot t
 		k.run(pod, true)
 		k.becomes("agent", isOpen, keyA)
 	}
-	// Kubelets start pods before anybody hears of the new boot.
+	// Kubelets start pods before they report the new boot.
 	return k, open, k.record("agent").Since.Add(-3 * time.Second)
 }
 
@@ -76,11 +73,11 @@ func (k *kubelet) nodeEvents(reason string) []eventsv1.Event {
 	return out
 }
 
-// told waits for the one Event about the node's bypassed pods.
-func (k *kubelet) told() eventsv1.Event {
+// bypassEvent waits for the one Event about the node's bypassed pods, and returns it.
+func (k *kubelet) bypassEvent() eventsv1.Event {
 	k.Helper()
 	var event eventsv1.Event
-	k.eventually("an event tells of bypassed pods", func() error {
+	k.eventually("there is one Event about bypassed pods", func() error {
 		all := k.nodeEvents(v1alpha1.EventBypassedPods)
 		if len(all) != 1 {
 			return fmt.Errorf("%d events", len(all))
@@ -106,22 +103,20 @@ func TestSeedCiliumBypassedPodsReport(t *testing.T) {
 		k.bind("late", inBoot.Add(ahead), ownedBy("ReplicaSet")),
 	}
 	open()
-	event := k.told()
+	event := k.bypassEvent()
 	if want := "2 pods had started while gate agent was closed, and do not tolerate its taint: daemons/early, daemons/early-daemon"; event.Note != want ||
 		event.Type != corev1.EventTypeWarning || event.Regarding.Kind != "Node" {
-		t.Errorf("the event is %+v, want a warning that says:\n%s", event, want)
+		t.Errorf("the Event is %+v, want a Warning with the note:\n%s", event, want)
 	}
-	if n := metric(registry, "nodegate_bypassed_pods_total"); n != 2 {
-		t.Errorf("nodegate_bypassed_pods_total is %v, want 2", n)
-	}
+	e.shows(registry, "nodegate_bypassed_pods_total", 2)
 	e.settled()
 	for _, pod := range pods {
 		if e.isLeaving(pod) {
-			t.Errorf("pod %s is leaving", pod.Name)
+			t.Errorf("pod %s was deleted or evicted", pod.Name)
 		}
 	}
 	if n := len(k.nodeEvents(v1alpha1.EventBypassedPods)); n != 1 {
-		t.Errorf("%d events tell of it, want one", n)
+		t.Errorf("there are %d Events about bypassed pods, want 1", n)
 	}
 }
 
@@ -151,40 +146,30 @@ func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
 		k.bind("late", inBoot.Add(ahead), replicas),
 	}
 	open()
-	k.told()
-	e.eventually("the pod that started before the agent is evicted", func() error {
-		if !e.isLeaving(early) {
-			return errNotYet
-		}
-		return nil
-	})
-	e.eventually("the PodDisruptionBudget is in the way", func() error { return e.evictionsOf("guarded", 429) })
+	k.bypassEvent()
+	e.eventually("the pod that started before the agent is evicted", func() error { return unless(e.isLeaving(early)) })
+	e.eventually("the API server rejects the eviction of the guarded pod", func() error { return e.evictionsOf("guarded", 429) })
 	if e.isLeaving(guarded) {
-		t.Error("a pod that its PodDisruptionBudget guards is leaving")
+		t.Error("a pod was evicted against its PodDisruptionBudget")
 	}
 	pdb.Status = policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: pdb.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2,
 	}
 	e.must(e.admin.Status().Update(t.Context(), pdb))
-	e.eventually("the guarded pod is evicted too", func() error {
-		if !e.isLeaving(guarded) {
-			return errNotYet
-		}
-		return nil
-	})
+	e.eventually("the guarded pod is evicted too", func() error { return unless(e.isLeaving(guarded)) })
 	e.settled()
 	for _, pod := range spared {
 		if e.isLeaving(pod) {
-			t.Errorf("pod %s is leaving", pod.Name)
+			t.Errorf("pod %s was deleted or evicted", pod.Name)
 		}
 		if e.evictionsOf(pod.Name, 0) == nil {
-			t.Errorf("an eviction of pod %s was asked for", pod.Name)
+			t.Errorf("the eviction of pod %s was requested", pod.Name)
 		}
 	}
 }
 
-// evictionsOf is nil if the eviction of a pod was asked for, and answered with
-// this code unless it is 0.
+// evictionsOf returns nil if the eviction of a pod was requested and answered with this
+// status code, or with any code if it is 0.
 func (e *env) evictionsOf(pod string, code int) error {
 	e.Helper()
 	for _, event := range e.audit() {
@@ -195,30 +180,26 @@ func (e *env) evictionsOf(pod string, code int) error {
 	return errNotYet
 }
 
-// Without the right to evict, the gate works and says what is missing; nothing
-// is evicted, and granting the right is all that it takes.
+// Without permission to evict, the gate works and reports the missing permission, and no pod
+// is evicted. Granting the permission resolves this.
 func TestSeedCiliumBypassedPodsEvictMayBeMissing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(ahead)
 	gate := bypassGate(v1alpha1.BypassedReport)
 	k, open, inBoot := e.rebooted(gate)
 	e.edit(gate, func() { gate.Spec.BypassedPods = v1alpha1.BypassedEvict })
-	e.eventually("the gate says what is missing", func() error {
+	e.eventually("the gate reports the missing permission", func() error {
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
 	})
 	e.must(e.condition("agent", v1alpha1.ConditionAccepted, metav1.ConditionTrue, ""))
-	var ng v1alpha1.NodeGate
-	e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng))
-	if c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(c.Message, "nodegate manifests --evict-pods") {
-		t.Errorf("the condition does not say how to grant it: %s", c.Message)
-	}
+	e.must(e.says("agent", v1alpha1.ConditionReady, "nodegate manifests --evict-pods"))
 	early := k.bind("spared", inBoot, ownedBy("ReplicaSet"))
 	open()
-	k.told()
+	k.bypassEvent()
 	e.settled()
 	if e.isLeaving(early) || e.evictionsOf("spared", 0) == nil {
-		t.Error("a pod was evicted without the right to")
+		t.Error("a pod was evicted without permission")
 	}
 	e.allowEvictions()
-	e.eventually("the gate is Ready", func() error { return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "") })
+	e.inForce("agent")
 }

@@ -16,11 +16,10 @@ import (
 	"github.com/nodegate/nodegate/internal/controller"
 )
 
-// What Cilium's users suffered from; docs/from-cilium.md names the tests of what
-// is not here.
+// Defects that Cilium's users reported. docs/from-cilium.md also names tests in other files.
 
-// Cilium's operator hears of no pod's deletion, and does nothing where there is
-// no agent: a node whose agent was deleted and not replaced stays open.
+// Cilium's operator does not observe deletions of pods, and does nothing on nodes without
+// agent: a node whose agent was deleted and not replaced stays open.
 func TestSeedCiliumAgentDeletedAndNotReplaced(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -32,8 +31,8 @@ func TestSeedCiliumAgentDeletedAndNotReplaced(t *testing.T) {
 	k.holds("agent", isClosed)
 }
 
-// A terminating agent still says that it is ready. On Cilium's operator, which
-// drops the deletion timestamp while it caches pods, it counts as running.
+// A terminating agent is still Ready. Cilium's operator considers it as running, because its
+// cache of pods does not contain the deletion timestamp.
 func TestSeedCiliumTerminatingAgentDoesNotOpen(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -48,34 +47,28 @@ func TestSeedCiliumTerminatingAgentDoesNotOpen(t *testing.T) {
 	k.holds("agent", isClosed)
 }
 
-// Nodes on which no agent ever came stayed tainted for weeks, and nothing said
-// so: METR/hawk#1335.
+// Nodes on which no agent was ever created stayed tainted for weeks, and nothing reported it:
+// METR/hawk#1335.
 func TestSeedCiliumNodeWithoutAgentIsTold(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	e.agent()
 	e.kubelet("n1").register()
-	e.eventually("the status names the node, and what it waits for", func() error {
-		var ng v1alpha1.NodeGate
-		if err := e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng); err != nil {
-			return err
-		}
-		if w := ng.Status.Waiting; len(w) != 1 || w[0].Node != "n1" || w[0].Reason != string(v1alpha1.ReadingPodMissing) {
-			return fmt.Errorf("waiting: %+v", w)
-		}
-		return nil
-	})
+	e.waitsFor("agent", "n1", v1alpha1.ReadingPodMissing)
+	if w := e.readGate("agent").Status.Waiting; len(w) != 1 {
+		t.Errorf("waiting: %+v, want one node", w)
+	}
 }
 
-// While Cilium's operator still runs with its defaults, it removes the key when
-// the agent is ready, just as nodegate does; and it sets it again when an agent
-// is not: the gate's key is the gate's, and it is told who the other is.
+// If Cilium's operator still runs with its defaults, it removes the key when the agent is
+// ready, as nodegate does, and adds it again when the agent is not. nodegate reverts this
+// once, and reports the other writer.
 func TestSeedCiliumOperatorStillRunning(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	ds := e.agent()
 	k, pod := e.openNode("n1", ds)
-	k.run(pod, false) // OnReboot: which does not close the gate
+	k.run(pod, false) // with OnReboot, this does not close the gate
 	set := func() {
 		k.must(k.editTaints(t.Context(), "n1", "cilium-operator-generic", func(taints []corev1.Taint) []corev1.Taint {
 			return append(without(taints, keyA), corev1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule})
@@ -84,13 +77,11 @@ func TestSeedCiliumOperatorStillRunning(t *testing.T) {
 	set()
 	k.becomes("agent", isOpen, keyA)
 	set()
-	e.eventually("the fight is told", func() error {
-		return e.condition("agent", v1alpha1.ConditionContended, "True", "")
-	})
+	e.contended("agent")
 }
 
-// Cilium's operator filled its log with nodes that were long gone. A node that is
-// deleted while its gate is about to open is forgotten without a word.
+// Cilium's operator filled its log with messages about deleted nodes. nodegate logs nothing
+// about a node that is deleted while its gate is about to open.
 func TestSeedCiliumDeletedNodesAreForgotten(t *testing.T) {
 	e := newEnv(t)
 	var mu sync.Mutex
@@ -115,14 +106,14 @@ func TestSeedCiliumDeletedNodesAreForgotten(t *testing.T) {
 	e.settled()
 	mu.Lock()
 	defer mu.Unlock()
-	told := 0
+	logged := 0
 	for _, line := range lines {
 		if strings.Contains(line, `"gone-`) && !strings.Contains(line, `"gate opened"`) {
 			t.Log(line)
-			told++
+			logged++
 		}
 	}
-	if told > 0 {
-		t.Errorf("%d lines are about %d nodes that are gone", told, n)
+	if logged > 0 {
+		t.Errorf("%d log lines are about the %d deleted nodes, want none", logged, n)
 	}
 }

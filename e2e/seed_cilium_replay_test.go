@@ -12,8 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -21,34 +19,34 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// replayWorld is a cluster with the real scheduler. Nobody else writes: kubelets
-// and the node lifecycle controller are replayed, so that their writes come when
-// they were recorded; the real one would wait for leases to run out.
-type replayWorld struct {
+// replayEnv is a cluster with the real scheduler. Kubelets and the node lifecycle controller
+// are replayed, so that their writes have the recorded times. A real node lifecycle controller
+// would wait until leases expire.
+type replayEnv struct {
 	*env
 	agentSet *appsv1.DaemonSet
-	history  *chronicle
-	// sated is closed when no more hungry pods are to come.
-	sated chan struct{}
+	history  *objectHistory
+	// enough is closed when no more pods of workloads should be created.
+	enough chan struct{}
 }
 
-// Rows at which nodegate comes back, in the middle of a reboot.
-func silentAndTainted(r *recording) row {
+// unreachableAndTainted returns the row with the first taint of an unreachable node.
+func unreachableAndTainted(r *recording) row {
 	return r.first(func(row row) bool { return strings.Contains(row.state, "unreachable:NoSchedule]") })
 }
 
-// Cilium's caveat of #16602: neither the kubelet nor the operator taints a node
-// that reboots before pods are bound to it. What a real kubelet told the API
-// server is replayed to the write and the millisecond, with pods waiting for the
-// machine that the real scheduler binds as soon as it may. Times of more than 2 s
-// without a write are shortened to that, but not while the node is silent.
+// A limitation of Cilium's solution for #16602: neither the kubelet nor the operator taints a
+// node that reboots before pods are bound to it. The writes of a real kubelet are replayed
+// with a precision of milliseconds, while the real scheduler binds waiting pods to the machine
+// as soon as it can. More than 2 s without a write are shortened to 2 s, except while the node
+// is unreachable.
 func TestSeedCiliumRebootReplay(t *testing.T) {
 	c := startReplayCluster(t)
-	t.Run("the controller is there", func(t *testing.T) { newReplayWorld(t, c).rebootWatched() })
-	t.Run("the controller is down", func(t *testing.T) { newReplayWorld(t, c).rebootUnwatched() })
+	t.Run("the controller is running", func(t *testing.T) { newReplayEnv(t, c).rebootObserved() })
+	t.Run("the controller is down", func(t *testing.T) { newReplayEnv(t, c).rebootUnobserved() })
 }
 
-func (w *replayWorld) rebootWatched() {
+func (w *replayEnv) rebootObserved() {
 	quick, slow, restart := w.recording("reboot-quick"), w.recording("reboot-60s"), w.recording("kubelet-restart")
 	w.startController(0)
 	w.declareGates()
@@ -62,20 +60,20 @@ func (w *replayWorld) rebootWatched() {
 	all := slices.Concat(gated, free, []*replayed{kubeletOnly})
 	w.open(slices.Concat(gated, []*replayed{kubeletOnly}))
 	for _, m := range gated {
-		w.waitsForOthers(m)
+		w.pauseForOthers(m)
 	}
 	for _, m := range free {
-		m.until[m.proof()] = func() bool { return w.ate(m, m.told[m.newBoot()]) }
+		m.until[m.proof()] = func() bool { return w.boundAfter(m, m.written[m.newBoot()]) }
 	}
 	w.run(all)
-	w.fed(all)
+	w.allBound(all)
 	for _, m := range all {
-		w.faithful(m)
+		w.matchesRecording(m)
 	}
 	for _, m := range gated {
 		w.closedInTime(m)
-		w.openedRightfully(m)
-		w.keptHungry(m)
+		w.openedAfterProof(m)
+		w.boundNoneWhileClosed(m)
 	}
 	for _, m := range free {
 		w.boundTooEarly(m)
@@ -83,22 +81,22 @@ func (w *replayWorld) rebootWatched() {
 	kubeletOnly.wrote(1) // its first opening
 }
 
-// nodegate is away when the machines reboot: until the last write, or until it
-// would be wrong to go by what the API says.
-func (w *replayWorld) rebootUnwatched() {
+// nodegate is down when the machines reboot: until the last write, or until a time at which
+// the state in the API is outdated.
+func (w *replayEnv) rebootUnobserved() {
 	quick, slow := w.recording("reboot-quick"), w.recording("reboot-60s")
 	stop := w.startController(0)
 	w.declareGates()
 	cut := func(name string, r *recording, after row) *replayed {
 		m := w.machine(name, r, "agent")
 		m.cut = after
-		w.waitsForOthers(m)
+		w.pauseForOthers(m)
 		return m
 	}
 	between := []*replayed{
 		cut("quick-between", quick, quick.newBoot()),
 		cut("quick-pods-first-between", quick.podsFirst(), quick.podsFirst().newBoot()),
-		cut("slow-between", slow, silentAndTainted(slow)),
+		cut("slow-between", slow, unreachableAndTainted(slow)),
 		cut("slow-pods-first-between", slow.podsFirst(), slow.podsFirst().newBoot()),
 	}
 	across := []*replayed{
@@ -117,29 +115,29 @@ func (w *replayWorld) rebootUnwatched() {
 	}
 	w.startController(0)
 	for _, m := range between {
-		close(m.goOn)
+		close(m.resume)
 	}
 	for _, m := range between {
 		w.await(m, m.done)
 		m.becomes(m.gate, isOpen, m.key())
 	}
 	for _, m := range across {
-		w.takesUpItsBoot(m)
+		w.recordsUnobservedBoot(m)
 	}
-	w.fed(all)
+	w.allBound(all)
 	for _, m := range all {
-		w.faithful(m)
+		w.matchesRecording(m)
 	}
 	for _, m := range between {
-		w.keptHungry(m)
-		w.openedRightfully(m)
+		w.boundNoneWhileClosed(m)
+		w.openedAfterProof(m)
 	}
 	for _, m := range across {
 		w.neverClosedAgain(m)
 	}
 }
 
-func (w *replayWorld) recording(name string) *recording {
+func (w *replayEnv) recording(name string) *recording {
 	w.Helper()
 	r, err := readRecording(name)
 	w.must(err)
@@ -153,7 +151,7 @@ func startReplayCluster(t *testing.T) *testcluster.Cluster {
 	t.Parallel() // it has a cluster of its own
 	c, err := testcluster.Start(t.Context(), testcluster.Options{
 		Audit: true, Components: []testcluster.Component{testcluster.Scheduler},
-		// The scheduler's own limit would keep it from binding at once.
+		// The scheduler's default client limits would delay bindings.
 		ExtraArgs: map[testcluster.Component][]string{testcluster.Scheduler: {"--kube-api-qps=1000", "--kube-api-burst=1000"}},
 	})
 	if err != nil {
@@ -169,48 +167,48 @@ func startReplayCluster(t *testing.T) *testcluster.Cluster {
 	return c
 }
 
-func newReplayWorld(t *testing.T, c *testcluster.Cluster) *replayWorld {
+func newReplayEnv(t *testing.T, c *testcluster.Cluster) *replayEnv {
 	t.Helper()
-	w := &replayWorld{env: &env{T: t, cluster: c, admin: newClient(t, c)}, sated: make(chan struct{})}
+	w := &replayEnv{env: &env{T: t, cluster: c, admin: newClient(t, c)}, enough: make(chan struct{})}
 	t.Cleanup(func() { w.clean(context.Background()) })
 	w.history = w.watchHistory()
 	return w
 }
 
-// declareGates declares two gates that wait for the agent. One closes for reboots
-// only, which is the default; the other also when the agent goes away.
-func (w *replayWorld) declareGates() {
+// declareGates creates two gates that wait for the agent. One closes only because of reboots,
+// which is the default, the other one also when the agent is no longer ready.
+func (w *replayEnv) declareGates() {
 	w.Helper()
 	w.agentSet = w.daemonSet("agent")
 	for _, ng := range []*v1alpha1.NodeGate{newGate("agent", keyA, byDaemonSet("agent")), strictly(newGate("strict", keyB, byDaemonSet("agent")))} {
 		ng.Spec.NodeSelector.MatchLabels = map[string]string{"gate": ng.Name}
-		ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("100%")) // all that reboot unobserved at once
+		ng.Spec.Budget.MaxReclosed = percent("100%") // for all nodes that reboot unobserved at once
 		w.declare(ng)
 	}
 }
 
-// open waits until the machines are open, as they were found.
-func (w *replayWorld) open(machines []*replayed) {
+// open waits until the gates are open on the machines.
+func (w *replayEnv) open(machines []*replayed) {
 	w.Helper()
 	for _, m := range machines {
 		m.becomes(m.gate, isOpen, m.key())
 	}
 }
 
-// stagger keeps the machines' writes from coming all at once: 2 cores suffice.
+// stagger is the interval between the beginnings of two replays, so that 2 cores suffice.
 const stagger = 330 * time.Millisecond
 
-// begin begins the replays, one soon after the other.
-func (w *replayWorld) begin(machines []*replayed) {
+// begin starts the replays, one after the other.
+func (w *replayEnv) begin(machines []*replayed) {
 	start := time.Now().Add(100 * time.Millisecond)
 	for i, m := range machines {
-		m.crowd = &crowd{env: w.env, machine: m.name, news: make(chan struct{}, len(m.rows))}
+		m.workload = &workload{env: w.env, machine: m.name, written: make(chan struct{}, len(m.rows))}
 		go m.replay(w.Context(), start.Add(time.Duration(i)*stagger))
-		go m.crowd.feed(w.Context(), w.sated)
+		go m.workload.grow(w.Context(), w.enough)
 	}
 }
 
-func (w *replayWorld) run(machines []*replayed) {
+func (w *replayEnv) run(machines []*replayed) {
 	w.Helper()
 	w.begin(machines)
 	for _, m := range machines {
@@ -218,14 +216,14 @@ func (w *replayWorld) run(machines []*replayed) {
 	}
 }
 
-func (w *replayWorld) await(m *replayed, reached chan struct{}) {
+func (w *replayEnv) await(m *replayed, reached chan struct{}) {
 	w.Helper()
 	w.eventually("the replay of "+m.name, func() error {
 		select {
 		case <-reached:
 			return nil
 		default:
-			return fmt.Errorf("it is at step %d; closed in the spans %v", m.steps.Load(), w.history.closed(m.name, m.key()))
+			return fmt.Errorf("at step %d; closed in the spans %v", m.steps.Load(), w.history.closed(m.name, m.key()))
 		}
 	})
 	if w.Failed() {
@@ -233,15 +231,15 @@ func (w *replayWorld) await(m *replayed, reached chan struct{}) {
 	}
 }
 
-// fed lets no crowd grow any more, and waits until nobody in those of the machines
-// is hungry.
-func (w *replayWorld) fed(machines []*replayed) {
+// allBound stops the creation of pods, and waits until all pods of the machines' workloads are
+// bound.
+func (w *replayEnv) allBound(machines []*replayed) {
 	w.Helper()
-	close(w.sated)
+	close(w.enough)
 	for _, m := range machines {
-		w.eventually("the crowd of "+m.name+" is bound", func() error {
+		w.eventually("the workload of "+m.name+" is bound", func() error {
 			var pods corev1.PodList
-			if err := w.admin.List(w.Context(), &pods, client.MatchingLabels{"hungry": m.name}); err != nil {
+			if err := w.admin.List(w.Context(), &pods, client.MatchingLabels{"workload": m.name}); err != nil {
 				return err
 			}
 			if len(pods.Items) == 0 || slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == "" }) {
@@ -253,156 +251,154 @@ func (w *replayWorld) fed(machines []*replayed) {
 	w.history.caughtUp()
 }
 
-// faithful checks that the API server was told what was recorded, and nothing
-// else, in that order; and says how punctually.
-func (w *replayWorld) faithful(m *replayed) {
+// matchesRecording verifies that exactly the recorded states were written, in their order, and
+// logs the longest delay.
+func (w *replayEnv) matchesRecording(m *replayed) {
 	w.Helper()
-	if got, want := w.history.lines(m), m.lines(); !slices.Equal(got, want) {
-		w.Errorf("%s: replayed\n%s\nwas recorded\n%s", m.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if got, want := w.history.transitions(m), m.transitions(); !slices.Equal(got, want) {
+		w.Errorf("%s: the replay has\n%s\nthe recording\n%s", m.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	w.Logf("%s: between writes, time was kept to within %v", m.name, m.late.Round(time.Millisecond))
+	w.Logf("%s: the longest delay between two writes was %v", m.name, m.late.Round(time.Millisecond))
 }
 
-// rebooted returns the span in which the machine was closed for its reboot. The
-// first one is its birth's.
-func (w *replayWorld) rebooted(m *replayed) span {
+// rebooted returns the span in which the gate was closed because of the reboot. The first span
+// begins at birth.
+func (w *replayEnv) rebooted(m *replayed) span {
 	w.Helper()
 	closed := w.history.closed(m.name, m.key())
 	if len(closed) != 2 {
-		w.Fatalf("%s: closed in the spans %v, want at birth and once more", m.name, closed)
+		w.Fatalf("%s: closed in the spans %v, want one from birth and one more", m.name, closed)
 	}
 	return closed[1]
 }
 
-// firstWord is the first write by which the gate can know of the reboot: of the
-// node, or of the agent if the gate looks at that while it is open.
-func (m *replayed) firstWord() row {
+// firstSign returns the first write from which the gate can know of the reboot: of the node,
+// or of the agent if the gate depends on it while it is open.
+func (m *replayed) firstSign() row {
 	return m.first(func(row row) bool {
-		return row == m.silence() || row == m.newBoot() || row.object == "agent" && m.gate == "strict"
+		return row == m.unreachable() || row == m.newBoot() || row.object == "agent" && m.gate == "strict"
 	})
 }
 
-// closedInTime checks that the gate closed while the node was silent; or, when
-// it never fell silent, after the first word of the reboot. Until then the API
-// calls the node ready: what is bound in that window, no taint can hold.
-func (w *replayWorld) closedInTime(m *replayed) {
+// closedInTime verifies that the gate closed while the node was unreachable, or, if it never
+// was, after the first sign of the reboot. Until then, the node is ready according to the API,
+// so that no taint can prevent bindings.
+func (w *replayEnv) closedInTime(m *replayed) {
 	w.Helper()
-	shut, word, boot := w.rebooted(m), m.told[m.firstWord()], m.told[m.newBoot()]
-	meals, _ := w.history.crowdOf(m.name, 0)
-	if shut.from <= word {
-		w.Errorf("%s: closed at %d, before the first word of the reboot at %d", m.name, shut.from, word)
+	closed, sign, boot := w.rebooted(m).from, m.written[m.firstSign()], m.written[m.newBoot()]
+	if closed <= sign {
+		w.Errorf("%s: closed at %d, before the first sign of the reboot at %d", m.name, closed, sign)
 	}
-	if m.silence().at > 0 {
-		if shut.from >= boot {
-			w.Errorf("%s: closed at %d, want before the return at %d", m.name, shut.from, boot)
+	if m.unreachable().at > 0 {
+		if closed >= boot {
+			w.Errorf("%s: closed at %d, want before the new boot's report at %d", m.name, closed, boot)
 		}
 		return
 	}
-	if !slices.ContainsFunc(meals, func(one meal) bool { return one.at < word }) {
-		w.Errorf("%s: nothing was bound while the API called the node ready: the crowd is not hungry", m.name)
+	bindings, _ := w.history.workloadOf(m.name, 0)
+	if !slices.ContainsFunc(bindings, func(b binding) bool { return b.at < sign }) {
+		w.Errorf("%s: no pod was bound while the node was ready according to the API: the workload is too small", m.name)
 	}
-	if told, ok := w.history.writesOf(m.name)[word]; ok {
-		w.Logf("%s: closed %v after the new boot was told", m.name, w.history.writesOf(m.name)[shut.from].at.Sub(told.at).Round(time.Millisecond))
+	writes := w.history.writesOf(m.kubelet)
+	if report, ok := writes[sign]; ok {
+		w.Logf("%s: closed %v after the first sign of the reboot", m.name, writes[closed].at.Sub(report.at).Round(time.Millisecond))
 	}
 }
 
-// openedRightfully checks that the only opening since is nodegate's, and came
-// after the write that proves that the agent of the new boot is ready.
-func (w *replayWorld) openedRightfully(m *replayed) {
+// openedAfterProof verifies that only nodegate opened the gate, and that it opened after the
+// write that proves that the agent of the new boot is ready.
+func (w *replayEnv) openedAfterProof(m *replayed) {
 	w.Helper()
-	shut, proof := w.rebooted(m), m.told[m.proof()]
-	if shut.to <= proof {
-		w.Errorf("%s: opened at %d on stale evidence; the agent was ready at %d", m.name, shut.to, proof)
+	closed, proof := w.rebooted(m), m.written[m.proof()]
+	if closed.to <= proof {
+		w.Errorf("%s: opened at %d on stale evidence; the agent was ready at %d", m.name, closed.to, proof)
 	}
-	writes := w.history.writesOf(m.name)
-	for _, closed := range w.history.closed(m.name, m.key()) {
-		if by := writes[closed.to].user; by != installationUser {
-			w.Errorf("%s: by the audit log, %q opened at %d", m.name, by, closed.to)
+	writes := w.history.writesOf(m.kubelet)
+	for _, s := range w.history.closed(m.name, m.key()) {
+		if by := writes[s.to].user; by != installationUser {
+			w.Errorf("%s: according to the audit log, %q opened the gate at %d", m.name, by, s.to)
 		}
 	}
 }
 
-// takesUpItsBoot waits until the gate's record names the machine's boot: nobody saw the
-// reboot, and the agent has been ready since before nodegate was back.
-func (w *replayWorld) takesUpItsBoot(m *replayed) {
+// recordsUnobservedBoot waits until the gate's record has the machine's boot. The reboot was
+// not observed, and the agent was ready before nodegate restarted.
+func (w *replayEnv) recordsUnobservedBoot(m *replayed) {
 	w.Helper()
-	w.eventually("the record of "+m.name+" takes up the boot", func() error {
-		node := m.node()
-		if err := w.admin.Get(w.Context(), client.ObjectKeyFromObject(node), node); err != nil {
-			return err
-		}
-		if r := m.record(m.gate); r.Boot != node.Status.NodeInfo.BootID {
-			return fmt.Errorf("it names %q", r.Boot)
+	w.eventually("the record of "+m.name+" has the current boot", func() error {
+		if r, boot := m.record(m.gate), m.node().Status.NodeInfo.BootID; r.Boot != boot {
+			return fmt.Errorf("the record has boot %q, the node %q", r.Boot, boot)
 		}
 		return nil
 	})
 }
 
-// neverClosedAgain checks that the machine was closed at its birth only: a reboot of a
-// while ago, after which all is well, is no reason to close.
-func (w *replayWorld) neverClosedAgain(m *replayed) {
+// neverClosedAgain verifies that the gate was closed only at birth: it does not close because
+// of an earlier reboot if the agent is ready.
+func (w *replayEnv) neverClosedAgain(m *replayed) {
 	w.Helper()
 	if closed := w.history.closed(m.name, m.key()); len(closed) != 1 {
-		w.Errorf("%s: closed in the spans %v, want at birth only", m.name, closed)
+		w.Errorf("%s: closed in the spans %v, want only one from birth", m.name, closed)
 	}
 }
 
-// tookHold tells since when the closing for the reboot is known to the scheduler:
-// it hears of a taint a moment after it was written, and has, when it has refused
-// some pods that came later. One of them might overtake a binding on its way.
-func (w *replayWorld) tookHold(m *replayed) int64 {
+// inEffectFrom returns the resource version from which the scheduler knows that the gate has
+// closed because of the reboot: it observes a taint a moment after the write, and has observed
+// it once it has rejected some pods that were created later. One of them might overtake a
+// binding that is in progress.
+func (w *replayEnv) inEffectFrom(m *replayed) int64 {
 	const some = 3
 	closed := w.history.closed(m.name, m.key())
 	if len(closed) < 2 {
 		return forever
 	}
-	_, refusals := w.history.crowdOf(m.name, closed[1].from)
-	if len(refusals) < some {
+	_, rejections := w.history.workloadOf(m.name, closed[1].from)
+	if len(rejections) < some {
 		return forever
 	}
-	return refusals[some-1]
+	return rejections[some-1]
 }
 
-// keptHungry checks that nothing was bound from when the closing took hold until
-// the opening; where it closed before the reboot, from the reboot on at least.
-func (w *replayWorld) keptHungry(m *replayed) {
+// boundNoneWhileClosed verifies that no pod was bound from when the taint was in effect until
+// the gate opened. If the gate closed before the reboot, this holds at least from the reboot.
+func (w *replayEnv) boundNoneWhileClosed(m *replayed) {
 	w.Helper()
-	shut := w.rebooted(m)
-	held := span{from: w.tookHold(m), to: shut.to}
-	if held.from >= held.to {
-		w.Fatalf("%s: the scheduler refused nobody while the gate was closed: the crowd is not hungry", m.name)
+	closed := w.rebooted(m)
+	inEffect := span{from: w.inEffectFrom(m), to: closed.to}
+	if inEffect.from >= inEffect.to {
+		w.Fatalf("%s: the scheduler rejected too few pods while the gate was closed: the workload is too small", m.name)
 	}
-	if boot := m.told[m.newBoot()]; shut.from < boot {
-		held.from = min(held.from, boot)
+	if boot := m.written[m.newBoot()]; closed.from < boot {
+		inEffect.from = min(inEffect.from, boot)
 	}
-	meals, _ := w.history.crowdOf(m.name, 0)
-	onTheWay := 0
-	for _, one := range meals {
+	bindings, _ := w.history.workloadOf(m.name, 0)
+	inProgress := 0
+	for _, b := range bindings {
 		switch {
-		case held.has(one.at):
-			w.Errorf("%s: %s was bound while the gate was closed (%d to %d)", m.name, one, held.from, held.to)
-		case shut.has(one.at):
-			onTheWay++
+		case inEffect.has(b.at):
+			w.Errorf("%s: %s was bound while the gate was closed (%d to %d)", m.name, b, inEffect.from, inEffect.to)
+		case closed.has(b.at):
+			inProgress++
 		}
 	}
-	w.Logf("%s: %d pods of %d were bound in the moment after the closing", m.name, onTheWay, len(meals))
+	w.Logf("%s: %d of %d pods were bound in the moment after the gate closed", m.name, inProgress, len(bindings))
 }
 
-// boundTooEarly checks that the crowd is hungry enough: without a gate it is let
-// in while the agent is not there, and after a silence as soon as core has lifted
-// the one taint that every pod does not tolerate.
-func (w *replayWorld) boundTooEarly(m *replayed) {
+// boundTooEarly verifies that the workload is large enough: without a gate, pods are bound
+// before the agent is ready, and if the node was unreachable, as soon as core has removed the
+// only taint that pods do not tolerate by default.
+func (w *replayEnv) boundTooEarly(m *replayed) {
 	w.Helper()
-	early := span{m.told[m.newBoot()], m.told[m.proof()]}
-	meals, _ := w.history.crowdOf(m.name, 0)
+	early := span{m.written[m.newBoot()], m.written[m.proof()]}
+	bindings, _ := w.history.workloadOf(m.name, 0)
 	n := 0
-	for _, one := range meals {
-		if early.has(one.at) {
+	for _, b := range bindings {
+		if early.has(b.at) {
 			n++
 		}
 	}
 	if n == 0 {
-		w.Errorf("%s: without a gate, nothing was bound before the agent was ready: the crowd is not hungry", m.name)
+		w.Errorf("%s: without a gate, no pod was bound before the agent was ready: the workload is too small", m.name)
 	}
 	w.Logf("%s: without a gate, %d pods were bound before the agent was ready", m.name, n)
 }

@@ -11,23 +11,26 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// Istio's controller reads its requirements from a ConfigMap, once, when it
-// starts. Here the mounted ConfigMap is followed, the API server closes births
-// all the same, and it need not know the kind.
+// Istio's controller reads its requirements from a ConfigMap once, when it starts. nodegate
+// watches the mounted ConfigMap. The API server closes gates at birth also in this case, and
+// without the CRD.
 
-// byPods is a signal that holds when a pod of the daemon of this name is ready.
+// byPods returns a signal that holds when a pod of the daemon of this name is ready.
 func byPods(name string) v1alpha1.SignalSource {
 	return v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{
 		Namespace: daemonNamespace, Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 	}}
 }
 
+// explicitlyNoGates is the content of a file that declares that there are no gates.
 const explicitlyNoGates = "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, items: []}"
 
+// Gates from files work like gates from the API server. While the files are invalid or
+// missing, the last known gates remain in effect.
 func TestSeedIstioGatesFromFiles(t *testing.T) {
 	e := newEnvWithoutCRD(t)
 	if err := e.admin.List(t.Context(), &v1alpha1.NodeGateList{}); err == nil {
-		t.Fatal("the cluster knows NodeGates")
+		t.Fatal("the API server serves NodeGates")
 	}
 	files := e.gateFiles()
 	ng := newGate("cni", keyA, byPods("cni"))
@@ -41,57 +44,53 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 	k, held := e.kubelet("n1"), e.kubelet("held")
 	for _, node := range []*corev1.Node{k.register(), held.register()} {
 		if !hasTaint(node, keyA) {
-			t.Errorf("node %s was born untainted", node.Name)
+			t.Errorf("node %s was created without the taint", node.Name)
 		}
 	}
 	if r := held.record("cni"); r.Source != v1alpha1.SourceFiles {
-		t.Errorf("the record's source is %q", r.Source)
+		t.Errorf("the record's source is %q, want %q", r.Source, v1alpha1.SourceFiles)
 	}
 	k.run(k.daemonPod(ds), true)
 	k.becomes("cni", isOpen, keyA)
 
-	// An edit takes effect while all runs.
+	// An edit takes effect without a restart.
 	e.must(held.is("cni", isClosed, keyA))
-	bare := e.watchFor(func(n *corev1.Node) bool { return n.Name == "held" && !hasTaint(n, keyA) && !hasTaint(n, keyB) })
+	untainted := e.watchFor(func(n *corev1.Node) bool { return n.Name == "held" && !hasTaint(n, keyA) && !hasTaint(n, keyB) })
 	ng.Spec.Taint.Key = keyB
 	files.declares(ng)
 	held.becomes("cni", isClosed, keyB)
-	e.eventually("births are closed by the new key", func() error {
-		born := e.kubelet("born")
-		node := born.register()
+	e.eventually("the API server closes the gate with the new key", func() error {
+		node := e.kubelet("new-key").register()
 		e.must(e.admin.Delete(t.Context(), node))
-		if hasTaint(node, keyA) || !hasTaint(node, keyB) {
-			return errNotYet
-		}
-		return nil
+		return unless(!hasTaint(node, keyA) && hasTaint(node, keyB))
 	})
 
-	// Whatever is wrong with the files, what is known goes on.
-	wrong := func(what string) {
+	// If the files are invalid or missing, the last known gates remain in effect.
+	remains := func(what string) {
 		t.Helper()
 		e.shows(metrics, "nodegate_gates_complete", 0)
 		e.shows(metrics, "nodegate_gate_condition", 0, "cni", v1alpha1.ConditionReady)
 		late := e.kubelet("late-" + what)
 		if !hasTaint(late.register(), keyB) {
-			t.Errorf("%s: a node was born untainted", what)
+			t.Errorf("%s: a node was created without the taint", what)
 		}
 		late.run(late.daemonPod(ds), true)
 		late.becomes("cni", isOpen, keyB)
 		e.must(held.is("cni", isClosed, keyB))
 	}
 	files.hold(map[string]string{"cni.yaml": files.asYAML(ng), "typo.yaml": "kind: NodeGat"})
-	wrong("bad-file")
+	remains("invalid-file")
 	files.declares(ng)
 	e.shows(metrics, "nodegate_gates_complete", 1)
 	files.hold(nil)
-	wrong("empty")
+	remains("empty-directory")
 	e.must(os.Rename(files.path, files.path+"-away"))
-	wrong("vanished")
+	remains("missing-directory")
 	stop()
-	metrics, _ = files.startController() // one that never saw the gate
+	metrics, _ = files.startController() // it has never read the gate
 	held.label("touched")
 	if !hasTaint(e.kubelet("later").register(), keyB) {
-		t.Error("with no directory, a node was born untainted")
+		t.Error("without the directory, a node was created without the taint")
 	}
 	e.startsBlind(metrics)
 	e.must(held.is("cni", isClosed, keyB))
@@ -100,26 +99,24 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 	e.shows(metrics, "nodegate_unknown_gates", 0)
 	e.shows(metrics, "nodegate_gate_condition", 1, "cni", v1alpha1.ConditionReady)
 	e.must(held.is("cni", isClosed, keyB))
-	if n := bare(); n > 0 {
-		t.Errorf("the node was seen without its taint %d times", n)
+	if n := untainted(); n > 0 {
+		t.Errorf("the node was without its taint in %d states", n)
 	}
 
-	// That there is no gate has to be said; then everything opens.
+	// All gates open if a file explicitly declares that there are none.
 	files.hold(map[string]string{"none.yaml": explicitlyNoGates})
 	held.becomes("cni", isNone, keyB)
 	k.becomes("cni", isNone, keyB)
-	e.eventually("births are left alone", func() error {
-		node := e.kubelet("free").register()
+	e.eventually("the API server closes no gate", func() error {
+		node := e.kubelet("no-gates").register()
 		e.must(e.admin.Delete(t.Context(), node))
-		if hasTaint(node, keyB) {
-			return errNotYet
-		}
-		return nil
+		return unless(!hasTaint(node, keyB))
 	})
 }
 
-// Gates move from the API server into files by their names, and back. What one
-// source closed, the other does not open because it does not know the gate.
+// A gate with the same name in files replaces one from the API server, and the reverse. A
+// controller does not open what a gate from the other source closed because it does not know
+// that gate.
 func TestSeedIstioGatesMoveIntoFiles(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -135,13 +132,8 @@ func TestSeedIstioGatesMoveIntoFiles(t *testing.T) {
 	files := e.gateFiles()
 	files.declares(newGate("moved", keyA, byLabel("ready")))
 	metrics, stop := files.startController()
-	e.eventually("the record says where the gate is declared now", func() error {
-		if k.record("moved").Source != v1alpha1.SourceFiles {
-			return errNotYet
-		}
-		return nil
-	})
-	e.shows(metrics, "nodegate_unknown_gates", 1) // it says so
+	e.eventually("the record has the new source", func() error { return unless(k.record("moved").Source == v1alpha1.SourceFiles) })
+	e.shows(metrics, "nodegate_unknown_gates", 1)
 	files.hold(map[string]string{"none.yaml": explicitlyNoGates})
 	k.becomes("moved", isNone, keyA)
 	k.label("ready")

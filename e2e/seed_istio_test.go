@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,8 +19,8 @@ import (
 // Features and defects of Istio's node readiness controller (istio-cni-taint); see
 // docs/from-istio.md.
 
-// critical returns a gate on keyA that is open while a pod of each of these
-// daemons is ready, and closes again when that has not been so for a second.
+// critical returns a gate with keyA that is open while a pod of each of these daemons is ready.
+// It closes again one second after one of them is not.
 func critical(name string, daemons ...string) *v1alpha1.NodeGate {
 	ng := newGate(name, keyA, v1alpha1.SignalSource{})
 	ng.Spec.OpenWhen = nil
@@ -34,9 +33,8 @@ func critical(name string, daemons ...string) *v1alpha1.NodeGate {
 	return ng
 }
 
-// Several requirements, all of which must be met: with more than one, Istio's
-// controller looked at the last selector only for two years, and one that was
-// listed twice was watched twice and believed once.
+// All of several requirements must be met. For two years, Istio's controller considered only
+// the last selector, and watched a selector twice that was listed twice.
 func TestSeedIstioSeveralCriticalPods(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -46,7 +44,7 @@ func TestSeedIstioSeveralCriticalPods(t *testing.T) {
 	first.register()
 	second.register()
 	first.run(first.daemonPod(cni), true)
-	second.run(second.daemonPod(dns), true) // what is ready on another node does not count
+	second.run(second.daemonPod(dns), true) // a pod on another node does not count
 	e.waitsFor("critical", "n1", v1alpha1.ReadingPodMissing)
 	e.waitsFor("critical", "n2", v1alpha1.ReadingPodMissing)
 	e.must(first.is("critical", isClosed, keyA))
@@ -65,7 +63,7 @@ func TestSeedIstioSeveralCriticalPods(t *testing.T) {
 // if nodegate was down. Istio's controller tainted it immediately after every event, and not
 // at all if it missed the deletion.
 func TestSeedIstioPodGoes(t *testing.T) {
-	for name, goes := range map[string]func(k *kubelet, pod *corev1.Pod){
+	for name, remove := range map[string]func(k *kubelet, pod *corev1.Pod){
 		"deleted": func(k *kubelet, pod *corev1.Pod) {
 			k.must(k.admin.Delete(k.Context(), pod, client.GracePeriodSeconds(0)))
 		},
@@ -76,7 +74,7 @@ func TestSeedIstioPodGoes(t *testing.T) {
 			k.run(pod, false)
 		},
 		"terminating": func(k *kubelet, pod *corev1.Pod) {
-			k.must(k.admin.Delete(k.Context(), pod)) // it goes on being ready until the kubelet is done
+			k.must(k.admin.Delete(k.Context(), pod)) // it remains Ready until the kubelet deletes it
 		},
 		"failed": func(k *kubelet, pod *corev1.Pod) {
 			pod.Status.Phase = corev1.PodFailed
@@ -90,11 +88,11 @@ func TestSeedIstioPodGoes(t *testing.T) {
 			e.declare(critical("critical", "critical"))
 			k, pod := e.openNode("n1", ds)
 			began := time.Now()
-			goes(k, pod)
+			remove(k, pod)
 			k.becomes("critical", isClosed, keyA)
-			// The API tells times in whole seconds.
+			// Times in the API have whole seconds.
 			if r := k.record("critical"); r.Reason != v1alpha1.ReasonRegression || r.Since.Before(began.Truncate(time.Second).Add(time.Second)) {
-				t.Errorf("closed for %s at %s, lost at %s", r.Reason, r.Since, began)
+				t.Errorf("closed for %s at %s, want %s at least a second after %s", r.Reason, r.Since, v1alpha1.ReasonRegression, began)
 			}
 			k.run(k.daemonPod(ds), true)
 			k.becomes("critical", isOpen, keyA)
@@ -103,8 +101,8 @@ func TestSeedIstioPodGoes(t *testing.T) {
 	}
 }
 
-// A pod that was deleted while the controller was away is missed all the same;
-// Istio's controller dropped what it learned of by a list.
+// The gate closes because of a pod that was deleted while the controller was down. Istio's
+// controller ignored deletions that it detected by a list.
 func TestSeedIstioDeletionNobodySaw(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -117,9 +115,9 @@ func TestSeedIstioDeletionNobodySaw(t *testing.T) {
 	k.becomes("critical", isClosed, keyA)
 }
 
-// One ready pod of a requirement will do; Istio's controller tainted the node
-// when any of them went or was not ready, without a look at the others. Pods
-// that have no node yet are nobody's business; it retried each fifty times.
+// One ready pod satisfies a requirement. Istio's controller tainted the node when any pod was
+// deleted or not ready, regardless of the others. Pods without a node are ignored; Istio's
+// controller retried each of them fifty times.
 func TestSeedIstioSiblingPods(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -135,26 +133,30 @@ func TestSeedIstioSiblingPods(t *testing.T) {
 	k.settled()
 	other, last := e.openNode("n2", ds)
 	e.must(e.admin.Delete(t.Context(), last, client.GracePeriodSeconds(0)))
-	other.becomes("critical", isClosed, keyA) // by now the first would be too
+	other.becomes("critical", isClosed, keyA) // by now, the first node would be closed, too
 	if n := closed(); n > 0 {
-		t.Errorf("the node was seen tainted %d times, although a critical pod was ready", n)
+		t.Errorf("the node had the taint in %d states although a critical pod was ready", n)
 	}
 	k.run(sibling, false)
 	k.becomes("critical", isClosed, keyA)
 }
 
-// reports sets a condition of the node, heartbeat and all.
-func (k *kubelet) reports(conditionType string, status corev1.ConditionStatus, heartbeat time.Time) {
+// reportCondition sets a condition of the node, with this time as heartbeat and transition.
+func (k *kubelet) reportCondition(conditionType string, status corev1.ConditionStatus, at time.Time) {
 	k.Helper()
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
-		conditionType, status, heartbeat.UTC().Format(time.RFC3339), heartbeat.UTC().Format(time.RFC3339))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
-	k.must(k.admin.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	k.setConditionTimes(conditionType, status, at, at)
 }
 
-// Whether a node is ready is told by its Ready condition. Istio's controller
-// took the condition with the newest heartbeat, whatever it was, and left nodes
-// tainted for a problem detector's "no problem".
+// setConditionTimes sets a condition of the node.
+func (k *kubelet) setConditionTimes(conditionType string, status corev1.ConditionStatus, heartbeat, transition time.Time) {
+	k.Helper()
+	k.statusPatch(fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
+		conditionType, status, heartbeat.UTC().Format(time.RFC3339), transition.UTC().Format(time.RFC3339)))
+}
+
+// A node is ready according to its Ready condition. Istio's controller used the condition with
+// the newest heartbeat, of whatever type, and did not remove the taint if that was a problem
+// detector's condition with status False.
 func TestSeedIstioNodeReady(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -163,26 +165,25 @@ func TestSeedIstioNodeReady(t *testing.T) {
 		Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "True"},
 	}}}
 	e.declare(ng)
-	bare := e.kubelet("bare")
-	bare.register(func(n *corev1.Node) { n.Status.Conditions = nil })
-	e.waitsFor("critical", "bare", v1alpha1.ReadingMissing)
+	e.kubelet("no-conditions").register(func(n *corev1.Node) { n.Status.Conditions = nil })
+	e.waitsFor("critical", "no-conditions", v1alpha1.ReadingMissing)
 
 	k := e.kubelet("n1")
 	k.register(func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{ready(corev1.ConditionFalse, "")} })
 	e.waitsFor("critical", "n1", v1alpha1.ReadingDiffers)
 	now := time.Now()
-	k.reports("KernelDeadlock", corev1.ConditionFalse, now.Add(time.Minute))
-	k.reports("Ready", corev1.ConditionTrue, now)
+	k.reportCondition("KernelDeadlock", corev1.ConditionFalse, now.Add(time.Minute))
+	k.reportCondition("Ready", corev1.ConditionTrue, now)
 	k.becomes("critical", isOpen, keyA)
-	k.reports("NetworkUnavailable", corev1.ConditionTrue, now.Add(time.Hour))
+	k.reportCondition("NetworkUnavailable", corev1.ConditionTrue, now.Add(time.Hour))
 	k.settled()
 	e.must(k.is("critical", isOpen, keyA))
-	k.reports("Ready", corev1.ConditionFalse, now)
+	k.reportCondition("Ready", corev1.ConditionFalse, now)
 	k.becomes("critical", isClosed, keyA)
 }
 
-// A condition that nobody has confirmed lately is unknown: it does not open, nor
-// close, until there is a heartbeat.
+// A condition without a recent heartbeat is unknown: it neither opens nor closes the gate until
+// there is a heartbeat.
 func TestSeedIstioHeartbeatAge(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -191,20 +192,17 @@ func TestSeedIstioHeartbeatAge(t *testing.T) {
 		Condition: &v1alpha1.ConditionSignal{Type: "NetworkProbed", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)},
 	}}}
 	e.declare(ng)
-	e.must(e.condition("critical", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)) // it proves the boot
+	e.must(e.condition("critical", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)) // not NoBootEvidence
 	k := e.kubelet("n1")
 	k.register()
 	transition := time.Now().Add(-time.Hour)
 	beat := func(status corev1.ConditionStatus, at time.Time) {
 		t.Helper()
-		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"NetworkProbed","status":%q,"lastHeartbeatTime":%q,"lastTransitionTime":%q}]}}`,
-			status, at.UTC().Format(time.RFC3339), transition.UTC().Format(time.RFC3339))
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
-		e.must(e.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+		k.setConditionTimes("NetworkProbed", status, at, transition)
 	}
 	beat("True", transition)
 	e.waitsFor("critical", "n1", v1alpha1.ReadingStaleHeartbeat)
-	beat("True", time.Now()) // a heartbeat is all that changes
+	beat("True", time.Now()) // only the heartbeat changes
 	k.becomes("critical", isOpen, keyA)
 	beat("False", transition)
 	k.settled()
@@ -213,8 +211,8 @@ func TestSeedIstioHeartbeatAge(t *testing.T) {
 	k.becomes("critical", isClosed, keyA)
 }
 
-// Nodes where the critical pods do not run are left alone; Istio's controller
-// tainted every node, and some for ever.
+// Nodes on which the critical pods do not run are not selected. Istio's controller tainted
+// every node, and some of them forever.
 func TestSeedIstioOtherNodes(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -222,7 +220,7 @@ func TestSeedIstioOtherNodes(t *testing.T) {
 	ng.Spec.NodeSelector.MatchLabels = map[string]string{corev1.LabelOSStable: "linux"}
 	e.declare(ng)
 	if born := e.kubelet("linux").register(); !hasTaint(born, keyA) {
-		t.Error("a node that is selected was born untainted")
+		t.Error("a selected node was created without the taint")
 	}
 	windows := e.kubelet("windows")
 	windows.register(func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "windows" })

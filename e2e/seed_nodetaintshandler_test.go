@@ -26,8 +26,8 @@ import (
 // docs/from-nodetaintshandler.md. Its defects are in
 // seed_nodetaintshandler_defects_test.go.
 
-// There an annotation on the pod and its Ready condition do the same; to ask for
-// the annotation alone was a wish.
+// readyBy specifies whether the pod's annotation, its Ready condition or either of them counts.
+// In nodetaintshandler it is always either; to require the annotation was requested.
 func TestSeedNodetaintshandlerReadyBy(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -40,7 +40,7 @@ func TestSeedNodetaintshandlerReadyBy(t *testing.T) {
 	nodeWith := func(by v1alpha1.ReadyBy, suffix string, ready, annotated bool) (*kubelet, *corev1.Pod) {
 		k, node := e.registerWith(name(by)+suffix, "by", name(by))
 		if !hasTaint(node, keyA) {
-			t.Errorf("node %s was born without the taint", k.name)
+			t.Errorf("node %s was created without the taint", k.name)
 		}
 		pod := k.daemonPod(ds)
 		k.run(pod, ready)
@@ -50,7 +50,7 @@ func TestSeedNodetaintshandlerReadyBy(t *testing.T) {
 		return k, pod
 	}
 	for by, c := range map[v1alpha1.ReadyBy]struct {
-		ready, annotated v1alpha1.ReadingReason // why it waits for the pod that is only that; empty if not
+		ready, annotated v1alpha1.ReadingReason // why the gate is closed although the pod has only this property; empty if it opens
 	}{
 		v1alpha1.ReadyByCondition:  {annotated: v1alpha1.ReadingPodNotReady},
 		v1alpha1.ReadyByAnnotation: {ready: v1alpha1.ReadingPodNotAnnotated},
@@ -72,8 +72,7 @@ func TestSeedNodetaintshandlerReadyBy(t *testing.T) {
 	}
 }
 
-// A wish there: how long the taint stays at least. A restart in the middle makes
-// no difference.
+// A requested feature: a minimum time for the taint. A restart in between makes no difference.
 func TestSeedNodetaintshandlerMinimumHold(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -86,8 +85,8 @@ func TestSeedNodetaintshandlerMinimumHold(t *testing.T) {
 	k.opensAfterAnHour("init", v1alpha1.ReadingMinClosed, stop)
 }
 
-// There the time of completion goes with the untainting, in one PUT of the whole
-// Node.
+// The time of opening is stored in the same patch. nodetaintshandler stores it with one PUT of
+// the whole Node.
 func TestSeedNodetaintshandlerCompletionStamp(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -104,36 +103,36 @@ func TestSeedNodetaintshandlerCompletionStamp(t *testing.T) {
 	before := time.Now().Unix()
 	k := e.registered("n1")[0]
 	if _, stamped := k.node().Annotations[stampKey]; stamped {
-		t.Error("stamped at birth")
+		t.Error("the node was created with the stamp")
 	}
 	pod := k.daemonPod(ds)
 	k.run(pod, true)
 	k.becomes("init", isOpen, keyA)
 	first := stamp(k)
 	if first < before || first > time.Now().Unix() {
-		t.Errorf("opened at %d, between %d and now", first, before)
+		t.Errorf("the stamp is %d, want between %d and now", first, before)
 	}
-	if writes := e.nodeWrites("n1"); len(writes) != 1 || !strings.Contains(writes[0], "completedAt") || !strings.Contains(writes[0], "gate.nodegate.dev") {
-		t.Errorf("taint, record and stamp are not one write: %v", writes)
+	if writes := k.allWrites(); len(writes) != 1 || !strings.Contains(writes[0], "completedAt") || !strings.Contains(writes[0], "gate.nodegate.dev") {
+		t.Errorf("taint, record and stamp were written by %v, want one write", writes)
 	}
 
-	// It stays when the gate closes, and tells of the next opening.
+	// It remains when the gate closes, until the gate opens again.
 	k.reboot()
 	k.becomes("init", isClosed, keyA)
 	if stamp(k) != first {
-		t.Error("the stamp has changed by closing")
+		t.Error("closing the gate changed the stamp")
 	}
 	stop()
 	e.startController(time.Hour)
 	k.run(pod, true)
 	k.becomes("init", isOpen, keyA)
 	if again := stamp(k); again < first+3000 {
-		t.Errorf("opened again at %d, %d seconds after the first time", again, again-first)
+		t.Errorf("the second stamp is %d, %d seconds after the first, want about an hour", again, again-first)
 	}
 }
 
-// An annotation that the administrator has not allowed costs the stamp, not the
-// gate.
+// A gate with a stamp annotation that the administrator has not allowed works, without the
+// stamp.
 func TestSeedNodetaintshandlerStampNotAllowed(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -143,17 +142,17 @@ func TestSeedNodetaintshandlerStampNotAllowed(t *testing.T) {
 	e.must(e.condition("init", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonStampNotAllowed))
 	k := e.kubelet("n1")
 	if !hasTaint(k.register(), keyA) {
-		t.Error("born without the taint")
+		t.Error("the node was created without the taint")
 	}
 	k.label("ready")
 	k.becomes("init", isOpen, keyA)
 	if _, stamped := k.node().Annotations["example.com/anything"]; stamped {
-		t.Error("stamped all the same")
+		t.Error("the node has the stamp although it is not allowed")
 	}
 }
 
-// There nodes of AKS system pools are skipped, by a label that is in the code,
-// and by the webhook alone.
+// The selector can exclude system pools of AKS. nodetaintshandler hard-codes their label, and
+// considers it only in its webhook.
 func TestSeedNodetaintshandlerSkipByLabel(t *testing.T) {
 	const mode = "kubernetes.azure.com/mode"
 	e := newEnv(t)
@@ -172,17 +171,16 @@ func TestSeedNodetaintshandlerSkipByLabel(t *testing.T) {
 		a, b bool
 	}{{plain.register(), true, true}, {user, true, false}, {system, false, false}} {
 		if a, b := hasTaint(c.node, keyA), hasTaint(c.node, keyB); a != c.a || b != c.b {
-			t.Errorf("node %s was born with %s", c.node.Name, keys(c.node))
+			t.Errorf("node %s was created with taints %s", c.node.Name, keys(c.node))
 		}
 	}
 	plain.label("ready")
-	plain.becomes("not-system", isOpen, keyA) // the controller has looked, and left the others alone
+	plain.becomes("not-system", isOpen, keyA) // by then, the controller has reconciled the other nodes
 	e.must(systemKubelet.is("not-system", isNone, keyA))
 }
 
-// Two phases were a wish: two gates, of which the second one's daemon tolerates
-// only the second taint. The real DaemonSet controller and scheduler see to the
-// order.
+// A requested feature, two phases: two gates, and the daemon of the second one tolerates only
+// the second taint. The real DaemonSet controller and scheduler ensure the order.
 func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
 	w := newWorld(t)
 	w.startController(0)
@@ -217,11 +215,11 @@ func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
 	}
 }
 
-// existingNodes: Adopt changes nothing on nodes of before, and has them take
-// part from when their init pod is ready.
+// existingNodes: Adopt does not change existing nodes. They become members once their init pod
+// is ready.
 func TestSeedNodetaintshandlerAdopt(t *testing.T) {
 	e := newEnv(t)
-	e.startController(time.Hour) // the nodes are older than any birth
+	e.startController(time.Hour) // no node is new
 	ds := e.daemonSet("init")
 	nodes := e.registered("fit", "unfit")
 	fit, unfit := nodes[0], nodes[1]
@@ -236,17 +234,17 @@ func TestSeedNodetaintshandlerAdopt(t *testing.T) {
 	e.settled()
 	e.must(unfit.is("init", isNone, keyA))
 	if n := tainted(); n > 0 {
-		t.Errorf("nodes were seen with the taint %d times", n)
+		t.Errorf("nodes had the taint in %d states", n)
 	}
 	if _, stamped := fit.node().Annotations[stampKey]; stamped {
-		t.Error("the stamp tells of an opening, and nothing was closed")
+		t.Error("the adopted node has the stamp although its gate was never closed")
 	}
 	fit.reboot() // a member like any other
 	fit.becomes("init", isClosed, keyA)
 }
 
-// One line for each transition, as JSON with gate, node and reason, and metrics:
-// both were wishes.
+// Requested features: one JSON log line for each transition, with gate, node and reason, and
+// metrics.
 func TestSeedNodetaintshandlerLogsAndMetrics(t *testing.T) {
 	e := newEnv(t)
 	told, _ := e.startTelling()
@@ -284,7 +282,7 @@ func TestSeedNodetaintshandlerLogsAndMetrics(t *testing.T) {
 	}
 }
 
-// What the page for its users tells them to apply can be applied.
+// The manifests in docs/from-nodetaintshandler.md are valid.
 func TestSeedNodetaintshandlerPageApplies(t *testing.T) {
 	e := newEnv(t)
 	page, err := os.ReadFile("../docs/from-nodetaintshandler.md")
@@ -307,6 +305,6 @@ func TestSeedNodetaintshandlerPageApplies(t *testing.T) {
 		}
 	}
 	if applied["NodeGate"] != 3 || applied["DaemonSet"] != 1 {
-		t.Errorf("the page has %v", applied)
+		t.Errorf("the page contains %v, want 3 NodeGates and 1 DaemonSet", applied)
 	}
 }

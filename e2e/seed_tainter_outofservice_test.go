@@ -11,20 +11,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// What Tainter was made for: a spot node is reclaimed, and its volumes are to be
-// free for others. Tainter puts node.kubernetes.io/out-of-service on at the
-// notice, while the node still writes, and never takes it off.
+// The purpose of Tainter: a spot node is reclaimed, and other nodes must be able to attach its
+// volumes. Tainter adds node.kubernetes.io/out-of-service because of the preemption notice,
+// while the node still writes to the volumes, and never removes it.
 
-// spotGate takes nodes out of service that were given notice and fell silent.
+// spotGate returns a gate that takes nodes out of service that have a preemption notice and are
+// unreachable.
 func spotGate() *v1alpha1.NodeGate {
 	ng := taintWhen("spot", v1alpha1.Signal{Name: "notice", SignalSource: v1alpha1.SignalSource{
 		Condition: &v1alpha1.ConditionSignal{Type: "PreemptionNotice", Status: "True"},
@@ -36,31 +34,30 @@ func spotGate() *v1alpha1.NodeGate {
 	return ng
 }
 
-// silentSince does what the node lifecycle controller did so long ago.
-func (k *kubelet) silentSince(ago time.Duration) {
+// unreachableSince sets the node's Ready condition to Unknown, like the node lifecycle
+// controller, and its transition to a time in the past.
+func (k *kubelet) unreachableSince(ago time.Duration) {
 	k.Helper()
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":%q}]}}`,
-		time.Now().Add(-ago).UTC().Format(time.RFC3339))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
-	k.must(k.admin.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	k.statusPatch(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":%q}]}}`,
+		time.Now().Add(-ago).UTC().Format(time.RFC3339)))
 }
 
-// spotNodes registers nodes that were given notice, and are ready.
+// spotNodes registers ready nodes that have a preemption notice.
 func (e *env) spotNodes(names ...string) []*kubelet {
 	e.Helper()
 	var all []*kubelet
 	for _, name := range names {
 		k := e.kubelet(name)
 		k.register(func(n *corev1.Node) { n.Labels["spot"] = "" })
-		k.has("PreemptionNotice", "True")
+		k.setCondition("PreemptionNotice", "True")
 		all = append(all, k)
 	}
 	return all
 }
 
-// inService checks, after all that is known has been decided about, that the
-// node is not out of service.
-func (k *kubelet) inService(what string) {
+// expectInService verifies that the node is not out of service once the controller has processed
+// all earlier changes.
+func (k *kubelet) expectInService(what string) {
 	k.Helper()
 	k.settled()
 	if hasTaint(k.node(), v1alpha1.TaintOutOfService) {
@@ -68,9 +65,9 @@ func (k *kubelet) inService(what string) {
 	}
 }
 
-// neverTakenWhileSpeaking watches, until the returned function is called, that no
-// node is taken out of service but in silence.
-func (e *env) neverTakenWhileSpeaking() (stop func()) {
+// watchOutOfService verifies, until the returned function is called, that nodes are taken out of
+// service only while they are unreachable.
+func (e *env) watchOutOfService() (stop func()) {
 	var mu sync.Mutex
 	out := map[string]bool{}
 	return e.watchAll(func(n *corev1.Node) error {
@@ -89,45 +86,46 @@ func (e *env) neverTakenWhileSpeaking() (stop func()) {
 	})
 }
 
-// A preemption notice arms the gate, the unreachable node closes it, and a report of the node
-// opens it.
+// The gate closes when a node with a preemption notice is unreachable, and opens when the node
+// is reporting again.
 func TestSeedTainterOutOfServiceGuards(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
 	e.declare(spotGate())
 	e.registered("steady-1", "steady-2")
-	watched := e.neverTakenWhileSpeaking()
+	done := e.watchOutOfService()
 	k := e.spotNodes("n1")[0]
-	k.inService("given notice")
+	k.expectInService("preemption notice")
 	k.report(corev1.ConditionFalse, "container runtime is down")
-	k.inService("not ready")
+	k.expectInService("not ready")
 	k.patch(`{"spec":{"taints":[{"key":"` + v1alpha1.TaintCloudShutdown + `","effect":"NoSchedule"}]}}`)
-	k.inService("not ready, and said to be off")
+	k.expectInService("not ready, and shut down according to the cloud provider")
 	k.patch(`{"spec":{"taints":null}}`)
-	k.silentSince(0)
-	k.inService("silent for less than a minute")
+	k.unreachableSince(0)
+	k.expectInService("unreachable for less than a minute")
 	k.wrote(0)
 
-	k.silentSince(time.Hour)
+	k.unreachableSince(time.Hour)
 	k.becomes("spot", isClosed, v1alpha1.TaintOutOfService)
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("spot", isNone, v1alpha1.TaintOutOfService)
-	k.silentSince(time.Hour)
+	k.unreachableSince(time.Hour)
 	k.becomes("spot", isClosed, v1alpha1.TaintOutOfService)
 	k.report(corev1.ConditionFalse, "container runtime is down")
 	k.becomes("spot", isNone, v1alpha1.TaintOutOfService)
 
-	// The cloud's word replaces the minute.
+	// If the cloud provider reports a shutdown, the gate closes without waiting for a minute.
 	k.patch(`{"spec":{"taints":[{"key":"` + v1alpha1.TaintCloudShutdown + `","effect":"NoSchedule"}]}}`)
-	k.silentSince(0)
+	k.unreachableSince(0)
 	k.becomes("spot", isClosed, v1alpha1.TaintOutOfService)
 
-	// It spoke while nobody listened, and still has notice, and the cloud's word.
+	// The node reports while the controller is down, and still has the notice and the shutdown
+	// taint.
 	stop()
 	k.report(corev1.ConditionTrue, "")
 	e.startController(0)
 	k.becomes("spot", isNone, v1alpha1.TaintOutOfService)
-	watched()
+	done()
 }
 
 // If most nodes of a zone are unreachable, the network is the likely cause, and volumes must
@@ -142,18 +140,18 @@ func TestSeedTainterOutOfServicePartition(t *testing.T) {
 	}
 	fleet = e.inZone("a", fleet)
 	for _, k := range fleet[:6] {
-		k.silentSince(time.Hour)
+		k.unreachableSince(time.Hour)
 	}
 	e.startController(0)
 	e.declare(ng)
 	e.settled()
 	if n := e.outOfService(fleet); n != 0 {
-		t.Errorf("in a partition %d nodes are out of service", n)
+		t.Errorf("in a partition, %d nodes are out of service, want 0", n)
 	}
 	fleet[0].report(corev1.ConditionTrue, "")
-	e.eventually("20 % are out of service", func() error {
+	e.eventually("20 % of the nodes are out of service", func() error {
 		if n := e.outOfService(fleet); n != 2 {
-			return fmt.Errorf("%d nodes are", n)
+			return fmt.Errorf("%d nodes are out of service", n)
 		}
 		return nil
 	})
@@ -171,6 +169,7 @@ func (e *env) inZone(zone string, fleet []*kubelet) []*kubelet {
 	return fleet
 }
 
+// outOfService returns the number of nodes that are out of service.
 func (e *env) outOfService(fleet []*kubelet) (n int) {
 	for _, k := range fleet {
 		if hasTaint(k.node(), v1alpha1.TaintOutOfService) {
@@ -180,12 +179,12 @@ func (e *env) outOfService(fleet []*kubelet) (n int) {
 	return n
 }
 
-// A controller has not observed the node's return for an hour. The API server rejects its
-// patch.
+// If a controller has not observed for an hour that the node is reporting again, the API server
+// rejects its patch.
 func TestSeedTainterOutOfServiceOnOldNews(t *testing.T) {
 	e := newEnv(t)
 	k := e.spotNodes("n1")[0]
-	k.silentSince(time.Hour)
+	k.unreachableSince(time.Hour)
 	old := facts(k.node())
 	config, err := e.cluster.ServiceAccount(t.Context(), installation.Namespace, installation.ServiceAccount)
 	e.must(err)
@@ -195,18 +194,18 @@ func TestSeedTainterOutOfServiceOnOldNews(t *testing.T) {
 
 	k.report(corev1.ConditionTrue, "")
 	if _, err := writer.Apply(t.Context(), old, decision); !errors.Is(err, write.ErrConflict) {
-		t.Errorf("it has returned: %v, want a conflict", err)
+		t.Errorf("the node is reporting again: %v, want a conflict", err)
 	}
-	k.silentSince(time.Second)
+	k.unreachableSince(time.Second)
 	if _, err := writer.Apply(t.Context(), old, decision); !errors.Is(err, write.ErrConflict) {
-		t.Errorf("it is silent anew: %v, want a conflict", err)
+		t.Errorf("the node is unreachable again: %v, want a conflict", err)
 	}
 	if _, err := writer.Apply(t.Context(), facts(k.node()), decision); err != nil {
-		t.Errorf("the news is new: %v", err)
+		t.Errorf("the controller has the current state: %v", err)
 	}
 }
 
-// facts are those about a node that this patch rests on.
+// facts returns the facts about a node that the patch tests.
 func facts(o *corev1.Node) *gate.Node {
 	n := &gate.Node{Name: o.Name, UID: o.UID, Taints: o.Spec.Taints}
 	for _, c := range o.Status.Conditions {

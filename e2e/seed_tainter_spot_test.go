@@ -15,33 +15,33 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// story is that of a database on a machine that goes.
-type story struct {
+// failover is a database whose machine is switched off.
+type failover struct {
 	*dataCentre
 	name string
 	node *kubelet
-	// When what was first seen.
-	silent, unknown, tainted, detached, bound, running time.Time
+	// The times at which each state was first observed.
+	off, unknown, tainted, detached, bound, running time.Time
 }
 
-// goes ends the machine's life, or cuts its network.
-func (s *story) goes() {
-	s.power(s.node.name, false)
-	s.silent = time.Now()
+// switchOff switches the machine or its network off.
+func (f *failover) switchOff() {
+	f.power(f.node.name, false)
+	f.off = time.Now()
 }
 
-func (s *story) here(machine string) bool      { return machine == s.node.name }
-func (s *story) elsewhere(machine string) bool { return machine != s.node.name }
+func (f *failover) here(machine string) bool      { return machine == f.node.name }
+func (f *failover) elsewhere(machine string) bool { return machine != f.node.name }
 
-func (s *story) pod() (*corev1.Pod, error) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: s.name + "-0"}}
-	return pod, s.admin.Get(s.Context(), client.ObjectKeyFromObject(pod), pod)
+func (f *failover) pod() (*corev1.Pod, error) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: f.name + "-0"}}
+	return pod, f.admin.Get(f.Context(), client.ObjectKeyFromObject(pod), pod)
 }
 
-// isReady checks the node's Ready condition.
-func (s *story) isReady(want corev1.ConditionStatus) error {
-	if c := s.node.readyCondition(); c.Status != want {
-		return fmt.Errorf("node %s has Ready=%s", s.node.name, c.Status)
+// isReady verifies the status of the node's Ready condition.
+func (f *failover) isReady(want corev1.ConditionStatus) error {
+	if c := f.node.readyCondition(); c.Status != want {
+		return fmt.Errorf("node %s has Ready=%s", f.node.name, c.Status)
 	}
 	return nil
 }
@@ -56,40 +56,41 @@ func (k *kubelet) readyCondition() corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// observe notes what has come to pass. It returns nil when the database runs
-// elsewhere.
-func (s *story) observe() error {
+// observe records the times of new states. It returns nil when the database runs on another
+// machine.
+func (f *failover) observe() error {
 	now := time.Now()
-	note := func(when *time.Time, is bool) {
+	record := func(when *time.Time, is bool) {
 		if is && when.IsZero() {
 			*when = now
 		}
 	}
-	pod, err := s.pod()
-	note(&s.tainted, hasTaint(s.node.node(), v1alpha1.TaintOutOfService))
-	note(&s.detached, !s.isAttached(s.name, s.node.name))
-	note(&s.bound, err == nil && pod.Spec.NodeName != "" && s.elsewhere(pod.Spec.NodeName))
-	err = s.runsOn(s.name, s.elsewhere)
-	note(&s.running, err == nil)
-	if err != nil { // what has come to pass is progress, also while the pod is as it was
-		return fmt.Errorf("%w; out of service %t, bound elsewhere %t, detached %t", err, !s.tainted.IsZero(), !s.bound.IsZero(), !s.detached.IsZero())
+	pod, err := f.pod()
+	record(&f.tainted, hasTaint(f.node.node(), v1alpha1.TaintOutOfService))
+	record(&f.detached, !f.isAttached(f.name, f.node.name))
+	record(&f.bound, err == nil && pod.Spec.NodeName != "" && f.elsewhere(pod.Spec.NodeName))
+	err = f.runsOn(f.name, f.elsewhere)
+	record(&f.running, err == nil)
+	if err != nil { // other states are progress, too
+		return fmt.Errorf("%w; out of service %t, bound elsewhere %t, detached %t", err, !f.tainted.IsZero(), !f.bound.IsZero(), !f.detached.IsZero())
 	}
 	return nil
 }
 
-func (s *story) tell() {
-	s.Helper()
-	after := func(when time.Time) string { return when.Sub(s.silent).Round(100 * time.Millisecond).String() }
-	s.Logf("%s: seconds since the last heartbeat: Ready Unknown %s, out of service %s, pod bound elsewhere %s, disk detached %s, running elsewhere %s",
-		s.name, after(s.unknown), after(s.tainted), after(s.bound), after(s.detached), after(s.running))
+// logTimes logs the observed times.
+func (f *failover) logTimes() {
+	f.Helper()
+	after := func(when time.Time) string { return when.Sub(f.off).Round(100 * time.Millisecond).String() }
+	f.Logf("%s: times since the last heartbeat: Ready Unknown %s, out of service %s, pod bound elsewhere %s, disk detached %s, running elsewhere %s",
+		f.name, after(f.unknown), after(f.tainted), after(f.bound), after(f.detached), after(f.running))
 }
 
-// stuck checks that the disk is still where nobody can use it.
-func (s *story) stuck() error {
-	if !s.isAttached(s.name, s.node.name) {
-		return fmt.Errorf("disk %s is detached", s.name)
+// stuck verifies that the disk is still attached to the machine, so that the database cannot run.
+func (f *failover) stuck() error {
+	if !f.isAttached(f.name, f.node.name) {
+		return fmt.Errorf("disk %s is detached", f.name)
 	}
-	pod, err := s.pod()
+	pod, err := f.pod()
 	if err == nil && pod.Status.Phase == corev1.PodRunning {
 		return fmt.Errorf("pod %s is running on node %s", pod.Name, pod.Spec.NodeName)
 	}
@@ -101,19 +102,19 @@ func (s *story) stuck() error {
 // (ReconcilerMaxWaitForUnmountDuration in pkg/controller/volume/attachdetach).
 const forcedDetach = 6 * time.Minute
 
-// The whole story on a real control plane, three times: once the cloud says that
-// the machine is off, once silence has to do, and once no gate looks after the
-// node and a person has deleted the pod by force. The first two run elsewhere
-// with their disks before the third's disk is detached.
+// Three databases on a real control plane. The cloud provider reports that the first machine is
+// shut down. The second one is only unreachable. The third one is not selected by a gate, and a
+// user deletes its pod by force. The first two databases run on other machines, with their
+// disks, before the third one's disk is detached.
 func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 	d := newDataCentre(t)
 	d.startController(0)
 	d.declare(spotGate())
-	watched := d.neverTakenWhileSpeaking()
-	off := &story{dataCentre: d, name: "off", node: d.startMachine("node-off", "spot", "off")}
-	silent := &story{dataCentre: d, name: "silent", node: d.startMachine("node-silent", "spot", "silent")}
-	plain := &story{dataCentre: d, name: "plain", node: d.startMachine("node-plain", "plain")}
-	all := []*story{off, silent, plain}
+	done := d.watchOutOfService()
+	off := &failover{dataCentre: d, name: "off", node: d.startMachine("node-off", "spot", "off")}
+	unreachable := &failover{dataCentre: d, name: "unreachable", node: d.startMachine("node-unreachable", "spot", "unreachable")}
+	plain := &failover{dataCentre: d, name: "plain", node: d.startMachine("node-plain", "plain")}
+	all := []*failover{off, unreachable, plain}
 	for _, s := range all {
 		d.database(s.name, s.name, "steady")
 		d.await("database "+s.name+" runs", func() error { return d.runsOn(s.name, s.here) })
@@ -122,15 +123,15 @@ func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 		d.startMachine(fmt.Sprint("steady-", i), "steady")
 	}
 
-	for _, s := range all { // the notice arms
-		s.node.has("PreemptionNotice", "True")
+	for _, s := range all {
+		s.node.setCondition("PreemptionNotice", "True")
 	}
-	off.node.inService("given notice")
-	for _, s := range all { // silence fires
-		s.goes()
+	off.node.expectInService("preemption notice")
+	for _, s := range all {
+		s.switchOff()
 	}
 	for _, s := range all {
-		s.unknown = d.await(s.name+" is silent", func() error { return s.isReady(corev1.ConditionUnknown) })
+		s.unknown = d.await(s.name+" is unreachable", func() error { return s.isReady(corev1.ConditionUnknown) })
 	}
 	pod, err := plain.pod()
 	d.must(err)
@@ -139,13 +140,13 @@ func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 	d.must(d.editTaints(t.Context(), off.node.name, "cloud", func(taints []corev1.Taint) []corev1.Taint {
 		return append(taints, corev1.Taint{Key: v1alpha1.TaintCloudShutdown, Effect: corev1.TaintEffectNoSchedule})
 	}))
-	d.await("both databases run elsewhere", func() error { return errors.Join(off.observe(), silent.observe()) })
-	off.tell()
-	silent.tell()
-	if waited := silent.node.record("spot").Since.Sub(silent.node.readyCondition().LastTransitionTime.Time); waited < time.Minute {
-		t.Errorf("taken out of service after %s of silence", waited)
+	d.await("both databases run on other machines", func() error { return errors.Join(off.observe(), unreachable.observe()) })
+	off.logTimes()
+	unreachable.logTimes()
+	if waited := unreachable.node.record("spot").Since.Sub(unreachable.node.readyCondition().LastTransitionTime.Time); waited < time.Minute {
+		t.Errorf("taken out of service after being unreachable for %s, want at least a minute", waited)
 	}
-	for _, s := range []*story{off, silent} {
+	for _, s := range []*failover{off, unreachable} {
 		if d.managerSaid("node has out-of-service taint, force detaching", s.node.name) == 0 {
 			t.Errorf("the attach-detach controller did not detach by force from %s", s.node.name)
 		}
@@ -160,19 +161,19 @@ func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 		t.Logf("without a gate the disk is still attached %s after its pod was deleted by force", waited)
 	}
 
-	off.comesBack(corev1.ConditionTrue)
-	silent.comesBack(corev1.ConditionFalse)
-	watched()
+	off.switchOn(corev1.ConditionTrue)
+	unreachable.switchOn(corev1.ConditionFalse)
+	done()
 }
 
-// comesBack has the machine speak again, with notice and the cloud's word still
-// on the node. It is in service at once, and its database stays where it is.
-func (s *story) comesBack(status corev1.ConditionStatus) {
-	s.Helper()
-	s.power(s.node.name, true)
-	s.node.report(status, "")
-	spoke := time.Now()
-	s.node.becomes("spot", isNone, v1alpha1.TaintOutOfService)
-	s.Logf("%s: in service %s after Ready became %s", s.name, time.Since(spoke).Round(time.Millisecond), status)
-	s.must(s.runsOn(s.name, s.elsewhere))
+// switchOn switches the machine on. The node still has the notice and the cloud provider's
+// taint, but is in service immediately, and its database stays on the other machine.
+func (f *failover) switchOn(status corev1.ConditionStatus) {
+	f.Helper()
+	f.power(f.node.name, true)
+	f.node.report(status, "")
+	reported := time.Now()
+	f.node.becomes("spot", isNone, v1alpha1.TaintOutOfService)
+	f.Logf("%s: in service %s after Ready became %s", f.name, time.Since(reported).Round(time.Millisecond), status)
+	f.must(f.runsOn(f.name, f.elsewhere))
 }

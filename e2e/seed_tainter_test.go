@@ -9,17 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Features and defects of LasseHels/tainter; see docs/from-tainter.md.
 
-// matching is a signal on a condition; both are patterns, as Tainter's are.
+// matching returns a signal on a condition, with patterns for type and status, as in Tainter.
 func matching(name, conditionType, status string) v1alpha1.Signal {
 	return v1alpha1.Signal{Name: name, SignalSource: v1alpha1.SignalSource{
 		Condition: &v1alpha1.ConditionSignal{TypePattern: conditionType, StatusPattern: status},
@@ -33,17 +31,16 @@ func taintWhen(name string, signals ...v1alpha1.Signal) *v1alpha1.NodeGate {
 	return ng
 }
 
-func kaput() v1alpha1.Signal { return matching("nic", "NetworkInterfaceCard", "Kaput|Ruined") }
+// broken returns a signal that holds while the node's network interface card is broken.
+func broken() v1alpha1.Signal { return matching("nic", "NetworkInterfaceCard", "Kaput|Ruined") }
 
-// has sets a condition of the node, as a problem detector would.
-func (k *kubelet) has(conditionType, status string) {
+// setCondition sets a condition of the node, like a problem detector.
+func (k *kubelet) setCondition(conditionType, status string) {
 	k.Helper()
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, conditionType, status)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
-	k.must(k.admin.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	k.statusPatch(fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, conditionType, status))
 }
 
-// registered registers nodes.
+// registered registers nodes, and returns their kubelets.
 func (e *env) registered(names ...string) []*kubelet {
 	e.Helper()
 	var all []*kubelet
@@ -55,7 +52,7 @@ func (e *env) registered(names ...string) []*kubelet {
 	return all
 }
 
-// count counts the node's taints with the key.
+// count returns the number of the node's taints with the key.
 func (k *kubelet) count(key string) int {
 	k.Helper()
 	return count(k.node(), key)
@@ -70,7 +67,8 @@ func count(node *corev1.Node, key string) (n int) {
 	return n
 }
 
-// holds verifies that the gate stays in this state for a short time.
+// holds verifies that the gate is in this state once the controller has processed all earlier
+// changes.
 func (k *kubelet) holds(gateName, state string) {
 	k.Helper()
 	k.settled()
@@ -81,34 +79,32 @@ func (k *kubelet) holds(gateName, state string) {
 // clears, the taint is removed. Tainter never removed it.
 func TestSeedTainterConditionToTaint(t *testing.T) {
 	e := newEnv(t)
-	e.startController(time.Hour) // the nodes are older than any birth
+	e.startController(time.Hour) // no node is new
 	nodes := e.registered("before", "after", "fit")
 	before, after := nodes[0], nodes[1]
-	before.has("NetworkInterfaceCard", "Kaput")
-	ng := taintWhen("nic", kaput())
+	before.setCondition("NetworkInterfaceCard", "Kaput")
+	ng := taintWhen("nic", broken())
 	ng.Spec.Budget.MaxReclosed = percent("100%")
 	e.declare(ng)
 	e.must(e.condition("nic", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted))
 
 	before.becomes("nic", isClosed, keyA)
-	after.has("NetworkInterfaceCard", "Ruined")
+	after.setCondition("NetworkInterfaceCard", "Ruined")
 	after.becomes("nic", isClosed, keyA)
 	if r := after.record("nic"); r.Reason != v1alpha1.ReasonSignalsHold {
 		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonSignalsHold)
 	}
 	e.waitsFor("nic", "after", v1alpha1.ReadingMatches)
 	for _, k := range []*kubelet{before, after} {
-		k.has("NetworkInterfaceCard", "Fine")
+		k.setCondition("NetworkInterfaceCard", "Fine")
 		k.becomes("nic", isNone, keyA)
 	}
-	for name, want := range map[string]int{"before": 2, "after": 2, "fit": 0} {
-		if writes := e.nodeWrites(name); len(writes) != want {
-			t.Errorf("nodegate wrote node %s %d times, want %d: %v", name, len(writes), want, writes)
-		}
-	}
+	before.wrote(2)
+	after.wrote(2)
+	nodes[2].wrote(0)
 	born := e.kubelet("born").register()
 	if hasTaint(born, keyA) {
-		t.Error("a closeWhen gate closed a birth")
+		t.Error("a closeWhen gate closed at birth")
 	}
 }
 
@@ -116,64 +112,62 @@ func TestSeedTainterConditionToTaint(t *testing.T) {
 func TestSeedTainterAllConditionsOfAMatcher(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	e.declare(taintWhen("both", kaput(), matching("link", "Private.*", "severed")))
+	e.declare(taintWhen("both", broken(), matching("link", "Private.*", "severed")))
 	k := e.registered("n1")[0]
-	k.has("NetworkInterfaceCard", "Ruined")
+	k.setCondition("NetworkInterfaceCard", "Ruined")
 	k.holds("both", isNone)
-	k.has("PrivateLink", "severed")
+	k.setCondition("PrivateLink", "severed")
 	k.becomes("both", isClosed, keyA)
-	k.has("NetworkInterfaceCard", "Fine")
+	k.setCondition("NetworkInterfaceCard", "Fine")
 	k.becomes("both", isNone, keyA)
 }
 
-// Several matchers with one taint: it is on while one of them matches. Where
-// two matched at once, Tainter sent the taint twice, was refused, and never put
-// any on that node.
+// Several matchers with the same taint: the node has it while at least one of them matches. If
+// two matched at once, Tainter wrote the taint twice, which the API server rejected, so that
+// the node never got it.
 func TestSeedTainterSeveralMatchersOneTaint(t *testing.T) {
 	e := newEnv(t)
 	k := e.registered("n1")[0]
-	k.has("NetworkInterfaceCard", "Kaput")
-	k.has("PrivateLink", "severed")
+	k.setCondition("NetworkInterfaceCard", "Kaput")
+	k.setCondition("PrivateLink", "severed")
 	e.startController(0)
-	e.declare(taintWhen("card", kaput()))
+	e.declare(taintWhen("card", broken()))
 	e.declare(taintWhen("link", matching("link", "PrivateLink", "severed")))
 	k.becomes("card", isClosed, keyA)
 	k.becomes("link", isClosed, keyA)
 	if n := k.count(keyA); n != 1 {
 		t.Errorf("the node has the taint %d times, want once", n)
 	}
-	bare := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) })
-	k.has("NetworkInterfaceCard", "Fine")
-	e.eventually("the first matcher is done", func() error {
-		if _, recorded := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"card"]; recorded {
-			return errNotYet
-		}
-		return nil
+	untainted := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) })
+	k.setCondition("NetworkInterfaceCard", "Fine")
+	e.eventually("the first gate is open", func() error {
+		_, recorded := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"card"]
+		return unless(!recorded)
 	})
-	if n := bare(); n > 0 {
-		t.Errorf("the node was seen without the taint %d times, although one matcher matched", n)
+	if n := untainted(); n > 0 {
+		t.Errorf("the node was without the taint in %d states although one matcher matched", n)
 	}
-	k.has("PrivateLink", "whole")
+	k.setCondition("PrivateLink", "whole")
 	k.becomes("link", isNone, keyA)
 }
 
-// Every effect, with the time on NoExecute only, from which core counts
-// tolerations of limited time.
+// Gates support every effect. Only NoExecute taints have timeAdded, from which tolerationSeconds
+// are counted.
 func TestSeedTainterEveryEffect(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	for name, effect := range map[string]corev1.TaintEffect{
 		"soft": corev1.TaintEffectPreferNoSchedule, "hard": corev1.TaintEffectNoSchedule, "evict": corev1.TaintEffectNoExecute,
 	} {
-		ng := taintWhen(name, kaput())
+		ng := taintWhen(name, broken())
 		ng.Spec.Taint.Effect, ng.Spec.Taint.Value = effect, "nic"
 		ng.Spec.Acknowledge = []v1alpha1.Acknowledgement{v1alpha1.AcknowledgePodEviction}
 		e.declare(ng)
 	}
 	k := e.registered("n1")[0]
 	start := time.Now().Add(-time.Second)
-	k.has("NetworkInterfaceCard", "Kaput")
-	e.eventually("all three are on", func() error {
+	k.setCondition("NetworkInterfaceCard", "Kaput")
+	e.eventually("the node has all three taints", func() error {
 		if k.count(keyA) < 3 {
 			return fmt.Errorf("taints: %s", keys(k.node()))
 		}
@@ -184,14 +178,14 @@ func TestSeedTainterEveryEffect(t *testing.T) {
 			continue
 		}
 		if timed := taint.TimeAdded != nil; timed != (taint.Effect == corev1.TaintEffectNoExecute) || timed && taint.TimeAdded.Time.Before(start) {
-			t.Errorf("%s was added at %v", taint.ToString(), taint.TimeAdded)
+			t.Errorf("taint %s has timeAdded %v", taint.ToString(), taint.TimeAdded)
 		}
 		if taint.Value != "nic" {
-			t.Errorf("taint %s has another value", taint.ToString())
+			t.Errorf("taint %s has another value, want nic", taint.ToString())
 		}
 	}
-	k.has("NetworkInterfaceCard", "Fine")
-	e.eventually("all three are gone", func() error {
+	k.setCondition("NetworkInterfaceCard", "Fine")
+	e.eventually("all three taints are removed", func() error {
 		if k.count(keyA) > 0 {
 			return fmt.Errorf("taints: %s", keys(k.node()))
 		}
@@ -204,22 +198,22 @@ func TestSeedTainterEveryEffect(t *testing.T) {
 func TestSeedTainterReadyUnknown(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	e.declare(taintWhen("silent", v1alpha1.Signal{Name: "ready", SignalSource: v1alpha1.SignalSource{
+	e.declare(taintWhen("unreachable", v1alpha1.Signal{Name: "ready", SignalSource: v1alpha1.SignalSource{
 		Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "Unknown"},
 	}}))
 	k := e.registered("n1")[0]
-	k.holds("silent", isNone)
+	k.holds("unreachable", isNone)
 	k.fallSilent()
-	k.becomes("silent", isClosed, keyA)
+	k.becomes("unreachable", isClosed, keyA)
 	k.report(corev1.ConditionTrue, "")
-	k.becomes("silent", isNone, keyA)
+	k.becomes("unreachable", isNone, keyA)
 }
 
 // With reopen Manual, a node stays tainted until a user removes the taint.
 func TestSeedTainterReopenManual(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ng := taintWhen("nic", kaput())
+	ng := taintWhen("nic", broken())
 	ng.Spec.Reopen = v1alpha1.ReopenManual
 	e.declare(ng)
 	k := e.registered("n1")[0]
@@ -227,25 +221,25 @@ func TestSeedTainterReopenManual(t *testing.T) {
 		t.Helper()
 		e.must(e.editTaints(t.Context(), "n1", "kubectl-taint", func(taints []corev1.Taint) []corev1.Taint { return without(taints, keyA) }))
 	}
-	k.has("NetworkInterfaceCard", "Kaput")
+	k.setCondition("NetworkInterfaceCard", "Kaput")
 	k.becomes("nic", isClosed, keyA)
-	k.has("NetworkInterfaceCard", "Fine")
+	k.setCondition("NetworkInterfaceCard", "Fine")
 	e.waitsFor("nic", "n1", v1alpha1.ReadingReopenedByHand)
 	e.must(k.is("nic", isClosed, keyA))
 	untaint()
 	k.becomes("nic", isNone, keyA)
 
-	k.has("NetworkInterfaceCard", "Kaput")
+	k.setCondition("NetworkInterfaceCard", "Kaput")
 	k.becomes("nic", isClosed, keyA)
-	untaint() // although the condition holds
+	untaint() // while the condition holds
 	k.becomes("nic", isOpen, keyA)
 	if r := k.record("nic"); r.Reason != v1alpha1.ReasonOpenedByHand {
 		t.Errorf("opened for %s, want %s", r.Reason, v1alpha1.ReasonOpenedByHand)
 	}
 	k.holds("nic", isOpen)
-	k.has("NetworkInterfaceCard", "Fine")
-	k.becomes("nic", isNone, keyA) // armed again
-	k.has("NetworkInterfaceCard", "Ruined")
+	k.setCondition("NetworkInterfaceCard", "Fine")
+	k.becomes("nic", isNone, keyA) // and can close again
+	k.setCondition("NetworkInterfaceCard", "Ruined")
 	k.becomes("nic", isClosed, keyA)
 }
 
@@ -265,16 +259,16 @@ func TestSeedTainterBudget(t *testing.T) {
 	var fleet []*kubelet
 	for i := range 10 {
 		k := e.kubelet(fmt.Sprint("n", i))
-		k.register(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "a" }) // budgets are of zones
+		k.register(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "a" }) // budgets apply per zone
 		fleet = append(fleet, k)
 	}
 	for _, k := range fleet[:3] {
-		k.has("NetworkInterfaceCard", "Kaput")
+		k.setCondition("NetworkInterfaceCard", "Kaput")
 	}
 	e.startController(0)
-	e.declare(taintWhen("nic", kaput()))
+	e.declare(taintWhen("nic", broken()))
 	e.eventually("closing is throttled", func() error { return e.condition("nic", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") })
-	e.eventually("20 % are closed", func() error {
+	e.eventually("20 % of the nodes are closed", func() error {
 		if n := len(closedBy("nic", fleet)); n != 2 {
 			return fmt.Errorf("%d nodes are closed", n)
 		}
@@ -285,25 +279,23 @@ func TestSeedTainterBudget(t *testing.T) {
 	if len(first) != 2 {
 		t.Fatalf("%d nodes are closed, want 2", len(first))
 	}
-	first[0].has("NetworkInterfaceCard", "Fine")
+	first[0].setCondition("NetworkInterfaceCard", "Fine")
 	first[0].becomes("nic", isNone, keyA)
 	for _, k := range fleet[:3] {
 		if k != first[0] {
-			k.becomes("nic", isClosed, keyA) // it resumes
+			k.becomes("nic", isClosed, keyA) // there is budget for the third node
 		}
 	}
 	e.eventually("nothing is throttled", func() error {
-		if e.condition("nic", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") == nil {
-			return errNotYet
-		}
-		return nil
+		return unless(e.condition("nic", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") != nil)
 	})
 }
 
+// percent returns a percentage for maxReclosed.
 func percent(p string) *intstr.IntOrString { return ptr.To(intstr.FromString(p)) }
 
-// A condition's forSeconds keeps a flap from tainting a node; Tainter takes the
-// first word for it. Nothing but time happens here between the two.
+// With forSeconds, a condition that holds only briefly does not taint a node, unlike in Tainter.
+// The gate closes after that time without another event.
 func TestSeedTainterForSeconds(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -312,12 +304,12 @@ func TestSeedTainterForSeconds(t *testing.T) {
 	}}
 	e.declare(taintWhen("nic", signal))
 	k := e.registered("n1")[0]
-	began := time.Now().Truncate(time.Second) // as exact as transitions are told
-	k.reports("NetworkInterfaceCard", "Kaput", began)
+	began := time.Now().Truncate(time.Second) // transitions have whole seconds
+	k.reportCondition("NetworkInterfaceCard", "Kaput", began)
 	k.becomes("nic", isClosed, keyA)
 	if r := k.record("nic"); r.Since.Before(began.Add(3 * time.Second)) {
-		t.Errorf("closed at %s, it matched from %s", r.Since, began)
+		t.Errorf("closed at %s, want 3 s after %s, since when the condition matches", r.Since, began)
 	}
-	k.reports("NetworkInterfaceCard", "Fine", time.Now())
+	k.reportCondition("NetworkInterfaceCard", "Fine", time.Now())
 	k.becomes("nic", isNone, keyA)
 }

@@ -3,16 +3,17 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
+// Heartbeats do not cause writes.
 func TestHeartbeatsCostNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
@@ -28,11 +29,8 @@ func TestHeartbeatsCostNothing(t *testing.T) {
 		open.report(corev1.ConditionTrue, "")
 	}
 	e.settled()
-	for name, want := range map[string]int{"held": 0, "open": 1} {
-		if writes := e.nodeWrites(name); len(writes) != want {
-			t.Errorf("nodegate wrote node %s %d times, want %d", name, len(writes), want)
-		}
-	}
+	held.wrote(0)
+	open.wrote(1)
 }
 
 // Every DaemonSet that is expected on the node must be ready. Temporary taints do not change
@@ -43,7 +41,7 @@ func TestDaemonSetsSignal(t *testing.T) {
 	one, two := e.daemonSet("one"), e.daemonSet("two")
 	elsewhere := e.daemonSet("elsewhere")
 	e.edit(elsewhere, func() { elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"} })
-	// The API server adds its not-ready taint to every new node.
+	// It does not tolerate the not-ready taint, which the API server adds to every new node.
 	e.edit(two, func() {
 		two.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: keyA, Operator: corev1.TolerationOpExists}}
 	})
@@ -57,10 +55,11 @@ func TestDaemonSetsSignal(t *testing.T) {
 	k.becomes("agents", isOpen, keyA)
 }
 
+// With require: All, every pod that matches the selector must be ready.
 func TestPodsSignal(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent") // any pods will do; these are at hand
+	ds := e.daemonSet("agent") // the signal accepts pods of any owner
 	e.declare(newGate("agents", keyA, v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{
 		Namespace: daemonNamespace, Require: v1alpha1.RequireAll,
 		Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
@@ -75,14 +74,14 @@ func TestPodsSignal(t *testing.T) {
 	k.becomes("agents", isOpen, keyA)
 }
 
+// A gate opens when both its signals hold.
 func TestConditionAndAnnotationSignals(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	ng := newGate("both", keyA, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Network.*", Status: "True"}})
-	value := "yes"
 	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{
 		Name:         "annotation",
-		SignalSource: v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "example.com/warm", Value: &value}},
+		SignalSource: v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "example.com/warm", Value: ptr.To("yes")}},
 	})
 	e.declare(ng)
 	k := e.kubelet("n1")
@@ -94,19 +93,4 @@ func TestConditionAndAnnotationSignals(t *testing.T) {
 	e.waitsFor("both", "n1", v1alpha1.ReadingDiffers)
 	k.patch(`{"metadata":{"annotations":{"example.com/warm":"yes"}}}`)
 	k.becomes("both", isOpen, keyA)
-}
-
-// waitsFor waits until a gate's status contains the reason why it is closed on a node.
-func (e *env) waitsFor(gateName, node string, reason v1alpha1.ReadingReason) {
-	e.Helper()
-	e.eventually(fmt.Sprintf("gate %s holds node %s because of %s", gateName, node, reason), func() error {
-		var ng v1alpha1.NodeGate
-		e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: gateName}, &ng))
-		for _, w := range ng.Status.Waiting {
-			if w.Node == node && w.Reason == string(reason) {
-				return nil
-			}
-		}
-		return fmt.Errorf("waiting: %+v", ng.Status.Waiting)
-	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
+// The gate opens when the node's pool is complete, and ResourceSlices of a deleted Node with the
+// same name do not count.
 func TestResourceSlicesSignal(t *testing.T) {
 	e := newEnv(t)
 	start := time.Now()
@@ -24,7 +26,7 @@ func TestResourceSlicesSignal(t *testing.T) {
 	neighbour.becomes("dra", isOpen, keyA)
 	e.must(k.is("dra", isClosed, keyA))
 
-	// A pool is complete when all slices of its newest generation are there.
+	// A pool is complete when all slices of its newest generation exist.
 	first := k.publishes("gpu-0", 1, 2)
 	e.waitsFor("dra", "n1", v1alpha1.ReadingPoolIncomplete)
 	e.must(k.is("dra", isClosed, keyA))
@@ -34,8 +36,7 @@ func TestResourceSlicesSignal(t *testing.T) {
 	k.republishes(first, 2, 2)
 	k.becomes("dra", isOpen, keyA)
 
-	// The machine is replaced by another under the same name, and its slices are
-	// still there.
+	// Another machine with the same name registers while the old slices still exist.
 	e.must(e.admin.Delete(t.Context(), born))
 	k.register()
 	e.waitsFor("dra", "n1", v1alpha1.ReadingFormerNode)
@@ -46,11 +47,9 @@ func TestResourceSlicesSignal(t *testing.T) {
 	k.becomes("dra", isOpen, keyA)
 	k.wrote(1)
 
+	ended := e.requestsFor("resourceslices", "watch", start)
 	e.must(e.admin.Delete(t.Context(), ng))
-	e.eventually("nobody watches ResourceSlices any more", func() error {
-		if e.requestsFor("resourceslices", "watch", start) == 0 {
-			return errNotYet
-		}
-		return nil
+	e.eventually("the controller stops watching ResourceSlices", func() error {
+		return unless(e.requestsFor("resourceslices", "watch", start) > ended)
 	})
 }

@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// In a storm, 90 % of the nodes in three zones of a hundred lose their signal. The budget
+// 90 % of the nodes in three zones of a hundred lose their signal at the same time. The budget
 // allows twenty closed nodes per zone.
 const (
 	stormZones = 3
@@ -24,13 +22,13 @@ const (
 	stormMost  = fleetSize / stormZones / 5
 )
 
-// storm is the fleet with its state according to a watch.
+// storm is the fleet, with its states according to a watch.
 type storm struct {
 	*env
 	fleet []*kubelet
 	zones map[string]string
-	// closed are the nodes that are closed for the storm, by zone, and closings
-	// counts how often each was.
+	// closed contains the nodes that are closed because of the lost signal, by zone, and
+	// closings how often each of them closed.
 	closed   map[string]map[string]bool
 	closings map[string]int
 }
@@ -44,11 +42,11 @@ func (e *env) newStorm() *storm {
 	return s
 }
 
-// saw records a watch event of a node, and verifies that no zone exceeds its budget.
-func (s *storm) saw(n *corev1.Node) error {
+// observe records a state of a node, and verifies that no zone exceeds its budget.
+func (s *storm) observe(n *corev1.Node) error {
 	zone := s.zones[n.Name]
 	if zone == "" {
-		return nil // not of the fleet
+		return nil // not part of the fleet
 	}
 	if s.closed[zone] == nil {
 		s.closed[zone] = map[string]bool{}
@@ -67,29 +65,21 @@ func (s *storm) saw(n *corev1.Node) error {
 	return agrees(n)
 }
 
-// status returns the gate's status.
-func (s *storm) status() v1alpha1.NodeGateStatus {
-	s.Helper()
-	var ng v1alpha1.NodeGate
-	s.must(s.admin.Get(s.Context(), client.ObjectKey{Name: "agent"}, &ng))
-	return ng.Status
-}
-
-// stands waits until the gate's status has these numbers of closed and waiting nodes.
-func (s *storm) stands(what string, closed, waiting int) {
+// awaitCounts waits until the gate's status has these numbers of closed and throttled nodes.
+func (s *storm) awaitCounts(what string, closed, throttled int) {
 	s.Helper()
 	s.eventually(what, func() error {
-		if n := s.status().Nodes; int(n.Closed) != closed || int(n.Throttled) != waiting || int(n.Selected) < fleetSize {
+		if n := s.readGate("agent").Status.Nodes; int(n.Closed) != closed || int(n.Throttled) != throttled || int(n.Selected) < fleetSize {
 			return fmt.Errorf("counts: %+v", n)
 		}
 		return nil
 	})
 }
 
-// 270 of 300 nodes lose their signal at once. No zone ever exceeds its budget. The other
-// nodes are reported and wait, and a new node opens in the meantime. The controller is killed
-// twice. When the signals hold again, all gates open. Each node that was closed is written
-// twice, and no other node is written.
+// 270 of 300 nodes lose their signal at once. No zone ever exceeds its budget. The other nodes
+// are reported and wait for budget, and the gate opens on a new node in the meantime. The
+// controller is killed twice. When the signals hold again, all gates open. Each node that was
+// closed is written twice, and no other node is written.
 func TestStorm(t *testing.T) {
 	e := newEnv(t)
 	p := e.newControllerProcess()
@@ -102,9 +92,9 @@ func TestStorm(t *testing.T) {
 	e.each(s.fleet, func(k *kubelet) {
 		k.register(func(n *corev1.Node) { n.Labels["ready"], n.Labels[corev1.LabelTopologyZone] = "", s.zones[k.name] })
 	})
-	s.stands("the fleet is open", 0, 0)
-	before := s.written()
-	done := e.watchAll(s.saw)
+	s.awaitCounts("all nodes are open", 0, 0)
+	before := s.writesByNode(s.fleet...)
+	done := e.watchAll(s.observe)
 
 	lost := s.fleet[:stormLoses]
 	e.each(lost, func(k *kubelet) {
@@ -114,53 +104,41 @@ func TestStorm(t *testing.T) {
 		}
 		k.patch(`{"metadata":{"labels":{"ready":null}}}`)
 	})
-	s.stands("the budget is used up", stormZones*stormMost, stormLoses-stormZones*stormMost)
-	c := meta.FindStatusCondition(s.status().Conditions, v1alpha1.ConditionThrottled)
+	s.awaitCounts("the budget is used up", stormZones*stormMost, stormLoses-stormZones*stormMost)
+	c := s.currentCondition("agent", v1alpha1.ConditionThrottled)
 	if c == nil || !strings.Contains(c.Message, "and 207 more") || strings.Count(c.Message, "signal signal: the node has no label ready") != 3 {
-		t.Errorf("the storm is told as %+v", c)
+		t.Errorf("condition Throttled is %s, want three nodes with their signal, and 207 more", conditionText(c))
 	}
 	p.kill()
 	p.start()
-	// What is new opens although hundreds wait, and a place that becomes free is
-	// taken by one that waits.
+	// The gate opens on a new node while hundreds are waiting for budget. Budget that becomes
+	// available is granted to a waiting node.
 	late := e.kubelet("late")
 	late.register(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "another" })
 	e.must(late.is("agent", isClosed, keyA))
 	late.label("ready")
 	late.becomes("agent", isOpen, keyA)
-	if n := s.status().Nodes; int(n.Throttled) != stormLoses-stormZones*stormMost {
-		t.Errorf("the storm was over when the new node opened: %+v", n)
+	if n := s.readGate("agent").Status.Nodes; int(n.Throttled) != stormLoses-stormZones*stormMost {
+		t.Errorf("when the gate opened on the new node, the counts were %+v, want %d throttled", n, stormLoses-stormZones*stormMost)
 	}
 	recovered := closedBy("agent", lost)[:2]
 	for _, k := range recovered {
 		k.label("ready")
 		k.becomes("agent", isOpen, keyA)
 	}
-	s.stands("others have closed in their place", stormZones*stormMost, stormLoses-stormZones*stormMost-len(recovered))
+	s.awaitCounts("other nodes are closed instead", stormZones*stormMost, stormLoses-stormZones*stormMost-len(recovered))
 
 	e.each(lost, func(k *kubelet) { k.label("ready") })
-	s.stands("the storm is over", 0, 0)
+	s.awaitCounts("all nodes are open again", 0, 0)
 	done()
 	if len(s.closings) < stormZones*stormMost+len(recovered) {
-		t.Errorf("a watch saw %d nodes closed", len(s.closings))
+		t.Errorf("the watch observed %d closed nodes, want at least %d", len(s.closings), stormZones*stormMost+len(recovered))
 	}
-	after := s.written()
+	after := s.writesByNode(s.fleet...)
 	for _, k := range s.fleet {
-		if n := s.closings[k.name]; n > 1 || after[k.name]-before[k.name] != 2*n {
-			t.Errorf("node %s was closed %d times and written %d times, want it closed once at most, and a write for each closing and opening",
-				k.name, n, after[k.name]-before[k.name])
+		closings, writes := s.closings[k.name], len(after[k.name])-len(before[k.name])
+		if closings > 1 || writes != 2*closings {
+			t.Errorf("node %s closed %d times and was written %d times, want it to close at most once, with one write to close and one to open", k.name, closings, writes)
 		}
 	}
-}
-
-// written counts the controller's writes of each node of the fleet.
-func (s *storm) written() map[string]int {
-	s.Helper()
-	writes := map[string]int{}
-	for _, event := range s.audit() {
-		if event.writesNode() {
-			writes[event.ObjectRef.Name]++
-		}
-	}
-	return writes
 }

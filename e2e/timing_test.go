@@ -5,18 +5,18 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/controller"
 )
 
 // The agent must have been ready for an hour. A restart of the controller makes no
@@ -25,7 +25,7 @@ func TestSoak(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
 	ds := e.daemonSet("agent")
-	ng := newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: ds.Name}})
+	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
 	ng.Spec.Timing.OpenAfterSeconds = 3600
 	e.declare(ng)
 	k := e.registered("n1")[0]
@@ -40,12 +40,11 @@ func (k *kubelet) opensAfterAnHour(gateName string, reason v1alpha1.ReadingReaso
 	k.Helper()
 	k.waitsFor(gateName, k.name, reason)
 	stop()
-	stop = k.startController(30 * time.Minute)
-	k.settled()
+	_, stop = k.startReconciled(30*time.Minute, gateName, 1)
 	k.must(k.is(gateName, isClosed, keyA))
 	k.waitsFor(gateName, k.name, reason)
 	stop()
-	k.wrote(0) // nobody keeps the time but what is there already
+	k.wrote(0) // the time is not stored on the node
 	k.startController(61 * time.Minute)
 	k.becomes(gateName, isOpen, keyA)
 	k.wrote(1)
@@ -64,9 +63,9 @@ func TestSoakOfACloseWhenGate(t *testing.T) {
 	k.becomes("bad", isClosed, keyA)
 	cleared := time.Now()
 	k.patch(`{"metadata":{"annotations":{"example.com/bad":null}}}`)
-	k.becomes("bad", "", keyA)
+	k.becomes("bad", isNone, keyA)
 	if passed := time.Since(cleared); passed < 3*time.Second {
-		t.Errorf("it opened %s after its condition had cleared", passed)
+		t.Errorf("the gate opened %s after its condition had cleared, want at least 3 s", passed)
 	}
 }
 
@@ -90,29 +89,24 @@ func TestDeadlineKeepsClosed(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
 	ds := e.daemonSet("agent")
-	ng := newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: ds.Name}})
+	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
 	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](3)}
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
 	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
-	k.toldOfDeadline(1, "stays closed")
+	k.deadlineEvents(1, "stays closed")
 	stop()
-	e.startController(0)
-	e.settled()
+	metrics, _ := e.startReconciled(0, "agent", 1)
+	e.shows(metrics, "nodegate_gate_nodes", 1, "agent", "overdue")
 	e.must(k.overdue("agent"))
 	e.must(k.is("agent", isClosed, keyA))
-	k.toldOfDeadline(1, "stays closed")
+	k.deadlineEvents(1, "stays closed")
 	k.wrote(1)
 	k.run(pod, true)
 	k.becomes("agent", isOpen, keyA)
-	e.eventually("nothing is overdue", func() error {
-		if k.overdue("agent") == nil {
-			return fmt.Errorf("the condition stays")
-		}
-		return nil
-	})
+	e.eventually("nothing is overdue", func() error { return unless(k.overdue("agent") != nil) })
 }
 
 // A deadline opens a gate because of a missing pod. The gate stays open until the agent has
@@ -121,7 +115,7 @@ func TestDeadlineOpens(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
 	ds := e.daemonSet("agent")
-	ng := newGate("agent", keyA, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: daemonNamespace, Name: ds.Name}})
+	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
 	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
 	ng.Spec.Budget.MaxReclosed = percent("100%")
@@ -130,64 +124,63 @@ func TestDeadlineOpens(t *testing.T) {
 	k := e.registered("n1")[0]
 	e.waitsFor("agent", "n1", v1alpha1.ReadingPodMissing)
 	stop()
-	stop = e.startController(90 * time.Minute)
-	e.settled()
+	_, stop = e.startReconciled(90*time.Minute, "agent", 1)
 	e.must(k.is("agent", isClosed, keyA))
 	stop()
 	k.wrote(0)
 	stop = e.startController(110 * time.Minute)
 	k.becomes("agent", isOpen, keyA)
 	if r := k.record("agent"); r.Reason != v1alpha1.ReasonDeadlinePassed {
-		t.Errorf("it opened for %s", r.Reason)
+		t.Errorf("opened for %s, want %s", r.Reason, v1alpha1.ReasonDeadlinePassed)
 	}
-	k.toldOfDeadline(1, "opens")
+	k.deadlineEvents(1, "opens")
 	e.settled()
 	e.must(k.is("agent", isOpen, keyA))
 	stop()
-	e.startController(0)
+	e.startReconciled(0, "agent", 1)
 	k.reboot()
 	k.becomes("agent", isClosed, keyA)
+	k.awaitRecordedBoot("agent")
 	k.run(k.daemonPod(ds), true)
 	k.becomes("agent", isOpen, keyA)
 	if r := k.record("agent"); r.Reason != v1alpha1.ReasonSignalsHold {
-		t.Errorf("it opened for %s", r.Reason)
+		t.Errorf("opened for %s, want %s", r.Reason, v1alpha1.ReasonSignalsHold)
 	}
-	k.toldOfDeadline(1, "opens")
+	k.deadlineEvents(1, "opens")
 }
 
 // overdue verifies that a gate reports exactly this node as overdue.
 func (k *kubelet) overdue(gateName string) error {
 	k.Helper()
-	var ng v1alpha1.NodeGate
-	k.must(k.admin.Get(k.Context(), client.ObjectKey{Name: gateName}, &ng))
 	if err := k.condition(gateName, v1alpha1.ConditionOverdue, metav1.ConditionTrue, v1alpha1.ReasonOverdue); err != nil {
 		return err
 	}
-	if ng.Status.Nodes.Overdue != 1 {
-		return fmt.Errorf("nodes: %+v", ng.Status.Nodes)
+	if n := k.readGate(gateName).Status.Nodes; n.Overdue != 1 {
+		return fmt.Errorf("counts: %+v", n)
 	}
 	return nil
 }
 
-// toldOfDeadline waits for Events about the node's deadline, which all have this text.
-func (k *kubelet) toldOfDeadline(times int, says string) {
+// deadlineEvents waits until there are this many Events about the node's deadline, which must
+// all have this text.
+func (k *kubelet) deadlineEvents(want int, text string) {
 	k.Helper()
-	k.eventually("an event tells of the deadline", func() error {
+	k.eventually(fmt.Sprintf("there are %d Events about the deadline", want), func() error {
 		all := k.nodeEvents(v1alpha1.EventDeadlinePassed)
 		for _, event := range all {
-			if !strings.Contains(event.Note, says) {
-				return fmt.Errorf("event: %s", event.Note)
+			if !strings.Contains(event.Note, text) {
+				return fmt.Errorf("the note is %q, want %q in it", event.Note, text)
 			}
 		}
-		if len(all) != times {
-			return fmt.Errorf("%d events", len(all))
+		if len(all) != want {
+			return fmt.Errorf("there are %d Events", len(all))
 		}
 		return nil
 	})
 }
 
-// A daemon that starts and crashes again and again, and whose pod is replaced,
-// does not move its gate's deadline; nor does a restart of nodegate.
+// Neither a daemon that crashes repeatedly, nor the replacement of its pod, nor a restart of
+// nodegate moves the gate's deadline.
 func TestDeadlineOfACrashLoop(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
@@ -212,17 +205,33 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	e.waitsFor("agent", "n1", v1alpha1.ReadingPodNotReady)
 	e.must(k.is("agent", isClosed, keyA))
 	stop()
-	metrics := prometheus.NewRegistry()
-	e.runController(func(p *controller.Process) {
-		p.Registerer, p.Options.Clock = metrics, laterClock{ahead: 11 * time.Minute}
-	})
-	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
+	// The controller knows the daemon when the deadline passes. Otherwise, the Event would
+	// report that the daemon is not observed yet.
+	later := &steppedClock{}
+	later.step(9 * time.Minute)
+	metrics, _ := e.startReconciledBy(later, "agent", 1)
+	later.step(2 * time.Minute)
 	crash(replaced)
-	k.toldOfDeadline(1, "signal signal: pod "+daemonNamespace+"/"+replaced.Name+" is not ready")
+	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
+	k.deadlineEvents(1, "signal signal: pod "+daemonNamespace+"/"+replaced.Name+" is not ready")
 	e.must(e.says("agent", v1alpha1.ConditionOverdue, "n1 waits for signal signal: "))
 	e.shows(metrics, "nodegate_gate_nodes", 1, "agent", "overdue")
 	e.must(k.is("agent", isClosed, keyA))
 }
+
+// steppedClock is the real clock, set ahead by steps.
+type steppedClock struct {
+	clock.RealClock
+	ahead atomic.Int64
+}
+
+func (c *steppedClock) step(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// Now implements clock.PassiveClock.
+func (c *steppedClock) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Since implements clock.PassiveClock.
+func (c *steppedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // The time of a deadline does not advance while the node is unreachable, and restarts with
 // each boot. The time between two steps of the test is short compared to the ten minutes
@@ -236,34 +245,29 @@ func TestDeadlineRunsInOneBootAndNotInSilence(t *testing.T) {
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	born := time.Now()
-	at := func(ahead time.Duration) {
+	at := func(ahead time.Duration) { // restarts the controller
 		stop()
-		stop = e.startController(ahead)
+		_, stop = e.startReconciled(ahead, "agent", 1)
 	}
-	says := func(status corev1.ConditionStatus, since time.Duration) {
+	setReady := func(status corev1.ConditionStatus, since time.Duration) {
 		k.statusPatch(fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`,
 			status, born.Add(since).UTC().Format(time.RFC3339)))
 	}
 	isInTime := func() {
-		e.settled()
+		t.Helper()
 		if r := k.record("agent"); r.Overdue {
-			t.Fatalf("overdue: %+v", r)
+			t.Fatalf("the node is overdue: %+v", r)
 		}
 	}
 	at(30 * time.Minute)
-	says(corev1.ConditionUnknown, 20*time.Minute)
-	e.eventually("the silence is recorded", func() error {
-		if k.record("agent").SilentSince.IsZero() {
-			return errNotYet
-		}
-		return nil
-	})
+	setReady(corev1.ConditionUnknown, 20*time.Minute)
+	e.eventually("the record has the start of the unreachable time", func() error { return unless(!k.record("agent").SilentSince.IsZero()) })
 	at(120 * time.Minute)
-	isInTime() // it stands still
-	says(corev1.ConditionTrue, 80*time.Minute)
-	e.eventually("the silence is accounted for", func() error {
+	isInTime() // the time does not advance
+	setReady(corev1.ConditionTrue, 80*time.Minute)
+	e.eventually("the record has the length of the unreachable time", func() error {
 		if s := k.record("agent").SilentSeconds; s < 3590 || s > 3605 {
-			return fmt.Errorf("%d seconds of silence", s)
+			return fmt.Errorf("unreachable for %d seconds, want 3600", s)
 		}
 		return nil
 	})
@@ -272,21 +276,20 @@ func TestDeadlineRunsInOneBootAndNotInSilence(t *testing.T) {
 	at(170 * time.Minute)
 	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
 	k.reboot()
-	e.eventually("the boot is recorded", func() error {
+	e.eventually("the record has the new boot", func() error {
 		if r := k.record("agent"); r.Boot != k.boot || r.Overdue || r.SilentSeconds != 0 {
-			return fmt.Errorf("%+v", r)
+			return fmt.Errorf("record: %+v", r)
 		}
 		return nil
 	})
 	at(260 * time.Minute)
 	isInTime()
 	at(280 * time.Minute)
-	e.eventually("it has passed in the new boot", func() error { return k.overdue("agent") })
-	k.toldOfDeadline(2, "stays closed")
+	e.eventually("the deadline has passed in the new boot", func() error { return k.overdue("agent") })
+	k.deadlineEvents(2, "stays closed")
 }
 
-// statusPatch writes the node's status as the kubelet or the node lifecycle
-// controller would.
+// statusPatch patches the node's status, like the kubelet or the node lifecycle controller.
 func (k *kubelet) statusPatch(body string) {
 	k.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}

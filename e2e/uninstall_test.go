@@ -31,7 +31,7 @@ import (
 	"github.com/nodegate/nodegate/internal/uninstall"
 )
 
-// deployment is a Deployment of one pod.
+// deployment returns a Deployment of one pod.
 func deployment(namespace, name string, tolerations []corev1.Toleration) *appsv1.Deployment {
 	labels := map[string]string{"app.kubernetes.io/name": name}
 	return &appsv1.Deployment{
@@ -47,7 +47,7 @@ func deployment(namespace, name string, tolerations []corev1.Toleration) *appsv1
 	}
 }
 
-// deploy runs nodegate by a Deployment: the controller runs while its pod is bound to a node.
+// deploy runs nodegate as a Deployment: the controller runs while its pod is bound to a node.
 func (w *world) deploy() {
 	w.Helper()
 	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{}, client.InNamespace(installation.Namespace))
@@ -62,12 +62,12 @@ func (w *world) deploy() {
 			if !ok {
 				continue
 			}
-			stop, runs := stops[pod.Name]
-			switch ends := event.Type == watch.Deleted || pod.DeletionTimestamp != nil; {
-			case ends && runs:
+			stop, running := stops[pod.Name]
+			switch ending := event.Type == watch.Deleted || pod.DeletionTimestamp != nil; {
+			case ending && running:
 				stop()
 				delete(stops, pod.Name)
-			case !ends && !runs && pod.Spec.NodeName != "":
+			case !ending && !running && pod.Spec.NodeName != "":
 				stops[pod.Name] = w.startController(0)
 			}
 		}
@@ -78,7 +78,7 @@ func (w *world) deploy() {
 // bound waits until a pod of a Deployment is bound to a node, and returns the node.
 func (w *world) bound(namespace, name string) (node string) {
 	w.Helper()
-	w.eventually(name+" has a node", func() error {
+	w.eventually("the pod of "+name+" is bound", func() error {
 		var pods corev1.PodList
 		w.must(w.admin.List(w.Context(), &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": name}))
 		for i := range pods.Items {
@@ -101,116 +101,138 @@ func TestLifeOfAnInstallation(t *testing.T) {
 	w.deploy()
 	w.bound(installation.Namespace, "nodegate")
 	w.declare(newGate("agent", keyA, byLabel("fit")))
+	w.survivesReplacement()
+	t.Log("uninstalling while nodegate runs")
+	w.uninstallsWhileRunning()
+	t.Log("uninstalling the rest of an installation")
+	w.uninstallsRest()
+}
 
-	w.must(w.admin.Create(t.Context(), deployment(daemonNamespace, "workload", nil)))
+// survivesReplacement replaces all nodes. The gate must open on the new nodes.
+func (w *world) survivesReplacement() {
+	w.Helper()
+	w.must(w.admin.Create(w.Context(), deployment(daemonNamespace, "workload", nil)))
 	replaced := w.replaceNodes("second-1", "second-2")
 	at := w.bound(installation.Namespace, "nodegate")
 	for _, k := range replaced {
 		if k.name != at {
 			k.label("fit")
 			k.becomes("agent", isOpen, keyA)
-			w.eventually("the workload runs on the node that is fit", func() error {
+			w.eventually("the workload runs on the node with the open gate", func() error {
 				node := w.bound(daemonNamespace, "workload")
 				return errUnless(node == k.name, "it is bound to "+node)
 			})
 		}
 	}
+}
 
-	t.Log("uninstalling while nodegate runs")
-	boss := w.cluster.Admin()
+// uninstallsWhileRunning tries dry runs, interrupts the removal, and completes it.
+func (w *world) uninstallsWhileRunning() {
+	w.Helper()
+	admin := w.cluster.Admin()
 	held := w.kubelet("held")
 	held.register()
 	held.override("agent", isClosed, time.Hour)
-	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "nodegate.nodegate.dev/agent deleted (dry run)", "node/held released from agent",
+	w.tells(w.ask(admin, "uninstall", "--dry-run=client"), 0, "nodegate.nodegate.dev/agent deleted (dry run)", "node/held released from agent",
 		"deployment.apps/nodegate deleted (dry run)", "mutatingadmissionpolicy.admissionregistration.k8s.io/nodegate-birth deleted (dry run)", "namespace/nodegate-system deleted if")
 	w.must(held.is("agent", isClosed, keyA))
-	w.tellsOnce(w.ask(boss, "uninstall", "--dry-run=client"))
-	w.tells(w.ask(boss, "uninstall", "-n", "elsewhere"), 2, "nodegate is installed in namespace "+installation.Namespace+", not in elsewhere")
-	w.tells(w.ask(boss, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
+	w.printsLinesOnce(w.ask(admin, "uninstall", "--dry-run=client"))
+	w.tells(w.ask(admin, "uninstall", "-n", "elsewhere"), 2, "nodegate is installed in namespace "+installation.Namespace+", not in elsewhere")
+	w.tells(w.ask(admin, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
 	w.must(held.is("agent", isClosed, keyA))
-	ctx, interrupt := context.WithCancel(t.Context())
-	var said bytes.Buffer
-	err := uninstall.Run(ctx, boss, uninstall.Options{
-		Namespace: installation.Namespace, ServiceAccount: installation.ServiceAccount,
-		Out: listener(func(p []byte) (int, error) {
-			if bytes.Contains(p, []byte("nodegate.nodegate.dev/agent deleted")) {
-				interrupt()
-			}
-			return said.Write(p)
-		}),
-	})
-	if err == nil || !strings.Contains(err.Error(), "run the command again") || !strings.Contains(said.String(), "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted") {
-		t.Errorf("interrupted, it ends with %v, after:\n%s", err, said.String())
-	}
-	w.tells(w.ask(boss, "uninstall"), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to stop: ", "nodegate is no longer in the cluster")
+	w.interruptUninstall("nodegate.nodegate.dev/agent deleted")
+	w.tells(w.ask(admin, "uninstall"), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to stop: ", "nodegate is no longer in the cluster")
 	w.isUninstalled()
 	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
-		t.Errorf("a node is born with taints %v and records %v", keys(born), records(born))
+		w.Errorf("a node was created with taints %v and records %v", keys(born), records(born))
 	}
-	if again := w.ask(boss, "uninstall"); again.out != "nodegate is no longer in the cluster.\n" {
-		t.Errorf("the second time it says %q", again.out)
+	if again := w.ask(admin, "uninstall"); again.out != "nodegate is no longer in the cluster.\n" {
+		w.Errorf("the second uninstall prints %q", again.out)
 	}
-	w.tells(w.ask(boss, "uninstall", "--dry-run=client"), 0, "nodegate is no longer in the cluster.")
+	w.tells(w.ask(admin, "uninstall", "--dry-run=client"), 0, "nodegate is no longer in the cluster.")
+}
 
-	t.Log("uninstalling what is left of an installation")
-	w.eventually("the namespace is gone", func() error {
-		err := w.admin.Get(t.Context(), client.ObjectKey{Name: installation.Namespace}, &corev1.Namespace{})
+// interruptUninstall interrupts an uninstall after it has printed this text.
+func (w *world) interruptUninstall(after string) {
+	w.Helper()
+	ctx, interrupt := context.WithCancel(w.Context())
+	defer interrupt()
+	var output bytes.Buffer
+	err := uninstall.Run(ctx, w.cluster.Admin(), uninstall.Options{
+		Namespace: installation.Namespace, ServiceAccount: installation.ServiceAccount,
+		Out: writerFunc(func(p []byte) (int, error) {
+			if bytes.Contains(p, []byte(after)) {
+				interrupt()
+			}
+			return output.Write(p)
+		}),
+	})
+	if err == nil || !strings.Contains(err.Error(), "run the command again") || !strings.Contains(output.String(), "mutatingadmissionpolicybinding.admissionregistration.k8s.io/nodegate-birth deleted") {
+		w.Errorf("the interrupted uninstall returns error %v, and prints:\n%s", err, output.String())
+	}
+}
+
+// uninstallsRest uninstalls nodegate after its policies and CRD were deleted.
+func (w *world) uninstallsRest() {
+	w.Helper()
+	admin := w.cluster.Admin()
+	w.eventually("the namespace is deleted", func() error {
+		err := w.admin.Get(w.Context(), client.ObjectKey{Name: installation.Namespace}, &corev1.Namespace{})
 		return errUnless(apierrors.IsNotFound(err), fmt.Sprint(err))
 	})
-	w.must(w.apply(t.Context()))
-	w.must(w.awaitPolicies(t.Context()))
+	w.must(w.apply(w.Context()))
+	w.must(w.awaitPolicies(w.Context()))
 	stop := w.startController(0)
-	ng := newGate("agent", keyA, byLabel("fit"))
-	w.must(w.admin.Create(t.Context(), ng))
+	w.must(w.admin.Create(w.Context(), newGate("agent", keyA, byLabel("fit"))))
 	left := []*kubelet{w.kubelet("left-1"), w.kubelet("left-2")}
 	for _, k := range left {
 		k.register()
-		k.becomes("agent", isClosed, keyA) // by the controller, if not at birth
+		k.becomes("agent", isClosed, keyA) // by the controller if not at birth
 	}
 	stop()
-	w.must(w.admin.DeleteAllOf(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{}))
-	for _, name := range []string{admission.RecordsPolicy, admission.ConfinementPolicy} { // nobody has cleared the third
+	w.must(w.admin.DeleteAllOf(w.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{}))
+	for _, name := range []string{admission.RecordsPolicy, admission.ConfinementPolicy} { // the other policies remain
 		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		w.must(w.admin.Delete(t.Context(), binding))
+		w.must(w.admin.Delete(w.Context(), binding))
 	}
 	w.deleteCRD()
-	w.tells(w.ask(boss, "release", "--gate", "agnet"), 0, "No node has anything to release", `warning: no node has anything of this gate: gate "agnet" not found`)
-	w.tells(w.ask(boss, "release", "left-1"), 0, "node/left-1 released from agent: taint "+keyA+":NoSchedule removed")
+	w.tells(w.ask(admin, "release", "--gate", "agnet"), 0, "No node has anything to release", `warning: no node has anything of this gate: gate "agnet" not found`)
+	w.tells(w.ask(admin, "release", "left-1"), 0, "node/left-1 released from agent: taint "+keyA+":NoSchedule removed")
 	w.must(left[0].is("agent", isNone, keyA))
-	w.must(w.admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}}))
-	w.tells(w.ask(boss, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/nodegate-birth deleted", "namespace/nodegate-system kept, because it contains configmap/mine")
+	w.must(w.admin.Create(w.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}}))
+	w.tells(w.ask(admin, "uninstall"), 0, "node/left-2 released from agent", "podtemplate/nodegate-birth deleted", "namespace/nodegate-system kept, because it contains configmap/mine")
 	w.isUninstalled()
 }
 
-// tellsOnce fails the test if a line is printed twice.
-func (e *env) tellsOnce(a answer) {
+// printsLinesOnce fails the test if a line is printed twice.
+func (e *env) printsLinesOnce(a answer) {
 	e.Helper()
-	said := map[string]bool{}
+	printed := map[string]bool{}
 	for line := range strings.Lines(a.out) {
-		if said[line] {
-			e.Errorf("it is said twice: %s", line)
+		if printed[line] {
+			e.Errorf("a line is printed twice: %s", line)
 		}
-		said[line] = true
+		printed[line] = true
 	}
 }
 
-// listener is a function that is written to.
-type listener func([]byte) (int, error)
+// writerFunc is an io.Writer that calls itself.
+type writerFunc func([]byte) (int, error)
 
 // Write implements io.Writer.
-func (l listener) Write(p []byte) (int, error) { return l(p) }
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // replaceNodes deletes all nodes with their pods, and registers other nodes.
 func (w *world) replaceNodes(names ...string) []*kubelet {
 	w.Helper()
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Node{}))
-	// What the garbage collector of pods does after a minute.
+	// The pod garbage collector would do this after a minute.
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Pod{}, client.InNamespace(installation.Namespace), client.GracePeriodSeconds(0)))
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Pod{}, client.InNamespace(daemonNamespace), client.GracePeriodSeconds(0)))
 	var all []*kubelet
 	for _, name := range names {
 		k := w.machineWithRoom(name)
-		w.must(k.is("agent", isClosed, keyA)) // while nodegate has no node to run on
+		w.must(k.is("agent", isClosed, keyA)) // while nodegate cannot be scheduled
 		all = append(all, k)
 	}
 	return all
@@ -238,7 +260,7 @@ func (w *world) isUninstalled() {
 				continue
 			}
 			if err := w.admin.Get(w.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-				w.Errorf("%s %s is left (%v)", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
+				w.Errorf("%s %s still exists (%v)", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
 			}
 		}
 	}
@@ -252,7 +274,7 @@ func (w *world) isUninstalled() {
 		w.must(meta.EachListItem(list, func(item runtime.Object) error {
 			o, ok := item.(client.Object)
 			if !ok || strings.HasPrefix(o.GetName(), "nodegate") || o.GetNamespace() == installation.Namespace {
-				w.Errorf("%T: %s/%s is left", list, o.GetNamespace(), o.GetName())
+				w.Errorf("%T: %s/%s still exists", list, o.GetNamespace(), o.GetName())
 			}
 			return nil
 		}))

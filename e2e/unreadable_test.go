@@ -30,7 +30,7 @@ func TestGateThatCannotBeRead(t *testing.T) {
 	restore := e.redefine()
 	e.setGrace("odd", `"soon"`)
 	restore()
-	e.eventually("the gate says that it cannot be read", func() error { return e.saysUnreadable("odd", "rolloutGraceSeconds") })
+	e.eventually("the gate reports that it cannot be read", func() error { return e.saysUnreadable("odd", "rolloutGraceSeconds") })
 
 	all[0].label("fit")
 	all[0].becomes("fine", isOpen, keyA)
@@ -41,7 +41,7 @@ func TestGateThatCannotBeRead(t *testing.T) {
 	born := e.registered("born")[0]
 	born.label("fit")
 	born.becomes("fine", isOpen, keyA)
-	for _, k := range append(all, born) { // what concerns a node is written at once
+	for _, k := range append(all, born) { // the controller reconciles all gates of a node together
 		e.must(k.is("odd", isClosed, keyB))
 	}
 	e.must(e.saysUnreadable("odd", "rolloutGraceSeconds"))
@@ -51,7 +51,7 @@ func TestGateThatCannotBeRead(t *testing.T) {
 	gates, err := reader.Gates(e.Context())
 	e.must(err)
 	if len(gates) != 2 || gates[0].ReadError != "" || gates[1].ReadError == "" || gates[1].Spec.Taint.Key != keyB {
-		t.Errorf("who looks once sees %+v", gates)
+		t.Errorf("a one-shot read returns %+v", gates)
 	}
 
 	e.setGrace("odd", "600")
@@ -81,14 +81,15 @@ func (e *env) redefine() (restore func()) {
 	return restore
 }
 
-// setGrace edits a gate, as soon as the API server accepts the value.
+// setGrace sets a gate's rolloutGraceSeconds once the API server accepts the value.
 func (e *env) setGrace(name, value string) {
 	e.Helper()
-	e.eventually("the edit is taken", func() error {
+	e.eventually("the API server accepts the edit", func() error {
 		return e.tryPatch(v1alpha1.GroupVersion.String(), "NodeGate", name, types.MergePatchType, `{"spec":{"timing":{"rolloutGraceSeconds":`+value+`}}}`)
 	})
 }
 
+// tryPatch patches an object without its Go type, also after the test has ended.
 func (e *env) tryPatch(version, kind, name string, how types.PatchType, patch string) error {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(version)
@@ -118,5 +119,5 @@ func (e *env) saysUnreadable(name, text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("its conditions are %v", conditions)
+	return fmt.Errorf("conditions: %v", conditions)
 }

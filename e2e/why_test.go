@@ -43,18 +43,18 @@ func (e *env) ask(user *rest.Config, args ...string) answer {
 }
 
 // tells fails the test unless the command had this exit status and printed all texts.
-func (e *env) tells(a answer, status int, words ...string) {
+func (e *env) tells(a answer, status int, texts ...string) {
 	e.Helper()
-	for _, w := range words {
+	for _, w := range texts {
 		if !strings.Contains(a.out+a.err, w) {
-			e.Errorf("it does not say %q:\n%s%s", w, a.out, a.err)
+			e.Errorf("the command does not print %q:\n%s%s", w, a.out, a.err)
 		}
 	}
 	if a.status != status {
-		e.Errorf("it ended with %d, want %d:\n%s%s", a.status, status, a.out, a.err)
+		e.Errorf("the exit status is %d, want %d:\n%s%s", a.status, status, a.out, a.err)
 	}
 	if a.status == 2 && (a.out != "" || strings.Count(a.err, "\n") != 1) {
-		e.Errorf("an error is one line on standard error, and this is\n%s%s", a.out, a.err)
+		e.Errorf("an error must be one line on standard error, got\n%s%s", a.out, a.err)
 	}
 }
 
@@ -68,9 +68,7 @@ func TestWhyOfAnIdleNode(t *testing.T) {
 	ng := newGate("tried", keyA, byLabel("ready"))
 	ng.Spec.Mode = v1alpha1.ModeDryRun
 	ng.Spec.ExistingNodes = v1alpha1.ExistingCloseIfIdle
-	e.eventually("the gate is younger than the node", func() error {
-		return errUnless(time.Since(k.node().CreationTimestamp.Time) > time.Second, "not yet")
-	})
+	e.waitNextSecond() // the gate must be younger than the node
 	e.must(e.admin.Create(t.Context(), ng))
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "tried: would not be a member (dry run)", "budget.maxReclosed")
 	ds := e.daemonSet("workload")
@@ -94,15 +92,15 @@ func (e *env) may(user string, rules ...rbacv1.PolicyRule) *rest.Config {
 		e.must(e.admin.Create(e.Context(), o))
 		e.Cleanup(func() { _ = e.admin.Delete(context.Background(), o) }) // the test's own context has ended
 	}
-	// The API server learns of rights by a watch of its own.
-	e.eventually("the rights of "+user, func() error {
+	// The API server observes permissions by a watch.
+	e.eventually("the permissions of "+user, func() error {
 		for _, rule := range rules {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0],
 					Name: append(rule.ResourceNames, "")[0]}}}
 			if err := e.admin.Create(e.Context(), review); err != nil || !review.Status.Allowed {
-				return errUnless(false, fmt.Sprintf("%s %s: %v", rule.Verbs[0], rule.Resources[0], err))
+				return fmt.Errorf("%s %s is not allowed (%v)", rule.Verbs[0], rule.Resources[0], err)
 			}
 		}
 		return nil
@@ -110,6 +108,7 @@ func (e *env) may(user string, rules ...rbacv1.PolicyRule) *rest.Config {
 	return e.cluster.User(user)
 }
 
+// reads returns a rule that allows reading a resource.
 func reads(group, resource string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list"}}
 }
@@ -169,12 +168,12 @@ func TestWhyOfAnOverride(t *testing.T) {
 	k := e.kubelet("n1")
 	k.register()
 	k.override("agent", isOpen, time.Hour)
-	k.stands("agent", isClosed, isOpen)
+	k.becomesOverridden("agent", isClosed, isOpen)
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 0, "override  open until", `"ticket \"7\""`, "without the override it would be closed")
 	k.label("ready")
-	k.stands("agent", isOpen, "")
+	k.becomesOverridden("agent", isOpen, "")
 	k.override("agent", isClosed, time.Hour)
-	k.stands("agent", isOpen, isClosed)
+	k.becomesOverridden("agent", isOpen, isClosed)
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "override  closed until", "without the override it would be open", "override.nodegate.dev/agent-")
 }
 

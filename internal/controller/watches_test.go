@@ -24,11 +24,11 @@ func TestWatchMetrics(t *testing.T) {
 	}
 	w.Silenced(reflector.Status{Name: "pods in b (app=x)"})
 	want := `
-# HELP nodegate_watch_silences_total How often nothing was heard on a watch of the resource for so long, not even a bookmark, that everything was read anew.
+# HELP nodegate_watch_silences_total Total number of times that a watch of the resource received nothing for so long, not even a bookmark, that it was listed again.
 # TYPE nodegate_watch_silences_total counter
 nodegate_watch_silences_total{resource="nodes"} 0
 nodegate_watch_silences_total{resource="pods"} 1
-# HELP nodegate_watch_up 1 if all that this replica watches of the resource is known and kept up to date, else 0.
+# HELP nodegate_watch_up 1 if everything that this replica watches of the resource is synced and up to date, else 0.
 # TYPE nodegate_watch_up gauge
 nodegate_watch_up{resource="nodes"} 1
 nodegate_watch_up{resource="pods"} 0

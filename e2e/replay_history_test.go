@@ -20,32 +20,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// chronicle contains every state of nodes and pods since its beginning, from a watch, in the
+// objectHistory contains all states of nodes and pods since its beginning, from watches, in the
 // order of resource versions.
-type chronicle struct {
+type objectHistory struct {
 	*env
 	mu     sync.Mutex
 	nodes  map[string][]*corev1.Node
 	pods   map[string][]*corev1.Pod // by namespace and name
 	newest map[string]int64         // by kind
-	// gone are the resource versions at which pods were removed.
-	gone map[string]int64
+	// deleted contains the resource versions at which pods were deleted, by namespace and name.
+	deleted map[string]int64
 }
 
 func version(o client.Object) int64 {
 	v, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {
-		panic(err) // they are numbers, and comparable, since Kubernetes 1.35
+		panic(err) // resource versions are comparable numbers since Kubernetes 1.35
 	}
 	return v
 }
 
-// watchHistory watches until the test ends.
-func (e *env) watchHistory() *chronicle {
+// watchHistory returns a history that is extended until the test ends.
+func (e *env) watchHistory() *objectHistory {
 	e.Helper()
-	h := &chronicle{
+	h := &objectHistory{
 		env: e, nodes: make(map[string][]*corev1.Node), pods: make(map[string][]*corev1.Pod),
-		newest: make(map[string]int64), gone: make(map[string]int64),
+		newest: make(map[string]int64), deleted: make(map[string]int64),
 	}
 	api, err := kubernetes.NewForConfig(e.cluster.Admin())
 	e.must(err)
@@ -53,14 +53,14 @@ func (e *env) watchHistory() *chronicle {
 	e.must(e.admin.List(e.Context(), &now))
 	for _, kind := range []string{"nodes", "pods"} {
 		all := cache.NewListWatchFromClient(api.CoreV1().RESTClient(), kind, "", fields.Everything())
-		// The API server ends a watch that is too slow for it.
+		// A retry watcher, because the API server ends watches that are too slow.
 		w, err := watchtools.NewRetryWatcherWithContext(e.Context(), now.ResourceVersion, all)
 		e.must(err)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for event := range w.ResultChan() {
-				h.note(kind, event)
+				h.add(kind, event)
 			}
 		}()
 		e.Cleanup(func() { w.Stop(); <-done })
@@ -68,7 +68,7 @@ func (e *env) watchHistory() *chronicle {
 	return h
 }
 
-func (h *chronicle) note(kind string, event watch.Event) {
+func (h *objectHistory) add(kind string, event watch.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch o := event.Object.(type) {
@@ -79,15 +79,15 @@ func (h *chronicle) note(kind string, event watch.Event) {
 		h.newest[kind] = version(o)
 		key := client.ObjectKeyFromObject(o).String()
 		if event.Type == watch.Deleted {
-			h.gone[key] = version(o)
+			h.deleted[key] = version(o)
 			return
 		}
 		h.pods[key] = append(h.pods[key], o)
 	}
 }
 
-// caughtUp waits until all that has been written so far is in the history.
-func (h *chronicle) caughtUp() {
+// caughtUp waits until the history contains all earlier writes.
+func (h *objectHistory) caughtUp() {
 	h.Helper()
 	k := h.kubelet("history")
 	node := k.register()
@@ -109,7 +109,7 @@ func (h *chronicle) caughtUp() {
 	h.must(h.admin.Delete(h.Context(), node))
 }
 
-// span is resource versions, the first included, the last not.
+// span is a half-open interval of resource versions.
 type span struct{ from, to int64 }
 
 func (s span) has(version int64) bool { return version >= s.from && version < s.to }
@@ -117,8 +117,8 @@ func (s span) has(version int64) bool { return version >= s.from && version < s.
 // forever is greater than every resource version.
 const forever = int64(1) << 62
 
-// closed returns the spans in which the node carried the taint.
-func (h *chronicle) closed(node, key string) (spans []span) {
+// closed returns the spans in which the node had the taint.
+func (h *objectHistory) closed(node, key string) (spans []span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	on := false
@@ -134,41 +134,41 @@ func (h *chronicle) closed(node, key string) (spans []span) {
 	return spans
 }
 
-// meal is the binding of one pod of a crowd.
-type meal struct {
+// binding is the binding of a workload's pod.
+type binding struct {
 	pod string
 	at  int64
 }
 
-// crowdOf goes through the states of a machine's hungry pods: when each was
-// bound, and when the scheduler refused one that was created after a version.
-func (h *chronicle) crowdOf(machine string, after int64) (meals []meal, refusals []int64) {
+// workloadOf returns, for the pods of a machine's workload, when each was bound, and when the
+// scheduler found those unschedulable that were created after a resource version.
+func (h *objectHistory) workloadOf(machine string, after int64) (bindings []binding, rejections []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, states := range h.pods {
-		if states[0].Labels["hungry"] != machine {
+		if states[0].Labels["workload"] != machine {
 			continue
 		}
 		if i := slices.IndexFunc(states, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }); i >= 0 {
-			meals = append(meals, meal{key, version(states[i])})
+			bindings = append(bindings, binding{key, version(states[i])})
 		}
-		if i := slices.IndexFunc(states, refused); i >= 0 && version(states[0]) > after {
-			refusals = append(refusals, version(states[i]))
+		if i := slices.IndexFunc(states, unschedulable); i >= 0 && version(states[0]) > after {
+			rejections = append(rejections, version(states[i]))
 		}
 	}
-	slices.Sort(refusals)
-	return meals, refusals
+	slices.Sort(rejections)
+	return bindings, rejections
 }
 
-func refused(p *corev1.Pod) bool {
+func unschedulable(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 	})
 }
 
-// lines says, as recording.lines does, what a machine's node and pods were told
-// to be since it was as the recording found it.
-func (h *chronicle) lines(m *replayed) (lines []string) {
+// transitions returns the states of a machine's node and pods since the beginning of the
+// recording, like recording.transitions.
+func (h *objectHistory) transitions(m *replayed) (lines []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	type state struct {
@@ -200,19 +200,21 @@ func (h *chronicle) lines(m *replayed) (lines []string) {
 	return lines
 }
 
-// nodeWrite is one write of a node, as the API server's audit log has it.
+// nodeWrite is one write of a node according to the audit log.
 type nodeWrite struct {
 	at   time.Time
 	user string
 }
 
-// writesOf returns the writes of a node by the resource version they led to.
-func (h *chronicle) writesOf(node string) map[int64]nodeWrite {
+// writesOf returns the writes of a node by the resulting resource version, once the audit log
+// contains the last one.
+func (h *objectHistory) writesOf(k *kubelet) map[int64]nodeWrite {
 	h.Helper()
+	h.writesByNode(k)
 	writes := make(map[int64]nodeWrite)
 	for _, event := range h.audit() {
 		ref, change := event.ObjectRef, event.Verb == "patch" || event.Verb == "update"
-		if ref.Resource != "nodes" || ref.Name != node || !change || event.ResponseStatus.Code != 200 {
+		if ref.Resource != "nodes" || ref.Name != k.name || !change || event.ResponseStatus.Code != 200 {
 			continue
 		}
 		version, err := strconv.ParseInt(event.ResponseObject.Metadata.ResourceVersion, 10, 64)
@@ -224,10 +226,10 @@ func (h *chronicle) writesOf(node string) map[int64]nodeWrite {
 	return writes
 }
 
-func (m meal) String() string { return fmt.Sprintf("%s@%d", m.pod, m.at) }
+func (m binding) String() string { return fmt.Sprintf("%s@%d", m.pod, m.at) }
 
 // lastBefore returns the pod's last state before a resource version.
-func (h *chronicle) lastBefore(pod *corev1.Pod, before int64) (last corev1.Pod) {
+func (h *objectHistory) lastBefore(pod *corev1.Pod, before int64) (last corev1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.pods[client.ObjectKeyFromObject(pod).String()] {

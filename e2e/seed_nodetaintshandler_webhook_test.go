@@ -26,8 +26,8 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// TestSeedNodetaintshandlerWebhook is what users of nodetaintshandler have of its
-// webhook, on an API server that cannot close births by itself.
+// The webhook provides what nodetaintshandler's webhook does, on an API server that cannot
+// close gates by policy.
 func TestSeedNodetaintshandlerWebhook(t *testing.T) {
 	o := newOlderEnv(t)
 	for _, part := range []struct {
@@ -50,8 +50,9 @@ func TestSeedNodetaintshandlerWebhook(t *testing.T) {
 	}
 }
 
-// With no node and no replica there, the first node joins. nodetaintshandler's
-// Fail would have kept it out for ever; its Ignore left it open for ever.
+// The first node registers although no replica runs yet, and the gate closes later. With
+// failure policy Fail, nodetaintshandler would reject the node forever; with Ignore, it never
+// tainted the node.
 func coldCluster(o *olderEnv) {
 	o.must(o.admin.Create(o.Context(), newGate("first", keyA, byLabel("fit"))))
 	k := o.kubelet("first")
@@ -60,20 +61,21 @@ func coldCluster(o *olderEnv) {
 	k.becomes("first", isClosed, keyA)
 }
 
+// The webhook closes gates at birth, like the policy, and keeps other annotations and taints.
 func webhookClosesBirths(o *olderEnv) {
 	r := o.serve(1)[0]
-	ds := o.agent() // Ready, and so proved
+	ds := o.agent() // Ready means that closing at birth is proved
 	o.declare(newGate("second", keyB, byLabel("fit")))
 	o.shows(r.metrics, "nodegate_birth_closing_proved", 2)
 	k := o.kubelet("n1")
 	node := k.register(func(n *corev1.Node) {
-		n.Annotations = map[string]string{v1alpha1.RecordAnnotationPrefix + "agent": `{"state":"Open"}`, "mine": "stays"}
+		n.Annotations = map[string]string{v1alpha1.RecordAnnotationPrefix + "agent": `{"state":"Open"}`, "other": "kept"}
 		n.Spec.Taints = []corev1.Taint{{Key: "example.com/pool", Effect: corev1.TaintEffectNoExecute}}
 	})
 	o.must(born(node, keyA, keyB))
 	want := fmt.Sprintf(`{"state":"Closed","reason":"Birth","boot":%q,"taint":"%s:NoSchedule","source":"crd"}`, k.boot, keyA)
-	if got := node.Annotations[v1alpha1.RecordAnnotationPrefix+"agent"]; got != want || node.Annotations["mine"] != "stays" || node.Spec.Taints[0].Key != "example.com/pool" {
-		o.Errorf("the Node was born with %v and %v", node.Annotations, node.Spec.Taints)
+	if got := node.Annotations[v1alpha1.RecordAnnotationPrefix+"agent"]; got != want || node.Annotations["other"] != "kept" || node.Spec.Taints[0].Key != "example.com/pool" {
+		o.Errorf("the Node was created with annotations %v and taints %v", node.Annotations, node.Spec.Taints)
 	}
 	pod := k.daemonPod(ds)
 	k.run(pod, true)
@@ -81,12 +83,10 @@ func webhookClosesBirths(o *olderEnv) {
 	o.must(k.is("second", isClosed, keyB))
 	k.label("fit")
 	k.becomes("second", isOpen, keyB)
-	if writes := o.nodeWrites("n1"); len(writes) != 2 {
-		o.Errorf("the node was written %d times to open twice:\n%v", len(writes), writes)
-	}
+	k.wrote(2) // one for each opening
 }
 
-// AKS keeps its own pods on system pools, which are not to be tainted.
+// The gate does not select system pools of AKS.
 func webhookSkips(o *olderEnv) {
 	o.serve(1)
 	ng := newGate("agent", keyA, byLabel("fit"))
@@ -96,15 +96,15 @@ func webhookSkips(o *olderEnv) {
 	o.declare(ng)
 	system := o.kubelet("system").newNode()
 	system.Labels["kubernetes.azure.com/mode"] = "system"
-	o.must(o.admin.Create(o.Context(), system)) // kubelets may not set that label
+	o.must(o.admin.Create(o.Context(), system)) // kubelets must not set this label
 	o.must(born(system))
 	o.must(born(o.kubelet("user").register(), keyA))
 }
 
-// A taint of the same key and effect with another value, as of
-// --register-with-taints: nodetaintshandler added a second one, and the API
-// server refused the node. It registers as it is, and the controller corrects the
-// value.
+// The kubelet registers a taint with the same key and effect and another value
+// (--register-with-taints). nodetaintshandler added a second taint, so that the API server
+// rejected the node. Here the node registers with its own value, which the controller then
+// corrects.
 func webhookWrongValue(o *olderEnv) {
 	o.serve(1)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
@@ -114,24 +114,19 @@ func webhookWrongValue(o *olderEnv) {
 	})
 	o.must(born(node, keyA))
 	if count(node, keyA) != 1 {
-		o.Errorf("the Node was born with %v", node.Spec.Taints)
+		o.Errorf("the Node was created with taints %v", node.Spec.Taints)
 	}
-	o.eventually("the value is the gate's", func() error {
-		for _, taint := range k.node().Spec.Taints {
-			if taint.Key == keyA && taint.Value == "" {
-				return nil
-			}
-		}
-		return errNotYet
+	o.eventually("the taint has the gate's value", func() error {
+		return unless(carries(k.node(), v1alpha1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule}))
 	})
 }
 
-// One leads and both serve; while one is replaced, births go on being closed.
+// One replica leads, and both serve. While one is replaced, gates are closed at birth.
 func everyReplicaServes(o *olderEnv) {
 	o.elects = true
 	both := o.serve(2)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
-	o.eventually("each of them closes births", func() error {
+	o.eventually("each replica closes the gate at birth", func() error {
 		for i, r := range both {
 			o.service.use(r)
 			if err := o.bornOnce(fmt.Sprintf("by-%d", i), keyA); err != nil {
@@ -145,11 +140,11 @@ func everyReplicaServes(o *olderEnv) {
 		r.stop()
 		o.must(born(o.kubelet(fmt.Sprintf("without-%d", i)).register(), keyA))
 		both[i] = o.serve(1)[0]
-		o.eventually("the new one knows the gate", func() error { return o.bornOnce("new", keyA) })
+		o.eventually("the new replica has read the gate", func() error { return o.bornOnce("new", keyA) })
 	}
 }
 
-// bornOnce registers a node for a moment.
+// bornOnce creates a node in a dry run, and checks its taints and records.
 func (o *olderEnv) bornOnce(name string, wantKeys ...string) error {
 	node := o.kubelet(name).newNode()
 	if err := o.admin.Create(o.Context(), node, client.DryRunAll); err != nil {
@@ -158,8 +153,8 @@ func (o *olderEnv) bornOnce(name string, wantKeys ...string) error {
 	return born(node, wantKeys...)
 }
 
-// Nobody listens, or somebody does and never answers: nodes register all the
-// same, open, and nodegate closes them when it sees them.
+// The webhook refuses connections, or never responds: nodes register without the taint, and the
+// controller closes the gate afterwards.
 func webhookUnreachable(o *olderEnv) {
 	o.serve(1)
 	ng := o.declare(newGate("agent", keyA, byLabel("fit")))
@@ -173,15 +168,15 @@ func webhookUnreachable(o *olderEnv) {
 		o.Logf("%s: registered after %s", name, time.Since(began).Round(time.Millisecond))
 		k.becomes("agent", isClosed, keyA)
 	}
-	// An edited gate is proved anew, at once.
+	// Editing a gate causes a new proof immediately.
 	o.edit(ng, func() { ng.Spec.NodeSelector.MatchLabels = map[string]string{"a": "b"} })
 	o.eventually("the gate is not Ready", func() error {
 		return o.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonBirthNotProved)
 	})
 }
 
-// The guards need no more than this API server has; and the webhook gives nodegate
-// no right on any Secret or webhook configuration, not even on its own.
+// The guards work on this API server. The webhook does not require any permission for Secrets
+// or webhook configurations, not even for its own.
 func guardsOnOlder(o *olderEnv) {
 	o.serve(1)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
@@ -189,55 +184,54 @@ func guardsOnOlder(o *olderEnv) {
 	k.register()
 	forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"gate.nodegate.dev/agent":"{}"}}}`))
 	if err := k.api.Patch(o.Context(), k.node(), forged); !apierrors.IsForbidden(err) {
-		o.Errorf("a kubelet's change of a record ended with: %v", err)
+		o.Errorf("a kubelet changed a record: %v, want Forbidden", err)
 	}
-	config, err := o.cluster.ServiceAccount(o.Context(), installation.Namespace, installation.ServiceAccount)
+	own, err := o.controllerClient(o.Context())
 	o.must(err)
-	own, err := client.New(config, client.Options{Scheme: o.admin.Scheme()})
-	o.must(err)
-	mine, registration := o.secret(), o.registration()
-	stolen := registration.DeepCopy()
-	stolen.Webhooks[0].ClientConfig.URL, stolen.Webhooks[0].ClientConfig.CABundle = ptr.To("https://attacker.invalid/"), nil
-	stolen.Webhooks[0].Rules[0].Resources = []string{"secrets"}
+	secret, registration := o.secret(), o.registration()
+	changed := registration.DeepCopy()
+	changed.Webhooks[0].ClientConfig.URL, changed.Webhooks[0].ClientConfig.CABundle = ptr.To("https://attacker.invalid/"), nil
+	changed.Webhooks[0].Rules[0].Resources = []string{"secrets"}
 	for what, do := range map[string]func() error{
-		"reading the webhook's Secret": func() error { return own.Get(o.Context(), client.ObjectKeyFromObject(mine), mine.DeepCopy()) },
+		"reading the webhook's Secret": func() error { return own.Get(o.Context(), client.ObjectKeyFromObject(secret), secret.DeepCopy()) },
 		"listing Secrets": func() error {
 			return own.List(o.Context(), &corev1.SecretList{}, client.InNamespace(installation.Namespace))
 		},
-		"updating the webhook's Secret": func() error { return own.Update(o.Context(), mine.DeepCopy()) },
-		"deleting the webhook's Secret": func() error { return own.Delete(o.Context(), mine.DeepCopy()) },
+		"updating the webhook's Secret": func() error { return own.Update(o.Context(), secret.DeepCopy()) },
+		"deleting the webhook's Secret": func() error { return own.Delete(o.Context(), secret.DeepCopy()) },
 		"reading the registration": func() error {
 			return own.Get(o.Context(), client.ObjectKeyFromObject(registration), registration.DeepCopy())
 		},
-		"patching the registration": func() error { return own.Patch(o.Context(), stolen.DeepCopy(), client.MergeFrom(registration)) },
-		"updating the registration": func() error { return own.Update(o.Context(), stolen.DeepCopy()) },
+		"patching the registration": func() error { return own.Patch(o.Context(), changed.DeepCopy(), client.MergeFrom(registration)) },
+		"updating the registration": func() error { return own.Update(o.Context(), changed.DeepCopy()) },
 		"deleting the registration": func() error { return own.Delete(o.Context(), registration.DeepCopy()) },
 		"creating another one": func() error {
-			another := stolen.DeepCopy()
+			another := changed.DeepCopy()
 			another.Name, another.ResourceVersion = "another", ""
 			return own.Create(o.Context(), another)
 		},
 	} {
 		if err := do(); !apierrors.IsForbidden(err) {
-			o.Errorf("%s ended with: %v", what, err)
+			o.Errorf("%s: %v, want Forbidden", what, err)
 		}
 	}
 }
 
-// Where the API server has a certificate for webhooks, replicas answer nobody else.
+// If the API server has a client certificate for webhooks, replicas answer only the API server.
 func onlyTheAPIServer(o *olderEnv) {
 	o.known = true
 	r := o.serve(1)[0]
 	o.declare(newGate("agent", keyA, byLabel("fit")))
 	o.must(born(o.kubelet("n1").register(), keyA))
-	somebody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // who serves is not the point
-	response, err := somebody.Post("https://"+r.address+admission.WebhookPath, "application/json", strings.NewReader("{}"))
+	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the test is about the client's identity
+	response, err := anonymous.Post("https://"+r.address+admission.WebhookPath, "application/json", strings.NewReader("{}"))
 	if err == nil {
 		response.Body.Close()
-		o.Errorf("somebody is answered: %s", response.Status)
+		o.Errorf("a client without certificate got the response %s", response.Status)
 	}
 }
 
+// The first nodes that register after a restart of the API server are closed.
 func webhookAfterRestart(o *olderEnv) {
 	o.serve(2)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
@@ -247,8 +241,8 @@ func webhookAfterRestart(o *olderEnv) {
 	}
 }
 
-// Serving certificate and authority are replaced while nodes register all the
-// time, through both replicas: not one comes in open.
+// The serving certificate and its authority are replaced while nodes register continuously
+// through both replicas. The gate is closed on all of them.
 func certificateRotates(o *olderEnv) {
 	both := o.serve(2)
 	o.declare(newGate("agent", keyA, byLabel("fit")))
@@ -257,8 +251,8 @@ func certificateRotates(o *olderEnv) {
 	defer cancel()
 	var running sync.WaitGroup
 	var mu sync.Mutex
-	var requests sync.RWMutex // held while a node is being registered
-	nodes, open := 0, []error{}
+	var requests sync.RWMutex // read-locked while a node registers
+	nodes, errs := 0, []error{}
 	for worker := range 2 {
 		running.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
@@ -267,53 +261,50 @@ func certificateRotates(o *olderEnv) {
 				requests.RUnlock()
 				mu.Lock()
 				if nodes++; err != nil {
-					open = append(open, err)
+					errs = append(errs, err)
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	born := func(n int) { // so many more
+	awaitNodes := func(n int) { // that many more
 		mu.Lock()
 		want := nodes + n
 		mu.Unlock()
-		o.eventually("nodes are born", func() error {
+		o.eventually("nodes register", func() error {
 			mu.Lock()
 			defer mu.Unlock()
-			if nodes < want {
-				return errNotYet
-			}
-			return nil
+			return unless(nodes >= want)
 		})
 	}
 	before := o.secret()
 	o.certify(true)
 	if now := o.secret(); bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) || bytes.Equal(now.Data["ca.crt"], before.Data["ca.crt"]) {
-		o.Error("there is no other authority, or no other serving certificate")
+		o.Error("the authority or the serving certificate was not replaced")
 	}
 	for _, r := range both {
 		o.eventually("the new certificate is served", func() error { return o.serves(r) })
 	}
-	for range 5 { // new connections meet the new certificate
-		born(10)
-		requests.Lock() // what is under way when a connection breaks, no webhook can save
+	for range 5 { // new connections use the new certificate
+		awaitNodes(10)
+		requests.Lock() // the webhook cannot answer a request whose connection breaks
 		o.service.cut()
 		requests.Unlock()
 	}
 	cancel()
 	running.Wait()
-	for _, err := range open {
+	for _, err := range errs {
 		o.Error(err)
 	}
-	o.Logf("%d nodes were born, %d of them not closed", nodes, len(open))
+	o.Logf("%d nodes registered, with %d errors", nodes, len(errs))
 	if bundle := o.registration().Webhooks[0].ClientConfig.CABundle; bytes.Count(bundle, []byte("BEGIN")) != 2 {
-		o.Errorf("the old authority is not trusted any more:\n%s", bundle)
+		o.Errorf("the API server no longer trusts the old authority:\n%s", bundle)
 	}
 }
 
-// serves tells whether a replica serves with what the Secret has.
+// serves verifies that a replica serves the certificate in the Secret.
 func (o *olderEnv) serves(r *replica) error {
-	connection, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it looks at the certificate itself
+	connection, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the certificate is compared below
 	if err != nil {
 		return err
 	}
