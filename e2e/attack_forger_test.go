@@ -19,7 +19,7 @@ import (
 // node before the daemon's pod. The DaemonSet controller adopts it and creates none. The
 // kubelet reports that the pod is ready.
 func TestForgedDaemonPodOpensNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newSchedulingEnv(t)
 	w.startController(0)
 	ds := w.daemonSet("agent")
 	before := ds.DeepCopy()
@@ -43,7 +43,7 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 		}
 		forge(pod)
 		w.must(tenant.Create(t.Context(), pod))
-		nodes = append(nodes, w.machineWithRoom(name))
+		nodes = append(nodes, w.schedulableNode(name))
 		w.eventually("the DaemonSet controller owns the pod", func() error {
 			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err

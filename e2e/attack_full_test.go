@@ -39,7 +39,7 @@ func TestNodeWithoutRoomForARecord(t *testing.T) {
 			e := &env{T: t, cluster: e.cluster, admin: e.admin}
 			k := e.kubelet("full-" + name)
 			k.register()
-			e.must(k.lie(`{"metadata":{"annotations":{`+test.fill(k)+`}}}`, false))
+			e.must(k.patchAsKubelet(`{"metadata":{"annotations":{`+test.fill(k)+`}}}`, false))
 			k.label("bad")
 			k.isTainted(keyB)
 			k.eventually("the gate tells of the record", func() error {
@@ -48,7 +48,7 @@ func TestNodeWithoutRoomForARecord(t *testing.T) {
 				}
 				return e.condition("level", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteDenied)
 			})
-			e.must(k.lie(`{"metadata":{"annotations":null}}`, false))
+			e.must(k.patchAsKubelet(`{"metadata":{"annotations":null}}`, false))
 			k.becomes("level", isClosed, keyB)
 			k.patch(`{"metadata":{"labels":{"bad":null}}}`)
 			k.becomes("level", "", keyB) // open, without a record
@@ -67,10 +67,10 @@ func TestFullNodeReboots(t *testing.T) {
 	pod := k.daemonPod(ds)
 	k.run(pod, true)
 	k.becomes("agent", isOpen, keyA)
-	e.must(k.lie(`{"metadata":{"annotations":{`+k.filling()+`}}}`, false))
+	e.must(k.patchAsKubelet(`{"metadata":{"annotations":{`+k.filling()+`}}}`, false))
 	k.reboot()
 	k.isTainted(keyA)
-	e.must(k.lie(`{"metadata":{"annotations":{"example.com/a0":null}}}`, false))
+	e.must(k.patchAsKubelet(`{"metadata":{"annotations":{"example.com/a0":null}}}`, false))
 	k.becomes("agent", isClosed, keyA) // it names the pods that are ready by then, which only time would prove
 	k.run(pod, true)
 	k.becomes("agent", isOpen, keyA)

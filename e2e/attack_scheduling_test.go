@@ -23,16 +23,16 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// world is a cluster with the real scheduler and the real DaemonSet controller.
+// schedulingEnv is a cluster with the real scheduler and the real DaemonSet controller.
 // The test simulates the machines, and determines when a daemon's pod becomes ready.
-type world struct {
+type schedulingEnv struct {
 	*env
 	mu sync.Mutex
 	// ready tells whether pods that start now become ready.
 	ready bool
 }
 
-func newWorld(t *testing.T) *world {
+func newSchedulingEnv(t *testing.T) *schedulingEnv {
 	t.Helper()
 	clustertest.SkipIfShort(t)
 	clustertest.SkipWithoutMutatingPolicies(t)
@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 			t.Errorf("stopping the cluster: %v", err)
 		}
 	})
-	w := &world{env: &env{T: t, cluster: c, admin: newClient(t, c)}}
+	w := &schedulingEnv{env: &env{T: t, cluster: c, admin: newClient(t, c)}}
 	w.must(w.apply(t.Context()))
 	w.must(w.awaitPolicies(t.Context()))
 	w.must(w.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}))
@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 
 // startMachines runs every pod that is bound to a node, and removes every deleted pod,
 // until the test ends.
-func (w *world) startMachines() {
+func (w *schedulingEnv) startMachines() {
 	w.Helper()
 	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{})
 	w.must(err)
@@ -75,7 +75,7 @@ func (w *world) startMachines() {
 }
 
 // machine performs the next action of the node for one pod.
-func (w *world) machine(pod *corev1.Pod) {
+func (w *schedulingEnv) machine(pod *corev1.Pod) {
 	ctx := context.Background() // also while the test ends
 	var err error
 	switch {
@@ -91,7 +91,7 @@ func (w *world) machine(pod *corev1.Pod) {
 	}
 }
 
-func (w *world) start(ctx context.Context, pod *corev1.Pod, ready bool) error {
+func (w *schedulingEnv) start(ctx context.Context, pod *corev1.Pod, ready bool) error {
 	before := pod.DeepCopy()
 	before.Status = corev1.PodStatus{} // so that all of it is written
 	pod.Status = daemonStatus(ready, "containerd://"+string(uuid.NewUUID()))
@@ -99,7 +99,7 @@ func (w *world) start(ctx context.Context, pod *corev1.Pod, ready bool) error {
 }
 
 // setReady sets whether existing and future pods are ready.
-func (w *world) setReady(ready bool) {
+func (w *schedulingEnv) setReady(ready bool) {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,14 +114,14 @@ func (w *world) setReady(ready bool) {
 }
 
 // newPods sets whether future pods become ready.
-func (w *world) newPods(ready bool) {
+func (w *schedulingEnv) newPods(ready bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ready = ready
 }
 
-// machineWithRoom registers a node with capacity for pods.
-func (w *world) machineWithRoom(name string) *kubelet {
+// schedulableNode registers a node with capacity for pods.
+func (w *schedulingEnv) schedulableNode(name string) *kubelet {
 	w.Helper()
 	k := w.kubelet(name)
 	k.register(func(n *corev1.Node) {
@@ -133,8 +133,8 @@ func (w *world) machineWithRoom(name string) *kubelet {
 	return k
 }
 
-// hungry creates pods that may run on any node.
-func (w *world) hungry(n int) {
+// createWork creates pods that may run on any node.
+func (w *schedulingEnv) createWork(n int) {
 	w.Helper()
 	for range n {
 		pod := &corev1.Pod{
@@ -145,8 +145,8 @@ func (w *world) hungry(n int) {
 	}
 }
 
-// fed waits until all hungry pods are bound.
-func (w *world) fed() {
+// awaitWorkBound waits until all workload pods are bound.
+func (w *schedulingEnv) awaitWorkBound() {
 	w.Helper()
 	w.eventually("all workload pods are bound", func() error {
 		var pods corev1.PodList
@@ -162,7 +162,7 @@ func (w *world) fed() {
 
 // daemonRuns waits until the DaemonSet has a pod on the node other than the one
 // named, and returns it.
-func (w *world) daemonRuns(ds *appsv1.DaemonSet, node, other string) *corev1.Pod {
+func (w *schedulingEnv) daemonRuns(ds *appsv1.DaemonSet, node, other string) *corev1.Pod {
 	w.Helper()
 	var found *corev1.Pod
 	w.eventually(fmt.Sprintf("%s runs on node %s", ds.Name, node), func() error {
@@ -182,7 +182,7 @@ func (w *world) daemonRuns(ds *appsv1.DaemonSet, node, other string) *corev1.Pod
 
 // boundTooEarly returns the workload pods that were bound to a node before
 // nodegate asked for its last change there, as the API server has it.
-func (w *world) boundTooEarly(node string) (early []string) {
+func (w *schedulingEnv) boundTooEarly(node string) (early []string) {
 	w.Helper()
 	events := w.audit()
 	var opened metav1.MicroTime
@@ -201,7 +201,7 @@ func (w *world) boundTooEarly(node string) (early []string) {
 }
 
 // rollOut gives the DaemonSet another pod template.
-func (w *world) rollOut(ds *appsv1.DaemonSet) {
+func (w *schedulingEnv) rollOut(ds *appsv1.DaemonSet) {
 	w.Helper()
 	w.edit(ds, func() { ds.Spec.Template.Annotations = map[string]string{"version": "2"} })
 }
@@ -209,19 +209,19 @@ func (w *world) rollOut(ds *appsv1.DaemonSet) {
 // The life of a node with a real scheduler and DaemonSet controller: pods wait for it to
 // join, and its daemon is rolled out, fails, and is reinstalled.
 func TestLifeAmongRealControllers(t *testing.T) {
-	w := newWorld(t)
+	w := newSchedulingEnv(t)
 	w.startController(0)
 	ds := w.daemonSet("agent")
 	gate := newGate("agent", keyA, byDaemonSet("agent"))
 	gate.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
 	w.declare(gate)
-	w.hungry(10)
+	w.createWork(10)
 
-	n1 := w.machineWithRoom("n1")
+	n1 := w.schedulableNode("n1")
 	first := w.daemonRuns(ds, "n1", "")
 	w.must(n1.is("agent", isClosed, keyA))
 	w.setReady(true)
-	w.fed()
+	w.awaitWorkBound()
 	n1.becomes("agent", isOpen, keyA)
 	n1.wrote(1)
 	if early := w.boundTooEarly("n1"); len(early) > 0 {
@@ -247,13 +247,13 @@ func TestLifeAmongRealControllers(t *testing.T) {
 		return nil
 	})
 	again := w.daemonSet("agent")
-	w.hungry(10)
-	n2 := w.machineWithRoom("n2")
+	w.createWork(10)
+	n2 := w.schedulableNode("n2")
 	w.daemonRuns(again, "n2", "")
 	w.must(n2.is("agent", isClosed, keyA))
 	w.setReady(true)
 	n2.becomes("agent", isOpen, keyA)
-	w.fed()
+	w.awaitWorkBound()
 	n2.wrote(1)
 	n1.wrote(1)
 	if early := w.boundTooEarly("n2"); len(early) > 0 {
@@ -264,7 +264,7 @@ func TestLifeAmongRealControllers(t *testing.T) {
 // A gate that closes immediately when its daemon fails stays open during a rollout,
 // including the last step, when the last new pod exists but is not ready yet.
 func TestRolloutIsNoRegression(t *testing.T) {
-	w := newWorld(t)
+	w := newSchedulingEnv(t)
 	w.startController(0)
 	ds := w.daemonSet("agent")
 	gate := newGate("agent", keyA, byDaemonSet("agent"))
@@ -272,7 +272,7 @@ func TestRolloutIsNoRegression(t *testing.T) {
 	gate.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
 	w.declare(gate)
 	w.setReady(true)
-	n1 := w.machineWithRoom("n1")
+	n1 := w.schedulableNode("n1")
 	n1.becomes("agent", isOpen, keyA)
 	first := w.daemonRuns(ds, "n1", "")
 	w.must(w.start(t.Context(), first, false))

@@ -57,8 +57,8 @@ func (e *env) gateFiles() *gateFiles {
 	return f
 }
 
-// hold replaces all files by these files.
-func (f *gateFiles) hold(files map[string]string) {
+// replace replaces all files by these files.
+func (f *gateFiles) replace(files map[string]string) {
 	f.Helper()
 	f.versions++
 	version := fmt.Sprintf("..v%d", f.versions)
@@ -85,7 +85,7 @@ func (f *gateFiles) declares(gates ...*v1alpha1.NodeGate) {
 	for _, ng := range gates {
 		files[ng.Name+".yaml"] = f.asYAML(ng)
 	}
-	f.hold(files)
+	f.replace(files)
 }
 
 // asYAML returns a gate as YAML, as written by a user.
@@ -110,9 +110,9 @@ func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()
 	return metrics, stop
 }
 
-// startsBlind waits until a controller without gates has stopped waiting for them, which
+// startsWithoutGates waits until a controller without gates has stopped waiting for them, which
 // takes half a minute, and has reconciled the nodes with their records.
-func (e *env) startsBlind(metrics prometheus.Gatherer) {
+func (e *env) startsWithoutGates(metrics prometheus.Gatherer) {
 	e.Helper()
 	e.eventually("the controller starts without gates", func() error {
 		return unless(metric(metrics, "nodegate_unknown_gates") == 1)

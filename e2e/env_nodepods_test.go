@@ -88,8 +88,8 @@ func (k *kubelet) finish(pod *corev1.Pod) {
 	k.must(k.admin.Status().Update(k.Context(), pod))
 }
 
-// isLeaving reports whether the pod is being deleted or does not exist.
-func (e *env) isLeaving(pod *corev1.Pod) bool {
+// isTerminating reports whether the pod is being deleted or does not exist.
+func (e *env) isTerminating(pod *corev1.Pod) bool {
 	e.Helper()
 	var now corev1.Pod
 	err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(pod), &now)

@@ -73,24 +73,24 @@ func (e *env) message(name, kind string) string {
 	return ""
 }
 
-// telling is a controller whose log and metrics can be read.
-type telling struct {
+// observedController is a controller whose log and metrics can be read.
+type observedController struct {
 	mu       sync.Mutex
 	log      bytes.Buffer
 	registry *prometheus.Registry
 }
 
 // Write implements io.Writer.
-func (w *telling) Write(p []byte) (int, error) {
+func (w *observedController) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(p)
 }
 
-// startTelling starts a controller that logs as 'nodegate controller' does.
-func (e *env) startTelling(change ...func(*controller.Process)) (w *telling, stop func()) {
+// startObserved starts a controller that logs as 'nodegate controller' does.
+func (e *env) startObserved(change ...func(*controller.Process)) (w *observedController, stop func()) {
 	e.Helper()
-	w = &telling{registry: prometheus.NewRegistry()}
+	w = &observedController{registry: prometheus.NewRegistry()}
 	stop = e.runController(func(p *controller.Process) {
 		p.Options.Log = zap.New(zap.WriteTo(w))
 		p.Registerer = w.registry
@@ -102,7 +102,7 @@ func (e *env) startTelling(change ...func(*controller.Process)) (w *telling, sto
 }
 
 // lines returns the log's lines with this message, each as it was parsed.
-func (w *telling) lines(e *env, message string) []map[string]any {
+func (w *observedController) lines(e *env, message string) []map[string]any {
 	e.Helper()
 	w.mu.Lock()
 	text := w.log.String()

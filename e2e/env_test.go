@@ -274,9 +274,9 @@ func (k *kubelet) report(status corev1.ConditionStatus, message string) {
 	k.must(k.api.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 }
 
-// fallSilent sets the node's Ready condition to Unknown, like the node lifecycle controller
+// becomeUnreachable sets the node's Ready condition to Unknown, like the node lifecycle controller
 // when leases expire.
-func (k *kubelet) fallSilent() {
+func (k *kubelet) becomeUnreachable() {
 	k.Helper()
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}

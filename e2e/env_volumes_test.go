@@ -28,11 +28,11 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// dataCentre is a cluster with the real scheduler and all real controllers,
+// volumeEnv is a cluster with the real scheduler and all real controllers,
 // of which those of volumes, stateful sets, node lifecycle, taint eviction and
 // pod garbage matter here. The test plays the machines with their kubelets, and
 // the driver of the disks.
-type dataCentre struct {
+type volumeEnv struct {
 	*env
 	mu sync.Mutex
 	// running names the machines that are up, and reach the API server.
@@ -48,7 +48,7 @@ const (
 	unreachableAfter = 15 * time.Second
 )
 
-func newDataCentre(t *testing.T) *dataCentre {
+func newVolumeEnv(t *testing.T) *volumeEnv {
 	t.Helper()
 	clustertest.SkipIfShort(t)
 	clustertest.SkipWithoutMutatingPolicies(t)
@@ -72,7 +72,7 @@ func newDataCentre(t *testing.T) *dataCentre {
 			t.Errorf("stopping the cluster: %v", err)
 		}
 	})
-	d := &dataCentre{env: &env{T: t, cluster: c, admin: newClient(t, c)}, running: map[string]bool{}, disks: map[string]string{}}
+	d := &volumeEnv{env: &env{T: t, cluster: c, admin: newClient(t, c)}, running: map[string]bool{}, disks: map[string]string{}}
 	d.must(d.apply(t.Context()))
 	d.must(d.awaitPolicies(t.Context()))
 	d.must(d.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}))
@@ -87,7 +87,7 @@ func newDataCentre(t *testing.T) *dataCentre {
 }
 
 // every calls a function periodically until the test ends.
-func (d *dataCentre) every(period time.Duration, work func(context.Context) error) {
+func (d *volumeEnv) every(period time.Duration, work func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -102,14 +102,14 @@ func (d *dataCentre) every(period time.Duration, work func(context.Context) erro
 }
 
 // await is like eventually, but returns the time at which the check succeeded.
-func (d *dataCentre) await(what string, check func() error) time.Time {
+func (d *volumeEnv) await(what string, check func() error) time.Time {
 	d.Helper()
 	d.eventually(what, check)
 	return time.Now()
 }
 
 // startMachine registers a node that has room for pods and disks, and runs it.
-func (d *dataCentre) startMachine(name string, labels ...string) *kubelet {
+func (d *volumeEnv) startMachine(name string, labels ...string) *kubelet {
 	d.Helper()
 	k := d.kubelet(name)
 	k.register(func(n *corev1.Node) {
@@ -131,20 +131,20 @@ func (d *dataCentre) startMachine(name string, labels ...string) *kubelet {
 }
 
 // power switches a machine on or off, or its network.
-func (d *dataCentre) power(name string, on bool) {
+func (d *volumeEnv) power(name string, on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running[name] = on
 }
 
-func (d *dataCentre) isRunning(name string) bool {
+func (d *volumeEnv) isRunning(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running[name]
 }
 
 // renewLeases is the kubelets' heartbeat.
-func (d *dataCentre) renewLeases(ctx context.Context) error {
+func (d *volumeEnv) renewLeases(ctx context.Context) error {
 	d.mu.Lock()
 	var names []string
 	for name, on := range d.running {
@@ -176,7 +176,7 @@ func (d *dataCentre) renewLeases(ctx context.Context) error {
 
 // runPods simulates the kubelets: it starts pods whose disk is attached, and stops deleted
 // pods.
-func (d *dataCentre) runPods(ctx context.Context) error {
+func (d *volumeEnv) runPods(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := d.admin.List(ctx, &pods, client.InNamespace(daemonNamespace)); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (d *dataCentre) runPods(ctx context.Context) error {
 }
 
 // setInUse reports the disks that are mounted on a machine.
-func (d *dataCentre) setInUse(ctx context.Context, name string, disks ...string) error {
+func (d *volumeEnv) setInUse(ctx context.Context, name string, disks ...string) error {
 	var node corev1.Node
 	if err := d.admin.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (d *dataCentre) setInUse(ctx context.Context, name string, disks ...string)
 	return d.admin.Status().Patch(ctx, &node, client.MergeFrom(before))
 }
 
-func (d *dataCentre) isAttached(disk, machine string) bool {
+func (d *volumeEnv) isAttached(disk, machine string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.disks[disk] == machine
@@ -223,7 +223,7 @@ func (d *dataCentre) isAttached(disk, machine string) bool {
 
 // attachDisks is the disks' driver with its attacher: it does what attachments
 // ask for. A disk that is attached to one machine it attaches to no other.
-func (d *dataCentre) attachDisks(ctx context.Context) error {
+func (d *volumeEnv) attachDisks(ctx context.Context) error {
 	var attachments storagev1.VolumeAttachmentList
 	if err := d.admin.List(ctx, &attachments); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (d *dataCentre) attachDisks(ctx context.Context) error {
 
 const attacherFinalizer = "external-attacher/disks-example-com"
 
-func (d *dataCentre) attachDisk(ctx context.Context, a *storagev1.VolumeAttachment) error {
+func (d *volumeEnv) attachDisk(ctx context.Context, a *storagev1.VolumeAttachment) error {
 	disk, machine := *a.Spec.Source.PersistentVolumeName, a.Spec.NodeName
 	before := a.DeepCopy()
 	d.mu.Lock()
@@ -268,7 +268,7 @@ func (d *dataCentre) attachDisk(ctx context.Context, a *storagev1.VolumeAttachme
 
 // database creates a disk, and a stateful set of one pod that needs it and may
 // run on nodes with one of these labels.
-func (d *dataCentre) database(name string, labels ...string) {
+func (d *volumeEnv) database(name string, labels ...string) {
 	d.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	once := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -313,7 +313,7 @@ func (d *dataCentre) database(name string, labels ...string) {
 }
 
 // runsOn checks where a database runs with its disk.
-func (d *dataCentre) runsOn(name string, isIt func(machine string) bool) error {
+func (d *volumeEnv) runsOn(name string, isIt func(machine string) bool) error {
 	var pod corev1.Pod
 	if err := d.admin.Get(d.Context(), client.ObjectKey{Namespace: daemonNamespace, Name: name + "-0"}, &pod); err != nil {
 		return err
@@ -325,8 +325,8 @@ func (d *dataCentre) runsOn(name string, isIt func(machine string) bool) error {
 	return nil
 }
 
-// managerSaid counts the lines of the controller manager's log that contain all texts.
-func (d *dataCentre) managerSaid(words ...string) (n int) {
+// managerLogged counts the lines of the controller manager's log that contain all texts.
+func (d *volumeEnv) managerLogged(words ...string) (n int) {
 	d.Helper()
 	log, err := os.ReadFile(d.cluster.LogFile(testcluster.ControllerManager))
 	d.must(err)

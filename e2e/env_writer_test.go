@@ -29,33 +29,33 @@ type writer struct {
 	key  string
 	// silenced writers have been told to leave taints alone.
 	silenced bool
-	// wants says what the writer thinks of a node: it removes the key, sets it, or
+	// decide says what the writer thinks of a node: it removes the key, sets it, or
 	// does nothing.
-	wants func(*sight) intention
+	decide func(*nodeView) taintAction
 
 	api     client.WithWatch
 	changed chan string
 	writes  atomic.Int32
 }
 
-// intention is what a writer wants with its key.
-type intention int
+// taintAction is what a writer wants with its key.
+type taintAction int
 
 const (
-	leavesIt intention = iota
-	removesIt
-	setsIt
+	leaveTaint taintAction = iota
+	removeTaint
+	addTaint
 )
 
-// sight is a writer's view of one node.
-type sight struct {
+// nodeView is a writer's view of one node.
+type nodeView struct {
 	node    corev1.Node
 	pods    []corev1.Pod
 	csiNode *storagev1.CSINode
 }
 
 // pod returns the node's pod of a daemon, or nil.
-func (s *sight) pod(app string) *corev1.Pod {
+func (s *nodeView) pod(app string) *corev1.Pod {
 	for i := range s.pods {
 		if s.pods[i].Labels["app"] == app {
 			return &s.pods[i]
@@ -80,7 +80,7 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // driver returns the driver as the CSINode has it, or nil.
-func (s *sight) driver(name string) *storagev1.CSINodeDriver {
+func (s *nodeView) driver(name string) *storagev1.CSINodeDriver {
 	if s.csiNode == nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (e *env) start(w *writer) {
 			case <-ctx.Done():
 				return
 			case name := <-w.changed:
-				if err := w.look(ctx, name); err != nil && ctx.Err() == nil {
+				if err := w.reconcile(ctx, name); err != nil && ctx.Err() == nil {
 					e.Errorf("%s looks at node %s: %v", w.name, name, err)
 				}
 			}
@@ -143,21 +143,21 @@ func nodeOf(object client.Object) string {
 	return object.GetName()
 }
 
-// look brings the node's taints in line with what the writer wants.
-func (w *writer) look(ctx context.Context, name string) error {
+// reconcile brings the node's taints in line with what the writer wants.
+func (w *writer) reconcile(ctx context.Context, name string) error {
 	if name == "" || w.silenced {
 		return nil
 	}
 	for {
-		var s sight
-		if err := w.see(ctx, name, &s); err != nil {
+		var s nodeView
+		if err := w.read(ctx, name, &s); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		taints := without(s.node.Spec.Taints, w.key)
 		has := len(taints) < len(s.node.Spec.Taints)
-		switch want := w.wants(&s); {
-		case want == removesIt && has:
-		case want == setsIt && !has:
+		switch want := w.decide(&s); {
+		case want == removeTaint && has:
+		case want == addTaint && !has:
 			taints = append(taints, corev1.Taint{Key: w.key, Effect: corev1.TaintEffectNoSchedule})
 		default:
 			return nil
@@ -180,7 +180,7 @@ func (w *writer) look(ctx context.Context, name string) error {
 	}
 }
 
-func (w *writer) see(ctx context.Context, name string, s *sight) error {
+func (w *writer) read(ctx context.Context, name string, s *nodeView) error {
 	if err := w.api.Get(ctx, client.ObjectKey{Name: name}, &s.node); err != nil {
 		return err
 	}

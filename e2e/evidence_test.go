@@ -153,7 +153,7 @@ func TestSilenceClosesAndReturnOpens(t *testing.T) {
 	ds := e.agent()
 	k, _ := e.openNode("n1", ds)
 
-	k.fallSilent()
+	k.becomeUnreachable()
 	k.becomes("agent", isClosed, keyA)
 	if r := k.record("agent"); r.Reason != v1alpha1.ReasonNodeSilent {
 		t.Errorf("closed for %s, want %s", r.Reason, v1alpha1.ReasonNodeSilent)
@@ -170,7 +170,7 @@ func TestAnnouncedShutdownCloses(t *testing.T) {
 
 	k.report(corev1.ConditionFalse, "node is shutting down")
 	k.becomes("agent", isClosed, keyA)
-	k.fallSilent()
+	k.becomeUnreachable()
 	k.reboot()
 	e.settled()
 	e.must(k.is("agent", isClosed, keyA))

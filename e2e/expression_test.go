@@ -15,8 +15,8 @@ import (
 
 func byExpression(text string) v1alpha1.SignalSource { return v1alpha1.SignalSource{Expression: text} }
 
-// says verifies the message of a gate's condition.
-func (e *env) says(gateName, kind, text string) error {
+// messageContains verifies the message of a gate's condition.
+func (e *env) messageContains(gateName, kind, text string) error {
 	var ng v1alpha1.NodeGate
 	if err := e.admin.Get(e.Context(), client.ObjectKey{Name: gateName}, &ng); err != nil {
 		return err
@@ -56,7 +56,7 @@ func TestExpressionSignal(t *testing.T) {
 	e.eventually("the gate is not accepted", func() error {
 		return e.condition("cel", v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidSpec)
 	})
-	e.must(e.says("cel", v1alpha1.ConditionAccepted, "compiling signal signal: compiling its expression: line 2, column 3: undeclared reference to 'annotation'"))
+	e.must(e.messageContains("cel", v1alpha1.ConditionAccepted, "compiling signal signal: compiling its expression: line 2, column 3: undeclared reference to 'annotation'"))
 	closed.settled()
 	e.must(closed.is("cel", isClosed, keyA))
 	e.must(k.is("cel", isOpen, keyA))
@@ -80,7 +80,7 @@ func TestExpressionCloses(t *testing.T) {
 	k := e.kubelet("n1")
 	k.register()
 	e.eventually("the gate says what it does not know", func() error {
-		return e.says("cel", v1alpha1.ConditionReady, "unknown, and so not closed, on n1: signal any: ")
+		return e.messageContains("cel", v1alpha1.ConditionReady, "unknown, and so not closed, on n1: signal any: ")
 	})
 	k.patch(`{"metadata":{"labels":{"example.com/driver":"560.28.3"}}}`)
 	k.becomes("cel", isClosed, keyA)

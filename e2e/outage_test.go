@@ -35,12 +35,12 @@ func TestPartitionClosesNothing(t *testing.T) {
 
 	// Up to 55 % of the zone are so many nodes that fell silent.
 	for _, k := range fleet[:5] {
-		k.fallSilent()
+		k.becomeUnreachable()
 		k.becomes("agent", isClosed, keyA)
 	}
 	// Beyond, it is the network: what is open stays open.
 	for _, k := range fleet[5:8] {
-		k.fallSilent()
+		k.becomeUnreachable()
 	}
 	e.settled()
 	open := 0

@@ -162,8 +162,8 @@ func TestOptOut(t *testing.T) {
 	liar.register(plain)
 	later := e.kubelet("later")
 	later.register()
-	e.must(later.lie(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
-	if err := later.lie(optOut, false); !apierrors.IsForbidden(err) {
+	e.must(later.patchAsKubelet(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
+	if err := later.patchAsKubelet(optOut, false); !apierrors.IsForbidden(err) {
 		t.Errorf("a kubelet labels its node %s: %v", v1alpha1.OptOutLabel, err)
 	}
 	defer e.watchAll(agrees)()

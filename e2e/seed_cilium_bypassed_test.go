@@ -116,7 +116,7 @@ func TestSeedCiliumBypassedPodsReport(t *testing.T) {
 	}
 	e.settled()
 	for _, pod := range pods {
-		if e.isLeaving(pod) {
+		if e.isTerminating(pod) {
 			t.Errorf("pod %s is leaving", pod.Name)
 		}
 	}
@@ -153,13 +153,13 @@ func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
 	open()
 	k.told()
 	e.eventually("the pod that started before the agent is evicted", func() error {
-		if !e.isLeaving(early) {
+		if !e.isTerminating(early) {
 			return errNotYet
 		}
 		return nil
 	})
 	e.eventually("the PodDisruptionBudget is in the way", func() error { return e.evictionsOf("guarded", 429) })
-	if e.isLeaving(guarded) {
+	if e.isTerminating(guarded) {
 		t.Error("a pod that its PodDisruptionBudget guards is leaving")
 	}
 	pdb.Status = policyv1.PodDisruptionBudgetStatus{
@@ -167,14 +167,14 @@ func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
 	}
 	e.must(e.admin.Status().Update(t.Context(), pdb))
 	e.eventually("the guarded pod is evicted too", func() error {
-		if !e.isLeaving(guarded) {
+		if !e.isTerminating(guarded) {
 			return errNotYet
 		}
 		return nil
 	})
 	e.settled()
 	for _, pod := range spared {
-		if e.isLeaving(pod) {
+		if e.isTerminating(pod) {
 			t.Errorf("pod %s is leaving", pod.Name)
 		}
 		if e.evictionsOf(pod.Name, 0) == nil {
@@ -216,7 +216,7 @@ func TestSeedCiliumBypassedPodsEvictMayBeMissing(t *testing.T) {
 	open()
 	k.told()
 	e.settled()
-	if e.isLeaving(early) || e.evictionsOf("spared", 0) == nil {
+	if e.isTerminating(early) || e.evictionsOf("spared", 0) == nil {
 		t.Error("a pod was evicted without the right to")
 	}
 	e.allowEvictions()

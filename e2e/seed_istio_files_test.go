@@ -79,11 +79,11 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 		late.becomes("cni", isOpen, keyB)
 		e.must(held.is("cni", isClosed, keyB))
 	}
-	files.hold(map[string]string{"cni.yaml": files.asYAML(ng), "typo.yaml": "kind: NodeGat"})
+	files.replace(map[string]string{"cni.yaml": files.asYAML(ng), "typo.yaml": "kind: NodeGat"})
 	wrong("bad-file")
 	files.declares(ng)
 	e.shows(metrics, "nodegate_gates_complete", 1)
-	files.hold(nil)
+	files.replace(nil)
 	wrong("empty")
 	e.must(os.Rename(files.path, files.path+"-away"))
 	wrong("vanished")
@@ -93,7 +93,7 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 	if !hasTaint(e.kubelet("later").register(), keyB) {
 		t.Error("with no directory, a node was born untainted")
 	}
-	e.startsBlind(metrics)
+	e.startsWithoutGates(metrics)
 	e.must(held.is("cni", isClosed, keyB))
 	e.must(os.Rename(files.path+"-away", files.path))
 	files.declares(ng)
@@ -105,7 +105,7 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 	}
 
 	// That there is no gate has to be said; then everything opens.
-	files.hold(map[string]string{"none.yaml": explicitlyNoGates})
+	files.replace(map[string]string{"none.yaml": explicitlyNoGates})
 	held.becomes("cni", isNone, keyB)
 	k.becomes("cni", isNone, keyB)
 	e.eventually("births are left alone", func() error {
@@ -142,7 +142,7 @@ func TestSeedIstioGatesMoveIntoFiles(t *testing.T) {
 		return nil
 	})
 	e.shows(metrics, "nodegate_unknown_gates", 1) // it says so
-	files.hold(map[string]string{"none.yaml": explicitlyNoGates})
+	files.replace(map[string]string{"none.yaml": explicitlyNoGates})
 	k.becomes("moved", isNone, keyA)
 	k.label("ready")
 	files.declares(newGate("fence", keyA, byLabel("ready")))

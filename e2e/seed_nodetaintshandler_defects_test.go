@@ -133,7 +133,7 @@ func TestSeedNodetaintshandlerNodeNotReady(t *testing.T) {
 	})
 	k.run(k.daemonPod(ds), true)
 	e.waitsFor("init", "n1", v1alpha1.ReadingDiffers)
-	k.fallSilent()
+	k.becomeUnreachable()
 	e.waitsFor("init", "n1", v1alpha1.ReadingNodeSilent) // without any such signal, too
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("init", isOpen, keyA)

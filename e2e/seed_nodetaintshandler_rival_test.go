@@ -17,7 +17,7 @@ const initializingKey = "startup.k8s.io/initializing"
 // nodetaintshandler removes its taint as soon as one init pod of any namespace is
 // ready, or says so by its annotation, whatever the others say.
 func nodetaintshandler() *writer {
-	return removesWhen("nodetaintshandler", initializingKey, func(s *sight) bool {
+	return removesWhen("nodetaintshandler", initializingKey, func(s *nodeView) bool {
 		return slices.ContainsFunc(s.pods, func(pod corev1.Pod) bool {
 			return pod.Labels["startup.k8s.io/component"] == "init" && (pod.Annotations[readyKey] == "true" || isReady(&pod))
 		})

@@ -29,7 +29,7 @@ import (
 // logged.
 func TestSeedNodetaintshandlerTellsOfNodesThatMissedBirth(t *testing.T) {
 	e := newEnv(t)
-	told, _ := e.startTelling()
+	told, _ := e.startObserved()
 	e.declare(newGate("init", keyA, byLabel("ready")))
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodegate-birth"}}
 	e.must(e.admin.Delete(t.Context(), binding))
@@ -120,7 +120,7 @@ func TestSeedNodetaintshandlerTellsWhatANodeWaitsFor(t *testing.T) {
 	says(v1alpha1.ReadingPodMissing, "daemons/(app=init) has no pod on this node")
 	pod := k.daemonPod(ds)
 	says(v1alpha1.ReadingPodNotAnnotated, pod.Name, "readyAnnotation")
-	k.fallSilent()
+	k.becomeUnreachable()
 	says(v1alpha1.ReadingNodeSilent, "unreachable")
 }
 
@@ -151,7 +151,7 @@ func TestSeedNodetaintshandlerTellsOfNodesOutside(t *testing.T) {
 // API server's words; and it goes on by itself when it gets it.
 func TestSeedNodetaintshandlerTellsWhatIsMissing(t *testing.T) {
 	e := newEnv(t)
-	told, _ := e.startTelling()
+	told, _ := e.startObserved()
 	// A controller that cannot observe all from the start waits for that first.
 	e.declare(newGate("before", keyB, byLabel("before")))
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodegate"}}

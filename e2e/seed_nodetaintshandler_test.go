@@ -184,7 +184,7 @@ func TestSeedNodetaintshandlerSkipByLabel(t *testing.T) {
 // only the second taint. The real DaemonSet controller and scheduler see to the
 // order.
 func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
-	w := newWorld(t)
+	w := newSchedulingEnv(t)
 	w.startController(0)
 	tolerating := func(name string, keys ...string) *appsv1.DaemonSet {
 		ds := w.daemonSet(name)
@@ -199,8 +199,8 @@ func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
 	preinit, warming := tolerating("preinit", keyA, keyB), tolerating("warming", keyB)
 	w.declare(newGate("preinit", keyA, byDaemonSet("preinit")))
 	w.declare(newGate("warming", keyB, byDaemonSet("warming")))
-	w.hungry(3)
-	k := w.machineWithRoom("n1")
+	w.createWork(3)
+	k := w.schedulableNode("n1")
 	first := w.daemonRuns(preinit, "n1", "")
 	w.waitsFor("warming", "n1", v1alpha1.ReadingPodMissing)
 	w.must(k.is("preinit", isClosed, keyA))
@@ -209,7 +209,7 @@ func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
 	second := w.daemonRuns(warming, "n1", "")
 	w.must(k.is("warming", isClosed, keyB))
 	w.must(w.start(t.Context(), second, true))
-	w.fed()
+	w.awaitWorkBound()
 	k.becomes("warming", isOpen, keyB)
 	k.wrote(2)
 	if early := w.boundTooEarly("n1"); len(early) > 0 {
@@ -249,7 +249,7 @@ func TestSeedNodetaintshandlerAdopt(t *testing.T) {
 // both were wishes.
 func TestSeedNodetaintshandlerLogsAndMetrics(t *testing.T) {
 	e := newEnv(t)
-	told, _ := e.startTelling()
+	told, _ := e.startObserved()
 	ds := e.daemonSet("init")
 	e.declare(newGate("init", keyA, initPods("init", v1alpha1.ReadyByCondition)))
 	k := e.registered("n1")[0]

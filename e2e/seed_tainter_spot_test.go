@@ -17,7 +17,7 @@ import (
 
 // story is that of a database on a machine that goes.
 type story struct {
-	*dataCentre
+	*volumeEnv
 	name string
 	node *kubelet
 	// When what was first seen.
@@ -106,13 +106,13 @@ const forcedDetach = 6 * time.Minute
 // node and a person has deleted the pod by force. The first two run elsewhere
 // with their disks before the third's disk is detached.
 func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
-	d := newDataCentre(t)
+	d := newVolumeEnv(t)
 	d.startController(0)
 	d.declare(spotGate())
 	watched := d.neverTakenWhileSpeaking()
-	off := &story{dataCentre: d, name: "off", node: d.startMachine("node-off", "spot", "off")}
-	silent := &story{dataCentre: d, name: "silent", node: d.startMachine("node-silent", "spot", "silent")}
-	plain := &story{dataCentre: d, name: "plain", node: d.startMachine("node-plain", "plain")}
+	off := &story{volumeEnv: d, name: "off", node: d.startMachine("node-off", "spot", "off")}
+	silent := &story{volumeEnv: d, name: "silent", node: d.startMachine("node-silent", "spot", "silent")}
+	plain := &story{volumeEnv: d, name: "plain", node: d.startMachine("node-plain", "plain")}
 	all := []*story{off, silent, plain}
 	for _, s := range all {
 		d.database(s.name, s.name, "steady")
@@ -146,7 +146,7 @@ func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 		t.Errorf("taken out of service after %s of silence", waited)
 	}
 	for _, s := range []*story{off, silent} {
-		if d.managerSaid("node has out-of-service taint, force detaching", s.node.name) == 0 {
+		if d.managerLogged("node has out-of-service taint, force detaching", s.node.name) == 0 {
 			t.Errorf("the attach-detach controller did not detach by force from %s", s.node.name)
 		}
 	}

@@ -209,7 +209,7 @@ func TestSeedTainterReadyUnknown(t *testing.T) {
 	}}))
 	k := e.registered("n1")[0]
 	k.holds("silent", isNone)
-	k.fallSilent()
+	k.becomeUnreachable()
 	k.becomes("silent", isClosed, keyA)
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("silent", isNone, keyA)

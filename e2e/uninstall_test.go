@@ -48,7 +48,7 @@ func deployment(namespace, name string, tolerations []corev1.Toleration) *appsv1
 }
 
 // deploy runs nodegate by a Deployment: the controller runs while its pod is bound to a node.
-func (w *world) deploy() {
+func (w *schedulingEnv) deploy() {
 	w.Helper()
 	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{}, client.InNamespace(installation.Namespace))
 	w.must(err)
@@ -76,7 +76,7 @@ func (w *world) deploy() {
 }
 
 // bound waits until a pod of a Deployment is bound to a node, and returns the node.
-func (w *world) bound(namespace, name string) (node string) {
+func (w *schedulingEnv) bound(namespace, name string) (node string) {
 	w.Helper()
 	w.eventually(name+" has a node", func() error {
 		var pods corev1.PodList
@@ -96,8 +96,8 @@ func (w *world) bound(namespace, name string) (node string) {
 // on the new nodes at creation while nodegate does not run. It starts on one of them, and
 // opens the gates. Then it is uninstalled, and again after most of it was removed.
 func TestLifeOfAnInstallation(t *testing.T) {
-	w := newWorld(t)
-	w.machineWithRoom("first")
+	w := newSchedulingEnv(t)
+	w.schedulableNode("first")
 	w.deploy()
 	w.bound(installation.Namespace, "nodegate")
 	w.declare(newGate("agent", keyA, byLabel("fit")))
@@ -201,7 +201,7 @@ type listener func([]byte) (int, error)
 func (l listener) Write(p []byte) (int, error) { return l(p) }
 
 // replaceNodes deletes all nodes with their pods, and registers other nodes.
-func (w *world) replaceNodes(names ...string) []*kubelet {
+func (w *schedulingEnv) replaceNodes(names ...string) []*kubelet {
 	w.Helper()
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Node{}))
 	// What the garbage collector of pods does after a minute.
@@ -209,7 +209,7 @@ func (w *world) replaceNodes(names ...string) []*kubelet {
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Pod{}, client.InNamespace(daemonNamespace), client.GracePeriodSeconds(0)))
 	var all []*kubelet
 	for _, name := range names {
-		k := w.machineWithRoom(name)
+		k := w.schedulableNode(name)
 		w.must(k.is("agent", isClosed, keyA)) // while nodegate has no node to run on
 		all = append(all, k)
 	}
@@ -217,7 +217,7 @@ func (w *world) replaceNodes(names ...string) []*kubelet {
 }
 
 // isUninstalled fails the test if any object of nodegate is left, except the namespace.
-func (w *world) isUninstalled() {
+func (w *schedulingEnv) isUninstalled() {
 	w.Helper()
 	var nodes corev1.NodeList
 	w.must(w.admin.List(w.Context(), &nodes))

@@ -33,13 +33,13 @@ func TestNodeThatLies(t *testing.T) {
 
 	record := fmt.Sprintf(`{"metadata":{"annotations":{"%sagent":%q}}}`, v1alpha1.RecordAnnotationPrefix, forged)
 	for what, try := range map[string]func() error{
-		"its taints":                func() error { return k.lie(`{"spec":{"taints":null}}`, false) },
-		"its record":                func() error { return k.lie(record, false) },
-		"its record, by its status": func() error { return k.lie(record, true) },
+		"its taints":                func() error { return k.patchAsKubelet(`{"spec":{"taints":null}}`, false) },
+		"its record":                func() error { return k.patchAsKubelet(record, false) },
+		"its record, by its status": func() error { return k.patchAsKubelet(record, true) },
 		"no record": func() error {
-			return k.lie(`{"metadata":{"annotations":{"`+v1alpha1.RecordAnnotationPrefix+`agent":null}}}`, true)
+			return k.patchAsKubelet(`{"metadata":{"annotations":{"`+v1alpha1.RecordAnnotationPrefix+`agent":null}}}`, true)
 		},
-		"a record among many": func() error { return k.lie(`{"metadata":{"annotations":{`+numbered(1100)+`}}}`, false) },
+		"a record among many": func() error { return k.patchAsKubelet(`{"metadata":{"annotations":{`+numbered(1100)+`}}}`, false) },
 		"the daemon's owner": func() error {
 			return k.api.Create(t.Context(), k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: ptr.To(true)}))
 		},
@@ -61,8 +61,8 @@ func TestNodeThatLies(t *testing.T) {
 	done()
 }
 
-// lie patches the node with its own credentials.
-func (k *kubelet) lie(patch string, status bool) error {
+// patchAsKubelet patches the node with its own credentials.
+func (k *kubelet) patchAsKubelet(patch string, status bool) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
 	body := client.RawPatch(types.MergePatchType, []byte(patch))
 	if status {
@@ -115,7 +115,7 @@ func TestHeavyNodesHeartbeat(t *testing.T) {
 			for range 5 {
 				k.report(corev1.ConditionTrue, "")
 			}
-			e.must(k.lie(`{"metadata":{"labels":{"mine":"1"}}}`, false))
+			e.must(k.patchAsKubelet(`{"metadata":{"labels":{"mine":"1"}}}`, false))
 			if name == "too-many" {
 				return // known: nodegate leaves such a node alone
 			}
