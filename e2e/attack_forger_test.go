@@ -44,7 +44,7 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 		forge(pod)
 		w.must(tenant.Create(t.Context(), pod))
 		nodes = append(nodes, w.schedulableNode(name))
-		w.eventually("the DaemonSet controller owns the pod", func() error {
+		w.eventually("the DaemonSet owns the pod, which runs", func() error {
 			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 		w.must(k.is("agent", isClosed, keyA))
 		w.waitsFor("agent", k.name, v1alpha1.ReadingPodNotByDaemonSet)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: k.name}}
-		w.must(w.admin.Delete(t.Context(), pod)) // as the message says
+		w.must(w.admin.Delete(t.Context(), pod)) // as the message recommends
 		k.becomes("agent", isOpen, keyA)
 	}
 }
@@ -76,12 +76,12 @@ func (e *env) tenant(name string, rules ...rbacv1.PolicyRule) client.Client {
 	}))
 	api, err := client.New(e.cluster.User(name), client.Options{Scheme: e.admin.Scheme()})
 	e.must(err)
-	e.eventually("the tenant has the rights", func() error {
+	e.eventually("the tenant has the permissions", func() error {
 		err := api.Create(e.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "probe"}}, client.DryRunAll)
 		if apierrors.IsForbidden(err) {
 			return err
 		}
-		return nil // an empty pod is invalid
+		return nil // an allowed request fails because the pod is empty
 	})
 	return api
 }

@@ -4,21 +4,20 @@ package e2e
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -62,15 +61,30 @@ func (a *auditEvent) writesNode() bool {
 }
 
 // nodeWrites returns the bodies of the controller's successful writes of the current node
-// with this name, according to the audit log.
-func (e *env) nodeWrites(name string) []string {
+// with this name. It waits until the audit log contains the node's last write.
+func (e *env) nodeWrites(name string) (writes []string) {
 	e.Helper()
-	writes, _ := e.loggedWrites(name)
+	e.eventually("the audit log contains the last write of node "+name, func() error {
+		var complete bool
+		if writes, complete = e.loggedWrites(name); !complete {
+			return errNotYet
+		}
+		return nil
+	})
 	return writes
 }
 
-// loggedWrites returns nodeWrites, and whether the log contains the node's last write. The
-// API server responds before it logs, and logs nothing if it is killed.
+// wrote checks the number of the controller's writes of the node.
+func (k *kubelet) wrote(want int) {
+	k.Helper()
+	if writes := k.nodeWrites(k.name); len(writes) != want {
+		k.Errorf("nodegate wrote node %s %d times, want %d:\n%s", k.name, len(writes), want, strings.Join(writes, "\n"))
+	}
+}
+
+// loggedWrites is nodeWrites without the wait. It also returns whether the audit log
+// contains the node's last write: the API server may respond before it logs, and logs
+// nothing if it is killed.
 func (e *env) loggedWrites(name string) (writes []string, complete bool) {
 	e.Helper()
 	var node corev1.Node
@@ -87,11 +101,54 @@ func (e *env) loggedWrites(name string) (writes []string, complete bool) {
 	return writes, complete
 }
 
+// loggedSoFar waits until the audit log contains a request of the test, and so the requests
+// to which the API server responded before.
+func (e *env) loggedSoFar() []auditEvent {
+	e.Helper()
+	marker := string(uuid.NewUUID())
+	err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: marker}, &corev1.ConfigMap{})
+	e.must(client.IgnoreNotFound(err))
+	var events []auditEvent
+	e.eventually("the audit log contains the test's request", func() error {
+		events = e.audit()
+		if !slices.ContainsFunc(events, func(event auditEvent) bool { return event.ObjectRef.Name == marker }) {
+			return fmt.Errorf("%d events", len(events))
+		}
+		return nil
+	})
+	return events
+}
+
+// requestsFor returns the number of the controller's finished requests for a resource since
+// some time. A watch is finished when it has ended.
+func (e *env) requestsFor(resource, verb string, since time.Time) (n int) {
+	e.Helper()
+	for _, event := range e.audit() {
+		if event.ObjectRef.Resource == resource && event.Verb == verb && event.User.Username == installationUser &&
+			!event.Received.Time.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitWatchEnded waits until a watch of a resource, which the controller started after some
+// time, has ended.
+func (e *env) awaitWatchEnded(resource string, since time.Time) {
+	e.Helper()
+	e.eventually("the controller stops its watch of "+resource, func() error {
+		if e.requestsFor(resource, "watch", since) == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
 // installationUser is the name of the controller's user.
 var installationUser = installation.Username()
 
-// auditLogs are the audit logs as far as they have been read, by file: they grow
-// with every test, and tests look at them often.
+// auditLogs contains the part of each audit log that has been read, by file. Tests read the
+// logs often, and every test makes them longer.
 var auditLogs = struct {
 	sync.Mutex
 	byFile map[string]*auditLog
@@ -102,7 +159,7 @@ type auditLog struct {
 	events []auditEvent
 }
 
-// audit returns the requests in the audit log.
+// audit returns the finished requests in the audit log.
 func (e *env) audit() []auditEvent {
 	e.Helper()
 	auditLogs.Lock()
@@ -117,7 +174,7 @@ func (e *env) audit() []auditEvent {
 	return slices.Clip(log.events)
 }
 
-// readOn reads the lines that have been completed since.
+// readOn reads the lines that have been completed since the last call.
 func (l *auditLog) readOn(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -140,59 +197,10 @@ func (l *auditLog) readOn(file string) error {
 		if err := json.Unmarshal(line, &event); err != nil {
 			return err
 		}
-		// A probe of the guards is no write, and comes at any time to any node.
+		// The probe of a guard writes nothing, and can target any node at any time.
 		probe := event.Verb == "patch" && strings.Contains(event.URI, "dryRun=All") && event.User.Username == installationUser
 		if event.Stage == "ResponseComplete" && !probe {
 			l.events = append(l.events, event)
 		}
-	}
-}
-
-// watchFor counts the states of nodes that match, until the returned function is called.
-// It observes all states: if the API server ends the watch, because this process is too
-// busy to read, the watch is resumed.
-func (e *env) watchFor(fits func(*corev1.Node) bool) (stop func() int) {
-	e.Helper()
-	var nodes corev1.NodeList
-	e.must(e.admin.List(e.Context(), &nodes))
-	w, err := watchtools.NewRetryWatcherWithContext(e.Context(), nodes.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return e.admin.Watch(ctx, &corev1.NodeList{}, &client.ListOptions{Raw: &o})
-		},
-	})
-	e.must(err)
-	const last = "last-to-be-watched"
-	count := make(chan int, 1)
-	go func() {
-		n := 0
-		for i := range nodes.Items {
-			if fits(&nodes.Items[i]) {
-				n++
-			}
-		}
-		for event := range w.ResultChan() {
-			node, ok := event.Object.(*corev1.Node)
-			switch {
-			case !ok:
-				e.Errorf("the watch of nodes broke: %+v", event.Object)
-			case node.Name == last:
-				count <- n
-				return
-			case fits(node):
-				n++
-			}
-		}
-		if e.Context().Err() == nil {
-			e.Error("the watch of nodes ended before all was seen")
-		}
-		count <- n
-	}()
-	return func() int {
-		defer w.Stop()
-		// Events come in order: when this node is seen, so is all that was before.
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: last}}
-		e.must(e.admin.Create(e.Context(), node))
-		e.must(e.admin.Delete(e.Context(), node))
-		return <-count
 	}
 }
