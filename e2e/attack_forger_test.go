@@ -54,10 +54,9 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 			return nil
 		})
 	}
-	w.settled()
 	for _, k := range nodes {
-		w.must(k.is("agent", isClosed, keyA))
 		w.waitsFor("agent", k.name, v1alpha1.ReadingPodNotByDaemonSet)
+		w.must(k.is("agent", isClosed, keyA))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: k.name}}
 		w.must(w.admin.Delete(t.Context(), pod)) // as the message recommends
 		k.becomes("agent", isOpen, keyA)

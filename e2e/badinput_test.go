@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -193,11 +193,18 @@ func TestHundredsOfDaemonSets(t *testing.T) {
 	for i := range sets {
 		sets[i] = e.daemonSet(fmt.Sprintf("d%03d", i))
 	}
-	before := e.podWatches()
+	start := time.Now()
 	e.startController(0)
 	e.declare(newGate("all", keyA, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{daemonNamespace}}}))
-	if n := e.podWatches() - before; n < 1 || n > 2 {
-		t.Errorf("the API server serves %d watches of pods for %d DaemonSets", n, many)
+	watches := 0
+	e.eventually("the pods of the DaemonSets are watched", func() error {
+		if watches = e.openWatches("pods", start); watches == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	if watches > 2 {
+		t.Errorf("the controller has %d watches of pods for %d DaemonSets", watches, many)
 	}
 	k := e.registered("n1")[0]
 	var last *corev1.Pod
@@ -215,7 +222,7 @@ func TestHundredsOfDaemonSets(t *testing.T) {
 	// Another DaemonSet gets a watch of its own, and the node stays open.
 	e.daemonSet("one-more")
 	e.eventually("the pods of the new DaemonSet are watched", func() error {
-		if n := e.podWatches() - before; n != 2 {
+		if n := e.openWatches("pods", start); n != 2 {
 			return fmt.Errorf("%d watches", n)
 		}
 		return nil
@@ -223,28 +230,4 @@ func TestHundredsOfDaemonSets(t *testing.T) {
 	e.inForce("all")
 	e.must(k.is("all", isOpen, keyA))
 	k.wrote(1)
-}
-
-// podWatches returns the number of watches of pods that the API server serves.
-func (e *env) podWatches() (n int) {
-	e.Helper()
-	for _, line := range strings.Split(e.serverMetrics(), "\n") {
-		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="pods"`) && strings.Contains(line, `verb="WATCH"`) {
-			var count int
-			if _, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &count); err == nil {
-				n += count
-			}
-		}
-	}
-	return n
-}
-
-// serverMetrics reads the API server's metrics.
-func (e *env) serverMetrics() string {
-	e.Helper()
-	api, err := kubernetes.NewForConfig(e.cluster.Admin())
-	e.must(err)
-	text, err := api.RESTClient().Get().AbsPath("/metrics").DoRaw(e.Context())
-	e.must(err)
-	return string(text)
 }

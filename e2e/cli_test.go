@@ -145,7 +145,7 @@ func TestOpenAndCloseByCommand(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"open", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `node "n2" not found; did you mean n1?`},
 		{[]string{"open", "n1", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `node "n2" not found`},
@@ -157,7 +157,7 @@ func TestOpenAndCloseByCommand(t *testing.T) {
 		{[]string{"open", "n1", "--for=1h", "--reason=x"}, "--gate is required"},
 		{[]string{"open", "-l", "a=b", "--gate=agent", "--for=1h", "--reason=x"}, `-l "a=b" selects no nodes`},
 	} {
-		e.tells(e.ask(operator, c.args...), 2, c.says)
+		e.tells(e.ask(operator, c.args...), 2, c.want)
 	}
 	plain := e.may("plain", reads(v1alpha1.GroupName, "nodegates"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}})
 	e.tells(e.ask(plain, append([]string{"open", "n1"}, forAnHour...)...), 2, `ask for the verb "override" on nodegates.nodegate.dev`)
@@ -210,14 +210,14 @@ func TestOverrideWithoutEffect(t *testing.T) {
 	e.declare(on(newGate("other", keyB, byLabel("ready")), "pool", "other"))
 	nodes := e.registered("n1", "n2")
 	nodes[1].patch(optOut)
-	for _, c := range []struct{ node, gate, says string }{
+	for _, c := range []struct{ node, gate, want string }{
 		{"n1", "paused", "the gate is paused"},
 		{"n1", "dryrun", "the gate is in dry run"},
 		{"n1", "other", "no gate of this name selects the node"},
 		{"n2", "other", "excludes it from all gates"},
 	} {
 		e.tells(e.ask(e.cluster.Admin(), "close", c.node, "--gate", c.gate, "--for=1h", "--reason=x"), 0,
-			fmt.Sprintf("warning: node %s: ", c.node), c.says, "currently without effect")
+			fmt.Sprintf("warning: node %s: ", c.node), c.want, "currently without effect")
 	}
 }
 

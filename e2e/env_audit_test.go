@@ -132,6 +132,24 @@ func (e *env) requestsFor(resource, verb string, since time.Time) (n int) {
 	return n
 }
 
+// openWatches returns the number of watches of a resource that the controller has started
+// since some time and that have not ended.
+func (e *env) openWatches(resource string, since time.Time) int {
+	e.Helper()
+	e.loggedSoFar()
+	log := e.readAuditLog()
+	open := make(map[types.UID]bool)
+	for _, event := range log.watches {
+		if event.ObjectRef.Resource == resource && event.User.Username == installationUser && !event.Received.Time.Before(since) {
+			open[event.RequestID] = true
+		}
+	}
+	for _, event := range log.events {
+		delete(open, event.RequestID)
+	}
+	return len(open)
+}
+
 // awaitWatchEnded waits until a watch of a resource, which the controller started after some
 // time, has ended.
 func (e *env) awaitWatchEnded(resource string, since time.Time) {
@@ -156,11 +174,20 @@ var auditLogs = struct {
 
 type auditLog struct {
 	offset int64
+	// events are finished requests.
 	events []auditEvent
+	// watches are watches that have started. They are also in events when they have ended.
+	watches []auditEvent
 }
 
 // audit returns the finished requests in the audit log.
 func (e *env) audit() []auditEvent {
+	e.Helper()
+	return e.readAuditLog().events
+}
+
+// readAuditLog returns the current content of the audit log.
+func (e *env) readAuditLog() auditLog {
 	e.Helper()
 	auditLogs.Lock()
 	defer auditLogs.Unlock()
@@ -171,7 +198,7 @@ func (e *env) audit() []auditEvent {
 		auditLogs.byFile[file] = log
 	}
 	e.must(log.readOn(file))
-	return slices.Clip(log.events)
+	return auditLog{events: slices.Clip(log.events), watches: slices.Clip(log.watches)}
 }
 
 // readOn reads the lines that have been completed since the last call.
@@ -199,8 +226,11 @@ func (l *auditLog) readOn(file string) error {
 		}
 		// The probe of a guard writes nothing, and can target any node at any time.
 		probe := event.Verb == "patch" && strings.Contains(event.URI, "dryRun=All") && event.User.Username == installationUser
-		if event.Stage == "ResponseComplete" && !probe {
+		switch {
+		case event.Stage == "ResponseComplete" && !probe:
 			l.events = append(l.events, event)
+		case event.Stage == "ResponseStarted" && event.Verb == "watch":
+			l.watches = append(l.watches, event)
 		}
 	}
 }
