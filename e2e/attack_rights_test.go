@@ -29,7 +29,7 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	e.eventually("the gate reports that it is not closed on new nodes", func() error {
 		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "BirthNotProved")
 	})
-	e.declare(newGate("listed", keyA, byLabel("ready"))) // both are written at once
+	e.declare(newGate("listed", keyA, byLabel("ready"))) // one patch contains both gates
 	k := e.kubelet("n1")
 	k.register()
 	e.must(k.is("listed", isClosed, keyA))
@@ -42,7 +42,7 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	k.becomes("forgotten", isOpen, forgotten) // it has never been closed
 }
 
-// The same for the list of annotations: a gate opens without writing its annotation.
+// One annotation is missing in the policies. The gate opens without writing it.
 func TestStampThatOnlyTheControllerKnows(t *testing.T) {
 	const forgotten = "example.com/forgotten-at"
 	e := newEnv(t)

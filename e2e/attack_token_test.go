@@ -131,7 +131,7 @@ func (a *attacker) patchNodes() {
 		{"adds a foreign taint", add("example.com/other", "NoExecute"), "may add, change and remove only allowed taints"},
 		{"removes all taints", taints(), "may add, change and remove only allowed taints"},
 		{"evicts with a key that is allowed only with NoSchedule", add("startup.k8s.io/initializing", "NoExecute"), "may add, change and remove only allowed taints"},
-		{"detaches the volumes of a node that is Ready", add(v1alpha1.TaintOutOfService, "NoExecute"), "only on a Node whose Ready condition is Unknown"},
+		{"detaches the volumes of a node that is not unreachable", add(v1alpha1.TaintOutOfService, "NoExecute"), "only on a Node whose Ready condition is Unknown"},
 	} {
 		for _, patchType := range patchTypes {
 			node := a.node(attack.what + string(patchType))
