@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -16,12 +17,9 @@ import (
 func TestSelectorFlips(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ng := newGate("agent", keyA, byLabel("ready"))
-	ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "a"}
-	e.declare(ng)
-	a, b := e.kubelet("in-a"), e.kubelet("in-b")
-	a.register(func(n *corev1.Node) { n.Labels["pool"] = "a" })
-	b.register(func(n *corev1.Node) { n.Labels["pool"] = "b" })
+	ng := e.declare(on(newGate("agent", keyA, byLabel("ready")), "pool", "a"))
+	a, _ := e.registerWith("in-a", "pool", "a")
+	b, _ := e.registerWith("in-b", "pool", "b")
 	done := e.watchAll(agrees)
 
 	for i := range 100 {
@@ -30,10 +28,11 @@ func TestSelectorFlips(t *testing.T) {
 	a.becomes("agent", isClosed, keyA)
 	b.becomes("agent", isNone, keyA)
 	e.settled()
-	written := len(e.nodeWrites("in-a")) + len(e.nodeWrites("in-b"))
+	writes := func() int { return len(e.nodeWrites("in-a")) + len(e.nodeWrites("in-b")) }
+	written := writes()
 	e.settled()
-	if now := len(e.nodeWrites("in-a")) + len(e.nodeWrites("in-b")); now != written || now > 200 {
-		t.Errorf("nodegate wrote the nodes %d times, and %d after all was settled", now, now-written)
+	if now := writes(); now != written || now > 200 {
+		t.Errorf("nodegate wrote the nodes %d times, of which %d after the last edit was processed; want at most 200, and 0", now, now-written)
 	}
 	done()
 }
@@ -41,13 +40,12 @@ func TestSelectorFlips(t *testing.T) {
 func TestTwoGatesSwapTheirKeys(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	first := e.declare(newGate("first", keyA, byLabel("first")))
-	second := e.declare(newGate("second", keyB, byLabel("second")))
-	k := e.kubelet("n1")
-	k.register()
+	k := e.twoGates(keyA, keyB)
+	first := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: "first"}}
+	second := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: "second"}}
 	done := e.watchAll(func(n *corev1.Node) error {
 		if n.Name == "n1" && !hasTaint(n, keyA) && !hasTaint(n, keyB) {
-			return fmt.Errorf("two gates are closed, and there are %s", keys(n))
+			return fmt.Errorf("two gates are closed, and the taints are %s", keys(n))
 		}
 		return agrees(n)
 	})
@@ -112,11 +110,11 @@ func TestGateReplacedOverAndOver(t *testing.T) {
 	open.register()
 	open.label("ready")
 	open.becomes("agent", isOpen, keyA)
-	e.waitNextSecond() // the gates to come are younger than this node
+	e.waitNextSecond() // the re-created gates are younger than this node
 	held.register()
 	done := e.watchAll(func(n *corev1.Node) error {
 		if n.Name == "open" && (hasTaint(n, keyA) || hasTaint(n, keyB)) {
-			return fmt.Errorf("a node that ran was closed: %s", keys(n))
+			return fmt.Errorf("an existing node was closed: %s", keys(n))
 		}
 		return agrees(n)
 	})
@@ -128,10 +126,10 @@ func TestGateReplacedOverAndOver(t *testing.T) {
 		ng = newGate("agent", key, byLabel("never"))
 		e.must(e.admin.Create(t.Context(), ng))
 	}
-	e.eventually("the gate is in force", func() error { return e.condition("agent", v1alpha1.ConditionReady, "True", "") })
+	e.inForce("agent")
 	late := e.kubelet("late")
 	if born := late.register(); !hasTaint(born, key) {
-		t.Errorf("a node was born with %s", keys(born))
+		t.Errorf("a node was created with taints %s, want %s", keys(born), key)
 	}
 	e.settled()
 	for _, k := range []*kubelet{held, open, late} {

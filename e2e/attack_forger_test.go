@@ -19,7 +19,7 @@ import (
 // node before the daemon's pod. The DaemonSet controller adopts it and creates none. The
 // kubelet reports that the pod is ready.
 func TestForgedDaemonPodOpensNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newSchedulingEnv(t)
 	w.startController(0)
 	ds := w.daemonSet("agent")
 	before := ds.DeepCopy()
@@ -43,8 +43,8 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 		}
 		forge(pod)
 		w.must(tenant.Create(t.Context(), pod))
-		nodes = append(nodes, w.machineWithRoom(name))
-		w.eventually("the DaemonSet controller owns the pod", func() error {
+		nodes = append(nodes, w.schedulableNode(name))
+		w.eventually("the DaemonSet owns the pod, which runs", func() error {
 			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
 			}
@@ -54,12 +54,11 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 			return nil
 		})
 	}
-	w.settled()
 	for _, k := range nodes {
-		w.must(k.is("agent", isClosed, keyA))
 		w.waitsFor("agent", k.name, v1alpha1.ReadingPodNotByDaemonSet)
+		w.must(k.is("agent", isClosed, keyA))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: k.name}}
-		w.must(w.admin.Delete(t.Context(), pod)) // as the message says
+		w.must(w.admin.Delete(t.Context(), pod)) // as the message recommends
 		k.becomes("agent", isOpen, keyA)
 	}
 }
@@ -76,12 +75,12 @@ func (e *env) tenant(name string, rules ...rbacv1.PolicyRule) client.Client {
 	}))
 	api, err := client.New(e.cluster.User(name), client.Options{Scheme: e.admin.Scheme()})
 	e.must(err)
-	e.eventually("the tenant has the rights", func() error {
+	e.eventually("the tenant has the permissions", func() error {
 		err := api.Create(e.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "probe"}}, client.DryRunAll)
 		if apierrors.IsForbidden(err) {
 			return err
 		}
-		return nil // an empty pod is invalid
+		return nil // an allowed request fails because the pod is empty
 	})
 	return api
 }

@@ -19,12 +19,10 @@ import (
 func TestNodeWithoutRoomForARecord(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	level := newGate("level", keyB, byLabel("bad"))
-	level.Spec.OpenWhen, level.Spec.CloseWhen = nil, level.Spec.OpenWhen
-	e.declare(level)
+	e.declare(newClosingGate("level", keyB, byLabel("bad")))
 	for name, test := range map[string]struct {
 		fill func(k *kubelet) string
-		says string
+		want string
 	}{
 		"bytes": {
 			(*kubelet).filling,
@@ -36,62 +34,56 @@ func TestNodeWithoutRoomForARecord(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &env{T: t, cluster: e.cluster, admin: e.admin}
+			e := e.in(t)
 			k := e.kubelet("full-" + name)
 			k.register()
-			e.must(k.lie(`{"metadata":{"annotations":{`+test.fill(k)+`}}}`, false))
+			e.must(k.patchAsKubelet(`{"metadata":{"annotations":{`+test.fill(k)+`}}}`, false))
 			k.label("bad")
 			k.isTainted(keyB)
-			k.eventually("the gate tells of the record", func() error {
-				if says := e.message("level", v1alpha1.ConditionReady); !strings.Contains(says, k.name) || !strings.Contains(says, test.says) {
-					return fmt.Errorf("it says %q", says)
-				}
-				return e.condition("level", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteDenied)
-			})
-			e.must(k.lie(`{"metadata":{"annotations":null}}`, false))
+			e.reportsDenial("level", k.name, test.want)
+			e.must(k.patchAsKubelet(`{"metadata":{"annotations":null}}`, false))
 			k.becomes("level", isClosed, keyB)
-			k.patch(`{"metadata":{"labels":{"bad":null}}}`)
-			k.becomes("level", "", keyB) // open, without a record
+			k.unlabel("bad")
+			k.becomes("level", isNone, keyB) // open, without a record
 		})
 	}
 }
 
-// The same before a reboot, whose record may be longer than the previous one.
+// The same happens before a reboot, whose record may be longer than the previous one.
 func TestFullNodeReboots(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
-	k := e.kubelet("full")
-	k.register()
-	pod := k.daemonPod(ds)
-	k.run(pod, true)
-	k.becomes("agent", isOpen, keyA)
-	e.must(k.lie(`{"metadata":{"annotations":{`+k.filling()+`}}}`, false))
+	k, pod := e.openNode("full", e.agent())
+	e.must(k.patchAsKubelet(`{"metadata":{"annotations":{`+k.filling()+`}}}`, false))
 	k.reboot()
 	k.isTainted(keyA)
-	e.must(k.lie(`{"metadata":{"annotations":{"example.com/a0":null}}}`, false))
-	k.becomes("agent", isClosed, keyA) // it names the pods that are ready by then, which only time would prove
+	e.must(k.patchAsKubelet(`{"metadata":{"annotations":{"example.com/a0":null}}}`, false))
+	k.becomes("agent", isClosed, keyA)
+	k.recordsBoot("agent") // the pod is in the digest, because it was ready when the record was written
 	k.run(pod, true)
 	k.becomes("agent", isOpen, keyA)
 }
 
-// filling returns an annotation that fills the Node's annotations.
+// filling returns an annotation with which the Node's annotations have their maximum size.
 func (k *kubelet) filling() string {
-	room := 256<<10 - len("example.com/a0")
+	free := 256<<10 - len("example.com/a0")
 	for key, value := range k.node().Annotations {
-		room -= len(key) + len(value)
+		free -= len(key) + len(value)
 	}
-	return fmt.Sprintf(`"example.com/a0":%q`, strings.Repeat("x", room))
+	return fmt.Sprintf(`"example.com/a0":%q`, strings.Repeat("x", free))
 }
 
-func (k *kubelet) isTainted(key string) {
-	k.Helper()
-	k.eventually(fmt.Sprintf("node %s has the taint %s", k.name, key), func() error {
-		if !hasTaint(k.node(), key) {
-			return errNotYet
+// reportsDenial waits until the gate's Ready condition reports WriteDenied with a message that
+// contains all texts.
+func (e *env) reportsDenial(name string, texts ...string) {
+	e.Helper()
+	e.eventually("gate "+name+" reports the denied write", func() error {
+		for _, text := range texts {
+			if err := e.messageContains(name, v1alpha1.ConditionReady, text); err != nil {
+				return err
+			}
 		}
-		return nil
+		return e.condition(name, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteDenied)
 	})
 }
 
@@ -103,18 +95,8 @@ func TestNodeWithTooManyTaints(t *testing.T) {
 	e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
 	k := e.kubelet("too-many-taints")
-	k.register(func(n *corev1.Node) {
-		for i := range 1025 {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: fmt.Sprintf("foreign-%d", i), Effect: corev1.TaintEffectPreferNoSchedule})
-		}
-	})
-	e.eventually("the gate tells of the taints", func() error {
-		says := e.message("agent", v1alpha1.ConditionReady)
-		if !strings.Contains(says, k.name+": ") || !strings.Contains(says, "taints, and nodegate may not write a Node with more than 1024; remove those that are not needed") {
-			return fmt.Errorf("it says %q", says)
-		}
-		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWriteDenied)
-	})
+	k.register(func(n *corev1.Node) { n.Spec.Taints = foreignTaints(1025, corev1.TaintEffectPreferNoSchedule) })
+	e.reportsDenial("agent", k.name+": ", "taints, and nodegate may not write a Node with more than 1024; remove those that are not needed")
 	k.patch(`{"spec":{"taints":null}}`)
 	k.becomes("agent", isClosed, keyA)
 }

@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/internal/controller"
 )
 
-// The administrator's list of keys exists in the policies and in the controller's flag, and
-// one key is missing in the policies. The gate with this key cannot work; the others on the
-// same node must.
+// The allowed keys are listed in the policies and in the controller's flag, and one key is
+// missing in the policies. The gate with this key cannot work. The others on the same node
+// must.
 func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 	const forgotten = ownPrefix + "forgotten"
 	e := newEnv(t)
@@ -25,10 +26,10 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 		p.Options.AllowedTaintKeys = append(slices.Clone(installation.AllowedTaintKeys), forgotten)
 	})
 	e.must(e.admin.Create(t.Context(), newGate("forgotten", forgotten, byLabel("ready"))))
-	e.eventually("the gate says that new nodes are not closed", func() error {
+	e.eventually("the gate reports that it is not closed on new nodes", func() error {
 		return e.condition("forgotten", "Ready", metav1.ConditionFalse, "BirthNotProved")
 	})
-	e.declare(newGate("listed", keyA, byLabel("ready"))) // both are written at once
+	e.declare(newGate("listed", keyA, byLabel("ready"))) // one patch contains both gates
 	k := e.kubelet("n1")
 	k.register()
 	e.must(k.is("listed", isClosed, keyA))
@@ -38,10 +39,10 @@ func TestKeyThatOnlyTheControllerKnows(t *testing.T) {
 
 	k.label("ready")
 	k.becomes("listed", isOpen, keyA)
-	k.becomes("forgotten", isOpen, forgotten) // it never was closed
+	k.becomes("forgotten", isOpen, forgotten) // it has never been closed
 }
 
-// The same for the list of annotations: a gate opens without writing its annotation.
+// One annotation is missing in the policies. The gate opens without writing it.
 func TestStampThatOnlyTheControllerKnows(t *testing.T) {
 	const forgotten = "example.com/forgotten-at"
 	e := newEnv(t)
@@ -57,7 +58,7 @@ func TestStampThatOnlyTheControllerKnows(t *testing.T) {
 	k.label("ready")
 	k.becomes("stamped", isOpen, keyA)
 	if annotations := k.node().Annotations; annotations[forgotten] != "" {
-		t.Errorf("the policy let the node be stamped: %v", annotations)
+		t.Errorf("the controller wrote an annotation that the policy does not allow: %v", annotations)
 	}
 }
 
@@ -71,16 +72,23 @@ func TestRightsAreTakenAwayForAWhile(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodegate"}}
 	e.must(e.admin.Delete(t.Context(), binding))
 	t.Cleanup(func() { e.must(e.apply(context.Background())) }) // the test's own context has ended
+	e.eventually("the API server denies writes of nodes", func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: installationUser, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"},
+		}}
+		e.must(e.admin.Create(t.Context(), review))
+		return errUnless(!review.Status.Allowed, "they are allowed")
+	})
 
 	k.label("ready")
-	e.eventually("the controller is refused", func() error { return e.refused("n1") })
+	e.eventually("a write of the controller is denied", func() error { return e.refused("n1") })
 	e.must(k.is("agent", isClosed, keyA))
 	e.must(e.apply(t.Context()))
 	k.becomes("agent", isOpen, keyA)
 	k.wrote(1)
 }
 
-// refused returns nil after a node write of the controller was rejected.
+// refused returns nil if the API server has denied a write of the node by the controller.
 func (e *env) refused(node string) error {
 	for _, event := range e.audit() {
 		if ref := event.ObjectRef; ref.Resource == "nodes" && ref.Name == node && event.Verb == "patch" &&
@@ -101,26 +109,23 @@ func TestBirthIsSwitchedOffAndOn(t *testing.T) {
 	e.must(e.admin.Delete(t.Context(), binding))
 	t.Cleanup(func() { e.must(e.apply(context.Background())) })
 	var born []*kubelet
-	e.eventually("nodes are born open", func() error {
-		k := e.kubelet(fmt.Sprintf("off-%d", len(born)))
-		born = append(born, k)
-		if hasTaint(k.register(), keyA) {
-			return errNotYet
-		}
-		return nil
-	})
+	registerUntil := func(prefix string, closed bool) {
+		t.Helper()
+		e.eventually(fmt.Sprintf("nodes are created with the taint: %v", closed), func() error {
+			k := e.kubelet(fmt.Sprintf("%s-%d", prefix, len(born)))
+			born = append(born, k)
+			if hasTaint(k.register(), keyA) != closed {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	registerUntil("off", false)
 	for _, k := range born {
 		k.becomes("agent", isClosed, keyA)
 	}
 	e.must(e.apply(t.Context()))
-	e.eventually("nodes are born closed again", func() error {
-		k := e.kubelet(fmt.Sprintf("on-%d", len(born)))
-		born = append(born, k)
-		if !hasTaint(k.register(), keyA) {
-			return errNotYet
-		}
-		return nil
-	})
+	registerUntil("on", true)
 	for _, k := range born {
 		k.label("ready")
 	}

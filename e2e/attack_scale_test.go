@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -25,17 +24,17 @@ func TestManyGates(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("%s-%03d", strings.Repeat("g", 59), i) }
 	for i := range gates {
 		ng := newGate(name(i), []string{keyA, keyB}[i/pools%2], byLabel(fmt.Sprintf("ready-%d", i/pools%2)))
-		ng.Spec.NodeSelector.MatchExpressions = demanding(i % pools)
+		ng.Spec.NodeSelector.MatchExpressions = eightExpressions(i % pools)
 		e.must(e.admin.Create(t.Context(), ng))
 	}
 	e.eventually("all gates are in the parameter", func() error {
 		if closed := len(e.closedAtBirth()); closed < gates {
-			return fmt.Errorf("%d gates are closed at birth", closed)
+			return fmt.Errorf("it contains %d gates", closed)
 		}
 		return nil
 	})
 	k := e.kubelet("n1")
-	e.eventually("a node is born closed by all that select it", func() error {
+	e.eventually("a node is created with the records of all gates that select it", func() error {
 		born := k.register(func(n *corev1.Node) { n.Labels["pool"] = "p0" })
 		if len(records(born)) == gates/pools {
 			return agrees(born)
@@ -51,12 +50,11 @@ func TestManyGates(t *testing.T) {
 	}
 	k.wrote(1)
 
-	other := e.kubelet("n2")
-	born := other.register(func(n *corev1.Node) { n.Labels["pool"] = "p1" })
+	other, born := e.registerWith("n2", "pool", "p1")
 	if n := len(records(born)); n != gates/pools {
-		t.Errorf("born with %d records", n)
+		t.Errorf("the Node was created with %d records, want %d", n, gates/pools)
 	}
-	for i := range gates { // proofs of births are told, too
+	for i := range gates { // so that no proof of closing at birth is reported later
 		e.inForce(name(i))
 	}
 	before := e.statusWrites()
@@ -65,12 +63,10 @@ func TestManyGates(t *testing.T) {
 		other.becomes(name(i), isOpen, "")
 	}
 	other.wrote(1)
-	e.eventually("the gates tell", func() error {
+	e.eventually("the gates count the open node", func() error {
 		for i := 1; i < gates; i += pools {
-			var ng v1alpha1.NodeGate
-			e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: name(i)}, &ng))
-			if ng.Status.Nodes.Open != 1 {
-				return fmt.Errorf("%s: %+v", name(i), ng.Status.Nodes)
+			if n := e.gateStatus(name(i)).Nodes; n.Open != 1 {
+				return fmt.Errorf("%s: %+v", name(i), n)
 			}
 		}
 		return nil
@@ -78,17 +74,17 @@ func TestManyGates(t *testing.T) {
 	after := e.statusWrites()
 	for i := range gates {
 		if n := after[name(i)] - before[name(i)]; n > 0 && i%pools > 1 || n > 3 {
-			t.Errorf("the status of %s was written %d times when a node of pool p1 was opened", name(i), n)
+			t.Errorf("the status of %s was written %d times when a node of pool p1 opened", name(i), n)
 		}
 	}
 	done()
 }
 
-// statusWrites counts the writes of gates' status, by gate.
+// statusWrites returns the number of the controller's writes of each gate's status so far.
 func (e *env) statusWrites() map[string]int {
 	e.Helper()
 	writes := make(map[string]int)
-	for _, event := range e.audit() {
+	for _, event := range e.loggedSoFar() {
 		if event.ObjectRef.Resource == "nodegates" && event.ObjectRef.Subresource == "status" && event.User.Username == installationUser {
 			writes[event.ObjectRef.Name]++
 		}
@@ -96,8 +92,8 @@ func (e *env) statusWrites() map[string]int {
 	return writes
 }
 
-// demanding is a selector of eight expressions for the nodes of a pool.
-func demanding(pool int) []v1alpha1.LabelSelectorRequirement {
+// eightExpressions returns a selector of eight expressions for the nodes of a pool.
+func eightExpressions(pool int) []v1alpha1.LabelSelectorRequirement {
 	values := func(key string, o metav1.LabelSelectorOperator, v ...string) v1alpha1.LabelSelectorRequirement {
 		return v1alpha1.LabelSelectorRequirement{Key: key, Operator: o, Values: v}
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -29,31 +30,30 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// startLeader starts a controller that holds the Lease.
+// startLeader starts a controller with leader election, and waits until it holds the Lease.
 func (e *env) startLeader() (stop func()) {
 	e.Helper()
 	stop = e.runController(func(p *controller.Process) { p.LeaderElect = true })
-	e.eventually("the lease is held", func() error {
+	e.eventually("the Lease has a holder", func() error {
 		var lease coordinationv1.Lease
-		err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: v1alpha1.LeaseName}, &lease)
-		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
-			err = errUnless(false, "nobody holds it")
+		if err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: v1alpha1.LeaseName}, &lease); err != nil {
+			return err
 		}
-		return err
+		return errUnless(ptr.Deref(lease.Spec.HolderIdentity, "") != "", "it has no holder")
 	})
 	return stop
 }
 
-// roleOnPage returns the ClusterRole in a page.
+// roleOnPage matches the ClusterRole on a page.
 var roleOnPage = regexp.MustCompile("(?s)```yaml\n(.*?kind: ClusterRole\n.*?)```")
 
-// operator returns a user with the operator permissions of docs/kubectl-gate.md.
+// operator returns a user with the permissions that docs/kubectl-gate.md lists for operators.
 func (e *env) operator(user string) *rest.Config {
 	e.Helper()
 	page, err := os.ReadFile("../docs/kubectl-gate.md")
 	e.must(err)
 	text := roleOnPage.FindSubmatch(page)
-	e.must(errUnless(len(text) == 2, "the page has no ClusterRole"))
+	e.must(errUnless(len(text) == 2, "docs/kubectl-gate.md contains no ClusterRole"))
 	var role rbacv1.ClusterRole
 	e.must(yaml.UnmarshalStrict(text[1], &role))
 	return e.may(user, role.Rules...)
@@ -69,7 +69,7 @@ func TestStatusOfTheFleet(t *testing.T) {
 	k.register()
 	k.becomes("agent", isClosed, keyA)
 	operator := e.operator("operator")
-	e.eventually("the status tells of the node", func() error {
+	e.eventually("the status contains the node", func() error {
 		a := e.ask(operator, "status")
 		return errUnless(strings.Contains(a.out, "n1 ("), a.out+a.err)
 	})
@@ -85,7 +85,7 @@ func TestStatusOfTheFleet(t *testing.T) {
 	var got status.Status
 	e.must(json.Unmarshal([]byte(a.out), &got))
 	if g := got.Gates[0]; got.Controller.Running != "No" || !g.FromRecords || g.Nodes.Selected != 1 || g.Nodes.Closed != 1 || g.Waiting[0].Node != "n1" {
-		t.Errorf("without a controller:\n%s", a.out)
+		t.Errorf("the status without a controller is:\n%s", a.out)
 	}
 
 	gates := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"list"}}
@@ -105,10 +105,7 @@ func TestWaitForNodes(t *testing.T) {
 	wait := func(args ...string) { go func() { answers <- e.ask(operator, append([]string{"wait"}, args...)...) }() }
 
 	wait("n1", "node/n2", "--for=closed", "--timeout=1h")
-	nodes := []*kubelet{e.kubelet("n1"), e.kubelet("n2")}
-	for _, k := range nodes {
-		k.register()
-	}
+	nodes := e.registered("n1", "n2")
 	e.tells(<-answers, 0, "node/n1: held by agent\nnode/n2: held by agent\n")
 	e.tells(e.ask(operator, "wait", "--all", "--timeout=0"), 1, "0 of 2 nodes are open; waiting for n1 (agent) and n2 (agent)")
 	e.tells(e.ask(operator, "wait", "n3", "--timeout=0"), 1, "n3 (does not exist)")
@@ -133,7 +130,7 @@ func TestWaitForNodes(t *testing.T) {
 
 // A user with the separate permission opens and closes a gate temporarily, and ends the
 // override.
-func TestSteerByHand(t *testing.T) {
+func TestOpenAndCloseByCommand(t *testing.T) {
 	e := newEnv(t)
 	e.startLeader()
 	e.declare(newGate("agent", keyA, byLabel("ready")))
@@ -149,7 +146,7 @@ func TestSteerByHand(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"open", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `node "n2" not found; did you mean n1?`},
 		{[]string{"open", "n1", "n2", "--gate=agent", "--for=1h", "--reason=x"}, `node "n2" not found`},
@@ -161,12 +158,12 @@ func TestSteerByHand(t *testing.T) {
 		{[]string{"open", "n1", "--for=1h", "--reason=x"}, "--gate is required"},
 		{[]string{"open", "-l", "a=b", "--gate=agent", "--for=1h", "--reason=x"}, `-l "a=b" selects no nodes`},
 	} {
-		e.tells(e.ask(operator, c.args...), 2, c.says)
+		e.tells(e.ask(operator, c.args...), 2, c.want)
 	}
 	plain := e.may("plain", reads(v1alpha1.GroupName, "nodegates"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}})
 	e.tells(e.ask(plain, append([]string{"open", "n1"}, forAnHour...)...), 2, `ask for the verb "override" on nodegates.nodegate.dev`)
 	if now := k.node().ResourceVersion; now != before {
-		t.Errorf("the node was changed by what was refused or tried out: %s, and before %s", now, before)
+		t.Errorf("rejected commands and dry runs changed the node: resource version %s, before %s", now, before)
 	}
 
 	e.tells(e.ask(operator, append([]string{"open", "n1"}, forAnHour...)...), 0, "node/n1: gate agent: open until ", "is removed immediately", "'kubectl gate reset' ends the override earlier")
@@ -181,15 +178,14 @@ func TestSteerByHand(t *testing.T) {
 	k.becomesOverridden("agent", isOpen, isClosed)
 }
 
-// A gate with reopen Manual is opened as described on its page.
-func TestOpenAGateThatWaitsForAPerson(t *testing.T) {
+// A user opens a gate with reopen Manual.
+func TestOpenGateWithManualReopen(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ng := newGate("repair", keyA, byLabel("broken"))
-	ng.Spec.OpenWhen, ng.Spec.CloseWhen, ng.Spec.Reopen = nil, ng.Spec.OpenWhen, v1alpha1.ReopenManual
+	ng := newClosingGate("repair", keyA, byLabel("broken"))
+	ng.Spec.Reopen = v1alpha1.ReopenManual
 	e.declare(ng)
-	k := e.kubelet("n1")
-	k.register(func(n *corev1.Node) { n.Labels["broken"] = "" })
+	k, _ := e.registerWith("n1", "broken", "")
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("repair", isClosed, keyA)
 	operator := e.operator("operator")
@@ -198,13 +194,13 @@ func TestOpenAGateThatWaitsForAPerson(t *testing.T) {
 	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "is removed, which opens the gate")
 	k.becomes("repair", isOpen, keyA)
 	if r := k.record("repair"); r.Reason != v1alpha1.ReasonOpenedByHand {
-		t.Errorf("it was opened for %s", r.Reason)
+		t.Errorf("the gate opened because of %s, want %s", r.Reason, v1alpha1.ReasonOpenedByHand)
 	}
 	e.tells(e.ask(operator, "open", "n1", "--gate=repair"), 0, "the gate is not closed")
 }
 
 // Overrides without effect cause a warning, and are still written.
-func TestSteerWithoutEffect(t *testing.T) {
+func TestOverrideWithoutEffect(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
@@ -212,20 +208,17 @@ func TestSteerWithoutEffect(t *testing.T) {
 		ng.Spec.Mode = mode
 		e.declare(ng)
 	}
-	other := newGate("other", keyB, byLabel("ready"))
-	other.Spec.NodeSelector = v1alpha1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}
-	e.declare(other)
-	e.kubelet("n1").register()
-	e.kubelet("n2").register()
-	e.kubelet("n2").patch(optOut)
-	for _, c := range []struct{ node, gate, says string }{
+	e.declare(on(newGate("other", keyB, byLabel("ready")), "pool", "other"))
+	nodes := e.registered("n1", "n2")
+	nodes[1].patch(optOut)
+	for _, c := range []struct{ node, gate, want string }{
 		{"n1", "paused", "the gate is paused"},
 		{"n1", "dryrun", "the gate is in dry run"},
 		{"n1", "other", "no gate of this name selects the node"},
 		{"n2", "other", "excludes it from all gates"},
 	} {
 		e.tells(e.ask(e.cluster.Admin(), "close", c.node, "--gate", c.gate, "--for=1h", "--reason=x"), 0,
-			fmt.Sprintf("warning: node %s: ", c.node), c.says, "currently without effect")
+			fmt.Sprintf("warning: node %s: ", c.node), c.want, "currently without effect")
 	}
 }
 
@@ -233,20 +226,19 @@ func TestSteerWithoutEffect(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	e := newEnv(t)
 	e.must(e.admin.Create(t.Context(), newGate("agent", keyA, byLabel("ready"))))
-	e.kubelet("worker-1").register()
-	e.kubelet("worker-2").register()
+	e.registered("worker-1", "worker-2")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	e.must(testcluster.WriteKubeconfig(kubeconfig, e.cluster.Admin()))
 	t.Setenv("KUBECONFIG", kubeconfig)
-	ask := func(args ...string) answer {
+	complete := func(args ...string) answer {
 		var out bytes.Buffer
 		status := cli.Execute(t.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: io.Discard},
 			cli.Arguments(append([]string{"/usr/bin/kubectl_complete-gate"}, args...)))
 		return answer{status, out.String(), ""}
 	}
-	e.tells(ask("open", "worker-1", "work"), 0, "worker-2\n:4\n")
-	e.tells(ask("close", "worker-1", "--gate", "a"), 0, "agent\n:4\n")
-	e.tells(ask("status", ""), 0, "agent\n:4\n")
-	e.tells(ask("why", "worker-1", "-o", ""), 0, "json\nyaml\n:4\n")
-	e.tells(ask("open", "--dry-run", ""), 0, "none\nclient\nserver\n:4\n")
+	e.tells(complete("open", "worker-1", "work"), 0, "worker-2\n:4\n")
+	e.tells(complete("close", "worker-1", "--gate", "a"), 0, "agent\n:4\n")
+	e.tells(complete("status", ""), 0, "agent\n:4\n")
+	e.tells(complete("why", "worker-1", "-o", ""), 0, "json\nyaml\n:4\n")
+	e.tells(complete("open", "--dry-run", ""), 0, "none\nclient\nserver\n:4\n")
 }

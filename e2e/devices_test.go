@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,27 +14,15 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// requestsFor counts the controller's finished requests for a resource since
-// some moment; a watch is finished when it has been ended.
-func (e *env) requestsFor(resource, verb string, since time.Time) (n int) {
-	e.Helper()
-	for _, event := range e.audit() {
-		if event.ObjectRef.Resource == resource && event.Verb == verb && event.User.Username == installationUser &&
-			!event.Received.Time.Before(since) {
-			n++
-		}
-	}
-	return n
-}
-
 func TestCSIDriverSignal(t *testing.T) {
 	const driver = "ebs.csi.aws.com"
 	e := newEnv(t)
 	start := time.Now()
 	e.startController(0)
 	other := e.declare(newGate("other", keyA, byLabel("ready")))
+	e.loggedSoFar()
 	if n := e.requestsFor("csinodes", "list", start) + e.requestsFor("csinodes", "watch", start); n > 0 {
-		t.Errorf("CSINodes were asked for %d times, and no gate needs them", n)
+		t.Errorf("the controller read CSINodes %d times, and no gate needs them", n)
 	}
 	e.must(e.admin.Delete(t.Context(), other))
 	ng := e.declare(newGate("ebs", keyA, v1alpha1.SignalSource{
@@ -49,12 +39,17 @@ func TestCSIDriverSignal(t *testing.T) {
 	neighbour.becomes("ebs", isOpen, keyA)
 	k.registersDrivers()
 	k.registersDrivers(csiDriver("other"), csiDriver(driver))
-	k.settled()
+	e.eventually("the gate waits for the driver's volume limit", func() error {
+		if w := e.waitingMessage("ebs", "n1"); !strings.Contains(w.Message, "volume limit of CSI driver "+driver) {
+			return fmt.Errorf("waiting: %+v", w)
+		}
+		return nil
+	})
 	e.must(k.is("ebs", isClosed, keyA))
 	k.registersDrivers(csiDriver("other"), csiDriver(driver, 24))
 	k.becomes("ebs", isOpen, keyA)
 
-	// The machine is replaced by another under the same name.
+	// Another machine registers under the same name.
 	e.must(e.admin.Delete(t.Context(), born))
 	k.register()
 	e.waitsFor("ebs", "n1", v1alpha1.ReadingFormerNode)
@@ -64,12 +59,7 @@ func TestCSIDriverSignal(t *testing.T) {
 	k.wrote(1)
 
 	e.must(e.admin.Delete(t.Context(), ng))
-	e.eventually("nobody watches CSINodes any more", func() error {
-		if e.requestsFor("csinodes", "watch", start) == 0 {
-			return errNotYet
-		}
-		return nil
-	})
+	e.awaitWatchEnded("csinodes", start)
 }
 
 func TestResourceSignal(t *testing.T) {
@@ -87,8 +77,8 @@ func TestResourceSignal(t *testing.T) {
 	k.reportsResource(gpu, 2)
 	k.becomes("gpu", isOpen, keyA)
 
-	// A kubelet that starts calls the resources of device plugins 0, until these
-	// have registered again.
+	// A kubelet that starts reports 0 of a device plugin's resource until the plugin has
+	// registered again.
 	k.boot = string(uuid.NewUUID())
 	k.reportsResource(gpu, 0)
 	k.becomes("gpu", isClosed, keyA)
@@ -105,16 +95,16 @@ func TestAnyOfSignal(t *testing.T) {
 	ng := newGate("gpu", keyA, v1alpha1.SignalSource{})
 	ng.Spec.OpenWhen[0].AnyOf = []v1alpha1.NamedSource{
 		{Name: "plugin", SignalSource: v1alpha1.SignalSource{Resource: &v1alpha1.ResourceSignal{Name: "nvidia.com/gpu"}}},
-		{Name: "spared", SignalSource: byLabel("spared")},
+		{Name: "exempt", SignalSource: byLabel("exempt")},
 	}
 	e.declare(ng)
-	nodes := e.registered("plugged", "spared")
+	nodes := e.registered("plugged", "exempt")
 	for _, k := range nodes {
 		e.waitsFor("gpu", k.name, v1alpha1.ReadingNoneHolds)
 		k.must(k.is("gpu", isClosed, keyA))
 	}
 	nodes[0].reportsResource("nvidia.com/gpu", 1)
 	nodes[0].becomes("gpu", isOpen, keyA)
-	nodes[1].label("spared")
+	nodes[1].label("exempt")
 	nodes[1].becomes("gpu", isOpen, keyA)
 }

@@ -22,8 +22,8 @@ import (
 // clientName is the common name of the API server's client certificate.
 const clientName = "kube-apiserver-to-webhooks"
 
-// clientCertificates are the files by which an API server has a certificate for
-// webhooks, as docs/before-1.36.md says.
+// clientCertificates contains the paths of the files that configure the API server's client
+// certificate for webhooks, as described in docs/before-1.36.md.
 type clientCertificates struct{ authority, configuration string }
 
 func newClientCertificates(t *testing.T) *clientCertificates {
@@ -37,7 +37,7 @@ func newClientCertificates(t *testing.T) *clientCertificates {
 		}
 		return path
 	}
-	// It signs itself, and so is its own authority.
+	// The certificate is self-signed, and so its own authority.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -9,19 +9,15 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
-// registersDrivers publishes the CSINode as the kubelet, owned by the current Node, with
-// these drivers, with or without a volume limit.
+// registersDrivers publishes a CSINode with these drivers, owned by the current Node, as the
+// kubelet does.
 func (k *kubelet) registersDrivers(drivers ...storagev1.CSINodeDriver) {
 	k.Helper()
 	k.Cleanup(func() {
-		err := k.admin.DeleteAllOf(context.Background(), &storagev1.CSINode{})
-		if err != nil {
+		if err := k.admin.DeleteAllOf(context.Background(), &storagev1.CSINode{}); err != nil {
 			k.Errorf("deleting CSINodes: %v", err)
 		}
 	})
@@ -34,7 +30,7 @@ func (k *kubelet) registersDrivers(drivers ...storagev1.CSINodeDriver) {
 	var found storagev1.CSINode
 	err := k.api.Get(k.Context(), client.ObjectKey{Name: k.name}, &found)
 	if err == nil && found.OwnerReferences[0].UID == wanted.OwnerReferences[0].UID {
-		// The drivers of a CSINode do not change; a kubelet takes one out first.
+		// A CSINode's drivers are immutable, so a kubelet removes them before it adds them again.
 		for _, list := range [][]storagev1.CSINodeDriver{nil, drivers} {
 			found.Spec.Drivers = list
 			k.must(k.api.Update(k.Context(), &found))
@@ -49,7 +45,7 @@ func (k *kubelet) registersDrivers(drivers ...storagev1.CSINodeDriver) {
 	k.must(k.api.Create(k.Context(), wanted))
 }
 
-// csiDriver is one driver of a CSINode, with its volume limit if there is one.
+// csiDriver returns a driver of a CSINode, with a volume limit if one is given.
 func csiDriver(name string, limit ...int32) storagev1.CSINodeDriver {
 	d := storagev1.CSINodeDriver{Name: name, NodeID: "i-1"}
 	if len(limit) > 0 {
@@ -62,8 +58,5 @@ func csiDriver(name string, limit ...int32) storagev1.CSINodeDriver {
 // current boot ID in the same write.
 func (k *kubelet) reportsResource(name string, count int) {
 	k.Helper()
-	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q},"capacity":{%q:"%d"},"allocatable":{%q:"%d"}}}`,
-		k.boot, name, count, name, count)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
-	k.must(k.api.Status().Patch(k.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	k.writeStatus(k.api, fmt.Sprintf(`{"nodeInfo":{"bootID":%q},"capacity":{%q:"%d"},"allocatable":{%q:"%d"}}`, k.boot, name, count, name, count))
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,17 +23,7 @@ func newEnvWithoutCRD(t *testing.T) *env {
 	t.Helper()
 	clustertest.SkipIfShort(t)
 	clustertest.SkipWithoutMutatingPolicies(t)
-	t.Parallel() // it has a cluster of its own
-	c, err := testcluster.Start(t.Context(), testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}, Audit: true})
-	if err != nil {
-		t.Fatalf("starting a cluster: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(c.Err(), c.Stop()); err != nil {
-			t.Errorf("stopping the cluster: %v", err)
-		}
-	})
-	e := &env{T: t, cluster: c, admin: newClient(t, c)}
+	e := newOwnCluster(t, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	options := installation
 	options.WithoutCRD = true
 	e.must(e.applyManifests(t.Context(), options))
@@ -42,8 +31,8 @@ func newEnvWithoutCRD(t *testing.T) *env {
 	return e
 }
 
-// gateFiles is a directory of gates like a ConfigMap volume of the kubelet: its files are
-// links into a version directory, and one rename changes all of them.
+// gateFiles is a directory of gates like a ConfigMap volume: its files are links into a
+// directory of the current version, so that one rename replaces all of them.
 type gateFiles struct {
 	*env
 	path     string
@@ -57,35 +46,35 @@ func (e *env) gateFiles() *gateFiles {
 	return f
 }
 
-// hold replaces all files by these files.
-func (f *gateFiles) hold(files map[string]string) {
+// replace replaces all files with these files.
+func (f *gateFiles) replace(files map[string]string) {
 	f.Helper()
 	f.versions++
 	version := fmt.Sprintf("..v%d", f.versions)
 	f.must(os.Mkdir(filepath.Join(f.path, version), 0o700))
 	for name, content := range files {
 		f.must(os.WriteFile(filepath.Join(f.path, version, name), []byte(content), 0o600))
-		_ = os.Symlink(filepath.Join("..data", name), filepath.Join(f.path, name)) // it may be there
+		_ = os.Symlink(filepath.Join("..data", name), filepath.Join(f.path, name)) // it may exist
 	}
 	f.must(os.Symlink(version, filepath.Join(f.path, "..data_tmp")))
 	f.must(os.Rename(filepath.Join(f.path, "..data_tmp"), filepath.Join(f.path, "..data")))
 	links, err := filepath.Glob(filepath.Join(f.path, "*.yaml"))
 	f.must(err)
 	for _, link := range links {
-		if _, there := files[filepath.Base(link)]; !there {
+		if _, present := files[filepath.Base(link)]; !present {
 			f.must(os.Remove(link))
 		}
 	}
 }
 
-// declares replaces all files by one file for each of these gates.
+// declares replaces all files with one file for each of these gates.
 func (f *gateFiles) declares(gates ...*v1alpha1.NodeGate) {
 	f.Helper()
 	files := make(map[string]string)
 	for _, ng := range gates {
 		files[ng.Name+".yaml"] = f.asYAML(ng)
 	}
-	f.hold(files)
+	f.replace(files)
 }
 
 // asYAML returns a gate as YAML, as written by a user.
@@ -99,7 +88,7 @@ func (f *gateFiles) asYAML(ng *v1alpha1.NodeGate) string {
 	return string(text)
 }
 
-// startController runs a controller that reads its gates from the directory, with separate
+// startController runs a controller that reads its gates from the directory and has separate
 // metrics.
 func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()) {
 	f.Helper()
@@ -110,11 +99,10 @@ func (f *gateFiles) startController() (metrics *prometheus.Registry, stop func()
 	return metrics, stop
 }
 
-// startsBlind waits until a controller without gates has stopped waiting for them, which
-// takes half a minute, and has reconciled the nodes with their records.
-func (e *env) startsBlind(metrics prometheus.Gatherer) {
+// startsWithoutGates waits until a controller whose source of gates is not complete has
+// stopped waiting for it, which takes half a minute, and has reconciled the nodes, one of
+// which has the record of an unknown gate.
+func (e *env) startsWithoutGates(metrics prometheus.Gatherer) {
 	e.Helper()
-	e.eventually("the controller starts without gates", func() error {
-		return unless(metric(metrics, "nodegate_unknown_gates") == 1)
-	})
+	e.shows(metrics, "nodegate_unknown_gates", 1)
 }

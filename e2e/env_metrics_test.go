@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric returns the sum of a metric's series that have all of these label
-// values, or -1 if there is none. Of histograms it is how much was observed.
+// metric returns the sum of a metric's series that have all of these label values, or -1 if
+// there are none. For a histogram, it is the number of observations.
 func metric(metrics prometheus.Gatherer, name string, values ...string) float64 {
 	families, err := metrics.Gather()
 	if err != nil {
@@ -41,7 +41,7 @@ func (e *env) shows(metrics prometheus.Gatherer, name string, want float64, valu
 	e.Helper()
 	e.eventually(fmt.Sprintf("%s of %v is %v", name, values, want), func() error {
 		if got := metric(metrics, name, values...); got != want {
-			return fmt.Errorf("it is %v", got)
+			return fmt.Errorf("the value is %v", got)
 		}
 		return nil
 	})

@@ -19,12 +19,12 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// aPod changes a pod that a test puts on a node.
-type aPod func(*corev1.Pod)
+// podOption changes a pod that a test binds to a node.
+type podOption func(*corev1.Pod)
 
-// inNamespace puts the pod there. No controller manager runs that would have
-// made the ServiceAccount that it needs.
-func (e *env) inNamespace(namespace string) aPod {
+// inNamespace sets the pod's namespace. It creates the ServiceAccount that the pod needs,
+// because no kube-controller-manager runs.
+func (e *env) inNamespace(namespace string) podOption {
 	e.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 	if err := e.admin.Create(e.Context(), account); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -33,8 +33,8 @@ func (e *env) inNamespace(namespace string) aPod {
 	return func(p *corev1.Pod) { p.Namespace = namespace }
 }
 
-// ownedBy gives the pod a controller.
-func ownedBy(kind string) aPod {
+// ownedBy gives the pod a controller of this kind.
+func ownedBy(kind string) podOption {
 	return func(p *corev1.Pod) {
 		owner := &metav1.ObjectMeta{Name: "owner", UID: types.UID("owner-of-" + p.Name)}
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind(kind))}
@@ -42,7 +42,7 @@ func ownedBy(kind string) aPod {
 }
 
 // tolerating adds a toleration of a taint key to the pod.
-func tolerating(key string) aPod {
+func tolerating(key string) podOption {
 	return func(p *corev1.Pod) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 	}
@@ -51,12 +51,12 @@ func tolerating(key string) aPod {
 func onHostNetwork(p *corev1.Pod) { p.Spec.HostNetwork = true }
 
 // labelled gives the pod the label app.
-func labelled(app string) aPod {
+func labelled(app string) podOption {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{"app": app} }
 }
 
-// bind creates a pod that names the node, and runs as of a time.
-func (k *kubelet) bind(name string, since time.Time, change ...aPod) *corev1.Pod {
+// bind creates a pod that is bound to the node and has been running since the given time.
+func (k *kubelet) bind(name string, since time.Time, change ...podOption) *corev1.Pod {
 	k.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name},
@@ -67,7 +67,7 @@ func (k *kubelet) bind(name string, since time.Time, change ...aPod) *corev1.Pod
 	}
 	k.must(k.admin.Create(k.Context(), pod))
 	k.Cleanup(func() {
-		_ = k.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) // with the test's other pods, if not here
+		_ = k.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) // it may be deleted already
 	})
 	pod.Status = corev1.PodStatus{
 		Phase:      corev1.PodRunning,
@@ -81,15 +81,15 @@ func (k *kubelet) bind(name string, since time.Time, change ...aPod) *corev1.Pod
 	return pod
 }
 
-// finish has the pod succeed.
+// finish reports that the pod has succeeded.
 func (k *kubelet) finish(pod *corev1.Pod) {
 	k.Helper()
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodSucceeded, nil
 	k.must(k.admin.Status().Update(k.Context(), pod))
 }
 
-// isLeaving reports whether the pod is being deleted or does not exist.
-func (e *env) isLeaving(pod *corev1.Pod) bool {
+// isTerminating reports whether the pod is being deleted or does not exist.
+func (e *env) isTerminating(pod *corev1.Pod) bool {
 	e.Helper()
 	var now corev1.Pod
 	err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(pod), &now)
@@ -100,8 +100,8 @@ func (e *env) isLeaving(pod *corev1.Pod) bool {
 	return now.DeletionTimestamp != nil
 }
 
-// allowEvictions applies what 'nodegate manifests --evict-pods' adds, until the
-// test ends.
+// allowEvictions applies the objects that 'nodegate manifests --evict-pods' adds. It deletes
+// them when the test ends.
 func (e *env) allowEvictions() {
 	e.Helper()
 	without, err := install.Objects(installation)
@@ -111,9 +111,9 @@ func (e *env) allowEvictions() {
 	for _, o := range without {
 		base[id(o)] = true
 	}
-	asked := installation
-	asked.EvictPods = true
-	with, err := install.Objects(asked)
+	evicting := installation
+	evicting.EvictPods = true
+	with, err := install.Objects(evicting)
 	e.must(err)
 	added := 0
 	for _, o := range with {

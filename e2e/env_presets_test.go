@@ -18,10 +18,11 @@ import (
 	"github.com/nodegate/nodegate/presets"
 )
 
-// systemNamespaces are where presets look for daemons.
+// systemNamespaces are the namespaces of the presets' daemons.
 var systemNamespaces = []string{"kube-system", "calico-system", "istio-system"}
 
-// prepareSystemNamespaces makes the namespaces of daemons, and empties them again.
+// prepareSystemNamespaces creates the namespaces of the presets' daemons. It deletes their
+// content when the test ends.
 func (e *env) prepareSystemNamespaces() {
 	e.Helper()
 	for _, namespace := range systemNamespaces {
@@ -48,7 +49,7 @@ func (e *env) prepareSystemNamespaces() {
 	})
 }
 
-// applyPreset creates the gate of a preset's file, as it is.
+// applyPreset creates the gate of a preset's file, unchanged.
 func (e *env) applyPreset(name string) *v1alpha1.NodeGate {
 	e.Helper()
 	text, err := presets.Read(name)
@@ -60,43 +61,4 @@ func (e *env) applyPreset(name string) *v1alpha1.NodeGate {
 	ng := &v1alpha1.NodeGate{}
 	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, ng))
 	return ng
-}
-
-// daemonIn creates a DaemonSet that tolerates everything, with these labels besides
-// app, which is its name.
-func (e *env) daemonIn(namespace, name string, labels map[string]string) *appsv1.DaemonSet {
-	e.Helper()
-	all := map[string]string{"app": name}
-	for key, value := range labels {
-		all[key] = value
-	}
-	ds := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: all},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: all},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: all},
-				Spec: corev1.PodSpec{
-					Containers:  []corev1.Container{{Name: "daemon", Image: "daemon"}},
-					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-				},
-			},
-		},
-	}
-	e.must(e.admin.Create(e.Context(), ds))
-	created := ds.DeepCopy()
-	ds.Status.ObservedGeneration = ds.Generation // no rollout is under way
-	// A patch: where a DaemonSet controller runs, it writes the status as well.
-	e.must(e.admin.Status().Patch(e.Context(), ds, client.MergeFrom(created)))
-	return ds
-}
-
-// carries reports whether the node has exactly this taint.
-func carries(node *corev1.Node, t v1alpha1.Taint) bool {
-	for _, have := range node.Spec.Taints {
-		if have.Key == t.Key && have.Value == t.Value && have.Effect == t.Effect {
-			return true
-		}
-	}
-	return false
 }

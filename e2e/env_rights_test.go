@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// rights are the permissions of a user: the scopes by verb and resource.
+// rights are the permissions of a user.
 type rights map[right]bool
 
-// right is one of them. No name or namespace is any.
+// right is a permission. An empty name or namespace stands for all.
 type right struct{ verb, resource, name, namespace string }
 
 func (r right) String() string {
@@ -31,8 +31,8 @@ func (r right) String() string {
 	return text
 }
 
-// but lists the rights that others have not.
-func (rs rights) but(others rights) (all []string) {
+// minus returns the permissions that are not among others.
+func (rs rights) minus(others rights) (all []string) {
 	for r := range rs {
 		if !others[r] {
 			all = append(all, r.String())
@@ -42,20 +42,20 @@ func (rs rights) but(others rights) (all []string) {
 	return all
 }
 
-// allows reports whether a request for any object of the kind is allowed.
+// allows reports whether requests for all objects of the resource are allowed.
 func (rs rights) allows(verb, resource, namespace string) bool {
 	return rs[right{verb, resource, "", ""}] || namespace != "" && rs[right{verb, resource, "", namespace}]
 }
 
-// rights returns the thief's permissions according to the API server.
-func (th *thief) rights() rights {
-	th.Helper()
+// rights returns the attacker's permissions according to the API server.
+func (a *attacker) rights() rights {
+	a.Helper()
 	all := rights{}
 	for _, namespace := range []string{metav1.NamespaceSystem, installation.Namespace, metav1.NamespaceDefault, daemonNamespace} {
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-		th.must(th.api.Create(th.Context(), review))
+		a.must(a.api.Create(a.Context(), review))
 		if review.Status.Incomplete {
-			th.Fatalf("the API server does not know all rights: %s", review.Status.EvaluationError)
+			a.Fatalf("the API server's list of permissions is incomplete: %s", review.Status.EvaluationError)
 		}
 		for _, rule := range review.Status.ResourceRules {
 			all.add(&rule, namespace)
@@ -64,9 +64,8 @@ func (th *thief) rights() rights {
 	return all
 }
 
-// add adds what a rule allows in a namespace. What was allowed in kube-system, the
-// first that is asked for, is allowed everywhere: nodegate has no right of its own
-// there.
+// add adds what a rule allows in a namespace. kube-system comes first, where nodegate has no
+// permissions of its own: what is allowed there is allowed in all namespaces.
 func (rs rights) add(rule *authorizationv1.ResourceRule, namespace string) {
 	names := rule.ResourceNames
 	if len(names) == 0 {
@@ -87,7 +86,7 @@ func (rs rights) add(rule *authorizationv1.ResourceRule, namespace string) {
 	}
 }
 
-// qualified is a resource as kubectl names it, with its subresource at the end.
+// qualified returns a resource in kubectl's form, with its subresource at the end.
 func qualified(group, resource string) string {
 	resource, sub, has := strings.Cut(resource, "/")
 	if group != "" {
@@ -99,31 +98,31 @@ func qualified(group, resource string) string {
 	return resource
 }
 
-// tryEverythingBut tries each verb on each resource that the API server knows, but
-// for what there is a right to.
-func (th *thief) tryEverythingBut(rights rights) {
-	th.Helper()
-	known, err := discovery.NewDiscoveryClientForConfig(th.cluster.Admin())
-	th.must(err)
-	_, lists, err := known.ServerGroupsAndResources()
-	th.must(err)
+// tryEverythingBut tries each verb on each resource that the API server serves, except what
+// the permissions allow.
+func (a *attacker) tryEverythingBut(rights rights) {
+	a.Helper()
+	api, err := discovery.NewDiscoveryClientForConfig(a.cluster.Admin())
+	a.must(err)
+	_, lists, err := api.ServerGroupsAndResources()
+	a.must(err)
 	tried := 0
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		th.must(err)
+		a.must(err)
 		for i := range list.APIResources {
-			tried += th.tryAll(gv, &list.APIResources[i], rights)
+			tried += a.tryAll(gv, &list.APIResources[i], rights)
 		}
 	}
-	th.Logf("%d requests were tried", tried)
+	a.Logf("%d requests were sent", tried)
 	if tried < 1000 {
-		th.Errorf("only %d requests were tried", tried)
+		a.Errorf("%d requests were sent, want at least 1000", tried)
 	}
 }
 
-// tryAll tries all verbs on a resource, and returns how many.
-func (th *thief) tryAll(gv schema.GroupVersion, r *metav1.APIResource, rights rights) (tried int) {
-	th.Helper()
+// tryAll tries all verbs on a resource, and returns the number of requests.
+func (a *attacker) tryAll(gv schema.GroupVersion, r *metav1.APIResource, rights rights) (tried int) {
+	a.Helper()
 	resource, sub, isSub := strings.Cut(r.Name, "/")
 	namespaces := []string{""}
 	if r.Namespaced {
@@ -141,24 +140,25 @@ func (th *thief) tryAll(gv schema.GroupVersion, r *metav1.APIResource, rights ri
 		one := collection + "/any"
 		if isSub {
 			one += "/" + sub
-			collection = one // what creates by a subresource names the object
+			collection = one // creating a subresource requires the object's name
 		}
 		for _, try := range attemptsAt(collection, one, isSub) {
 			if rights.allows(try.verb, qualified(gv.Group, r.Name), namespace) {
 				continue
 			}
 			tried++
-			if status, text := th.send(&try); status != http.StatusForbidden || !strings.Contains(text, "cannot "+try.verb) {
-				th.Errorf("%s %s (%s): %d %s", try.method, try.path, try.verb, status, text)
+			if status, text := a.send(&try); status != http.StatusForbidden || !strings.Contains(text, "cannot "+try.verb) {
+				a.Errorf("%s %s (%s): %d %s", try.method, try.path, try.verb, status, text)
 			}
 		}
 	}
 	return tried
 }
 
-// attempt is one request.
+// attempt is a request.
 type attempt struct{ verb, method, path, contentType string }
 
+// attemptsAt returns a request for each verb and patch type.
 func attemptsAt(collection, one string, isSub bool) []attempt {
 	all := []attempt{
 		{"create", http.MethodPost, collection, "application/json"},
@@ -179,15 +179,16 @@ func attemptsAt(collection, one string, isSub bool) []attempt {
 	return all
 }
 
-func (th *thief) send(a *attempt) (status int, text string) {
-	th.Helper()
-	request, err := http.NewRequestWithContext(th.Context(), a.method, th.config.Host+a.path, strings.NewReader("{}"))
-	th.must(err)
-	request.Header.Set("Content-Type", a.contentType)
-	response, err := th.http.Do(request)
-	th.must(err)
+// send sends a request, and returns the response's status code and the start of its body.
+func (a *attacker) send(try *attempt) (status int, text string) {
+	a.Helper()
+	request, err := http.NewRequestWithContext(a.Context(), try.method, a.config.Host+try.path, strings.NewReader("{}"))
+	a.must(err)
+	request.Header.Set("Content-Type", try.contentType)
+	response, err := a.http.Do(request)
+	a.must(err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
-	th.must(err)
+	a.must(err)
 	return response.StatusCode, string(body)
 }

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// draDriver is the DRA driver of the tests.
+// draDriver is the name of the tests' DRA driver.
 const draDriver = "gpu.example.com"
 
-// publishes has the kubelet's DRA driver publish a slice of its node's pool,
-// owned by the Node of this moment, under the node's identity.
+// publishes creates a slice of the node's pool, owned by the current Node, with the node's
+// credentials, as a DRA driver does.
 func (k *kubelet) publishes(name string, generation, count int64) *resourcev1.ResourceSlice {
 	k.Helper()
 	slice := &resourcev1.ResourceSlice{
@@ -33,8 +33,7 @@ func (k *kubelet) publishes(name string, generation, count int64) *resourcev1.Re
 	return slice
 }
 
-// publishesForAll publishes a slice that every node may use, in the pool of
-// this node's name.
+// publishesForAll creates a slice that every node can use, in a pool of its own.
 func (k *kubelet) publishesForAll(name string) {
 	k.Helper()
 	k.must(k.admin.Create(k.Context(), &resourcev1.ResourceSlice{

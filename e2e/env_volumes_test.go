@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,65 +18,43 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/testcluster"
-	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// dataCentre is a cluster with the real scheduler and all real controllers,
-// of which those of volumes, stateful sets, node lifecycle, taint eviction and
-// pod garbage matter here. The test plays the machines with their kubelets, and
-// the driver of the disks.
-type dataCentre struct {
+// volumeEnv is a cluster with the real scheduler and all real controllers, of which those of
+// volumes, StatefulSets, node lifecycle, taint eviction and pod garbage collection matter
+// here. The test simulates the machines with their kubelets, and the CSI driver of the disks.
+type volumeEnv struct {
 	*env
 	mu sync.Mutex
-	// running names the machines that are up, and reach the API server.
+	// running contains the machines that are up and reach the API server.
 	running map[string]bool
-	// disks tell to which machine the driver has attached each disk.
+	// disks maps each disk to the machine to which the driver has attached it.
 	disks map[string]string
 }
 
 const (
 	diskDriver = "disks.example.com"
-	// unreachableAfter is how long a machine's lease must have expired for the node
-	// lifecycle controller to call it silent. By default it is 50 seconds.
+	// unreachableAfter is how long a node's Lease must have expired before the node lifecycle
+	// controller sets its Ready condition to Unknown. By default it is 50 seconds.
 	unreachableAfter = 15 * time.Second
 )
 
-func newDataCentre(t *testing.T) *dataCentre {
+func newVolumeEnv(t *testing.T) *volumeEnv {
 	t.Helper()
-	clustertest.SkipIfShort(t)
-	clustertest.SkipWithoutMutatingPolicies(t)
-	t.Parallel() // it has a cluster of its own
 	grace := unreachableAfter.String()
-	c, err := testcluster.Start(t.Context(), testcluster.Options{
-		Audit: true, Components: []testcluster.Component{testcluster.ControllerManager, testcluster.Scheduler},
-		ExtraArgs: map[testcluster.Component][]string{testcluster.ControllerManager: {
-			"--node-monitor-period=1s", "--node-monitor-grace-period=" + grace, "--node-startup-grace-period=" + grace,
-		}},
-	})
-	if err != nil {
-		t.Fatalf("starting a cluster: %v", err)
+	d := &volumeEnv{
+		env: newControllersEnv(t, []testcluster.Component{testcluster.ControllerManager, testcluster.Scheduler},
+			"--node-monitor-period=1s", "--node-monitor-grace-period="+grace, "--node-startup-grace-period="+grace),
+		running: map[string]bool{}, disks: map[string]string{},
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			c.Keep()
-			t.Logf("the cluster's logs are in %s", c.Dir())
-		}
-		if err := errors.Join(c.Err(), c.Stop()); err != nil {
-			t.Errorf("stopping the cluster: %v", err)
-		}
-	})
-	d := &dataCentre{env: &env{T: t, cluster: c, admin: newClient(t, c)}, running: map[string]bool{}, disks: map[string]string{}}
-	d.must(d.apply(t.Context()))
-	d.must(d.awaitPolicies(t.Context()))
-	d.must(d.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: daemonNamespace}}))
 	d.must(d.admin.Create(t.Context(), &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: diskDriver}, Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(true)},
 	}))
@@ -87,14 +66,14 @@ func newDataCentre(t *testing.T) *dataCentre {
 }
 
 // every calls a function periodically until the test ends.
-func (d *dataCentre) every(period time.Duration, work func(context.Context) error) {
+func (d *volumeEnv) every(period time.Duration, work func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := work(ctx); err != nil && ctx.Err() == nil {
-				d.Logf("trying again: %v", err)
+				d.Logf("retrying after an error: %v", err)
 			}
 		}, period)
 	}()
@@ -102,14 +81,14 @@ func (d *dataCentre) every(period time.Duration, work func(context.Context) erro
 }
 
 // await is like eventually, but returns the time at which the check succeeded.
-func (d *dataCentre) await(what string, check func() error) time.Time {
+func (d *volumeEnv) await(what string, check func() error) time.Time {
 	d.Helper()
 	d.eventually(what, check)
 	return time.Now()
 }
 
-// startMachine registers a node that has room for pods and disks, and runs it.
-func (d *dataCentre) startMachine(name string, labels ...string) *kubelet {
+// startMachine registers a node with capacity for pods and disks, and switches its machine on.
+func (d *volumeEnv) startMachine(name string, labels ...string) *kubelet {
 	d.Helper()
 	k := d.kubelet(name)
 	k.register(func(n *corev1.Node) {
@@ -117,10 +96,7 @@ func (d *dataCentre) startMachine(name string, labels ...string) *kubelet {
 			n.Labels[label] = ""
 		}
 		n.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
-		n.Status.Allocatable = corev1.ResourceList{
-			corev1.ResourcePods: resource.MustParse("50"), corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi"),
-		}
-		n.Status.Capacity = n.Status.Allocatable
+		hasCapacity(n)
 	})
 	d.must(d.admin.Create(d.Context(), &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -130,53 +106,52 @@ func (d *dataCentre) startMachine(name string, labels ...string) *kubelet {
 	return k
 }
 
-// power switches a machine on or off, or its network.
-func (d *dataCentre) power(name string, on bool) {
+// power switches a machine, or its network, on or off.
+func (d *volumeEnv) power(name string, on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running[name] = on
 }
 
-func (d *dataCentre) isRunning(name string) bool {
+func (d *volumeEnv) isRunning(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running[name]
 }
 
-// renewLeases is the kubelets' heartbeat.
-func (d *dataCentre) renewLeases(ctx context.Context) error {
+// renewLeases sends the kubelets' heartbeats.
+func (d *volumeEnv) renewLeases(ctx context.Context) error {
 	d.mu.Lock()
-	var names []string
-	for name, on := range d.running {
-		if on {
-			names = append(names, name)
-		}
-	}
+	names := slices.Collect(maps.Keys(d.running))
 	d.mu.Unlock()
 	for _, name := range names {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
-		err := d.admin.Get(ctx, client.ObjectKeyFromObject(lease), lease)
-		if client.IgnoreNotFound(err) != nil {
-			return err
+		if !d.isRunning(name) {
+			continue
 		}
-		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NowMicro()),
-		}
-		if err != nil {
-			err = d.admin.Create(ctx, lease)
-		} else {
-			err = d.admin.Update(ctx, lease)
-		}
-		if err != nil {
+		if err := d.renewLease(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runPods simulates the kubelets: it starts pods whose disk is attached, and stops deleted
-// pods.
-func (d *dataCentre) runPods(ctx context.Context) error {
+func (d *volumeEnv) renewLease(ctx context.Context, name string) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
+	err := d.admin.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NowMicro()),
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return d.admin.Create(ctx, lease)
+	case err != nil:
+		return err
+	}
+	return d.admin.Update(ctx, lease)
+}
+
+// runPods starts pods whose disk is attached, and stops deleted pods, as the kubelets.
+func (d *volumeEnv) runPods(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := d.admin.List(ctx, &pods, client.InNamespace(daemonNamespace)); err != nil {
 		return err
@@ -192,17 +167,14 @@ func (d *dataCentre) runPods(ctx context.Context) error {
 		case pod.DeletionTimestamp != nil:
 			errs = append(errs, d.setInUse(ctx, pod.Spec.NodeName), client.IgnoreNotFound(d.admin.Delete(ctx, pod, client.GracePeriodSeconds(0))))
 		case pod.Status.Phase == corev1.PodPending && d.isAttached(disk, pod.Spec.NodeName):
-			before := pod.DeepCopy()
-			before.Status = corev1.PodStatus{} // so that all of it is written
-			pod.Status = daemonStatus(true, "containerd://"+string(uuid.NewUUID()))
-			errs = append(errs, d.setInUse(ctx, pod.Spec.NodeName, disk), d.admin.Status().Patch(ctx, pod, client.MergeFrom(before)))
+			errs = append(errs, d.setInUse(ctx, pod.Spec.NodeName, disk), d.runContainers(ctx, pod, true))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // setInUse reports the disks that are mounted on a machine.
-func (d *dataCentre) setInUse(ctx context.Context, name string, disks ...string) error {
+func (d *volumeEnv) setInUse(ctx context.Context, name string, disks ...string) error {
 	var node corev1.Node
 	if err := d.admin.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return err
@@ -215,15 +187,16 @@ func (d *dataCentre) setInUse(ctx context.Context, name string, disks ...string)
 	return d.admin.Status().Patch(ctx, &node, client.MergeFrom(before))
 }
 
-func (d *dataCentre) isAttached(disk, machine string) bool {
+func (d *volumeEnv) isAttached(disk, machine string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.disks[disk] == machine
 }
 
-// attachDisks is the disks' driver with its attacher: it does what attachments
-// ask for. A disk that is attached to one machine it attaches to no other.
-func (d *dataCentre) attachDisks(ctx context.Context) error {
+// attachDisks attaches and detaches disks as VolumeAttachments require, as the CSI driver
+// with its attacher. A disk that is attached to one machine must not be requested on
+// another.
+func (d *volumeEnv) attachDisks(ctx context.Context) error {
 	var attachments storagev1.VolumeAttachmentList
 	if err := d.admin.List(ctx, &attachments); err != nil {
 		return err
@@ -237,7 +210,7 @@ func (d *dataCentre) attachDisks(ctx context.Context) error {
 
 const attacherFinalizer = "external-attacher/disks-example-com"
 
-func (d *dataCentre) attachDisk(ctx context.Context, a *storagev1.VolumeAttachment) error {
+func (d *volumeEnv) attachDisk(ctx context.Context, a *storagev1.VolumeAttachment) error {
 	disk, machine := *a.Spec.Source.PersistentVolumeName, a.Spec.NodeName
 	before := a.DeepCopy()
 	d.mu.Lock()
@@ -250,7 +223,7 @@ func (d *dataCentre) attachDisk(ctx context.Context, a *storagev1.VolumeAttachme
 	case a.DeletionTimestamp != nil || a.Status.Attached:
 		return nil
 	case d.disks[disk] != "" && d.disks[disk] != machine:
-		d.Errorf("disk %s is attached to %s, and shall be attached to %s too", disk, d.disks[disk], machine)
+		d.Errorf("disk %s is attached to %s, and a VolumeAttachment requests it on %s", disk, d.disks[disk], machine)
 		return nil
 	}
 	a.Finalizers = []string{attacherFinalizer}
@@ -266,9 +239,9 @@ func (d *dataCentre) attachDisk(ctx context.Context, a *storagev1.VolumeAttachme
 	return nil
 }
 
-// database creates a disk, and a stateful set of one pod that needs it and may
-// run on nodes with one of these labels.
-func (d *dataCentre) database(name string, labels ...string) {
+// database creates a disk, and a StatefulSet of one pod that needs it and can run on nodes
+// with one of these labels.
+func (d *volumeEnv) database(name string, labels ...string) {
 	d.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	once := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -283,25 +256,11 @@ func (d *dataCentre) database(name string, labels ...string) {
 		},
 	}))
 	app := map[string]string{"app": name}
-	affinity := &corev1.NodeSelector{}
-	for _, label := range labels {
-		affinity.NodeSelectorTerms = append(affinity.NodeSelectorTerms, corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: label, Operator: corev1.NodeSelectorOpExists}},
-		})
-	}
 	d.must(d.admin.Create(d.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: app},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec: corev1.PodSpec{
-					Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity}},
-					Containers: []corev1.Container{{
-						Name: "daemon", Image: "database", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
-					}},
-				},
-			},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: databasePod(labels)},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
 				ObjectMeta: metav1.ObjectMeta{Name: "data"},
 				Spec: corev1.PersistentVolumeClaimSpec{
@@ -312,26 +271,43 @@ func (d *dataCentre) database(name string, labels ...string) {
 	}))
 }
 
-// runsOn checks where a database runs with its disk.
-func (d *dataCentre) runsOn(name string, isIt func(machine string) bool) error {
+// databasePod returns a pod that mounts the disk, for nodes with one of these labels.
+func databasePod(labels []string) corev1.PodSpec {
+	nodes := &corev1.NodeSelector{}
+	for _, label := range labels {
+		nodes.NodeSelectorTerms = append(nodes.NodeSelectorTerms, corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: label, Operator: corev1.NodeSelectorOpExists}},
+		})
+	}
+	return corev1.PodSpec{
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: nodes}},
+		Containers: []corev1.Container{{
+			Name: "daemon", Image: "database", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+		}},
+	}
+}
+
+// runsOn checks that a database runs, with its disk, on a machine that matches.
+func (d *volumeEnv) runsOn(name string, matches func(machine string) bool) error {
 	var pod corev1.Pod
 	if err := d.admin.Get(d.Context(), client.ObjectKey{Namespace: daemonNamespace, Name: name + "-0"}, &pod); err != nil {
 		return err
 	}
 	machine := pod.Spec.NodeName
-	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || !isIt(machine) || !d.isAttached(name, machine) {
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || !matches(machine) || !d.isAttached(name, machine) {
 		return fmt.Errorf("pod %s is %s on node %q, deleted %v", pod.Name, pod.Status.Phase, machine, pod.DeletionTimestamp)
 	}
 	return nil
 }
 
-// managerSaid counts the lines of the controller manager's log that contain all texts.
-func (d *dataCentre) managerSaid(words ...string) (n int) {
+// managerLogged returns the number of lines in kube-controller-manager's log that contain all
+// texts.
+func (d *volumeEnv) managerLogged(texts ...string) (n int) {
 	d.Helper()
 	log, err := os.ReadFile(d.cluster.LogFile(testcluster.ControllerManager))
 	d.must(err)
 	for line := range strings.Lines(string(log)) {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
 			n++
 		}
 	}

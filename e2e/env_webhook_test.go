@@ -5,7 +5,6 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -25,54 +24,38 @@ import (
 	"github.com/nodegate/nodegate/internal/certificate"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/testcluster"
-	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// olderVersion is the newest that has no MutatingAdmissionPolicy v1. See OLDER in
-// the Makefile.
+// olderVersion is the newest version without MutatingAdmissionPolicy v1. See OLDER in the
+// Makefile.
 const olderVersion = "1.35"
 
-// olderEnv is an installation with the webhook on such an API server. Because there is no
-// network for Services here, a proxy of the test replaces the Service.
+// olderEnv is an installation with the webhook on an API server of that version. Because
+// Services have no network here, a proxy of the test replaces the webhook's Service.
 type olderEnv struct {
 	*env
 	service *service
-	// certificates is where replicas have the webhook's certificate from.
+	// certificates is the directory of the webhook's certificate.
 	certificates string
-	// clients is by what the API server is known to replicas that ask.
+	// clients authenticates the API server to replicas that require it.
 	clients *clientCertificates
-	// known has replicas answer only the API server.
+	// known is whether replicas serve only the API server.
 	known bool
-	// elects has one replica lead; otherwise all do. A leader that cannot renew
-	// its lease ends, as it may on a machine that is very busy.
+	// elects is whether the replicas elect a leader. Otherwise all of them lead. A leader
+	// that cannot renew its Lease exits, which can happen on a very busy machine.
 	elects bool
 }
 
-// newOlderEnv starts a cluster of the test's own. If the tests are to run on a
-// certain version, it is of that one: newer ones can be asked to use the webhook,
-// too.
+// newOlderEnv starts a cluster for one test, with olderVersion or the version that the
+// environment specifies: newer versions also support the webhook.
 func newOlderEnv(t *testing.T) *olderEnv {
 	t.Helper()
-	clustertest.SkipIfShort(t)
-	t.Parallel() // it has a cluster of its own
 	clients := newClientCertificates(t)
-	c, err := testcluster.Start(t.Context(), testcluster.Options{
-		KubernetesVersion: cmp.Or(os.Getenv(testcluster.VersionVariable), olderVersion), Components: []testcluster.Component{testcluster.APIServer}, Audit: true,
+	e := newOwnCluster(t, testcluster.Options{
+		KubernetesVersion: cmp.Or(os.Getenv(testcluster.VersionVariable), olderVersion), Components: []testcluster.Component{testcluster.APIServer},
 		ExtraArgs: map[testcluster.Component][]string{testcluster.APIServer: {"--admission-control-config-file=" + clients.configuration}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			c.Keep()
-			t.Logf("the cluster's logs are in %s", c.Dir())
-		}
-		if err := errors.Join(c.Err(), c.Stop()); err != nil {
-			t.Error(err)
-		}
-	})
-	o := &olderEnv{env: &env{T: t, cluster: c, admin: newClient(t, c)}, service: newService(t), certificates: t.TempDir(), clients: clients}
+	o := &olderEnv{env: e, service: newService(t), certificates: t.TempDir(), clients: clients}
 	options := installation
 	options.Birth = admission.ByWebhook
 	o.must(o.installAs(t.Context(), options))
@@ -81,11 +64,10 @@ func newOlderEnv(t *testing.T) *olderEnv {
 	return o
 }
 
-// sub is the environment for one of the test's parts, which finds the cluster
-// empty.
+// sub returns the environment for a subtest, which starts and ends with an empty cluster.
 func (o *olderEnv) sub(t *testing.T) *olderEnv {
 	t.Helper()
-	e := &env{T: t, cluster: o.cluster, admin: o.admin}
+	e := o.in(t)
 	t.Cleanup(func() { e.clean(context.Background()) })
 	return &olderEnv{env: e, service: o.service, certificates: o.certificates, clients: o.clients}
 }
@@ -109,8 +91,8 @@ func (o *olderEnv) registration() *admissionregistrationv1.MutatingWebhookConfig
 	return &configuration
 }
 
-// certify does what 'nodegate webhook-certificate' does, and what the kubelet then
-// does with the Secret.
+// certify creates the certificate as 'nodegate webhook-certificate' does, and writes it to
+// files as the kubelet does for a mounted Secret.
 func (o *olderEnv) certify(renew bool) {
 	o.Helper()
 	o.must(certificate.Ensure(o.Context(), certificate.Options{
@@ -130,7 +112,7 @@ func (o *olderEnv) secret() *corev1.Secret {
 	return &secret
 }
 
-// replica is a replica of nodegate.
+// replica is a running replica of nodegate.
 type replica struct {
 	address string
 	metrics *prometheus.Registry
@@ -140,7 +122,7 @@ type replica struct {
 // replica starts a replica that is not yet an endpoint of the Service.
 func (o *olderEnv) replica() *replica {
 	o.Helper()
-	// It is free until somebody else takes it, as the cluster's own ports are.
+	// The port is free until another process uses it, as with the cluster's own ports.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	o.must(err)
 	o.must(listener.Close())
@@ -155,8 +137,8 @@ func (o *olderEnv) replica() *replica {
 	return r
 }
 
-// serve starts replicas and waits until the Service has them, and the API server
-// trusts them.
+// serve starts replicas, waits until they have the webhook's certificate, and makes them the
+// endpoints of the Service.
 func (o *olderEnv) serve(n int) []*replica {
 	o.Helper()
 	var all []*replica
@@ -164,7 +146,7 @@ func (o *olderEnv) serve(n int) []*replica {
 		all = append(all, o.replica())
 	}
 	for _, r := range all {
-		o.eventually("a replica serves", func() error {
+		o.eventually("the replica has a certificate", func() error {
 			if metric(r.metrics, "nodegate_webhook_certificate_expiry_timestamp_seconds") <= 0 {
 				return errNotYet
 			}
@@ -175,7 +157,7 @@ func (o *olderEnv) serve(n int) []*replica {
 	return all
 }
 
-// service passes connections on, by turns, to replicas. It cannot read them.
+// service forwards connections to replicas in turn, without terminating TLS.
 type service struct {
 	net.Listener
 	mu       sync.Mutex
@@ -208,8 +190,8 @@ func newService(t *testing.T) *service {
 // use replaces the endpoints of the Service, and closes all connections.
 func (s *service) use(replicas ...*replica) { s.become(false, replicas...) }
 
-// cut ends all connections, and returns when the API server knows: it would not
-// try again what it sends into one that is broken.
+// cut closes all connections, and returns when the API server has closed them, too: it would
+// not retry a request that it sends on a broken connection.
 func (s *service) cut() {
 	s.mu.Lock()
 	var ended []chan struct{}
@@ -223,7 +205,7 @@ func (s *service) cut() {
 	}
 }
 
-// hang makes the Service accept connections without a response.
+// hang makes the Service accept connections and never respond.
 func (s *service) hang() { s.become(true) }
 
 func (s *service) become(hung bool, replicas ...*replica) {
@@ -256,7 +238,7 @@ func (s *service) pass(from net.Conn) {
 	}
 }
 
-// connect reaches the next replica that answers.
+// connect connects to the next replica that accepts the connection.
 func (s *service) connect() (to net.Conn, hung bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,15 +251,15 @@ func (s *service) connect() (to net.Conn, hung bool) {
 	return nil, s.hung
 }
 
-// born checks how a Node came out of its registration.
+// born checks the taints and records with which a Node was created.
 func born(node *corev1.Node, wantKeys ...string) error {
 	for _, key := range wantKeys {
 		if !hasTaint(node, key) {
-			return fmt.Errorf("node %s was born with %q, want %v", node.Name, keys(node), wantKeys)
+			return fmt.Errorf("node %s was created with taints %q, want %v", node.Name, keys(node), wantKeys)
 		}
 	}
 	if len(records(node)) != len(wantKeys) {
-		return fmt.Errorf("node %s was born with records %v, want %d", node.Name, records(node), len(wantKeys))
+		return fmt.Errorf("node %s was created with records %v, want %d", node.Name, records(node), len(wantKeys))
 	}
 	return nil
 }

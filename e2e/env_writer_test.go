@@ -5,57 +5,54 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// A writer is a stand-in of a program that writes a gate's taint too, under its
-// own identity. It looks at a node whenever the node, one of its pods or its
-// CSINode changes, and writes as the real ones do: one JSON Patch that tests
-// all taints and replaces them, and again if that fails.
+// writer simulates a program that also writes a gate's taint, under its own identity. It
+// reconciles a node whenever the node, one of its pods or its CSINode changes. It writes as
+// the real programs do: one JSON Patch tests all taints and replaces them, and is retried if
+// it fails.
 type writer struct {
-	// name is who it is to the API server, and in managedFields.
+	// name is the name of its ServiceAccount, and its field manager.
 	name string
-	key  string
-	// silenced writers have been told to leave taints alone.
+	// key is the key of the taint that it writes.
+	key string
+	// silenced is whether it is configured to leave the taint alone.
 	silenced bool
-	// wants says what the writer thinks of a node: it removes the key, sets it, or
-	// does nothing.
-	wants func(*sight) intention
+	// decide returns what the writer does with the taint of a node.
+	decide func(*nodeView) taintAction
 
 	api     client.WithWatch
 	changed chan string
 	writes  atomic.Int32
 }
 
-// intention is what a writer wants with its key.
-type intention int
+// taintAction is what a writer does with its taint.
+type taintAction int
 
 const (
-	leavesIt intention = iota
-	removesIt
-	setsIt
+	leaveTaint taintAction = iota
+	removeTaint
+	addTaint
 )
 
-// sight is a writer's view of one node.
-type sight struct {
+// nodeView is what a writer reads to reconcile a node.
+type nodeView struct {
 	node    corev1.Node
 	pods    []corev1.Pod
 	csiNode *storagev1.CSINode
 }
 
 // pod returns the node's pod of a daemon, or nil.
-func (s *sight) pod(app string) *corev1.Pod {
+func (s *nodeView) pod(app string) *corev1.Pod {
 	for i := range s.pods {
 		if s.pods[i].Labels["app"] == app {
 			return &s.pods[i]
@@ -64,23 +61,8 @@ func (s *sight) pod(app string) *corev1.Pod {
 	return nil
 }
 
-// container returns the ID of the pod's container, or nothing.
-func container(pod *corev1.Pod) string {
-	if pod == nil || len(pod.Status.ContainerStatuses) == 0 {
-		return ""
-	}
-	return pod.Status.ContainerStatuses[0].ContainerID
-}
-
-// isReady reports whether the pod's status is Ready, in this boot or an earlier one.
-func isReady(pod *corev1.Pod) bool {
-	return pod != nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// driver returns the driver as the CSINode has it, or nil.
-func (s *sight) driver(name string) *storagev1.CSINodeDriver {
+// driver returns the driver in the CSINode, or nil.
+func (s *nodeView) driver(name string) *storagev1.CSINodeDriver {
 	if s.csiNode == nil {
 		return nil
 	}
@@ -92,7 +74,7 @@ func (s *sight) driver(name string) *storagev1.CSINodeDriver {
 	return nil
 }
 
-// start has the writer work until the test ends.
+// start runs the writer until the test ends.
 func (e *env) start(w *writer) {
 	e.Helper()
 	api, err := client.NewWithWatch(e.cluster.User("system:serviceaccount:kube-system:"+w.name, "system:masters"), client.Options{Scheme: e.admin.Scheme()})
@@ -104,15 +86,8 @@ func (e *env) start(w *writer) {
 		source, err := api.Watch(ctx, list)
 		e.must(err)
 		running.Go(func() {
-			for event := range source.ResultChan() {
-				object, ok := event.Object.(client.Object)
-				if !ok {
-					return // the watch has ended
-				}
-				select {
-				case w.changed <- nodeOf(object):
-				case <-ctx.Done():
-				}
+			if w.enqueue(ctx, source.ResultChan()); ctx.Err() == nil {
+				e.Errorf("%s: a watch ended", w.name)
 			}
 		})
 		e.Cleanup(source.Stop)
@@ -123,8 +98,8 @@ func (e *env) start(w *writer) {
 			case <-ctx.Done():
 				return
 			case name := <-w.changed:
-				if err := w.look(ctx, name); err != nil && ctx.Err() == nil {
-					e.Errorf("%s looks at node %s: %v", w.name, name, err)
+				if err := w.reconcile(ctx, name); err != nil && ctx.Err() == nil {
+					e.Errorf("%s: reconciling node %s: %v", w.name, name, err)
 				}
 			}
 		}
@@ -135,7 +110,21 @@ func (e *env) start(w *writer) {
 	})
 }
 
-// nodeOf is the name of the node that an object is about.
+// enqueue enqueues the nodes of changed objects until the watch ends.
+func (w *writer) enqueue(ctx context.Context, events <-chan watch.Event) {
+	for event := range events {
+		object, ok := event.Object.(client.Object)
+		if !ok {
+			return
+		}
+		select {
+		case w.changed <- nodeOf(object):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// nodeOf returns the name of the node that an object belongs to.
 func nodeOf(object client.Object) string {
 	if pod, ok := object.(*corev1.Pod); ok {
 		return pod.Spec.NodeName
@@ -143,21 +132,21 @@ func nodeOf(object client.Object) string {
 	return object.GetName()
 }
 
-// look brings the node's taints in line with what the writer wants.
-func (w *writer) look(ctx context.Context, name string) error {
+// reconcile adds or removes the writer's taint as it decides.
+func (w *writer) reconcile(ctx context.Context, name string) error {
 	if name == "" || w.silenced {
 		return nil
 	}
 	for {
-		var s sight
-		if err := w.see(ctx, name, &s); err != nil {
+		var s nodeView
+		if err := w.read(ctx, name, &s); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		taints := without(s.node.Spec.Taints, w.key)
 		has := len(taints) < len(s.node.Spec.Taints)
-		switch want := w.wants(&s); {
-		case want == removesIt && has:
-		case want == setsIt && !has:
+		switch action := w.decide(&s); {
+		case action == removeTaint && has:
+		case action == addTaint && !has:
 			taints = append(taints, corev1.Taint{Key: w.key, Effect: corev1.TaintEffectNoSchedule})
 		default:
 			return nil
@@ -180,7 +169,7 @@ func (w *writer) look(ctx context.Context, name string) error {
 	}
 }
 
-func (w *writer) see(ctx context.Context, name string, s *sight) error {
+func (w *writer) read(ctx context.Context, name string, s *nodeView) error {
 	if err := w.api.Get(ctx, client.ObjectKey{Name: name}, &s.node); err != nil {
 		return err
 	}
@@ -197,14 +186,4 @@ func (w *writer) see(ctx context.Context, name string, s *sight) error {
 		return err
 	}
 	return nil
-}
-
-// contendedWith verifies that the gate reports that its taint is contended, and by which
-// writer.
-func (e *env) contendedWith(gateName, writer string) error {
-	var ng v1alpha1.NodeGate
-	if err := e.admin.Get(e.Context(), client.ObjectKey{Name: gateName}, &ng); err != nil {
-		return err
-	}
-	return namesWriter(meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionContended), writer)
 }

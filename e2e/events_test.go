@@ -8,18 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/controller"
 )
 
-// eventOf waits for the one Event about a node or gate for a reason.
+// eventOf waits until exactly one Event about a node or gate has a reason, and returns it.
 func (e *env) eventOf(about client.Object, reason string) eventsv1.Event {
 	e.Helper()
 	var found []eventsv1.Event
@@ -41,12 +38,9 @@ func (e *env) eventOf(about client.Object, reason string) eventsv1.Event {
 // and for the gate: one for each write of the node, and none if nothing changes.
 func TestEventsOfTransitions(t *testing.T) {
 	e := newEnv(t)
-	registry := prometheus.NewRegistry()
-	e.runController(func(p *controller.Process) { p.Registerer = registry })
-	ng := newGate("agent", keyA, byLabel("fit"))
-	ng.Spec.ReclosePolicy, ng.Spec.Timing.CloseAfterSeconds = v1alpha1.RecloseOnRegression, ptr.To[int32](0)
-	e.declare(ng)
-	k := e.registered("told")[0]
+	metrics, _ := e.startWithMetrics()
+	ng := e.declare(onRegression(newGate("agent", keyA, byLabel("fit"))))
+	k := e.registered("observed")[0]
 	k.becomes("agent", isClosed, keyA)
 	k.label("fit")
 	k.becomes("agent", isOpen, keyA)
@@ -55,30 +49,31 @@ func TestEventsOfTransitions(t *testing.T) {
 		opened.Regarding.UID != k.node().UID || opened.Related == nil || opened.Related.UID != ng.UID {
 		t.Errorf("the Event is %+v", opened)
 	}
-	k.patch(`{"metadata":{"labels":{"fit":null}}}`)
+	k.unlabel("fit")
 	k.becomes("agent", isClosed, keyA)
 	closed := e.eventOf(k.node(), v1alpha1.EventGateClosed)
 	if want := "gate closed: agent (Regression: signal signal: the node has no label fit)"; closed.Note != want || closed.ReportingController != v1alpha1.EventReporter {
-		t.Errorf("the Event is %+v, want it to say %s", closed, want)
+		t.Errorf("the Event is %+v, want note %q", closed, want)
 	}
 	e.settled()
 	k.wrote(2)
 	n := 0
-	for _, event := range e.audit() {
-		if event.ObjectRef.Resource == "events" && event.User.Username == installationUser && strings.HasPrefix(event.ObjectRef.Name, "told.") {
+	for _, event := range e.loggedSoFar() {
+		if event.ObjectRef.Resource == "events" && event.User.Username == installationUser && strings.HasPrefix(event.ObjectRef.Name, "observed.") {
 			n++
 		}
 	}
 	if n != 2 {
-		t.Errorf("%d requests to write Events about the node, want one for each of its writes", n)
+		t.Errorf("%d requests write Events about the node, want one for each of its writes", n)
 	}
-	e.shows(registry, "nodegate_signal_wait_seconds", 1, "agent", "signal")
+	e.shows(metrics, "nodegate_signal_wait_seconds", 1, "agent", "signal")
 
-	refused := newGate("refused", keyA, byLabel("fit"))
-	refused.Spec.Taint.Value = "other"
-	e.must(e.admin.Create(t.Context(), refused))
-	told := e.eventOf(refused, v1alpha1.EventNotAccepted)
-	if told.Type != corev1.EventTypeWarning || told.Action != v1alpha1.EventActionSetCondition || !strings.HasPrefix(told.Note, v1alpha1.ReasonTaintConflict+": ") || told.Regarding.UID != refused.UID {
-		t.Errorf("the Event is %+v", told)
+	conflicting := newGate("conflicting", keyA, byLabel("fit"))
+	conflicting.Spec.Taint.Value = "other"
+	e.must(e.admin.Create(t.Context(), conflicting))
+	event := e.eventOf(conflicting, v1alpha1.EventNotAccepted)
+	if event.Type != corev1.EventTypeWarning || event.Action != v1alpha1.EventActionSetCondition ||
+		!strings.HasPrefix(event.Note, v1alpha1.ReasonTaintConflict+": ") || event.Regarding.UID != conflicting.UID {
+		t.Errorf("the Event is %+v", event)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A burst of openings must not make the leader lose its Lease: renewals do not wait for
-// patches.
-func TestLeaseRenewalsHaveALaneOfTheirOwn(t *testing.T) {
+// A burst of openings must not make the leader lose its Lease, so renewals of the Lease have
+// a FlowSchema of their own and do not queue behind patches.
+func TestLeaseRenewalsHaveAFlowSchema(t *testing.T) {
 	e := newEnv(t)
 	config, err := e.cluster.ServiceAccount(t.Context(), installation.Namespace, installation.ServiceAccount)
 	e.must(err)
-	lane := func(path string) string {
+	flowSchemaOf := func(path string) string {
 		httpClient, err := rest.HTTPClientFor(config)
 		e.must(err)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
@@ -31,13 +31,13 @@ func TestLeaseRenewalsHaveALaneOfTheirOwn(t *testing.T) {
 	e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "nodegate-leases"}, &schema))
 
 	renewals := "/apis/coordination.k8s.io/v1/namespaces/" + installation.Namespace + "/leases/nodegate"
-	e.eventually("renewals take the lane", func() error {
-		if lane(renewals) != string(schema.UID) {
+	e.eventually("renewals match FlowSchema nodegate-leases", func() error {
+		if flowSchemaOf(renewals) != string(schema.UID) {
 			return errNotYet
 		}
 		return nil
 	})
-	if lane("/api/v1/nodes") == string(schema.UID) {
-		t.Error("reading nodes takes the lane of the lease's renewals")
+	if flowSchemaOf("/api/v1/nodes") == string(schema.UID) {
+		t.Error("reading nodes matches the FlowSchema of Lease renewals")
 	}
 }

@@ -19,39 +19,30 @@ func TestTwoLeadersAtOnce(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	e.startController(0)
-	ng := e.declare(newGate("agent", keyA, byLabel("ready")))
-	var fleet []*kubelet
-	for i := range 20 {
-		fleet = append(fleet, e.kubelet(fmt.Sprintf("n%02d", i)))
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	fleet := make([]*kubelet, 20)
+	for i := range fleet {
+		fleet[i] = e.kubelet(fmt.Sprintf("n%02d", i))
+	}
+	become := func(state string) {
+		t.Helper()
+		for _, k := range fleet {
+			k.becomes("agent", state, keyA)
+		}
 	}
 	e.each(fleet, func(k *kubelet) { k.register() })
-	e.each(fleet, func(k *kubelet) { k.patch(`{"metadata":{"labels":{"ready":""}}}`) })
+	e.each(fleet, func(k *kubelet) { k.label("ready") })
+	become(isOpen)
+	e.each(fleet, func(k *kubelet) { k.unlabel("ready"); k.reboot() })
+	become(isClosed)
+	e.each(fleet, func(k *kubelet) { k.label("ready") })
+	become(isOpen)
 	for _, k := range fleet {
-		k.becomes("agent", isOpen, keyA)
+		k.wrote(3) // opened, closed, opened
 	}
-	// They reboot without what makes them fit, and come back with it.
-	e.each(fleet, func(k *kubelet) { k.patch(`{"metadata":{"labels":{"ready":null}}}`); k.reboot() })
-	for _, k := range fleet {
-		k.becomes("agent", isClosed, keyA)
-	}
-	e.each(fleet, func(k *kubelet) { k.patch(`{"metadata":{"labels":{"ready":""}}}`) })
-	for _, k := range fleet {
-		k.becomes("agent", isOpen, keyA)
-	}
-	for _, k := range fleet {
-		if writes := e.nodeWrites(k.name); len(writes) != 3 {
-			t.Errorf("node %s was written %d times to open, close and open, want 3:\n%v", k.name, len(writes), writes)
-		}
-	}
-	e.eventually("the status counts every node once", func() error {
-		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(ng), ng))
-		if want := (v1alpha1.NodeCounts{Selected: 20, Open: 20}); ng.Status.Nodes != want {
-			return fmt.Errorf("counts: %+v", ng.Status.Nodes)
-		}
-		return nil
-	})
+	e.awaitCounts("agent", v1alpha1.NodeCounts{Selected: 20, Open: 20})
 	if closed := e.closedAtBirth(); len(closed) != 1 {
-		t.Errorf("new nodes are closed by %v", closed)
+		t.Errorf("the API server closes %v on new nodes, want one gate", closed)
 	}
 }
 
@@ -67,19 +58,13 @@ func TestGateReplacedUnderItsName(t *testing.T) {
 	}
 	k := e.kubelet("n1")
 	if born := k.register(); !hasTaint(born, keyB) || hasTaint(born, keyA) {
-		t.Errorf("the Node was born with taints %v, want %s", keys(born), keyB)
+		t.Errorf("the Node was created with taints %v, want %s", keys(born), keyB)
 	}
-	e.eventually("the status is that of the second gate", func() error {
-		e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(second), second))
-		if want := (v1alpha1.NodeCounts{Selected: 1, Closed: 1}); second.Status.Nodes != want {
-			return fmt.Errorf("counts: %+v", second.Status.Nodes)
-		}
-		return nil
-	})
-	// As the controller writes it: of the first gate, to its name.
+	e.awaitCounts("agent", v1alpha1.NodeCounts{Selected: 1, Closed: 1}) // of the second gate
+	// The controller's write of the first gate's status.
 	body := `[{"op":"test","path":"/metadata/uid","value":"` + string(first.UID) + `"},{"op":"add","path":"/status","value":{"observedGeneration":99}}]`
 	err := e.admin.Status().Patch(t.Context(), second.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(body)))
 	if !apierrors.IsInvalid(err) {
-		t.Errorf("writing the first gate's status to the second ended with %v, want it refused", err)
+		t.Errorf("writing the first gate's status to the second: %v, want it rejected", err)
 	}
 }

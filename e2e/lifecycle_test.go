@@ -8,15 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-)
-
-const (
-	isOpen   = v1alpha1.StateOpen
-	isClosed = v1alpha1.StateClosed
-	isNone   = ""
 )
 
 func TestBirthAndOpening(t *testing.T) {
@@ -27,66 +20,57 @@ func TestBirthAndOpening(t *testing.T) {
 
 	born := k.register()
 	if !hasTaint(born, keyA) {
-		t.Fatalf("the Node came back from its creation with taints %v, want %s", keys(born), keyA)
+		t.Fatalf("the Node was created with taints %v, want %s", keys(born), keyA)
 	}
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
 	k.report(corev1.ConditionTrue, "")
-	e.eventually("the status names the waiting node", func() error {
-		var ng v1alpha1.NodeGate
-		e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng))
-		if len(ng.Status.Waiting) != 1 || ng.Status.Waiting[0].Reason != string(v1alpha1.ReadingPodNotReady) {
-			return fmt.Errorf("waiting: %+v", ng.Status.Waiting)
-		}
-		if want := (v1alpha1.NodeCounts{Selected: 1, Closed: 1}); ng.Status.Nodes != want {
-			return fmt.Errorf("counts: %+v, want %+v", ng.Status.Nodes, want)
-		}
-		return nil
-	})
+	e.waitsFor("agent", "n1", v1alpha1.ReadingPodNotReady)
+	e.awaitCounts("agent", v1alpha1.NodeCounts{Selected: 1, Closed: 1})
+	if waiting := e.gateStatus("agent").Waiting; len(waiting) != 1 {
+		t.Errorf("waiting: %+v, want only n1", waiting)
+	}
 	e.must(k.is("agent", isClosed, keyA))
 
 	k.run(pod, true)
 	k.becomes("agent", isOpen, keyA)
-	if writes := e.nodeWrites("n1"); len(writes) != 1 {
-		t.Errorf("nodegate wrote the node %d times from birth to open, want once:\n%v", len(writes), writes)
+	k.wrote(1)
+	e.awaitCounts("agent", v1alpha1.NodeCounts{Selected: 1, Open: 1})
+	if waiting := e.gateStatus("agent").Waiting; len(waiting) != 0 {
+		t.Errorf("waiting: %+v, want no node", waiting)
 	}
-	e.eventually("the status counts the open node", func() error {
-		var ng v1alpha1.NodeGate
-		e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "agent"}, &ng))
-		if want := (v1alpha1.NodeCounts{Selected: 1, Open: 1}); ng.Status.Nodes != want || len(ng.Status.Waiting) != 0 {
-			return fmt.Errorf("counts: %+v, waiting: %+v", ng.Status.Nodes, ng.Status.Waiting)
-		}
-		return nil
-	})
+}
+
+// twoGates declares two gates, each of which opens on a node with the label of its name, and
+// registers a node.
+func (e *env) twoGates(firstKey, secondKey string) *kubelet {
+	e.Helper()
+	e.declare(newGate("first", firstKey, byLabel("first")))
+	e.declare(newGate("second", secondKey, byLabel("second")))
+	k := e.kubelet("n1")
+	k.register()
+	return k
 }
 
 func TestTwoGatesOpenOneByOne(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	e.declare(newGate("first", keyA, byLabel("first")))
-	e.declare(newGate("second", keyB, byLabel("second")))
-	k := e.kubelet("n1")
-	k.register()
+	k := e.twoGates(keyA, keyB)
 
-	k.patch(`{"metadata":{"labels":{"first":""}}}`)
+	k.label("first")
 	k.becomes("first", isOpen, keyA)
 	e.must(k.is("second", isClosed, keyB))
-	k.patch(`{"metadata":{"labels":{"second":""}}}`)
+	k.label("second")
 	k.becomes("second", isOpen, keyB)
-	if writes := e.nodeWrites("n1"); len(writes) != 2 {
-		t.Errorf("nodegate wrote the node %d times for two openings, want twice", len(writes))
-	}
+	k.wrote(2)
 }
 
 func TestSharedTaintStaysUntilBothOpen(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	e.declare(newGate("first", keyA, byLabel("first")))
-	e.declare(newGate("second", keyA, byLabel("second")))
-	k := e.kubelet("n1")
-	k.register()
+	k := e.twoGates(keyA, keyA)
 
-	k.patch(`{"metadata":{"labels":{"first":""}}}`)
+	k.label("first")
 	e.eventually("the first gate is open", func() error {
 		if r := k.record("first"); r.State != isOpen {
 			return errNotYet
@@ -94,25 +78,21 @@ func TestSharedTaintStaysUntilBothOpen(t *testing.T) {
 		return nil
 	})
 	e.must(k.is("second", isClosed, keyA))
-	k.patch(`{"metadata":{"labels":{"second":""}}}`)
+	k.label("second")
 	k.becomes("second", isOpen, keyA)
 }
 
 func TestRelabelledNodeIsReleased(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ng := newGate("agent", keyA, byLabel("ready"))
-	ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "gpu"}
-	e.declare(ng)
-	inPool := func(n *corev1.Node) { n.Labels["pool"] = "gpu" }
-	k := e.kubelet("n1")
-	k.register(inPool)
+	e.declare(on(newGate("agent", keyA, byLabel("ready")), "pool", "gpu"))
+	k, _ := e.registerWith("n1", "pool", "gpu")
 	e.must(k.is("agent", isClosed, keyA))
 
 	k.patch(`{"metadata":{"labels":{"pool":"cpu"}}}`)
 	k.becomes("agent", isNone, keyA)
 	k.patch(`{"metadata":{"labels":{"pool":"gpu"}}}`)
-	k.becomes("agent", isClosed, keyA) // still new
+	k.becomes("agent", isClosed, keyA) // the node is still new
 }
 
 func TestDeletedGateOpensEverywhere(t *testing.T) {
@@ -128,11 +108,11 @@ func TestDeletedGateOpensEverywhere(t *testing.T) {
 	e.must(e.admin.Delete(t.Context(), ng))
 	k.becomes("agent", isNone, keyA)
 	if !hasTaint(k.node(), "foreign") {
-		t.Error("a foreign taint was lost")
+		t.Error("a foreign taint was removed")
 	}
-	e.eventually("new nodes are not closed any more", func() error {
+	e.eventually("the API server closes no gate on new nodes", func() error {
 		if closed := e.closedAtBirth(); len(closed) > 0 {
-			return fmt.Errorf("they are closed by %v", closed)
+			return fmt.Errorf("it closes %v", closed)
 		}
 		return nil
 	})
@@ -146,8 +126,8 @@ func TestGateDeletedWhileControllerIsDown(t *testing.T) {
 	k.register()
 	stop()
 	e.must(e.admin.Delete(t.Context(), ng))
-	// A CustomResourceDefinition that is only just there could be that of a
-	// restore, with the gates to follow: an hour later it is certain.
+	// A CustomResourceDefinition that was just created may be restored from a backup, with
+	// the gates to follow. After an hour, the gate is certain to be deleted.
 	e.startController(time.Hour)
 	k.becomes("agent", isNone, keyA)
 }
@@ -161,50 +141,44 @@ func TestRenamedGateOpensNothing(t *testing.T) {
 	e.must(k.is("old", isClosed, keyA))
 	untainted := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) })
 
-	renamed := newGate("renamed", keyA, byLabel("ready"))
-	e.declare(renamed)
+	e.declare(newGate("renamed", keyA, byLabel("ready")))
 	e.must(e.admin.Delete(t.Context(), old))
-	e.eventually("the renamed gate has taken over", func() error {
-		node := k.node()
-		if _, left := node.Annotations[v1alpha1.RecordAnnotationPrefix+"old"]; left {
+	e.eventually("the renamed gate has replaced the old one", func() error {
+		if _, present := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"old"]; present {
 			return errNotYet
 		}
 		return k.is("renamed", isClosed, keyA)
 	})
 	if n := untainted(); n > 0 {
-		t.Errorf("the node was seen without its taint %d times", n)
+		t.Errorf("%d states of the node were without its taint", n)
 	}
-	k.patch(`{"metadata":{"labels":{"ready":""}}}`)
+	k.label("ready")
 	k.becomes("renamed", isOpen, keyA)
 }
 
-func TestEditedTaintIsSwappedInOnePatch(t *testing.T) {
+func TestEditedTaintIsReplacedInOnePatch(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	ng := e.declare(newGate("agent", keyA, byLabel("ready")))
 	k := e.kubelet("n1")
 	k.register()
-	bare := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) && !hasTaint(n, keyB) })
+	untainted := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) && !hasTaint(n, keyB) })
 
 	e.edit(ng, func() { ng.Spec.Taint.Key = keyB })
 	k.becomes("agent", isClosed, keyB)
 	if hasTaint(k.node(), keyA) {
-		t.Error("the old taint is left")
+		t.Error("the old taint was not removed")
 	}
-	if n := bare(); n > 0 {
-		t.Errorf("the node was seen with neither taint %d times", n)
+	if n := untainted(); n > 0 {
+		t.Errorf("%d states of the node were without either taint", n)
 	}
-	if writes := e.nodeWrites("n1"); len(writes) != 1 {
-		t.Errorf("nodegate wrote the node %d times, want once", len(writes))
-	}
+	k.wrote(1)
 }
 
 func TestCloudNodeWithLateLabels(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ng := newGate("agent", keyA, byLabel("ready"))
-	ng.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "gpu"}
-	e.declare(ng)
+	e.declare(on(newGate("agent", keyA, byLabel("ready")), "pool", "gpu"))
 	k := e.kubelet("n1")
 	k.register(func(n *corev1.Node) {
 		n.Labels["ready"] = ""
@@ -212,7 +186,7 @@ func TestCloudNodeWithLateLabels(t *testing.T) {
 	})
 	e.must(k.is("agent", isNone, keyA))
 
-	k.patch(`{"metadata":{"labels":{"pool":"gpu"}}}`) // the cloud controller labels it
+	k.patch(`{"metadata":{"labels":{"pool":"gpu"}}}`) // by the cloud controller
 	k.becomes("agent", isClosed, keyA)                // although its signal holds
 	k.patch(`{"spec":{"taints":[{"key":"` + keyA + `","effect":"NoSchedule"}]}}`)
 	k.becomes("agent", isOpen, keyA)
@@ -227,36 +201,33 @@ func TestControllerDownDuringBirth(t *testing.T) {
 	k := e.kubelet("n1")
 	k.register()
 	e.must(k.is("agent", isClosed, keyA))
-	pod := k.daemonPod(ds)
-	k.run(pod, true)
+	k.run(k.daemonPod(ds), true)
 	e.must(k.is("agent", isClosed, keyA))
 	e.startController(0)
 	k.becomes("agent", isOpen, keyA)
 }
 
-func TestControllerRestartedHalfWay(t *testing.T) {
+func TestControllerRestartedBetweenOpenings(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
-	e.declare(newGate("first", keyA, byLabel("first")))
-	e.declare(newGate("second", keyB, byLabel("second")))
-	k := e.kubelet("n1")
-	k.register(func(n *corev1.Node) { n.Labels["first"] = "" })
+	k := e.twoGates(keyA, keyB)
+	k.label("first")
 	k.becomes("first", isOpen, keyA)
 	stop()
 	k.patch(`{"metadata":{"labels":{"second":"","first":null}}}`)
 	e.startController(0)
 	k.becomes("second", isOpen, keyB)
-	e.must(k.is("first", isOpen, keyA)) // OnReboot: a label that goes closes nothing
+	e.must(k.is("first", isOpen, keyA)) // OnReboot: removing the label closes nothing
 }
 
-func TestNodesThatSlippedThrough(t *testing.T) {
+func TestNodesThatWereNotClosedAtBirth(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
 	stop()
 	e.must(e.deleteParameters(t.Context()))
 	early := e.kubelet("early")
-	e.eventually("the policy does not close the gate any more", func() error {
+	e.eventually("the policy no longer closes the gate", func() error {
 		node := early.register()
 		if hasTaint(node, keyA) {
 			e.must(e.admin.Delete(t.Context(), node))
@@ -266,7 +237,7 @@ func TestNodesThatSlippedThrough(t *testing.T) {
 	})
 
 	e.startController(0)
-	early.becomes("agent", isClosed, keyA) // an hour later: TestExistingNodesAreLeftAlone
+	early.becomes("agent", isClosed, keyA) // an hour later, it would not: TestExistingNodesAreLeftAlone
 }
 
 func TestExistingNodesAreLeftAlone(t *testing.T) {
@@ -277,10 +248,8 @@ func TestExistingNodesAreLeftAlone(t *testing.T) {
 	e.declare(newGate("agent", keyA, byLabel("ready")))
 	fence := e.kubelet("fence")
 	fence.register()
-	fence.patch(`{"metadata":{"labels":{"ready":""}}}`)
+	fence.label("ready")
 	fence.becomes("agent", isOpen, keyA)
 	e.must(k.is("agent", isNone, keyA))
-	if writes := e.nodeWrites("n1"); len(writes) > 0 {
-		t.Errorf("nodegate wrote an existing node: %v", writes)
-	}
+	k.wrote(0)
 }

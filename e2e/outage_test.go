@@ -33,12 +33,12 @@ func TestPartitionClosesNothing(t *testing.T) {
 
 	// Up to 55 % of a zone's nodes count as individually unreachable.
 	for _, k := range fleet[:5] {
-		k.fallSilent()
+		k.becomeUnreachable()
 		k.becomes("agent", isClosed, keyA)
 	}
 	// Beyond that, the network is the likely cause, and open gates stay open.
 	for _, k := range fleet[5:8] {
-		k.fallSilent()
+		k.becomeUnreachable()
 	}
 	e.settled()
 	open := 0

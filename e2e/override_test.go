@@ -158,8 +158,8 @@ func TestOptOut(t *testing.T) {
 	plain.register(func(n *corev1.Node) { n.Labels[v1alpha1.PlainOptOutLabel] = v1alpha1.OptOutValue })
 	plainLater := e.kubelet("plain-later")
 	plainLater.register()
-	e.must(plainLater.lie(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
-	if err := plainLater.lie(optOut, false); !apierrors.IsForbidden(err) {
+	e.must(plainLater.patchAsKubelet(`{"metadata":{"labels":{"`+v1alpha1.PlainOptOutLabel+`":"true"}}}`, false))
+	if err := plainLater.patchAsKubelet(optOut, false); !apierrors.IsForbidden(err) {
 		t.Errorf("a kubelet labelled its node %s: %v, want Forbidden", v1alpha1.OptOutLabel, err)
 	}
 	defer e.watchAll(agrees)()

@@ -20,42 +20,42 @@ import (
 
 // ciliumOperator simulates cilium-operator.
 func ciliumOperator() *writer {
-	return &writer{name: "cilium-operator", key: "node.cilium.io/agent-not-ready", wants: func(s *sight) intention {
+	return &writer{name: "cilium-operator", key: "node.cilium.io/agent-not-ready", decide: func(s *nodeView) taintAction {
 		switch agent := s.pod("cilium"); {
 		case isReady(agent): // terminating or not
-			return removesIt
+			return removeTaint
 		case agent != nil: // scheduled, and not ready
-			return setsIt
+			return addTaint
 		}
-		return leavesIt
+		return leaveTaint
 	}}
 }
 
 // removesWhen returns a writer that only removes the key, while the condition holds.
-func removesWhen(name, key string, condition func(*sight) bool) *writer {
-	return &writer{name: name, key: key, wants: func(s *sight) intention {
+func removesWhen(name, key string, condition func(*nodeView) bool) *writer {
+	return &writer{name: name, key: key, decide: func(s *nodeView) taintAction {
 		if condition(s) {
-			return removesIt
+			return removeTaint
 		}
-		return leavesIt
+		return leaveTaint
 	}}
 }
 
 func istiod() *writer {
-	return removesWhen("istiod", "cni.istio.io/not-ready", func(s *sight) bool { return isReady(s.pod("istio-cni-node")) })
+	return removesWhen("istiod", "cni.istio.io/not-ready", func(s *nodeView) bool { return isReady(s.pod("istio-cni-node")) })
 }
 
 func pdController() *writer {
-	return removesWhen("csi-gce-pd-controller", "pd.csi.storage.gke.io/not-ready", func(s *sight) bool {
+	return removesWhen("csi-gce-pd-controller", "pd.csi.storage.gke.io/not-ready", func(s *nodeView) bool {
 		return s.driver("pd.csi.storage.gke.io") != nil
 	})
 }
 
 // awsDriver returns a driver that removes the key from its own node, once for each start of
 // its container, when the condition holds.
-func awsDriver(name, key, app string, condition func(*sight) bool) *writer {
+func awsDriver(name, key, app string, condition func(*nodeView) bool) *writer {
 	done := make(map[string]bool)
-	return removesWhen(name, key, func(s *sight) bool {
+	return removesWhen(name, key, func(s *nodeView) bool {
 		id := container(s.pod(app))
 		if id == "" || done[id] || !condition(s) {
 			return false
@@ -66,14 +66,14 @@ func awsDriver(name, key, app string, condition func(*sight) bool) *writer {
 }
 
 func ebsDriver() *writer {
-	return awsDriver("ebs-csi-node", "ebs.csi.aws.com/agent-not-ready", "ebs-csi-node", func(s *sight) bool {
+	return awsDriver("ebs-csi-node", "ebs.csi.aws.com/agent-not-ready", "ebs-csi-node", func(s *nodeView) bool {
 		d := s.driver("ebs.csi.aws.com")
 		return d != nil && d.Allocatable != nil && d.Allocatable.Count != nil
 	})
 }
 
 func efsDriver() *writer {
-	return awsDriver("efs-csi-node", "efs.csi.aws.com/agent-not-ready", "efs-csi-node", func(*sight) bool { return true })
+	return awsDriver("efs-csi-node", "efs.csi.aws.com/agent-not-ready", "efs-csi-node", func(*nodeView) bool { return true })
 }
 
 // contendedPreset is a preset and the other writer of its key.

@@ -55,7 +55,7 @@ func TestStartupTaintAndStatusTaint(t *testing.T) {
 	k.wrote(3)
 	k.label("ready")
 	k.becomes("agent", isOpen, keyB)
-	k.fallSilent()
+	k.becomeUnreachable()
 	closesWith(keyB, keyA)
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("agent", isOpen, keyB)

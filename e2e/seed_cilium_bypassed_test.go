@@ -111,7 +111,7 @@ func TestSeedCiliumBypassedPodsReport(t *testing.T) {
 	e.shows(registry, "nodegate_bypassed_pods_total", 2)
 	e.settled()
 	for _, pod := range pods {
-		if e.isLeaving(pod) {
+		if e.isTerminating(pod) {
 			t.Errorf("pod %s was deleted or evicted", pod.Name)
 		}
 	}
@@ -147,19 +147,19 @@ func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
 	}
 	open()
 	k.bypassEvent()
-	e.eventually("the pod that started before the agent is evicted", func() error { return unless(e.isLeaving(early)) })
+	e.eventually("the pod that started before the agent is evicted", func() error { return unless(e.isTerminating(early)) })
 	e.eventually("the API server rejects the eviction of the guarded pod", func() error { return e.evictionsOf("guarded", 429) })
-	if e.isLeaving(guarded) {
+	if e.isTerminating(guarded) {
 		t.Error("a pod was evicted against its PodDisruptionBudget")
 	}
 	pdb.Status = policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: pdb.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2,
 	}
 	e.must(e.admin.Status().Update(t.Context(), pdb))
-	e.eventually("the guarded pod is evicted too", func() error { return unless(e.isLeaving(guarded)) })
+	e.eventually("the guarded pod is evicted too", func() error { return unless(e.isTerminating(guarded)) })
 	e.settled()
 	for _, pod := range spared {
-		if e.isLeaving(pod) {
+		if e.isTerminating(pod) {
 			t.Errorf("pod %s was deleted or evicted", pod.Name)
 		}
 		if e.evictionsOf(pod.Name, 0) == nil {
@@ -192,12 +192,12 @@ func TestSeedCiliumBypassedPodsEvictMayBeMissing(t *testing.T) {
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
 	})
 	e.must(e.condition("agent", v1alpha1.ConditionAccepted, metav1.ConditionTrue, ""))
-	e.must(e.says("agent", v1alpha1.ConditionReady, "nodegate manifests --evict-pods"))
+	e.must(e.messageContains("agent", v1alpha1.ConditionReady, "nodegate manifests --evict-pods"))
 	early := k.bind("spared", inBoot, ownedBy("ReplicaSet"))
 	open()
 	k.bypassEvent()
 	e.settled()
-	if e.isLeaving(early) || e.evictionsOf("spared", 0) == nil {
+	if e.isTerminating(early) || e.evictionsOf("spared", 0) == nil {
 		t.Error("a pod was evicted without permission")
 	}
 	e.allowEvictions()

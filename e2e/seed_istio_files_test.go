@@ -78,11 +78,11 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 		late.becomes("cni", isOpen, keyB)
 		e.must(held.is("cni", isClosed, keyB))
 	}
-	files.hold(map[string]string{"cni.yaml": files.asYAML(ng), "typo.yaml": "kind: NodeGat"})
+	files.replace(map[string]string{"cni.yaml": files.asYAML(ng), "typo.yaml": "kind: NodeGat"})
 	remains("invalid-file")
 	files.declares(ng)
 	e.shows(metrics, "nodegate_gates_complete", 1)
-	files.hold(nil)
+	files.replace(nil)
 	remains("empty-directory")
 	e.must(os.Rename(files.path, files.path+"-away"))
 	remains("missing-directory")
@@ -92,7 +92,7 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 	if !hasTaint(e.kubelet("later").register(), keyB) {
 		t.Error("without the directory, a node was created without the taint")
 	}
-	e.startsBlind(metrics)
+	e.startsWithoutGates(metrics)
 	e.must(held.is("cni", isClosed, keyB))
 	e.must(os.Rename(files.path+"-away", files.path))
 	files.declares(ng)
@@ -104,7 +104,7 @@ func TestSeedIstioGatesFromFiles(t *testing.T) {
 	}
 
 	// All gates open if a file explicitly declares that there are none.
-	files.hold(map[string]string{"none.yaml": explicitlyNoGates})
+	files.replace(map[string]string{"none.yaml": explicitlyNoGates})
 	held.becomes("cni", isNone, keyB)
 	k.becomes("cni", isNone, keyB)
 	e.eventually("the API server closes no gate", func() error {
@@ -134,7 +134,7 @@ func TestSeedIstioGatesMoveIntoFiles(t *testing.T) {
 	metrics, stop := files.startController()
 	e.eventually("the record has the new source", func() error { return unless(k.record("moved").Source == v1alpha1.SourceFiles) })
 	e.shows(metrics, "nodegate_unknown_gates", 1)
-	files.hold(map[string]string{"none.yaml": explicitlyNoGates})
+	files.replace(map[string]string{"none.yaml": explicitlyNoGates})
 	k.becomes("moved", isNone, keyA)
 	k.label("ready")
 	files.declares(newGate("fence", keyA, byLabel("ready")))

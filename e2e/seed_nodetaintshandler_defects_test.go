@@ -131,7 +131,7 @@ func TestSeedNodetaintshandlerNodeNotReady(t *testing.T) {
 	})
 	k.run(k.daemonPod(ds), true)
 	e.waitsFor("init", "n1", v1alpha1.ReadingDiffers)
-	k.fallSilent()
+	k.becomeUnreachable()
 	e.waitsFor("init", "n1", v1alpha1.ReadingNodeSilent) // even without a signal on the condition
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("init", isOpen, keyA)

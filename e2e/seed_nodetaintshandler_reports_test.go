@@ -27,7 +27,7 @@ import (
 // closed at birth before a node is created, and each missed node is counted and logged.
 func TestSeedNodetaintshandlerTellsOfNodesThatMissedBirth(t *testing.T) {
 	e := newEnv(t)
-	told, _ := e.startTelling()
+	told, _ := e.startObserved()
 	e.declare(newGate("init", keyA, byLabel("ready")))
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodegate-birth"}}
 	e.must(e.admin.Delete(t.Context(), binding))
@@ -116,7 +116,7 @@ func TestSeedNodetaintshandlerTellsWhatANodeWaitsFor(t *testing.T) {
 	waits(v1alpha1.ReadingPodMissing, "daemons/(app=init) has no pod on this node")
 	pod := k.daemonPod(ds)
 	waits(v1alpha1.ReadingPodNotAnnotated, pod.Name, "readyAnnotation")
-	k.fallSilent()
+	k.becomeUnreachable()
 	waits(v1alpha1.ReadingNodeSilent, "unreachable")
 }
 
@@ -145,7 +145,7 @@ func TestSeedNodetaintshandlerTellsOfNodesOutside(t *testing.T) {
 // it is granted, nodegate continues without a restart.
 func TestSeedNodetaintshandlerTellsWhatIsMissing(t *testing.T) {
 	e := newEnv(t)
-	told, _ := e.startTelling()
+	told, _ := e.startObserved()
 	// Until all feeds have synced once, a new controller reconciles nothing.
 	e.declare(newGate("before", keyB, byLabel("before")))
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodegate"}}

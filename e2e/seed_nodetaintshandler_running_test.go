@@ -17,7 +17,7 @@ const initializingKey = "startup.k8s.io/initializing"
 // nodetaintshandler simulates nodetaintshandler, which removes its taint as soon as one init pod
 // in any namespace is ready or annotated, regardless of the others.
 func nodetaintshandler() *writer {
-	return removesWhen("nodetaintshandler", initializingKey, func(s *sight) bool {
+	return removesWhen("nodetaintshandler", initializingKey, func(s *nodeView) bool {
 		return slices.ContainsFunc(s.pods, func(pod corev1.Pod) bool {
 			return pod.Labels["startup.k8s.io/component"] == "init" && (pod.Annotations[readyKey] == "true" || isReady(&pod))
 		})

@@ -182,7 +182,7 @@ func TestSeedNodetaintshandlerSkipByLabel(t *testing.T) {
 // A requested feature, two phases: two gates, and the daemon of the second one tolerates only
 // the second taint. The real DaemonSet controller and scheduler ensure the order.
 func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
-	w := newWorld(t)
+	w := newSchedulingEnv(t)
 	w.startController(0)
 	tolerating := func(name string, keys ...string) *appsv1.DaemonSet {
 		ds := w.daemonSet(name)
@@ -197,17 +197,17 @@ func TestSeedNodetaintshandlerTwoPhases(t *testing.T) {
 	preinit, warming := tolerating("preinit", keyA, keyB), tolerating("warming", keyB)
 	w.declare(newGate("preinit", keyA, byDaemonSet("preinit")))
 	w.declare(newGate("warming", keyB, byDaemonSet("warming")))
-	w.hungry(3)
-	k := w.machineWithRoom("n1")
+	w.createWork(3)
+	k := w.schedulableNode("n1")
 	first := w.daemonRuns(preinit, "n1", "")
 	w.waitsFor("warming", "n1", v1alpha1.ReadingPodMissing)
 	w.must(k.is("preinit", isClosed, keyA))
-	w.must(w.start(t.Context(), first, true))
+	w.must(w.runContainers(t.Context(), first, true))
 	k.becomes("preinit", isOpen, keyA)
 	second := w.daemonRuns(warming, "n1", "")
 	w.must(k.is("warming", isClosed, keyB))
-	w.must(w.start(t.Context(), second, true))
-	w.fed()
+	w.must(w.runContainers(t.Context(), second, true))
+	w.awaitWorkBound()
 	k.becomes("warming", isOpen, keyB)
 	k.wrote(2)
 	if early := w.boundTooEarly("n1"); len(early) > 0 {
@@ -247,7 +247,7 @@ func TestSeedNodetaintshandlerAdopt(t *testing.T) {
 // metrics.
 func TestSeedNodetaintshandlerLogsAndMetrics(t *testing.T) {
 	e := newEnv(t)
-	told, _ := e.startTelling()
+	told, _ := e.startObserved()
 	ds := e.daemonSet("init")
 	e.declare(newGate("init", keyA, initPods("init", v1alpha1.ReadyByCondition)))
 	k := e.registered("n1")[0]

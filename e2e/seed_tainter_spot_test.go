@@ -17,7 +17,7 @@ import (
 
 // failover is a database whose machine is switched off.
 type failover struct {
-	*dataCentre
+	*volumeEnv
 	name string
 	node *kubelet
 	// The times at which each state was first observed.
@@ -107,13 +107,13 @@ const forcedDetach = 6 * time.Minute
 // user deletes its pod by force. The first two databases run on other machines, with their
 // disks, before the third one's disk is detached.
 func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
-	d := newDataCentre(t)
+	d := newVolumeEnv(t)
 	d.startController(0)
 	d.declare(spotGate())
 	done := d.watchOutOfService()
-	off := &failover{dataCentre: d, name: "off", node: d.startMachine("node-off", "spot", "off")}
-	unreachable := &failover{dataCentre: d, name: "unreachable", node: d.startMachine("node-unreachable", "spot", "unreachable")}
-	plain := &failover{dataCentre: d, name: "plain", node: d.startMachine("node-plain", "plain")}
+	off := &failover{volumeEnv: d, name: "off", node: d.startMachine("node-off", "spot", "off")}
+	unreachable := &failover{volumeEnv: d, name: "unreachable", node: d.startMachine("node-unreachable", "spot", "unreachable")}
+	plain := &failover{volumeEnv: d, name: "plain", node: d.startMachine("node-plain", "plain")}
 	all := []*failover{off, unreachable, plain}
 	for _, s := range all {
 		d.database(s.name, s.name, "steady")
@@ -147,7 +147,7 @@ func TestSeedTainterOutOfServiceFreesTheVolume(t *testing.T) {
 		t.Errorf("taken out of service after being unreachable for %s, want at least a minute", waited)
 	}
 	for _, s := range []*failover{off, unreachable} {
-		if d.managerSaid("node has out-of-service taint, force detaching", s.node.name) == 0 {
+		if d.managerLogged("node has out-of-service taint, force detaching", s.node.name) == 0 {
 			t.Errorf("the attach-detach controller did not detach by force from %s", s.node.name)
 		}
 	}

@@ -203,7 +203,7 @@ func TestSeedTainterReadyUnknown(t *testing.T) {
 	}}))
 	k := e.registered("n1")[0]
 	k.holds("unreachable", isNone)
-	k.fallSilent()
+	k.becomeUnreachable()
 	k.becomes("unreachable", isClosed, keyA)
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("unreachable", isNone, keyA)

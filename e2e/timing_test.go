@@ -214,7 +214,7 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	crash(replaced)
 	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
 	k.deadlineEvents(1, "signal signal: pod "+daemonNamespace+"/"+replaced.Name+" is not ready")
-	e.must(e.says("agent", v1alpha1.ConditionOverdue, "n1 waits for signal signal: "))
+	e.must(e.messageContains("agent", v1alpha1.ConditionOverdue, "n1 waits for signal signal: "))
 	e.shows(metrics, "nodegate_gate_nodes", 1, "agent", "overdue")
 	e.must(k.is("agent", isClosed, keyA))
 }

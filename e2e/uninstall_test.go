@@ -48,7 +48,7 @@ func deployment(namespace, name string, tolerations []corev1.Toleration) *appsv1
 }
 
 // deploy runs nodegate as a Deployment: the controller runs while its pod is bound to a node.
-func (w *world) deploy() {
+func (w *schedulingEnv) deploy() {
 	w.Helper()
 	pods, err := w.admin.Watch(w.Context(), &corev1.PodList{}, client.InNamespace(installation.Namespace))
 	w.must(err)
@@ -76,7 +76,7 @@ func (w *world) deploy() {
 }
 
 // bound waits until a pod of a Deployment is bound to a node, and returns the node.
-func (w *world) bound(namespace, name string) (node string) {
+func (w *schedulingEnv) bound(namespace, name string) (node string) {
 	w.Helper()
 	w.eventually("the pod of "+name+" is bound", func() error {
 		var pods corev1.PodList
@@ -96,8 +96,8 @@ func (w *world) bound(namespace, name string) (node string) {
 // on the new nodes at creation while nodegate does not run. It starts on one of them, and
 // opens the gates. Then it is uninstalled, and again after most of it was removed.
 func TestLifeOfAnInstallation(t *testing.T) {
-	w := newWorld(t)
-	w.machineWithRoom("first")
+	w := newSchedulingEnv(t)
+	w.schedulableNode("first")
 	w.deploy()
 	w.bound(installation.Namespace, "nodegate")
 	w.declare(newGate("agent", keyA, byLabel("fit")))
@@ -109,7 +109,7 @@ func TestLifeOfAnInstallation(t *testing.T) {
 }
 
 // survivesReplacement replaces all nodes. The gate must open on the new nodes.
-func (w *world) survivesReplacement() {
+func (w *schedulingEnv) survivesReplacement() {
 	w.Helper()
 	w.must(w.admin.Create(w.Context(), deployment(daemonNamespace, "workload", nil)))
 	replaced := w.replaceNodes("second-1", "second-2")
@@ -127,7 +127,7 @@ func (w *world) survivesReplacement() {
 }
 
 // uninstallsWhileRunning tries dry runs, interrupts the removal, and completes it.
-func (w *world) uninstallsWhileRunning() {
+func (w *schedulingEnv) uninstallsWhileRunning() {
 	w.Helper()
 	admin := w.cluster.Admin()
 	held := w.kubelet("held")
@@ -153,7 +153,7 @@ func (w *world) uninstallsWhileRunning() {
 }
 
 // interruptUninstall interrupts an uninstall after it has printed this text.
-func (w *world) interruptUninstall(after string) {
+func (w *schedulingEnv) interruptUninstall(after string) {
 	w.Helper()
 	ctx, interrupt := context.WithCancel(w.Context())
 	defer interrupt()
@@ -173,7 +173,7 @@ func (w *world) interruptUninstall(after string) {
 }
 
 // uninstallsRest uninstalls nodegate after its policies and CRD were deleted.
-func (w *world) uninstallsRest() {
+func (w *schedulingEnv) uninstallsRest() {
 	w.Helper()
 	admin := w.cluster.Admin()
 	w.eventually("the namespace is deleted", func() error {
@@ -223,7 +223,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // replaceNodes deletes all nodes with their pods, and registers other nodes.
-func (w *world) replaceNodes(names ...string) []*kubelet {
+func (w *schedulingEnv) replaceNodes(names ...string) []*kubelet {
 	w.Helper()
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Node{}))
 	// The pod garbage collector would do this after a minute.
@@ -231,7 +231,7 @@ func (w *world) replaceNodes(names ...string) []*kubelet {
 	w.must(w.admin.DeleteAllOf(w.Context(), &corev1.Pod{}, client.InNamespace(daemonNamespace), client.GracePeriodSeconds(0)))
 	var all []*kubelet
 	for _, name := range names {
-		k := w.machineWithRoom(name)
+		k := w.schedulableNode(name)
 		w.must(k.is("agent", isClosed, keyA)) // while nodegate cannot be scheduled
 		all = append(all, k)
 	}
@@ -239,7 +239,7 @@ func (w *world) replaceNodes(names ...string) []*kubelet {
 }
 
 // isUninstalled fails the test if any object of nodegate is left, except the namespace.
-func (w *world) isUninstalled() {
+func (w *schedulingEnv) isUninstalled() {
 	w.Helper()
 	var nodes corev1.NodeList
 	w.must(w.admin.List(w.Context(), &nodes))

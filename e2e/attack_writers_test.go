@@ -12,22 +12,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // history contains every list of foreign taints that a writer with optimistic locking
 // writes to a node, in order, and the index of the last observed one.
 type history struct {
-	lists [][]corev1.Taint
-	seen  int
+	lists    [][]corev1.Taint
+	observed int
 }
 
-// plan returns the lists of a writer of foreign taints, which adds taints at either end,
-// removes them, and reorders them.
-func plan(rounds int) *history {
+// newHistory returns the lists of a writer that adds taints at either end, removes them, and
+// reorders them.
+func newHistory(rounds int) *history {
 	var taints []corev1.Taint
 	h := &history{lists: [][]corev1.Taint{nil}}
 	for i := range rounds {
@@ -47,13 +43,13 @@ func plan(rounds int) *history {
 	return h
 }
 
-// carryOut writes one list after the other, and keeps the taints of others.
-func (h *history) carryOut(k *kubelet) {
+// write writes one list after the other to the node, and keeps the taints of other writers.
+func (h *history) write(k *kubelet) {
 	k.Helper()
 	for _, list := range h.lists[1:] {
 		err := k.editTaints(k.Context(), k.name, "foreign", func(taints []corev1.Taint) []corev1.Taint {
 			others := slices.DeleteFunc(taints, isForeign)
-			middle := len(list) / 2 // so that the indices of all are on the move
+			middle := len(list) / 2 // so that the index of every taint changes
 			return slices.Concat(list[:middle], others, list[middle:])
 		})
 		if err != nil {
@@ -68,13 +64,13 @@ func isForeign(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "foreign-"
 // older than the last observed one: none is lost, moved or restored.
 func (h *history) follows(n *corev1.Node) error {
 	now := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return !isForeign(t) })
-	for i := h.seen; i < len(h.lists); i++ {
+	for i := h.observed; i < len(h.lists); i++ {
 		if slices.Equal(h.lists[i], now) {
-			h.seen = i
+			h.observed = i
 			return nil
 		}
 	}
-	return fmt.Errorf("foreign taints are %v, and were %v", now, h.lists[h.seen])
+	return fmt.Errorf("foreign taints are %v, and were %v", now, h.lists[h.observed])
 }
 
 // Two controllers act as leader, daemons flap, and a writer changes foreign taints on every
@@ -86,24 +82,20 @@ func TestTwoLeadersAmongForeignWriters(t *testing.T) {
 	e.startController(0)
 	ds := e.daemonSet("agent")
 	for name, key := range map[string]string{"first": keyA, "second": keyB, "third": keyB} {
-		ng := newGate(name, key, byDaemonSet("agent"))
-		ng.Spec.NodeSelector.MatchLabels = map[string]string{"fleet": ""}
-		ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-		ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
-		ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+		ng := on(onRegression(newGate(name, key, byDaemonSet("agent"))), "fleet", "")
+		ng.Spec.Budget.MaxReclosed = percent("100%")
 		e.declare(ng)
 	}
 	e.startController(0)
 	fleet := make([]*kubelet, 6)
 	histories := make(map[string]*history)
 	for i := range fleet {
-		fleet[i] = e.kubelet(fmt.Sprintf("n%d", i))
-		fleet[i].register(func(n *corev1.Node) { n.Labels["fleet"] = "" })
-		histories[fleet[i].name] = plan(rounds)
+		fleet[i], _ = e.registerWith(fmt.Sprintf("n%d", i), "fleet", "")
+		histories[fleet[i].name] = newHistory(rounds)
 	}
-	seen := 0
+	states := 0
 	done := e.watchAll(func(n *corev1.Node) error {
-		seen++
+		states++
 		if h := histories[n.Name]; h != nil {
 			return errors.Join(agrees(n), h.follows(n))
 		}
@@ -112,7 +104,7 @@ func TestTwoLeadersAmongForeignWriters(t *testing.T) {
 
 	var running sync.WaitGroup
 	for _, k := range fleet {
-		running.Go(func() { histories[k.name].carryOut(k) })
+		running.Go(func() { histories[k.name].write(k) })
 		running.Go(func() { k.flap(ds, rounds) })
 	}
 	running.Wait()
@@ -124,11 +116,11 @@ func TestTwoLeadersAmongForeignWriters(t *testing.T) {
 	e.settled()
 	done()
 	for _, k := range fleet {
-		if h := histories[k.name]; h.seen != len(h.lists)-1 {
-			t.Errorf("node %s: the writer's last word was not seen", k.name)
+		if h := histories[k.name]; h.observed != len(h.lists)-1 {
+			t.Errorf("node %s: the writer's last list was not observed", k.name)
 		}
 	}
-	t.Logf("%d states of nodes were seen", seen)
+	t.Logf("%d states of nodes were observed", states)
 }
 
 // flap creates a daemon on the node whose readiness alternates, and is finally ready.

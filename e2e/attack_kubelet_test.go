@@ -10,9 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -21,9 +19,8 @@ import (
 func TestNodeThatLies(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
-	k := e.kubelet("liar")
+	ds := e.agent()
+	k := e.kubelet("malicious")
 	forged := `{"state":"Open","reason":"SignalsHold","taint":"` + keyA + `:NoSchedule","source":"crd"}`
 	born := k.register(func(n *corev1.Node) {
 		n.Annotations = map[string]string{v1alpha1.RecordAnnotationPrefix + "agent": forged}
@@ -33,25 +30,26 @@ func TestNodeThatLies(t *testing.T) {
 
 	record := fmt.Sprintf(`{"metadata":{"annotations":{"%sagent":%q}}}`, v1alpha1.RecordAnnotationPrefix, forged)
 	for what, try := range map[string]func() error{
-		"its taints":                func() error { return k.lie(`{"spec":{"taints":null}}`, false) },
-		"its record":                func() error { return k.lie(record, false) },
-		"its record, by its status": func() error { return k.lie(record, true) },
+		"its taints":                func() error { return k.patchAsKubelet(`{"spec":{"taints":null}}`, false) },
+		"its record":                func() error { return k.patchAsKubelet(record, false) },
+		"its record, by its status": func() error { return k.patchAsKubelet(record, true) },
 		"no record": func() error {
-			return k.lie(`{"metadata":{"annotations":{"`+v1alpha1.RecordAnnotationPrefix+`agent":null}}}`, true)
+			return k.patchAsKubelet(`{"metadata":{"annotations":{"`+v1alpha1.RecordAnnotationPrefix+`agent":null}}}`, true)
 		},
-		"a record among many": func() error { return k.lie(`{"metadata":{"annotations":{`+numbered(1100)+`}}}`, false) },
+		"a record among many": func() error { return k.patchAsKubelet(`{"metadata":{"annotations":{`+numbered(1100)+`}}}`, false) },
 		"the daemon's owner": func() error {
 			return k.api.Create(t.Context(), k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: ptr.To(true)}))
 		},
 	} {
 		if err := try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			t.Errorf("a node could write %s: %v", what, err)
+			t.Errorf("%s: the API server returned %v, want a rejection", what, err)
 		}
 	}
 	mirror := k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: born.UID, Controller: ptr.To(true)})
 	e.must(k.api.Create(t.Context(), mirror))
 	k.run(mirror, true)
-	k.report(corev1.ConditionTrue, "all is well")
+	k.report(corev1.ConditionTrue, "kubelet is ready")
+	e.podsObserved(ds)
 	e.settled()
 	e.must(k.is("agent", isClosed, keyA))
 	k.wrote(0)
@@ -61,16 +59,7 @@ func TestNodeThatLies(t *testing.T) {
 	done()
 }
 
-// lie patches the node with its own credentials.
-func (k *kubelet) lie(patch string, status bool) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.name}}
-	body := client.RawPatch(types.MergePatchType, []byte(patch))
-	if status {
-		return k.api.Status().Patch(k.Context(), node, body)
-	}
-	return k.api.Patch(k.Context(), node, body)
-}
-
+// numbered returns n annotations.
 func numbered(n int) string {
 	all := make([]string, n)
 	for i := range all {
@@ -89,35 +78,31 @@ func (k *kubelet) mirrorPod(labels map[string]string, owner metav1.OwnerReferenc
 	}
 }
 
-// A node with any content can send heartbeats, and cannot change anything that it does not
-// own.
+// A kubelet with much metadata or many taints can write its Node, and opening a gate there
+// changes no taint of another writer.
 func TestHeavyNodesHeartbeat(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
-	for name, weight := range map[string]func(*corev1.Node){
-		"annotations": func(n *corev1.Node) { n.Annotations = weigh(1000, 200) },
-		"too-many":    func(n *corev1.Node) { n.Annotations = weigh(3000, 50) },
-		"labels":      func(n *corev1.Node) { n.Labels = weigh(500, 60) },
-		"taints": func(n *corev1.Node) {
-			for i := range 100 {
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: fmt.Sprintf("foreign-%d", i), Effect: corev1.TaintEffectNoSchedule})
-			}
-		},
+	for name, fill := range map[string]func(*corev1.Node){
+		"annotations": func(n *corev1.Node) { n.Annotations = largeMap(1000, 200) },
+		"too-many":    func(n *corev1.Node) { n.Annotations = largeMap(3000, 50) },
+		"labels":      func(n *corev1.Node) { n.Labels = largeMap(500, 60) },
+		"taints":      func(n *corev1.Node) { n.Spec.Taints = foreignTaints(100, corev1.TaintEffectNoSchedule) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &env{T: t, cluster: e.cluster, admin: e.admin}
-			k := e.kubelet("heavy-" + name)
-			born := k.register(weight)
+			e := e.in(t)
+			k := e.kubelet("large-" + name)
+			born := k.register(fill)
 			if !hasTaint(born, keyA) {
-				t.Errorf("born with %s", keys(born))
+				t.Errorf("the Node was created with taints %s, want %s", keys(born), keyA)
 			}
 			for range 5 {
 				k.report(corev1.ConditionTrue, "")
 			}
-			e.must(k.lie(`{"metadata":{"labels":{"mine":"1"}}}`, false))
+			e.must(k.patchAsKubelet(`{"metadata":{"labels":{"mine":"1"}}}`, false))
 			if name == "too-many" {
-				return // known: nodegate leaves such a node alone
+				return // nodegate does not write Nodes with so many annotations
 			}
 			k.label("ready")
 			k.becomes("agent", isOpen, keyA)
@@ -129,7 +114,8 @@ func TestHeavyNodesHeartbeat(t *testing.T) {
 	}
 }
 
-func weigh(n, size int) map[string]string {
+// largeMap returns n labels or annotations with values of the given size.
+func largeMap(n, size int) map[string]string {
 	all := make(map[string]string, n)
 	for i := range n {
 		all[fmt.Sprintf("example.com/a%d", i)] = strings.Repeat("x", size)
@@ -137,25 +123,29 @@ func weigh(n, size int) map[string]string {
 	return all
 }
 
+// foreignTaints returns n taints of other writers.
+func foreignTaints(n int, effect corev1.TaintEffect) []corev1.Taint {
+	taints := make([]corev1.Taint, n)
+	for i := range taints {
+		taints[i] = corev1.Taint{Key: fmt.Sprintf("foreign-%d", i), Effect: effect}
+	}
+	return taints
+}
+
 // A node is repeatedly deleted and re-created under its name, while the old daemon pod
 // remains.
 func TestNodeThatRegistersAgainAndAgain(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ds := e.daemonSet("agent")
-	e.declare(newGate("agent", keyA, byDaemonSet("agent")))
-	k := e.kubelet("n1")
-	k.register()
-	old := k.daemonPod(ds)
-	k.run(old, true)
-	k.becomes("agent", isOpen, keyA)
+	ds := e.agent()
+	k, _ := e.openNode("n1", ds)
 	e.waitNextSecond() // creation times have whole seconds
 
 	done := e.watchAll(agrees)
 	for range 20 {
 		e.must(e.admin.Delete(t.Context(), k.node()))
 		if born := k.register(); !hasTaint(born, keyA) {
-			t.Fatalf("born with %s", keys(born))
+			t.Fatalf("the Node was created with taints %s, want %s", keys(born), keyA)
 		}
 	}
 	e.settled()

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// settled waits until the controller has observed all earlier changes of nodes and gates:
+// it opens a gate on a separate node. This proves nothing about pods and other objects, each
+// of which has its own watch, and nothing about a node that a restarted controller has not
+// reconciled yet. Where a test depends on these, it waits for their outcome.
+func (e *env) settled() {
+	e.Helper()
+	fence, _ := e.registerWith("fence", "fence", "")
+	e.must(e.admin.Create(e.Context(), fenceGate()))
+	fence.becomes("fence", isOpen, keyB)
+	e.must(e.admin.Delete(e.Context(), fence.node()))
+	e.must(e.admin.Delete(e.Context(), fenceGate()))
+	e.eventually("the fence gate is deleted", func() error {
+		if _, present := e.closedAtBirth()["fence"]; present {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+func fenceGate() *v1alpha1.NodeGate {
+	ng := on(newGate("fence", keyB, byLabel("fence")), "fence", "")
+	ng.Spec.ExistingNodes = v1alpha1.ExistingAdopt
+	return ng
+}
+
+// podsObserved waits until the controller has observed all earlier changes of the
+// DaemonSet's pods. They come in one watch, in order, and before the pod that opens the gate
+// of the DaemonSet's name on a separate node.
+func (e *env) podsObserved(ds *appsv1.DaemonSet) {
+	e.Helper()
+	fence, pod := e.openNode("pod-fence", ds)
+	e.must(e.admin.Delete(e.Context(), pod, client.GracePeriodSeconds(0)))
+	e.must(e.admin.Delete(e.Context(), fence.node()))
+}
+
+// waitNextSecond waits until the clock shows another second.
+func (e *env) waitNextSecond() {
+	e.Helper()
+	now := time.Now().Unix()
+	e.eventually("the next second", func() error {
+		if time.Now().Unix() == now {
+			return errNotYet
+		}
+		return nil
+	})
+}
