@@ -206,7 +206,7 @@ func (d *decider) surplus(t corev1.Taint) bool {
 }
 
 // concerns reports whether a taint belongs to the slot: its record accounts for it, or
-// it is one of its gate's taints, whoever added it. A slot that keeps its state holds
+// it is a taint of its gate, regardless of its writer. A slot that keeps its state holds
 // on to the recorded taint only, so that it does not keep another gate's taint on the
 // node.
 func (s *slot) concerns(t corev1.Taint) bool {

@@ -68,7 +68,7 @@ func requireReadyFor(r gate.Reading, p *gate.Pod, minReady time.Duration, now ti
 	return r
 }
 
-// pods holds when the matching pods on the node are ready, whoever owns them. If a
+// pods holds when the matching pods on the node are ready, regardless of their owner. If a
 // DaemonSet's own rollout replaces a pod, the rollout excuses the reading as it does
 // for the signals that name DaemonSets.
 type pods struct {
