@@ -28,7 +28,7 @@ func (c *Controller) reportDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate
 		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, fleet.Clip(blockers(g, v), blockersMax)))
 }
 
-// waitsFor describes everything that a gate waits for.
+// blockers describes everything that a gate waits for.
 func blockers(g *gate.Gate, v *gate.Verdict) string {
 	var all []string
 	for i := range v.Readings {

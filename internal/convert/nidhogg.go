@@ -4,6 +4,8 @@ package convert
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -102,7 +104,7 @@ func (n *nidhogg) readSelector(f fields, line int) {
 			"Add it, for example nodeSelector: [kubernetes.io/os=linux], or nodeSelector: {} for every node")
 	case v.Kind == yaml.MappingNode:
 		all, _ := n.mapping(v.Node, "nodeSelector")
-		for key := range all {
+		for _, key := range slices.Sorted(maps.Keys(all)) { // errors in a stable order
 			value, ok := n.str(all[key], key)
 			if !ok {
 				continue
