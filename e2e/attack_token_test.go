@@ -90,6 +90,7 @@ var harmless = []string{
 	"create events.events.k8s.io in default",
 	"create leases.coordination.k8s.io in nodegate-system",
 	"get leases.coordination.k8s.io nodegate in nodegate-system", "update leases.coordination.k8s.io nodegate in nodegate-system",
+	"watch leases.coordination.k8s.io nodegate in nodegate-system",
 }
 
 // attacks are the abuses of permissions, by permission.

@@ -45,7 +45,7 @@ func TestBadExpressions(t *testing.T) {
 			return e.messageContains(name, v1alpha1.ConditionAccepted, "compiling signal signal: ")
 		})
 		e.must(e.condition(name, v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidSpec))
-		for _, want := range []string{c.want, "correct the gate or delete it"} {
+		for _, want := range []string{c.want, "correct or delete the gate"} {
 			e.must(e.messageContains(name, v1alpha1.ConditionAccepted, want))
 		}
 		e.must(e.condition(name, v1alpha1.ConditionReady, "False", v1alpha1.ReasonNotAccepted))

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -250,8 +251,18 @@ func notOpen(n *corev1.Node, names []string) string {
 		if len(names) == 0 && record.Boot != n.Status.NodeInfo.BootID {
 			return fmt.Sprintf("node %s has booted since record %s of %s", n.Name, value, key)
 		}
+		if len(names) == 0 && !selected(n, name) {
+			return fmt.Sprintf("node %s has record %s of %s, which does not select it", n.Name, value, key)
+		}
 	}
 	return ""
+}
+
+// selected reports whether a gate with its original spec selects the node.
+func selected(n *corev1.Node, name string) bool {
+	return slices.ContainsFunc(gates(), func(ng *v1alpha1.NodeGate) bool {
+		return ng.Name == name && labels.SelectorFromSet(ng.Spec.NodeSelector.MatchLabels).Matches(labels.Set(n.Labels))
+	})
 }
 
 func recordsOf(n *corev1.Node) string {

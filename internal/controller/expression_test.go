@@ -63,7 +63,7 @@ func TestInvalidExpression(t *testing.T) {
 			!strings.HasPrefix(c.Message, "compiling signal cel: compiling its expression: line 1, column 28: found no matching overload") {
 			t.Errorf("Accepted = %+v", c)
 		}
-		if !strings.HasSuffix(c.Message, "to open it, correct the gate or delete it") {
+		if !strings.HasSuffix(c.Message, "to open it, correct or delete the gate") {
 			t.Errorf("the message does not end with what to do: %s", c.Message)
 		}
 		held := w.stored("gate").Status.Waiting

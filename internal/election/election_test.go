@@ -130,7 +130,7 @@ func (c *connection) write(r resourcelock.LeaderElectionRecord) {
 }
 
 func (s *server) lease() *coordinationv1.Lease {
-	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &s.record.HolderIdentity}}
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new(s.record.HolderIdentity)}}
 }
 
 // watch starts a watch as the API server does without a resourceVersion: the Lease comes
@@ -194,7 +194,7 @@ func (s *server) start(t *testing.T, identity string, change ...func(*connection
 	for _, f := range change {
 		f(r.connection)
 	}
-	e, err := newElection(r.connection, r.connection.watch, Options{Log: logr.Discard()})
+	e, err := newElection(r.connection, r.watch, Options{Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
