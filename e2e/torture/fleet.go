@@ -244,16 +244,25 @@ func notOpen(n *corev1.Node, names []string) string {
 		if !ok || !concerns(name) {
 			continue
 		}
-		var record struct{ State, Boot string }
-		if err := json.Unmarshal([]byte(value), &record); err != nil || record.State != v1alpha1.StateOpen {
-			return fmt.Sprintf("node %s has record %s of %s", n.Name, value, key)
+		if why := wrongRecord(n, name, value, len(names) == 0); why != "" {
+			return fmt.Sprintf("node %s has record %s of gate %s%s", n.Name, value, name, why)
 		}
-		if len(names) == 0 && record.Boot != n.Status.NodeInfo.BootID {
-			return fmt.Sprintf("node %s has booted since record %s of %s", n.Name, value, key)
-		}
-		if len(names) == 0 && !selected(n, name) {
-			return fmt.Sprintf("node %s has record %s of %s, which does not select it", n.Name, value, key)
-		}
+	}
+	return ""
+}
+
+// wrongRecord returns what is wrong with the record of an open gate, or "". Unless all
+// gates are awaited, a record of a previous boot, or of a gate that no longer selects the
+// node, is not wrong yet.
+func wrongRecord(n *corev1.Node, gate, value string, all bool) string {
+	var record struct{ State, Boot string }
+	switch err := json.Unmarshal([]byte(value), &record); {
+	case err != nil, record.State != v1alpha1.StateOpen:
+		return ", which is not open"
+	case all && record.Boot != n.Status.NodeInfo.BootID:
+		return ", and has booted since"
+	case all && !selected(n, gate):
+		return ", which does not select it"
 	}
 	return ""
 }
