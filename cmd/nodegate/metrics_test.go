@@ -173,7 +173,7 @@ func TestMetricsCertificateIsMounted(t *testing.T) {
 	})
 	r.terminate()
 	_, stderr, _ := run(t, "controller", "--kubeconfig", installed(t), "--metrics-certificate-dir", t.TempDir(), "--allowed-taint-keys", "example.com/key")
-	oneClearLine(t, stderr, "reading the certificate for metrics", corev1.TLSCertKey)
+	oneClearLine(t, stderr, "reading the certificate of the metrics port", corev1.TLSCertKey)
 }
 
 // Without metrics, or with metrics for every client, the permissions to authorize readers
