@@ -143,13 +143,12 @@ func (t *trial) noteForeignTaints(c *change) {
 }
 
 // leaving reports whether the gate selected the node so recently that the node may
-// still be a member. nodegate counts from its observation, which a lagging watch or a
-// restart delays.
+// still be a member.
 func (t *trial) leaving(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	if !ng.Spec.Enforces() || node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue {
 		return false
 	}
-	for _, revision := range t.relevant(node.Name, t.End.Add(-leavesAfter-t.Lag-t.Quiet), t.To+1) {
+	for _, revision := range t.relevant(node.Name, t.End.Add(-leavesAfter-t.Quiet), t.To+1) {
 		m := t.moment(revision)
 		if then, spec := m.node(node.Name), m.gate(ng.Name); then != nil && spec != nil && selects(spec, then) {
 			return true

@@ -244,7 +244,7 @@ func notOpen(n *corev1.Node, names []string) string {
 		if !ok || !concerns(name) {
 			continue
 		}
-		if why := wrongRecord(n, name, value, len(names) == 0); why != "" {
+		if why := wrongRecord(n, value, len(names) == 0); why != "" {
 			return fmt.Sprintf("node %s has record %s of gate %s%s", n.Name, value, name, why)
 		}
 	}
@@ -252,19 +252,37 @@ func notOpen(n *corev1.Node, names []string) string {
 }
 
 // wrongRecord returns what is wrong with the record of an open gate, or "". Unless all
-// gates are awaited, a record of a previous boot, or of a gate that no longer selects the
-// node, is not wrong yet.
-func wrongRecord(n *corev1.Node, gate, value string, all bool) string {
+// gates are awaited, a record of a previous boot is not wrong yet.
+func wrongRecord(n *corev1.Node, value string, all bool) string {
 	var record struct{ State, Boot string }
 	switch err := json.Unmarshal([]byte(value), &record); {
 	case err != nil, record.State != v1alpha1.StateOpen:
 		return ", which is not open"
 	case all && record.Boot != n.Status.NodeInfo.BootID:
 		return ", and has booted since"
-	case all && !selected(n, gate):
-		return ", which does not select it"
 	}
 	return ""
+}
+
+// awaitLeft waits until no node has a record of a gate that does not select it. A node
+// remains a member for half a minute after nodegate has observed that it is not selected,
+// and a restarted nodegate observes that again.
+func (f *fleet) awaitLeft(ctx context.Context) error {
+	return await.Until(ctx, "nodes to leave gates that do not select them", func(ctx context.Context) error {
+		list, err := f.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			n := &list.Items[i]
+			for key := range n.Annotations {
+				if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok && !selected(n, name) {
+					return fmt.Errorf("node %s has records %s", n.Name, recordsOf(n))
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // selected reports whether a gate with its original spec selects the node.

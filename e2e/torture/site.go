@@ -145,6 +145,7 @@ func (s *site) conclude(ctx context.Context) error {
 	} else {
 		s.report.failed(s.fleet.converge(ctx))
 	}
+	s.report.failed(s.fleet.awaitLeft(ctx))
 	if err := s.rest(ctx); err != nil {
 		return err
 	}
