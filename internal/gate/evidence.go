@@ -137,6 +137,9 @@ type Trust struct {
 	// what this replica observed itself.
 	digest Digest
 	known  []Incarnation
+	// former contains pods that were ready on a former Node of the same name. Creation
+	// times do not prove that, because they are whole seconds.
+	former []Incarnation
 	// since is the time at which the record with the digest was written.
 	since time.Time
 	// nodeCreated is the creation time of the Node. An older pod is known from a former
@@ -172,6 +175,9 @@ func (d *decider) trustIn(r *Record) Trust {
 	if r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID {
 		t.booted, t.known = t.bootKnown, d.Boot.Known
 	}
+	if d.Boot.After == "" {
+		t.former = d.Boot.Known
+	}
 	return t
 }
 
@@ -189,7 +195,7 @@ func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
 	known := t.bootKnown
 	switch {
 	case t.digest == digestAll && p.Created.Before(t.since), t.digest.has(p.Incarnation), slices.Contains(t.known, p.Incarnation):
-	case p.Created.Before(t.nodeCreated):
+	case p.Created.Before(t.nodeCreated), slices.Contains(t.former, p.Incarnation):
 		known = t.nodeCreated
 	default:
 		return true, time.Time{}

@@ -140,6 +140,25 @@ func TestPodsThatOnlyThisReplicaKnew(t *testing.T) {
 	}
 }
 
+// The creation times of a pod and of the Node that replaced the pod's own are equal, because
+// they are whole seconds. The pod counts when it has been ready for a minute on this Node.
+func TestPodOfTheFormerNode(t *testing.T) {
+	former := func() *sim {
+		s := aNode(aGate("cni", waitingFor(agent("agent")))).closed("cni").ready("True").pod("agent", "first", true)
+		s.facts.Boot = Boot{Seen: s.now, Known: []Incarnation{somePod("pod", "first", epoch).Incarnation}}
+		if d := s.run(t); d.Verdicts[0].Opened() {
+			t.Errorf("opens because of a pod that was ready on the former Node: %s", show(d))
+		}
+		return s
+	}
+	if d := former().after(provenAfter).run(t); !d.Verdicts[0].Opened() {
+		t.Errorf("a minute later: %s", show(d))
+	}
+	if d := former().pod("agent", "second", true).run(t); !d.Verdicts[0].Opened() {
+		t.Errorf("does not open because of a container that started on this Node: %s", show(d))
+	}
+}
+
 func TestDigestIsBounded(t *testing.T) {
 	var pods []Pod
 	for i := range digestMax + 1 {

@@ -152,7 +152,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "pods of an earlier Node count",
-		Edits:  []Edit{{"internal/gate/evidence.go", "case p.Created.Before(t.nodeCreated):", "case false:"}},
+		Edits:  []Edit{{"internal/gate/evidence.go", "case p.Created.Before(t.nodeCreated), slices.Contains(t.former, p.Incarnation):", "case false:"}},
 		Breaks: judge.RuleOpening, Plays: []string{"former node"},
 	},
 	{

@@ -19,10 +19,19 @@ type boots struct {
 	began time.Time
 	// readyPods returns the pods that are known to be ready on a node.
 	readyPods func(node string) []gate.Incarnation
+	// deleted is when Nodes were observed to be deleted, for deletedFor.
+	deleted map[string]time.Time
 }
 
+// deletedFor is how long a deletion is remembered. What it tells about pods follows from
+// creation times afterwards.
+const deletedFor = time.Minute
+
 func newBoots() boots {
-	return boots{byName: make(map[string]gate.Boot), readyPods: func(string) []gate.Incarnation { return nil }}
+	return boots{
+		byName: make(map[string]gate.Boot), deleted: make(map[string]time.Time),
+		readyPods: func(string) []gate.Incarnation { return nil },
+	}
 }
 
 // of returns what was observed of a node's boot.
@@ -34,7 +43,14 @@ func (b *boots) of(name string) gate.Boot {
 }
 
 // add records a node that is new in the watch or in a response.
-func (b *boots) add(name string, at time.Time) { b.byName[name] = gate.Boot{Seen: at} }
+func (b *boots) add(name string, at time.Time) {
+	seen := gate.Boot{Seen: at}
+	if _, replaced := b.deleted[name]; replaced {
+		seen.Known = b.readyPods(name)
+		delete(b.deleted, name)
+	}
+	b.byName[name] = seen
+}
 
 // update records a later state of a node from the watch or from a response.
 func (b *boots) update(old, now *gate.Node, at time.Time) {
@@ -42,8 +58,11 @@ func (b *boots) update(old, now *gate.Node, at time.Time) {
 		return
 	}
 	seen := gate.Boot{Seen: at}
+	if old.UID != now.UID || old.BootID != "" { // it is not just the first report of a boot
+		seen.Known = b.readyPods(now.Name)
+	}
 	if old.UID == now.UID {
-		seen.After, seen.Known = old.BootID, b.readyPods(now.Name)
+		seen.After = old.BootID
 	}
 	b.byName[now.Name] = seen
 }
@@ -83,7 +102,12 @@ func (s *Nodes) sameBoot() []string {
 	return slices.Collect(maps.Keys(named))
 }
 
-func (b *boots) forget(name string) { delete(b.byName, name) }
+// forget records that a Node was deleted.
+func (b *boots) forget(name string, at time.Time) {
+	delete(b.byName, name)
+	maps.DeleteFunc(b.deleted, func(_ string, then time.Time) bool { return at.Sub(then) > deletedFor })
+	b.deleted[name] = at
+}
 
 // differs reports whether two states of a node belong to different boots or different
 // Nodes.

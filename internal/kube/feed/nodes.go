@@ -218,7 +218,7 @@ func (s *Nodes) Drop(n *packed.Node) []nodeChange {
 	}
 	delete(s.byName, n.Name)
 	delete(s.observed, n.Name)
-	s.boots.forget(n.Name)
+	s.boots.forget(n.Name, s.clock.Now())
 	return everythingChanged(append(s.zones.move(residentOf(old), nil), n.Name))
 }
 
@@ -250,7 +250,7 @@ func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 		if _, there := s.byName[name]; !there {
 			gone = append(gone, name)
 			delete(s.observed, name)
-			s.boots.forget(name)
+			s.boots.forget(name, now)
 		}
 	}
 	return everythingChanged(gone)

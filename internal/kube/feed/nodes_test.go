@@ -90,6 +90,7 @@ func TestObservedBoots(t *testing.T) {
 	}
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	first := func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "x", "5")}, "5") }
+	known := []gate.Incarnation{7} // the pods that are ready, at any time
 	later := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 	for name, c := range map[string]struct {
 		steps []func(s nodeSink) // one per minute
@@ -97,19 +98,20 @@ func TestObservedBoots(t *testing.T) {
 	}{
 		"listed at first":                 {[]func(nodeSink){first}, gate.Boot{Seen: began}},
 		"a new node":                      {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1)}},
-		"reboots":                         {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }}, gate.Boot{Seen: later(1), After: "x"}},
-		"reboots and changes":             {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "y", "7")) }}, gate.Boot{Seen: later(1), After: "x"}},
-		"reboots and is listed":           {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "7")}, "8") }}, gate.Boot{Seen: later(1), After: "x"}},
-		"reboots twice":                   {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "z", "7")) }}, gate.Boot{Seen: later(2), After: "y"}},
+		"reboots":                         {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"reboots and changes":             {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "y", "7")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"reboots and is listed":           {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "7")}, "8") }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"reboots twice":                   {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "z", "7")) }}, gate.Boot{Seen: later(2), After: "y", Known: known}},
 		"reboots while not watched":       {[]func(nodeSink){first, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "6")}, "8") }}, gate.Boot{Seen: later(1)}},
 		"created while not watched":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, first}, gate.Boot{Seen: later(1)}},
 		"reports its first boot ID":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "", "5")}, "5") }, func(s nodeSink) { s.Put(node("a", "x", "6")) }}, gate.Boot{Seen: later(1)}},
-		"another Node of this name":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("b", "y", "6")) }}, gate.Boot{Seen: later(1)}},
-		"deleted and created again":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Drop(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3)}},
-		"late event of the previous boot": {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x"}},
+		"another Node of this name":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("b", "y", "6")) }}, gate.Boot{Seen: later(1), Known: known}},
+		"deleted and created again":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Drop(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3), Known: known}},
+		"late event of the previous boot": {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := nodeSink{Nodes: NewNodes(IgnoreChange)}
+			s.boots.readyPods = func(string) []gate.Incarnation { return known }
 			for i, step := range c.steps {
 				s.clock = clocktesting.NewFakePassiveClock(later(i))
 				step(s)
