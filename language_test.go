@@ -42,6 +42,7 @@ var privatePhrases = []struct{ phrase, instead string }{
 	{`lifts?|lifted`, "removes (a taint)"},
 	{`of old`, "previous"},
 	{`as it were`, ""},
+	{`because of which`, "that requires, that prevents"},
 }
 
 // spoken has the phrases as one expression.

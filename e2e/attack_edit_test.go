@@ -28,11 +28,11 @@ func TestSelectorFlips(t *testing.T) {
 	a.becomes("agent", isClosed, keyA)
 	b.becomes("agent", isNone, keyA)
 	e.settled()
-	writes := func() int { return len(e.nodeWrites("in-a")) + len(e.nodeWrites("in-b")) }
+	writes := func() int { return len(a.nodeWrites()) + len(b.nodeWrites()) }
 	written := writes()
 	e.settled()
 	if now := writes(); now != written || now > 200 {
-		t.Errorf("nodegate wrote the nodes %d times, of which %d after the last edit was processed; want at most 200, and 0", now, now-written)
+		t.Errorf("nodegate wrote the nodes %d times, %d of them after the last edit was processed; want at most 200, and 0", now, now-written)
 	}
 	done()
 }

@@ -56,7 +56,7 @@ func TestNodesJoinThroughOutages(t *testing.T) {
 	for _, k := range fleet {
 		k.becomes("agent", isOpen, keyA)
 		// The log can lack requests that were in progress when the API server was killed.
-		if writes, _ := e.loggedWrites(k.name); len(writes) > 1 {
+		if writes := k.loggedWrites(); len(writes) > 1 {
 			t.Errorf("nodegate wrote node %s %d times", k.name, len(writes))
 		}
 	}

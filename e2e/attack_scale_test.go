@@ -65,7 +65,7 @@ func TestManyGates(t *testing.T) {
 	other.wrote(1)
 	e.eventually("the gates count the open node", func() error {
 		for i := 1; i < gates; i += pools {
-			if n := e.gateStatus(name(i)).Nodes; n.Open != 1 {
+			if n := e.readGate(name(i)).Status.Nodes; n.Open != 1 {
 				return fmt.Errorf("%s: %+v", name(i), n)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -60,16 +61,41 @@ func (a *auditEvent) writesNode() bool {
 	return a.ObjectRef.Resource == "nodes" && a.Verb == "patch" && a.ResponseStatus.Code == 200 && a.User.Username == installationUser
 }
 
-// nodeWrites returns the bodies of the controller's successful writes of the current node
-// with this name. It waits until the audit log contains the node's last write.
-func (e *env) nodeWrites(name string) (writes []string) {
+// nodeWrites returns the bodies of the controller's successful writes of the current Node, once
+// the audit log contains the last write of it. The API server responds before it logs.
+func (k *kubelet) nodeWrites() []string {
+	k.Helper()
+	return k.writesByNode(k)[k.name]
+}
+
+// writesByNode is like nodeWrites for several nodes, by their names.
+func (e *env) writesByNode(fleet ...*kubelet) map[string][]string {
 	e.Helper()
-	e.eventually("the audit log contains the last write of node "+name, func() error {
-		var complete bool
-		if writes, complete = e.loggedWrites(name); !complete {
-			return errNotYet
+	var nodes corev1.NodeList
+	e.must(e.admin.List(e.Context(), &nodes))
+	last := make(map[types.UID]string) // the resource versions
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; slices.ContainsFunc(fleet, func(k *kubelet) bool { return k.name == n.Name }) {
+			last[n.UID] = n.ResourceVersion
 		}
-		return nil
+	}
+	var writes map[string][]string
+	e.eventually("the audit log contains the last write of each node", func() error {
+		writes = make(map[string][]string)
+		missing := maps.Clone(last)
+		for _, event := range e.audit() {
+			written := event.ResponseObject.Metadata
+			if _, ok := last[written.UID]; !ok || event.ObjectRef.Resource != "nodes" {
+				continue
+			}
+			if missing[written.UID] == written.ResourceVersion {
+				delete(missing, written.UID)
+			}
+			if event.writesNode() {
+				writes[event.ObjectRef.Name] = append(writes[event.ObjectRef.Name], string(event.RequestObject))
+			}
+		}
+		return errUnless(len(missing) == 0, fmt.Sprintf("the last writes of %d of %d nodes are missing", len(missing), len(last)))
 	})
 	return writes
 }
@@ -77,28 +103,22 @@ func (e *env) nodeWrites(name string) (writes []string) {
 // wrote checks the number of the controller's writes of the node.
 func (k *kubelet) wrote(want int) {
 	k.Helper()
-	if writes := k.nodeWrites(k.name); len(writes) != want {
+	if writes := k.nodeWrites(); len(writes) != want {
 		k.Errorf("nodegate wrote node %s %d times, want %d:\n%s", k.name, len(writes), want, strings.Join(writes, "\n"))
 	}
 }
 
-// loggedWrites is nodeWrites without the wait. It also returns whether the audit log
-// contains the node's last write: the API server may respond before it logs, and logs
-// nothing if it is killed.
-func (e *env) loggedWrites(name string) (writes []string, complete bool) {
-	e.Helper()
-	var node corev1.Node
-	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &node))
-	for _, event := range e.audit() {
-		if event.ObjectRef.Resource != "nodes" || event.ResponseObject.Metadata.UID != node.UID {
-			continue
-		}
-		complete = complete || event.ResponseObject.Metadata.ResourceVersion == node.ResourceVersion
-		if event.writesNode() && event.ObjectRef.Name == name {
+// loggedWrites is nodeWrites without the wait. The audit log may lack the last writes: the
+// API server responds before it logs, and logs nothing if it is killed.
+func (k *kubelet) loggedWrites() (writes []string) {
+	k.Helper()
+	uid := k.node().UID
+	for _, event := range k.audit() {
+		if event.writesNode() && event.ResponseObject.Metadata.UID == uid {
 			writes = append(writes, string(event.RequestObject))
 		}
 	}
-	return writes, complete
+	return writes
 }
 
 // loggedSoFar waits until the audit log contains a request of the test, and so the requests

@@ -101,19 +101,19 @@ func (e *env) edit(o client.Object, change func()) {
 	}))
 }
 
-// gateStatus reads a gate's status.
-func (e *env) gateStatus(name string) v1alpha1.NodeGateStatus {
+// readGate reads a gate.
+func (e *env) readGate(name string) *v1alpha1.NodeGate {
 	e.Helper()
 	var ng v1alpha1.NodeGate
 	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &ng))
-	return ng.Status
+	return &ng
 }
 
 // awaitCounts waits until a gate's status has these counts of nodes.
 func (e *env) awaitCounts(name string, want v1alpha1.NodeCounts) {
 	e.Helper()
 	e.eventually(fmt.Sprintf("gate %s counts %+v", name, want), func() error {
-		if got := e.gateStatus(name).Nodes; got != want {
+		if got := e.readGate(name).Status.Nodes; got != want {
 			return fmt.Errorf("counts: %+v", got)
 		}
 		return nil
@@ -123,7 +123,7 @@ func (e *env) awaitCounts(name string, want v1alpha1.NodeCounts) {
 // waitingMessage returns the entry for a node in a gate's status.
 func (e *env) waitingMessage(gateName, node string) v1alpha1.WaitingNode {
 	e.Helper()
-	for _, w := range e.gateStatus(gateName).Waiting {
+	for _, w := range e.readGate(gateName).Status.Waiting {
 		if w.Node == node {
 			return w
 		}

@@ -28,9 +28,8 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// volumeEnv is a cluster with the real scheduler and all real controllers, of which those of
-// volumes, StatefulSets, node lifecycle, taint eviction and pod garbage collection matter
-// here. The test simulates the machines with their kubelets, and the CSI driver of the disks.
+// volumeEnv is a cluster with the real scheduler and all real controllers. Those of volumes,
+// StatefulSets, node lifecycle, taint eviction and pod garbage collection matter here. The test simulates the machines with their kubelets, and the CSI driver of the disks.
 type volumeEnv struct {
 	*env
 	mu sync.Mutex

@@ -60,7 +60,7 @@ func TestRunningFleetIsSafe(t *testing.T) {
 func (e *env) awaitFleetSelected(generation int64) {
 	e.Helper()
 	e.eventually("gate agent selects the whole fleet", func() error {
-		status := e.gateStatus("agent")
+		status := e.readGate("agent").Status
 		if status.Nodes.Selected < fleetSize || status.ObservedGeneration != generation {
 			return fmt.Errorf("counts: %+v of generation %d", status.Nodes, status.ObservedGeneration)
 		}

@@ -27,7 +27,7 @@ func TestBirthAndOpening(t *testing.T) {
 	k.report(corev1.ConditionTrue, "")
 	e.waitsFor("agent", "n1", v1alpha1.ReadingPodNotReady)
 	e.awaitCounts("agent", v1alpha1.NodeCounts{Selected: 1, Closed: 1})
-	if waiting := e.gateStatus("agent").Waiting; len(waiting) != 1 {
+	if waiting := e.readGate("agent").Status.Waiting; len(waiting) != 1 {
 		t.Errorf("waiting: %+v, want only n1", waiting)
 	}
 	e.must(k.is("agent", isClosed, keyA))
@@ -36,7 +36,7 @@ func TestBirthAndOpening(t *testing.T) {
 	k.becomes("agent", isOpen, keyA)
 	k.wrote(1)
 	e.awaitCounts("agent", v1alpha1.NodeCounts{Selected: 1, Open: 1})
-	if waiting := e.gateStatus("agent").Waiting; len(waiting) != 0 {
+	if waiting := e.readGate("agent").Status.Waiting; len(waiting) != 0 {
 		t.Errorf("waiting: %+v, want no node", waiting)
 	}
 }

@@ -69,10 +69,10 @@ func TestOverrideOpensForATime(t *testing.T) {
 	stop()
 	e.startController(0)
 	k.reboot()
-	k.awaitRecordedBoot("agent")
+	k.recordsBoot("agent")
 	k.becomesOverridden("agent", isClosed, isOpen)
 
-	writes, ended := len(k.allWrites()), time.Now().Truncate(time.Second)
+	writes, ended := len(k.nodeWrites()), time.Now().Truncate(time.Second)
 	k.override("agent", isOpen, time.Second)
 	k.becomesOverridden("agent", isClosed, "")
 	k.hasNoOverride()

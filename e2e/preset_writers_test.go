@@ -186,7 +186,7 @@ func (c contendedPreset) enabled(t *testing.T) {
 	}
 	k.run(pod, true)
 	k.becomes(c.preset, isOpen, w.key)
-	atFirst := len(k.allWrites())
+	atFirst := len(k.nodeWrites())
 	if most := 3 + attempts(began); atFirst > most {
 		t.Errorf("nodegate wrote the new node %d times, want %d at most", atFirst, most)
 	}
@@ -202,7 +202,7 @@ func (c contendedPreset) enabled(t *testing.T) {
 	}
 	k.run(pod, true)
 	k.becomes(c.preset, isOpen, w.key)
-	writes := k.allWrites()
+	writes := k.nodeWrites()
 	if most := atFirst + 4 + attempts(began); len(writes) > most {
 		t.Errorf("nodegate wrote the node %d times, want %d at most:\n%s", len(writes), most, strings.Join(writes, "\n"))
 	}
@@ -274,7 +274,7 @@ func TestSeedCiliumPresetCrashingAgent(t *testing.T) {
 				k.run(pod, true)
 				k.becomes("cilium", isOpen, w.key)
 			}
-			ours, theirs := len(k.allWrites()), int(w.writes.Load())
+			ours, theirs := len(k.nodeWrites()), int(w.writes.Load())
 			t.Logf("nodegate wrote the node %d times, %s %d times", ours, w.name, theirs)
 			most := 1 + 4*crashes + attempts(began)
 			if ours > most || theirs > most {

@@ -22,10 +22,8 @@ import (
 // strictly makes a gate close as soon as its signals do not hold, as #16602 requires, and
 // returns it.
 func strictly(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
-	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
 	ng.Spec.Timing.RolloutGraceSeconds = ptr.To[int32](0)
-	return ng
+	return onRegression(ng)
 }
 
 // tainted returns a function that adds the taint to a Node before it is created.

@@ -64,7 +64,7 @@ func TestSeedNodetaintshandlerStillRunning(t *testing.T) {
 			}
 			k.run(pod, true)
 			k.becomes(preset, isOpen, initializingKey)
-			if writes, most := len(k.allWrites()), 3+attempts(began); writes > most || removed && writes != 1 {
+			if writes, most := len(k.nodeWrites()), 3+attempts(began); writes > most || removed && writes != 1 {
 				t.Errorf("nodegate wrote the node %d times, want %d at most, and one if nodetaintshandler is removed", writes, most)
 			}
 		})

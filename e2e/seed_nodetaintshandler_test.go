@@ -112,7 +112,7 @@ func TestSeedNodetaintshandlerCompletionStamp(t *testing.T) {
 	if first < before || first > time.Now().Unix() {
 		t.Errorf("the stamp is %d, want between %d and now", first, before)
 	}
-	if writes := k.allWrites(); len(writes) != 1 || !strings.Contains(writes[0], "completedAt") || !strings.Contains(writes[0], "gate.nodegate.dev") {
+	if writes := k.nodeWrites(); len(writes) != 1 || !strings.Contains(writes[0], "completedAt") || !strings.Contains(writes[0], "gate.nodegate.dev") {
 		t.Errorf("taint, record and stamp were written by %v, want one write", writes)
 	}
 

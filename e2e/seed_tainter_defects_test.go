@@ -136,7 +136,7 @@ func TestSeedTainterStillRunning(t *testing.T) {
 		})
 	}
 	e.must(e.condition("nic", v1alpha1.ConditionContended, metav1.ConditionTrue, ""))
-	if n, most := len(k.allWrites()), 1+attempts(began); n == 0 || n > most {
+	if n, most := len(k.nodeWrites()), 1+attempts(began); n == 0 || n > most {
 		t.Errorf("nodegate wrote the node %d times, want between 1 and %d", n, most)
 	}
 }

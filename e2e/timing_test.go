@@ -140,7 +140,7 @@ func TestDeadlineOpens(t *testing.T) {
 	e.startReconciled(0, "agent", 1)
 	k.reboot()
 	k.becomes("agent", isClosed, keyA)
-	k.awaitRecordedBoot("agent")
+	k.recordsBoot("agent")
 	k.run(k.daemonPod(ds), true)
 	k.becomes("agent", isOpen, keyA)
 	if r := k.record("agent"); r.Reason != v1alpha1.ReasonSignalsHold {

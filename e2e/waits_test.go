@@ -5,17 +5,13 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller"
@@ -35,14 +31,6 @@ func errUnless(ok bool, text string) error {
 		return nil
 	}
 	return errors.New(text)
-}
-
-// readGate reads a gate.
-func (e *env) readGate(name string) *v1alpha1.NodeGate {
-	e.Helper()
-	var ng v1alpha1.NodeGate
-	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, &ng))
-	return &ng
 }
 
 // currentCondition reads a gate's condition. It is nil if the gate does not have it.
@@ -89,9 +77,9 @@ func (e *env) contendedBy(gateName, writer string) {
 }
 
 // startReconciled starts a controller whose clock is ahead, and waits until it has synced the
-// feeds of a gate and decided about the nodes that the gate selects, of which there are as
-// many as specified. That settled() returns proves neither for nodes that existed when the
-// controller started, because it reconciles new nodes first.
+// feeds of a gate and decided about all nodes that the gate selects. nodes is their number.
+// settled() does not prove this for nodes that existed when the controller started, because
+// the controller reconciles new nodes first.
 func (e *env) startReconciled(ahead time.Duration, gateName string, nodes int) (metrics *prometheus.Registry, stop func()) {
 	e.Helper()
 	return e.startReconciledBy(laterClock{ahead: ahead}, gateName, nodes)
@@ -105,55 +93,4 @@ func (e *env) startReconciledBy(clock clock.WithTicker, gateName string, nodes i
 	e.shows(metrics, "nodegate_gate_condition", 1, gateName, v1alpha1.ConditionReady)
 	e.shows(metrics, "nodegate_gate_nodes", float64(nodes), gateName, "selected")
 	return metrics, stop
-}
-
-// awaitRecordedBoot waits until the gate's record has the kubelet's current boot, and lists the
-// pods of the previous one.
-func (k *kubelet) awaitRecordedBoot(gateName string) {
-	k.Helper()
-	k.eventually(fmt.Sprintf("the record of gate %s on node %s has the current boot", gateName, k.name), func() error {
-		if r := k.record(gateName); r.Boot != k.boot || r.Digest == "*" {
-			return fmt.Errorf("record: %+v, want boot %s and a list of pods", r, k.boot)
-		}
-		return nil
-	})
-}
-
-// allWrites returns the bodies of the controller's successful writes of the current Node, once
-// the audit log contains the last write of it. The API server responds before it logs.
-func (k *kubelet) allWrites() []string {
-	k.Helper()
-	return k.writesByNode(k)[k.name]
-}
-
-// writesByNode is like allWrites for several nodes, by their names.
-func (e *env) writesByNode(fleet ...*kubelet) map[string][]string {
-	e.Helper()
-	var nodes corev1.NodeList
-	e.must(e.admin.List(e.Context(), &nodes))
-	last := make(map[types.UID]string) // the resource versions
-	for i := range nodes.Items {
-		if n := &nodes.Items[i]; slices.ContainsFunc(fleet, func(k *kubelet) bool { return k.name == n.Name }) {
-			last[n.UID] = n.ResourceVersion
-		}
-	}
-	var writes map[string][]string
-	e.eventually("the audit log contains the last write of each node", func() error {
-		writes = make(map[string][]string)
-		missing := maps.Clone(last)
-		for _, event := range e.audit() {
-			written := event.ResponseObject.Metadata
-			if _, ok := last[written.UID]; !ok || event.ObjectRef.Resource != "nodes" {
-				continue
-			}
-			if missing[written.UID] == written.ResourceVersion {
-				delete(missing, written.UID)
-			}
-			if event.writesNode() {
-				writes[event.ObjectRef.Name] = append(writes[event.ObjectRef.Name], string(event.RequestObject))
-			}
-		}
-		return errUnless(len(missing) == 0, fmt.Sprintf("the last writes of %d of %d nodes are missing", len(missing), len(last)))
-	})
-	return writes
 }

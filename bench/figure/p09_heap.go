@@ -33,8 +33,8 @@ const (
 	// certificates, as in the kube-root-ca.crt of every namespace.
 	configMapBytes = 2 << 10
 
-	// collections is the number of garbage collections of which the smallest live heap
-	// counts. Objects with finalizers survive the first one.
+	// collections is the number of garbage collections. The smallest live heap after any
+	// of them counts, because objects with finalizers survive the first one.
 	collections = 4
 )
 

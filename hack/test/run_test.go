@@ -75,8 +75,8 @@ func runIn(t *testing.T, signals <-chan os.Signal, args ...string) (int, string)
 	return status, string(text)
 }
 
-// Each row is a run: its status, parts of its output in this order, of which the last one
-// is its end, and texts that it must not contain. Times are replaced by T.
+// Each row is a run: its status, parts of its output in this order, and texts that it must
+// not contain. The output ends with the last part. Times are replaced by T.
 func TestRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs go test many times: run without -short")

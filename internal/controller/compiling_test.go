@@ -39,8 +39,8 @@ func (w *world) ready(name string) string {
 const compilingMessage = "Compiling: its expressions are being compiled; until then, it neither opens nor closes; " +
 	"if it was closed on new nodes, it still is"
 
-// After a restart, eight gates, of which the first is not compiled for a long time, do not
-// delay other gates. What they closed stays closed. Short expressions are compiled first.
+// After a restart, eight gates whose expressions take long to compile do not delay other
+// gates. What they closed stays closed. Short expressions are compiled first.
 func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := controllertest.Gate("plain", func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/plain" })

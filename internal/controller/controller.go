@@ -68,7 +68,7 @@ type GateFeed interface {
 	// DeletedGates returns the names of gates that were deleted for certain, even if the
 	// list is not complete.
 	DeletedGates() map[string]bool
-	// GatesError returns the error because of which gates cannot be read, or nil.
+	// GatesError returns the error that prevents reading the gates, or nil.
 	GatesError() error
 }
 

@@ -27,7 +27,7 @@ type gateReport struct {
 	// Reason is the reason for the state.
 	Reason v1alpha1.Reason `json:"reason,omitempty"`
 	// Waiting is what a closed gate waits for, or, if closing is throttled, the signal
-	// because of which the gate must close.
+	// that requires the gate to close.
 	Waiting *v1alpha1.WaitingNode `json:"waiting,omitempty"`
 
 	Throttled  bool   `json:"throttled,omitempty"`

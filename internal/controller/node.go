@@ -265,7 +265,7 @@ func (c *Controller) accountFailure(set *gateset.Set, facts *gate.Facts, d *gate
 }
 
 // gateStates returns the states that the ledger stores for a decision. failure is the
-// error because of which the decision was not carried out, or nil.
+// error that prevented the decision from being carried out, or nil.
 func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Decision, failure error) []fleet.GateState {
 	out := make([]fleet.GateState, 0, len(d.Verdicts))
 	for i := range d.Verdicts {

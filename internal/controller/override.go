@@ -14,8 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// overrideFields returns log fields about the override because of which a gate opens or
-// closes.
+// overrideFields returns log fields about the override that opens or closes a gate.
 func overrideFields(v *gate.Verdict) []any {
 	o := v.Overridden
 	if o == nil || o.State == "" {
@@ -49,7 +48,7 @@ func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Dec
 	}
 }
 
-// ignoredMax limits the length of the cause because of which an override is not followed.
+// ignoredMax limits the length of the reason why an override is not followed.
 const ignoredMax = 256
 
 // overridesText describes the nodes with an override, and with one that is not followed.

@@ -251,8 +251,8 @@ func ruleSources(all []ruleCondition) []v1alpha1.NamedSource {
 	return out
 }
 
-// anyOf converts conditions of which one is sufficient to one signal: a pattern of their
-// types if they require the same status, and otherwise an anyOf.
+// anyOf converts alternative conditions to one signal: a pattern of their types if they
+// require the same status, and otherwise an anyOf.
 func anyOf(all []ruleCondition) []v1alpha1.Signal {
 	if len(all) == 0 {
 		return nil

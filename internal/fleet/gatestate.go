@@ -11,15 +11,15 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// SetWaitsFor sets the signal that a closed gate waits for, or because of which a gate
-// waits for budget. A closeWhen gate waits for a signal that is unknown or, if all hold,
+// SetWaitsFor sets the signal that a closed gate waits for, or that requires a gate to
+// close that waits for budget. A closeWhen gate waits for a signal that is unknown or, if all hold,
 // for any of them to stop holding.
 func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 	if len(g.Signals) == 0 && v.After == v1alpha1.StateClosed {
 		s.Reading.Reason = v1alpha1.ReadingInvalidSpec
 	}
 	w := v.Waiting()
-	if s.Throttled { // the signal because of which the gate is to close
+	if s.Throttled { // the signal that requires the gate to close
 		w = slices.IndexFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.NotYet })
 	}
 	if w < 0 && g.CloseWhen {

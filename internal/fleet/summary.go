@@ -27,7 +27,7 @@ type Summary struct {
 	// Waiting has the nodes that have been waiting the longest, longest first.
 	Waiting                      []v1alpha1.WaitingNode
 	Throttled, Contended, Denied NameList
-	// Lost names the signals because of which the first throttled nodes are to be closed.
+	// Lost names the signals that require the first throttled nodes to be closed.
 	Lost string
 	// nonMembers has the selected nodes that are not members, by reason.
 	nonMembers map[v1alpha1.NonMemberReason]*NameList
@@ -202,7 +202,7 @@ func (s *Summary) NonMembersByReason() []v1alpha1.NonMembers {
 	return all
 }
 
-// lost returns the signals because of which these nodes are to be closed.
+// lost returns the signals that require these nodes to be closed.
 func lost(on func(node string) GateState, throttled []string) string {
 	var all []string
 	for _, node := range throttled {

@@ -171,7 +171,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// facts returns the facts about this number of nodes, of which one in stuck is held. It
+// facts returns the facts about this number of nodes. One in stuck is held. It
 // decides and traces as the verb does.
 func (f *fleet) facts(size, stuck int) *report.Facts {
 	out := &report.Facts{Cluster: "production-eu-central-1" + f.hostile, Time: now, Gates: f.gates, PodsRead: true, Within: 24 * time.Hour}

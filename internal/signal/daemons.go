@@ -114,7 +114,7 @@ func both(a, b gate.Reading) gate.Reading {
 	return a
 }
 
-// either combines two readings of which one must hold. It returns the one that has held
+// either combines two readings; one of them must hold. It returns the one that has held
 // longer or, if neither holds, preferably one whose reason is not a missing pod.
 func either(a, b gate.Reading) gate.Reading {
 	longer := a.State == gate.Holds && !b.Since.IsZero() && (a.Since.IsZero() || b.Since.Before(a.Since))

@@ -24,7 +24,7 @@ import (
 type Handler struct {
 	// Gates returns the gates that close at birth, and false while they are unknown.
 	Gates func() ([]gate.Gate, bool)
-	// Log receives errors because of which no gate was closed.
+	// Log receives errors that prevented gates from closing.
 	Log logr.Logger
 
 	once   sync.Once

@@ -315,8 +315,8 @@ const (
 func (s *Reflector[O, F]) Run(ctx context.Context, inner *cache.ListWatch, example O) {
 	backoff := wait.Backoff{Duration: retryFirst, Cap: RetryMax, Factor: 2, Steps: 10, Jitter: 0.5}
 	r := cache.NewReflectorWithOptions(s.listWatch(inner), example, s, cache.ReflectorOptions{Name: s.name, Backoff: &backoff})
-	// The reflector's own loop would log every error, most of which the observer logs
-	// already.
+	// The reflector's own loop would log every error. The observer already logs most of
+	// them.
 	ctx = klog.NewContext(ctx, s.log.V(1))
 	delay := backoff.DelayWithReset(clock.RealClock{}, steadyFor)
 	// Until ends only with the context; its error contains nothing else.
