@@ -38,6 +38,11 @@ type Deadline struct {
 	Open bool
 }
 
+// loadingRecheck is when to decide again about a deadline that has passed while the
+// signals are not known yet (see Facts.Loading): the Event about it says what the gate
+// waits for. What becomes known is decided about at once; this is for what cannot be read.
+const loadingRecheck = 10 * time.Second
+
 func (t Deadline) isSet() bool { return t.PodMissing > 0 || t.Ready > 0 }
 
 // LacksPod reports whether the signal does not hold because a required pod is missing
@@ -108,6 +113,11 @@ func (d *decider) expire(s *slot) {
 	}
 	reported := r.Overdue
 	if r.Overdue = d.passed(s); !r.Overdue {
+		return
+	}
+	if !reported && d.Loading && anyUnseen(v.Readings) {
+		r.Overdue = false
+		d.recheckAt(d.now.Add(loadingRecheck))
 		return
 	}
 	v.Overdue, v.PassedDeadline = true, !reported

@@ -18,6 +18,30 @@ const (
 	lapsed   = v1alpha1.ReasonDeadlinePassed
 )
 
+// A controller starts after a deadline has passed. The deadline is reported when it is
+// known what the gate waits for, or when that cannot be read.
+func TestDeadlineWhileLoading(t *testing.T) {
+	start := func(signal Signal) *sim {
+		g := aGate("g", waitingFor(signal), dueBy(0, time.Minute, false))
+		s := aNode(g).ready("True").taint("g.example/not-ready:NoSchedule").record("g", v1alpha1.StateClosed)
+		s.facts.Loading = true
+		return s
+	}
+	s := start(unseenSignal{})
+	d := s.run(t)
+	if v := d.Verdicts[0]; v.Overdue || v.PassedDeadline || mustParse(t, s, "g").Overdue || !d.Recheck.Equal(epoch.Add(loadingRecheck)) {
+		t.Fatalf("while loading: %s", show(d))
+	}
+	s.facts.Loading = false
+	if v := s.run(t).Verdicts[0]; !v.PassedDeadline {
+		t.Errorf("the pods cannot be read: %+v", v)
+	}
+	s = start(agent("g")).pods("g")
+	if v := s.run(t).Verdicts[0]; !v.PassedDeadline {
+		t.Errorf("something else is being read: %+v", v)
+	}
+}
+
 // A gate was closed an hour ago. When does its deadline pass?
 func TestDeadlinePasses(t *testing.T) {
 	waiting := waitingFor(agent("g"))

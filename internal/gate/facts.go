@@ -29,6 +29,9 @@ type Facts struct {
 	// PodsAt is the latest time at which Pods was certainly correct: a watch that has
 	// stalled keeps showing an earlier state. Zero means now.
 	PodsAt time.Time
+	// Loading is true while something that is needed is being read for the first time
+	// and no attempt has failed. What is unknown is then about to become known.
+	Loading bool
 	// CSINode is the node's CSINode.
 	CSINode CSINode
 	// ResourceSlices contains the node's ResourceSlices, by the name of their DRA

@@ -317,7 +317,7 @@ func (o *oracle) compare(t *rapid.T, before, after map[string]gate.Facts) {
 		if known != exists {
 			t.Fatalf("%s: known %v, exists %v", name, known, exists)
 		}
-		got.Boot, got.PodsAt = gate.Boot{}, time.Time{} // these do not follow from the state of the objects
+		got.Boot, got.PodsAt, got.Loading = gate.Boot{}, time.Time{}, false // these do not follow from the state of the objects
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("stored facts about %s differ:\n%s", name, diff)
 		}

@@ -69,6 +69,8 @@ type Feed struct {
 	// needed specifies what must be observed. Run starts and stops feeds accordingly.
 	needed atomic.Pointer[Needs]
 	adjust reflector.Wake
+	// loaded is the value of needed for which isLoading has been false.
+	loaded atomic.Pointer[Needs]
 
 	// Feeds that Run has started. Only Run writes these fields. The maps are immutable.
 	nodeFeed       atomic.Pointer[nodeFeed]
@@ -156,16 +158,18 @@ func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 func (f *Feed) GatesError() error { return f.gates.Err() }
 
 // Facts returns the facts about a node: Node, Boot, Zone, DaemonSets, Pods, PodsAt,
-// CSINode, ResourceSlices and CompleteSources. It returns false if the node is unknown or
+// Loading, CSINode, ResourceSlices and CompleteSources. It returns false if the node is unknown or
 // NodesSynced is false.
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if !f.NodesSynced() {
 		return gate.Facts{}, false
 	}
+	loading := f.isLoading() // before anything is read
 	facts, ok := f.nodes.get(node)
 	if !ok {
 		return gate.Facts{}, false
 	}
+	facts.Loading = loading
 	_, complete := f.Gates()
 	podFeeds := *f.podFeeds.Load()
 	facts.DaemonSets, facts.CompleteSources = f.DaemonSets(), map[string]bool{f.gates.Name(): complete}
@@ -186,11 +190,12 @@ func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	if !f.NodesSynced() {
 		return gate.Facts{}, false
 	}
+	loading := f.isLoading() // before anything is read
 	facts, ok := f.nodes.get(node)
 	if !ok {
 		return gate.Facts{}, false
 	}
-	facts.DaemonSets = f.DaemonSets()
+	facts.Loading, facts.DaemonSets = loading, f.DaemonSets()
 	if len(n.Pods) > 0 {
 		facts.Pods = make(map[gate.PodQuery][]gate.Pod, len(n.Pods))
 	}

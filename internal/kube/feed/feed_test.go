@@ -101,6 +101,33 @@ func TestUnsyncedNamesWhatIsNotRead(t *testing.T) {
 	})
 }
 
+// Facts say whether something is being read for the first time. A failed attempt ends
+// that: it can last.
+func TestLoading(t *testing.T) {
+	for name, err := range map[string]error{"succeeds": nil, "fails": errForbidden} {
+		t.Run(name, func(t *testing.T) {
+			runFeed(t, func(api *fakeAPI) {
+				api.nodes().Put(kubetest.Node("a", "a1"))
+				api.pods(query).set(err)
+			}, func(t *testing.T, f *testFeed) {
+				synctest.Wait()
+				if f.facts(t, "a").Loading {
+					t.Error("nothing is needed, yet it loads")
+				}
+				needs := gate.Needs{Pods: []gate.PodQuery{query}}
+				f.SetNeeds(needs)
+				if part, _ := f.FactsOf("a", &needs); !part.Loading || !f.facts(t, "a").Loading {
+					t.Error("it does not load when pods are needed")
+				}
+				synctest.Wait()
+				if part, _ := f.FactsOf("a", &needs); part.Loading || f.facts(t, "a").Loading {
+					t.Error("it still loads after the first attempt")
+				}
+			})
+		})
+	}
+}
+
 func TestHeartbeatsAreNotAnnounced(t *testing.T) {
 	runFeed(t, func(api *fakeAPI) { api.nodes().Put(kubetest.Node("a", "a1")) }, func(t *testing.T, f *testFeed) {
 		f.handler.take()

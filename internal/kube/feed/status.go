@@ -72,6 +72,22 @@ func (f *Feed) Unsynced() []string {
 	return names
 }
 
+// isLoading reports whether a feed that is needed is being read for the first time and no
+// attempt has failed.
+func (f *Feed) isLoading() bool {
+	needed := f.needed.Load()
+	if f.loaded.Load() == needed {
+		return false
+	}
+	for _, s := range f.statusOf(needed) {
+		if !s.Synced && s.Err == nil {
+			return true
+		}
+	}
+	f.loaded.Store(needed)
+	return false
+}
+
 // sliceStatus returns the status of the feeds of drivers.
 func (f *Feed) sliceStatus(drivers map[string]bool) []reflector.Status {
 	feeds := *f.sliceFeeds.Load()
