@@ -34,7 +34,7 @@ func (r *reporter) logConditions(gateName string, before, now []metav1.Condition
 // are gates of another source, or of a source that cannot be read.
 func (r *reporter) logUnlisted(set *gateset.Set) {
 	names := r.ledger.Unlisted(set.Declared)
-	r.metrics.Strangers.Set(float64(names.Count))
+	r.metrics.UnlistedGates.Set(float64(names.Count))
 	switch text := names.String(); {
 	case text == r.unlisted:
 		return

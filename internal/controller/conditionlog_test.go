@@ -73,7 +73,7 @@ func TestUnlistedGatesAreReported(t *testing.T) {
 		defer w.start(log.Logger(), countPatches(new(atomic.Int32), new(atomic.Bool)))()
 		controllertest.Pass(time.Minute)
 		text := strings.Join(log.All(), "\n")
-		if w.closed() != 3 || strings.Count(text, "nodes have records of unlisted gates, keeping their taints") != 1 || testutil.ToFloat64(w.c.metrics.Strangers) != 1 {
+		if w.closed() != 3 || strings.Count(text, "nodes have records of unlisted gates, keeping their taints") != 1 || testutil.ToFloat64(w.c.metrics.UnlistedGates) != 1 {
 			t.Errorf("%d nodes are closed, want 3; log:\n%s", w.closed(), text)
 		}
 		w.mu.Lock()
@@ -81,8 +81,8 @@ func TestUnlistedGatesAreReported(t *testing.T) {
 		w.mu.Unlock()
 		w.setGates(true)
 		controllertest.Pass(time.Minute)
-		if w.closed() != 0 || testutil.ToFloat64(w.c.metrics.Strangers) != 0 {
-			t.Errorf("%d nodes are closed, %v gates are unlisted, want none", w.closed(), testutil.ToFloat64(w.c.metrics.Strangers))
+		if w.closed() != 0 || testutil.ToFloat64(w.c.metrics.UnlistedGates) != 0 {
+			t.Errorf("%d nodes are closed, %v gates are unlisted, want none", w.closed(), testutil.ToFloat64(w.c.metrics.UnlistedGates))
 		}
 	})
 }

@@ -207,8 +207,8 @@ func remarks(s *fleet.Summary) string {
 // unknownText describes the nodes on which it is unknown whether a closeWhen gate should
 // close.
 func unknownText(s *fleet.Summary) string {
-	if s.Doubtful.Count == 0 {
+	if s.Undecided.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; unknown, and therefore not closed, on %s: %s", s.Doubtful, s.Doubt)
+	return fmt.Sprintf("; unknown, and therefore not closed, on %s: %s", s.Undecided, s.UndecidedWhy)
 }

@@ -278,7 +278,7 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 		s.SetOverride(v)
 		if g, ok := set.Gate(v.Gate); ok {
 			s.SetWaitsFor(g, v)
-			s.SetDoubt(g, v)
+			s.SetUndecided(g, v)
 		} else {
 			s.Unlisted = v.Held
 		}

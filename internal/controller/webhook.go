@@ -78,7 +78,7 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 	expiry := telemetry.NewCertificateExpiry(p.Registerer)
 	certificate := &webhook.Mounted{
 		Dir: p.Webhook.CertificateDir, Host: admission.WebhookHost(p.Options.Namespace), Period: p.Webhook.Period,
-		Taken: func(until time.Time) { expiry.Set(float64(until.Unix())) }, Log: p.Options.Log,
+		OnLoad: func(until time.Time) { expiry.Set(float64(until.Unix())) }, Log: p.Options.Log,
 	}
 	mux := http.NewServeMux()
 	mux.Handle(admission.WebhookPath, &webhook.Handler{Gates: gates, Log: p.Options.Log})

@@ -32,15 +32,15 @@ func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 	}
 }
 
-// SetDoubt records a signal that is unknown and may hide a reason to close. No gate
+// SetUndecided records a signal that is unknown and may hide a reason to close. No gate
 // waits for it, so nothing else reports it.
-func (s *GateState) SetDoubt(g *gate.Gate, v *gate.Verdict) {
+func (s *GateState) SetUndecided(g *gate.Gate, v *gate.Verdict) {
 	if !g.CloseWhen || !v.Selected || v.After == v1alpha1.StateClosed {
 		return
 	}
 	for i := range v.Readings {
 		if v.Readings[i].State == gate.Unknown {
-			s.doubt = "signal " + g.Signals[i].Name + ": " + v.Readings[i].Message()
+			s.undecided = "signal " + g.Signals[i].Name + ": " + v.Readings[i].Message()
 			return
 		}
 	}

@@ -24,8 +24,8 @@ type GateState struct {
 	// Blocked is the reading of what prevents the gate from opening apart from its signals.
 	Blocked gate.Reading
 	Reading gate.Reading
-	// doubt names the signal that is unknown and could close an open gate, or is "".
-	doubt string
+	// undecided names the signal that is unknown and could close an open gate, or is "".
+	undecided string
 	// Throttled reports whether the node waits for budget: to be closed, or to be checked
 	// for idleness. Queued reports whether it is queued for it.
 	Throttled bool

@@ -53,7 +53,7 @@ func (r stateModel) summary(gateName string) *Summary {
 		Denied:        named(func(s *GateState) bool { return s.Denied != "" }),
 		nonMembers:    map[v1alpha1.NonMemberReason]*NameList{},
 		Contradicting: named(func(s *GateState) bool { return s.Ring != "" }),
-		Doubtful:      named(func(s *GateState) bool { return s.doubt != "" }),
+		Undecided:     named(func(s *GateState) bool { return s.undecided != "" }),
 		Overridden:    named(func(s *GateState) bool { return s.Override != "" }),
 		Ignored:       named(func(s *GateState) bool { return s.Ignored != "" }),
 		Overdue:       named(func(s *GateState) bool { return s.Overdue && isClosed(s) }),
@@ -71,7 +71,7 @@ func (r stateModel) summary(gateName string) *Summary {
 		}
 	}
 	out.Ring = r.on(gateName, out.Contradicting).Ring
-	out.Denial, out.IgnoredWhy, out.Doubt = r.on(gateName, out.Denied).Denied, r.on(gateName, out.Ignored).Ignored, r.on(gateName, out.Doubtful).doubt
+	out.Denial, out.IgnoredWhy, out.UndecidedWhy = r.on(gateName, out.Denied).Denied, r.on(gateName, out.Ignored).Ignored, r.on(gateName, out.Undecided).undecided
 	if out.Overdue.Count > 0 {
 		first := Waiting(out.Overdue.First[0], r.on(gateName, out.Overdue))
 		out.OverdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
@@ -107,7 +107,7 @@ func drawState(t *rapid.T, gateName string) GateState {
 		Reason:    v1alpha1.Reason(text("reason", string(v1alpha1.ReasonDeadlinePassed), string(v1alpha1.ReasonRegression))),
 		Since:     time.Unix(rapid.Int64Range(0, 20).Draw(t, "since"), 0).UTC(),
 		Throttled: flag("throttled"), Contended: flag("contended"), Overdue: flag("overdue"), Unlisted: flag("unlisted"),
-		doubt: text("doubt", "doubt 1", "doubt 2"), Ignored: text("ignored", "cause 1", "cause 2"), Denied: text("denied", "error 1", "error 2"),
+		undecided: text("undecided", "signal 1", "signal 2"), Ignored: text("ignored", "cause 1", "cause 2"), Denied: text("denied", "error 1", "error 2"),
 		NonMember: v1alpha1.NonMemberReason(text("not a member", string(v1alpha1.NonMemberPaused), string(v1alpha1.NonMemberNotIdle))), Ring: text("ring", "a, b", "b, c"),
 		Override: text("override", v1alpha1.StateOpen), Reading: gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotReady, Subject: text("subject", "pod-1", "pod-2")},
 	}

@@ -35,10 +35,10 @@ type Summary struct {
 	// these gates on the first node.
 	Contradicting NameList
 	Ring          string
-	// Doubtful has nodes on which it is unknown whether the gate should close. Doubt is
+	// Undecided has nodes on which it is unknown whether the gate should close. UndecidedWhy is
 	// the cause on the first node.
-	Doubtful NameList
-	Doubt    string
+	Undecided    NameList
+	UndecidedWhy string
 	// Overridden has nodes on which the gate is manually overridden. Ignored has those on
 	// which an override is not followed, and IgnoredWhy is the cause on the first node.
 	Overridden, Ignored NameList
@@ -53,7 +53,7 @@ type Summary struct {
 
 // named reports whether a summary may name a node with this state.
 func (s *GateState) named() bool {
-	return s.State == v1alpha1.StateClosed || s.NonMember != "" || s.Throttled || s.Contended || s.Ring != "" || s.doubt != "" ||
+	return s.State == v1alpha1.StateClosed || s.NonMember != "" || s.Throttled || s.Contended || s.Ring != "" || s.undecided != "" ||
 		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != ""
 }
 
@@ -159,7 +159,7 @@ func (n *namer) add(node string, at *compactState) {
 	n.Contradicting.AddIf(s.Ring != "", node)
 	n.Throttled.AddIf(s.Throttled, node)
 	n.Contended.AddIf(s.Contended, node)
-	n.Doubtful.AddIf(s.doubt != "", node)
+	n.Undecided.AddIf(s.undecided != "", node)
 	n.Denied.AddIf(s.Denied != "", node)
 	n.Overdue.AddIf(s.Overdue && s.State == v1alpha1.StateClosed, node)
 	n.Lapsed.AddIf(s.lapsed(), node)
@@ -187,8 +187,8 @@ func (n *namer) finish(on func(node string) GateState) {
 	if n.Contradicting.Count > 0 {
 		n.Ring = on(n.Contradicting.First[0]).Ring
 	}
-	if n.Doubtful.Count > 0 {
-		n.Doubt = on(n.Doubtful.First[0]).doubt
+	if n.Undecided.Count > 0 {
+		n.UndecidedWhy = on(n.Undecided.First[0]).undecided
 	}
 }
 

@@ -19,8 +19,8 @@ type Released struct {
 	Decision
 	// Gates contains the gates that are removed from the node, sorted.
 	Gates []string
-	// Taken contains the taints that are removed, in the node's order.
-	Taken []corev1.Taint
+	// Removed contains the taints that are removed, in the node's order.
+	Removed []corev1.Taint
 	// Kept contains the gates whose records stay, sorted. These records cannot be read,
 	// and the node carries a taint that may belong to them.
 	Kept []string
@@ -58,7 +58,7 @@ func Release(n *Node, named func(gate string) bool) Released {
 		at := heldTaint{t.Key, t.Effect}
 		goes := own[at] && !others[at]
 		if goes {
-			out.Taken = append(out.Taken, t)
+			out.Removed = append(out.Removed, t)
 		}
 		return goes
 	})

@@ -34,7 +34,7 @@ func TestRelease(t *testing.T) {
 		"a closed gate": {
 			node: Node{Taints: []corev1.Taint{foreign, taint("a/a"), core}, Records: map[string]string{"a": closedBy("a/a")}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{foreign, core}, Records: map[string]string{"a": ""}, Changes: true},
-				Gates: []string{"a"}, Taken: []corev1.Taint{taint("a/a")}},
+				Gates: []string{"a"}, Removed: []corev1.Taint{taint("a/a")}},
 		},
 		"an open gate whose taint another writer added": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": open}},
@@ -47,11 +47,11 @@ func TestRelease(t *testing.T) {
 		"the taint has another value now": {
 			node: Node{Taints: []corev1.Taint{{Key: "a/a", Value: "x", Effect: corev1.TaintEffectNoSchedule}}, Records: map[string]string{"a": closedBy("a/a")}},
 			want: Released{Decision: Decision{Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"},
-				Taken: []corev1.Taint{{Key: "a/a", Value: "x", Effect: corev1.TaintEffectNoSchedule}}},
+				Removed: []corev1.Taint{{Key: "a/a", Value: "x", Effect: corev1.TaintEffectNoSchedule}}},
 		},
 		"two gates share a taint, both are removed": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": closedBy("a/a"), "b": closedBy("a/a")}},
-			want: Released{Decision: Decision{Records: map[string]string{"a": "", "b": ""}, Changes: true}, Gates: []string{"a", "b"}, Taken: []corev1.Taint{taint("a/a")}},
+			want: Released{Decision: Decision{Records: map[string]string{"a": "", "b": ""}, Changes: true}, Gates: []string{"a", "b"}, Removed: []corev1.Taint{taint("a/a")}},
 		},
 		"two gates share a taint, one is removed": {
 			node:  Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": closedBy("a/a"), "b": closedBy("a/a")}},
@@ -61,7 +61,7 @@ func TestRelease(t *testing.T) {
 		"another gate keeps its state": {
 			node:  Node{Taints: []corev1.Taint{taint("a/a"), taint("b/b")}, Records: map[string]string{"a": closedBy("a/a"), "b": closedBy("b/b")}, Overrides: map[string]string{"b": "x"}},
 			gates: []string{"a"},
-			want:  Released{Decision: Decision{Taints: []corev1.Taint{taint("b/b")}, Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}, Taken: []corev1.Taint{taint("a/a")}},
+			want:  Released{Decision: Decision{Taints: []corev1.Taint{taint("b/b")}, Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}, Removed: []corev1.Taint{taint("a/a")}},
 		},
 		"overridden open: the taint is foreign, and the override is removed": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": openedByHand}, Overrides: map[string]string{"a": "x"}},
@@ -69,7 +69,7 @@ func TestRelease(t *testing.T) {
 		},
 		"overridden closed": {
 			node: Node{Taints: []corev1.Taint{taint("a/a")}, Records: map[string]string{"a": overriddenClosed}},
-			want: Released{Decision: Decision{Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}, Taken: []corev1.Taint{taint("a/a")}},
+			want: Released{Decision: Decision{Records: map[string]string{"a": ""}, Changes: true}, Gates: []string{"a"}, Removed: []corev1.Taint{taint("a/a")}},
 		},
 		"an override without a record": {
 			node: Node{Overrides: map[string]string{"a": "x"}},
@@ -82,7 +82,7 @@ func TestRelease(t *testing.T) {
 		"an unreadable record, without a taint that may be its own": {
 			node: Node{Taints: []corev1.Taint{core, taint("b/b")}, Records: map[string]string{"a": "garbage", "b": closedBy("b/b")}},
 			want: Released{Decision: Decision{Taints: []corev1.Taint{core}, Records: map[string]string{"a": "", "b": ""}, Changes: true},
-				Gates: []string{"a", "b"}, Taken: []corev1.Taint{taint("b/b")}},
+				Gates: []string{"a", "b"}, Removed: []corev1.Taint{taint("b/b")}},
 		},
 		"a record that claims a taint of Kubernetes": {
 			node: Node{Taints: []corev1.Taint{core}, Records: map[string]string{"a": closedBy("node.kubernetes.io/not-ready")}},

@@ -265,7 +265,7 @@ func newNode(name string, d *gate.Released) *Node {
 		return nil
 	}
 	out := &Node{Node: name, Gates: d.Gates, Kept: d.Kept}
-	for _, t := range d.Taken {
+	for _, t := range d.Removed {
 		out.Taints = append(out.Taints, gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}))
 	}
 	return out

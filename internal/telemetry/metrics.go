@@ -44,27 +44,27 @@ var waits = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600}
 // Metrics are the metrics of nodegate. The series of a gate are removed with the gate,
 // and those of its signals with the signals. No series is specific to a node.
 type Metrics struct {
-	Nodes      *prometheus.GaugeVec
-	Waiting    *prometheus.GaugeVec
-	nonMembers *prometheus.GaugeVec
-	Oldest     *prometheus.GaugeVec
-	Used       *prometheus.GaugeVec
-	Allowed    *prometheus.GaugeVec
-	Proved     *prometheus.GaugeVec
-	provedAt   *prometheus.GaugeVec
-	Guards     *prometheus.GaugeVec
-	Conditions *prometheus.GaugeVec
-	Modes      *prometheus.GaugeVec
-	Complete   prometheus.Gauge
-	Strangers  prometheus.Gauge
-	TimeToOpen *prometheus.HistogramVec
-	SignalWait *prometheus.HistogramVec
-	Opens      *prometheus.CounterVec
-	Closes     *prometheus.CounterVec
-	Patches    *prometheus.CounterVec
-	Bypasses   *prometheus.CounterVec
-	Evictions  *prometheus.CounterVec
-	Events     *prometheus.CounterVec
+	Nodes         *prometheus.GaugeVec
+	Waiting       *prometheus.GaugeVec
+	nonMembers    *prometheus.GaugeVec
+	Oldest        *prometheus.GaugeVec
+	Used          *prometheus.GaugeVec
+	Allowed       *prometheus.GaugeVec
+	Proved        *prometheus.GaugeVec
+	provedAt      *prometheus.GaugeVec
+	Guards        *prometheus.GaugeVec
+	Conditions    *prometheus.GaugeVec
+	Modes         *prometheus.GaugeVec
+	Complete      prometheus.Gauge
+	UnlistedGates prometheus.Gauge
+	TimeToOpen    *prometheus.HistogramVec
+	SignalWait    *prometheus.HistogramVec
+	Opens         *prometheus.CounterVec
+	Closes        *prometheus.CounterVec
+	Patches       *prometheus.CounterVec
+	Bypasses      *prometheus.CounterVec
+	Evictions     *prometheus.CounterVec
+	Events        *prometheus.CounterVec
 
 	registerer prometheus.Registerer
 	// byGate has all metrics with the label gate.
@@ -92,7 +92,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Conditions = m.gauge("nodegate_gate_condition", "1 if this condition of the gate's status is True, else 0.", labelGate, labelCondition)
 	m.Modes = m.gauge("nodegate_gate_mode", "1 for the gate's current mode: Enforce, DryRun or Paused. The other modes have no series.", labelGate, labelMode)
 	m.Complete = m.gauge("nodegate_gates_complete", "1 if the list of gates is known to be complete, else 0. While 0, no gate is opened because its NodeGate is missing.").WithLabelValues()
-	m.Strangers = m.gauge("nodegate_unknown_gates", "Number of unlisted gates that have records on nodes. The records are kept, because the gates are not known to have been deleted.").WithLabelValues()
+	m.UnlistedGates = m.gauge("nodegate_unknown_gates", "Number of unlisted gates that have records on nodes. The records are kept, because the gates are not known to have been deleted.").WithLabelValues()
 	m.TimeToOpen = m.histogram("nodegate_time_to_open_seconds", "Time from the closing of a gate on a node to its opening.", labelGate)
 	m.SignalWait = m.histogram("nodegate_signal_wait_seconds", "Time from the closing of a gate on a node until a signal started to hold, observed for each signal when the gate opens because all of them hold.", labelGate, labelSignal)
 	m.Opens = m.counter("nodegate_opens_total", "Total number of openings of a gate on a node, by reason.", labelGate, labelReason)
@@ -273,7 +273,7 @@ func (m *Metrics) StepDown() {
 	} {
 		vec.Reset()
 	}
-	m.Strangers.Set(0)
+	m.UnlistedGates.Set(0)
 	m.zones = make(map[string][]string)
 }
 

@@ -31,9 +31,9 @@ type Mounted struct {
 	Host string
 	// Period is the interval at which the files are read. Defaults to 10 s.
 	Period time.Duration
-	// Taken is called with the expiry of each certificate that is loaded.
-	Taken func(until time.Time)
-	Log   logr.Logger
+	// OnLoad is called with the expiry of each certificate that is loaded.
+	OnLoad func(until time.Time)
+	Log    logr.Logger
 
 	watcher atomic.Pointer[certwatcher.CertWatcher]
 }
@@ -55,7 +55,7 @@ func (m *Mounted) Start(ctx context.Context) error {
 			return false, nil
 		}
 		w.RegisterCallback(func(c tls.Certificate) {
-			m.Taken(c.Leaf.NotAfter)
+			m.OnLoad(c.Leaf.NotAfter)
 			m.Log.Info("loaded the webhook's certificate", "until", c.Leaf.NotAfter)
 		})
 		m.watcher.Store(w)

@@ -75,7 +75,7 @@ func TestMounted(t *testing.T) {
 	taken := make(chan time.Time, 10)
 	m := &webhook.Mounted{
 		Dir: v.dir, Host: host, Period: 10 * time.Millisecond, Log: logr.Discard(),
-		Taken: func(until time.Time) { taken <- until },
+		OnLoad: func(until time.Time) { taken <- until },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
