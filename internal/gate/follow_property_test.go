@@ -48,14 +48,14 @@ func TestFollowingWithAnotherWriter(t *testing.T) {
 		actions["grant"] = func(t *rapid.T) {
 			h.granting(rapid.SliceOfDistinct(rapid.SampledFrom(followNames), rapid.ID).Draw(t, "to")...)
 		}
-		actions["rival"] = func(t *rapid.T) {
+		actions["other writer"] = func(t *rapid.T) {
 			if len(gates) == 0 {
 				return
 			}
-			rival := gates[rapid.IntRange(0, len(gates)-1).Draw(t, "gate")].Taint
-			if h.facts.Node.taint(rival.Key, rival.Effect) < 0 {
-				rival.Value = rapid.SampledFrom([]string{"", "other"}).Draw(t, "value")
-				h.taint(TaintText(rival))
+			other := gates[rapid.IntRange(0, len(gates)-1).Draw(t, "gate")].Taint
+			if h.facts.Node.taint(other.Key, other.Effect) < 0 {
+				other.Value = rapid.SampledFrom([]string{"", "other"}).Draw(t, "value")
+				h.taint(TaintText(other))
 			}
 		}
 		actions[""] = func(t *rapid.T) {
