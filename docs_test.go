@@ -154,7 +154,7 @@ func TestEverySeedTestIsOnItsPage(t *testing.T) {
 func constants(t *testing.T, prefix string) map[string]string {
 	t.Helper()
 	values := make(map[string]string)
-	for _, file := range []string{"api/v1alpha1/contract.go", "api/v1alpha1/reading.go"} {
+	for _, file := range []string{"api/v1alpha1/reasons.go", "api/v1alpha1/reading.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
 			t.Fatal(err)

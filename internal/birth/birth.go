@@ -30,26 +30,6 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
-// Intervals at which a gate is probed: immediately when it changes; then, until it is
-// proved, after birthFirst (doubled each time, up to birthSoon, because policies take up
-// to a second to take effect) and, after birthHasty attempts, every BirthLater. A proved
-// gate is probed every BirthProved, because the policy can be deleted at any time. A
-// probe costs the API server two milliseconds, plus a tenth of a millisecond for each gate
-// that selects it.
-const (
-	birthFirst   = 100 * time.Millisecond
-	birthSoon    = time.Second
-	BirthLater   = 15 * time.Second
-	BirthProved  = time.Minute
-	birthHasty   = 12
-	birthTimeout = 5 * time.Second
-	// If many probes are due, birthAtOnce are sent, followed by a pause of birthPause, or
-	// birthSlower times as long as the probes took, so that a busy API server gets fewer.
-	birthAtOnce = 10
-	birthPause  = 500 * time.Millisecond
-	birthSlower = 9
-)
-
 // Reconciler keeps the birth policy's parameter up to date, and probes whether the API
 // server closes gates at birth.
 type Reconciler struct {

@@ -20,20 +20,6 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
-// Intervals at which the guards are probed: every guardsProved, because they can be
-// deleted at any time. While one of them is not proved, every guardsSoon and, after
-// guardsHasty attempts, every guardsLater.
-const (
-	guardsProved = time.Minute
-	guardsSoon   = time.Second
-	guardsLater  = 15 * time.Second
-	guardsHasty  = 12
-	// guardTries is the number of consecutive unsuccessful probes after which a guard is
-	// reported. Policies take up to a second to take effect, and the Node of a probe may be
-	// in deletion.
-	guardTries = 3
-)
-
 // GuardProber probes whether the guards are in force. Gates work without guards, so
 // nothing waits for it.
 type GuardProber struct {

@@ -100,7 +100,7 @@ func TestEveryReadingHasANextStep(t *testing.T) {
 // There is a text for every reason of a record, which is that of the runbook.
 func TestEveryReasonHasAText(t *testing.T) {
 	rows := runbook(t)
-	for _, value := range constants(t, "contract.go", "Reason") {
+	for _, value := range constants(t, "reasons.go", "Reason") {
 		closed, opened := closedBecause[v1alpha1.Reason(value)], openedBecause[v1alpha1.Reason(value)]
 		if closed == "" && opened == "" {
 			t.Errorf("%s has no text", value)

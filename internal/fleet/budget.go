@@ -3,98 +3,245 @@
 package fleet
 
 import (
-	"sync"
+	"maps"
+	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// The rate at which records are written to existing nodes that need no other change.
-const (
-	paceRate  = 10 // a second
-	paceBurst = 10
-)
+// Pool identifies the nodes that share one budget: those of a gate in a zone.
+type Pool struct{ Gate, Zone string }
 
-// ThrottledRetry is the minimum time until a node that is not queued for budget is
-// evaluated again. The maximum is twice that, so that nodes that were throttled together
-// are not evaluated together. Queued nodes are not retried: they are evaluated when there
-// is budget for them.
-const ThrottledRetry = 5 * time.Second
-
-// Reservations grants what the decision about a single node cannot determine, such as
-// whether the budget allows one more node to be closed. There is one per leader. A
-// reservation is held from the grant until the ledger counts the node as closed, or the
-// write is known to have failed.
-type Reservations struct {
-	ledger *Ledger
-
-	mu   sync.Mutex
-	pace *rate.Limiter
-	// turns has the times at which nodes may be written that wait because of the pace.
-	turns map[string]time.Time
+// BudgetTerms are a gate's budget, and the number of the gate set with which the gate
+// last changed.
+type BudgetTerms struct {
+	Budget *intstr.IntOrString
+	Since  uint64
 }
 
-// NewReservations returns Reservations based on a ledger.
-func NewReservations(l *Ledger) *Reservations {
-	return &Reservations{ledger: l, pace: rate.NewLimiter(paceRate, paceBurst), turns: make(map[string]time.Time)}
+// SetTerms sets the budgets of all gates.
+func (l *Ledger) SetTerms(all map[string]BudgetTerms) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.terms = all
 }
 
-// Grant decides whether to grant what a verdict wants. If not, it returns the time after
-// which to ask again, or zero for a node that is queued.
-func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now time.Time) (bool, time.Duration) {
-	switch {
-	case v.Wants == gate.WantPace:
-		delay := a.turn(n.Name, now)
-		return delay == 0, delay
-	case a.ledger.Reserve(Pool{v.Gate, n.Zone()}, n.Name, now):
-		return true, 0
-	case queues:
-		return false, 0
+// Reserve reserves budget for a node if it is the node's turn (see Admits). It returns
+// true if the node already has a reservation.
+func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reservations[node][s] {
+		return true // of an earlier attempt, which failed or whose outcome is unknown
 	}
-	return false, a.retryAfter(v.Gate)
-}
-
-// retryAfter returns the time after which to request budget again for a node that is not
-// queued.
-func (a *Reservations) retryAfter(gateName string) time.Duration {
-	if !a.ledger.IsSettled(gateName) {
-		return wait.Jitter(SettleInterval, 1)
+	if !l.isTurn(s, node) || l.wasPaused(now) {
+		return false
 	}
-	return wait.Jitter(ThrottledRetry, 1)
+	l.zone(s).inFlight++
+	l.enqueue(s, node, false)
+	if l.reservations[node] == nil {
+		l.reservations[node] = make(map[Pool]bool)
+	}
+	l.reservations[node][s] = true
+	return true
 }
 
-// Delay returns the time before which there is no point in checking whether a node must
-// be closed. It is zero if there is budget for the node.
-func (a *Reservations) Delay(s Pool, node string) time.Duration {
-	if a.ledger.Admits(s, node) {
+// Admits reports whether Reserve would succeed: there is budget for the node besides that
+// for the nodes queued before it.
+func (l *Ledger) Admits(s Pool, node string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isTurn(s, node)
+}
+
+func (l *Ledger) isTurn(s Pool, node string) bool {
+	available, queue := l.available(s), l.peek(s).queue
+	return available > len(queue) || slices.Contains(queue[:available], node)
+}
+
+// available returns how many more nodes may be closed. It is zero until all nodes have
+// been evaluated since the gate last changed, because the number of closed nodes is
+// unknown until then.
+func (l *Ledger) available(s Pool) int {
+	if !l.isCounted(s.Gate) {
 		return 0
 	}
-	return a.retryAfter(s.Gate)
+	z := l.peek(s)
+	return max(gate.MaxReclosed(l.terms[s.Gate].Budget, z.members)-z.closed-z.inFlight, 0)
 }
 
-// turn returns the time that a node has to wait for its turn. A waiting node keeps its
-// turn; otherwise, repeated requests would use up all turns.
-func (a *Reservations) turn(node string, now time.Time) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at, waiting := a.turns[node]
-	if !waiting {
-		at = now.Add(a.pace.ReserveN(now, 1).DelayFrom(now))
+// Due returns the queued nodes for which there is budget now.
+func (l *Ledger) Due() (nodes []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, g := range l.gates {
+		for zone, z := range g.zones {
+			if len(z.queue) > 0 {
+				nodes = append(nodes, z.queue[:min(l.available(Pool{name, zone}), len(z.queue))]...)
+			}
+		}
 	}
-	if delay := at.Sub(now); delay > 0 {
-		a.turns[node] = at
-		return delay
+	return nodes
+}
+
+// enqueue adds a node to a queue, in which it keeps its position, or removes it.
+func (l *Ledger) enqueue(s Pool, node string, queued bool) {
+	z := l.peek(s)
+	at := slices.Index(z.queue, node)
+	switch {
+	case queued && at < 0:
+		z = l.zone(s)
+		z.queue = append(z.queue, node)
+	case !queued && at >= 0:
+		z.queue = slices.Delete(z.queue, at, at+1)
+		l.tidy(s)
 	}
-	delete(a.turns, node)
+}
+
+// Queued returns the nodes that are queued for budget, in order.
+func (l *Ledger) Queued(s Pool) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.peek(s).queue)
+}
+
+// Reserving returns the nodes that hold reservations, unsorted.
+func (l *Ledger) Reserving() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	nodes := slices.Collect(maps.Keys(l.reservations))
+	return slices.AppendSeq(nodes, maps.Keys(l.uncertain))
+}
+
+// HasGates reports whether any node has a gate state.
+func (l *Ledger) HasGates() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.gates) > 0
+}
+
+// Release releases the reservations of a node whose write has certainly failed, unless
+// the outcome of an earlier write is uncertain.
+func (l *Ledger) Release(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.uncertain[node] {
+		l.free(node)
+	}
+}
+
+// MarkUncertain records that the outcome of a node's write is unknown. The node keeps its
+// reservations until it has been read again.
+func (l *Ledger) MarkUncertain(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.reservations[node]) > 0 {
+		l.uncertain[node] = true
+	}
+}
+
+// IsUncertain reports whether a node must be read again before it is evaluated.
+func (l *Ledger) IsUncertain(node string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.uncertain[node]
+}
+
+// MarkCertain records that a node has been read again.
+func (l *Ledger) MarkCertain(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.uncertain, node)
+}
+
+func (l *Ledger) free(node string) {
+	for s := range l.reservations[node] {
+		l.zone(s).inFlight--
+		l.tidy(s)
+	}
+	delete(l.reservations, node)
+	delete(l.uncertain, node)
+}
+
+// Settle records that the fleet consists of these nodes, given the number of the current
+// gate set. A new node that has not been evaluated yet delays settling only briefly.
+func (l *Ledger) Settle(fleet []string, seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, node := range fleet {
+		seq = min(seq, l.seqOf(node))
+	}
+	l.settled = max(l.settled, seq)
+}
+
+// IsSettledFor reports whether Settle need not be called for a gate set. The call
+// requires a list of all nodes.
+func (l *Ledger) IsSettledFor(seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled >= seq
+}
+
+// seqOf returns the number of the gate set with which a node was last evaluated, or zero.
+func (l *Ledger) seqOf(node string) uint64 {
+	if n, known := l.nodes[node]; known {
+		return n.seq
+	}
 	return 0
 }
 
-// Forget drops a deleted node.
-func (a *Reservations) Forget(node string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.turns, node)
+// PausedAfter is the time without a heartbeat after which a process must not rely on its
+// counts. Another replica may have become the leader; it grants no budget for this time
+// after it has taken over.
+const PausedAfter = 5 * time.Second
+
+// Heartbeat records that the process is running, and returns whether it was paused. After
+// a pause, the number of closed nodes is unknown until all nodes have been evaluated
+// again.
+func (l *Ledger) Heartbeat(now time.Time) (paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if paused = l.wasPaused(now); paused {
+		l.settled = 0
+		for _, n := range l.nodes {
+			n.seq = 0
+		}
+	}
+	l.lastHeartbeat = now.Round(0)
+	return paused
 }
+
+// wasPaused uses the wall clock, because the monotonic clock stops while a machine is
+// suspended.
+func (l *Ledger) wasPaused(now time.Time) bool {
+	return !l.lastHeartbeat.IsZero() && now.Round(0).Sub(l.lastHeartbeat) > PausedAfter
+}
+
+// IsSettled reports whether the number of nodes that a gate keeps closed is known.
+func (l *Ledger) IsSettled(gateName string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isCounted(gateName)
+}
+
+func (l *Ledger) isCounted(gateName string) bool {
+	terms, declared := l.terms[gateName]
+	return declared && l.settled >= terms.Since
+}
+
+// peek is like zone, without creating an entry.
+func (l *Ledger) peek(s Pool) *zoneEntry {
+	if g := l.gates[s.Gate]; g != nil {
+		if z := g.zones[s.Zone]; z != nil {
+			return z
+		}
+	}
+	return &zoneEntry{}
+}
+
+// SettleInterval is how often to check whether the whole fleet has been evaluated, so
+// that budget can be granted, and which queued nodes are due.
+const SettleInterval = time.Second

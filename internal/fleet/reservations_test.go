@@ -4,263 +4,120 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// budgetModel is the simplest model of the reservations: it counts everything again on each
-// call.
-type budgetModel struct {
-	budget  *intstr.IntOrString
-	settled bool
-	nodes   map[string]*modelNode
-	queue   []string // of all zones, in order
+func member(zone, state string, reason v1alpha1.Reason) []GateState {
+	return []GateState{{Gate: "gate", Selected: true, Zone: zone, State: state, Reason: reason}}
 }
 
-type modelNode struct {
-	zone, state string
-	evaluated   bool
-	queued      bool
-	reserved    []string // zones
-	uncertain   bool
-}
-
-func (l *budgetModel) count(zone string) (members, used int) {
-	for _, e := range l.nodes {
-		if e.evaluated && e.zone == zone {
-			members++
-			if e.state == v1alpha1.StateClosed {
-				used++
+// While sixteen workers close and open nodes of three zones and some writes fail, no zone
+// ever has more closed nodes than its budget allows.
+func TestBudgetIsNeverOvershot(t *testing.T) {
+	const zones, perZone = 3, 25
+	budget := ptr.To(intstr.FromString("20%"))
+	most := gate.MaxReclosed(budget, perZone)
+	ledger := NewLedger()
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: budget}})
+	var truth struct {
+		sync.Mutex
+		closed, peak [zones]int
+	}
+	var running sync.WaitGroup
+	for i := range zones * perZone {
+		ledger.Set(fmt.Sprint("n", i), member(fmt.Sprint("z", i%zones), v1alpha1.StateOpen, ""), 1)
+	}
+	work := func(node string, z int, rng *rand.Rand) {
+		zone := fmt.Sprint("z", z)
+		if !ledger.Reserve(Pool{"gate", zone}, node, time.Time{}) {
+			return
+		}
+		if rng.IntN(3) == 0 {
+			ledger.Release(node)
+			return
+		}
+		truth.Lock()
+		truth.closed[z]++
+		truth.peak[z] = max(truth.peak[z], truth.closed[z])
+		truth.Unlock()
+		ledger.Set(node, member(zone, v1alpha1.StateClosed, v1alpha1.ReasonRegression), 1)
+		truth.Lock()
+		truth.closed[z]--
+		truth.Unlock()
+		ledger.Set(node, member(zone, v1alpha1.StateOpen, ""), 1)
+	}
+	for w := range 16 {
+		running.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 1))
+			for range 2000 {
+				// Each node is processed by only one worker.
+				n := rng.IntN(zones*perZone/16)*16 + w
+				if n < zones*perZone {
+					work(fmt.Sprint("n", n), n%zones, rng)
+				}
 			}
-		}
-		if slices.Contains(e.reserved, zone) {
-			used++
-		}
-	}
-	return members, used
-}
-
-func (l *budgetModel) available(zone string) int {
-	if members, used := l.count(zone); l.settled {
-		return max(gate.MaxReclosed(l.budget, members)-used, 0)
-	}
-	return 0
-}
-
-func (l *budgetModel) queueOf(zone string) (names []string) {
-	for _, name := range l.queue {
-		if l.nodes[name].zone == zone {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// mayClose reports whether there is budget for the node besides that for the nodes queued
-// before it.
-func (l *budgetModel) mayClose(name, zone string) bool {
-	before := 0
-	for _, other := range l.queueOf(zone) {
-		if other == name {
-			break
-		}
-		before++
-	}
-	return slices.Contains(l.nodes[name].reserved, zone) || l.available(zone) > before
-}
-
-// account records the result of an evaluation.
-func (l *budgetModel) account(name, zone, state string, queued bool) {
-	e := l.nodes[name]
-	stays := e.queued && queued && e.zone == zone
-	e.zone, e.state, e.queued, e.evaluated = zone, state, queued, true
-	if !stays {
-		l.queue = slices.DeleteFunc(l.queue, func(other string) bool { return other == name })
-		if queued {
-			l.queue = append(l.queue, name)
-		}
-	}
-}
-
-// Reservations are granted in the order of the queue after any sequence of operations. No
-// more nodes are closed or being closed than the budget allows, unless the budget was
-// lowered or the zone has changed.
-func TestReservationsAgainstModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		zones := []string{"", "a", "b"}
-		var names []string
-		l := &budgetModel{budget: ptr.To(intstr.FromString("20%")), nodes: map[string]*modelNode{}}
-		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
-			name := fmt.Sprint("n", i)
-			names, l.nodes[name] = append(names, name), &modelNode{}
-		}
-		ledger := NewLedger()
-		seq := uint64(1)
-		setTerms := func() { ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: l.budget, Since: seq}}) }
-		setTerms()
-		node := func() (string, *modelNode) {
-			name := rapid.SampledFrom(names).Draw(t, "node")
-			return name, l.nodes[name]
-		}
-		states := func(name, zone, state string, queued bool) []GateState {
-			l.account(name, zone, state, queued)
-			return []GateState{{Gate: "gate", Selected: true, Zone: zone, State: state, Reason: v1alpha1.ReasonRegression, Queued: queued, Throttled: queued}}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { compareCounts(t, ledger, l, zones) },
-			// A reservation is requested for a node that is to be closed. Its write succeeds or
-			// fails in one of several ways.
-			"close": func(t *rapid.T) {
-				name, e := node()
-				zone := rapid.SampledFrom(zones).Draw(t, "zone")
-				if e.evaluated && rapid.IntRange(0, 9).Draw(t, "stays") > 0 {
-					zone = e.zone
-				}
-				want, held := l.mayClose(name, zone), slices.Contains(e.reserved, zone)
-				if got := ledger.Reserve(Pool{"gate", zone}, name, time.Time{}); got != want {
-					t.Fatalf("budget was reserved for node %s in zone %q: %t, want %t", name, zone, got, want)
-				}
-				if !want {
-					ledger.Set(name, states(name, zone, v1alpha1.StateOpen, true), seq)
-					e.reserved, e.uncertain = nil, false
-					return
-				}
-				if !slices.Contains(e.reserved, zone) {
-					e.reserved = append(e.reserved, zone)
-				}
-				if z := ledger.peek(Pool{"gate", zone}); !held && z.closed+z.inFlight > gate.MaxReclosed(l.budget, z.members) {
-					t.Fatalf("the reservation exceeds the budget: %+v", *z)
-				}
-				switch rapid.SampledFrom([]string{"written", "conflict", "denied", "lost"}).Draw(t, "ends") {
-				case "written":
-					ledger.Set(name, states(name, zone, v1alpha1.StateClosed, false), seq)
-					e.reserved, e.uncertain = nil, false
-				case "conflict":
-					ledger.Note(name, states(name, zone, v1alpha1.StateOpen, false), seq)
-				case "denied":
-					ledger.Release(name)
-					ledger.Note(name, states(name, zone, v1alpha1.StateOpen, false), seq)
-					if !e.uncertain {
-						e.reserved = nil
-					}
-				case "lost":
-					ledger.MarkUncertain(name)
-					ledger.Note(name, states(name, zone, v1alpha1.StateOpen, false), seq)
-					e.uncertain = true
-				}
-			},
-			"open": func(t *rapid.T) {
-				name, e := node()
-				ledger.Set(name, states(name, rapid.SampledFrom(zones).Draw(t, "zone"), v1alpha1.StateOpen, false), seq)
-				e.reserved, e.uncertain = nil, false
-			},
-			"closed by another": func(t *rapid.T) {
-				name, e := node()
-				ledger.Set(name, states(name, rapid.SampledFrom(zones).Draw(t, "zone"), v1alpha1.StateClosed, false), seq)
-				e.reserved, e.uncertain = nil, false
-			},
-			"forget": func(*rapid.T) {
-				name, e := node()
-				l.account(name, "", "", false)
-				*e = modelNode{}
-				ledger.Forget(name)
-			},
-			"read again": func(*rapid.T) {
-				name, e := node()
-				e.uncertain = false
-				ledger.MarkCertain(name)
-			},
-			"edit": func(t *rapid.T) {
-				l.budget = ptr.To(rapid.SampledFrom([]intstr.IntOrString{
-					intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(3), intstr.FromInt32(100),
-					intstr.FromString("0%"), intstr.FromString("1%"), intstr.FromString("50%"), intstr.FromString("100%"),
-				}).Draw(t, "budget"))
-				seq++
-				l.settled = false
-				setTerms()
-			},
-			"settle": func(*rapid.T) { // all nodes are evaluated
-				for name, e := range l.nodes {
-					if e.evaluated {
-						ledger.Note(name, states(name, e.zone, e.state, e.queued), seq)
-					}
-				}
-				l.settled = true
-				var fleet []string
-				for name, e := range l.nodes {
-					if e.evaluated {
-						fleet = append(fleet, name)
-					}
-				}
-				ledger.Settle(fleet, seq)
-			},
 		})
-		for _, name := range names {
-			ledger.Forget(name)
-		}
-		if len(ledger.gates)+len(ledger.reservations)+len(ledger.nodes)+len(ledger.uncertain) > 0 {
-			t.Errorf("entries of forgotten nodes remain: %+v", ledger)
-		}
-	})
-}
-
-// compareCounts compares the ledger's counts and the nodes that are due with the model.
-func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
-	var due []string
-	for _, zone := range zones {
-		members, used := l.count(zone)
-		z := ledger.peek(Pool{"gate", zone})
-		queue := l.queueOf(zone)
-		if z.members != members || z.closed+z.inFlight != used || !slices.Equal(z.queue, queue) {
-			t.Fatalf("counts of zone %q: %+v, want %d members, %d used, and queue %v", zone, *z, members, used, queue)
-		}
-		due = append(due, queue[:min(l.available(zone), len(queue))]...)
 	}
-	got := ledger.Due()
-	slices.Sort(got)
-	slices.Sort(due)
-	if !slices.Equal(got, due) {
-		t.Fatalf("due nodes are %v, want %v", got, due)
+	running.Wait()
+	for z, peak := range truth.peak {
+		if peak > most || peak == 0 {
+			t.Errorf("zone %d had up to %d closed nodes, want 1 to %d", z, peak, most)
+		}
+	}
+	for zone, z := range ledger.gates["gate"].zones {
+		if z.members != perZone || z.closed != 0 || z.inFlight != 0 || len(z.queue) != 0 {
+			t.Errorf("final counts of zone %s: %+v, want %d members and no others", zone, *z, perZone)
+		}
 	}
 }
 
-// After a pause, nothing is granted before all nodes have been evaluated, not even before
-// the pause has been detected.
-func TestNothingIsGrantedAfterAPause(t *testing.T) {
-	ledger, s, now := NewLedger(), Pool{"gate", "a"}, time.Now()
-	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
-	evaluate := func(seq uint64) {
-		for _, name := range []string{"n1", "n2"} {
-			ledger.Set(name, member("a", v1alpha1.StateOpen, ""), seq)
+func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
+	ledger := NewLedger()
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1))}})
+	ledger.Set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
+	if ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) {
+		t.Error("zone a has budget for a second node, want none")
+	}
+	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
+	if !ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) || ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
+		t.Error("the node's new zone has budget, or its old one has none")
+	}
+	// A node that is closed because of a boot does not count.
+	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
+	if !ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
+		t.Error("a rebooted node counts against the budget")
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		ledger.Forget(n)
+	}
+	if len(ledger.gates)+len(ledger.reservations)+len(ledger.nodes) != 0 {
+		t.Errorf("entries of forgotten nodes remain: %+v", ledger.gates)
+	}
+}
+
+func TestPacedNodesKeepTheirTurns(t *testing.T) {
+	a, now := NewReservations(NewLedger()), time.Now()
+	const fleet = 100
+	waits := map[string]time.Duration{}
+	for i := range fleet {
+		node := fmt.Sprint("n", i)
+		waits[node] = a.turn(node, now)
+	}
+	for node, delay := range waits {
+		if got := a.turn(node, now.Add(delay)); delay > 0 && got != 0 {
+			t.Errorf("after waiting for %s, node %s has to wait another %s", delay, node, got)
 		}
-		ledger.Settle([]string{"n1", "n2"}, seq)
 	}
-	evaluate(1)
-	if ledger.Heartbeat(now) || ledger.Heartbeat(now.Add(PausedAfter)) || !ledger.Reserve(s, "n1", now.Add(2*PausedAfter)) {
-		t.Fatal("a pause was detected, but there was none")
-	}
-	now = now.Add(time.Minute)
-	if ledger.Reserve(s, "n2", now) {
-		t.Error("budget was granted immediately after a pause")
-	}
-	if !ledger.Heartbeat(now) || ledger.Reserve(s, "n2", now) {
-		t.Error("the pause was not detected")
-	}
-	ledger.Set("n1", member("a", v1alpha1.StateOpen, ""), 1)
-	ledger.Settle([]string{"n1", "n2"}, 1)
-	if ledger.Reserve(s, "n2", now) {
-		t.Error("budget was granted before all nodes had been evaluated")
-	}
-	evaluate(1)
-	if ledger.Heartbeat(now) || !ledger.Reserve(s, "n2", now) {
-		t.Error("no budget was granted after all nodes had been evaluated")
+	if longest := waits[fmt.Sprint("n", fleet-1)]; longest < 8*time.Second || longest > 10*time.Second {
+		t.Errorf("the last of %d nodes waits %s, want about 9s", fleet, longest)
 	}
 }

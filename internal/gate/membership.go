@@ -142,21 +142,3 @@ func (d *decider) admitExisting(s *slot) {
 		s.verdict.NonMember = v1alpha1.NonMemberNotIdle
 	}
 }
-
-// nonMembers contains a message for each reason.
-var nonMembers = map[v1alpha1.NonMemberReason]string{
-	v1alpha1.NonMemberCreatedBeforeGate: "the node was created before the gate, and existingNodes is Ignore",
-	v1alpha1.NonMemberNotClosedAtBirth:  "the node was not closed within ten minutes of its creation: it got its labels later, the gate was not in force, or the API server did not close it; existingNodes is Ignore",
-	v1alpha1.NonMemberNotAccepted:       "the gate is not accepted, so no node becomes a member",
-	v1alpha1.NonMemberPaused:            "the gate is paused, so no node becomes a member",
-	v1alpha1.NonMemberBlocked:           "the node is unreachable, shutting down or being set up; it is evaluated afterwards",
-	v1alpha1.NonMemberSignalsUnknown:    "a signal is unknown; the node is evaluated when all signals are known",
-	v1alpha1.NonMemberSignalsDoNotHold:  "a signal does not hold: the node becomes a member when all hold (existingNodes: Adopt)",
-	v1alpha1.NonMemberWaitsForTurn:      "the signals hold, and the node becomes a member with the gate open when its turn comes: existing nodes become members at a limited rate",
-	v1alpha1.NonMemberWaitsForBudget:    "the node is to be closed, and waits until budget.maxReclosed allows another node of its zone to be closed",
-	v1alpha1.NonMemberPodsNotListed:     "it is unknown whether the node is idle, because its pods have not been listed yet (existingNodes: CloseIfIdle)",
-	v1alpha1.NonMemberNotIdle:           "the node runs pods other than daemons; it is checked again every ten minutes, and closed when it is idle (existingNodes: CloseIfIdle)",
-}
-
-// NonMemberMessage returns a human-readable explanation of why a node is not a member.
-func NonMemberMessage(why v1alpha1.NonMemberReason) string { return nonMembers[why] }

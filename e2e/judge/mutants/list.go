@@ -105,12 +105,12 @@ var All = []Mutant{
 	},
 	{
 		Name:   "an annotation makes a pod ready regardless of its value",
-		Edits:  []Edit{{"internal/kube/feed/mark.go", "if o.Annotations[key] != markValue {", `if o.Annotations[key] == "" {`}},
+		Edits:  []Edit{{"internal/kube/feed/podmark.go", "if o.Annotations[key] != markValue {", `if o.Annotations[key] == "" {`}},
 		Breaks: judge.RuleOpening, Plays: []string{"marks"},
 	},
 	{
 		Name:   "annotations of the previous boot count",
-		Edits:  []Edit{{"internal/gate/mark.go", "case t.digest.has(p.mark()):", "case false:"}},
+		Edits:  []Edit{{"internal/gate/podmark.go", "case t.digest.has(p.mark()):", "case false:"}},
 		Breaks: judge.RuleOpening, Plays: []string{"marks"},
 	},
 	{
@@ -239,7 +239,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "writes in flight need no budget",
-		Edits:  []Edit{{"internal/fleet/reservations.go", "-z.closed-z.inFlight, 0)", "-z.inFlight, 0)"}},
+		Edits:  []Edit{{"internal/fleet/budget.go", "-z.closed-z.inFlight, 0)", "-z.inFlight, 0)"}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
 	},
 	{

@@ -2,88 +2,6 @@
 
 package v1alpha1
 
-import (
-	corev1 "k8s.io/api/core/v1"
-)
-
-// Names that are part of nodegate's external contract. Each is defined only
-// here.
-const (
-	// RecordAnnotationPrefix is the prefix of the node annotation that holds a
-	// gate's record: gate.nodegate.dev/<name of the gate>.
-	RecordAnnotationPrefix = "gate.nodegate.dev/"
-
-	// OverrideAnnotationPrefix is the prefix of the node annotation with which a
-	// user overrides the state of a gate on the node for a limited time:
-	// override.nodegate.dev/<name of the gate>.
-	OverrideAnnotationPrefix = "override.nodegate.dev/"
-
-	// DaemonPodLabel is a label of every pod that the DaemonSet controller creates.
-	// If the policy nodegate-daemon-pods is installed, no other pod carries it.
-	DaemonPodLabel = "pod-template-generation"
-
-	// OptOutLabel, with the value OptOutValue, excludes a Node from all gates, as
-	// if no gate selected it. NodeRestriction prevents kubelets from setting it.
-	OptOutLabel = "node-restriction.kubernetes.io/nodegate-opt-out"
-	// PlainOptOutLabel has the same effect as OptOutLabel if the administrator
-	// allows it. Every kubelet can set it on its own Node.
-	PlainOptOutLabel = "nodegate.dev/opt-out"
-	// OptOutValue is the value of OptOutLabel and PlainOptOutLabel.
-	OptOutValue = "true"
-
-	// FieldManager is the field manager of nodegate's writes to Nodes.
-	FieldManager = "nodegate"
-
-	// DefaultNamespace is the namespace in which nodegate runs, unless it is
-	// installed elsewhere.
-	DefaultNamespace = "nodegate-system"
-
-	// LeaseName is the name of the Lease that the active controller holds in
-	// nodegate's namespace.
-	LeaseName = "nodegate"
-
-	// TaintOutOfService causes Kubernetes to detach volumes from a node and to
-	// delete its pods.
-	TaintOutOfService = corev1.TaintNodeOutOfService
-
-	// TaintCloudShutdown is the taint that a cloud controller adds to an
-	// unreachable node while the machine is shut down (cloud-provider's
-	// TaintNodeShutdown).
-	TaintCloudShutdown = "node.cloudprovider.kubernetes.io/shutdown"
-
-	// CoreTaintPrefix is the prefix of the taint keys that belong to Kubernetes.
-	CoreTaintPrefix = "node.kubernetes.io/"
-)
-
-// The parameter of the birth policy, from which the policy reads the gates.
-const (
-	// BirthParameter is the name of the PodTemplate in nodegate's namespace.
-	BirthParameter = "nodegate-birth"
-	// ParameterLabel is the label of the PodTemplate. Its value is "true".
-	ParameterLabel = "nodegate.dev/birth"
-	// ParameterSource is the annotation of the PodTemplate that specifies where the
-	// gates were declared: SourceCRD or SourceFiles.
-	ParameterSource = "nodegate.dev/source"
-)
-
-// Sources of a gate's declaration, as written to records.
-const (
-	// SourceCRD means that the gate was declared as a NodeGate object in the API
-	// server.
-	SourceCRD = "crd"
-	// SourceFiles means that the gate was declared in a file of the directory that
-	// the controller was configured with.
-	SourceFiles = "files"
-)
-
-// States of a gate on a node, as written to records.
-const (
-	// StateClosed means that the taint is on the node.
-	StateClosed = "Closed"
-	// StateOpen means that the taint is not on the node.
-	StateOpen = "Open"
-)
-
 // Condition types of a NodeGate.
 const (
 	// ConditionReady is True when the gate is accepted and everything that it needs
@@ -314,9 +232,6 @@ const (
 	// EventActionSetCondition means that a condition of the gate was set.
 	EventActionSetCondition = "SetCondition"
 )
-
-// EventReporter is the reporting controller of Events.
-const EventReporter = "nodegate.dev/controller"
 
 // NonMemberReason is the reason why a node that a gate selects is not a member
 // of the gate.
