@@ -21,7 +21,7 @@ func newUninstall(c *connection) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove nodegate from the cluster, including all taints, records, policies and gates",
 		Long: "Remove nodegate from the cluster, regardless of how it was installed. The command removes in this order: closing at\n" +
-			"birth, gates, taints and records, controller, policies, permissions, CRD and, if it is empty then, the namespace. It\n" +
+			"birth, gates, taints and records, controller, permissions, policies, CRD and, if it is empty then, the namespace. It\n" +
 			"requires the permissions of a cluster administrator. It does not ask for confirmation: see --dry-run. It skips what\n" +
 			"no longer exists: it can be interrupted and run again. If nodegate was installed with Helm, run 'helm uninstall'\n" +
 			"first: it fails afterwards.\n\n" +

@@ -43,7 +43,7 @@ var Rules = []Rule{
 	},
 	{
 		ID: "daemon-without-probe", Severity: Note, Needs: []Kind{DaemonSets}, check: daemonWithoutProbe,
-		Why: "Its pods are ready as soon as they run, even if the daemon does not work.",
+		Why: "The daemon's pods are ready as soon as they run, even if the daemon does not work.",
 		Do:  "Add a readinessProbe to the daemon, unless the gate should only wait until the daemon runs.",
 	},
 	{
@@ -58,12 +58,12 @@ var Rules = []Rule{
 	},
 	{
 		ID: "operator-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets, Deployments, Nodes}, check: operatorDoesNotTolerate,
-		Why: "The daemon does not become ready without it, and the gate selects every node on which it could run: if all of these are new at the same time, as in a new cluster or after an outage, the gate opens on none of them.",
+		Why: "The daemon does not become ready without the Deployment, and the gate selects every node on which it could run: if all of these are new at the same time, as in a new cluster or after an outage, the gate opens on none of them.",
 		Do:  "Add a toleration of the gate's taint to the Deployment, or provide a node for it that the gate does not select.",
 	},
 	{
 		ID: "sibling-does-not-tolerate", Severity: Warning, Needs: []Kind{DaemonSets, Deployments, Nodes}, check: siblingDoesNotTolerate,
-		Why: "It belongs to the same application as the daemon (app.kubernetes.io/part-of, in the same namespace). If the daemon needs it to become ready, the gate opens on no node when all nodes are new at the same time.",
+		Why: "The Deployment belongs to the same application as the daemon (app.kubernetes.io/part-of, in the same namespace). If the daemon needs the Deployment to become ready, the gate opens on no node when all nodes are new at the same time.",
 		Do:  "If the daemon needs it, add a toleration of the gate's taint to the Deployment. Otherwise, nothing needs to be done.",
 	},
 	{
@@ -103,7 +103,7 @@ var Rules = []Rule{
 	},
 	{
 		ID: "other-writer", Severity: Warning, Needs: []Kind{Deployments, CiliumConfig}, check: otherWriter,
-		Why: "It adds or removes the same taint by its own rules: the gate opens too early, or the two writers fight over the taint.",
+		Why: "The other writer adds or removes the same taint by its own rules: the gate opens too early, or the two writers fight over the taint.",
 		Do:  "Disable it as described in the message.",
 	},
 	{
