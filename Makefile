@@ -76,8 +76,7 @@ verify: generate lint ## Check that everything generated is up to date, tidy and
 		{ echo "The lines above are leftovers: finish them, or write an issue and remove them." >&2; exit 1; }
 
 .PHONY: lint
-lint: ## Check style and likely mistakes (go vet and gofmt included).
-	go vet ./...
+lint: ## Check style and likely mistakes (go vet's checks and gofmt included).
 	$(GOLANGCI_LINT) run
 	$(ACTIONLINT)
 	@for module in $(OURS); do echo "$$module:" && (cd $$module && \
