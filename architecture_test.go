@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"internal/crd":         {"api/v1alpha1"},
 	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd", "testcluster/await/awaittest"},
 
-	// The shell watches, reads and writes the API. It makes no decisions.
+	// These packages watch, read and write the API. They make no decisions.
 	"internal/kube/clients":       {"api/v1alpha1", "internal/gate", "internal/kube/wire"},
 	"internal/kube/reflector":     {},
 	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/clients", "internal/kube/reflector"},

@@ -20,8 +20,8 @@ import (
 // Overrides.
 //
 // A user can force a gate to be open or closed on one node for a limited time with an
-// annotation on the Node. The override is a mask: the gate is still evaluated, and its
-// record keeps the state that the gate would have. The override determines only whether
+// annotation on the Node. Under the override, the gate is still evaluated, and its record
+// keeps the state that the gate would have. The override determines only whether
 // the taint is on the node in the meantime. If the two differ, the record notes the
 // override, because it determines whether the record accounts for the taint. When the
 // override ends, the node gets the gate's own state. See docs/decisions/0020.
