@@ -79,8 +79,8 @@ func Build(ctx context.Context, opts Options) (map[Component]string, error) {
 
 func (o *Options) validate() error {
 	for _, c := range o.Components {
-		if !slices.Contains(All(), c) {
-			return fmt.Errorf("unknown component %q: must be one of %s", c, join(All()))
+		if known := slices.Concat(ControlPlane(), Node()); !slices.Contains(known, c) {
+			return fmt.Errorf("unknown component %q: must be one of %s", c, join(known))
 		}
 	}
 	_, err := moduleOf(o.KubernetesVersion)
@@ -98,15 +98,14 @@ type set struct {
 // and returns these components as sets.
 func (o *Options) cached(root string, paths map[Component]string) ([]*set, error) {
 	var sets []*set
-	for _, minor := range slices.Compact([]string{Versions()[0], o.KubernetesVersion}) {
-		m, err := moduleOf(minor)
+	for _, file := range slices.Compact([]string{kubernetesFile + Versions()[0], kubernetesFile + o.KubernetesVersion, containerdFile}) {
+		m, err := readModule(file)
 		if err != nil {
 			return nil, err
 		}
 		s := &set{module: m, dir: m.dir(root)}
 		for _, c := range o.Components {
-			// Only Kubernetes' own programs are built from older modules.
-			if from := o.KubernetesVersion; paths[c] == "" && (c.ofKubernetes() && minor == from || !c.ofKubernetes() && minor == Versions()[0]) {
+			if paths[c] == "" && c.moduleFile(o.KubernetesVersion) == file {
 				paths[c] = filepath.Join(s.dir, string(c))
 				s.programs = append(s.programs, c)
 			}
@@ -116,6 +115,18 @@ func (o *Options) cached(root string, paths map[Component]string) ([]*set, error
 		}
 	}
 	return sets, nil
+}
+
+// moduleFile returns the name, without extension, of the module file that the component
+// is built from. Only the control plane's own programs are built from older modules.
+func (c Component) moduleFile(kubernetesVersion string) string {
+	switch {
+	case c.ofContainerd():
+		return containerdFile
+	case c.ofKubernetes():
+		return kubernetesFile + kubernetesVersion
+	}
+	return kubernetesFile + Versions()[0]
 }
 
 // absent returns the programs that are not in the cache.

@@ -44,7 +44,7 @@ func (s *set) job(programs []Component) *job {
 		dir:  s.work(),
 		// The flags are the go command's defaults, or those of the user's
 		// environment, so that all packages have the same flags.
-		flags:  []string{"-mod=readonly", "-buildvcs=false", "-ldflags", s.module.ldflags()},
+		flags:  []string{"-mod=readonly", "-buildvcs=false", "-tags=" + s.module.tags(), "-ldflags", s.module.ldflags()},
 		output: out + "/",
 		env:    []string{"GOWORK=off", "PWD=" + s.work(), "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
 	}

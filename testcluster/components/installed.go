@@ -34,6 +34,9 @@ func installed(ctx context.Context, opts *Options, p *progress.Progress) (map[Co
 	}
 	paths := map[Component]string{}
 	for _, c := range opts.Components {
+		if c.ofContainerd() {
+			continue // its programs must have the same version
+		}
 		for _, file := range candidates(assets, c) {
 			version, err := versionOf(ctx, c, file)
 			if ctx.Err() != nil {

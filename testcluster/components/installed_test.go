@@ -100,7 +100,7 @@ func TestInstalled(t *testing.T) {
 			t.Setenv("PATH", dirs["path"])
 			t.Setenv(assetsVariable, dirs["assets"])
 			var written bytes.Buffer
-			got := whereFrom(t, dirs, Options{KubernetesVersion: test.version, Components: All(), Progress: &written})
+			got := whereFrom(t, dirs, Options{KubernetesVersion: test.version, Components: ControlPlane(), Progress: &written})
 			if got != test.want {
 				t.Errorf("installed are %q, want %q", got, test.want)
 			}
@@ -122,7 +122,7 @@ func whereFrom(t *testing.T, dirs map[string]string, opts Options) string {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, c := range All() {
+	for _, c := range ControlPlane() {
 		for name, dir := range dirs {
 			if paths[c] == filepath.Join(dir, string(c)) {
 				found = append(found, string(c)+"="+name)

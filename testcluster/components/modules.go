@@ -17,20 +17,25 @@ import (
 	"strings"
 )
 
-// moduleFiles holds a go.mod and go.sum per Kubernetes version. They are not
-// called go.mod so that they belong to this module and can be embedded, and their
-// dependencies stay out of the build graph of nodegate's users. To support
-// another Kubernetes version, add its two files: see README.md.
+// moduleFiles holds a go.mod and go.sum per Kubernetes version, and those of containerd.
+// They are not called go.mod so that they belong to this module and can be embedded, and
+// their dependencies stay out of the build graph of nodegate's users. To support another
+// Kubernetes version, add its two files: see README.md.
 //
-//go:embed kubernetes-*.mod kubernetes-*.sum
+//go:embed kubernetes-*.mod kubernetes-*.sum containerd-*.mod containerd-*.sum
 var moduleFiles embed.FS
 
-const filePrefix = "kubernetes-"
+// Names of module files, without extension. kubernetesFile is followed by a minor version.
+const (
+	kubernetesFile = "kubernetes-"
+	containerdFile = "containerd-2.4"
+)
 
 // A module is a Go module from whose dependencies components are built.
 type module struct {
-	minor    string // the minor version of Kubernetes, such as "1.37"
-	version  string // the version of k8s.io/kubernetes, such as "v1.37.1"
+	project  string // "kubernetes" or "containerd"
+	minor    string // its minor version, such as "1.37"
+	version  string // its version, such as "v1.37.1"
 	mod, sum []byte // the contents of go.mod and go.sum
 }
 
@@ -38,10 +43,10 @@ type module struct {
 // first.
 func Versions() []string {
 	// The pattern is a constant and well-formed.
-	files, _ := fs.Glob(moduleFiles, filePrefix+"*.mod")
+	files, _ := fs.Glob(moduleFiles, kubernetesFile+"*.mod")
 	versions := make([]string, 0, len(files))
 	for _, file := range files {
-		versions = append(versions, strings.TrimPrefix(strings.TrimSuffix(file, ".mod"), filePrefix))
+		versions = append(versions, strings.TrimPrefix(strings.TrimSuffix(file, ".mod"), kubernetesFile))
 	}
 	slices.SortFunc(versions, func(a, b string) int { return minorNumber(b) - minorNumber(a) })
 	return versions
@@ -66,7 +71,8 @@ func minorNumber(version string) int {
 	return number
 }
 
-var kubernetesVersion = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v\S+)`)
+// projectVersion finds the version of the project in its module's go.mod.
+var projectVersion = regexp.MustCompile(`(?m)^(?:require)?\s+(?:k8s\.io/kubernetes|github\.com/containerd/containerd/v2) (v\S+)`)
 
 // moduleOf returns the module of a minor version of Kubernetes.
 func moduleOf(minor string) (*module, error) {
@@ -74,20 +80,35 @@ func moduleOf(minor string) (*module, error) {
 	if !slices.Contains(known, minor) {
 		return nil, fmt.Errorf("unknown Kubernetes version %q: must be one of %s", minor, strings.Join(known, ", "))
 	}
-	m := &module{minor: minor}
+	return readModule(kubernetesFile + minor)
+}
+
+// readModule returns the module of a file (see moduleFiles).
+func readModule(file string) (*module, error) {
+	m := &module{}
+	m.project, m.minor, _ = strings.Cut(file, "-")
 	var err error
-	if m.mod, err = moduleFiles.ReadFile(filePrefix + minor + ".mod"); err != nil {
+	if m.mod, err = moduleFiles.ReadFile(file + ".mod"); err != nil {
 		return nil, fmt.Errorf("reading the embedded module: %w", err)
 	}
-	if m.sum, err = moduleFiles.ReadFile(filePrefix + minor + ".sum"); err != nil {
+	if m.sum, err = moduleFiles.ReadFile(file + ".sum"); err != nil {
 		return nil, fmt.Errorf("reading the embedded module: %w", err)
 	}
-	match := kubernetesVersion.FindSubmatch(m.mod)
+	match := projectVersion.FindSubmatch(m.mod)
 	if match == nil {
-		return nil, fmt.Errorf("embedded module of Kubernetes %s does not require k8s.io/kubernetes", minor)
+		return nil, fmt.Errorf("embedded module %s.mod does not require %s", file, m.project)
 	}
 	m.version = string(match[1])
 	return m, nil
+}
+
+// tags returns the build tags. Those of containerd omit snapshotters that need
+// libraries of the machine.
+func (m *module) tags() string {
+	if m.project == "containerd" {
+		return "no_btrfs,no_devmapper,no_zfs"
+	}
+	return ""
 }
 
 // ldflags returns the linker's flags, which do not affect the compilation of
@@ -98,6 +119,9 @@ func (m *module) ldflags() string {
 	// a variable ignore it. Symbol tables and DWARF are omitted, because these
 	// programs are not debugged and link faster without them.
 	const variable = " -X k8s.io/component-base/version."
+	if m.project != "kubernetes" {
+		return "-s -w"
+	}
 	return "-s -w" +
 		variable + "gitVersion=" + m.version +
 		variable + "gitMajor=1" +
@@ -110,11 +134,11 @@ func (m *module) ldflags() string {
 func (m *module) dir(root string) string {
 	hash := sha256.New()
 	for _, part := range []string{
-		string(m.mod), string(m.sum), m.ldflags(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		string(m.mod), string(m.sum), m.tags(), m.ldflags(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
 	} {
 		fmt.Fprintf(hash, "%d\n%s\n", len(part), part)
 	}
-	return filepath.Join(root, fmt.Sprintf("kubernetes-%s-%x", m.version, hash.Sum(nil)[:6]))
+	return filepath.Join(root, fmt.Sprintf("%s-%s-%x", m.project, m.version, hash.Sum(nil)[:6]))
 }
 
 // write writes the module into a new directory.

@@ -63,7 +63,7 @@ func TestBefore(t *testing.T) {
 // the same version of it and of all its dependencies. Versions of other modules
 // do not matter.
 func TestSharedModulesHaveOneVersion(t *testing.T) {
-	file := filePrefix + Versions()[0] + ".mod"
+	file := kubernetesFile + Versions()[0] + ".mod"
 	ours, theirs := requirements(t, "../../go.mod"), requirements(t, file)
 	shared := 0
 	var get []string
@@ -121,12 +121,12 @@ func TestComponentsHaveNoFlagsOfTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &set{module: m, dir: t.TempDir(), programs: All()}
-	j := s.job(All())
+	s := &set{module: m, dir: t.TempDir(), programs: ControlPlane()}
+	j := s.job(ControlPlane())
 	for _, flag := range j.flags {
 		name, _, _ := strings.Cut(flag, "=")
 		// None of these affects the compilation of a package.
-		if strings.HasPrefix(flag, "-") && !slices.Contains([]string{"-mod", "-buildvcs", "-ldflags"}, name) && flag != m.ldflags() {
+		if strings.HasPrefix(flag, "-") && !slices.Contains([]string{"-mod", "-buildvcs", "-ldflags", "-tags"}, name) && flag != m.ldflags() {
 			t.Errorf("flag %s", flag)
 		}
 	}

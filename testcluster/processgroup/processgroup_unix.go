@@ -54,9 +54,12 @@ func New() (*Group, error) {
 	return &Group{leader: leader, pipe: write}, nil
 }
 
-// Start starts a command in the group.
+// Start starts a command in the group. It sets the process group in SysProcAttr.
 func (g *Group) Start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.leader.Process.Pid}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, g.leader.Process.Pid
 	return cmd.Start()
 }
 

@@ -41,13 +41,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // parse parses the command line. If help is requested, it prints the help and
 // returns flag.ErrHelp.
 func parse(args []string, help io.Writer) (*components.Options, error) {
-	options := &components.Options{Components: components.All()}
+	options := &components.Options{Components: components.ControlPlane()}
 	var source components.Source
 	flags := flag.NewFlagSet("nodegate-build", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are printed once, by main
 	flags.StringVar(&options.KubernetesVersion, "kubernetes-version", "",
 		"one of "+strings.Join(components.Versions(), ", ")+" (default $NODEGATE_KUBERNETES_VERSION, or else the newest)")
-	flags.Func("components", "programs of the control plane to build, such as etcd,kube-apiserver, or none (default all)",
+	flags.Func("components", "programs to build, such as etcd,kubelet, or none (default those of the control plane)",
 		func(value string) error {
 			options.Components = named(value)
 			return nil

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// hierarchies returns the mount points of cgroup hierarchies: the only one of version 2,
+// or all of version 1.
+func hierarchies() ([]string, error) {
+	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
+		return []string{cgroupRoot}, nil
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == "cgroup" {
+			dirs = append(dirs, fields[1])
+		}
+	}
+	if len(dirs) == 0 {
+		return nil, errors.New("no cgroup hierarchy is mounted")
+	}
+	return dirs, nil
+}
+
+// createCgroup creates the cgroup in which the kubelet creates those of pods.
+func createCgroup(machine string) error {
+	dirs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		cgroup := filepath.Join(dir, cgroupName(machine))
+		if err := os.MkdirAll(cgroup, 0o755); err != nil {
+			return err
+		}
+		// A cpuset of version 1 is empty at first, and cannot have processes then.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(cgroup, file), value, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removePeriod limits the time that the kernel needs to clean up after processes that have
+// ended.
+const removePeriod = 30 * time.Second
+
+// removeCgroup removes the cgroup, with those of pods, of which no process remains.
+func removeCgroup(machine string) error {
+	dirs, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		var last error
+		err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, removePeriod, true, func(context.Context) (bool, error) {
+			last = removeTree(filepath.Join(dir, cgroupName(machine)))
+			return !errors.Is(last, syscall.EBUSY), nil
+		})
+		if err := errors.Join(err, last); err != nil {
+			return fmt.Errorf("removing cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeTree removes a cgroup and those in it. Their files cannot be removed.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Remove(dir)
+}

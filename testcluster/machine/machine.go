@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/components"
+	"github.com/nodegate/nodegate/testcluster/processgroup"
+)
+
+// SharedDir is where the machine has the directory Machine.Shared.
+const SharedDir = "/shared"
+
+// Options specifies a machine.
+type Options struct {
+	// Name is the name of the machine and of its Node.
+	Name string
+	// Number distinguishes machines that exist at the same time, from 1 to 250.
+	Number int
+	// Dir is an existing directory for the machine's disk and logs. It must be on a file
+	// system that overlayfs can use as its upper layer, such as ext4.
+	Dir string
+	// Cluster is the cluster that the kubelet joins.
+	Cluster *testcluster.Cluster
+	// Programs are the paths of components.Node.
+	Programs map[components.Component]string
+	// Image is the image archive that BuildImage has written. It is loaded when the machine
+	// is powered on for the first time.
+	Image string
+	// Taints are the kubelet's registerWithTaints.
+	Taints []corev1.Taint
+}
+
+// A Machine is off, or on.
+type Machine struct {
+	options Options
+	group   *processgroup.Group
+	api     net.Listener // connections from the machine to the API server
+
+	mu       sync.Mutex
+	command  *exec.Cmd // nil while the machine is off
+	commands io.WriteCloser
+	bootID   string
+}
+
+// New prepares a machine, which is off. The caller must close it in the end.
+func New(o Options) (*Machine, error) {
+	m := &Machine{options: o}
+	if err := m.prepare(); err != nil {
+		m.Close()
+		return nil, fmt.Errorf("preparing machine %s: %w", o.Name, err)
+	}
+	return m, nil
+}
+
+func (m *Machine) prepare() (err error) {
+	for _, dir := range []string{diskDir, etcDir, rootDir, logDir, filepath.Base(SharedDir), linkDir} {
+		if err := os.MkdirAll(m.file(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := m.writeConfiguration(); err != nil {
+		return err
+	}
+	if m.group, err = processgroup.New(); err != nil {
+		return err
+	}
+	server, err := url.Parse(m.options.Cluster.Admin().Host)
+	if err != nil {
+		return err
+	}
+	socket := m.file(linkDir, apiSocket)
+	_ = os.Remove(socket)
+	if m.api, err = net.Listen("unix", socket); err != nil {
+		return err
+	}
+	go forward(m.api, "tcp", server.Host)
+	return nil
+}
+
+// PowerOn boots the machine and returns when its PID 1 has been started.
+func (m *Machine) PowerOn() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.command != nil {
+		return fmt.Errorf("machine %s is on", m.options.Name)
+	}
+	if err := m.boot(); err != nil {
+		return fmt.Errorf("powering on machine %s: %w", m.options.Name, err)
+	}
+	return nil
+}
+
+func (m *Machine) boot() error {
+	if err := createCgroup(m.options.Name); err != nil {
+		return err
+	}
+	m.bootID = string(uuid.NewUUID())
+	spec, err := json.Marshal(m.spec())
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(m.file(logDir, "init.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command("/proc/self/exe")
+	command.Env = []string{specVariable + "=" + string(spec), "PATH=" + path}
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC}
+	if m.commands, err = command.StdinPipe(); err != nil {
+		return err
+	}
+	if err := m.group.Start(command); err != nil {
+		return err
+	}
+	m.command = command
+	return nil
+}
+
+// PowerOff cuts the machine's power. It has no effect if the machine is off.
+func (m *Machine) PowerOff() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.command == nil {
+		return nil
+	}
+	_ = m.command.Process.Kill()
+	_ = m.command.Wait() // returns when all processes in the namespace have ended
+	m.command = nil
+	_ = m.commands.Close()
+	if err := removeCgroup(m.options.Name); err != nil {
+		return fmt.Errorf("powering off machine %s: %w", m.options.Name, err)
+	}
+	return nil
+}
+
+// BootID returns the ID of the current or latest boot.
+func (m *Machine) BootID() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bootID
+}
+
+// KillKubelet kills the kubelet. It is started again at once.
+func (m *Machine) KillKubelet() error { return m.send(commandKill) }
+
+// StopKubelet kills the kubelet, which stays away until StartKubelet or the next boot.
+func (m *Machine) StopKubelet() error { return m.send(commandStop) }
+
+// StartKubelet starts a stopped kubelet.
+func (m *Machine) StartKubelet() error { return m.send(commandStart) }
+
+func (m *Machine) send(command string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.command == nil {
+		return fmt.Errorf("machine %s is off", m.options.Name)
+	}
+	_, err := io.WriteString(m.commands, command+"\n")
+	return err
+}
+
+// Shared returns a directory that the machine has as SharedDir.
+func (m *Machine) Shared() string { return m.file(filepath.Base(SharedDir)) }
+
+// Logs returns the directory with the logs of PID 1, containerd and the kubelet.
+func (m *Machine) Logs() string { return m.file(logDir) }
+
+// Close powers the machine off. Its directory remains.
+func (m *Machine) Close() error {
+	err := m.PowerOff()
+	if m.api != nil {
+		_ = m.api.Close()
+	}
+	if m.group != nil {
+		m.group.Kill()
+	}
+	return err
+}
+
+func (m *Machine) file(elements ...string) string {
+	return filepath.Join(append([]string{m.options.Dir}, elements...)...)
+}
+
+// Unsupported returns the reason why machines cannot run here, or nil.
+func Unsupported() error {
+	if os.Geteuid() != 0 {
+		return errors.New("it requires root")
+	}
+	var missing []string
+	for _, program := range []string{"runc", "mount", "umount"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, program)
+		}
+	}
+	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
+		if _, err := os.Stat(filepath.Join(pluginDir, plugin)); err != nil {
+			missing = append(missing, filepath.Join(pluginDir, plugin))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %v; on Debian: apt-get install runc containernetworking-plugins", slices.Compact(missing))
+	}
+	return nil
+}
+
+// Programs builds the programs of a node.
+func Programs(ctx context.Context, progress io.Writer) (map[components.Component]string, error) {
+	return components.Build(ctx, components.Options{Components: components.Node(), Progress: progress})
+}

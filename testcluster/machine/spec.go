@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package machine
+
+import (
+	"net/url"
+
+	"github.com/nodegate/nodegate/testcluster/components"
+)
+
+// Directories in Options.Dir.
+const (
+	diskDir = "disk" // the machine's /var
+	etcDir  = "etc"  // the machine's /etc
+	rootDir = "root" // where the root file system is mounted
+	logDir  = "logs"
+	linkDir = "link" // the machine's /link, with apiSocket
+
+	apiSocket = "api.sock"
+)
+
+// Of the machine.
+const (
+	path       = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	programDir = "/opt/bin"
+	// pluginDir is where Debian installs the plugins of the Container Network Interface.
+	pluginDir = "/usr/lib/cni"
+)
+
+// Commands to PID 1, a line each, on its standard input.
+const (
+	commandKill  = "kill kubelet"
+	commandStop  = "stop kubelet"
+	commandStart = "start kubelet"
+)
+
+// specVariable is the environment variable with PID 1's spec as JSON.
+const specVariable = "NODEGATE_MACHINE"
+
+// spec is what PID 1 needs to know.
+type spec struct {
+	Name, Dir, BootID string
+	// Address is the node's address, APIServer the address and port of the API server.
+	Address, APIServer string
+	// Programs are paths of programs by name.
+	Programs map[components.Component]string
+	// Image is the path of the image archive, or empty.
+	Image string
+}
+
+func (m *Machine) spec() spec {
+	o := &m.options
+	server, _ := url.Parse(o.Cluster.Admin().Host) // see prepare
+	return spec{
+		Name: o.Name, Dir: o.Dir, BootID: m.bootID, Address: o.address(), APIServer: server.Host,
+		Programs: o.Programs, Image: o.Image,
+	}
+}
