@@ -224,7 +224,7 @@ func (c *Cluster) end(err error) {
 func (c *Cluster) Dir() string { return c.dir.path }
 
 // AuditLog returns the path of the audit log, one JSON object per line, or ""
-// if Options.Audit is off. A request that has been answered is in it.
+// if Options.Audit is off. The log contains every request that has been answered.
 func (c *Cluster) AuditLog() string {
 	if !c.options.Audit {
 		return ""

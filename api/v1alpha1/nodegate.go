@@ -44,8 +44,8 @@ type NodeGate struct {
 	Status NodeGateStatus `json:"status,omitzero"`
 
 	// ReadError is the reason why this version cannot read the stored gate, or
-	// empty. If it is set, spec and status are empty, except for what is known of
-	// the taints. Such a gate exists, and nodes that it closed stay closed, but it
+	// empty. If it is set, spec and status are empty, except for the taints if they
+	// can be read. Such a gate exists, and nodes that it closed stay closed, but it
 	// requests no changes. ReadError is not stored.
 	ReadError string `json:"-"`
 }
@@ -210,10 +210,9 @@ type NodeGateSpec struct {
 	// is required for a taint with the effect NoExecute. VolumeDetach is required
 	// for the taint key node.kubernetes.io/out-of-service. Defaults to none.
 	//
-	// To create a gate with PodEviction, or to change the spec of a gate without
-	// removing PodEviction, a user needs the verb acknowledge-eviction on
-	// nodegates.nodegate.dev. For VolumeDetach, a user needs the verb
-	// acknowledge-detach.
+	// A user needs the verb acknowledge-eviction on nodegates.nodegate.dev to create
+	// a gate with PodEviction, or to change the spec of a gate that keeps
+	// PodEviction. The verb for VolumeDetach is acknowledge-detach.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
@@ -317,11 +316,11 @@ type Timing struct {
 
 	// openAfterSeconds specifies how long all signals must have held without
 	// interruption before a closed gate opens (soak time). For a closeWhen gate, it
-	// specifies how long there must have been at least one signal that does not
-	// hold. It runs concurrently with minClosedSeconds. After a reboot, it starts
-	// with the new boot at the earliest. It does not apply to a node that became
-	// unreachable or announced its shutdown and then returned without a reboot.
-	// Must be 0 when reopen is Manual.
+	// specifies how long at least one signal must not have held. The wait runs
+	// concurrently with minClosedSeconds. After a reboot, it starts with the new boot
+	// at the earliest. It does not apply to a node that became unreachable or
+	// announced its shutdown and then returned without a reboot. Must be 0 when
+	// reopen is Manual.
 	//
 	// For labels, annotations, resources, CSI drivers and resource slices, the API
 	// does not report when they last changed. For these signals, the wait starts
@@ -332,8 +331,8 @@ type Timing struct {
 	// +kubebuilder:validation:Maximum=86400
 	OpenAfterSeconds int32 `json:"openAfterSeconds,omitempty"`
 
-	// closeAfterSeconds specifies how long a signal must have stopped holding
-	// before an OnRegression gate closes (damping). May only be set with openWhen:
+	// closeAfterSeconds specifies how long a signal must not have held before an
+	// OnRegression gate closes (damping). May only be set with openWhen:
 	// a closeWhen gate closes immediately.
 	// +optional
 	// +kubebuilder:default=120

@@ -5,8 +5,8 @@ package v1alpha1
 // Condition types of a NodeGate.
 const (
 	// ConditionReady is True when the gate is accepted and everything that it needs
-	// is observed. For an openWhen gate, it must also be proved that the API server
-	// closes the gate when a Node is created.
+	// is observed. For an openWhen gate, nodegate must also have proved that the API
+	// server closes the gate when a Node is created.
 	ConditionReady = "Ready"
 	// ConditionAccepted is True when the gate is in force.
 	ConditionAccepted = "Accepted"
@@ -25,11 +25,10 @@ const (
 const (
 	// ReasonAccepted means that the gate is in force.
 	ReasonAccepted = "Accepted"
-	// ReasonNoBootEvidence means that the gate is in force, but that none of its
-	// signals can prove that it reflects the current boot, or that nodes share a
-	// boot ID.
+	// ReasonNoBootEvidence means that the gate is in force, but none of its signals
+	// can prove that it reflects the current boot, or several nodes share a boot ID.
 	ReasonNoBootEvidence = "NoBootEvidence"
-	// ReasonStampNotAllowed means that the gate is in force, but that
+	// ReasonStampNotAllowed means that the gate is in force, but
 	// openedAtAnnotation is not written because the administrator has not allowed
 	// the annotation.
 	ReasonStampNotAllowed = "StampNotAllowed"

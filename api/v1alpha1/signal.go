@@ -22,7 +22,8 @@ type Signal struct {
 
 	SignalSource `json:",inline"`
 
-	// anyOf holds when at least one of its signals holds. It cannot be nested within another anyOf.
+	// anyOf holds when at least one of its signals holds. It cannot be nested within
+	// another anyOf.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -59,8 +59,8 @@ type NodeCounts struct {
 	Closed int32 `json:"closed"`
 	// overdue is the number of closed nodes that have passed the deadline.
 	Overdue int32 `json:"overdue"`
-	// throttled is the number of nodes that are waiting for budget before they can
-	// be closed, or be checked for closing. The condition Throttled names some of
+	// throttled is the number of nodes that are waiting for budget, either to be
+	// closed or to be checked for idleness. The condition Throttled names some of
 	// them.
 	Throttled int32 `json:"throttled"`
 	// overridden is the number of nodes on which a user overrides the gate for a

@@ -22,8 +22,8 @@ type Config struct {
 	// Lag is the maximum age of the state on which a write may be based: nodegate may
 	// not have observed changes that were committed within Lag before the write.
 	Lag time.Duration
-	// Rewinds is true if nodegate may have been served lists from an old state. It may
-	// then have lost observations that its status shows.
+	// Rewinds is true if an API server may have served lists of an old state to nodegate.
+	// nodegate may then have lost observations that its status shows.
 	Rewinds bool
 	// Quiet is the time for which nothing may have changed before the end so that
 	// RuleQuiet applies.

@@ -75,8 +75,8 @@ type Verdict struct {
 	From, To int64
 	// Checked counts the checks, by rule and by what was checked.
 	Checked map[Rule]map[string]int
-	// NotJudged counts what a rule applies to but the judge cannot decide, by rule and
-	// reason.
+	// NotJudged counts, by rule and reason, the cases that a rule applies to and that the
+	// judge cannot decide.
 	NotJudged map[Rule]map[string]int
 	// Violations are sorted by revision.
 	Violations []Violation

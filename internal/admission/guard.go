@@ -26,8 +26,8 @@ var ErrUnclear = errors.New("the API server did not answer")
 type GuardProbe struct {
 	// Guard is the name of the policy that must reject the request.
 	Guard string
-	// Object is patched with Patch, or created if Patch is nil. Of a NodeGate, the
-	// status is patched.
+	// Object is patched with Patch, or created if Patch is nil. If it is a NodeGate,
+	// its status is patched.
 	Object client.Object
 	Patch  client.Patch
 }

@@ -131,8 +131,8 @@ func (e *Entry) size() (requirements, values, bytes int) {
 	return len(e.Nodes), values, bytes
 }
 
-// Parameter returns the object that the birth policy reads, with the entries, which
-// must fit. The source is the gates' source, as in records.
+// Parameter returns the object that the birth policy reads. It contains the entries, all
+// of which must fit (see Fit). The source is the gates' source, as in records.
 //
 // The object is a PodTemplate. The i-th of its schedulingGates is the gate's name, the
 // i-th of its tolerations the gate's taint, and the i-th of its nodeSelectorTerms
@@ -187,7 +187,7 @@ func Entries(p *corev1.PodTemplate) map[string]Entry {
 // Corrected returns the existing parameter with the wanted values of everything that
 // the policy reads, and reports whether that changed it. It keeps the resource version,
 // so that a stale correction fails. It keeps labels and annotations of other writers,
-// who might otherwise add them again each time.
+// which might otherwise add them again after each correction.
 func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	out := existing.DeepCopy()
 	changed := put(&out.Labels, want.Labels)

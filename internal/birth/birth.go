@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package birth keeps the parameter of the birth policy as the gates need it, and proves
+// Package birth keeps the parameter of the birth policy in sync with the gates, and proves
 // by dry runs that the API server closes new Nodes and that the guards are in force.
 package birth
 
@@ -37,7 +37,7 @@ type Reconciler struct {
 	namespace string
 	log       logr.Logger
 	wake      chan struct{}
-	// By is what closes gates at birth: the policy or the webhook.
+	// By specifies what closes gates at birth: the policy or the webhook.
 	By admission.Birth
 
 	// failing reports whether the last attempt to write the parameter failed.

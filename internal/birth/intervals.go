@@ -4,12 +4,12 @@ package birth
 
 import "time"
 
-// Intervals at which a gate is probed: immediately when it changes; then, until it is
-// proved, after birthFirst (doubled each time, up to birthSoon, because policies take up
-// to a second to take effect) and, after birthHasty attempts, every BirthLater. A proved
-// gate is probed every BirthProved, because the policy can be deleted at any time. A
-// probe costs the API server two milliseconds, plus a tenth of a millisecond for each gate
-// that selects it.
+// Intervals at which a gate is probed. A gate that changes is probed immediately. Until it
+// is proved, it is probed again after birthFirst, which doubles each time up to birthSoon,
+// because policies take up to a second to take effect. After birthHasty attempts, it is
+// probed every BirthLater. A proved gate is probed every BirthProved, because the policy
+// can be deleted at any time. A probe costs the API server two milliseconds, plus a tenth
+// of a millisecond for each gate that selects it.
 const (
 	birthFirst   = 100 * time.Millisecond
 	birthSoon    = time.Second
@@ -24,9 +24,9 @@ const (
 	birthSlower = 9
 )
 
-// Intervals at which the guards are probed: every guardsProved, because they can be
-// deleted at any time. While one of them is not proved, every guardsSoon and, after
-// guardsHasty attempts, every guardsLater.
+// Intervals at which the guards are probed. They are probed every guardsProved, because
+// they can be deleted at any time. While one of them is not proved, they are probed every
+// guardsSoon and, after guardsHasty attempts, every guardsLater.
 const (
 	guardsProved = time.Minute
 	guardsSoon   = time.Second

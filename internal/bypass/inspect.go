@@ -69,17 +69,17 @@ type Inspector struct {
 	log  logr.Logger
 
 	mu sync.Mutex
-	// queue has the nodes to inspect, in order. waiting also has the one that is being
-	// inspected.
+	// queue contains the nodes to inspect, in order. waiting also contains the one that is
+	// being inspected.
 	queue   []string
 	waiting map[string]bool
-	// dryRuns has the nodes that only a dry run needs. They are inspected while queue is
+	// dryRuns contains the nodes that only a dry run needs. They are inspected while queue is
 	// empty.
 	dryRuns []string
-	// lists has the lists that no decision has used yet.
+	// lists contains the lists that no decision has used yet.
 	lists map[string]*gate.PodList
-	// notBefore has the time of the next attempt for nodes that could not be inspected.
-	// notIdle has the time of the next check whether a node is idle.
+	// notBefore contains the time of the next attempt for nodes that could not be inspected.
+	// notIdle contains the time of the next check whether a node is idle.
 	notBefore, notIdle map[string]time.Time
 	more               chan struct{}
 	failed             bool // whether the last inspection failed
@@ -95,8 +95,9 @@ func NewInspector(pods *PodLister, wake func(string), log logr.Logger) *Inspecto
 }
 
 // Ask requests an inspection of a node. It returns how long the caller should wait before
-// it asks again; zero means that the node is decided about again as soon as it has been
-// inspected.
+// it asks again; zero means that the node is evaluated again as soon as it has been
+// inspected. confirm requests the check after a gate has closed on an idle node, which
+// Later does not postpone. dryRun specifies that only a dry run needs the inspection.
 func (i *Inspector) Ask(node string, now time.Time, confirm, dryRun bool) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()

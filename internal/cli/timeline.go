@@ -63,6 +63,6 @@ func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*ti
 
 func (s *snapshot) trace(pods *gate.PodList) *timeline.Timeline {
 	return &timeline.Timeline{
-		Time: s.now.UTC(), Life: timeline.Trace(s.gates.Gates, &s.facts, &s.decision, pods, s.now), Unread: messages(s.gaps),
+		Time: s.now.UTC(), History: timeline.Trace(s.gates.Gates, &s.facts, &s.decision, pods, s.now), Unread: messages(s.gaps),
 	}
 }

@@ -51,7 +51,7 @@ func newWhy(c *connection) *cobra.Command {
 func (s *snapshot) explain() *explain.Explanation {
 	f := &explain.Facts{Gates: s.gates, Node: s.facts, Decision: s.decision, Now: s.now}
 	for i := range s.gaps {
-		f.Gaps = append(f.Gaps, explain.Gap{Message: s.gaps[i].Err.Error(), Hides: s.gaps[i].Hides})
+		f.ReadErrors = append(f.ReadErrors, explain.ReadError{Message: s.gaps[i].Err.Error(), Hides: s.gaps[i].Hides})
 	}
 	return explain.Of(f)
 }

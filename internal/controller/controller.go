@@ -65,8 +65,8 @@ type GateFeed interface {
 	GatesFrom() string
 	// Gates returns the known gates, and whether the list is complete.
 	Gates() ([]*v1alpha1.NodeGate, bool)
-	// DeletedGates returns the names of gates that were deleted for certain, even if the
-	// list is not complete.
+	// DeletedGates returns the names of gates that are known to have been deleted, even if
+	// the list is not complete.
 	DeletedGates() map[string]bool
 	// GatesError returns the error that prevents reading the gates, or nil.
 	GatesError() error
@@ -89,14 +89,14 @@ type NeedsFeed interface {
 type Options struct {
 	// Namespace is nodegate's own namespace. Required.
 	Namespace string
-	// AllowedTaintKeys has the allowed taints, each as key:Effect, or key for NoSchedule.
+	// AllowedTaintKeys contains the allowed taints, each as key:Effect, or key for NoSchedule.
 	// Nil allows all; the confinement policy may then deny some.
 	AllowedTaintKeys []string
-	// AllowedStampAnnotations has the keys of annotations that gates may stamp.
+	// AllowedStampAnnotations contains the keys that gates may use as openedAtAnnotation.
 	AllowedStampAnnotations []string
 	// PlainOptOut enables the opt-out label that kubelets can set.
 	PlainOptOut bool
-	// TransientTaintPrefixes has prefixes of further keys of transient taints.
+	// TransientTaintPrefixes contains key prefixes of further transient taints.
 	TransientTaintPrefixes []string
 	// Workers is the number of nodes that are processed concurrently. Defaults to 16.
 	Workers int
@@ -300,8 +300,8 @@ func (c *Controller) resyncAll() {
 }
 
 // Start runs the leader until the context ends, and then completes the work in progress.
-// If the leader cannot continue (see watchdog), Start returns an error and abandons what
-// hangs.
+// If the leader cannot continue (see watchdog), Start returns an error and abandons work
+// that hangs.
 func (c *Controller) Start(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	if !c.awaitFeeds(ctx) {

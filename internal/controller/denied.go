@@ -68,8 +68,8 @@ func (c *Controller) taintSets(set *gateset.Set, facts *gate.Facts, d *gate.Deci
 	parts := make(map[string]gate.AllowedTaints)
 	for name := range d.Records {
 		taints := make(gate.AllowedTaints)
-		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.Put().Key != "" {
-			taints[gate.IDOf(r.Put())] = true
+		if r, _ := gate.ParseRecord(facts.Node.Records[name]); r.RecordedTaint().Key != "" {
+			taints[gate.IDOf(r.RecordedTaint())] = true
 		}
 		if g, ok := set.Gate(name); ok {
 			for _, t := range g.Taints() {

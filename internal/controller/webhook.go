@@ -30,7 +30,7 @@ type Webhook struct {
 	// ClientCAFile contains the CA certificates of permitted clients, as PEM; empty
 	// permits all clients.
 	ClientCAFile string
-	// ClientNames has the common names of permitted clients. Empty permits every client
+	// ClientNames contains the common names of permitted clients. Empty permits every client
 	// with a certificate of these CAs.
 	ClientNames []string
 	// Period is webhook.Mounted.Period. Zero selects the default.

@@ -267,8 +267,8 @@ func (t *tainter) gate(line int, taint v1alpha1.Taint, conditions []tainterCondi
 	}
 }
 
-// noteCondition adds notes if a condition matches more than, or something else than, it
-// seems to.
+// noteCondition adds notes if a condition matches more than its text suggests, or
+// something else.
 func (t *tainter) noteCondition(g *Gate, c *tainterCondition) {
 	for i, p := range []*pattern{c.kind, c.status} {
 		key := [2]string{"type", "status"}[i]

@@ -19,17 +19,17 @@ import (
 // Facts are what an explanation is based on.
 type Facts struct {
 	Gates *gateset.Set
-	// Node has the facts from which the decision was made.
+	// Node contains the facts from which the decision was made.
 	Node     gate.Facts
 	Decision gate.Decision
-	// Gaps are the read errors.
-	Gaps []Gap
+	// ReadErrors are the errors of reading the facts.
+	ReadErrors []ReadError
 	// Now is the time of the decision.
 	Now time.Time
 }
 
-// Gap is a read error.
-type Gap struct {
+// ReadError is an error of reading facts.
+type ReadError struct {
 	Message string
 	// Hides reports whether the error affects signals with these needs.
 	Hides func(gate.Needs) bool
@@ -52,8 +52,8 @@ func Of(f *Facts) *Explanation {
 		e.Held = e.Held || g.holds()
 	}
 	slices.SortStableFunc(e.Gates, func(a, b Gate) int { return cmp.Compare(a.rank(), b.rank()) })
-	for i := range f.Gaps {
-		e.Unread = append(e.Unread, f.Gaps[i].Message)
+	for i := range f.ReadErrors {
+		e.Unread = append(e.Unread, f.ReadErrors[i].Message)
 	}
 	return e
 }
@@ -143,9 +143,9 @@ func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
 				message = r.Subject + " is unknown"
 			}
 			needed := g.Signals[i].Needs(f.Node.DaemonSets)
-			for j := range f.Gaps {
-				if f.Gaps[j].Hides(needed) {
-					message += ": " + f.Gaps[j].Message
+			for j := range f.ReadErrors {
+				if f.ReadErrors[j].Hides(needed) {
+					message += ": " + f.ReadErrors[j].Message
 				}
 			}
 		}
@@ -192,7 +192,7 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 	}
 	for i, r := range v.Readings {
 		switch {
-		case r.Unseen() && len(f.Gaps) > 0:
+		case r.Unseen() && len(f.ReadErrors) > 0:
 			return "the controller may be able to read what is unknown here: get permission to read it, and retry"
 		case g.CloseWhen == (r.State == gate.Holds):
 			return f.expand(nextSteps[v.Readings[i].Reason], e)

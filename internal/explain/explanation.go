@@ -37,7 +37,7 @@ type Explanation struct {
 const StateNone = "None"
 
 // Gate explains the state of a gate on the node. For a gate in DryRun that
-// holds nothing there, all fields describe what would happen if its mode were
+// has no record there, all fields describe what would happen if its mode were
 // switched to Enforce now.
 type Gate struct {
 	// Gate is the name of the gate.
@@ -98,7 +98,7 @@ type Signal struct {
 	State   string                 `json:"state"`
 	Reason  v1alpha1.ReadingReason `json:"reason"`
 	Message string                 `json:"message"`
-	// Since is the time at which the signal changed to this state, if the API has it.
+	// Since is the time at which the signal changed to this state, if the API reports it.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -106,7 +106,7 @@ type Signal struct {
 type Obstacle struct {
 	Reason  v1alpha1.ReadingReason `json:"reason"`
 	Message string                 `json:"message"`
-	// Until is the latest time at which the obstacle ends. Zero if it does not end by
+	// Until is the latest time at which the obstacle ends. Zero if that does not depend on
 	// time.
 	Until time.Time `json:"until,omitzero"`
 }

@@ -15,8 +15,8 @@ import (
 // Pool identifies the nodes that share one budget: those of a gate in a zone.
 type Pool struct{ Gate, Zone string }
 
-// BudgetTerms are a gate's budget, and the number of the gate set with which the gate
-// last changed.
+// BudgetTerms contains a gate's budget, and Since, the number of the gate set in which
+// the gate last changed.
 type BudgetTerms struct {
 	Budget *intstr.IntOrString
 	Since  uint64
@@ -49,8 +49,8 @@ func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
 	return true
 }
 
-// Admits reports whether Reserve would succeed: there is budget for the node besides that
-// for the nodes queued before it.
+// Admits reports whether Reserve would succeed: there is budget for all nodes that are
+// queued before the node, and for the node itself.
 func (l *Ledger) Admits(s Pool, node string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +166,7 @@ func (l *Ledger) free(node string) {
 	delete(l.uncertain, node)
 }
 
-// Settle records that the fleet consists of these nodes, given the number of the current
+// Settle records that the fleet consists of these nodes. seq is the number of the current
 // gate set. A new node that has not been evaluated yet delays settling only briefly.
 func (l *Ledger) Settle(fleet []string, seq uint64) {
 	l.mu.Lock()
@@ -177,8 +177,8 @@ func (l *Ledger) Settle(fleet []string, seq uint64) {
 	l.settled = max(l.settled, seq)
 }
 
-// IsSettledFor reports whether Settle need not be called for a gate set. The call
-// requires a list of all nodes.
+// IsSettledFor reports whether the whole fleet has been evaluated with this gate set or a
+// later one. If so, the caller need not list all nodes and call Settle.
 func (l *Ledger) IsSettledFor(seq uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,6 +242,6 @@ func (l *Ledger) peek(s Pool) *zoneEntry {
 	return &zoneEntry{}
 }
 
-// SettleInterval is how often to check whether the whole fleet has been evaluated, so
-// that budget can be granted, and which queued nodes are due.
+// SettleInterval is the interval at which to check whether the whole fleet has been
+// evaluated, so that budget can be granted, and which queued nodes are due.
 const SettleInterval = time.Second

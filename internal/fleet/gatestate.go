@@ -11,9 +11,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// SetWaitsFor sets the signal that a closed gate waits for, or that requires a gate to
-// close that waits for budget. A closeWhen gate waits for a signal that is unknown or, if all hold,
-// for any of them to stop holding.
+// SetWaitsFor sets the signal that a closed gate waits for. For a gate that waits for
+// budget, it sets the signal that requires the gate to close. A closeWhen gate waits for a
+// signal that is unknown or, if all signals hold, for any of them to stop holding.
 func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 	if len(g.Signals) == 0 && v.After == v1alpha1.StateClosed {
 		s.Reading.Reason = v1alpha1.ReadingInvalidSpec
@@ -46,8 +46,8 @@ func (s *GateState) SetUndecided(g *gate.Gate, v *gate.Verdict) {
 	}
 }
 
-// SetUnwritten records that the state is still that of the record, and the API server's
-// error if it denied the write.
+// SetUnwritten records that the decision was not written: the gate still has the recorded
+// state. denial is the API server's error if it denied the write.
 func (s *GateState) SetUnwritten(v *gate.Verdict, record, denial string) {
 	s.State = v.Before
 	if r, err := gate.ParseRecord(record); err == nil {
@@ -62,8 +62,8 @@ func (s *GateState) SetUnwritten(v *gate.Verdict, record, denial string) {
 }
 
 // SetOverride records a manual override. Budgets count the gate's own state, without the
-// override. When the override ends, the gate closes again without asking for budget,
-// because that was granted before. Closing by an override needs no budget.
+// override. When the override ends, the gate closes again without requesting budget,
+// because the budget was granted before. Closing by an override needs no budget.
 func (s *GateState) SetOverride(v *gate.Verdict) {
 	if o := v.Overridden; o != nil {
 		s.underOverride, s.Override = true, o.State

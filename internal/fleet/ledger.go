@@ -58,21 +58,21 @@ func (s *GateState) budgeted() bool {
 	return state == v1alpha1.StateClosed && gate.IsBudgeted(reason)
 }
 
-// Ledger has the state of every gate on every node, as last decided and written, and the
+// Ledger holds the state of every gate on every node, as last decided and written, and the
 // reservations of budgets. Status, metrics and budgets are computed from it.
 type Ledger struct {
 	mu    sync.Mutex
 	gates map[string]*gateEntry
-	// nodes has all nodes that have been evaluated.
+	// nodes contains all nodes that have been evaluated.
 	nodes map[string]*nodeEntry
-	// terms has the budgets by gate, as set by SetTerms.
+	// terms contains the budgets by gate, as set by SetTerms.
 	terms map[string]BudgetTerms
 	// settled is the number of the latest gate set with which the whole fleet has been
 	// evaluated. Until then, counts may be too low.
 	settled uint64
 	// lastHeartbeat is the time at which the process was last known to run.
 	lastHeartbeat time.Time
-	// reservations has the reservations of nodes whose write is in flight. It is unknown
+	// reservations contains the reservations of nodes whose write is in flight. It is unknown
 	// whether the write of an uncertain node succeeded.
 	reservations map[string]map[Pool]bool
 	uncertain    map[string]bool
@@ -81,7 +81,7 @@ type Ledger struct {
 // gateEntry contains the states of one gate.
 type gateEntry struct {
 	name string
-	// shapes has the shapes of the gate's states, by common part.
+	// shapes contains the shapes of the gate's states, by common part.
 	shapes map[GateState]*shape
 	zones  map[string]*zoneEntry
 	// summary is cached until something in it changes.
@@ -92,7 +92,7 @@ type gateEntry struct {
 // is being closed counts as inFlight until it counts as closed, and never as both.
 type zoneEntry struct {
 	members, closed, inFlight int
-	// queue has the nodes that wait for budget, in order of arrival.
+	// queue contains the nodes that wait for budget, in order of arrival.
 	queue []string
 }
 

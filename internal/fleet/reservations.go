@@ -24,8 +24,8 @@ const (
 // is budget for them.
 const ThrottledRetry = 5 * time.Second
 
-// Reservations grants what the decision about a single node cannot determine, such as
-// whether the budget allows one more node to be closed. There is one per leader. A
+// Reservations grants permissions that the decision about a single node cannot give, such
+// as closing one more node within the budget. There is one per leader. A
 // reservation is held from the grant until the ledger counts the node as closed, or the
 // write is known to have failed.
 type Reservations struct {
@@ -33,7 +33,7 @@ type Reservations struct {
 
 	mu   sync.Mutex
 	pace *rate.Limiter
-	// turns has the times at which nodes may be written that wait because of the pace.
+	// turns contains the times at which nodes may be written that wait because of the pace.
 	turns map[string]time.Time
 }
 
@@ -42,8 +42,8 @@ func NewReservations(l *Ledger) *Reservations {
 	return &Reservations{ledger: l, pace: rate.NewLimiter(paceRate, paceBurst), turns: make(map[string]time.Time)}
 }
 
-// Grant decides whether to grant what a verdict wants. If not, it returns the time after
-// which to ask again, or zero for a node that is queued.
+// Grant reports whether the permission that a verdict wants is granted. If not, it also
+// returns the time after which to ask again, or zero for a node that is queued.
 func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now time.Time) (bool, time.Duration) {
 	switch {
 	case v.Wants == gate.WantPace:
@@ -66,8 +66,8 @@ func (a *Reservations) retryAfter(gateName string) time.Duration {
 	return wait.Jitter(ThrottledRetry, 1)
 }
 
-// Delay returns the time before which there is no point in checking whether a node must
-// be closed. It is zero if there is budget for the node.
+// Delay returns how long to wait before checking whether a node must be closed, because
+// there is no budget for it. It is zero if there is budget.
 func (a *Reservations) Delay(s Pool, node string) time.Duration {
 	if a.ledger.Admits(s, node) {
 		return 0

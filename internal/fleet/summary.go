@@ -22,29 +22,31 @@ const WaitingMax = 10
 // Summary is the information about a gate's nodes in its status.
 type Summary struct {
 	Counts v1alpha1.NodeCounts
-	// WaitsFor counts closed nodes by the signal that they wait for, "" for none.
+	// WaitsFor counts closed nodes by the signal that they wait for. The key is "" for nodes
+	// that wait for no signal.
 	WaitsFor map[string]int
-	// Waiting has the nodes that have been waiting the longest, longest first.
+	// Waiting contains the nodes that have been waiting the longest, longest first.
 	Waiting                      []v1alpha1.WaitingNode
 	Throttled, Contended, Denied NameList
 	// Lost names the signals that require the first throttled nodes to be closed.
 	Lost string
-	// nonMembers has the selected nodes that are not members, by reason.
+	// nonMembers contains the selected nodes that are not members, by reason.
 	nonMembers map[v1alpha1.NonMemberReason]*NameList
-	// Contradicting has nodes on which gates contradict each other. Ring has the names of
-	// these gates on the first node.
+	// Contradicting contains nodes on which gates contradict each other. Ring contains the
+	// names of these gates on the first node.
 	Contradicting NameList
 	Ring          string
-	// Undecided has nodes on which it is unknown whether the gate should close. UndecidedWhy is
-	// the cause on the first node.
+	// Undecided contains nodes on which it is unknown whether the gate should close.
+	// UndecidedWhy is the cause on the first node.
 	Undecided    NameList
 	UndecidedWhy string
-	// Overridden has nodes on which the gate is manually overridden. Ignored has those on
-	// which an override is not followed, and IgnoredWhy is the cause on the first node.
+	// Overridden contains nodes on which the gate is manually overridden. Ignored contains
+	// those on which an override is not followed, and IgnoredWhy is the cause on the first
+	// node.
 	Overridden, Ignored NameList
 	IgnoredWhy          string
-	// Overdue has closed nodes past the deadline. OverdueFor is what the first node waits
-	// for. Lapsed has nodes that the deadline opened.
+	// Overdue contains closed nodes past the deadline. OverdueFor is what the first of them
+	// waits for. Lapsed contains nodes that the deadline opened.
 	Overdue, Lapsed NameList
 	OverdueFor      string
 	// Denial is the API server's error for the first node of Denied.

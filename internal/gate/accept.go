@@ -44,9 +44,9 @@ type Acceptance struct {
 // the one whose name sorts first) and the other one is not; the acceptance of both
 // describes the conflict.
 //
-// A gate in dry run makes only other gates in dry run yield. It is accepted even if the
-// administrator does not allow its keys or a NodeReadinessRule manages them, because it
-// does not change any taint.
+// A gate in dry run takes precedence only over other gates in dry run. It is accepted
+// even if the administrator does not allow its keys or a NodeReadinessRule manages them,
+// because it does not change any taint.
 func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 	byAge := make([]*Gate, len(gates))
 	for i := range gates {

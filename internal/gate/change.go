@@ -22,7 +22,7 @@ const (
 	// AspectCondition is the status and transition time of a condition other than
 	// Ready, which all gates read.
 	AspectCondition AspectKind = iota + 1
-	// AspectHeartbeats is the heartbeats of all conditions.
+	// AspectHeartbeats is the set of heartbeats of all conditions.
 	AspectHeartbeats
 	// AspectAnnotation is an annotation that is neither a record nor an override.
 	AspectAnnotation
@@ -38,7 +38,7 @@ const (
 	AspectResourceSlices
 	// AspectRecord is the record of one gate.
 	AspectRecord
-	// AspectTaint is every taint of one key.
+	// AspectTaint is the set of taints with one key.
 	AspectTaint
 )
 
@@ -53,7 +53,7 @@ type Change struct {
 // change has more aspects, everything may have changed.
 const aspectsMax = 16
 
-// Everything returns a change of everything.
+// Everything returns a change that includes every aspect.
 func Everything() Change { return Change{everything: true} }
 
 // ChangeOf returns a change of exactly these aspects. The caller must not modify the

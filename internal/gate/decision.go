@@ -20,10 +20,10 @@ type Decision struct {
 	// Records contains the records to be written, by gate. An empty text removes the
 	// record. Records that are not included do not change.
 	Records map[string]string
-	// Rests contains gates that share a taint that is removed and whose records, or the
-	// absence of records, do not change. If one of them had closed in the meantime, the
-	// taint would have to stay.
-	Rests []string
+	// DependsOn contains the gates whose records, or the absence of records, must not have
+	// changed when the decision is written. They share a taint that is removed: if one of
+	// them had closed in the meantime, the taint would have to stay.
+	DependsOn []string
 	// Carried contains taints that stay because a gate closes whose taint is already on
 	// the node.
 	Carried []corev1.Taint
@@ -40,8 +40,9 @@ type Decision struct {
 	Changes bool
 	// Verdicts contains one verdict for every gate that concerns the node, by name.
 	Verdicts []Verdict
-	// Settled reports whether, after this decision has been written, no gate has
-	// anything left to do that involves other gates or anything other than the node.
+	// Settled reports whether, after this decision has been written, no gate waits for a
+	// permission, depends on anything other than the node, or has a taint that a gate of
+	// another part may have.
 	// The next decision may then cover only some of the gates (see Parts) until
 	// Recheck.
 	Settled bool
@@ -55,9 +56,10 @@ type Decision struct {
 type Want string
 
 const (
-	// WantBudget requests to close under the gate's budget.
+	// WantBudget requests permission to close within the gate's budget.
 	WantBudget Want = "Budget"
-	// WantPace requests to write to an existing node, which happens at a limited rate.
+	// WantPace requests permission to write to an existing node. Such writes are
+	// rate-limited.
 	WantPace Want = "Pace"
 	// WantPods requests a list of all pods on the node (Facts.AllPods).
 	WantPods Want = "Pods"
@@ -148,7 +150,7 @@ type Verdict struct {
 	// Held is true if the record is kept only because it is unknown whether its gate
 	// still exists, or because its taint must not be changed.
 	Held bool
-	// DryRun is true for a gate in dry run that holds nothing on the node. The verdict
+	// DryRun is true for a gate in dry run that has no record on the node. The verdict
 	// then describes what the gate would do. It is not applied and must not be reported
 	// as applied.
 	DryRun bool

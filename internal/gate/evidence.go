@@ -48,6 +48,7 @@ func NewIncarnation(uid types.UID, containerIDs []string) Incarnation {
 	return Incarnation(h.Sum64())
 }
 
+// String returns the incarnation in the form used in digests.
 func (i Incarnation) String() string { return strconv.FormatUint(uint64(i), 36) }
 
 // Digest is a list of incarnations, sorted and separated by spaces.

@@ -116,7 +116,7 @@ type Condition struct {
 	Transition time.Time
 }
 
-// Condition returns the node's condition of the given type.
+// Condition returns the node's condition of the given type, and whether it exists.
 func (n *Node) Condition(conditionType string) (Condition, bool) {
 	for i := range n.Conditions {
 		if n.Conditions[i].Type == conditionType {

@@ -31,6 +31,7 @@ const (
 	Silent
 )
 
+// String returns the name of the state.
 func (l Liveness) String() string {
 	return [...]string{Unreported: "Unreported", Ready: "Ready", NotReady: "NotReady", Silent: "Silent"}[l]
 }

@@ -273,7 +273,7 @@ func TestEnteringDryRunOpens(t *testing.T) {
 		c.apply(d)
 		for _, g := range c.gates {
 			r, err := ParseRecord(held[g.Name])
-			stuck := c.policy.Allowed != nil && (err != nil || !c.policy.Allowed.Allows(r.Put()))
+			stuck := c.policy.Allowed != nil && (err != nil || !c.policy.Allowed.Allows(r.RecordedTaint()))
 			if raw, ok := c.facts.Node.Records[g.Name]; ok && !stuck {
 				t.Fatalf("gate %s keeps its record %s: %s", g.Name, raw, show(d))
 			}

@@ -100,7 +100,7 @@ func (d *decider) openReturned(s *slot) {
 	if s.after == nil || !s.after.tainted() || d.Node.Silent() {
 		return
 	}
-	if put := s.after.Put(); put.Key != v1alpha1.TaintOutOfService || !d.Allowed.Allows(put) {
+	if put := s.after.RecordedTaint(); put.Key != v1alpha1.TaintOutOfService || !d.Allowed.Allows(put) {
 		return
 	}
 	v := s.verdict

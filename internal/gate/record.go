@@ -142,8 +142,8 @@ func (r *Record) Key() string {
 	return t.Key
 }
 
-// Put returns the recorded taint, or a zero taint if there is none.
-func (r *Record) Put() v1alpha1.Taint {
+// RecordedTaint returns the recorded taint, or a zero taint if there is none.
+func (r *Record) RecordedTaint() v1alpha1.Taint {
 	t, _ := parseTaint(r.Taint)
 	return t
 }

@@ -31,24 +31,24 @@ func (d *decider) decision() Decision {
 	var retainted bool
 	out.Taints, retainted = d.taints()
 	if retainted || len(out.Records) > 0 {
-		d.restOn(&out)
+		d.addDependencies(&out)
 	}
 	out.Changes = retainted || len(out.Records) > 0 || len(out.Withdrawn) > 0
 	return out
 }
 
-// restOn determines which other records and taints the decision depends on: another
+// addDependencies adds the other records and taints that the decision depends on: another
 // replica may have closed a gate that shares a taint that this decision removes, or may
 // have removed a taint that this decision shares.
-func (d *decider) restOn(out *Decision) {
+func (d *decider) addDependencies(out *Decision) {
 	for i := range d.slots {
 		s := &d.slots[i]
 		_, written := out.Records[s.name]
 		for j := range d.Node.Taints {
 			switch t := &d.Node.Taints[j]; {
 			case !written:
-				if n := len(out.Rests); s.shares(t) && !carriesTaint(out.Taints, t) && (n == 0 || out.Rests[n-1] != s.name) {
-					out.Rests = append(out.Rests, s.name)
+				if n := len(out.DependsOn); s.shares(t) && !carriesTaint(out.Taints, t) && (n == 0 || out.DependsOn[n-1] != s.name) {
+					out.DependsOn = append(out.DependsOn, s.name)
 				}
 			case s.claims() && (s.before == nil || !s.before.tainted()) && s.claimed().Key == t.Key && s.claimed().Effect == t.Effect:
 				out.Carried = append(out.Carried, *t)

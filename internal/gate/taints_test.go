@@ -65,15 +65,15 @@ func TestSharedTaintDependsOnOthers(t *testing.T) {
 	c := aGate("c")
 	s := aNode(a, b, c).age(time.Second).flag("c", "no")
 	both := s.flag("a", "no").flag("b", "no").run(t)
-	if len(both.Rests) > 0 || len(both.Carried) > 0 {
-		t.Errorf("two gates that close depend on %v and %v", both.Rests, both.Carried)
+	if len(both.DependsOn) > 0 || len(both.Carried) > 0 {
+		t.Errorf("two gates that close depend on %v and %v", both.DependsOn, both.Carried)
 	}
-	if one := s.flag("a", "holds").after(time.Second).run(t); len(one.Rests) > 0 {
-		t.Errorf("a gate whose taint stays depends on %v", one.Rests)
+	if one := s.flag("a", "holds").after(time.Second).run(t); len(one.DependsOn) > 0 {
+		t.Errorf("a gate whose taint stays depends on %v", one.DependsOn)
 	}
 	last := s.flag("b", "holds").after(time.Second).run(t)
-	if !slices.Equal(last.Rests, []string{"a"}) {
-		t.Errorf("the last gate to open depends on the records of %v, want that of a", last.Rests)
+	if !slices.Equal(last.DependsOn, []string{"a"}) {
+		t.Errorf("the last gate to open depends on the records of %v, want that of a", last.DependsOn)
 	}
 	late := aNode(a).age(time.Second).flag("a", "no")
 	late.run(t)

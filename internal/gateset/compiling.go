@@ -14,7 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// ErrCompiling is the error of a gate that is not in force yet because it is being
+// ErrCompiling is returned for a gate that is not in force yet because it is being
 // compiled.
 var ErrCompiling = errors.New("its expressions are being compiled")
 
@@ -29,8 +29,8 @@ type Compiler struct {
 	wake    chan struct{}
 
 	mu sync.Mutex
-	// wanted has the gates that the latest set waits for. done has those compiled since
-	// that set was created. Both are by name.
+	// wanted contains the gates that the latest set waits for. done contains those compiled
+	// since that set was created. Both are by name.
 	wanted, done map[string]compilation
 }
 
@@ -55,7 +55,7 @@ func NewCompiler(changed func()) *Compiler {
 
 // Next returns a function that compiles the gates of the next set, one by one. For a gate
 // that must wait, it returns ErrCompiling and a gate without effect. After the last gate,
-// begin must be called to start compiling in the background. Only then it is known which
+// begin must be called to start compiling in the background. Only then is it known which
 // expressions are the shortest.
 func (c *Compiler) Next() (compile func(*v1alpha1.NodeGate, string) (gate.Gate, error), begin func()) {
 	c.mu.Lock()

@@ -19,12 +19,13 @@ import (
 
 // Snapshot is the input of New: the state of the source of gates at one time.
 type Snapshot struct {
-	// Source is the name in records of the source of the gates.
+	// Source is the source of the gates, as named in records.
 	Source string
 	Gates  []*v1alpha1.NodeGate
 	// Complete reports whether the list of the source's gates is known to be complete.
 	Complete bool
-	// Deleted has the names of gates that are known to have been deleted in any case.
+	// Deleted contains the names of gates that are known to have been deleted even if the
+	// list is not complete.
 	Deleted map[string]bool
 	// Compile compiles a gate. It returns ErrCompiling if the gate is not compiled yet.
 	// Defaults to signal.Compile.
@@ -33,30 +34,31 @@ type Snapshot struct {
 
 // Set is a snapshot of all gates, compiled. It is immutable.
 type Set struct {
-	// Source is the name in records of the source of the gates.
+	// Source is the source of the gates, as named in records.
 	Source string
 	// Gates is sorted by name.
 	Gates []gate.Gate
-	// Declared has the NodeGates by name.
+	// Declared contains the NodeGates by name.
 	Declared map[string]*v1alpha1.NodeGate
-	// Acceptance states, by name, whether each gate is in force.
+	// Acceptance contains, by name, whether each gate is in force.
 	Acceptance map[string]gate.Acceptance
-	// Keys has the taint keys of all gates except those in dry run.
+	// Keys contains the taint keys of all gates except those in dry run.
 	Keys map[string]bool
-	// PlainOptOut is the field of the key policy.
+	// PlainOptOut is the field of that name in the key policy.
 	PlainOptOut bool
 	// Complete reports whether the list of the source's gates is known to be complete.
 	Complete bool
-	// Deleted has the names of gates that are known to have been deleted in any case.
+	// Deleted contains the names of gates that are known to have been deleted even if the
+	// list is not complete.
 	Deleted map[string]bool
-	// Seq numbers the sets of this process, starting with 1. Zero is the empty set from
-	// before the gates were known.
+	// Seq numbers the sets of this process, starting with 1. The empty set that is used
+	// until the gates are known has the number zero.
 	Seq uint64
-	// Since has the number of the set in which each gate last changed.
+	// Since contains, by name, the number of the set in which each gate last changed.
 	Since map[string]uint64
-	// broken has the errors of gates that cannot be compiled, by name.
+	// broken contains the errors of gates that cannot be compiled, by name.
 	broken map[string]error
-	// Sources has the complete sources of gates, as in gate.Facts.CompleteSources.
+	// Sources contains the complete sources of gates, as in gate.Facts.CompleteSources.
 	Sources map[string]bool
 	// Parts divides the gates into parts that can be evaluated separately. Nil if they
 	// have not been divided.
@@ -249,8 +251,8 @@ func MayCloseAtBirth(spec *v1alpha1.NodeGateSpec) bool { return spec.Enforces() 
 
 // Queues reports whether a verdict that wants budget is queued for it. A node that is
 // older than the gate and closes only if it is idle is not queued: it would have to be
-// checked again when it is due, which would delay nodes that are known to be unfit. Such
-// nodes get what remains when no node is queued.
+// checked again when it is due, which would delay nodes that are known to be unfit. It gets
+// budget only while no node is queued.
 func (s *Set) Queues(v *gate.Verdict) bool {
 	g, known := s.Gate(v.Gate)
 	return known && v.Wants == gate.WantBudget && (v.Before != "" || g.Existing != v1alpha1.ExistingCloseIfIdle)

@@ -11,12 +11,12 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// StatusUse specifies when a gate is not in force because the controller has reported
-// this in the gate's condition Accepted.
+// StatusUse specifies which of the rejections that the controller has reported in the
+// gates' condition Accepted are taken into account.
 type StatusUse int
 
 const (
-	// IgnoreStatus means that only the spec and the key policy count.
+	// IgnoreStatus means that no rejection counts, only the spec and the key policy.
 	IgnoreStatus StatusUse = iota
 	// StatusForUnknownPolicy means that a rejection counts if it is based on a part of the
 	// key policy that is unknown here (nil).

@@ -102,8 +102,8 @@ func withoutFirstTest(patch []byte) []byte {
 	return out
 }
 
-// The model detects broken decisions and patches, each with the rule that is intended
-// for it.
+// The model detects broken decisions and patches, each by the rule that is intended for
+// it.
 func TestBroken(t *testing.T) {
 	a := func(changes ...change) gate.Gate { return compile(t, "a", keyA, changes...) }
 	b := func(changes ...change) gate.Gate { return compile(t, "b", keyB, changes...) }

@@ -29,9 +29,9 @@ type setting struct {
 	// granted or not.
 	maxReclosed *intstr.IntOrString
 	left        budget
-	// begin changes the machines before the gates have opened there.
+	// begin changes a machine before the gates have opened on its node.
 	begin func(a *api, m *machine)
-	// decide and wire are broken if a rule has to detect that.
+	// decide and wire replace the real functions where a test checks that a rule finds a defect.
 	decide func([]gate.Gate, *gate.Facts, time.Time) gate.Decision
 	wire   func(patch []byte) []byte
 }
@@ -80,8 +80,8 @@ type explorer struct {
 	*setting
 	*api
 	seed maphash.Seed
-	// seen contains all states, ended those in which nothing more can happen, and
-	// settled those in which the replicas have nothing more to do then.
+	// seen contains all states. ended contains those in which nothing more can happen, and
+	// settled those in which, after that, the replicas have nothing more to do.
 	seen, ended, settled map[uint64]bool
 	answers              map[question]*answer
 	memories             map[string]*memory

@@ -99,9 +99,9 @@ func (m *machine) setPod(p podStatus) {
 	m.pod = p
 }
 
-// toldBoot reports whether the API shows the node's current boot. A kubelet reports it
+// showsBoot reports whether the API shows the node's current boot. A kubelet reports it
 // within a second of its start, before any daemon is ready.
-func (m *machine) toldBoot() bool { return m.node.boot == m.boot }
+func (m *machine) showsBoot() bool { return m.node.boot == m.boot }
 
 // synced reports whether the pod's status is correct.
 func (m *machine) synced() bool {
@@ -113,7 +113,7 @@ func (m *machine) relabel(selected bool) { m.node.selected, m.left = selected, 0
 // mayWait reports whether time may pass: a kubelet that is Ready synchronizes its pods
 // within 10 seconds, and is marked as unreachable after 50.
 func (m *machine) mayWait() bool {
-	return m.node.ready != isReady || m.synced() && m.toldBoot()
+	return m.node.ready != isReady || m.synced() && m.showsBoot()
 }
 
 // becomeWell ends all failures.
@@ -144,7 +144,7 @@ var events = []event{
 		m.boot, m.daemonUp = m.boot+1, false
 	}, true},
 	{"reports Ready", func(m *machine, _ *budget) bool {
-		return m.node.ready != isReady || !m.toldBoot()
+		return m.node.ready != isReady || !m.showsBoot()
 	}, func(_ *explorer, _ *state, m *machine) { m.healthy = true; m.report(isReady) }, false},
 	{"reports NotReady: its runtime does not respond", func(m *machine, b *budget) bool {
 		return b.may(b.failures) && m.node.ready != isNotReady
@@ -154,7 +154,7 @@ var events = []event{
 		m.report(isNotReady)
 	}, false},
 	{"announces its shutdown", func(m *machine, b *budget) bool {
-		return b.may(b.failures) && m.node.ready == isReady && m.toldBoot()
+		return b.may(b.failures) && m.node.ready == isReady && m.showsBoot()
 	}, func(_ *explorer, s *state, m *machine) {
 		s.left.spend(&s.left.failures)
 		m.report(isShuttingDown)
@@ -164,7 +164,7 @@ var events = []event{
 		m.report(isUnknown)
 		m.setPod(podStatus{there: m.pod.there, boot: m.pod.boot})
 	}, true},
-	{"has its daemon become ready", func(m *machine, _ *budget) bool { return m.healthy && !m.daemonUp && m.toldBoot() }, func(_ *explorer, _ *state, m *machine) {
+	{"has its daemon become ready", func(m *machine, _ *budget) bool { return m.healthy && !m.daemonUp && m.showsBoot() }, func(_ *explorer, _ *state, m *machine) {
 		m.daemonUp = true
 	}, true},
 	{"has its daemon fail", func(m *machine, b *budget) bool { return b.may(b.lapses) && m.daemonUp }, func(_ *explorer, s *state, m *machine) {
@@ -210,7 +210,7 @@ func isOurs(t corev1.Taint) bool { return t.Key == keyA || t.Key == keyB || t.Ke
 
 // replace deletes the Node, and another machine registers with the same name. The
 // earlier pod remains until the new kubelet has reported it. Gates close at the Node's
-// birth, like the API server's policy does it.
+// birth, as by the API server's policy.
 func (x *explorer) replace(s *state, m *machine) {
 	born := machine{pod: m.pod, boot: m.boot + 1, healthy: true}
 	born.node = node{uid: m.node.uid + 1, boot: born.boot, selected: true, fit: m.node.fit, ready: isNotReady}

@@ -95,9 +95,9 @@ func (x *explorer) checkQuiet(s *visit, m *machine) {
 		switch {
 		case g == nil || g.Mode == v1alpha1.ModeDryRun:
 			x.fail(s, "orphan", "a record of gate %s stays: %s", name, r)
-		case r.State == v1alpha1.StateClosed && enforces(g) && g.Accepted && m.node.selected && !isOwn(g, r.Put()):
+		case r.State == v1alpha1.StateClosed && enforces(g) && g.Accepted && m.node.selected && !isOwn(g, r.RecordedTaint()):
 			x.fail(s, "edited", "gate %s is closed with a taint that is not its own: %s", name, r)
-		case r.State == v1alpha1.StateClosed && g.Mode != v1alpha1.ModePaused && r.Fought == 0 && m.node.selected && !carries(marks, corev1.Taint{Key: r.Put().Key, Effect: r.Put().Effect}):
+		case r.State == v1alpha1.StateClosed && g.Mode != v1alpha1.ModePaused && r.Fought == 0 && m.node.selected && !carries(marks, corev1.Taint{Key: r.RecordedTaint().Key, Effect: r.RecordedTaint().Effect}):
 			x.fail(s, "contention", "gate %s is closed, but its taint is missing: %s", name, r)
 		}
 	}

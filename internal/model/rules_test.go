@@ -184,7 +184,7 @@ func carriesOwn(m *marks, g *gate.Gate) bool {
 // accounted reports whether the record of a closed gate accounts for a taint.
 func accounted(m *marks, t corev1.Taint) bool {
 	for _, r := range m.records {
-		if put := r.Put(); r.State == v1alpha1.StateClosed && put.Key == t.Key && put.Effect == t.Effect {
+		if put := r.RecordedTaint(); r.State == v1alpha1.StateClosed && put.Key == t.Key && put.Effect == t.Effect {
 			return true
 		}
 	}

@@ -43,7 +43,7 @@ type Preview struct {
 	Nodes int `json:"nodes"`
 	// Changes is true if the change would, now or later, close or open a gate on an
 	// existing node, make the node a member or no longer a member, or change its taint.
-	// Only rewriting a record does not count.
+	// A change that only rewrites records does not count.
 	Changes bool `json:"changes"`
 	// Gates are the gates of the change, in its order, followed by other gates that the
 	// change affects.
@@ -81,8 +81,8 @@ type Gate struct {
 	Message string `json:"message,omitempty"`
 	// Selected is the number of nodes that the gate selects.
 	Selected int `json:"selected"`
-	// Groups contain, once each, all nodes that the gate selects or that have a record
-	// of it.
+	// Groups contain all nodes that the gate selects or that have a record of it. Each
+	// node is in one group.
 	Groups []Group `json:"groups"`
 	// Budget contains the budget by zone. Empty if no node requires budget.
 	Budget []Zone `json:"budget,omitempty"`

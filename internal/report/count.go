@@ -178,7 +178,7 @@ func (c *gateCount) node(n *Node, g *timeline.Gate, within time.Duration) {
 			c.signals[i].held = append(c.signals[i].held, d)
 		}
 	}
-	if last, alone := g.Last(&n.Life); last >= 0 && last < len(c.signals) {
+	if last, alone := g.Last(&n.History); last >= 0 && last < len(c.signals) {
 		c.signals[last].Last++
 		c.signals[last].alone += alone
 	}
@@ -196,7 +196,7 @@ type part struct {
 // parts divides the time from the node's creation to the gate's opening into phases.
 func parts(n *Node, g *timeline.Gate) []part {
 	opened, _ := g.Opened.After(n.Created)
-	last, _ := g.Last(&n.Life)
+	last, _ := g.Last(&n.History)
 	held := opened
 	if last >= 0 {
 		held, _ = g.Signals[last].Held.After(n.Created)

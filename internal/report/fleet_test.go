@@ -132,7 +132,7 @@ func (f *fleet) node(i, stuck int) (gate.Facts, *gate.PodList) {
 		r := gate.Record{State: v1alpha1.StateOpen, Since: at.Add(time.Duration(f.IntN(900)) * time.Millisecond), Reason: v1alpha1.ReasonSignalsHold, Taint: taint, Source: "crd"}
 		if !holds {
 			r = gate.Record{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "b", Taint: taint, Source: "crd"}
-			n.Taints = append(n.Taints, corev1.Taint{Key: r.Key(), Effect: r.Put().Effect})
+			n.Taints = append(n.Taints, corev1.Taint{Key: r.Key(), Effect: r.RecordedTaint().Effect})
 		}
 		n.Records[name] = r.String()
 		return r.Since
@@ -178,7 +178,7 @@ func (f *fleet) facts(size, stuck int) *report.Facts {
 	for i := range size {
 		facts, pods := f.node(i, stuck)
 		d := gate.Decide(f.gates.Gates, &facts, now)
-		n := report.Node{Life: timeline.Trace(f.gates.Gates, &facts, &d, pods, now)}
+		n := report.Node{History: timeline.Trace(f.gates.Gates, &facts, &d, pods, now)}
 		n.Pool, n.Zone = report.Place(facts.Node.Labels, "")
 		out.Nodes = append(out.Nodes, n)
 	}

@@ -28,7 +28,7 @@ var (
 	pageJS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"took": Took, "count": thousands, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": named,
+		"took": FormatSeconds, "count": thousands, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": named,
 	}).Parse(pageHTML))
 )
 
@@ -104,7 +104,7 @@ func held(n *Node, now time.Time) heldNode {
 			h.Message = g.Signals[w].Message
 		}
 		if g.Closed.Known() {
-			h.For = Took(now.Sub(g.Closed.At).Seconds())
+			h.For = FormatSeconds(now.Sub(g.Closed.At).Seconds())
 		}
 	}
 	return h
@@ -193,11 +193,11 @@ func (v groupsView) Range(s Spread) []portion {
 	}
 }
 
-// Took formats a duration in seconds.
-func Took(s float64) string {
+// FormatSeconds formats a duration that is given in seconds.
+func FormatSeconds(s float64) string {
 	switch t := int64(math.Round(s)); {
 	case s < 0:
-		return "-" + Took(-s)
+		return "-" + FormatSeconds(-s)
 	case s > 0 && s < 10 && s != math.Trunc(s):
 		return fmt.Sprintf("%.1fs", s)
 	case t < 60:

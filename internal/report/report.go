@@ -36,7 +36,7 @@ type Report struct {
 	PodsRead bool `json:"podsRead"`
 	// Gates are all gates, sorted by name.
 	Gates []Gate `json:"gates"`
-	// Pools and Zones contain the values of the nodes of each, slowest first.
+	// Pools and Zones contain one group for each pool and zone, slowest first.
 	Pools []Group `json:"pools"`
 	Zones []Group `json:"zones"`
 	// Nodes are the held nodes, held longest first, followed by all others, slowest first.
@@ -122,7 +122,7 @@ type Signal struct {
 type Node struct {
 	Pool string `json:"pool,omitempty"`
 	Zone string `json:"zone,omitempty"`
-	timeline.Life
+	timeline.History
 }
 
 // Facts are the input of a report.
@@ -150,7 +150,7 @@ func (f *Facts) Trace(all []gate.Facts, pods map[string]*gate.PodList, poolLabel
 			}
 		}
 		d := f.Gates.Decide(facts, f.Time)
-		n := Node{Life: timeline.Trace(f.Gates.Gates, facts, &d, facts.AllPods, f.Time)}
+		n := Node{History: timeline.Trace(f.Gates.Gates, facts, &d, facts.AllPods, f.Time)}
 		n.Pool, n.Zone = Place(facts.Node.Labels, poolLabel)
 		f.Nodes = append(f.Nodes, n)
 	}

@@ -44,7 +44,7 @@ func node(ready, a, b, opened timeline.Moment) report.Node {
 		Gate: "g", State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Closed: moment(0), Opened: opened,
 		Signals: []timeline.Signal{{Name: "a", State: "Holds", Held: a}, {Name: "b", State: "Holds", Held: b}},
 	}
-	return report.Node{Life: timeline.Life{Node: "n", Created: born, Ready: ready, Gates: []timeline.Gate{g}, Opened: opened}}
+	return report.Node{History: timeline.History{Node: "n", Created: born, Ready: ready, Gates: []timeline.Gate{g}, Opened: opened}}
 }
 
 // of returns a report on nodes with that gate.
@@ -133,10 +133,10 @@ func TestFirstPods(t *testing.T) {
 func TestOrder(t *testing.T) {
 	held := func(name string, since timeline.Moment) report.Node {
 		g := timeline.Gate{State: v1alpha1.StateClosed, Closed: since}
-		return report.Node{Life: timeline.Life{Node: name, Created: born, Held: true, Gates: []timeline.Gate{g}}}
+		return report.Node{History: timeline.History{Node: name, Created: born, Held: true, Gates: []timeline.Gate{g}}}
 	}
 	open := func(name string, opened timeline.Moment) report.Node {
-		return report.Node{Life: timeline.Life{Node: name, Created: born, Opened: opened}}
+		return report.Node{History: timeline.History{Node: name, Created: born, Opened: opened}}
 	}
 	r := report.New(&report.Facts{Time: now, Within: time.Hour, Gates: &gateset.Set{}, Nodes: []report.Node{
 		open("joined", doubt(timeline.Joined)), open("quick", moment(10)), held("short", moment(3000)), open("slow", moment(500)),
@@ -207,7 +207,7 @@ func TestTook(t *testing.T) {
 		0: "0s", 0.4: "0.4s", 9.6: "9.6s", 10.4: "10s", 59.7: "1m 00s", 61: "1m 01s", 3599: "59m 59s", 3600: "1h 00m", 47 * 3600: "47h 00m",
 		50 * 3600: "2d 2h", -5: "-5s",
 	} {
-		if got := report.Took(seconds); got != want {
+		if got := report.FormatSeconds(seconds); got != want {
 			t.Errorf("%v seconds are %q, want %q", seconds, got, want)
 		}
 	}

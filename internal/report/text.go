@@ -20,7 +20,7 @@ func (r *Report) Text() string {
 	fmt.Fprintf(&b, "%d of %d nodes are held, %d of them overdue.\n", r.Fleet.Held, r.Fleet.Nodes, r.Overdue)
 	if s := r.Fleet.Opened; s.Count > 0 {
 		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
-			printer.Count(s.Count, "node"), Took(s.P50), Took(s.P90), Took(s.P99), Took(s.Max))
+			printer.Count(s.Count, "node"), FormatSeconds(s.P50), FormatSeconds(s.P90), FormatSeconds(s.P99), FormatSeconds(s.Max))
 	}
 	writeGates(&b, r)
 	writeGroups(&b, "POOL", r.Pools)
@@ -76,7 +76,7 @@ func writeNodes(b *strings.Builder, r *Report) {
 			took, known := n.Opened.After(n.Created)
 			after := "-"
 			if known {
-				after = Took(took.Seconds())
+				after = FormatSeconds(took.Seconds())
 			}
 			rows.Add(n.Node, "open", after, "-")
 			continue
@@ -93,7 +93,7 @@ func writeNodes(b *strings.Builder, r *Report) {
 		}
 		since := "-"
 		if at := n.HeldSince(); !at.IsZero() {
-			since = Took(max(r.Time.Sub(at), 0).Seconds())
+			since = FormatSeconds(max(r.Time.Sub(at), 0).Seconds())
 		}
 		rows.Add(n.Node, "held", since, strings.Join(waits, ", "))
 	}
@@ -108,5 +108,5 @@ func within(s Spread, seconds float64) string {
 	if s.Count == 0 {
 		return "-"
 	}
-	return Took(seconds)
+	return FormatSeconds(seconds)
 }

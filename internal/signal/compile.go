@@ -44,8 +44,8 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 	return g, err
 }
 
-// Uncompiled returns the gate that a NodeGate declares without its selector and
-// signals. It neither opens nor closes on any node.
+// Uncompiled returns the gate that a NodeGate declares, but without its selector and
+// signals. The gate neither opens nor closes on any node.
 func Uncompiled(ng *v1alpha1.NodeGate, source string) gate.Gate {
 	g := declared(ng, source)
 	g.Selector, g.Broken = labels.Nothing(), true

@@ -7,8 +7,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Diagnose returns a problem of a signal that does not depend on the node: a DaemonSet
-// does not exist, or is deadlocked with the gate because it does not tolerate one of
+// Diagnose returns a problem that a signal has on every node: a DaemonSet does not exist,
+// or is deadlocked with the gate because it does not tolerate one of
 // the gate's taints, even if that taint is not on any node yet. If there is no problem,
 // the reading is Holds, with a reason if there is a warning. If something has not been
 // observed, it is Unknown.

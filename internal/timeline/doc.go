@@ -6,6 +6,6 @@
 //
 // It has only the information that the API server stores, which is the latest event of
 // each kind: the last transition of a condition, the last opening in a record, and the
-// pods that still exist. If that is not, or may not be, the first event, a Doubt gives the
-// reason. Nothing is guessed.
+// pods that still exist. If this is not, or may not be, the first event of its kind, a
+// Doubt specifies why. Nothing is guessed.
 package timeline

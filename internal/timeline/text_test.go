@@ -24,7 +24,7 @@ func TestText(t *testing.T) {
 			}
 			gates := gateset.Reported(c.Gates(t))
 			d := gates.Decide(&facts, clitest.Now)
-			answer.Life = Trace(gates.Gates, &facts, &d, pods, clitest.Now)
+			answer.History = Trace(gates.Gates, &facts, &d, pods, clitest.Now)
 			raw, err := json.MarshalIndent(answer, "", "  ")
 			if err != nil {
 				t.Fatal(err)

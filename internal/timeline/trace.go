@@ -18,7 +18,7 @@ import (
 // Trace returns the history of a node, given the facts about it and the decision made
 // from them. The gates must be sorted by name. pods contains all pods of the node, or is
 // nil if they were not read.
-func Trace(gates []gate.Gate, f *gate.Facts, d *gate.Decision, pods *gate.PodList, now time.Time) Life {
+func Trace(gates []gate.Gate, f *gate.Facts, d *gate.Decision, pods *gate.PodList, now time.Time) History {
 	t := tracer{facts: f, now: now, pods: pods, bound: make(map[types.UID]*gate.BoundPod)}
 	if pods != nil {
 		for i := range pods.Pods {
@@ -26,7 +26,7 @@ func Trace(gates []gate.Gate, f *gate.Facts, d *gate.Decision, pods *gate.PodLis
 		}
 	}
 	n := &f.Node
-	l := Life{Node: n.Name, Created: n.Created.UTC(), Ready: ready(n), Gates: []Gate{}, PodsRead: pods != nil}
+	l := History{Node: n.Name, Created: n.Created.UTC(), Ready: ready(n), Gates: []Gate{}, PodsRead: pods != nil}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		at, known := slices.BinarySearchFunc(gates, v.Gate, func(g gate.Gate, name string) int { return cmp.Compare(g.Name, name) })
@@ -125,7 +125,7 @@ func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
 // inUseBefore reports whether a pod that could only be bound while the gate was open was
 // bound to the node before the gate last opened: then it had been open before.
 func (t *tracer) inUseBefore(r *gate.Record, opened time.Time) bool {
-	put := r.Put()
+	put := r.RecordedTaint()
 	return put.Effect != "" && put.Effect != corev1.TaintEffectPreferNoSchedule && t.boundBefore(put, opened)
 }
 
@@ -223,7 +223,7 @@ func started(p *gate.BoundPod) time.Time {
 
 // open sets when the last gate opened that was closed at the node's creation, and the
 // first workload pod after that.
-func (t *tracer) open(l *Life) {
+func (t *tracer) open(l *History) {
 	l.Opened = Moment{Doubt: Joined}
 	for i := range l.Gates {
 		g := &l.Gates[i]
@@ -272,7 +272,7 @@ var notReady = v1alpha1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.Tain
 
 // doubtReady sets the doubt of the Ready moment if a workload pod was bound before it: then
 // the node was ready before.
-func (t *tracer) doubtReady(l *Life) {
+func (t *tracer) doubtReady(l *History) {
 	if l.Ready.Known() && t.boundBefore(notReady, l.Ready.At) {
 		l.Ready.Doubt = Again
 	}

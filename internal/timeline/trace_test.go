@@ -192,7 +192,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-func (w *world) trace(t *testing.T) timeline.Life {
+func (w *world) trace(t *testing.T) timeline.History {
 	t.Helper()
 	var gates []gate.Gate
 	for _, text := range w.gates {
@@ -244,7 +244,7 @@ func (w *world) trace(t *testing.T) timeline.Life {
 }
 
 // show formats a life as one line, with times in seconds after the node's creation.
-func show(l timeline.Life) string {
+func show(l timeline.History) string {
 	seconds := func(t time.Time) string { return fmt.Sprint(int(t.Sub(born).Seconds())) }
 	moment := func(m timeline.Moment) string {
 		text := string(m.Doubt)
@@ -315,7 +315,7 @@ func TestLast(t *testing.T) {
 		{ready, held(90, 0), -1, 0},
 		{ready, nil, -1, 0},
 	} {
-		l := timeline.Life{Created: born, Ready: c.ready}
+		l := timeline.History{Created: born, Ready: c.ready}
 		g := timeline.Gate{Signals: c.signals}
 		if last, alone := g.Last(&l); last != c.last || alone != c.alone {
 			t.Errorf("%v: last signal %d, alone for %s; want %d, %s", c.signals, last, alone, c.last, c.alone)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simnode simulates nodes without KWOK, so that a test decides about every
-// write: it makes the writes of a node's kubelet, but runs no containers.
+// Package simnode simulates nodes without KWOK, so that a test controls every write. It
+// makes the writes of a node's kubelet, but runs no containers.
 package simnode
 
 import (
@@ -30,8 +30,8 @@ type Node struct {
 	reported map[corev1.NodeConditionType]corev1.NodeCondition
 }
 
-// New returns a node that writes with a client, which has the permissions of its
-// kubelet.
+// New returns a node that writes with the given client, which has the permissions of the
+// node's kubelet.
 func New(kubelet kubernetes.Interface, name, bootID string) *Node {
 	return &Node{Name: name, BootID: bootID, kubelet: kubelet, reported: make(map[corev1.NodeConditionType]corev1.NodeCondition)}
 }

@@ -87,8 +87,8 @@ func (s *CSINodes) Replace(all []*CSINode) {
 	s.byName = byName
 }
 
-// Convert returns the facts about a CSINode. Its owner is the Node for which a kubelet
-// created it. A CSINode without such an owner has none.
+// Convert returns the facts about a CSINode. The owner is the Node for which a kubelet
+// created the CSINode. It is empty if no owner reference names a Node of the CSINode's name.
 func (s *CSINodes) Convert(o *storagev1.CSINode) *CSINode {
 	f := &CSINode{node: s.nodes.nameOf(o.Name)}
 	for _, owner := range o.OwnerReferences {

@@ -126,9 +126,8 @@ func (f *Feed) NodesSynced() bool {
 	return r != nil && r.IsLive() && f.nodes.upToDate()
 }
 
-// Gone reports whether the nodes are synced and do not include this node. This is
-// stronger than Facts returning false, because the nodes may have been read after that
-// call.
+// Gone reports whether the nodes are synced and do not include this node. That
+// Facts returned false does not imply this: the nodes may not have been synced then.
 func (f *Feed) Gone(node string) bool { return f.NodesSynced() && !f.nodes.has(node) }
 
 // SameBoot returns the names, unsorted, of nodes whose boot ID equals that of another
@@ -158,8 +157,8 @@ func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 func (f *Feed) GatesError() error { return f.gates.Err() }
 
 // Facts returns the facts about a node: Node, Boot, Zone, DaemonSets, Pods, PodsAt,
-// Loading, CSINode, ResourceSlices and CompleteSources. It returns false if the node is unknown or
-// NodesSynced is false.
+// Loading, CSINode, ResourceSlices and CompleteSources. It returns false if the node is
+// unknown or NodesSynced is false.
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if !f.NodesSynced() {
 		return gate.Facts{}, false
@@ -184,7 +183,7 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	return facts, true
 }
 
-// FactsOf is like Facts, for a decision with these needs only: it returns no other pods,
+// FactsOf is like Facts for a decision that has only these needs. It returns no other pods,
 // CSINodes and ResourceSlices, and no CompleteSources.
 func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	if !f.NodesSynced() {

@@ -29,12 +29,12 @@ type Nodes struct {
 	byName map[string]*packed.Node
 	zones  Zones
 	boots  boots
-	// observed has the names of nodes whose state is from a response to nodegate's own
+	// observed contains the names of nodes whose state is from a response to nodegate's own
 	// request, until the watch delivers that state or a later one.
 	observed map[string]bool
 	// listed is the resource version of the last list of all nodes.
 	listed string
-	// annotations has the annotation keys, resources the names of resources, and infos
+	// annotations contains the annotation keys, resources the names of resources, and infos
 	// the names of fields of nodeInfo that signals need. They only grow. The maps are
 	// replaced rather than changed.
 	annotations, resources, infos map[string]bool
@@ -55,8 +55,8 @@ func NewNodes(changed func(string, gate.Change)) *Nodes {
 	}
 }
 
-// Need adds what is needed of Nodes to what is kept of them, and specifies whether
-// heartbeats must be announced.
+// Need adds the annotations, resources and nodeInfo fields in n to those that are kept of
+// Nodes, and specifies whether heartbeats must be announced.
 func (s *Nodes) Need(n gate.Needs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Nodes) upToDate() bool {
 	return s.readVersion == s.neededVersion
 }
 
-// NeededVersion returns how often more came to be needed.
+// NeededVersion returns how many calls of Need have added something.
 func (s *Nodes) NeededVersion() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -103,13 +103,13 @@ func TestPodsAt(t *testing.T) {
 			t.Errorf("30 s after a bookmark: PodsAt is %s old", got)
 		}
 		pods.Put(kubetest.Pod("p", "p1", "a", false))
-		kubetest.Pass(reflector.Settles)
-		if got := age(); got != reflector.Settles {
+		kubetest.Pass(reflector.BurstWindow)
+		if got := age(); got != reflector.BurstWindow {
 			t.Errorf("after an event: PodsAt is %s old", got)
 		}
 		f.api.set(func() { pods.muted = true })
 		kubetest.Pass(2 * time.Minute)
-		if got := age(); got != 2*time.Minute+reflector.Settles {
+		if got := age(); got != 2*time.Minute+reflector.BurstWindow {
 			t.Errorf("silent watch: PodsAt is %s old", got)
 		}
 	})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubetest provides objects and an API server for the tests of the packages
-// beside it.
+// Package kubetest provides objects and an API server for the tests of the packages in
+// internal/kube.
 package kubetest
 
 import (

@@ -15,9 +15,9 @@ import (
 
 // PodSet keeps pods by node. It is not safe for concurrent use.
 //
-// Pods are indexed by node name; every pod event carries it. Only if a pod is not found
-// on its node, and its name may be known, are all nodes searched: events may be lost, and
-// the name may be used again on another node.
+// Pods are indexed by node name; every pod event carries it. All nodes are searched only
+// if a pod is not found on its node and its name may be in the set: events may be lost,
+// and the name may be used again on another node.
 type PodSet struct {
 	packer *Packer
 	// dict is the dictionary with which all pods of the set are packed.

@@ -26,23 +26,23 @@ const SilentAfter = 3 * time.Minute
 // ErrSilent is the error of a feed whose watch has delivered nothing for SilentAfter.
 var ErrSilent = fmt.Errorf("the watch delivered nothing for %s, not even a bookmark", SilentAfter)
 
-// Settles is the time within which a burst of delayed events is assumed to arrive,
+// BurstWindow is the time within which a burst of delayed events is assumed to arrive,
 // counted from its first event.
-const Settles = time.Second
+const BurstWindow = time.Second
 
 // freshness tracks when a feed last received anything from the API server. Times are Unix
 // nanoseconds; 0 means never.
 type freshness struct {
 	clock clock.PassiveClock
-	// recent is the time of the last receipt, up to Settles early. settled is the time of
-	// the last receipt before recent, and at least Settles before it.
+	// recent is the time of the last receipt, up to BurstWindow early. settled is the time of
+	// the last receipt before recent, and at least BurstWindow before it.
 	recent, settled atomic.Int64
 }
 
 // received records that something has arrived now. It must not be called concurrently.
 func (h *freshness) received() {
 	now := h.clock.Now().UnixNano()
-	if recent := h.recent.Load(); now-recent >= int64(Settles) {
+	if recent := h.recent.Load(); now-recent >= int64(BurstWindow) {
 		h.settled.Store(recent)
 		h.recent.Store(now)
 	}
@@ -59,7 +59,7 @@ func (h *freshness) begin(at time.Time) {
 func (h *freshness) KnownAt() time.Time {
 	// Load settled first: if recent changes in between, the result is the older time.
 	settled, recent := h.settled.Load(), h.recent.Load()
-	if h.clock.Now().UnixNano()-recent >= int64(Settles) {
+	if h.clock.Now().UnixNano()-recent >= int64(BurstWindow) {
 		settled = recent
 	}
 	if settled == 0 {

@@ -48,8 +48,8 @@ type Observer struct {
 	listStarted time.Time
 }
 
-// NewObserver returns an Observer for a feed. See Status.Name for its name and
-// LiveChanged for liveChanged.
+// NewObserver returns an Observer for a feed. name is described at Status.Name, and
+// liveChanged at Observer.LiveChanged.
 func NewObserver(name string, log logr.Logger, c clock.PassiveClock, liveChanged func()) *Observer {
 	return &Observer{freshness: freshness{clock: c}, name: name, log: log.WithValues("feed", name), LiveChanged: liveChanged}
 }

@@ -22,8 +22,8 @@ type Options struct {
 // generation, finalizers and managed fields; owner references contain only UID and
 // Controller. Nodes contain taints, conditions without reason, allocatable resources and
 // nodeInfo. Pods contain the node's name, the phase, the type, status and last transition
-// of conditions, and the IDs of containers other than init containers. The serializer all
-// decodes everything else.
+// of conditions, and the IDs of containers other than init containers. Everything else is
+// decoded by all.
 //
 // The object of a watch event shares memory with the stream until the next event is read.
 // It must be decoded at once, as client-go does.

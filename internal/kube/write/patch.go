@@ -38,10 +38,10 @@ var null = json.RawMessage("null")
 // is nothing to write.
 //
 // It can be applied only to the Node that was decided about. Everything that it removes
-// or replaces is tested first, and what it creates is tested to be absent. A gate that
-// opens because of its signals does so only in the same boot. If gates share a taint, the
-// facts about the others that a decision depends on are tested, too. Other changes of the
-// Node are left alone. If another writer has added the same taint in the meantime, the
+// or replaces is tested first, and what it creates is tested to be absent. If a gate opens
+// because of its signals, the boot ID is tested, too, and if gates share a taint, the facts
+// about the other gates that the decision depends on. Other changes of the Node are
+// preserved. If another writer has added the same taint in the meantime, the
 // API server rejects the patch, because a node cannot have two taints with the same key
 // and effect.
 func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
@@ -138,7 +138,7 @@ func patchAnnotations(n *gate.Node, d *gate.Decision) []operation {
 		}
 		a.write(v1alpha1.RecordAnnotationPrefix+name, before, exists, d.Records[name])
 	}
-	for _, name := range d.Rests {
+	for _, name := range d.DependsOn {
 		before, exists := n.Records[name]
 		a.test(v1alpha1.RecordAnnotationPrefix+name, before, exists)
 	}

@@ -105,7 +105,7 @@ func TestPatch(t *testing.T) {
 			name: "a shared taint is removed only if the other gates' records have not changed",
 			node: gate.Node{UID: "u", Taints: []corev1.Taint{a}, HasAnnotations: true, Records: map[string]string{"g": "closed", "h": "open"}},
 			decision: gate.Decision{
-				Records: map[string]string{"g": ""}, Rests: []string{"h", "i"}},
+				Records: map[string]string{"g": ""}, DependsOn: []string{"h", "i"}},
 			want: `[
 				{"op":"test","path":"/metadata/uid","value":"u"},
 				{"op":"test","path":"/spec/taints/0/key","value":"example.com/a"},
@@ -120,7 +120,7 @@ func TestPatch(t *testing.T) {
 		{
 			name:     "a shared taint is removed only if there is still no record",
 			node:     gate.Node{UID: "u", Taints: []corev1.Taint{a}},
-			decision: gate.Decision{Rests: []string{"h"}},
+			decision: gate.Decision{DependsOn: []string{"h"}},
 			want: `[
 				{"op":"test","path":"/metadata/uid","value":"u"},
 				{"op":"test","path":"/spec/taints/0/key","value":"example.com/a"},

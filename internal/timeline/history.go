@@ -16,15 +16,15 @@ type Doubt string
 const (
 	// Pending means that the event has not happened, or that its state is not current.
 	Pending Doubt = "Pending"
-	// Untold means that the API does not have the time of the event.
+	// Untold means that the API does not report the time of the event.
 	Untold Doubt = "Untold"
 	// AfterOpening means that the time is after the gate opened: the signal held before
 	// and stopped holding meanwhile, or the gate did not wait for it.
 	AfterOpening Doubt = "AfterOpening"
 	// Lost means that the signal held when the gate opened, and does not hold now.
 	Lost Doubt = "Lost"
-	// BeforeNode means that the time is before the Node's creation: clocks differ, or it
-	// belongs to a former Node of the same name.
+	// BeforeNode means that the time is before the Node's creation: clocks differ, or the
+	// time belongs to a former Node of the same name.
 	BeforeNode Doubt = "BeforeNode"
 	// Again means that the node was in use before, so this is not the first event.
 	Again Doubt = "Again"
@@ -36,7 +36,7 @@ const (
 
 // Moment is the time of an event.
 type Moment struct {
-	// At is the time according to the API, if it has one.
+	// At is the time that the API reports. Zero if it reports none.
 	At time.Time `json:"at,omitzero"`
 	// Doubt is the reason why At is not the time of the event. Empty if it is.
 	Doubt Doubt `json:"doubt,omitempty"`
@@ -59,13 +59,13 @@ func (m Moment) After(t time.Time) (time.Duration, bool) {
 type Timeline struct {
 	// Time is the time of the read.
 	Time time.Time `json:"time"`
-	Life
+	History
 	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Life is a node's history from its creation to its first workload.
-type Life struct {
+// History is a node's history from its creation to its first workload.
+type History struct {
 	// Node is the name of the node.
 	Node string `json:"node"`
 	// Created is the creation time of the Node.
@@ -77,7 +77,7 @@ type Life struct {
 	Gates []Gate `json:"gates"`
 	// Held is true if a gate holds the node.
 	Held bool `json:"held"`
-	// Opened is when the last of the gates opened that were closed at the node's creation.
+	// Opened is when all gates that were closed at the node's creation had opened.
 	Opened Moment `json:"opened"`
 	// FirstPod is the first workload pod that was bound to the node after that and still
 	// exists. Nil if there is none or if pods were not read.
@@ -128,7 +128,7 @@ type Signal struct {
 	Pod *Pod `json:"pod,omitempty"`
 }
 
-// Pod is the history of a pod on the node. Times are zero if the API does not have them.
+// Pod is the history of a pod on the node. Times are zero if the API does not report them.
 type Pod struct {
 	// Name is the pod's namespace and name, as namespace/name.
 	Name string `json:"name"`
@@ -143,7 +143,7 @@ type Pod struct {
 
 // HeldSince returns the time since which a gate has held the node. It is zero if no gate
 // does, or if the time is unknown.
-func (l *Life) HeldSince() time.Time {
+func (l *History) HeldSince() time.Time {
 	var since time.Time
 	for i := range l.Gates {
 		g := &l.Gates[i]
@@ -156,7 +156,7 @@ func (l *Life) HeldSince() time.Time {
 
 // HeldSinceCreation reports whether one of the gates that hold the node has held it since
 // its creation.
-func (l *Life) HeldSinceCreation() bool {
+func (l *History) HeldSinceCreation() bool {
 	return slices.ContainsFunc(l.Gates, func(g Gate) bool {
 		return g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth
 	})
@@ -183,7 +183,7 @@ func (g *Gate) Waits() int {
 // long the gate waited for this signal alone: after all other signals held, after the
 // node's creation and, if known, after the node became ready. The index is -1 if the time
 // of a signal is unknown.
-func (g *Gate) Last(l *Life) (last int, alone time.Duration) {
+func (g *Gate) Last(l *History) (last int, alone time.Duration) {
 	last = -1
 	before := l.Created
 	if l.Ready.Known() && l.Ready.At.After(before) {
