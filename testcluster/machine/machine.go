@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -24,7 +25,6 @@ import (
 
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/components"
-	"github.com/nodegate/nodegate/testcluster/processgroup"
 )
 
 // SharedDir is where the machine has the directory Machine.Shared.
@@ -53,11 +53,11 @@ type Options struct {
 // A Machine is off, or on.
 type Machine struct {
 	options Options
-	group   *processgroup.Group
 	api     net.Listener // connections from the machine to the API server
 
 	mu       sync.Mutex
-	command  *exec.Cmd // nil while the machine is off
+	process  *os.Process   // PID 1, or nil while the machine is off
+	ended    chan struct{} // closed when all its processes have ended
 	commands io.WriteCloser
 	bootID   string
 }
@@ -81,9 +81,6 @@ func (m *Machine) prepare() (err error) {
 	if err := m.writeConfiguration(); err != nil {
 		return err
 	}
-	if m.group, err = processgroup.New(); err != nil {
-		return err
-	}
 	server, err := url.Parse(m.options.Cluster.Admin().Host)
 	if err != nil {
 		return err
@@ -101,7 +98,7 @@ func (m *Machine) prepare() (err error) {
 func (m *Machine) PowerOn() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.command != nil {
+	if m.process != nil {
 		return fmt.Errorf("machine %s is on", m.options.Name)
 	}
 	if err := m.boot(); err != nil {
@@ -127,27 +124,48 @@ func (m *Machine) boot() error {
 	command := exec.Command("/proc/self/exe")
 	command.Env = []string{specVariable + "=" + string(spec), "PATH=" + path}
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC}
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL, // the machine does not outlive this process
+	}
 	if m.commands, err = command.StdinPipe(); err != nil {
 		return err
 	}
-	if err := m.group.Start(command); err != nil {
+	if m.ended, err = startOnThread(command); err != nil {
 		return err
 	}
-	m.command = command
+	m.process = command.Process
 	return nil
+}
+
+// startOnThread starts a command from a thread that exists until it ends, because
+// Pdeathsig is sent when that thread ends. The channel is closed when the command has ended.
+func startOnThread(command *exec.Cmd) (ended chan struct{}, err error) {
+	started := make(chan error)
+	ended = make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		started <- err
+		if err == nil {
+			_ = command.Wait() // it is killed in the end
+		}
+		close(ended)
+	}()
+	return ended, <-started
 }
 
 // PowerOff cuts the machine's power. It has no effect if the machine is off.
 func (m *Machine) PowerOff() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.command == nil {
+	if m.process == nil {
 		return nil
 	}
-	_ = m.command.Process.Kill()
-	_ = m.command.Wait() // returns when all processes in the namespace have ended
-	m.command = nil
+	_ = m.process.Kill()
+	<-m.ended
+	m.process = nil
 	_ = m.commands.Close()
 	if err := removeCgroup(m.options.Name); err != nil {
 		return fmt.Errorf("powering off machine %s: %w", m.options.Name, err)
@@ -174,7 +192,7 @@ func (m *Machine) StartKubelet() error { return m.send(commandStart) }
 func (m *Machine) send(command string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.command == nil {
+	if m.process == nil {
 		return fmt.Errorf("machine %s is off", m.options.Name)
 	}
 	_, err := io.WriteString(m.commands, command+"\n")
@@ -192,9 +210,6 @@ func (m *Machine) Close() error {
 	err := m.PowerOff()
 	if m.api != nil {
 		_ = m.api.Close()
-	}
-	if m.group != nil {
-		m.group.Kill()
 	}
 	return err
 }
