@@ -20,8 +20,8 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// hierarchies returns the mount points of cgroup hierarchies: the only one of version 2,
-// or all of version 1.
+// hierarchies returns the mount points of cgroup hierarchies: the one of version 2, and
+// those of version 1.
 func hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
 		return []string{cgroupRoot}, nil
@@ -32,7 +32,7 @@ func hierarchies() ([]string, error) {
 	}
 	var dirs []string
 	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == "cgroup" {
+		if fields := strings.Fields(line); len(fields) > 2 && strings.HasPrefix(fields[2], "cgroup") {
 			dirs = append(dirs, fields[1])
 		}
 	}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/machine"
+)
+
+// host is a machine, and every state of its Node that the API server has sent.
+type host struct {
+	*machine.Machine
+	name    string
+	cluster *testcluster.Cluster
+	since   judge.Position
+
+	mu     sync.Mutex
+	states []*corev1.Node
+}
+
+// newHost returns a machine that is off. When the test ends, the judge judges the test.
+func newHost(t *testing.T) *host {
+	t.Helper()
+	c := setUp(t)
+	shared.machines++
+	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), cluster: c}
+	dir := filepath.Join(c.Dir(), h.name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	h.Machine, err = machine.New(machine.Options{
+		Name: h.name, Number: shared.machines, Dir: dir, Cluster: c, Programs: shared.programs, Image: shared.image,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.retire(t) })
+	h.observe(t)
+	return h
+}
+
+// observe records the states of the Node.
+func (h *host) observe(t *testing.T) {
+	t.Helper()
+	etcd, err := judge.Connect(h.cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	if h.since, err = judge.Now(t.Context(), etcd, h.cluster.AuditLog()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(h.cluster.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + h.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for event := range w.ResultChan() {
+			if node, ok := event.Object.(*corev1.Node); ok && event.Type != watch.Deleted {
+				h.mu.Lock()
+				h.states = append(h.states, node)
+				h.mu.Unlock()
+			}
+		}
+	}()
+}
+
+// retire ends the machine, judges what happened, and deletes the Node.
+func (h *host) retire(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	if t.Failed() {
+		t.Logf("the machine's logs are in %s", h.Logs())
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	h.judge(ctx, t)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name}}
+	if err := shared.client.Delete(ctx, node); err != nil {
+		t.Error(err)
+	}
+}
+
+// judge lets the judge check the test from the API server's own data.
+func (h *host) judge(ctx context.Context, t *testing.T) {
+	t.Helper()
+	etcd, err := judge.Connect(h.cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	history, err := judge.Read(ctx, etcd, h.cluster.AuditLog(), h.since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict := judge.Judge(history, judge.Config{Controller: shared.controller, Lag: lag, Quiet: time.Hour})
+	for _, violation := range verdict.Violations {
+		t.Errorf("the judge found a violation: %s", violation)
+	}
+	if len(verdict.Checked[judge.RuleOpening]) == 0 {
+		t.Error("the judge saw no opening")
+	}
+}
+
+// must fails the test if a command to the machine fails.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setReady makes the daemon ready, or not ready, at its next probe.
+func (h *host) setReady(t *testing.T, ready bool) {
+	t.Helper()
+	file := filepath.Join(h.Shared(), "ready")
+	err := os.Remove(file)
+	if ready {
+		err = os.WriteFile(file, nil, 0o644)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+// start is the start of a container, from the file that it wrote.
+type start struct {
+	at   time.Time
+	name string
+}
+
+// starts returns all starts of containers on the machine, in order.
+func (h *host) starts(t *testing.T) (all []start) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(h.Shared(), "starts"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		at, name, _ := strings.Cut(lines.Text(), " ")
+		when, err := time.Parse(time.RFC3339Nano, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, start{when, name})
+	}
+	return all
+}
+
+// count returns how many containers with the name have started since a time.
+func count(all []start, name string, since time.Time) (n int) {
+	for _, s := range all {
+		if s.name == name && !s.at.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitStart waits until a container with the name has started since a time.
+func (h *host) awaitStart(t *testing.T, name string, since time.Time) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "container "+name, func(context.Context) error {
+		if count(h.starts(t), name, since) == 0 {
+			return errors.New("it has not started")
+		}
+		return nil
+	}))
+}
+
+// history returns the states of the Node so far.
+func (h *host) history() []*corev1.Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.states)
+}
+
+func isClosed(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&taint) })
+}
+
+// await waits until the Node is in the current boot and the gate is closed, or open, and
+// returns that state.
+func (h *host) await(t *testing.T, closed bool) (node *corev1.Node) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "Node", func(context.Context) error {
+		states := h.history()
+		if len(states) == 0 {
+			return errors.New("it does not exist")
+		}
+		node = states[len(states)-1]
+		if boot := node.Status.NodeInfo.BootID; boot != h.BootID() || isClosed(node) != closed {
+			return fmt.Errorf("boot %s, want %s; closed %v, want %v", boot, h.BootID(), isClosed(node), closed)
+		}
+		return nil
+	}))
+	return node
+}
+
+// openedIn returns the states by which the gate opened in a boot.
+func (h *host) openedIn(boot string) (opened []*corev1.Node) {
+	states := h.history()
+	for i, s := range states {
+		if i > 0 && isClosed(states[i-1]) && !isClosed(s) && s.Status.NodeInfo.BootID == boot {
+			opened = append(opened, s)
+		}
+	}
+	return opened
+}
+
+// boundPods returns the pods of the workload that are bound to the machine.
+func (h *host) boundPods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	var pods corev1.PodList
+	must(t, shared.client.List(t.Context(), &pods))
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels["app"] != "workload" || p.Spec.NodeName != h.name })
+}

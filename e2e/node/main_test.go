@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster/components"
+	"github.com/nodegate/nodegate/testcluster/machine"
+)
+
+func TestMain(m *testing.M) {
+	machine.Init()
+	ctrl.SetLogger(logr.Discard())
+	clustertest.Main(m, judge.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager))
+}
+
+// shared is what all tests use.
+var shared struct {
+	once     sync.Once
+	err      error
+	programs map[components.Component]string
+	image    string
+	client   client.Client
+	// controller is the user name of nodegate's controller.
+	controller string
+	machines   int
+}
+
+// setUp starts the cluster, nodegate and the daemon, once. It skips the test if no machine
+// can run here.
+func setUp(t *testing.T) *testcluster.Cluster {
+	t.Helper()
+	clustertest.SkipIfShort(t)
+	clustertest.SkipWithoutMutatingPolicies(t)
+	if err := machine.Unsupported(); err != nil {
+		t.Skipf("a machine cannot run here: %v", err)
+	}
+	c := clustertest.Shared(t)
+	shared.once.Do(func() { shared.err = prepare(c) })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return c
+}
+
+func prepare(c *testcluster.Cluster) (err error) {
+	ctx := context.Background() // what is started is used by all tests
+	if shared.programs, err = machine.Programs(ctx, os.Stderr); err != nil {
+		return err
+	}
+	shared.image = filepath.Join(c.Dir(), "image.tar")
+	if err := machine.BuildImage(ctx, shared.image); err != nil {
+		return err
+	}
+	program, err := testbed.BuildProgram(ctx, c.Dir())
+	if err != nil {
+		return err
+	}
+	if shared.client, err = testbed.NewClient(c.Admin()); err != nil {
+		return err
+	}
+	applier, err := testbed.NewApplier(c.Admin())
+	if err != nil {
+		return err
+	}
+	installation, err := testbed.Install(ctx, applier, program, []string{taint.Key})
+	if err != nil {
+		return err
+	}
+	shared.controller = installation.Username()
+	objects, err := testbed.ParseObjects([]byte(objects))
+	if err != nil {
+		return err
+	}
+	controller, err := testbed.StartController(ctx, c, installation)
+	if err != nil {
+		return err
+	}
+	if err := controller.AwaitReady(ctx); err != nil {
+		return err
+	}
+	if err := applier.Apply(ctx, objects...); err != nil {
+		return err
+	}
+	if err := testbed.AwaitGate(ctx, applier, gateName); err != nil {
+		return err
+	}
+	return testbed.AwaitBirthClosed(ctx, c, taint)
+}
+
+const (
+	gateName  = "agent"
+	namespace = "node-test"
+)
+
+// taint is the gate's taint.
+var taint = corev1.Taint{Key: "test.nodegate.dev/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}
+
+// lag is longer than a delay of a busy machine, for the judge.
+const lag = 30 * time.Second
+
+// The gate opens when the daemon is ready on the node. On a machine, the daemon is ready
+// while /shared/ready exists. Its containers and those of the workload, which does not
+// tolerate the gate's taint, write when they start.
+const objects = `
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: agent}
+spec:
+  nodeSelector: {}
+  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
+  openWhen:
+  - name: agent
+    daemonSet: {namespace: node-test, name: agent}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: node-test}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: node-test}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      tolerations: [{operator: Exists}]
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: agent
+        image: nodegate.test/pod:1
+        imagePullPolicy: Never
+        args: [run, /shared/starts, agent]
+        readinessProbe: {exec: {command: [/pod, exists, /shared/ready]}, periodSeconds: 1}
+        volumeMounts: [{name: shared, mountPath: /shared}]
+      volumes: [{name: shared, hostPath: {path: /shared}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: workload, namespace: node-test}
+spec:
+  replicas: 5
+  selector: {matchLabels: {app: workload}}
+  template:
+    metadata: {labels: {app: workload}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: workload
+        image: nodegate.test/pod:1
+        imagePullPolicy: Never
+        args: [run, /shared/starts, workload]
+        volumeMounts: [{name: shared, mountPath: /shared}]
+      volumes: [{name: shared, hostPath: {path: /shared}}]
+`
