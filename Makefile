@@ -103,7 +103,7 @@ define run_tests
 @bin/run-tests $(TESTFLAGS) $(1)
 endef
 
-.PHONY: test test-quick test-unit test-cluster test-charts test-e2e test-tools
+.PHONY: test test-quick test-unit test-cluster test-charts test-e2e test-node test-tools
 test: components ## Run all tests, against a real control plane.
 	$(call run_tests,all)
 
@@ -121,6 +121,9 @@ test-charts: components ## Test the Helm chart and deploy/, rendered and install
 
 test-e2e: components ## Test nodegate as a whole, on control planes of two versions (17 min).
 	$(call run_tests,e2e)
+
+test-node: node-components ## Test nodegate with a real kubelet and containerd, as root on Linux (4 min).
+	$(call run_tests,node)
 
 test-tools: ## Test programs in modules of their own, under hack/tools (1 min).
 	$(call run_tests,tools)
@@ -172,6 +175,10 @@ test-ui: ## Open pages of 'kubectl gate report' in Chromium; screenshots are in 
 components: ## Build the control plane's programs for the tests, once.
 	$(COMPILE)
 	$(COMPILE) -kubernetes-version $(OLDER) -components kube-apiserver
+
+.PHONY: node-components
+node-components: ## Build the programs of a control plane and of a node.
+	@$(COMPILE) -components $(RUNNING),kubelet,containerd,containerd-shim-runc-v2,ctr
 
 .PHONY: cluster-up
 cluster-up: ## Start a control plane with simulated nodes and keep it up until Ctrl-C.

@@ -107,6 +107,8 @@ var mayImport = map[string][]string{
 	"testcluster/progress":             {},
 	"testcluster/simnode":              {},
 	"testcluster/clustertest":          {"testcluster", "testcluster/components"},
+	"testcluster/machine":              {"testcluster", "testcluster/components"},
+	"testcluster/machine/pod":          {},
 	"testcluster/cmd/nodegate-cluster": {"testcluster", "testcluster/command"},
 	"testcluster/cmd/nodegate-build":   {"testcluster/command", "testcluster/components"},
 

@@ -25,8 +25,8 @@ type part struct {
 	except   []string // of the patterns
 	race     bool
 	short    bool
-	// cluster reports whether it needs the control plane's components.
-	cluster bool
+	// needs is the Makefile's target that builds the components that it needs, or empty.
+	needs string
 	// starts are packages of programs that the tests build and start.
 	starts []components.Source
 }
@@ -41,7 +41,7 @@ var parts = []part{
 		name: "quick", what: "what needs no control plane, except e2e, bench and demo; no race detector", takes: "2 min",
 		// Most of the time is spent on linking. Under -short, e2e runs few tests. The
 		// other excluded packages have dependencies that nodegate does not have.
-		dirs: []string{"."}, packages: []string{"./..."}, except: []string{"./e2e", "./e2e/judge/scenario", "./e2e/torture", "./bench/...", "./demo"}, short: true,
+		dirs: []string{"."}, packages: []string{"./..."}, except: []string{"./e2e", "./e2e/judge/scenario", "./e2e/node", "./e2e/torture", "./bench/...", "./demo"}, short: true,
 		starts: []components.Source{helm, programs},
 	},
 	{
@@ -50,17 +50,21 @@ var parts = []part{
 	},
 	{
 		name: "cluster", what: "packages with tests on a control plane, except charts and e2e", takes: "5 min",
-		dirs: []string{"."}, race: true, cluster: true, starts: []components.Source{programs},
+		dirs: []string{"."}, race: true, needs: "components", starts: []components.Source{programs},
 		packages: []string{"./testcluster", "./testcluster/cmd/nodegate-cluster", "./cmd/nodegate", "./demo", "./internal/admission", "./internal/crd", "./internal/kube/boundpods", "./internal/kube/feed", "./internal/kube/read", "./internal/kube/write"},
 	},
 	{
 		name: "charts", what: "the Helm chart and deploy/, rendered and installed", takes: "4 min",
-		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./charts"},
+		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./charts"},
 		starts: []components.Source{helm, programs},
 	},
 	{
 		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "17 min",
-		dirs: []string{"."}, race: true, cluster: true, packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
+		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
+	},
+	{
+		name: "node", what: "nodegate with a real kubelet and containerd, as root on Linux", takes: "4 min",
+		dirs: []string{"."}, needs: "node-components", packages: []string{"./testcluster/machine", "./e2e/node"}, starts: []components.Source{programs},
 	},
 	{
 		name: "tools", what: "programs in modules of their own, under hack/tools", takes: "1 min",
@@ -76,7 +80,8 @@ var (
 	}
 )
 
-// all contains the parts of 'make test'. quick repeats some of their tests.
+// all contains the parts of 'make test'. quick repeats some of their tests, and node needs
+// more of the machine.
 var all = []string{unit, "cluster", "charts", "e2e", "tools"}
 
 func findPart(name string) (part, bool) {
@@ -144,8 +149,8 @@ func (p part) list(ctx context.Context, dir string) ([]goPackage, error) {
 	patterns, except := p.packages, p.except
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
-		for _, name := range all {
-			if other, _ := findPart(name); slices.Equal(other.dirs, p.dirs) {
+		for _, other := range parts {
+			if !other.short && slices.Equal(other.dirs, p.dirs) {
 				except = append(except, other.packages...)
 			}
 		}

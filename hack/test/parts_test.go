@@ -14,8 +14,8 @@ import (
 
 const root = "../.."
 
-// Each package of the main module is in one part of 'make test': those whose tests
-// use a control plane in parts that are given one.
+// Each package of the main module is in one part: those whose tests use a control plane in
+// parts that are given one.
 func TestPackagesAreInTheRightPart(t *testing.T) {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
@@ -23,12 +23,9 @@ func TestPackagesAreInTheRightPart(t *testing.T) {
 	}
 	needs := usesCluster(t, absolute)
 	seen := make(map[string]string)
-	for _, name := range all {
-		p, ok := findPart(name)
-		if !ok {
-			t.Fatalf("there is no part %s", name)
-		}
-		if !slices.Contains(p.dirs, ".") {
+	for _, p := range parts {
+		name := p.name
+		if p.short || !slices.Contains(p.dirs, ".") {
 			continue
 		}
 		packages, err := p.list(t.Context(), absolute)
@@ -39,7 +36,7 @@ func TestPackagesAreInTheRightPart(t *testing.T) {
 			if seen[q.path] != "" {
 				t.Errorf("%s is in %s and in %s", q.path, seen[q.path], name)
 			}
-			if seen[q.path] = name; needs[q.path] != p.cluster {
+			if seen[q.path] = name; needs[q.path] != (p.needs != "") {
 				t.Errorf("%s is in the part %s, but its tests use a control plane: %t", q.path, name, needs[q.path])
 			}
 		}
@@ -87,8 +84,8 @@ func TestPartsAreDocumented(t *testing.T) {
 	makefile, page := readFile(t, filepath.Join(root, "Makefile")), readFile(t, filepath.Join(root, "CONTRIBUTING.md"))
 	for _, p := range parts {
 		needs := ""
-		if p.cluster {
-			needs = " components"
+		if p.needs != "" {
+			needs = " " + p.needs
 		}
 		capital := strings.ToUpper(p.what[:1]) + p.what[1:]
 		if rule := fmt.Sprintf("\ntest-%s:%s ## Test %s (%s).\n", p.name, needs, p.what, p.takes); !strings.Contains(makefile, rule) {
