@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/testcluster"
@@ -197,6 +198,8 @@ func (h *host) awaitStart(t *testing.T, name string, since time.Time) {
 		return nil
 	}))
 }
+
+func (h *host) key() client.ObjectKey { return client.ObjectKey{Name: h.name} }
 
 // history returns the states of the Node so far.
 func (h *host) history() []*corev1.Node {

@@ -21,6 +21,7 @@ const (
 	kubeconfigFile = "kubelet.kubeconfig"
 	containerdFile = "containerd.toml"
 	networkFile    = "cni/net.d/10-bridge.conflist"
+	busFile        = "dbus.conf"
 
 	containerdSocket = "/run/containerd/containerd.sock"
 )
@@ -40,6 +41,9 @@ func (m *Machine) writeConfiguration() error {
 		kubeletFile:    string(kubelet),
 		containerdFile: strings.ReplaceAll(containerdConfiguration, "IMAGE", ImageName),
 		networkFile:    strings.ReplaceAll(networkConfiguration, "NUMBER", fmt.Sprint(m.options.Number)),
+		busFile:        busConfiguration,
+		"passwd":       "root:x:0:0::/root:/bin/sh\n",
+		"group":        "root:x:0:\n",
 		"hosts":        "127.0.0.1 localhost\n",
 		"hostname":     m.options.Name + "\n",
 		"machine-id":   fmt.Sprintf("%032x\n", m.options.Number),
@@ -61,20 +65,22 @@ func (m *Machine) writeConfiguration() error {
 // the kubelet reports what has its default.
 func (o *Options) kubeletConfiguration() ([]byte, error) {
 	return yaml.Marshal(map[string]any{
-		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
-		"kind":                        "KubeletConfiguration",
-		"authentication":              map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":               map[string]any{"mode": "AlwaysAllow"},
-		"cgroupDriver":                "cgroupfs",
-		"cgroupRoot":                  "/" + cgroupName(o.Name),
-		"containerRuntimeEndpoint":    "unix://" + containerdSocket,
-		"enforceNodeAllocatable":      []string{},
-		"evictionHard":                map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
-		"failCgroupV1":                false,
-		"failSwapOn":                  false,
-		"imageGCHighThresholdPercent": 100,
-		"registerWithTaints":          o.Taints,
-		"resolvConf":                  "",
+		"apiVersion":                      "kubelet.config.k8s.io/v1beta1",
+		"kind":                            "KubeletConfiguration",
+		"authentication":                  map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":                   map[string]any{"mode": "AlwaysAllow"},
+		"cgroupDriver":                    "cgroupfs",
+		"cgroupRoot":                      "/" + cgroupName(o.Name),
+		"containerRuntimeEndpoint":        "unix://" + containerdSocket,
+		"enforceNodeAllocatable":          []string{},
+		"evictionHard":                    map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+		"failCgroupV1":                    false,
+		"failSwapOn":                      false,
+		"imageGCHighThresholdPercent":     100,
+		"registerWithTaints":              o.Taints,
+		"resolvConf":                      "",
+		"shutdownGracePeriod":             "6s",
+		"shutdownGracePeriodCriticalPods": "2s",
 	})
 }
 
@@ -93,6 +99,21 @@ restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = ["` + pluginDir + `"]
 conf_dir = "/etc/cni/net.d"
+`
+
+// Everybody on the machine is root.
+const busConfiguration = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <listen>unix:path=` + busSocket + `</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow own="*"/>
+    <allow send_destination="*"/>
+    <allow receive_sender="*"/>
+  </policy>
+</busconfig>
 `
 
 const networkConfiguration = `{

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -77,6 +78,9 @@ func (m *Machine) prepare() (err error) {
 		if err := os.MkdirAll(m.file(dir), 0o755); err != nil {
 			return err
 		}
+	}
+	if err := os.Symlink("/run", m.file(diskDir, "run")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
 	if err := m.writeConfiguration(); err != nil {
 		return err
@@ -189,6 +193,25 @@ func (m *Machine) StopKubelet() error { return m.send(commandStop) }
 // StartKubelet starts a stopped kubelet.
 func (m *Machine) StartKubelet() error { return m.send(commandStart) }
 
+// Shutdown shuts the machine down like systemd: the kubelet is told, and may delay it. It
+// returns when the machine is off.
+func (m *Machine) Shutdown() error {
+	if err := m.send(commandShutdown); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	ended := m.ended
+	m.mu.Unlock()
+	<-ended
+	return m.PowerOff()
+}
+
+// PrepareShutdown tells the kubelet of a shutdown, which does not follow.
+func (m *Machine) PrepareShutdown() error { return m.send(commandPrepare) }
+
+// CancelShutdown tells the kubelet that the shutdown has been cancelled.
+func (m *Machine) CancelShutdown() error { return m.send(commandCancel) }
+
 func (m *Machine) send(command string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +247,7 @@ func Unsupported() error {
 		return errors.New("it requires root")
 	}
 	var missing []string
-	for _, program := range []string{"runc", "mount", "umount"} {
+	for _, program := range []string{"runc", "mount", "umount", "dbus-daemon"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, program)
 		}
@@ -235,7 +258,7 @@ func Unsupported() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("missing: %v; on Debian: apt-get install runc containernetworking-plugins", slices.Compact(missing))
+		return fmt.Errorf("missing: %v; on Debian: apt-get install runc containernetworking-plugins dbus-daemon", slices.Compact(missing))
 	}
 	return nil
 }

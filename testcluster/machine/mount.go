@@ -36,7 +36,7 @@ func (s *spec) mountAll() error {
 			return fmt.Errorf("%s: %w", b.to, err)
 		}
 	}
-	for _, dir := range []string{"/run", "/tmp", "/root", "/old"} {
+	for _, dir := range []string{"/run/dbus", "/tmp", "/root", "/old"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}

@@ -34,6 +34,11 @@ const (
 	commandKill  = "kill kubelet"
 	commandStop  = "stop kubelet"
 	commandStart = "start kubelet"
+	// commandShutdown announces a shutdown, waits for what delays it, and ends PID 1.
+	commandShutdown = "shutdown"
+	// commandPrepare only announces it, and commandCancel that it has been cancelled.
+	commandPrepare = "prepare shutdown"
+	commandCancel  = "cancel shutdown"
 )
 
 // specVariable is the environment variable with PID 1's spec as JSON.

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/prop"
+	"golang.org/x/sys/unix"
+)
+
+// Of systemd-logind, which the kubelet asks to delay shutdowns.
+// Source: https://www.freedesktop.org/software/systemd/man/latest/org.freedesktop.login1.html
+const (
+	logindName      = "org.freedesktop.login1"
+	logindPath      = "/org/freedesktop/login1"
+	logindInterface = "org.freedesktop.login1.Manager"
+	// logindDelay is the time for which a shutdown can be delayed (InhibitDelayMaxUSec).
+	logindDelay = time.Minute
+
+	busSocket = "/run/dbus/system_bus_socket"
+)
+
+// logind stands in for systemd-logind: it hands out delay locks, and announces shutdowns.
+type logind struct {
+	connection *dbus.Conn
+
+	mu    sync.Mutex
+	locks []lock
+}
+
+// A lock delays a shutdown until its holder has closed its end of a pipe. own is a copy of
+// that end, which the bus daemon has been given.
+type lock struct{ read, own *os.File }
+
+// newLogind connects to the machine's bus.
+func newLogind() (*logind, error) {
+	connection, err := dbus.Connect("unix:path=" + busSocket)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the bus: %w", err)
+	}
+	l := &logind{connection: connection}
+	if err := connection.Export(l, logindPath, logindInterface); err != nil {
+		return nil, fmt.Errorf("exporting logind: %w", err)
+	}
+	_, err = prop.Export(connection, logindPath, prop.Map{logindInterface: {
+		"InhibitDelayMaxUSec": {Value: uint64(logindDelay / time.Microsecond)},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("exporting logind's properties: %w", err)
+	}
+	reply, err := connection.RequestName(logindName, dbus.NameFlagDoNotQueue)
+	if err != nil {
+		return nil, fmt.Errorf("requesting the name of logind: %w", err)
+	}
+	if reply != dbus.RequestNameReplyPrimaryOwner {
+		return nil, errors.New("the bus has another logind")
+	}
+	return l, nil
+}
+
+// Inhibit is called over the bus. It returns a lock.
+func (l *logind) Inhibit(_, _, _, _ string) (dbus.UnixFD, *dbus.Error) {
+	read, own, err := os.Pipe()
+	if err != nil {
+		return 0, dbus.MakeFailedError(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.locks = append(l.locks, lock{read, own})
+	return dbus.UnixFD(own.Fd()), nil
+}
+
+// shutDown announces a shutdown, and returns when all locks have been released. Nothing
+// delays a shutdown for longer than logindDelay.
+func (l *logind) shutDown() error {
+	l.mu.Lock()
+	locks := l.locks
+	l.locks = nil
+	l.mu.Unlock()
+	for _, lock := range locks {
+		_ = lock.own.Close() // the holder has the only copy from now on
+	}
+	if err := l.announce(true); err != nil {
+		return err
+	}
+	limit := time.Now().Add(logindDelay)
+	for _, lock := range locks {
+		poll := []unix.PollFd{{Fd: int32(lock.read.Fd()), Events: unix.POLLIN}}
+		for time.Now().Before(limit) && poll[0].Revents == 0 {
+			_, _ = unix.Poll(poll, int(time.Until(limit).Milliseconds())) // again if it is interrupted
+		}
+		_ = lock.read.Close()
+	}
+	return nil
+}
+
+// announce announces that a shutdown begins, or that it has been cancelled.
+func (l *logind) announce(shutdown bool) error {
+	return l.connection.Emit(logindPath, logindInterface+".PrepareForShutdown", shutdown)
+}
