@@ -29,15 +29,17 @@ import (
 // the tests date.
 const ahead = time.Hour
 
-// bypassGate returns a gate like that of agent(), with this policy for bypassed pods.
+// bypassGate returns a gate like that of agent(), with this policy for bypassed pods. It is
+// closed for long enough that a start in the meantime is certain.
 func bypassGate(policy v1alpha1.BypassedPods) *v1alpha1.NodeGate {
 	ng := newGate("agent", keyA, byDaemonSet("agent"))
 	ng.Spec.BypassedPods = policy
+	ng.Spec.Timing.MinClosedSeconds = 5
 	return ng
 }
 
 // rebooted returns a node on which the gate is closed because of a reboot, a function that
-// opens the gate, and a time in the new boot before the gate closed.
+// opens the gate, and a time in the new boot while the gate is closed.
 func (e *env) rebooted(ng *v1alpha1.NodeGate) (k *kubelet, open func(), inBoot time.Time) {
 	e.Helper()
 	ds := e.daemonSet("agent")
@@ -54,8 +56,8 @@ func (e *env) rebooted(ng *v1alpha1.NodeGate) (k *kubelet, open func(), inBoot t
 		k.run(pod, true)
 		k.becomes("agent", isOpen, keyA)
 	}
-	// Kubelets start pods before they report the new boot.
-	return k, open, k.record("agent").Since.Add(-3 * time.Second)
+	// A kubelet reports the new boot before it starts pods.
+	return k, open, k.record("agent").Since.Add(time.Second)
 }
 
 // nodeEvents returns the Events about the node for a reason.

@@ -178,17 +178,17 @@ func (h *host) starts(t *testing.T) (all []start) {
 	return all
 }
 
-// count returns how many containers with the name have started since a time.
+// count returns how many containers have started since a time whose names begin so.
 func count(all []start, name string, since time.Time) (n int) {
 	for _, s := range all {
-		if s.name == name && !s.at.Before(since) {
+		if strings.HasPrefix(s.name, name) && !s.at.Before(since) {
 			n++
 		}
 	}
 	return n
 }
 
-// awaitStart waits until a container with the name has started since a time.
+// awaitStart waits until a container has started since a time whose name begins so.
 func (h *host) awaitStart(t *testing.T, name string, since time.Time) {
 	t.Helper()
 	must(t, await.Until(t.Context(), "container "+name, func(context.Context) error {

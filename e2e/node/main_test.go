@@ -117,8 +117,9 @@ var taint = corev1.Taint{Key: "test.nodegate.dev/agent-not-ready", Effect: corev
 const lag = 30 * time.Second
 
 // The gate opens when the daemon is ready on the node. On a machine, the daemon is ready
-// while /shared/ready exists. Its containers and those of the workload, which does not
-// tolerate the gate's taint, write when they start.
+// while /shared/ready exists. Its containers and those of the workloads, which do not
+// tolerate the gate's taint, write when they start. The workload patient waits for the
+// daemon in an init container.
 const objects = `
 apiVersion: nodegate.dev/v1alpha1
 kind: NodeGate
@@ -129,6 +130,7 @@ spec:
   openWhen:
   - name: agent
     daemonSet: {namespace: node-test, name: agent}
+  bypassedPods: Report
 ---
 apiVersion: v1
 kind: Namespace
@@ -167,7 +169,33 @@ spec:
       - name: workload
         image: nodegate.test/pod:1
         imagePullPolicy: Never
-        args: [run, /shared/starts, workload]
+        args: [run, /shared/starts, $(POD)]
+        env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+        volumeMounts: [{name: shared, mountPath: /shared}]
+      volumes: [{name: shared, hostPath: {path: /shared}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: patient, namespace: node-test}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: patient}}
+  template:
+    metadata: {labels: {app: patient}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      initContainers:
+      - name: await-agent
+        image: nodegate.test/pod:1
+        imagePullPolicy: Never
+        args: [await, /shared/ready]
+        volumeMounts: [{name: shared, mountPath: /shared}]
+      containers:
+      - name: patient
+        image: nodegate.test/pod:1
+        imagePullPolicy: Never
+        args: [run, /shared/starts, $(POD)]
+        env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
         volumeMounts: [{name: shared, mountPath: /shared}]
       volumes: [{name: shared, hostPath: {path: /shared}}]
 `

@@ -107,7 +107,7 @@ var rows = []row{
 			{`time() - max by (gate) (nodegate_birth_closing_proved_timestamp_seconds{gate=~"$gate"})`, "{{gate}}"}}},
 		{"Nodes created open", "The controller closed the gate after their creation.", timeseries, 8, "short", 0, []query{
 			{increase("nodegate_closes_total", ofGate+`,reason="Birth"`, "gate"), "{{gate}}"}}},
-		{"Bypassed pods", "Pods that started while the gate was closed.", timeseries, 8, "short", 0, []query{{increase("nodegate_bypassed_pods_total", ofGate, "gate"), "{{gate}}"}}},
+		{"Bypassed pods", "Pods that started while the gate was closed.", timeseries, 8, "short", 0, []query{{increase("nodegate_bypassed_pods_total", ofGate, "gate, certainty"), "{{gate}} {{certainty}}"}}},
 		{"Evictions of bypassed pods, by outcome", "", timeseries, 8, "short", 0, []query{{increase("nodegate_evictions_total", ofGate, "gate, outcome"), "{{gate}} {{outcome}}"}}},
 		{"Webhook certificate expires in", "Empty without a webhook.", timeseries, 8, "s", 0, []query{
 			{`min(nodegate_webhook_certificate_expiry_timestamp_seconds) - time()`, "certificate"}}},

@@ -170,16 +170,19 @@ func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 		}
 		return o.tries < Tries
 	}
-	var all, evictable []*gate.BoundPod
+	var certain, possible, evictable []*gate.BoundPod
 	for i := range list.Pods {
-		if p := &list.Pods[i]; o.closure.Bypassed(p) {
-			all = append(all, p)
+		switch p := &list.Pods[i]; o.closure.Bypassed(p) {
+		case gate.CertainlyBypassed:
+			certain = append(certain, p)
 			if p.Evictable() {
 				evictable = append(evictable, p)
 			}
+		case gate.PossiblyBypassed:
+			possible = append(possible, p)
 		}
 	}
-	b.report(key, n, o, policy, all)
+	b.report(key, n, o, policy, certain, possible)
 	if policy != v1alpha1.BypassedEvict || !b.MayEvict() {
 		return false
 	}
@@ -205,17 +208,29 @@ func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Nod
 	return policy, n, policy == v1alpha1.BypassedReport || policy == v1alpha1.BypassedEvict
 }
 
-// report reports the pods that bypassed the gate, once per opening.
-func (b *Handler) report(key key, n *gate.Node, o *opening, policy v1alpha1.BypassedPods, pods []*gate.BoundPod) {
-	if o.reported || len(pods) == 0 {
+// report reports the pods that certainly or possibly bypassed the gate, once per opening.
+func (b *Handler) report(key key, n *gate.Node, o *opening, policy v1alpha1.BypassedPods, certain, possible []*gate.BoundPod) {
+	if o.reported || len(certain)+len(possible) == 0 {
 		return
 	}
 	o.reported = true
-	b.Metrics.Bypassed(key.gate, len(pods))
-	names := namesOf(pods)
-	b.Log.Info("pods had started while the gate was closed", "gate", key.gate, "node", key.node, "pods", len(pods), "names", names)
-	b.Events.Warning(n, telemetry.GateReference(b.Gates().Object(key.gate)), v1alpha1.EventBypassedPods, string(policy), fmt.Sprintf(
-		"%s had started while gate %s was closed, and do not tolerate its taint: %s", count(len(pods)), key.gate, names))
+	b.Metrics.Bypassed(key.gate, len(certain), len(possible))
+	b.Log.Info("pods had started while the gate was closed", "gate", key.gate, "node", key.node,
+		"pods", len(certain), "names", namesOf(certain), "possibly", len(possible), "possibleNames", namesOf(possible))
+	b.Events.Warning(n, telemetry.GateReference(b.Gates().Object(key.gate)), v1alpha1.EventBypassedPods, string(policy), note(key.gate, certain, possible))
+}
+
+// note describes the pods that certainly or possibly bypassed a gate.
+func note(gateName string, certain, possible []*gate.BoundPod) string {
+	const close = "close to the time at which it closed or opened"
+	switch {
+	case len(possible) == 0:
+		return fmt.Sprintf("%s had started while gate %s was closed, and do not tolerate its taint: %s", count(len(certain)), gateName, namesOf(certain))
+	case len(certain) == 0:
+		return fmt.Sprintf("%s may have started while gate %s was closed, %s, and do not tolerate its taint: %s", count(len(possible)), gateName, close, namesOf(possible))
+	}
+	return fmt.Sprintf("%s had started while gate %s was closed, and do not tolerate its taint: %s; %s more may have, %s: %s",
+		count(len(certain)), gateName, namesOf(certain), count(len(possible)), close, namesOf(possible))
 }
 
 func count(pods int) string {

@@ -108,7 +108,7 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 			!strings.HasPrefix(e.Note, "12 pods had started while gate gate was closed") || !strings.Contains(e.Note, "default/p09 and 2 more") {
 			t.Errorf("the Event is %+v", e)
 		}
-		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate")); n != 12 || len(pods.evicted) > 0 {
+		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", "certain")); n != 12 || len(pods.evicted) > 0 {
 			t.Errorf("%v pods are counted, want 12; evicted: %v, want none", n, pods.evicted)
 		}
 	})

@@ -18,62 +18,88 @@ import (
 // opens, the pods that started while it was closed are determined from the start times
 // of their current containers.
 //
-// These start times come from the node's clock, in whole seconds. They are compared
-// with times from the controller's clock or, for a birth, the API server's. At the end
-// of the closed period, where most of the pods are legitimate, bypassMargin tolerates a
-// node's clock that is one second slow. In addition, pods that were bound after that
-// margin are excluded whatever their containers report, because the binding time comes
-// from the API server's clock. At the beginning, a slow clock causes pods to be missed
-// rather than wrongly reported.
+// Only the main containers count. An init container may wait for what the gate waits for,
+// which is what workloads should do that must not start without it.
 //
-// After a reboot, the relevant pods start before the new boot is observed. A reboot
-// ends all containers, so every running container was started in the current boot. A
-// container that is no longer running may be from before the reboot. It counts if it
-// was started less than bypassBoot before the new boot was observed.
+// Start times come from the node's clock, in whole seconds. They are compared with times
+// from the controller's clock or, for a birth, the API server's. Near the ends of the
+// closed period, it is therefore only possible that a pod bypassed the gate:
+//
+//   - In the last bypassMargin before the opening, where most of the pods are legitimate.
+//     Pods that were bound after that are excluded whatever their containers report,
+//     because the binding time comes from the API server's clock.
+//   - After a reboot, in the last bypassBoot before the new boot was observed. A container
+//     may have started in the new boot, or in the previous one, whose end the kubelet has
+//     not reported yet. A container that is not running did not start in the new boot.
 
 const (
 	bypassMargin = 2 * time.Second
-	bypassBoot   = 5 * time.Minute
+	bypassBoot   = time.Minute
 )
 
 // Closure is a period during which a gate was closed on a node.
 type Closure struct {
 	// Taint is the taint that was on the node.
 	Taint v1alpha1.Taint
-	// From is the earliest start time of a container that started in this period. Until
-	// is the time at which the gate opened.
+	// From is when the gate closed, and Until when it opened.
 	From, Until time.Time
-	// NewBoot is true if the node rebooted, so that every running container was started
-	// in this period or later.
+	// NewBoot is true if the gate closed because a new boot was observed.
 	NewBoot bool
 }
 
 // closure returns the period during which the gate was closed according to the record,
 // if it opens now.
 func (d *decider) closure(s *slot, r *Record) *Closure {
-	c := &Closure{Taint: s.had, From: r.closedSince(&d.Node), Until: d.since()}
-	if r.Reason == v1alpha1.ReasonRebooted && r.OverrideSince.IsZero() { // otherwise it was open in this boot
-		c.From, c.NewBoot = c.From.Add(-bypassBoot), true
+	return &Closure{
+		Taint: s.had, From: r.closedSince(&d.Node), Until: d.since(),
+		// If it was overridden, it was open in this boot.
+		NewBoot: r.Reason == v1alpha1.ReasonRebooted && r.OverrideSince.IsZero(),
 	}
-	return c
 }
 
-// Bypassed reports whether a pod started while the gate was closed and does not
-// tolerate its taint. Mirror pods do not count, because a kubelet runs them regardless
-// of taints. No pods count if the taint does not keep pods off the node
-// (PreferNoSchedule).
-func (c *Closure) Bypassed(p *BoundPod) bool {
+// Bypass is how certain it is that a pod bypassed a gate.
+type Bypass uint8
+
+// From less to more certain.
+const (
+	NotBypassed Bypass = iota
+	PossiblyBypassed
+	CertainlyBypassed
+)
+
+// Bypassed returns whether a pod started while the gate was closed and does not tolerate
+// its taint. Mirror pods do not count, because a kubelet runs them regardless of taints.
+// No pods count if the taint does not keep pods off the node (PreferNoSchedule).
+func (c *Closure) Bypassed(p *BoundPod) Bypass {
 	end := c.Until.Add(-bypassMargin)
 	if c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.Tolerates(c.Taint) {
-		return false
+		return NotBypassed
 	}
+	most := NotBypassed
 	for _, start := range p.Starts {
-		since := !start.At.Before(c.From) || c.NewBoot && start.Running
-		if since && !start.At.After(end) {
-			return true
-		}
+		most = max(most, c.startedIn(start))
 	}
-	return false
+	return most
+}
+
+// startedIn returns whether a container started in the period.
+func (c *Closure) startedIn(s Start) Bypass {
+	from := c.From
+	if c.NewBoot {
+		from = from.Add(-bypassMargin)
+	}
+	switch {
+	case s.Init || s.At.After(c.Until):
+		return NotBypassed
+	case s.At.Before(from):
+		if c.NewBoot && s.Running && !s.At.Before(c.From.Add(-bypassBoot)) {
+			return PossiblyBypassed
+		}
+		return NotBypassed
+	case s.At.After(c.Until.Add(-bypassMargin)):
+		return PossiblyBypassed
+	}
+	return CertainlyBypassed
 }
 
 // Evictable reports whether a pod may be evicted for having bypassed a gate. The pod

@@ -36,15 +36,15 @@ func TestClosure(t *testing.T) {
 		node *sim
 		from time.Duration // before the opening
 	}{
-		"from the Node's creation":                {birth, minute},
-		"from the closing":                        {closedFor(v1alpha1.ReasonRegression, minute), minute},
-		"from before a new boot was observed":     {closedFor(v1alpha1.ReasonRebooted, minute), 6 * minute},
-		"from unreachability, without a reboot":   {closedFor(v1alpha1.ReasonNodeSilent, minute), minute},
-		"from before a boot after unreachability": {closedFor(v1alpha1.ReasonNodeSilent, minute).boot("b"), 5 * minute},
+		"from the Node's creation":              {birth, minute},
+		"from the closing":                      {closedFor(v1alpha1.ReasonRegression, minute), minute},
+		"from when a new boot was observed":     {closedFor(v1alpha1.ReasonRebooted, minute), minute},
+		"from unreachability, without a reboot": {closedFor(v1alpha1.ReasonNodeSilent, minute), minute},
+		"from a new boot after unreachability":  {closedFor(v1alpha1.ReasonNodeSilent, minute).boot("b"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := closureOf(t, c.node)
-			if got == nil || !got.From.Equal(epoch.Add(-c.from)) || !got.Until.Equal(epoch) || got.NewBoot != strings.Contains(name, "boot ") || TaintText(got.Taint) != cniTaint {
+			if got == nil || !got.From.Equal(epoch.Add(-c.from)) || !got.Until.Equal(epoch) || got.NewBoot != strings.Contains(name, "new boot") || TaintText(got.Taint) != cniTaint {
 				t.Errorf("got %+v, want the %s up to %s", got, c.from, epoch)
 			}
 		})
@@ -66,7 +66,7 @@ func TestSeedCiliumBypassed(t *testing.T) {
 	opened := epoch
 	at := func(secondsBefore int) time.Time { return opened.Add(-time.Duration(secondsBefore) * time.Second) }
 	// A quick reboot: the new boot is observed 30 seconds before the agent is ready.
-	reboot := &Closure{From: at(30).Add(-bypassBoot), Until: opened, NewBoot: true}
+	reboot := &Closure{From: at(30), Until: opened, NewBoot: true}
 	reboot.Taint, _ = parseTaint(cniTaint)
 	// The gate closed 30 seconds ago without a reboot.
 	closed := &Closure{Taint: reboot.Taint, From: at(30), Until: opened}
@@ -87,33 +87,38 @@ func TestSeedCiliumBypassed(t *testing.T) {
 	for name, c := range map[string]struct {
 		closure *Closure
 		pod     BoundPod
-		want    bool
+		want    Bypass
 	}{
-		"bound before the reboot, started before the agent":    {reboot, pod(7), true},
-		"started before the new boot was reported":             {reboot, pod(31), true},
-		"ended in the old boot, not started again":             {reboot, pod(3600, func(p *BoundPod) { p.Starts[0].Running = false }), false},
-		"the reboot an hour ago was not observed":              {reboot, pod(3600), true},
-		"started when the agent was ready":                     {reboot, pod(-3), false},
-		"too close to the opening":                             {reboot, pod(1), false},
-		"just before that":                                     {reboot, pod(2), true},
-		"one of its containers started while it was closed":    {reboot, pod(-9, func(p *BoundPod) { p.Starts = append(p.Starts, Start{At: at(9)}) }), true},
-		"it has not started":                                   {reboot, pod(0, func(p *BoundPod) { p.Starts = nil }), false},
-		"bound while the gate was closed":                      {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(20), at(10) }), true},
-		"bound while it was open, by the API server's clock":   {closed, pod(9, func(p *BoundPod) { p.Bound = at(-1) }), false},
-		"created while it was open, by the API server's clock": {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(-1), time.Time{} }), false},
-		"without a binding time":                               {closed, pod(9, func(p *BoundPod) { p.Bound = time.Time{} }), true},
-		"it ran before the gate closed, and never restarted":   {closed, pod(31), false},
-		"restarted while the gate was closed":                  {closed, pod(30), true},
-		"restarted after the opening":                          {closed, pod(-60), false},
-		"it tolerates the taint":                               {closed, pod(9, tolerating("cni.example/not-ready")), false},
-		"it tolerates another one":                             {closed, pod(9, tolerating("other.example/x")), true},
-		"it is terminating":                                    {closed, pod(9, func(p *BoundPod) { p.Terminating = true }), false},
-		"it has finished":                                      {closed, pod(9, func(p *BoundPod) { p.Finished = true }), false},
-		"a mirror pod":                                         {closed, pod(9, func(p *BoundPod) { p.Mirror = true }), false},
-		"a daemon that does not tolerate its gate":             {closed, pod(9, func(p *BoundPod) { p.Daemon = true }), true},
+		"bound before the reboot, started before the agent":    {reboot, pod(7), CertainlyBypassed},
+		"started just before the new boot was observed":        {reboot, pod(32), CertainlyBypassed},
+		"in this boot, or just before the reboot":              {reboot, pod(33), PossiblyBypassed},
+		"the same, and it has ended":                           {reboot, pod(33, func(p *BoundPod) { p.Starts[0].Running = false }), NotBypassed},
+		"the kubelet has not reported its end":                 {reboot, pod(91), NotBypassed},
+		"its init container waits for the agent":               {reboot, pod(9, func(p *BoundPod) { p.Starts[0].Init = true }), NotBypassed},
+		"after its init container, it started early":           {reboot, pod(9, func(p *BoundPod) { p.Starts = append(p.Starts, Start{At: at(20), Init: true}) }), CertainlyBypassed},
+		"ended in the old boot, not started again":             {reboot, pod(3600, func(p *BoundPod) { p.Starts[0].Running = false }), NotBypassed},
+		"started when the agent was ready":                     {reboot, pod(-3), NotBypassed},
+		"close to the opening":                                 {reboot, pod(1), PossiblyBypassed},
+		"in its second":                                        {reboot, pod(0), PossiblyBypassed},
+		"just before that":                                     {reboot, pod(2), CertainlyBypassed},
+		"one of its containers started while it was closed":    {reboot, pod(-9, func(p *BoundPod) { p.Starts = append(p.Starts, Start{At: at(9)}) }), CertainlyBypassed},
+		"it has not started":                                   {reboot, pod(0, func(p *BoundPod) { p.Starts = nil }), NotBypassed},
+		"bound while the gate was closed":                      {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(20), at(10) }), CertainlyBypassed},
+		"bound while it was open, by the API server's clock":   {closed, pod(9, func(p *BoundPod) { p.Bound = at(-1) }), NotBypassed},
+		"created while it was open, by the API server's clock": {closed, pod(9, func(p *BoundPod) { p.Created, p.Bound = at(-1), time.Time{} }), NotBypassed},
+		"without a binding time":                               {closed, pod(9, func(p *BoundPod) { p.Bound = time.Time{} }), CertainlyBypassed},
+		"it ran before the gate closed, and never restarted":   {closed, pod(31), NotBypassed},
+		"restarted while the gate was closed":                  {closed, pod(30), CertainlyBypassed},
+		"restarted after the opening":                          {closed, pod(-60), NotBypassed},
+		"it tolerates the taint":                               {closed, pod(9, tolerating("cni.example/not-ready")), NotBypassed},
+		"it tolerates another one":                             {closed, pod(9, tolerating("other.example/x")), CertainlyBypassed},
+		"it is terminating":                                    {closed, pod(9, func(p *BoundPod) { p.Terminating = true }), NotBypassed},
+		"it has finished":                                      {closed, pod(9, func(p *BoundPod) { p.Finished = true }), NotBypassed},
+		"a mirror pod":                                         {closed, pod(9, func(p *BoundPod) { p.Mirror = true }), NotBypassed},
+		"a daemon that does not tolerate its gate":             {closed, pod(9, func(p *BoundPod) { p.Daemon = true }), CertainlyBypassed},
 	} {
 		if got := c.closure.Bypassed(&c.pod); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
+			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 }

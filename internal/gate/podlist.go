@@ -54,6 +54,8 @@ type Start struct {
 	At time.Time
 	// Running reports whether the container has been running since.
 	Running bool
+	// Init reports whether it is an init container.
+	Init bool
 }
 
 // isWorkload reports whether the pod prevents its node from being idle.

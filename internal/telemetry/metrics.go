@@ -26,6 +26,7 @@ const (
 	labelState     = "state"
 	labelReason    = "reason"
 	labelOutcome   = "outcome"
+	labelCertainty = "certainty"
 	labelCondition = "condition"
 	labelMode      = "mode"
 	labelSignal    = "signal"
@@ -98,7 +99,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Opens = m.counter("nodegate_opens_total", "Total number of openings of a gate on a node, by reason.", labelGate, labelReason)
 	m.Closes = m.counter("nodegate_closes_total", "Total number of closings of a gate on a node by the controller, by reason. Closings at birth by the API server are not included.", labelGate, labelReason)
 	m.Patches = m.counter("nodegate_patches_total", "Total number of node patches, by outcome.", labelOutcome)
-	m.Bypasses = m.counter("nodegate_bypassed_pods_total", "Total number of pods that had started on a node while a gate was closed whose taint they do not tolerate.", labelGate)
+	m.Bypasses = m.counter("nodegate_bypassed_pods_total", "Total number of pods that had started on a node while a gate was closed whose taint they do not tolerate. certainty=possible: at about the time at which it closed or opened.", labelGate, labelCertainty)
 	m.Evictions = m.counter("nodegate_evictions_total", "Total number of requests to evict bypassed pods, by outcome.", labelGate, labelOutcome)
 	m.Events = m.counter("nodegate_events_total", "Total number of Kubernetes Events, by outcome: written, failed, or dropped because of the rate limit.", labelOutcome)
 	m.initialize()
@@ -218,9 +219,18 @@ func (m *Metrics) Closed(v *gate.Verdict) {
 	m.about(v.Gate, func() { m.Closes.WithLabelValues(v.Gate, string(v.Reason)).Inc() })
 }
 
-// Bypassed counts pods that bypassed a gate.
-func (m *Metrics) Bypassed(gateName string, pods int) {
-	m.about(gateName, func() { m.Bypasses.WithLabelValues(gateName).Add(float64(pods)) })
+// Values of the label certainty.
+const (
+	Certain  = "certain"
+	Possible = "possible"
+)
+
+// Bypassed counts pods that certainly or possibly bypassed a gate.
+func (m *Metrics) Bypassed(gateName string, certain, possible int) {
+	m.about(gateName, func() {
+		m.Bypasses.WithLabelValues(gateName, Certain).Add(float64(certain))
+		m.Bypasses.WithLabelValues(gateName, Possible).Add(float64(possible))
+	})
 }
 
 // Evicted counts a request to evict a pod that bypassed a gate.
@@ -258,7 +268,8 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 		}
 	}
 	for name := range signals { // see initialize
-		m.Bypasses.WithLabelValues(name)
+		m.Bypasses.WithLabelValues(name, Certain)
+		m.Bypasses.WithLabelValues(name, Possible)
 		m.Closes.WithLabelValues(name, string(v1alpha1.ReasonBirth))
 	}
 	m.gates = signals

@@ -193,8 +193,8 @@ func (m *Machine) StopKubelet() error { return m.send(commandStop) }
 // StartKubelet starts a stopped kubelet.
 func (m *Machine) StartKubelet() error { return m.send(commandStart) }
 
-// Shutdown shuts the machine down like systemd: the kubelet is told, and may delay it. It
-// returns when the machine is off.
+// Shutdown shuts the machine down like systemd: the kubelet may delay it. It returns when
+// the machine is off.
 func (m *Machine) Shutdown() error {
 	if err := m.send(commandShutdown); err != nil {
 		return err

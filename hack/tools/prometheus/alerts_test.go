@@ -180,8 +180,8 @@ var scenarios = map[string]struct {
 		},
 	},
 	"NodegatePodsBypassed": {
-		scenario{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni"} 0 0 0 2x60`}}, "gate cni",
-		[]scenario{{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni"} 2x60`}}},
+		scenario{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni",certainty="certain"} 0 0 0 2x60`}}, "gate cni",
+		[]scenario{{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni",certainty="certain"} 2x60`}}},
 	},
 	"NodegateCertificateExpiring": {
 		scenario{20 * time.Minute, []string{fmt.Sprintf(`nodegate_webhook_certificate_expiry_timestamp_seconds{pod="a"} %dx60`, 13*86400), `nodegate_webhook_certificate_expiry_timestamp_seconds{pod="b"} 9999999x60`}}, "It expires in 12d",

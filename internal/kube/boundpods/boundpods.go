@@ -129,14 +129,19 @@ func BoundPod(o *corev1.Pod) gate.BoundPod {
 			p.Bound = clients.Instant(c.LastTransitionTime)
 		}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
-		for i := range statuses {
-			if start := started(&statuses[i]); !start.At.IsZero() {
-				p.Starts = append(p.Starts, start)
-			}
+	p.Starts = append(starts(o.Status.InitContainerStatuses, true), starts(o.Status.ContainerStatuses, false)...)
+	return p
+}
+
+// starts returns the last starts of containers.
+func starts(statuses []corev1.ContainerStatus, init bool) (all []gate.Start) {
+	for i := range statuses {
+		if start := started(&statuses[i]); !start.At.IsZero() {
+			start.Init = init
+			all = append(all, start)
 		}
 	}
-	return p
+	return all
 }
 
 // started returns the last start of a container. A container that waits for a restart

@@ -60,7 +60,7 @@ func TestBoundPod(t *testing.T) {
 			o.Status.ContainerStatuses = []corev1.ContainerStatus{
 				{State: runs(2), LastTerminationState: ended(1)}, {State: waits, LastTerminationState: ended(3)}, {State: waits}, {},
 			}
-		}, gate.BoundPod{Starts: []gate.Start{start(1, false), start(2, true), start(3, false)}}},
+		}, gate.BoundPod{Starts: []gate.Start{{At: time.Unix(1, 0).UTC(), Init: true}, start(2, true), start(3, false)}}},
 	} {
 		o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", CreationTimestamp: at(4)}}
 		c.pod(o)

@@ -5,6 +5,7 @@
 //	pod                    waits for a signal
 //	pod run FILE NAME      appends a line with the time and the name to a file, then waits
 //	pod exists FILE        exits with status 0 if the file exists
+//	pod await FILE         exits when the file exists
 package main
 
 import (
@@ -24,6 +25,17 @@ func main() {
 			fail(err)
 		}
 		return
+	case len(args) == 2 && args[0] == "await":
+		for {
+			if _, err := os.Stat(args[1]); err == nil {
+				return
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
 	case len(args) == 3 && args[0] == "run":
 		if err := record(args[1], args[2]); err != nil {
 			fail(err)

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/testcluster/await"
+)
+
+// After a power cut, the kubelet starts the pods that were bound before, regardless of
+// taints. Those that really started before the gate opened are named, and only those: not a
+// pod whose init container waits for the daemon, as the documentation recommends.
+func TestBypassedPods(t *testing.T) {
+	h := newHost(t)
+	h.bootAndOpen(t)
+	must(t, await.Until(t.Context(), "workloads", func(context.Context) error {
+		if all := h.starts(t); count(all, "workload", time.Time{}) < 5 || count(all, "patient", time.Time{}) < 2 {
+			return fmt.Errorf("%d containers have started", len(all))
+		}
+		return nil
+	}))
+	h.setReady(t, false)
+	must(t, h.PowerOff())
+	off := time.Now()
+	must(t, h.PowerOn())
+	h.await(t, true)
+	h.awaitAgent(t, false)
+	h.awaitStart(t, "workload", off)
+	first := time.Now()
+	must(t, await.Until(t.Context(), "time", func(context.Context) error { // start times are in seconds
+		if time.Since(first) < 4*time.Second {
+			return errors.New("starts and the opening are not distinct yet")
+		}
+		return nil
+	}))
+	h.setReady(t, true)
+	record, err := gate.ParseRecord(h.await(t, false).Annotations[v1alpha1.RecordAnnotationPrefix+gateName])
+	must(t, err)
+	note := h.awaitBypassed(t, off)
+	for _, s := range h.starts(t) {
+		named := strings.Contains(note, s.name)
+		switch early := record.Since.Sub(s.at); {
+		case s.at.Before(off) || strings.HasPrefix(s.name, "agent"):
+		case early > 3*time.Second && !named:
+			t.Errorf("%s started %s before the opening, and is not named: %s", s.name, early, note)
+		case early < -2*time.Second && named:
+			t.Errorf("%s started %s after the opening, and is named: %s", s.name, -early, note)
+		}
+	}
+	if strings.Contains(note, "patient") {
+		t.Errorf("pods that waited are named: %s", note)
+	}
+}
+
+// awaitBypassed returns the note of the Event about bypassed pods since a time.
+func (h *host) awaitBypassed(t *testing.T, since time.Time) (note string) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "Event", func(ctx context.Context) error {
+		var events eventsv1.EventList
+		if err := shared.client.List(ctx, &events); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			e := &events.Items[i]
+			if e.Reason == v1alpha1.EventBypassedPods && e.Regarding.Name == h.name && e.EventTime.After(since) {
+				note = e.Note
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	}))
+	return note
+}
