@@ -114,11 +114,16 @@ func TestLoading(t *testing.T) {
 				if f.facts(t, "a").Loading {
 					t.Error("nothing is needed, yet it loads")
 				}
+				read := make(chan struct{})
+				pods := f.api.pods(query)
+				f.api.set(func() { pods.onRead = func() { <-read } })
 				needs := gate.Needs{Pods: []gate.PodQuery{query}}
 				f.SetNeeds(needs)
+				synctest.Wait()
 				if part, _ := f.FactsOf("a", &needs); !part.Loading || !f.facts(t, "a").Loading {
 					t.Error("it does not load when pods are needed")
 				}
+				close(read)
 				synctest.Wait()
 				if part, _ := f.FactsOf("a", &needs); part.Loading || f.facts(t, "a").Loading {
 					t.Error("it still loads after the first attempt")
