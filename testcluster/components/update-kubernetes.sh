@@ -7,7 +7,7 @@
 #	components/update-kubernetes.sh v1.37.1 [kwok-version]
 #
 # The newest version's module also builds etcd, in the version of the client that
-# this Kubernetes has, KWOK, and kubectl. The script prints which modules they
+# this Kubernetes has, KWOK, kubectl and the kubelet. The script prints which modules they
 # want newer than Kubernetes is released with: this should stay a short list.
 set -eu
 
@@ -29,7 +29,7 @@ others=
 gomod=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^.*"GoMod": "\(.*\)".*$/\1/p')
 if [ "$newest" = "kubernetes-$minor.mod" ]; then
 	etcd=$(sed -n 's|^.*go.etcd.io/etcd/client/v3 \(v[^ ]*\).*$|\1|p' "$gomod")
-	programs="$programs kubectl"
+	programs="$programs kubectl kubelet"
 	others="go.etcd.io/etcd/server/v3@$etcd sigs.k8s.io/kwok/cmd/kwok@$kwok"
 fi
 
