@@ -164,7 +164,7 @@ func TestFailedBuilds(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	for _, opts := range []Options{
-		{Components: []Component{"kubelet"}},
+		{Components: []Component{"kube-proxy"}},
 		{KubernetesVersion: "1.1"},
 	} {
 		if _, err := Build(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "unknown") || !strings.Contains(err.Error(), "must be one of") {
