@@ -106,7 +106,7 @@ func TestSeedCiliumBypassedPodsReport(t *testing.T) {
 	}
 	open()
 	event := k.bypassEvent()
-	if want := "2 pods had started while gate agent was closed, and do not tolerate its taint: daemons/early, daemons/early-daemon"; event.Note != want ||
+	if want := "2 pods started while gate agent was closed, without tolerating its taint: daemons/early, daemons/early-daemon"; event.Note != want ||
 		event.Type != corev1.EventTypeWarning || event.Regarding.Kind != "Node" {
 		t.Errorf("the Event is %+v, want a Warning with the note:\n%s", event, want)
 	}

@@ -20,8 +20,8 @@ import (
 )
 
 // After a power cut, the kubelet starts the pods that were bound before, regardless of
-// taints. Those that really started before the gate opened are named, and only those: not a
-// pod whose init container waits for the daemon, as the documentation recommends.
+// taints. Those that really started before the gate opened are named as certain, and only
+// those: not a pod whose init container waits for the daemon, as the documentation recommends.
 func TestBypassedPods(t *testing.T) {
 	h := newHost(t)
 	h.bootAndOpen(t)
@@ -31,26 +31,17 @@ func TestBypassedPods(t *testing.T) {
 		}
 		return nil
 	}))
-	h.setReady(t, false)
-	must(t, h.PowerOff())
-	off := time.Now()
-	must(t, h.PowerOn())
-	h.await(t, true)
-	h.awaitAgent(t, false)
+	off := h.rebootClosed(t)
 	h.awaitStart(t, "workload", off)
-	first := time.Now()
-	must(t, await.Until(t.Context(), "time", func(context.Context) error { // start times are in seconds
-		if time.Since(first) < 4*time.Second {
-			return errors.New("starts and the opening are not distinct yet")
-		}
-		return nil
-	}))
+	// Start times are in seconds, and a start close to the opening is not certain.
+	must(t, await.Pause(t.Context(), 4*time.Second))
 	h.setReady(t, true)
 	record, err := gate.ParseRecord(h.await(t, false).Annotations[v1alpha1.RecordAnnotationPrefix+gateName])
 	must(t, err)
 	note := h.awaitBypassed(t, off)
+	certain, _, _ := strings.Cut(note, "; ") // what is possible comes after it
 	for _, s := range h.starts(t) {
-		named := strings.Contains(note, s.name)
+		named := strings.Contains(certain, s.name)
 		switch early := record.Since.Sub(s.at); {
 		case s.at.Before(off) || strings.HasPrefix(s.name, "agent"):
 		case early > 3*time.Second && !named:
@@ -59,8 +50,10 @@ func TestBypassedPods(t *testing.T) {
 			t.Errorf("%s started %s after the opening, and is named: %s", s.name, -early, note)
 		}
 	}
-	if strings.Contains(note, "patient") {
-		t.Errorf("pods that waited are named: %s", note)
+	// The daemon's file is there before the kubelet's next probe of the daemon, so a pod that
+	// waited for it may start just before the gate opens.
+	if strings.Contains(certain, "patient") || strings.Contains(certain, "possibly") {
+		t.Errorf("pods that waited are named as certain, or none is: %s", note)
 	}
 }
 

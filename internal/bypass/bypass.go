@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,7 +155,8 @@ func (b *Handler) workOn(ctx context.Context, key key) {
 	}
 }
 
-// attempt does what is possible now, and returns whether another attempt is needed.
+// attempt lists, reports and evicts the bypassed pods, and reports whether another attempt is
+// needed.
 func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 	policy, n, current := b.current(key, o)
 	if !current {
@@ -222,15 +224,15 @@ func (b *Handler) report(key key, n *gate.Node, o *opening, policy v1alpha1.Bypa
 
 // note describes the pods that certainly or possibly bypassed a gate.
 func note(gateName string, certain, possible []*gate.BoundPod) string {
-	const close = "close to the time at which it closed or opened"
-	switch {
-	case len(possible) == 0:
-		return fmt.Sprintf("%s had started while gate %s was closed, and do not tolerate its taint: %s", count(len(certain)), gateName, namesOf(certain))
-	case len(certain) == 0:
-		return fmt.Sprintf("%s may have started while gate %s was closed, %s, and do not tolerate its taint: %s", count(len(possible)), gateName, close, namesOf(possible))
+	var parts []string
+	if len(certain) > 0 {
+		parts = append(parts, fmt.Sprintf("%s started while gate %s was closed, without tolerating its taint: %s", count(len(certain)), gateName, namesOf(certain)))
 	}
-	return fmt.Sprintf("%s had started while gate %s was closed, and do not tolerate its taint: %s; %s more may have, %s: %s",
-		count(len(certain)), gateName, namesOf(certain), count(len(possible)), close, namesOf(possible))
+	if len(possible) > 0 {
+		parts = append(parts, fmt.Sprintf("%s possibly started while gate %s was closed, without tolerating its taint, because it closed or opened at about that time: %s",
+			count(len(possible)), gateName, namesOf(possible)))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func count(pods int) string {

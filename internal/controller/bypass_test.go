@@ -105,7 +105,7 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 		}
 		e := events[0]
 		if e.Type != corev1.EventTypeWarning || e.Reason != v1alpha1.EventBypassedPods || e.Regarding.Name != "n0000" || e.Regarding.UID != "uid-of-n0000" ||
-			!strings.HasPrefix(e.Note, "12 pods had started while gate gate was closed") || !strings.Contains(e.Note, "default/p09 and 2 more") {
+			!strings.HasPrefix(e.Note, "12 pods started while gate gate was closed") || !strings.Contains(e.Note, "default/p09 and 2 more") {
 			t.Errorf("the Event is %+v", e)
 		}
 		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", "certain")); n != 12 || len(pods.evicted) > 0 {

@@ -57,20 +57,20 @@ func (d *decider) closure(s *slot, r *Record) *Closure {
 	}
 }
 
-// Bypass is how certain it is that a pod bypassed a gate.
-type Bypass uint8
+// Certainty is how certain it is that a pod bypassed a gate.
+type Certainty uint8
 
 // From less to more certain.
 const (
-	NotBypassed Bypass = iota
+	NotBypassed Certainty = iota
 	PossiblyBypassed
 	CertainlyBypassed
 )
 
-// Bypassed returns whether a pod started while the gate was closed and does not tolerate
-// its taint. Mirror pods do not count, because a kubelet runs them regardless of taints.
+// Bypassed returns how certain it is that a pod started while the gate was closed and does
+// not tolerate its taint. Mirror pods do not count, because a kubelet runs them regardless of taints.
 // No pods count if the taint does not keep pods off the node (PreferNoSchedule).
-func (c *Closure) Bypassed(p *BoundPod) Bypass {
+func (c *Closure) Bypassed(p *BoundPod) Certainty {
 	end := c.Until.Add(-bypassMargin)
 	if c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.Tolerates(c.Taint) {
 		return NotBypassed
@@ -82,16 +82,12 @@ func (c *Closure) Bypassed(p *BoundPod) Bypass {
 	return most
 }
 
-// startedIn returns whether a container started in the period.
-func (c *Closure) startedIn(s Start) Bypass {
-	from := c.From
-	if c.NewBoot {
-		from = from.Add(-bypassMargin)
-	}
+// startedIn returns how certain it is that a container started in the period.
+func (c *Closure) startedIn(s Start) Certainty {
 	switch {
 	case s.Init || s.At.After(c.Until):
 		return NotBypassed
-	case s.At.Before(from):
+	case s.At.Before(c.From):
 		if c.NewBoot && s.Running && !s.At.Before(c.From.Add(-bypassBoot)) {
 			return PossiblyBypassed
 		}

@@ -87,12 +87,12 @@ func TestSeedCiliumBypassed(t *testing.T) {
 	for name, c := range map[string]struct {
 		closure *Closure
 		pod     BoundPod
-		want    Bypass
+		want    Certainty
 	}{
 		"bound before the reboot, started before the agent":    {reboot, pod(7), CertainlyBypassed},
-		"started just before the new boot was observed":        {reboot, pod(32), CertainlyBypassed},
-		"in this boot, or just before the reboot":              {reboot, pod(33), PossiblyBypassed},
-		"the same, and it has ended":                           {reboot, pod(33, func(p *BoundPod) { p.Starts[0].Running = false }), NotBypassed},
+		"started when the new boot was observed":               {reboot, pod(30), CertainlyBypassed},
+		"in this boot, or just before the reboot":              {reboot, pod(31), PossiblyBypassed},
+		"the same, and it has ended":                           {reboot, pod(31, func(p *BoundPod) { p.Starts[0].Running = false }), NotBypassed},
 		"the kubelet has not reported its end":                 {reboot, pod(91), NotBypassed},
 		"its init container waits for the agent":               {reboot, pod(9, func(p *BoundPod) { p.Starts[0].Init = true }), NotBypassed},
 		"after its init container, it started early":           {reboot, pod(9, func(p *BoundPod) { p.Starts = append(p.Starts, Start{At: at(20), Init: true}) }), CertainlyBypassed},

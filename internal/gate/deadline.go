@@ -38,9 +38,10 @@ type Deadline struct {
 	Open bool
 }
 
-// loadingRecheck is when to decide again about a deadline that has passed while the
-// signals are not known yet (see Facts.Loading): the Event about it says what the gate
-// waits for. What becomes known is decided about at once; this is for what cannot be read.
+// loadingRecheck is the delay before a deadline that has passed is evaluated again while
+// feeds are loading (see Facts.Loading). The Event about the deadline names what the gate
+// waits for. Signals that become known are evaluated at once; the delay is for those that
+// cannot be read.
 const loadingRecheck = 10 * time.Second
 
 func (t Deadline) isSet() bool { return t.PodMissing > 0 || t.Ready > 0 }
