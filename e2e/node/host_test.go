@@ -92,7 +92,8 @@ func (h *host) observe(t *testing.T) {
 	}()
 }
 
-// retire ends the machine, judges what happened, and deletes the Node.
+// retire ends the machine, judges what happened, and deletes the Node and its pods, because
+// podgc would need a minute for these.
 func (h *host) retire(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	if t.Failed() {
@@ -103,8 +104,20 @@ func (h *host) retire(t *testing.T) {
 	}
 	h.judge(ctx, t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name}}
-	if err := shared.client.Delete(ctx, node); err != nil {
+	if err := client.IgnoreNotFound(shared.client.Delete(ctx, node)); err != nil {
 		t.Error(err)
+	}
+	var pods corev1.PodList
+	if err := shared.client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		t.Error(err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName != h.name {
+			continue
+		}
+		if err := client.IgnoreNotFound(shared.client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -113,12 +126,14 @@ func (h *host) judge(ctx context.Context, t *testing.T) {
 	t.Helper()
 	etcd, err := judge.Connect(h.cluster)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	defer etcd.Close()
 	history, err := judge.Read(ctx, etcd, h.cluster.AuditLog(), h.since)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	verdict := judge.Judge(history, judge.Config{Controller: shared.controller, Lag: lag, Quiet: time.Hour})
 	for _, violation := range verdict.Violations {
@@ -178,21 +193,21 @@ func (h *host) starts(t *testing.T) (all []start) {
 	return all
 }
 
-// count returns how many containers have started since a time whose names begin so.
-func count(all []start, name string, since time.Time) (n int) {
+// count returns how many containers with the name prefix have started since a time.
+func count(all []start, prefix string, since time.Time) (n int) {
 	for _, s := range all {
-		if strings.HasPrefix(s.name, name) && !s.at.Before(since) {
+		if strings.HasPrefix(s.name, prefix) && !s.at.Before(since) {
 			n++
 		}
 	}
 	return n
 }
 
-// awaitStart waits until a container has started since a time whose name begins so.
-func (h *host) awaitStart(t *testing.T, name string, since time.Time) {
+// awaitStart waits until a container with the name prefix has started since a time.
+func (h *host) awaitStart(t *testing.T, prefix string, since time.Time) {
 	t.Helper()
-	must(t, await.Until(t.Context(), "container "+name, func(context.Context) error {
-		if count(h.starts(t), name, since) == 0 {
+	must(t, await.Until(t.Context(), "container "+prefix, func(context.Context) error {
+		if count(h.starts(t), prefix, since) == 0 {
 			return errors.New("it has not started")
 		}
 		return nil
@@ -208,6 +223,15 @@ func (h *host) history() []*corev1.Node {
 	return slices.Clone(h.states)
 }
 
+// newest returns the newest observed state of the Node.
+func (h *host) newest() *corev1.Node {
+	states := h.history()
+	if len(states) == 0 {
+		return &corev1.Node{}
+	}
+	return states[len(states)-1]
+}
+
 func isClosed(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&taint) })
 }
@@ -217,11 +241,7 @@ func isClosed(n *corev1.Node) bool {
 func (h *host) await(t *testing.T, closed bool) (node *corev1.Node) {
 	t.Helper()
 	must(t, await.Until(t.Context(), "Node", func(context.Context) error {
-		states := h.history()
-		if len(states) == 0 {
-			return errors.New("it does not exist")
-		}
-		node = states[len(states)-1]
+		node = h.newest()
 		if boot := node.Status.NodeInfo.BootID; boot != h.BootID() || isClosed(node) != closed {
 			return fmt.Errorf("boot %s, want %s; closed %v, want %v", boot, h.BootID(), isClosed(node), closed)
 		}

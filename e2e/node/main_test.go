@@ -6,6 +6,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -85,7 +86,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 		return err
 	}
 	shared.controller = installation.Username()
-	objects, err := testbed.ParseObjects([]byte(objects))
+	objects, err := testbed.ParseObjects([]byte(objects + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
 	if err != nil {
 		return err
 	}
@@ -154,48 +155,33 @@ spec:
         readinessProbe: {exec: {command: [/pod, exists, /shared/ready]}, periodSeconds: 1}
         volumeMounts: [{name: shared, mountPath: /shared}]
       volumes: [{name: shared, hostPath: {path: /shared}}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: workload, namespace: node-test}
-spec:
-  replicas: 5
-  selector: {matchLabels: {app: workload}}
-  template:
-    metadata: {labels: {app: workload}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: workload
-        image: nodegate.test/pod:1
-        imagePullPolicy: Never
-        args: [run, /shared/starts, $(POD)]
-        env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        volumeMounts: [{name: shared, mountPath: /shared}]
-      volumes: [{name: shared, hostPath: {path: /shared}}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: patient, namespace: node-test}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: patient}}
-  template:
-    metadata: {labels: {app: patient}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      initContainers:
-      - name: await-agent
-        image: nodegate.test/pod:1
-        imagePullPolicy: Never
-        args: [await, /shared/ready]
-        volumeMounts: [{name: shared, mountPath: /shared}]
-      containers:
-      - name: patient
-        image: nodegate.test/pod:1
-        imagePullPolicy: Never
-        args: [run, /shared/starts, $(POD)]
-        env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-        volumeMounts: [{name: shared, mountPath: /shared}]
-      volumes: [{name: shared, hostPath: {path: /shared}}]
 `
+
+// workload returns a Deployment. init is YAML of its init containers.
+func workload(name string, replicas int, init string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: node-test}
+spec:
+  replicas: %[2]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      initContainers: [%[3]s]
+      containers:
+      - name: %[1]s
+        image: nodegate.test/pod:1
+        imagePullPolicy: Never
+        args: [run, /shared/starts, $(POD)]
+        env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+        volumeMounts: [{name: shared, mountPath: /shared}]
+      volumes: [{name: shared, hostPath: {path: /shared}}]
+`, name, replicas, init)
+}
+
+// awaitAgent is an init container that waits for the daemon.
+const awaitAgent = `{name: await-agent, image: "nodegate.test/pod:1", imagePullPolicy: Never, args: [await, /shared/ready], volumeMounts: [{name: shared, mountPath: /shared}]}`

@@ -5,35 +5,38 @@
 package node
 
 import (
+	"context"
+	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// A machine shuts down, which the kubelet delays until it has ended the pods. The gate
-// closes before the machine is off, and is closed when it boots again until the daemon is
-// ready in the new boot.
+// A machine shuts down, which the kubelet delays until it has ended the pods. The gate closes
+// while it still runs, and is closed when it boots again until the daemon is ready in the new
+// boot. The pods have ended, so they do not start with it.
 func TestShutdown(t *testing.T) {
 	h := newHost(t)
 	h.bootAndOpen(t)
-	boot := h.BootID()
-	h.setReady(t, false)
-	must(t, h.Shutdown())
-	off := time.Now()
-	if last := h.last(t); !isClosed(last) || last.Status.NodeInfo.BootID != boot {
-		t.Errorf("the gate was open when the machine was off: taints %v", last.Spec.Taints)
-	}
-	must(t, h.PowerOn())
+	must(t, h.PrepareShutdown())
 	h.await(t, true)
-	h.awaitStart(t, "agent", off)
-	h.awaitAgent(t, false)
-	if opened := h.openedIn(h.BootID()); len(opened) > 0 {
-		t.Errorf("the gate opened before the daemon was ready in this boot")
+	if reason := h.reason(t); reason != v1alpha1.ReasonNodeShutdown {
+		t.Errorf("the gate closed with the reason %s", reason)
 	}
+	must(t, await.Until(t.Context(), "end of the pods", func(context.Context) error {
+		for _, p := range h.boundPods(t) {
+			if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				return fmt.Errorf("pod %s is %s", p.Name, p.Status.Phase)
+			}
+		}
+		return nil
+	}))
+	must(t, h.FinishShutdown(t.Context()))
+	off := h.rebootClosed(t)
 	if early := count(h.starts(t), "workload", off); early > 0 {
 		t.Errorf("%d containers of the workload started before the gate opened", early)
 	}

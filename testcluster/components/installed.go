@@ -104,6 +104,9 @@ func wanted(c Component, kubernetes string) interval {
 		return interval{release{3, 5}, release{3, 7}}
 	case KWOK:
 		return interval{release{0, 7}, release{0, 8}}
+	case Kubelet:
+		newest := release{1, minorNumber(Versions()[0])} // see moduleFile
+		return interval{newest, newest}
 	case Kubectl:
 		// Kubernetes' version skew policy: one minor version, older or newer.
 		return interval{release{1, exact.minor - 1}, release{1, exact.minor + 1}}

@@ -43,15 +43,18 @@ func hierarchies() ([]string, error) {
 }
 
 // createCgroup creates the cgroup in which the kubelet creates those of pods.
-func createCgroup(machine string) error {
+func createCgroup(name string) error {
 	dirs, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, dir := range dirs {
-		cgroup := filepath.Join(dir, cgroupName(machine))
+		cgroup := filepath.Join(dir, name)
 		if err := os.MkdirAll(cgroup, 0o755); err != nil {
 			return err
+		}
+		if dir == cgroupRoot {
+			continue // version 2
 		}
 		// A cpuset of version 1 is empty at first, and cannot have processes then.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -72,7 +75,7 @@ func createCgroup(machine string) error {
 const removePeriod = 30 * time.Second
 
 // removeCgroup removes the cgroup, with those of pods, of which no process remains.
-func removeCgroup(machine string) error {
+func removeCgroup(name string) error {
 	dirs, err := hierarchies()
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func removeCgroup(machine string) error {
 	for _, dir := range dirs {
 		var last error
 		err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, removePeriod, true, func(context.Context) (bool, error) {
-			last = removeTree(filepath.Join(dir, cgroupName(machine)))
+			last = removeTree(filepath.Join(dir, name))
 			return !errors.Is(last, syscall.EBUSY), nil
 		})
 		if err := errors.Join(err, last); err != nil {

@@ -29,11 +29,9 @@ const (
 // address returns the node's address.
 func (o *Options) address() string { return fmt.Sprintf("10.79.%d.1", o.Number) }
 
-func cgroupName(machine string) string { return "nodegate-" + machine }
-
 // writeConfiguration writes the machine's /etc.
 func (m *Machine) writeConfiguration() error {
-	kubelet, err := m.options.kubeletConfiguration()
+	kubelet, err := m.options.kubeletConfiguration(m.cgroup)
 	if err != nil {
 		return err
 	}
@@ -60,17 +58,16 @@ func (m *Machine) writeConfiguration() error {
 	return testcluster.WriteKubeconfig(m.file(etcDir, kubeconfigFile), m.options.Cluster.Node(m.options.Name))
 }
 
-// kubeletConfiguration returns the kubelet's configuration. What it says about resources
-// is for a machine without a disk and swap space of its own; everything that decides when
-// the kubelet reports what has its default.
-func (o *Options) kubeletConfiguration() ([]byte, error) {
+// kubeletConfiguration returns the kubelet's configuration. The kubelet evicts no pods,
+// because the disk and the memory are the host's. When it reports what has its defaults.
+func (o *Options) kubeletConfiguration(cgroup string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion":                      "kubelet.config.k8s.io/v1beta1",
 		"kind":                            "KubeletConfiguration",
 		"authentication":                  map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
 		"authorization":                   map[string]any{"mode": "AlwaysAllow"},
 		"cgroupDriver":                    "cgroupfs",
-		"cgroupRoot":                      "/" + cgroupName(o.Name),
+		"cgroupRoot":                      "/" + cgroup,
 		"containerRuntimeEndpoint":        "unix://" + containerdSocket,
 		"enforceNodeAllocatable":          []string{},
 		"evictionHard":                    map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
@@ -101,7 +98,7 @@ bin_dirs = ["` + pluginDir + `"]
 conf_dir = "/etc/cni/net.d"
 `
 
-// Everybody on the machine is root.
+// All processes on the machine run as root.
 const busConfiguration = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 // Package machine runs machines with a real kubelet and containerd, which can lose power
 // at any moment.
 //

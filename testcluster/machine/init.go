@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nodegate/nodegate/testcluster/components"
 )
 
@@ -22,8 +24,12 @@ func Init() {
 	}
 	// Programs that the machine runs must not become another PID 1.
 	_ = os.Unsetenv(specVariable)
-	err := runInit(text)
-	fmt.Fprintln(os.Stderr, "PID 1 ended:", err)
+	fail(runInit(text))
+}
+
+// fail ends PID 1, and the machine with it.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "PID 1 ends:", err)
 	os.Exit(1)
 }
 
@@ -42,13 +48,12 @@ func runInit(text string) error {
 	if err := s.configureNetwork(); err != nil {
 		return fmt.Errorf("configuring the network: %w", err)
 	}
-	p := &services{spec: s, logs: logs, running: make(map[int]components.Component)}
+	p := &services{spec: s, logs: logs, loaded: make(chan unix.WaitStatus, 1), running: make(map[int]components.Component)}
 	go func() {
 		if err := p.startAll(); err != nil {
-			fmt.Fprintln(os.Stderr, "starting services:", err)
-			os.Exit(1)
+			fail(err)
 		}
-		p.obey()
+		p.runCommands()
 	}()
 	return p.reap()
 }

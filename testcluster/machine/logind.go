@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of systemd-logind, which the kubelet asks to delay shutdowns.
+// Names of systemd-logind, which the kubelet asks to delay shutdowns.
 // Source: https://www.freedesktop.org/software/systemd/man/latest/org.freedesktop.login1.html
 const (
 	logindName      = "org.freedesktop.login1"
@@ -78,9 +78,8 @@ func (l *logind) Inhibit(_, _, _, _ string) (dbus.UnixFD, *dbus.Error) {
 	return dbus.UnixFD(own.Fd()), nil
 }
 
-// shutDown announces a shutdown, and returns when all locks have been released. Nothing
-// delays a shutdown for longer than logindDelay.
-func (l *logind) shutDown() error {
+// awaitRelease returns when all locks have been released, at the latest after logindDelay.
+func (l *logind) awaitRelease() {
 	l.mu.Lock()
 	locks := l.locks
 	l.locks = nil
@@ -88,18 +87,14 @@ func (l *logind) shutDown() error {
 	for _, lock := range locks {
 		_ = lock.own.Close() // the holder has the only copy from now on
 	}
-	if err := l.announce(true); err != nil {
-		return err
-	}
 	limit := time.Now().Add(logindDelay)
 	for _, lock := range locks {
 		poll := []unix.PollFd{{Fd: int32(lock.read.Fd()), Events: unix.POLLIN}}
 		for time.Now().Before(limit) && poll[0].Revents == 0 {
-			_, _ = unix.Poll(poll, int(time.Until(limit).Milliseconds())) // again if it is interrupted
+			_, _ = unix.Poll(poll, int(max(time.Until(limit), 0).Milliseconds())) // again if it is interrupted
 		}
 		_ = lock.read.Close()
 	}
-	return nil
 }
 
 // announce announces that a shutdown begins, or that it has been cancelled.

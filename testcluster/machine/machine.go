@@ -31,6 +31,9 @@ import (
 // SharedDir is where the machine has the directory Machine.Shared.
 const SharedDir = "/shared"
 
+// namespaces are those that a machine has of its own.
+const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
+
 // Options specifies a machine.
 type Options struct {
 	// Name is the name of the machine and of its Node.
@@ -51,10 +54,12 @@ type Options struct {
 	Taints []corev1.Taint
 }
 
-// A Machine is off, or on.
+// A Machine is a test machine that can be powered on and off.
 type Machine struct {
 	options Options
-	api     net.Listener // connections from the machine to the API server
+	// cgroup is the name of the cgroup of the machine's pods. Cgroups are the host's.
+	cgroup string
+	api    net.Listener // connections from the machine to the API server
 
 	mu       sync.Mutex
 	process  *os.Process   // PID 1, or nil while the machine is off
@@ -65,7 +70,7 @@ type Machine struct {
 
 // New prepares a machine, which is off. The caller must close it in the end.
 func New(o Options) (*Machine, error) {
-	m := &Machine{options: o}
+	m := &Machine{options: o, cgroup: fmt.Sprintf("nodegate-%d-%s", os.Getpid(), o.Name)}
 	if err := m.prepare(); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("preparing machine %s: %w", o.Name, err)
@@ -105,16 +110,17 @@ func (m *Machine) PowerOn() error {
 	if m.process != nil {
 		return fmt.Errorf("machine %s is on", m.options.Name)
 	}
-	if err := m.boot(); err != nil {
-		return fmt.Errorf("powering on machine %s: %w", m.options.Name, err)
+	err := createCgroup(m.cgroup)
+	if err == nil {
+		err = m.boot()
+	}
+	if err != nil {
+		return fmt.Errorf("powering on machine %s: %w", m.options.Name, errors.Join(err, removeCgroup(m.cgroup)))
 	}
 	return nil
 }
 
 func (m *Machine) boot() error {
-	if err := createCgroup(m.options.Name); err != nil {
-		return err
-	}
 	m.bootID = string(uuid.NewUUID())
 	spec, err := json.Marshal(m.spec())
 	if err != nil {
@@ -129,7 +135,7 @@ func (m *Machine) boot() error {
 	command.Env = []string{specVariable + "=" + string(spec), "PATH=" + path}
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Cloneflags: namespaces,
 		Pdeathsig:  syscall.SIGKILL, // the machine does not outlive this process
 	}
 	if m.commands, err = command.StdinPipe(); err != nil {
@@ -171,7 +177,7 @@ func (m *Machine) PowerOff() error {
 	<-m.ended
 	m.process = nil
 	_ = m.commands.Close()
-	if err := removeCgroup(m.options.Name); err != nil {
+	if err := removeCgroup(m.cgroup); err != nil {
 		return fmt.Errorf("powering off machine %s: %w", m.options.Name, err)
 	}
 	return nil
@@ -187,30 +193,28 @@ func (m *Machine) BootID() string {
 // KillKubelet kills the kubelet. It is started again at once.
 func (m *Machine) KillKubelet() error { return m.send(commandKill) }
 
-// StopKubelet kills the kubelet, which stays away until StartKubelet or the next boot.
-func (m *Machine) StopKubelet() error { return m.send(commandStop) }
+// PrepareShutdown announces a shutdown to the kubelet, as systemd-logind does. It must be
+// followed by FinishShutdown, CancelShutdown or PowerOff.
+func (m *Machine) PrepareShutdown() error { return m.send(commandPrepare) }
 
-// StartKubelet starts a stopped kubelet.
-func (m *Machine) StartKubelet() error { return m.send(commandStart) }
+// CancelShutdown announces that the shutdown has been cancelled.
+func (m *Machine) CancelShutdown() error { return m.send(commandCancel) }
 
-// Shutdown shuts the machine down like systemd: the kubelet may delay it. It returns when
-// the machine is off.
-func (m *Machine) Shutdown() error {
-	if err := m.send(commandShutdown); err != nil {
+// FinishShutdown powers the machine off when the kubelet no longer delays the shutdown.
+func (m *Machine) FinishShutdown(ctx context.Context) error {
+	if err := m.send(commandFinish); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	ended := m.ended
 	m.mu.Unlock()
-	<-ended
-	return m.PowerOff()
+	select {
+	case <-ended:
+		return m.PowerOff()
+	case <-ctx.Done():
+		return fmt.Errorf("shutting down machine %s: %w", m.options.Name, context.Cause(ctx))
+	}
 }
-
-// PrepareShutdown tells the kubelet of a shutdown, which does not follow.
-func (m *Machine) PrepareShutdown() error { return m.send(commandPrepare) }
-
-// CancelShutdown tells the kubelet that the shutdown has been cancelled.
-func (m *Machine) CancelShutdown() error { return m.send(commandCancel) }
 
 func (m *Machine) send(command string) error {
 	m.mu.Lock()
@@ -245,6 +249,14 @@ func (m *Machine) file(elements ...string) string {
 func Unsupported() error {
 	if os.Geteuid() != 0 {
 		return errors.New("it requires root")
+	}
+	try := exec.Command("/bin/true")
+	try.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	if err := try.Run(); err != nil {
+		return fmt.Errorf("creating namespaces: %w", err)
+	}
+	if newest := testcluster.Versions()[0]; testcluster.DefaultVersion() != newest {
+		return fmt.Errorf("the kubelet's version is %s, which must not be newer than the API server's", newest)
 	}
 	var missing []string
 	for _, program := range []string{"runc", "mount", "umount", "dbus-daemon"} {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,7 @@ func showLogs(t *testing.T, m *Machine) {
 // again.
 func TestPowerCut(t *testing.T) {
 	m, c := newMachine(t)
+	settings := readSettings(t)
 	if err := m.PowerOn(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +100,17 @@ func TestPowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitStarts(t, m, 1)
+	if len(mountsOf(t, m.options.Dir)) == 0 {
+		t.Error("the machine is on, and nothing is mounted")
+	}
 	if err := m.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
-	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), m.options.Dir) {
-		t.Errorf("mounts remain (%v):\n%s", err, mounts)
+	if after := readSettings(t); !maps.Equal(after, settings) {
+		t.Errorf("settings of the host are %v, and were %v", after, settings)
+	}
+	if holders := mountsOf(t, m.options.Dir); len(holders) > 0 {
+		t.Errorf("the machine is off, and still mounted: %v", holders)
 	}
 	if err := m.PowerOn(); err != nil {
 		t.Fatal(err)
@@ -112,6 +120,36 @@ func TestPowerCut(t *testing.T) {
 	}
 	awaitNode(t, c, m)
 	awaitStarts(t, m, 2)
+}
+
+// readSettings returns the host's settings.
+func readSettings(t *testing.T) map[string]string {
+	t.Helper()
+	values := make(map[string]string)
+	for _, name := range hostSettings {
+		value, err := os.ReadFile(filepath.Join(settingsDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values[name] = string(value)
+	}
+	return values
+}
+
+// mountsOf returns the mount tables of processes in which a directory is mounted.
+func mountsOf(t *testing.T, dir string) (holders []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		// A process may have ended.
+		if mounts, err := os.ReadFile(file); err == nil && strings.Contains(string(mounts), dir) {
+			holders = append(holders, file)
+		}
+	}
+	return holders
 }
 
 // awaitNode waits until the Node is Ready in the current boot.
@@ -134,7 +172,7 @@ func awaitNode(t *testing.T, c kubernetes.Interface, m *Machine) {
 	}
 }
 
-// awaitStarts waits until the pod's container has started so many times.
+// awaitStarts waits until the pod's container has started at least want times.
 func awaitStarts(t *testing.T, m *Machine, want int) {
 	t.Helper()
 	err := await.Until(t.Context(), "container", func(context.Context) error {
@@ -142,7 +180,7 @@ func awaitStarts(t *testing.T, m *Machine, want int) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if n := strings.Count(string(content), "\n"); n != want {
+		if n := strings.Count(string(content), "\n"); n < want {
 			return fmt.Errorf("%d starts, want %d", n, want)
 		}
 		return nil

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const settingsDir = "/proc/sys"
+
 // A bind makes a file or directory of the host visible on the machine.
 type bind struct{ from, to string }
 
@@ -47,7 +49,7 @@ func (s *spec) mountAll() error {
 	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""); err != nil {
 		return err
 	}
-	if err := s.mountBootID(root); err != nil {
+	if err := s.mountSettings(root); err != nil {
 		return err
 	}
 	return pivot(root)
@@ -76,10 +78,7 @@ func (s *spec) binds(root string) ([]bind, error) {
 	for c, file := range s.Programs {
 		binds = append(binds, bind{file, filepath.Join(programDir, string(c))})
 	}
-	if s.Image != "" {
-		binds = append(binds, bind{s.Image, "/image.tar"})
-	}
-	return binds, nil
+	return append(binds, bind{s.Image, "/image.tar"}), nil
 }
 
 func (b *bind) mount(root string) error {
@@ -99,13 +98,38 @@ func (b *bind) mount(root string) error {
 	return unix.Mount(b.from, to, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// mountBootID gives the boot an ID of its own.
-func (s *spec) mountBootID(root string) error {
-	file := filepath.Join(root, "boot_id")
-	if err := os.WriteFile(file, []byte(s.BootID+"\n"), 0o444); err != nil {
-		return err
+// hostSettings are the kernel's settings that a kubelet changes, and that no namespace has
+// of its own, below /proc/sys.
+// Source: setupKernelTunables in k8s.io/kubernetes/pkg/kubelet/cm.
+var hostSettings = []string{
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+// mountSettings gives the machine a boot ID and files of its own for hostSettings, so that
+// the kubelet does not change the host's.
+func (s *spec) mountSettings(root string) error {
+	values := map[string]string{"kernel/random/boot_id": s.BootID + "\n"}
+	for _, name := range hostSettings {
+		value, err := os.ReadFile(filepath.Join(settingsDir, name))
+		if err != nil {
+			return err
+		}
+		values[name] = string(value)
 	}
-	return unix.Mount(file, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "", unix.MS_BIND, "")
+	for name, value := range values {
+		file := filepath.Join(root, "settings", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(file, filepath.Join(root, settingsDir, name), "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pivot makes a mounted file system the root, and unmounts the previous one.

@@ -23,20 +23,25 @@ import (
 // busDaemon is installed on the host.
 const busDaemon components.Component = "dbus-daemon"
 
-// services are the processes that PID 1 keeps running.
+// services are the processes that PID 1 keeps running. PID 1 ends, and the machine with it,
+// if it cannot.
 type services struct {
 	spec   spec
 	logs   map[components.Component]*os.File
 	logind *logind
+	// loaded receives how the program that loads the image has ended.
+	loaded chan unix.WaitStatus
 
 	mu      sync.Mutex
 	running map[int]components.Component
-	// stopped reports whether the kubelet is to stay away.
-	stopped bool
 }
 
-// restartDelay is the time after which a service that ended is started again.
-const restartDelay = 100 * time.Millisecond
+const (
+	// restartDelay is the time after which a service that ended is started again.
+	restartDelay = 100 * time.Millisecond
+	// pollInterval is the interval at which PID 1 checks what it waits for.
+	pollInterval = 20 * time.Millisecond
+)
 
 // startAll starts all services, in the order in which they need each other.
 func (p *services) startAll() (err error) {
@@ -48,14 +53,14 @@ func (p *services) startAll() (err error) {
 			return err
 		}
 		for !answers(s.socket) {
-			pause()
+			<-time.After(pollInterval)
 		}
 	}
 	if p.logind, err = newLogind(); err != nil {
 		return err
 	}
 	if err := p.loadImage(); err != nil {
-		return err
+		return fmt.Errorf("loading the image: %w", err)
 	}
 	return p.start(components.Kubelet)
 }
@@ -63,14 +68,14 @@ func (p *services) startAll() (err error) {
 // loadImage loads the image when the machine boots for the first time.
 func (p *services) loadImage() error {
 	const marker = "/var/lib/image-loaded"
-	if _, err := os.Stat(marker); err == nil || p.spec.Image == "" {
+	if _, err := os.Stat(marker); err == nil {
 		return nil
 	}
 	if err := p.start(components.Ctr); err != nil {
 		return err
 	}
-	for p.isRunning(components.Ctr) {
-		pause()
+	if status := <-p.loaded; status != 0 {
+		return fmt.Errorf("ctr ended with wait status %#x", status)
 	}
 	return os.WriteFile(marker, nil, 0o644)
 }
@@ -79,36 +84,44 @@ func (p *services) loadImage() error {
 // of all processes whose parents have ended.
 func (p *services) reap() error {
 	for {
-		pid, err := unix.Wait4(-1, nil, 0, nil)
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ECHILD): // nothing has been started yet
-			pause()
+			<-time.After(pollInterval)
 		case err != nil:
 			return fmt.Errorf("waiting for processes: %w", err)
 		default:
-			p.ended(pid)
+			p.ended(pid, status)
 		}
 	}
 }
 
-func (p *services) ended(pid int) {
+func (p *services) ended(pid int, status unix.WaitStatus) {
 	p.mu.Lock()
-	c, ok := p.running[pid]
+	c := p.running[pid]
 	delete(p.running, pid)
 	p.mu.Unlock()
-	if ok && c != components.Ctr {
-		time.AfterFunc(restartDelay, func() { _ = p.start(c) })
+	switch c {
+	case "": // the child of a process that has ended
+	case components.Ctr:
+		p.loaded <- status
+	case busDaemon:
+		fail(errors.New("the bus ended, and logind with it"))
+	default:
+		time.AfterFunc(restartDelay, func() {
+			if err := p.start(c); err != nil {
+				fail(err)
+			}
+		})
 	}
 }
 
-// start starts a service that is not running.
+// start starts a service.
 func (p *services) start(c components.Component) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pid(c) != 0 || c == components.Kubelet && p.stopped {
-		return nil
-	}
 	log := p.logs[c]
 	if log == nil {
 		log = os.Stderr
@@ -123,30 +136,11 @@ func (p *services) start(c components.Component) error {
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("starting %s: %w", c, err)
 	}
 	p.running[process.Pid] = c
 	return process.Release()
 }
-
-// pid returns the process ID of a service, or 0 if it is not running.
-func (p *services) pid(c components.Component) int {
-	for pid, running := range p.running {
-		if running == c {
-			return pid
-		}
-	}
-	return 0
-}
-
-func (p *services) isRunning(c components.Component) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pid(c) != 0
-}
-
-// pause waits until it is worth looking again.
-func pause() { <-time.After(20 * time.Millisecond) }
 
 // answers reports whether a process accepts connections on the socket.
 func answers(socket string) bool {
@@ -157,45 +151,39 @@ func answers(socket string) bool {
 	return connection.Close() == nil
 }
 
-// obey carries out the commands on standard input.
-func (p *services) obey() {
+// runCommands executes the commands on standard input.
+func (p *services) runCommands() {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := p.carryOut(lines.Text()); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", lines.Text(), err)
+		if err := p.execute(lines.Text()); err != nil {
+			fail(fmt.Errorf("%s: %w", lines.Text(), err))
 		}
 	}
 }
 
-func (p *services) carryOut(command string) error {
+func (p *services) execute(command string) error {
 	switch command {
-	case commandKill, commandStop:
-		p.killKubelet(command == commandStop)
-	case commandStart:
-		p.mu.Lock()
-		p.stopped = false
-		p.mu.Unlock()
-		return p.start(components.Kubelet)
-	case commandShutdown:
-		if err := p.logind.shutDown(); err != nil {
-			return err
-		}
-		os.Exit(0)
+	case commandKill:
+		p.killKubelet()
 	case commandPrepare:
 		return p.logind.announce(true)
 	case commandCancel:
 		return p.logind.announce(false)
+	case commandFinish:
+		p.logind.awaitRelease()
+		os.Exit(0)
 	default:
 		return errors.New("unknown command")
 	}
 	return nil
 }
 
-func (p *services) killKubelet(stop bool) {
+func (p *services) killKubelet() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopped = stop
-	if pid := p.pid(components.Kubelet); pid != 0 {
-		_ = unix.Kill(pid, unix.SIGKILL)
+	for pid, c := range p.running {
+		if c == components.Kubelet {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 	}
 }
 

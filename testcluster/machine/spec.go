@@ -21,8 +21,9 @@ const (
 	apiSocket = "api.sock"
 )
 
-// Of the machine.
+// Paths on the machine.
 const (
+	// path is the variable PATH.
 	path       = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	programDir = "/opt/bin"
 	// pluginDir is where Debian installs the plugins of the Container Network Interface.
@@ -31,14 +32,12 @@ const (
 
 // Commands to PID 1, a line each, on its standard input.
 const (
-	commandKill  = "kill kubelet"
-	commandStop  = "stop kubelet"
-	commandStart = "start kubelet"
-	// commandShutdown announces a shutdown, waits for what delays it, and ends PID 1.
-	commandShutdown = "shutdown"
-	// commandPrepare only announces it, and commandCancel that it has been cancelled.
+	commandKill = "kill kubelet"
+	// commandPrepare announces a shutdown, and commandCancel that it has been cancelled.
+	// commandFinish waits for what delays it, and ends PID 1.
 	commandPrepare = "prepare shutdown"
 	commandCancel  = "cancel shutdown"
+	commandFinish  = "finish shutdown"
 )
 
 // specVariable is the environment variable with PID 1's spec as JSON.
@@ -51,7 +50,7 @@ type spec struct {
 	Address, APIServer string
 	// Programs are paths of programs by name.
 	Programs map[components.Component]string
-	// Image is the path of the image archive, or empty.
+	// Image is the path of the image archive.
 	Image string
 }
 
