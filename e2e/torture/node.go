@@ -77,16 +77,20 @@ func (n *node) settle(ctx context.Context) error {
 	return n.reportPod(ctx, true)
 }
 
-// ensurePod creates the daemon's pod unless it exists and belongs to this Node.
+// ensurePod creates the daemon's pod unless it exists and belongs to this Node. A pod that
+// terminates is replaced: an API server that is killed or gives up after it has marked a
+// pod for deletion leaves it so, and no kubelet completes that here.
 func (n *node) ensurePod(ctx context.Context, object *corev1.Node) error {
 	pod, err := n.kube.CoreV1().Pods(namespace).Get(ctx, n.pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return n.createPod(ctx)
-	case err == nil && pod.CreationTimestamp.Before(&object.CreationTimestamp):
+	case err != nil:
+		return err
+	case pod.DeletionTimestamp != nil, pod.CreationTimestamp.Before(&object.CreationTimestamp):
 		return n.replacePod(ctx)
 	}
-	return err
+	return nil
 }
 
 // id returns an ID that depends only on the seed.
