@@ -60,7 +60,7 @@ func TestUncertainPartialWriteKeepsItsReservation(t *testing.T) {
 	if w.closed() != 1 {
 		t.Fatalf("%d nodes are closed, want 1, by the write without a response", w.closed())
 	}
-	if w.c.ledger.Reserve(fleet.Pool{Gate: "gate"}, "another", time.Now()) {
+	if w.c.ledger.Reserve(fleet.BudgetScope{Gate: "gate"}, "another", time.Now()) {
 		t.Error("its reservation was released")
 	}
 }

@@ -170,7 +170,7 @@ func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.
 	case c.permissions.missing(listPods):
 		return wait.Jitter(bypass.InspectRetry, 0.1)
 	case v.Before != v1alpha1.StateClosed:
-		if delay := c.budget.Delay(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name); delay > 0 {
+		if delay := c.budget.Delay(fleet.BudgetScope{Gate: v.Gate, Zone: n.Zone()}, n.Name); delay > 0 {
 			return delay
 		}
 	}
@@ -300,7 +300,7 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 // node must be closed.
 func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
 	checks := v.Wants == gate.WantPods && v.Before != v1alpha1.StateClosed
-	return v.Wants == gate.WantBudget || checks && !c.ledger.Admits(fleet.Pool{Gate: v.Gate, Zone: n.Zone()}, n.Name)
+	return v.Wants == gate.WantBudget || checks && !c.ledger.Admits(fleet.BudgetScope{Gate: v.Gate, Zone: n.Zone()}, n.Name)
 }
 
 // forget drops all state of a deleted node.

@@ -140,7 +140,7 @@ func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 		var opened []string
 		var others []string // the last in the queue
 		for _, zone := range []string{"a", "b", "c"} {
-			line := s.c.ledger.Queued(fleet.Pool{Gate: "gate", Zone: zone})
+			line := s.c.ledger.Queued(fleet.BudgetScope{Gate: "gate", Zone: zone})
 			others = append(others, line[len(line)-gate.MaxReclosed(ptr.To(intstr.FromString("20%")), 84):]...)
 		}
 		s.mu.Lock()

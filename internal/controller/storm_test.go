@@ -188,7 +188,7 @@ func TestStorm(t *testing.T) {
 					t.Errorf("status after the storm: %+v", status)
 				}
 				for zone, u := range s.c.ledger.Usage("gate") {
-					if waiting := s.c.ledger.Queued(fleet.Pool{Gate: "gate", Zone: zone}); len(waiting) != 0 || u.Used != 0 {
+					if waiting := s.c.ledger.Queued(fleet.BudgetScope{Gate: "gate", Zone: zone}); len(waiting) != 0 || u.Used != 0 {
 						t.Errorf("in zone %q, %v are queued, and %d count as closed", zone, waiting, u.Used)
 					}
 				}

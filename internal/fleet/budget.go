@@ -12,8 +12,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Pool identifies the nodes that share one budget: those of a gate in a zone.
-type Pool struct{ Gate, Zone string }
+// BudgetScope identifies the nodes that share one budget: those of a gate in a zone.
+type BudgetScope struct{ Gate, Zone string }
 
 // BudgetTerms contains a gate's budget, and Since, the number of the gate set in which
 // the gate last changed.
@@ -31,7 +31,7 @@ func (l *Ledger) SetTerms(all map[string]BudgetTerms) {
 
 // Reserve reserves budget for a node if it is the node's turn (see Admits). It returns
 // true if the node already has a reservation.
-func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
+func (l *Ledger) Reserve(s BudgetScope, node string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reservations[node][s] {
@@ -43,7 +43,7 @@ func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
 	l.zone(s).inFlight++
 	l.enqueue(s, node, false)
 	if l.reservations[node] == nil {
-		l.reservations[node] = make(map[Pool]bool)
+		l.reservations[node] = make(map[BudgetScope]bool)
 	}
 	l.reservations[node][s] = true
 	return true
@@ -51,13 +51,13 @@ func (l *Ledger) Reserve(s Pool, node string, now time.Time) bool {
 
 // Admits reports whether Reserve would succeed: there is budget for all nodes that are
 // queued before the node, and for the node itself.
-func (l *Ledger) Admits(s Pool, node string) bool {
+func (l *Ledger) Admits(s BudgetScope, node string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isTurn(s, node)
 }
 
-func (l *Ledger) isTurn(s Pool, node string) bool {
+func (l *Ledger) isTurn(s BudgetScope, node string) bool {
 	available, queue := l.available(s), l.peek(s).queue
 	return available > len(queue) || slices.Contains(queue[:available], node)
 }
@@ -65,7 +65,7 @@ func (l *Ledger) isTurn(s Pool, node string) bool {
 // available returns how many more nodes may be closed. It is zero until all nodes have
 // been evaluated since the gate last changed, because the number of closed nodes is
 // unknown until then.
-func (l *Ledger) available(s Pool) int {
+func (l *Ledger) available(s BudgetScope) int {
 	if !l.isCounted(s.Gate) {
 		return 0
 	}
@@ -80,7 +80,7 @@ func (l *Ledger) Due() (nodes []string) {
 	for name, g := range l.gates {
 		for zone, z := range g.zones {
 			if len(z.queue) > 0 {
-				nodes = append(nodes, z.queue[:min(l.available(Pool{name, zone}), len(z.queue))]...)
+				nodes = append(nodes, z.queue[:min(l.available(BudgetScope{name, zone}), len(z.queue))]...)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (l *Ledger) Due() (nodes []string) {
 }
 
 // enqueue adds a node to a queue, in which it keeps its position, or removes it.
-func (l *Ledger) enqueue(s Pool, node string, queued bool) {
+func (l *Ledger) enqueue(s BudgetScope, node string, queued bool) {
 	z := l.peek(s)
 	at := slices.Index(z.queue, node)
 	switch {
@@ -102,7 +102,7 @@ func (l *Ledger) enqueue(s Pool, node string, queued bool) {
 }
 
 // Queued returns the nodes that are queued for budget, in order.
-func (l *Ledger) Queued(s Pool) []string {
+func (l *Ledger) Queued(s BudgetScope) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.peek(s).queue)
@@ -233,7 +233,7 @@ func (l *Ledger) isCounted(gateName string) bool {
 }
 
 // peek is like zone, without creating an entry.
-func (l *Ledger) peek(s Pool) *zoneEntry {
+func (l *Ledger) peek(s BudgetScope) *zoneEntry {
 	if g := l.gates[s.Gate]; g != nil {
 		if z := g.zones[s.Zone]; z != nil {
 			return z

@@ -74,7 +74,7 @@ type Ledger struct {
 	lastHeartbeat time.Time
 	// reservations contains the reservations of nodes whose write is in flight. It is unknown
 	// whether the write of an uncertain node succeeded.
-	reservations map[string]map[Pool]bool
+	reservations map[string]map[BudgetScope]bool
 	uncertain    map[string]bool
 }
 
@@ -104,7 +104,7 @@ func (z *zoneEntry) isEmpty() bool {
 func NewLedger() *Ledger {
 	return &Ledger{
 		gates: make(map[string]*gateEntry), nodes: make(map[string]*nodeEntry),
-		reservations: make(map[string]map[Pool]bool), uncertain: make(map[string]bool),
+		reservations: make(map[string]map[BudgetScope]bool), uncertain: make(map[string]bool),
 	}
 }
 
@@ -204,11 +204,11 @@ func (l *Ledger) change(node string, old *compactState, s *GateState) compactSta
 	g.summary = nil
 	now := g.add(s)
 	l.count(s, +1)
-	l.enqueue(Pool{s.Gate, s.Zone}, node, s.Queued)
+	l.enqueue(BudgetScope{s.Gate, s.Zone}, node, s.Queued)
 	if old != nil {
 		was := &old.shape.GateState
 		if was.Zone != s.Zone {
-			l.enqueue(Pool{s.Gate, was.Zone}, node, false)
+			l.enqueue(BudgetScope{s.Gate, was.Zone}, node, false)
 		}
 		g.remove(old)
 		l.count(was, -1)
@@ -221,13 +221,13 @@ func (l *Ledger) leave(node string, old *compactState) {
 	g, was := old.shape.gate, &old.shape.GateState
 	g.summary = nil
 	g.remove(old)
-	l.enqueue(Pool{g.name, was.Zone}, node, false)
+	l.enqueue(BudgetScope{g.name, was.Zone}, node, false)
 	l.count(was, -1)
 }
 
 // count adds a state to the counts of its zone, or subtracts it.
 func (l *Ledger) count(s *GateState, by int) {
-	at := Pool{s.Gate, s.Zone}
+	at := BudgetScope{s.Gate, s.Zone}
 	z := l.zone(at)
 	if s.Selected {
 		z.members += by
@@ -247,7 +247,7 @@ func (l *Ledger) gate(name string) *gateEntry {
 	return g
 }
 
-func (l *Ledger) zone(s Pool) *zoneEntry {
+func (l *Ledger) zone(s BudgetScope) *zoneEntry {
 	g := l.gate(s.Gate)
 	z, ok := g.zones[s.Zone]
 	if !ok {
@@ -258,7 +258,7 @@ func (l *Ledger) zone(s Pool) *zoneEntry {
 }
 
 // tidy drops entries of zones and gates that are empty.
-func (l *Ledger) tidy(s Pool) {
+func (l *Ledger) tidy(s BudgetScope) {
 	g := l.gate(s.Gate)
 	if z := g.zones[s.Zone]; z != nil && z.isEmpty() {
 		delete(g.zones, s.Zone)

@@ -49,7 +49,7 @@ func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now tim
 	case v.Wants == gate.WantPace:
 		delay := a.turn(n.Name, now)
 		return delay == 0, delay
-	case a.ledger.Reserve(Pool{v.Gate, n.Zone()}, n.Name, now):
+	case a.ledger.Reserve(BudgetScope{v.Gate, n.Zone()}, n.Name, now):
 		return true, 0
 	case queues:
 		return false, 0
@@ -68,7 +68,7 @@ func (a *Reservations) retryAfter(gateName string) time.Duration {
 
 // Delay returns how long to wait before checking whether a node must be closed, because
 // there is no budget for it. It is zero if there is budget.
-func (a *Reservations) Delay(s Pool, node string) time.Duration {
+func (a *Reservations) Delay(s BudgetScope, node string) time.Duration {
 	if a.ledger.Admits(s, node) {
 		return 0
 	}

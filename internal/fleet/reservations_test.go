@@ -38,7 +38,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 	}
 	work := func(node string, z int, rng *rand.Rand) {
 		zone := fmt.Sprint("z", z)
-		if !ledger.Reserve(Pool{"gate", zone}, node, time.Time{}) {
+		if !ledger.Reserve(BudgetScope{"gate", zone}, node, time.Time{}) {
 			return
 		}
 		if rng.IntN(3) == 0 {
@@ -84,16 +84,16 @@ func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
 	ledger := NewLedger()
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1))}})
 	ledger.Set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
-	if ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) {
+	if ledger.Reserve(BudgetScope{"gate", "a"}, "n2", time.Time{}) {
 		t.Error("zone a has budget for a second node, want none")
 	}
 	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
-	if !ledger.Reserve(Pool{"gate", "a"}, "n2", time.Time{}) || ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
+	if !ledger.Reserve(BudgetScope{"gate", "a"}, "n2", time.Time{}) || ledger.Reserve(BudgetScope{"gate", "b"}, "n3", time.Time{}) {
 		t.Error("the node's new zone has budget, or its old one has none")
 	}
 	// A node that is closed because of a boot does not count.
 	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
-	if !ledger.Reserve(Pool{"gate", "b"}, "n3", time.Time{}) {
+	if !ledger.Reserve(BudgetScope{"gate", "b"}, "n3", time.Time{}) {
 		t.Error("a rebooted node counts against the budget")
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {

@@ -37,22 +37,6 @@ func readPod(p *gate.Pod, in gate.Input) gate.Reading {
 	return r
 }
 
-// readMark is readPod for a pod that an annotation makes ready.
-func readMark(p *gate.Pod, in gate.Input) gate.Reading {
-	r := gate.Reading{State: gate.NotYet, Subject: p.Name}
-	switch {
-	case p.Terminating:
-		r.Reason, r.Since = v1alpha1.ReadingPodTerminating, p.TerminatingSince
-	case p.MarkedSince.IsZero():
-		r.Reason = v1alpha1.ReadingPodNotAnnotated
-	case !in.Trust.BelievesMark(p):
-		r.Reason = v1alpha1.ReadingStaleAnnotation
-	default:
-		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingReady, p.MarkedSince
-	}
-	return r
-}
-
 // requireReadyFor returns the reading of a pod that must have been ready for minReady.
 // Time before the pod's creation does not count, even if the node's clock is slow and
 // reports such a time.
@@ -107,7 +91,7 @@ func newPods(spec *v1alpha1.PodsSignal) (gate.Signal, error) {
 func (s pods) read(p *gate.Pod, in gate.Input) gate.Reading {
 	var marked gate.Reading
 	if s.readyBy == v1alpha1.ReadyByAnnotation || s.readyBy == v1alpha1.ReadyByEither {
-		marked = requireReadyFor(readMark(p, in), p, s.minReady, in.Now)
+		marked = requireReadyFor(readAnnotated(p, in), p, s.minReady, in.Now)
 	}
 	if s.readyBy == v1alpha1.ReadyByAnnotation {
 		return marked
