@@ -10,12 +10,15 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/simnode"
 )
 
 // paused counts the times that a process was stopped by SIGSTOP.
@@ -87,7 +90,7 @@ func failovers(ctx context.Context, s *site, d time.Duration) error {
 
 func (s *site) endLeaders(ctx context.Context, d time.Duration) error {
 	for _, r := range s.replicas {
-		r.noteWrites()
+		r.recordWrites()
 	}
 	took := make(map[ending][]time.Duration)
 	err := s.during(ctx, d, func(ctx context.Context) error {
@@ -113,10 +116,11 @@ func (s *site) endLeaders(ctx context.Context, d time.Duration) error {
 }
 
 // endLeader ends the leader's process, and returns the time until a Node was written
-// again.
-func (s *site) endLeader(ctx context.Context, how ending) (time.Duration, error) {
+// again. A leader that was asked to end continues to write for a while: for it, that is the
+// time from its last write.
+func (s *site) endLeader(ctx context.Context, how ending) (took time.Duration, err error) {
 	var leader *replica
-	err := await.Until(ctx, "a leader", func(ctx context.Context) (err error) {
+	err = await.Until(ctx, "a leader", func(ctx context.Context) (err error) {
 		leader, err = s.leader(ctx)
 		return err
 	})
@@ -128,26 +132,71 @@ func (s *site) endLeader(ctx context.Context, how ending) (time.Duration, error)
 		leader.away.Lock()
 		defer leader.away.Unlock()
 	}
+	stop := s.keepBusy(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
 	if how == asked {
 		leader.signal(syscall.SIGTERM)
 	} else {
 		leader.kill()
 	}
 	ended := time.Now()
-	var again time.Time
-	err = await.Until(ctx, "a Node to be written by the next leader", func(ctx context.Context) error {
-		for _, r := range s.replicas {
-			if wrote := time.Unix(0, r.wrote.Load()); wrote.After(ended) && (r != leader || how == crashed) {
-				again = wrote
-				return nil
-			}
-		}
-		return errors.New("no Node has been written since")
-	})
-	if how == asked { // it continues to write for a while
-		ended = time.Unix(0, leader.wrote.Load())
+	again, err := s.awaitWrite(ctx, ended, func(r *replica) bool { return r != leader || how == crashed })
+	if last, ok := leader.writes.lastBefore(again); ok && how == asked && last.After(ended) {
+		ended = last
 	}
 	return again.Sub(ended), err
+}
+
+// awaitWrite returns when one of the replicas first wrote a Node after a time.
+func (s *site) awaitWrite(ctx context.Context, after time.Time, by func(*replica) bool) (first time.Time, err error) {
+	err = await.Until(ctx, "a Node to be written by the next leader", func(context.Context) error {
+		for _, r := range s.replicas {
+			if at, ok := r.writes.firstAfter(after); ok && by(r) && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+		if first.IsZero() {
+			return errors.New("no Node has been written since")
+		}
+		return nil
+	})
+	return first, err
+}
+
+// arrivalEvery is the time between the Nodes of keepBusy. It limits how precisely a
+// failover can be measured.
+const arrivalEvery = 25 * time.Millisecond
+
+// keepBusy creates Nodes with a gate that can be opened at once, so that a leader always
+// has something to write. Churn alone can leave it without work for some tenths of a
+// second. The returned function deletes them.
+func (s *site) keepBusy(ctx context.Context) (stop func() error) {
+	creating, cancel := context.WithCancel(ctx)
+	ctx = context.WithoutCancel(ctx) // a Node whose creation has begun has to be deleted
+	created := make(chan error, 1)
+	var names []string
+	s.arrivals++
+	prefix := fmt.Sprintf("arrival-%d-", s.arrivals)
+	go func() {
+		for await.Pause(creating, arrivalEvery) == nil {
+			name := fmt.Sprint(prefix, len(names))
+			names = append(names, name)
+			n := simnode.New(s.kube, name, "boot-of-"+name)
+			if _, err := n.Register(ctx, simnode.Conditions{corev1.NodeReady: yes, net: yes}); err != nil {
+				created <- fmt.Errorf("creating Node %s: %w", name, err)
+				return
+			}
+		}
+		created <- nil
+	}()
+	return func() error {
+		cancel()
+		err := <-created
+		for _, name := range names {
+			err = errors.Join(err, client.IgnoreNotFound(s.kube.CoreV1().Nodes().Delete(ctx, name, deleteNow)))
+		}
+		return err
+	}
 }
 
 // leader returns the replica that holds the Lease.

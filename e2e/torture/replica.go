@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,8 +27,8 @@ type replica struct {
 	identity, program string
 	// away is held while the replica must not be restarted.
 	away sync.Mutex
-	// wrote is the time of its last patch request for a Node, in Unix nanoseconds.
-	wrote atomic.Int64
+	// writes are the times of its patch requests for Nodes, if they are recorded.
+	writes timeline
 	// starts counts processes, and kills counts processes ended by SIGKILL.
 	starts, kills atomic.Int64
 
@@ -113,14 +114,49 @@ func (r *replica) kill() {
 // signal sends the process a signal.
 func (r *replica) signal(s syscall.Signal) { _ = syscall.Kill(r.current().PID(), s) }
 
-// noteWrites records the time of each patch request of the replica for a Node.
-func (r *replica) noteWrites() {
+// recordWrites records the time of each patch request of the replica for a Node.
+func (r *replica) recordWrites() {
 	r.proxy.Follow(faultproxy.Plan{Request: func(q faultproxy.Request) faultproxy.RequestFault {
 		if q.Verb == "patch" && q.Resource == "nodes" {
-			r.wrote.Store(time.Now().UnixNano())
+			r.writes.add(time.Now())
 		}
 		return faultproxy.RequestFault{}
 	}})
+}
+
+// timeline is a list of times in ascending order. It may be used concurrently.
+type timeline struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (l *timeline) add(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times = append(l.times, t)
+}
+
+// firstAfter returns the first time after t, and false if there is none.
+func (l *timeline) firstAfter(t time.Time) (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.times, t.Before)
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return l.times[i], true
+}
+
+// lastBefore returns the last time before t, and false if there is none.
+func (l *timeline) lastBefore(t time.Time) (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range slices.Backward(l.times) {
+		if at.Before(t) {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // stop ends the replica. It may be called more than once.

@@ -36,6 +36,8 @@ type site struct {
 	report   *Report
 	// since is the position from which the run is judged.
 	since judge.Position
+	// arrivals counts the calls of keepBusy.
+	arrivals int
 
 	mu       sync.Mutex
 	replicas []*replica
