@@ -32,6 +32,8 @@ const user = "65532:65532"
 type release struct {
 	version, revision, repository string
 	created                       time.Time
+	// name is the image's full name, with its tag.
+	name string
 }
 
 // labels returns the annotations that the OCI image specification defines.
@@ -146,7 +148,12 @@ func write(out string, index v1.ImageIndex, r release) error {
 	if err != nil {
 		return fmt.Errorf("writing the layout: %w", err)
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version})); err != nil {
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": r.version,
+		// The name that containerd gives the image when it imports the archive. Without it,
+		// the name is only the version, which no pod can use.
+		"io.containerd.image.name": r.name,
+	})); err != nil {
 		return fmt.Errorf("writing the layout: %w", err)
 	}
 	written, err := path.ImageIndex()

@@ -45,7 +45,7 @@ func built(t *testing.T, o options) (out string) {
 		}
 	}
 	o.source, o.pkg, o.platforms, o.out = source, "./cmd/hello", "linux/amd64,linux/arm64", filepath.Join(t.TempDir(), "image")
-	o.repository = "https://example.com/hello"
+	o.repository, o.name = "https://example.com/hello", "example.com/hello"
 	if err := o.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,11 @@ func indexOf(t *testing.T, dir string) v1.ImageIndex {
 		t.Fatal(err)
 	}
 	manifest, err := all.IndexManifest()
-	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "v1.2.3" {
+	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("%+v, %v", manifest, err)
+	}
+	if got := manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != "v1.2.3" {
+		t.Errorf("the reference is %q", got)
 	}
 	index, err := all.ImageIndex(manifest.Manifests[0].Digest)
 	if err != nil {
@@ -74,8 +77,22 @@ func indexOf(t *testing.T, dir string) v1.ImageIndex {
 	return index
 }
 
+// assertName checks the name that containerd gives the image when it imports the archive.
+func assertName(t *testing.T, dir, want string) {
+	t.Helper()
+	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.ReplaceAll(string(index), " ", ""), `"io.containerd.image.name":"`+want+`"`) {
+		t.Errorf("the index does not have the name %s: %s", want, index)
+	}
+}
+
 func TestImage(t *testing.T) {
-	index := indexOf(t, built(t, options{})) // with the version of the git tag
+	out := built(t, options{}) // with the version of the git tag
+	assertName(t, out, "example.com/hello:v1.2.3")
+	index := indexOf(t, out)
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 2 {
 		t.Fatalf("%+v, %v", manifest, err)
@@ -165,7 +182,9 @@ func TestPush(t *testing.T) {
 	server := httptest.NewServer(registry.New())
 	t.Cleanup(server.Close)
 	image := strings.TrimPrefix(server.URL, "http://") + "/nodegate:v1.2.3"
-	want, err := indexOf(t, built(t, options{version: "v1.2.3", push: image})).Digest()
+	out := built(t, options{version: "v1.2.3", push: image})
+	assertName(t, out, image)
+	want, err := indexOf(t, out).Digest()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 
 // options are the flags.
 type options struct {
-	source, pkg, platforms, out, version, push, repository string
+	source, pkg, platforms, out, version, name, push, repository string
 }
 
 func main() {
@@ -36,6 +36,7 @@ func main() {
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "the platforms, separated by commas")
 	flag.StringVar(&o.out, "out", "bin/image", "the directory of the OCI layout; the archive has the same name with .tar")
 	flag.StringVar(&o.version, "version", "", "the version for the labels (default: output of git describe)")
+	flag.StringVar(&o.name, "name", "ghcr.io/nodegate/nodegate", "the image's name in the archive, without a tag; the tag is the version")
 	flag.StringVar(&o.push, "push", "", "push the image to this name, with the credentials of 'docker login'")
 	flag.StringVar(&o.repository, "repository", "https://github.com/nodegate/nodegate", "the URL of the source, for the labels")
 	flag.Parse()
@@ -117,6 +118,11 @@ func (o *options) release(ctx context.Context) (release, error) {
 		return r, fmt.Errorf("reading SOURCE_DATE_EPOCH: %w", err)
 	}
 	r.revision, r.created = revision, time.Unix(at, 0).UTC()
+	ref, err := name.ParseReference(cmp.Or(o.push, o.name+":"+r.version))
+	if err != nil {
+		return r, fmt.Errorf("parsing the image's name: %w", err)
+	}
+	r.name = ref.Name()
 	return r, nil
 }
 
