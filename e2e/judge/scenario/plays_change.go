@@ -99,11 +99,13 @@ func byHand(p *play) {
 	n.becomes("hand", "")
 }
 
-// timing has a deadline open a gate, and minClosedSeconds keep another closed.
+// timing has a deadline open a gate, while that of another gate has not passed, and has
+// minClosedSeconds keep a third gate closed.
 func timing(p *play) {
+	p.registers("later", "later")
 	late, hold := p.registers("late", "late"), p.registers("hold", "hold", labelled)
 	late.becomes("late", opened)
-	hold.becomes("hold", opened)
+	hold.becomes("hold", opened) // by then, a controller that ignores time has opened the third
 }
 
 // modes verifies that gates in DryRun and Paused do nothing.

@@ -34,7 +34,11 @@ func (n *node) before(body string, do func()) (wait func()) {
 	}
 }
 
-const opens = `\"state\":\"Open\"`
+// What a patch contains that writes the record of a gate that opens, or closes.
+const (
+	opens  = `\"state\":\"Open\"`
+	closes = `\"state\":\"Closed\"`
+)
 
 // raceForTaints removes another taint, which changes the index of the gate's taint.
 func raceForTaints(p *play) {
@@ -91,7 +95,7 @@ func raceWithOverride(p *play) {
 // raceForFirstTaint adds another taint just before nodegate adds the node's first taint.
 func raceForFirstTaint(p *play) {
 	n := p.registers("race-no-taints", "hand", noTaints)
-	wait := n.before("", func() { n.edit(tainted(foreignTaint + "late")) })
+	wait := n.before(closes, func() { n.edit(tainted(foreignTaint + "late")) })
 	n.edit(noTaints)
 	n.reports("BadDisk", corev1.ConditionTrue)
 	wait()
@@ -101,7 +105,7 @@ func raceForFirstTaint(p *play) {
 // raceForFirstAnnotation adds an annotation just before nodegate adds the node's first.
 func raceForFirstAnnotation(p *play) {
 	n := p.registers("race-annotation", "hand")
-	wait := n.before("", func() { n.edit(annotated(foreignTaint+"late", "true")) })
+	wait := n.before(closes, func() { n.edit(annotated(foreignTaint+"late", "true")) })
 	n.reports("BadDisk", corev1.ConditionTrue)
 	wait()
 	n.becomes("hand", closed)
