@@ -41,7 +41,10 @@ type host struct {
 }
 
 // newHost returns a machine that is off. When the test ends, the judge judges the test.
-func newHost(t *testing.T) *host {
+func newHost(t *testing.T) *host { return newHostWith(t, nil) }
+
+// newHostWith returns a machine whose Node registers with labels.
+func newHostWith(t *testing.T, labels map[string]string) *host {
 	t.Helper()
 	c := setUp(t)
 	shared.machines++
@@ -52,7 +55,7 @@ func newHost(t *testing.T) *host {
 	}
 	var err error
 	h.Machine, err = machine.New(machine.Options{
-		Name: h.name, Number: shared.machines, Dir: dir, Cluster: c, Programs: shared.programs, Image: shared.image,
+		Name: h.name, Number: shared.machines, Dir: dir, Cluster: c, Programs: shared.programs, Image: shared.image, Labels: labels,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +138,7 @@ func (h *host) judge(ctx context.Context, t *testing.T) {
 		t.Error(err)
 		return
 	}
-	verdict := judge.Judge(history, judge.Config{Controller: shared.controller, Lag: lag, Quiet: time.Hour})
+	verdict := judge.Judge(history, judge.Config{Controller: shared.installation.Username(), Lag: lag, Quiet: time.Hour})
 	for _, violation := range verdict.Violations {
 		t.Errorf("the judge found a violation: %s", violation)
 	}
@@ -232,8 +235,9 @@ func (h *host) newest() *corev1.Node {
 	return states[len(states)-1]
 }
 
+// isClosed reports whether the Node has a taint of a gate.
 func isClosed(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&taint) })
+	return slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.Key == taint.Key })
 }
 
 // await waits until the Node is in the current boot and the gate is closed, or open, and

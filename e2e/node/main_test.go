@@ -6,6 +6,7 @@ package node
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,11 @@ import (
 	"github.com/nodegate/nodegate/testcluster/machine"
 )
 
+var (
+	reboots = flag.Int("reboots", 3, "the number of reboots of each test of quick reboots")
+	long    = flag.Bool("long", false, "also run the tests that wait until the control plane notices that a node is unreachable")
+)
+
 func TestMain(m *testing.M) {
 	machine.Init()
 	ctrl.SetLogger(logr.Discard())
@@ -34,14 +40,15 @@ func TestMain(m *testing.M) {
 
 // shared is what all tests use.
 var shared struct {
-	once     sync.Once
-	err      error
-	programs map[components.Component]string
-	image    string
-	client   client.Client
-	// controller is the user name of nodegate's controller.
-	controller string
-	machines   int
+	once         sync.Once
+	err          error
+	programs     map[components.Component]string
+	image        string
+	client       client.Client
+	installation *testbed.Installation
+	// leader is nodegate's controller. Tests may end it, and start another one.
+	leader   *testbed.Controller
+	machines int
 }
 
 // setUp starts the cluster, nodegate and the daemon, once. It skips the test if no machine
@@ -81,20 +88,17 @@ func prepare(c *testcluster.Cluster) (err error) {
 	if err != nil {
 		return err
 	}
-	installation, err := testbed.Install(ctx, applier, program, []string{taint.Key})
-	if err != nil {
+	if shared.installation, err = testbed.Install(ctx, applier, program, []string{taint.Key, taint.Key + ":NoExecute"}); err != nil {
 		return err
 	}
-	shared.controller = installation.Username()
 	objects, err := testbed.ParseObjects([]byte(objects + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
 	if err != nil {
 		return err
 	}
-	controller, err := testbed.StartController(ctx, c, installation)
-	if err != nil {
+	if shared.leader, err = startReplica(ctx, c, "first"); err != nil {
 		return err
 	}
-	if err := controller.AwaitReady(ctx); err != nil {
+	if err := shared.leader.AwaitReady(ctx); err != nil {
 		return err
 	}
 	if err := applier.Apply(ctx, objects...); err != nil {
@@ -104,6 +108,10 @@ func prepare(c *testcluster.Cluster) (err error) {
 		return err
 	}
 	return testbed.AwaitBirthClosed(ctx, c, taint)
+}
+
+func startReplica(ctx context.Context, c *testcluster.Cluster, identity string) (*testbed.Controller, error) {
+	return testbed.StartController(ctx, c, shared.installation, "--leader-elect-identity="+identity)
 }
 
 const (
@@ -117,7 +125,11 @@ var taint = corev1.Taint{Key: "test.nodegate.dev/agent-not-ready", Effect: corev
 // lag is longer than a delay of a busy machine, for the judge.
 const lag = 30 * time.Second
 
-// The gate opens when the daemon is ready on the node. On a machine, the daemon is ready
+// evictLabel is the label of the nodes that gate agent-evict selects.
+const evictLabel = "test.nodegate.dev/evict"
+
+// Both gates open when the daemon is ready on the node. Gate agent-evict also evicts pods
+// when the node has rebooted. On a machine, the daemon is ready
 // while /shared/ready exists. Its containers and those of the workloads, which do not
 // tolerate the gate's taint, write when they start. The workload patient waits for the
 // daemon in an init container.
@@ -132,6 +144,18 @@ spec:
   - name: agent
     daemonSet: {namespace: node-test, name: agent}
   bypassedPods: Report
+---
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: agent-evict}
+spec:
+  nodeSelector: {matchLabels: {test.nodegate.dev/evict: "true"}}
+  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
+  recloseTaint: {key: test.nodegate.dev/agent-not-ready, effect: NoExecute}
+  acknowledge: [PodEviction]
+  openWhen:
+  - name: agent
+    daemonSet: {namespace: node-test, name: agent}
 ---
 apiVersion: v1
 kind: Namespace

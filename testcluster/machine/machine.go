@@ -50,8 +50,10 @@ type Options struct {
 	// Image is the image archive that BuildImage has written. It is loaded when the machine
 	// is powered on for the first time.
 	Image string
-	// Taints are the kubelet's registerWithTaints.
+	// Taints are the kubelet's registerWithTaints, and Labels the labels with which it
+	// registers its Node.
 	Taints []corev1.Taint
+	Labels map[string]string
 }
 
 // A Machine is a test machine that can be powered on and off.
@@ -59,7 +61,7 @@ type Machine struct {
 	options Options
 	// cgroup is the name of the cgroup of the machine's pods. Cgroups are the host's.
 	cgroup string
-	api    net.Listener // connections from the machine to the API server
+	link   *link // between the machine and the API server
 
 	mu       sync.Mutex
 	process  *os.Process   // PID 1, or nil while the machine is off
@@ -78,7 +80,7 @@ func New(o Options) (*Machine, error) {
 	return m, nil
 }
 
-func (m *Machine) prepare() (err error) {
+func (m *Machine) prepare() error {
 	for _, dir := range []string{diskDir, etcDir, rootDir, logDir, filepath.Base(SharedDir), linkDir} {
 		if err := os.MkdirAll(m.file(dir), 0o755); err != nil {
 			return err
@@ -96,10 +98,12 @@ func (m *Machine) prepare() (err error) {
 	}
 	socket := m.file(linkDir, apiSocket)
 	_ = os.Remove(socket)
-	if m.api, err = net.Listen("unix", socket); err != nil {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
 		return err
 	}
-	go forward(m.api, "tcp", server.Host)
+	m.link = newLink(listener, "tcp", server.Host)
+	go m.link.serve()
 	return nil
 }
 
@@ -193,6 +197,12 @@ func (m *Machine) BootID() string {
 // KillKubelet kills the kubelet. It is started again at once.
 func (m *Machine) KillKubelet() error { return m.send(commandKill) }
 
+// Disconnect disconnects the machine from the API server, until Connect is called.
+func (m *Machine) Disconnect() { m.link.cut(true) }
+
+// Connect ends Disconnect.
+func (m *Machine) Connect() { m.link.cut(false) }
+
 // PrepareShutdown announces a shutdown to the kubelet, as systemd-logind does. It must be
 // followed by FinishShutdown, CancelShutdown or PowerOff.
 func (m *Machine) PrepareShutdown() error { return m.send(commandPrepare) }
@@ -235,8 +245,8 @@ func (m *Machine) Logs() string { return m.file(logDir) }
 // Close powers the machine off. Its directory remains.
 func (m *Machine) Close() error {
 	err := m.PowerOff()
-	if m.api != nil {
-		_ = m.api.Close()
+	if m.link != nil {
+		_ = m.link.listener.Close()
 	}
 	return err
 }

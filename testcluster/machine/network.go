@@ -6,7 +6,6 @@ package machine
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -34,7 +33,7 @@ func (s *spec) configureNetwork() error {
 	if err != nil {
 		return err
 	}
-	go forward(listener, "unix", filepath.Join("/", linkDir, apiSocket))
+	go newLink(listener, "unix", filepath.Join("/", linkDir, apiSocket)).serve()
 	return nil
 }
 
@@ -53,28 +52,4 @@ func setAddress(socket int, device, ip string) error {
 	}
 	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
-}
-
-// forward connects everything that is accepted with an address, until the listener is
-// closed.
-func forward(listener net.Listener, network, address string) {
-	for {
-		from, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer from.Close()
-			to, err := net.Dial(network, address)
-			if err != nil {
-				return
-			}
-			defer to.Close()
-			go func() {
-				_, _ = io.Copy(to, from)
-				_ = to.Close()
-			}()
-			_, _ = io.Copy(from, to)
-		}()
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/testcluster/components"
 )
@@ -198,5 +199,5 @@ func (s *spec) arguments(c components.Component) []string {
 		return []string{"--address", containerdSocket, "--namespace", "k8s.io", "images", "import", "/image.tar"}
 	}
 	return []string{"--config", "/etc/" + kubeletFile, "--kubeconfig", "/etc/" + kubeconfigFile,
-		"--hostname-override", s.Name, "--node-ip", s.Address, "--v=2"}
+		"--hostname-override", s.Name, "--node-ip", s.Address, "--node-labels", labels.Set(s.Labels).String(), "--v=2"}
 }

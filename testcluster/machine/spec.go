@@ -52,6 +52,8 @@ type spec struct {
 	Programs map[components.Component]string
 	// Image is the path of the image archive.
 	Image string
+	// Labels are the labels of the Node.
+	Labels map[string]string
 }
 
 func (m *Machine) spec() spec {
@@ -59,6 +61,6 @@ func (m *Machine) spec() spec {
 	server, _ := url.Parse(o.Cluster.Admin().Host) // see prepare
 	return spec{
 		Name: o.Name, Dir: o.Dir, BootID: m.bootID, Address: o.address(), APIServer: server.Host,
-		Programs: o.Programs, Image: o.Image,
+		Programs: o.Programs, Image: o.Image, Labels: o.Labels,
 	}
 }
