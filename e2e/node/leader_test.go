@@ -26,6 +26,7 @@ import (
 // another replica may run elsewhere. The gate closes in the new boot, and opens when the
 // daemon is ready in it. Pods that are bound in the new boot before that are counted.
 func TestLeaderReboots(t *testing.T) {
+	skipUnlessLong(t)
 	for _, standby := range []bool{true, false} {
 		t.Run(fmt.Sprintf("standby %v", standby), func(t *testing.T) {
 			h := newHost(t)
