@@ -34,6 +34,9 @@ type node struct {
 	// off is the time until which the machine boots. Its kubelet reports nothing until
 	// then.
 	off time.Time
+	// early reports whether the pod's containers of the new boot have been reported before
+	// the boot itself.
+	early bool
 }
 
 // step performs the next random change of the node.
@@ -56,7 +59,7 @@ func (n *node) settle(ctx context.Context) error {
 	if err := await.Pause(ctx, time.Until(n.off)); err != nil {
 		return err
 	}
-	n.off = time.Time{}
+	n.early, n.off = false, time.Time{}
 	object, err := n.kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		object, err = n.register(ctx)
@@ -145,14 +148,14 @@ func (n *node) reboot(ctx context.Context) error {
 
 // boots reports the new boot of the machine. The pod's new containers become ready
 // sooner or later, and may be reported before the new boot. The judge then counts them
-// as evidence of the previous boot; nodegate does so only if it observes both in time.
+// as evidence of the previous boot. nodegate does so only if it observes them first, so the
+// boot is reported as much later as bootTime allows its watches to lag.
 func (n *node) boots(ctx context.Context) error {
-	n.off = time.Time{}
-	if n.rng.IntN(4) == 0 && !n.phase.inStep {
-		if err := n.runs(ctx); err != nil {
-			return err
-		}
+	if !n.early && n.rng.IntN(4) == 0 && !n.phase.inStep {
+		n.early, n.off = true, time.Now().Add(n.phase.bootTime())
+		return n.runs(ctx)
 	}
+	n.early, n.off = false, time.Time{}
 	if err := n.heartbeat(ctx); err != nil || n.rng.IntN(2) == 0 {
 		return err
 	}
