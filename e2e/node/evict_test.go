@@ -6,6 +6,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -32,11 +33,9 @@ func TestEvictionAtReboot(t *testing.T) {
 			}
 			return nil
 		}))
+		must(t, await.Until(t.Context(), "taint with NoExecute", func(context.Context) error { return h.evicted() }))
 		early += count(h.starts(t), "workload", off)
 		all += len(before)
-		if !h.wasEvicting() {
-			t.Errorf("no state of the Node has the taint with NoExecute")
-		}
 		h.setReady(t, true)
 		h.await(t, false)
 		h.awaitStart(t, "workload", off)
@@ -44,14 +43,15 @@ func TestEvictionAtReboot(t *testing.T) {
 	t.Logf("%d reboots: of %d pods that were bound before, %d started before the gates opened", *reboots, all, early)
 }
 
-// wasEvicting reports whether the Node has had the taint with NoExecute in this boot.
-func (h *host) wasEvicting() bool {
-	boot := h.BootID()
-	return slices.ContainsFunc(h.history(), func(n *corev1.Node) bool {
-		return n.Status.NodeInfo.BootID == boot && slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool {
-			return have.Key == taint.Key && have.Effect == corev1.TaintEffectNoExecute
-		})
-	})
+// evicted returns an error unless the Node has had the taint with NoExecute in this boot.
+func (h *host) evicted() error {
+	evicting := corev1.Taint{Key: taint.Key, Effect: corev1.TaintEffectNoExecute}
+	for _, n := range h.history() {
+		if n.Status.NodeInfo.BootID == h.BootID() && slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&evicting) }) {
+			return nil
+		}
+	}
+	return errors.New("no state of the Node has it")
 }
 
 func uids(pods []corev1.Pod) (all []types.UID) {

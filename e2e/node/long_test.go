@@ -19,7 +19,7 @@ import (
 func skipUnlessLong(t *testing.T) {
 	t.Helper()
 	if !*long {
-		t.Skip("runs only with -long")
+		t.Skip("it waits for minutes: run with -long")
 	}
 }
 

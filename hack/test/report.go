@@ -30,6 +30,10 @@ const shortReason = "run without -short"
 // See clustertest.SkipWithoutMutatingPolicies.
 const olderReason = "run with Kubernetes 1.36 or newer"
 
+// longReason ends the message with which tests are skipped that run only by a flag of
+// their package, because they wait for minutes. See e2e/node.
+const longReason = "run with -long"
+
 // finished is a run of go test that has ended.
 type finished struct {
 	command string
@@ -139,7 +143,7 @@ func (t *test) write(w io.Writer, p *pkg) {
 // not be skipped.
 func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 	unexpected := make(map[*pkg][]skip)
-	short := 0
+	short, long := 0, 0
 	for _, f := range r.runs {
 		for _, p := range f.results.packages {
 			var older []string
@@ -149,6 +153,8 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 					short++
 				case r.older != "" && strings.HasSuffix(s.output, olderReason):
 					older = append(older, s.name)
+				case strings.HasSuffix(s.output, longReason):
+					long++
 				default:
 					fmt.Fprintf(w, "skipped: %s %s: %s\n", p.path, s.name, s.output)
 					if r.strict {
@@ -164,6 +170,9 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 	}
 	if short > 0 {
 		fmt.Fprintf(w, "skipped: %d tests that need a control plane or take long (run without -short)\n", short)
+	}
+	if long > 0 {
+		fmt.Fprintf(w, "skipped: %d tests that wait for minutes (run with -long)\n", long)
 	}
 	return unexpected
 }

@@ -31,6 +31,9 @@ func TestSkips(t *testing.T) { t.Skip("needs a moon") }`,
 	"short/p_test.go": `package short
 import "testing"
 func TestCluster(t *testing.T) { if testing.Short() { t.Skip("needs a control plane: run without -short") } }`,
+	"long/p_test.go": `package long
+import "testing"
+func TestWaits(t *testing.T) { t.Skip("it waits for minutes: run with -long") }`,
 	"broken/p_test.go": `package broken
 import "testing"
 func TestBroken(t *testing.T) { undefined() }`,
@@ -101,6 +104,7 @@ func TestRuns(t *testing.T) {
 		"skip":     {args: []string{"./skip"}, want: []string{"skipped: example.com/m/skip TestSkips: p_test.go:3: needs a moon\n", "ok  \texample.com/m/skip\tT\n"}},
 		"no skips": {args: []string{"-skips=fail", "./skip"}, status: 1, want: []string{"--- SKIP: TestSkips", "FAIL\texample.com/m/skip [skipped tests]\nFAIL\n"}},
 		"short":    {args: []string{"-skips=fail", "-short", "./short"}, want: []string{"1 tests that need a control plane or take long", "ok  \texample.com/m/short\tT\n"}},
+		"long":     {args: []string{"-skips=fail", "./long"}, want: []string{"1 tests that wait for minutes (run with -long)", "ok  \texample.com/m/long\tT\n"}},
 		"broken":   {args: []string{"./broken"}, status: 1, want: []string{"undefined: undefined", "FAIL\texample.com/m/broken [build failed]\nFAIL\n"}},
 		"hang": {
 			args: []string{"-silence=2s", "./hang", "./pass"}, status: 1,
