@@ -4,6 +4,7 @@ package judge
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -35,14 +36,22 @@ type boots struct {
 	h    *History
 	name string
 	list []boot
+	// becameReady are the revisions with which the node became Ready, in order.
+	becameReady []int64
 }
 
 func newBoots(h *History, name string) *boots {
 	b := &boots{h: h, name: name}
 	var last *corev1.Node
 	quiet := int64(0) // the revision with which the node became unreachable, or began to shut down
-	for _, v := range h.byID[ID{Kind: KindNode, Name: name}] {
+	wasReady := false
+	for i, v := range h.byID[ID{Kind: KindNode, Name: name}] {
 		node, ok := v.Object.(*corev1.Node)
+		ready := ok && readyStatus(node) == corev1.ConditionTrue
+		if ready && !wasReady && i > 0 {
+			b.becameReady = append(b.becameReady, v.Revision)
+		}
+		wasReady = ready
 		if !ok {
 			last, quiet = nil, 0
 			continue
@@ -162,20 +171,11 @@ func (l evaluator) stale(pod *corev1.Pod) (from time.Time, stale bool) {
 // readySince returns the earliest time at which the node can have become Ready, if it
 // has been Ready since then. Like times in the API, it is truncated to seconds.
 func (b *boots) readySince(revision int64) time.Time {
-	var since time.Time
-	wasReady := false
-	for i, v := range b.h.byID[ID{Kind: KindNode, Name: b.name}] {
-		if v.Revision > revision {
-			break
-		}
-		node, ok := v.Object.(*corev1.Node)
-		isReady := ok && readyStatus(node) == corev1.ConditionTrue
-		if isReady && !wasReady && i > 0 {
-			since = b.h.clock.earliest(v.Revision).Truncate(time.Second)
-		}
-		wasReady = isReady
+	i := sort.Search(len(b.becameReady), func(i int) bool { return b.becameReady[i] > revision })
+	if i == 0 {
+		return time.Time{}
 	}
-	return since
+	return b.h.clock.earliest(b.becameReady[i-1]).Truncate(time.Second)
 }
 
 // notMarked returns why the annotation that makes the pod ready does not count as

@@ -203,11 +203,14 @@ func (t *trial) budget(c *change, gate string) (closed, allowed int) {
 	}
 	for _, node := range t.moment(c.revision).allNodes() {
 		r, _ := recordOf(node, gate)
-		stayed := !slices.ContainsFunc(window, func(m moment) bool {
+		if r.State != v1alpha1.StateClosed || !isBudgeted(r.Reason) || zoneOf(node) != zone {
+			continue
+		}
+		moved := slices.ContainsFunc(window, func(m moment) bool {
 			earlier := m.node(node.Name)
 			return earlier != nil && earlier.UID == node.UID && zoneOf(earlier) != zone
 		})
-		if r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && zoneOf(node) == zone && stayed {
+		if !moved {
 			closed++
 		}
 	}

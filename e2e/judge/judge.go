@@ -75,6 +75,8 @@ type change struct {
 	// known is true if the audit log contains the request that made the revision; own
 	// is true if nodegate sent it.
 	known, own bool
+	// moments is what window returns, once it has been called.
+	moments []moment
 }
 
 func (t *trial) judgeWrite(v Version, before, after *corev1.Node) {
@@ -178,16 +180,18 @@ func (t *trial) gatesOf(c *change) []string {
 // just before it, and the states that were current up to Lag earlier. Moments with an
 // earlier Node of the same name are excluded, because every patch tests the UID.
 func (t *trial) window(c *change) []moment {
+	if c.moments != nil {
+		return c.moments
+	}
 	since := t.clock.earliest(c.revision).Add(-t.Lag)
-	var moments []moment
 	for _, revision := range t.relevant(c.name, since, c.revision) {
 		node := t.moment(revision).node(c.name)
 		if node == nil || node.UID != c.before.UID {
 			break
 		}
-		moments = append(moments, t.moment(revision))
+		c.moments = append(c.moments, t.moment(revision))
 	}
-	return moments
+	return c.moments
 }
 
 // windowOfBoot returns the moments of the window that have the Node's current boot ID,

@@ -167,7 +167,9 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 		best, first := notYet, ""
 		for _, m := range window {
 			r, why := t.evaluator(m, c.name, now, true).signal(s)
-			best, first = max(best, r), cmp.Or(first, why)
+			if best, first = max(best, r), cmp.Or(first, why); best == holds {
+				break
+			}
 		}
 		switch best {
 		case holds:
@@ -189,10 +191,11 @@ func (t *trial) clearedIn(window []moment, c *change, signals []v1alpha1.Signal,
 		if r < worst {
 			worst, why = r, because
 		}
+		if worst == notYet {
+			return ""
+		}
 	}
 	switch worst {
-	case notYet:
-		return ""
 	case notJudged:
 		t.notJudged(RuleOpening, why)
 		return ""
