@@ -46,9 +46,9 @@ type Source struct {
 
 // Build returns the paths of the components, and builds those that are neither on
 // this machine (see installed) nor in the cache. It always builds the sources. No
-// package is compiled twice: the components are built with the go command's
-// default flags and share the versions of common modules with nodegate, which a
-// test verifies. Processes that build at the same time wait for each other.
+// package is compiled twice: the components are built with the flags of the environment
+// (GOFLAGS) and share the versions of common modules with nodegate, which a test
+// verifies. Processes that build at the same time wait for each other.
 func Build(ctx context.Context, opts Options) (map[Component]string, error) {
 	if opts.KubernetesVersion == "" {
 		opts.KubernetesVersion = DefaultVersion()

@@ -42,8 +42,8 @@ func (s *set) job(programs []Component) *job {
 	j := &job{
 		name: join(programs) + " " + s.module.version,
 		dir:  s.work(),
-		// The flags are the go command's defaults, or those of the user's
-		// environment, so that all packages have the same flags.
+		// Flags that affect compilation are those of the environment (GOFLAGS), so
+		// that all packages have the same.
 		flags:  []string{"-mod=readonly", "-buildvcs=false", "-tags=" + s.module.tags(), "-ldflags", s.module.ldflags()},
 		output: out + "/",
 		env:    []string{"GOWORK=off", "PWD=" + s.work(), "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
