@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"runtime"
 )
 
@@ -22,19 +24,29 @@ const ImageName = "nodegate.test/pod:1"
 const podPackage = "github.com/nodegate/nodegate/testcluster/machine/pod"
 
 // BuildImage writes an image archive with the program pod, whose arguments are the
-// container's.
-func BuildImage(ctx context.Context, file string) error {
-	program := file + ".program"
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, podPackage)
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w:\n%s", podPackage, err, output)
-	}
-	defer os.Remove(program)
-	content, err := os.ReadFile(program)
-	if err != nil {
+// container's, and with the programs of further packages. A program has the name of its
+// package, in the root directory.
+func BuildImage(ctx context.Context, file string, packages ...string) error {
+	dir := file + ".programs"
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	archive, err := imageArchive(content)
+	defer os.RemoveAll(dir)
+	packages = append([]string{podPackage}, packages...)
+	// The image has no libraries. Other ways to link statically would compile all packages again.
+	build := exec.CommandContext(ctx, "go", append([]string{"build", "-ldflags=-linkmode=external -extldflags=-static", "-o", dir + "/"}, packages...)...)
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %v: %w:\n%s", packages, err, output)
+	}
+	var programs []entry
+	for _, p := range packages {
+		content, err := os.ReadFile(filepath.Join(dir, path.Base(p)))
+		if err != nil {
+			return err
+		}
+		programs = append(programs, entry{path.Base(p), 0o755, content})
+	}
+	archive, err := imageArchive(programs)
 	if err != nil {
 		return fmt.Errorf("writing an image: %w", err)
 	}
@@ -48,16 +60,16 @@ type entry struct {
 	content []byte
 }
 
-// imageArchive returns an image of one layer with one program, in the format of 'docker
-// save'.
-func imageArchive(program []byte) ([]byte, error) {
-	layer, err := tarball(entry{"pod", 0o755, program})
+// imageArchive returns an image of one layer with programs, in the format of 'docker save'.
+// It runs the first one.
+func imageArchive(programs []entry) ([]byte, error) {
+	layer, err := tarball(programs...)
 	if err != nil {
 		return nil, err
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/pod"}},
+		"config": map[string]any{"Entrypoint": []string{"/" + programs[0].name}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 	})
 	if err != nil {

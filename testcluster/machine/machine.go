@@ -81,7 +81,7 @@ func New(o Options) (*Machine, error) {
 }
 
 func (m *Machine) prepare() error {
-	for _, dir := range []string{diskDir, etcDir, rootDir, logDir, filepath.Base(SharedDir), linkDir} {
+	for _, dir := range []string{diskDir, etcDir, rootDir, logDir, filepath.Base(SharedDir), linkDir, nriDir} {
 		if err := os.MkdirAll(m.file(dir), 0o755); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (m *Machine) boot() error {
 	}
 	defer log.Close()
 	command := exec.Command("/proc/self/exe")
-	command.Env = []string{specVariable + "=" + string(spec), "PATH=" + path}
+	command.Env = []string{specVariable + "=" + string(spec), "PATH=" + searchPath}
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: namespaces,
@@ -238,6 +238,9 @@ func (m *Machine) send(command string) error {
 
 // Shared returns a directory that the machine has as SharedDir.
 func (m *Machine) Shared() string { return m.file(filepath.Base(SharedDir)) }
+
+// Var returns the directory that the machine has as /var, which survives reboots.
+func (m *Machine) Var() string { return m.file(diskDir) }
 
 // Logs returns the directory with the logs of PID 1, containerd and the kubelet.
 func (m *Machine) Logs() string { return m.file(logDir) }

@@ -62,6 +62,7 @@ func (s *spec) binds(root string) ([]bind, error) {
 		{"/dev", "/dev"}, {"/sys", "/sys"}, {"/usr", "/usr"},
 		{filepath.Join(s.Dir, diskDir), "/var"}, {filepath.Join(s.Dir, etcDir), "/etc"},
 		{filepath.Join(s.Dir, filepath.Base(SharedDir)), SharedDir}, {filepath.Join(s.Dir, linkDir), "/" + linkDir},
+		{filepath.Join(s.Dir, nriDir), runtimePlugins},
 	}
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		target, err := os.Readlink(dir)

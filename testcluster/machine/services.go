@@ -133,7 +133,7 @@ func (p *services) start(c components.Component) error {
 	}
 	// Not exec.Cmd: reap waits for all processes.
 	process, err := os.StartProcess(program, append([]string{program}, p.spec.arguments(c)...), &os.ProcAttr{
-		Dir: "/", Env: []string{"PATH=" + path, "HOME=/root"}, Files: []*os.File{nil, log, log},
+		Dir: "/", Env: []string{"PATH=" + searchPath, "HOME=/root"}, Files: []*os.File{nil, log, log},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

@@ -16,18 +16,21 @@ const (
 	etcDir  = "etc"  // the machine's /etc
 	rootDir = "root" // where the root file system is mounted
 	logDir  = "logs"
-	linkDir = "link" // the machine's /link, with apiSocket
+	linkDir = "link"           // the machine's /link, with apiSocket
+	nriDir  = diskDir + "/nri" // the machine's runtimePlugins
 
 	apiSocket = "api.sock"
 )
 
 // Paths on the machine.
 const (
-	// path is the variable PATH.
-	path       = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	// searchPath is the variable PATH.
+	searchPath = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	programDir = "/opt/bin"
 	// pluginDir is where Debian installs the plugins of the Container Network Interface.
 	pluginDir = "/usr/lib/cni"
+	// runtimePlugins is the directory with containerd's plugins. It is on the disk.
+	runtimePlugins = "/opt/nri"
 )
 
 // Commands to PID 1, a line each, on its standard input.
