@@ -50,37 +50,45 @@ func (r *release) labels() map[string]string {
 	}
 }
 
-// compiled is a program for one platform.
+// compiled is the programs for one platform: files in a directory. The image runs the first one.
 type compiled struct {
-	platform   v1.Platform
-	path, name string
+	platform v1.Platform
+	dir      string
+	names    []string
 }
 
 // check returns an error if a program could not run in an empty image.
-func (p *compiled) check() error {
-	file, err := elf.Open(p.path)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", p.path, err)
-	}
-	defer file.Close()
-	for _, segment := range file.Progs {
-		if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
-			return fmt.Errorf("%s for %s is not static", p.name, &p.platform)
+func (c *compiled) check() error {
+	for _, name := range c.names {
+		file, err := elf.Open(filepath.Join(c.dir, name))
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		defer file.Close()
+		for _, segment := range file.Progs {
+			if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
+				return fmt.Errorf("%s for %s is not static", name, &c.platform)
+			}
 		}
 	}
 	return nil
 }
 
-// layer returns a file system that contains only the program.
-func (p *compiled) layer(at time.Time) (v1.Layer, error) {
-	content, err := os.ReadFile(p.path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the program: %w", err)
-	}
+// layer returns a file system that contains only the programs.
+func (c *compiled) layer(at time.Time) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: p.name, Mode: 0o555, Size: int64(len(content)), ModTime: at}
-	if err := errors.Join(w.WriteHeader(header), writeAll(w, content), w.Close()); err != nil {
+	for _, name := range c.names {
+		content, err := os.ReadFile(filepath.Join(c.dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("reading the program: %w", err)
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o555, Size: int64(len(content)), ModTime: at}
+		if err := errors.Join(w.WriteHeader(header), writeAll(w, content)); err != nil {
+			return nil, fmt.Errorf("writing the layer: %w", err)
+		}
+	}
+	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("writing the layer: %w", err)
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }
@@ -93,8 +101,8 @@ func writeAll(w io.Writer, content []byte) error {
 }
 
 // image returns the image for one platform.
-func (p *compiled) image(r *release) (v1.Image, error) {
-	layer, err := p.layer(r.created)
+func (c *compiled) image(r *release) (v1.Image, error) {
+	layer, err := c.layer(r.created)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +119,9 @@ func (p *compiled) image(r *release) (v1.Image, error) {
 		return nil, fmt.Errorf("reading the image's configuration: %w", err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Variant = p.platform.OS, p.platform.Architecture, p.platform.Variant
+	config.OS, config.Architecture, config.Variant = c.platform.OS, c.platform.Architecture, c.platform.Variant
 	config.Created = v1.Time{Time: r.created}
-	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + p.name}, WorkingDir: "/", Labels: r.labels()}
+	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + c.names[0]}, WorkingDir: "/", Labels: r.labels()}
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return nil, fmt.Errorf("configuring the image: %w", err)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +31,7 @@ func built(t *testing.T, o options) (out string) {
 	for file, text := range map[string]string{
 		"go.mod":            "module example.com/hello\n",
 		"cmd/hello/main.go": "package main\n\nimport \"runtime/debug\"\n\nfunc main() { i, _ := debug.ReadBuildInfo(); println(\"hello\", i.Main.Version) }\n",
+		"cmd/world/main.go": "package main\n\nfunc main() {}\n",
 	} {
 		path := filepath.Join(source, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
@@ -44,7 +47,8 @@ func built(t *testing.T, o options) (out string) {
 			t.Fatalf("git %s: %v\n%s", args[0], err, output)
 		}
 	}
-	o.source, o.pkg, o.platforms, o.out = source, "./cmd/hello", "linux/amd64,linux/arm64", filepath.Join(t.TempDir(), "image")
+	o.source, o.platforms, o.out = source, "linux/amd64,linux/arm64", filepath.Join(t.TempDir(), "image")
+	o.packages = cmp.Or(o.packages, "./cmd/hello")
 	o.repository, o.name = "https://example.com/hello", "example.com/hello"
 	if err := o.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -157,8 +161,8 @@ func only(t *testing.T, image v1.Image) string {
 	if err := os.WriteFile(path, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if p := (&compiled{path: path}); p.check() != nil {
-		t.Error(p.check())
+	if err := (&compiled{dir: filepath.Dir(path), names: []string{"hello"}}).check(); err != nil {
+		t.Error(err)
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("the layer has another file (%v)", err)
@@ -175,6 +179,46 @@ func TestImageIsReproducible(t *testing.T) {
 	second, err := os.ReadFile(built(t, options{version: "v1.2.3"}) + ".tar")
 	if err != nil || !bytes.Equal(first, second) {
 		t.Errorf("two builds differ (%v)", err)
+	}
+}
+
+// An image may have several programs. It runs the first one.
+func TestSeveralPrograms(t *testing.T) {
+	manifest, err := indexOf(t, built(t, options{version: "v1.2.3", packages: "./cmd/world,./cmd/hello"})).IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 2 {
+		t.Errorf("the image is for %d platforms", len(manifest.Manifests))
+	}
+	c := compiled{dir: t.TempDir(), names: []string{"world", "hello"}}
+	for _, name := range c.names {
+		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image, err := c.image(&release{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil || !slices.Equal(config.Config.Entrypoint, []string{"/world"}) {
+		t.Errorf("the image runs %v, %v", config.Config.Entrypoint, err)
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	for r := tar.NewReader(content); len(c.names) > 0; c.names = c.names[1:] {
+		header, err := r.Next()
+		if err != nil || header.Name != c.names[0] || header.Mode != 0o555 {
+			t.Fatalf("%+v, %v", header, err)
+		}
 	}
 }
 
@@ -203,7 +247,7 @@ func TestDynamicProgramIsRejected(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := (&compiled{path: git, name: "git"}).check(); err == nil || !strings.Contains(err.Error(), "not static") {
+	if err := (&compiled{dir: filepath.Dir(git), names: []string{"git"}}).check(); err == nil || !strings.Contains(err.Error(), "not static") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image builds nodegate's container image, which contains only one static
-// program, for several platforms, without a container runtime and without a
+// Command image builds nodegate's container image, which contains only static
+// programs, for several platforms, without a container runtime and without a
 // registry. The same source and Go version result in an identical image.
 package main
 
@@ -26,13 +26,13 @@ import (
 
 // options are the flags.
 type options struct {
-	source, pkg, platforms, out, version, name, push, repository string
+	source, packages, platforms, out, version, name, push, repository string
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.source, "source", ".", "the directory of the module to build")
-	flag.StringVar(&o.pkg, "package", "./cmd/nodegate", "the program")
+	flag.StringVar(&o.packages, "packages", "./cmd/nodegate", "the programs, separated by commas; the image runs the first one")
 	flag.StringVar(&o.platforms, "platforms", "linux/amd64,linux/arm64", "the platforms, separated by commas")
 	flag.StringVar(&o.out, "out", "bin/image", "the directory of the OCI layout; the archive has the same name with .tar")
 	flag.StringVar(&o.version, "version", "", "the version for the labels (default: output of git describe)")
@@ -82,20 +82,23 @@ func (o *options) run(ctx context.Context) error {
 	return push(ctx, o.push, index)
 }
 
-// build builds the program for a platform: static, and without local paths.
+// build builds the programs for a platform: static, and without local paths.
 func (o *options) build(ctx context.Context, dir, platform string) (compiled, error) {
 	p, err := v1.ParsePlatform(platform)
 	if err != nil {
 		return compiled{}, fmt.Errorf("parsing platform %q: %w", platform, err)
 	}
-	out := compiled{platform: *p, path: filepath.Join(dir, p.OS+"-"+p.Architecture), name: filepath.Base(o.pkg)}
-	// The program contains its version from git, regardless of the machine's GOFLAGS.
-	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.path, o.pkg)
-	command.Dir = o.source
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
-	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	if err := command.Run(); err != nil {
-		return compiled{}, fmt.Errorf("building %s for %s: %w", o.pkg, platform, err)
+	out := compiled{platform: *p, dir: filepath.Join(dir, p.OS+"-"+p.Architecture)}
+	for pkg := range strings.SplitSeq(o.packages, ",") {
+		out.names = append(out.names, filepath.Base(pkg))
+		// The program contains its version from git, regardless of the machine's GOFLAGS.
+		command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.dir+"/", pkg)
+		command.Dir = o.source
+		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
+		command.Stdout, command.Stderr = os.Stderr, os.Stderr
+		if err := command.Run(); err != nil {
+			return compiled{}, fmt.Errorf("building %s for %s: %w", pkg, platform, err)
+		}
 	}
 	return out, out.check()
 }
