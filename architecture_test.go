@@ -73,6 +73,11 @@ var mayImport = map[string][]string{
 	"internal/controller/controllertest": {"api/v1alpha1", "internal/admission", "internal/gate"},
 	"internal/controller":                {"api/v1alpha1", "internal/access", "internal/admission", "internal/birth", "internal/bypass", "internal/election", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/kube/feed", "internal/kube/gates", "internal/kube/reflector", "internal/kube/write", "internal/signal", "internal/telemetry", "internal/webhook"},
 
+	// The node agent, and the plugin of the container runtime that holds pods.
+	"internal/hold":        {},
+	"internal/hold/agent":  {"api/v1alpha1", "internal/gate", "internal/hold", "internal/kube/clients"},
+	"internal/hold/plugin": {"internal/hold"},
+
 	// Removal of nodegate from a cluster.
 	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/kube/read", "internal/kube/write"},
 	"internal/uninstall": {"api/v1alpha1", "internal/admission", "internal/install", "internal/release"},

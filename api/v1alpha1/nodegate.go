@@ -73,6 +73,8 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.podMissingSeconds) || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || has(s.pods) || has(s.anyOf))",message="deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or anyOf; add one, or use deadline.readySeconds",fieldPath=".deadline.podMissingSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="bypassedPods must not be set when closeWhen is set; remove it",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Hold' || !has(self.reclosePolicy) || self.reclosePolicy != 'Never'",message="bypassedPods Hold has no effect with reclosePolicy Never, because the gate does not close again; use another reclosePolicy",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="!has(self.holdSeconds) || self.bypassedPods == 'Hold'",message="holdSeconds requires bypassedPods Hold; remove holdSeconds",fieldPath=".holdSeconds"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="reopen Manual requires closeWhen; remove reopen",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.timing.closeAfterSeconds in [0, 120]",message="timing.closeAfterSeconds must not be set when closeWhen is set, because a closeWhen gate closes immediately; remove it",fieldPath=".timing.closeAfterSeconds"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || self.timing.minClosedSeconds == 0",message="timing.minClosedSeconds must be 0 when reopen is Manual; remove it",fieldPath=".timing.minClosedSeconds"
@@ -199,12 +201,22 @@ type NodeGateSpec struct {
 	// bypassedPods specifies how the controller handles pods that bypassed the
 	// closed gate: pods that do not tolerate its taint and that started on the node
 	// in the current boot while the gate was closed. The controller checks for such
-	// pods once, after the gate has opened because its signals hold. Report and
-	// Evict require openWhen. Evict requires the permission to evict pods, which
-	// 'nodegate manifests' grants with --evict-pods.
+	// pods once, after the gate has opened because its signals hold. All values but
+	// Ignore require openWhen. Evict requires the permission to evict pods, which
+	// 'nodegate manifests' grants with --evict-pods. Hold requires nodegate's agent
+	// on the nodes, and a reclosePolicy other than Never.
 	// +optional
 	// +kubebuilder:default=Ignore
 	BypassedPods BypassedPods `json:"bypassedPods,omitempty"`
+
+	// holdSeconds specifies how long bypassedPods: Hold prevents a pod from starting
+	// at most, beginning with the first attempt to start it. After that, the pod
+	// starts although the gate is closed. The gate stays closed to other pods.
+	// Defaults to 600. May only be set with bypassedPods: Hold.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
 
 	// acknowledge lists the risks that the author of the gate accepts. PodEviction
 	// is required for a taint with the effect NoExecute. VolumeDetach is required
@@ -368,7 +380,7 @@ type Budget struct {
 // BypassedPods specifies how the controller handles pods that bypassed a closed
 // gate.
 //
-// +kubebuilder:validation:Enum=Ignore;Report;Evict
+// +kubebuilder:validation:Enum=Ignore;Report;Evict;Hold
 type BypassedPods string
 
 const (
@@ -380,7 +392,17 @@ const (
 	// rate and subject to PodDisruptionBudgets. It never evicts daemon, mirror,
 	// host-network or ownerless pods.
 	BypassedEvict BypassedPods = "Evict"
+	// BypassedHold prevents the pods from starting, with nodegate's agent on the node
+	// and containerd. It never holds static pods, or the further containers of a pod of
+	// which one has started. Pods that start nevertheless are reported like with Report.
+	BypassedHold BypassedPods = "Hold"
 )
+
+// Searched reports whether the controller searches for pods that bypassed the gate.
+func (b BypassedPods) Searched() bool { return b != "" && b != BypassedIgnore }
+
+// DefaultHoldSeconds is the default of holdSeconds.
+const DefaultHoldSeconds = 600
 
 // Mode specifies whether a gate acts on nodes.
 //

@@ -289,6 +289,11 @@ func (in *NodeGateSpec) DeepCopyInto(out *NodeGateSpec) {
 		(*in).DeepCopyInto(*out)
 	}
 	in.Budget.DeepCopyInto(&out.Budget)
+	if in.HoldSeconds != nil {
+		in, out := &in.HoldSeconds, &out.HoldSeconds
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Acknowledge != nil {
 		in, out := &in.Acknowledge, &out.Acknowledge
 		*out = make([]Acknowledgement, len(*in))

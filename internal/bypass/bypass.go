@@ -207,7 +207,7 @@ func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Nod
 		return "", nil, false
 	}
 	policy := ng.Spec.BypassedPods
-	return policy, n, policy == v1alpha1.BypassedReport || policy == v1alpha1.BypassedEvict
+	return policy, n, policy.Searched()
 }
 
 // report reports the pods that certainly or possibly bypassed the gate, once per opening.

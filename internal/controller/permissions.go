@@ -48,8 +48,7 @@ func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 		all = append(all, need{listPods, "existingNodes: CloseIfIdle closes no node, because nodegate may not list pods: " +
 			"apply the output of 'nodegate manifests' again"})
 	}
-	switch spec.BypassedPods {
-	case v1alpha1.BypassedReport, v1alpha1.BypassedEvict:
+	if spec.BypassedPods.Searched() {
 		all = append(all, need{listPods, "bypassedPods: " + string(spec.BypassedPods) + " finds no pods, because nodegate may not list pods: " +
 			"apply the output of 'nodegate manifests' again"})
 	}

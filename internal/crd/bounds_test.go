@@ -21,6 +21,7 @@ var integers = map[string]string{
 	".spec.timing.openAfterSeconds":                     "timing: {openAfterSeconds: %s}",
 	".spec.timing.closeAfterSeconds":                    "timing: {closeAfterSeconds: %s}",
 	".spec.timing.rolloutGraceSeconds":                  "timing: {rolloutGraceSeconds: %s}",
+	".spec.holdSeconds":                                 "{bypassedPods: Hold, holdSeconds: %s}",
 	".spec.deadline.podMissingSeconds":                  "deadline: {podMissingSeconds: %s}",
 	".spec.deadline.readySeconds":                       "deadline: {readySeconds: %s}",
 	".spec.openWhen[].daemonSet.minReadySeconds":        "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: %s}}",

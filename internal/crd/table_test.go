@@ -91,6 +91,18 @@ var rules = []rule{
 		keep:   "{bypassedPods: Report, recloseTaint: {key: b, effect: PreferNoSchedule}}",
 		breaks: "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}}",
 	}, {
+		at: "spec.bypassedPods", message: "bypassedPods Hold has no effect with reclosePolicy Never, because the gate does not close again; use another reclosePolicy",
+		keep: "{bypassedPods: Hold, reclosePolicy: OnRegression}", breaks: "{bypassedPods: Hold, reclosePolicy: Never}",
+	}, {
+		at: "spec.holdSeconds", message: "holdSeconds requires bypassedPods Hold; remove holdSeconds",
+		keep: "{bypassedPods: Hold, holdSeconds: 60}", breaks: "{bypassedPods: Report, holdSeconds: 60}",
+	}, {
+		at: "spec.holdSeconds", message: "should be greater than or equal to 1",
+		keep: "{bypassedPods: Hold, holdSeconds: 1}", breaks: "{bypassedPods: Hold, holdSeconds: 0}",
+	}, {
+		at: "spec.holdSeconds", message: "should be less than or equal to 86400",
+		keep: "{bypassedPods: Hold, holdSeconds: 86400}", breaks: "{bypassedPods: Hold, holdSeconds: 86401}",
+	}, {
 		at: "spec.recloseTaint.value", message: "recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",
 		keep:   "recloseTaint: {key: example.com/not-ready, effect: NoSchedule}",
 		breaks: "recloseTaint: {key: example.com/not-ready, value: again, effect: NoSchedule}",
@@ -483,8 +495,8 @@ var rules = []rule{
 		at: "spec.reopen", message: `supported values: "Automatic", "Manual"`,
 		keep: "reopen: Automatic", breaks: "reopen: Never",
 	}, {
-		at: "spec.bypassedPods", message: `supported values: "Ignore", "Report", "Evict"`,
-		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Hold",
+		at: "spec.bypassedPods", message: `supported values: "Ignore", "Report", "Evict", "Hold"`,
+		keep: "bypassedPods: Ignore", breaks: "bypassedPods: Delete",
 	}, {
 		at: "spec.mode", message: `supported values: "Enforce", "DryRun", "Paused"`,
 		keep: "mode: DryRun", breaks: "mode: Observe",

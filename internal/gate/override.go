@@ -125,6 +125,10 @@ func (r *Record) effective() string { return cmp.Or(r.Override, r.State) }
 // tainted reports whether the record accounts for a taint.
 func (r *Record) tainted() bool { return r.effective() == v1alpha1.StateClosed }
 
+// OpenIn reports whether the gate is open in the boot with the given ID: it does not taint the
+// node.
+func (r *Record) OpenIn(boot string) bool { return !r.tainted() && r.Boot == boot }
+
 // taintedSince returns the time since which the record accounts for a taint.
 func (r *Record) taintedSince(n *Node) time.Time {
 	if r.Override != "" {

@@ -261,7 +261,7 @@ func (s *Set) Queues(v *gate.Verdict) bool {
 // HandlesBypassed reports whether pods that bypass a gate are reported or evicted.
 func (s *Set) HandlesBypassed(name string) bool {
 	ng, known := s.Declared[name]
-	return known && ng.Spec.Enforces() && (ng.Spec.BypassedPods == v1alpha1.BypassedReport || ng.Spec.BypassedPods == v1alpha1.BypassedEvict)
+	return known && ng.Spec.Enforces() && ng.Spec.BypassedPods.Searched()
 }
 
 // Gate returns a gate by name, and whether it is listed.

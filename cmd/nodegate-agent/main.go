@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command nodegate-agent runs in a pod on each node. It writes which gates are closed on the
+// node, and which of its pods wait for them, for nodegate-hold, which keeps these from starting.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/internal/hold"
+	"github.com/nodegate/nodegate/internal/hold/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "nodegate-agent:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	flags := flag.NewFlagSet("nodegate-agent", flag.ExitOnError)
+	node := flags.String("node-name", os.Getenv("NODE_NAME"), "the name of the node; defaults to the variable NODE_NAME")
+	dir := flags.String("state-dir", hold.Dir, "the directory of the node's disk with the state")
+	bootID := flags.String("boot-id-file", hold.BootIDFile, "the file with the ID of the current boot")
+	_ = flags.Parse(os.Args[1:]) // exits after an error
+	if *node == "" || flags.NArg() > 0 {
+		return errors.New("--node-name is required, and there are no arguments")
+	}
+	boot, err := hold.BootID(*bootID)
+	if err != nil {
+		return err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("configuring the client: %w", err)
+	}
+	config.UserAgent = rest.DefaultKubernetesUserAgent()
+	a := agent.Agent{Config: config, Node: *node, Boot: boot, Store: hold.Store{Dir: *dir}, Log: newLog(os.Stderr)}
+	return a.Run(ctx)
+}
+
+func newLog(out io.Writer) logr.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339TimeEncoder
+	return zapr.NewLogger(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(out), zap.InfoLevel)))
+}

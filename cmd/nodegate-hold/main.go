@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Command nodegate-hold keeps pods that are bound to a node from starting while a gate with
+// bypassedPods: Hold is closed there. The container runtime starts it as a plugin, and as a hook
+// of each container that waits. It decides with what nodegate-agent has written.
+//
+//	nodegate-hold install DIR    installs the program in the runtime's directory of plugins
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/nodegate/nodegate/internal/hold"
+	"github.com/nodegate/nodegate/internal/hold/plugin"
+)
+
+// logFile is the log. The runtime discards the output of its plugins. /run is empty after each
+// boot.
+const logFile = "/run/nodegate-hold.log"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, err) // the runtime shows what a hook says
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case os.Getenv(api.PluginNameEnvVar) != "":
+		return withLog(func(log *slog.Logger) error { return runPlugin(ctx, log) })
+	case args[0] == plugin.HookName && len(args) > 1:
+		return withLog(func(log *slog.Logger) error { return runHook(ctx, args[1:], log) })
+	case len(args) == 3 && args[1] == "install":
+		return install(args[2])
+	}
+	return errors.New("usage: nodegate-hold install DIR")
+}
+
+func runPlugin(ctx context.Context, log *slog.Logger) error {
+	boot, err := hold.BootID(hold.BootIDFile)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p := plugin.Plugin{Store: hold.Store{Dir: hold.Dir}, Boot: boot, Uptime: hold.Uptime, Program: program, Log: log}
+	return p.Run(ctx)
+}
+
+func runHook(ctx context.Context, args []string, log *slog.Logger) error {
+	w := plugin.Waiter{Store: hold.Store{Dir: hold.Dir}, Uptime: hold.Uptime, Log: log}
+	if err := w.ParseHook(args); err != nil {
+		return err
+	}
+	return w.Wait(ctx)
+}
+
+// withLog calls a function with the log, and logs its error.
+func withLog(do func(*slog.Logger) error) error {
+	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer out.Close()
+	log := slog.New(slog.NewJSONHandler(out, nil))
+	if err = do(log); err != nil && !errors.Is(err, plugin.ErrWaits) {
+		log.Error("the program has ended", "err", err)
+	}
+	return err
+}
+
+// install copies this program into a directory, from which the container runtime will start it
+// the next time that it starts itself. The program is replaced as a whole. The copy is made in
+// a directory of its own: the runtime starts no plugin if the directory contains a program
+// whose name is not a plugin's.
+func install(dir string) error {
+	temporary, err := os.MkdirTemp(dir, "nodegate-*")
+	if err == nil {
+		program := filepath.Join(temporary, plugin.Name)
+		err = errors.Join(copySelf(program), os.Rename(program, filepath.Join(dir, plugin.Name)), os.RemoveAll(temporary))
+	}
+	if err != nil {
+		return fmt.Errorf("installing the plugin: %w", err)
+	}
+	return nil
+}
+
+// copySelf writes this program to a file.
+func copySelf(path string) error {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer self.Close()
+	program, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(program, self)
+	return errors.Join(err, program.Sync(), program.Close())
+}

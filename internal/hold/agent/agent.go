@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent runs on each node. It tells the plugin of the container runtime which gates
+// are closed on the node, and which of its pods wait for them.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodegate/nodegate/internal/hold"
+	"github.com/nodegate/nodegate/internal/kube/clients"
+)
+
+// Agent keeps the state of a node up to date.
+type Agent struct {
+	// Config connects to the API server.
+	Config *rest.Config
+	// Node is the name of the node, and Boot the ID of its current boot.
+	Node, Boot string
+	Store      hold.Store
+	Log        logr.Logger
+
+	nodes, pods, gates cache.Store
+	changed            chan struct{}
+}
+
+// Run writes the state whenever it changes, until the context ends. It writes nothing before
+// it has read everything.
+func (a *Agent) Run(ctx context.Context) error {
+	a.changed = make(chan struct{}, 1)
+	synced, err := a.watch(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Store.PluginBoot() != a.Boot {
+		a.Log.Info("the container runtime has not started the plugin in this boot, it will at its next start")
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	var last *hold.State
+	for {
+		if state := a.state(); state != nil && !reflect.DeepEqual(state, last) {
+			if err := a.Store.Write(state); err != nil {
+				return fmt.Errorf("writing the state: %w", err)
+			}
+			a.logGates(last, state)
+			last = state
+		}
+		select {
+		case <-a.changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watch starts to watch the node, its pods and the gates.
+func (a *Agent) watch(ctx context.Context) ([]cache.InformerSynced, error) {
+	core, err := coreClient(a.Config)
+	if err != nil {
+		return nil, err
+	}
+	gates, err := clients.GateClient(a.Config)
+	if err != nil {
+		return nil, err
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { a.notify() }, UpdateFunc: func(_, _ any) { a.notify() }, DeleteFunc: func(any) { a.notify() },
+	}
+	var synced []cache.InformerSynced
+	start := func(c cache.Getter, resource string, selector fields.Selector, kind runtime.Object) cache.Store {
+		store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+			ListerWatcher: cache.NewListWatchFromClient(c, resource, metav1.NamespaceAll, selector),
+			ObjectType:    kind, Transform: trim, Handler: handler,
+		})
+		go informer.RunWithContext(ctx)
+		synced = append(synced, informer.HasSynced)
+		return store
+	}
+	a.nodes = start(core, "nodes", fields.OneTermEqualSelector(metav1.ObjectNameField, a.Node), &corev1.Node{})
+	a.pods = start(core, "pods", fields.OneTermEqualSelector("spec.nodeName", a.Node), &corev1.Pod{})
+	a.gates = start(gates, "nodegates", fields.Everything(), &clients.StoredGate{})
+	return synced, nil
+}
+
+// coreClient returns a client for Nodes and Pods. It registers no other kinds, which would
+// use memory on every node.
+func coreClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(config)
+}
+
+// trim removes what the state does not depend on.
+func trim(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return &corev1.Pod{ObjectMeta: head(&o.ObjectMeta), Spec: corev1.PodSpec{Tolerations: o.Spec.Tolerations}}, nil
+	case *corev1.Node:
+		trimmed := &corev1.Node{ObjectMeta: head(&o.ObjectMeta)}
+		trimmed.Annotations = o.Annotations
+		return trimmed, nil
+	}
+	return object, nil
+}
+
+func head(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}
+
+// notify has the state written again.
+func (a *Agent) notify() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// state returns the current state, or nil if the Node does not exist.
+func (a *Agent) state() *hold.State {
+	object, exists, _ := a.nodes.GetByKey(a.Node) // a store in memory returns no error
+	if !exists {
+		return nil
+	}
+	gates := all[*clients.StoredGate](a.gates)
+	slices.SortFunc(gates, func(x, y *clients.StoredGate) int { return cmp.Compare(x.Name, y.Name) })
+	return stateOf(a.Boot, object.(*corev1.Node), gates, all[*corev1.Pod](a.pods))
+}
+
+func all[T any](store cache.Store) []T {
+	var list []T
+	for _, object := range store.List() {
+		list = append(list, object.(T))
+	}
+	return list
+}
+
+// logGates logs which gates have opened, closed or been added.
+func (a *Agent) logGates(before, after *hold.State) {
+	for _, g := range after.Gates {
+		if before == nil || !slices.Contains(before.Gates, g) {
+			a.Log.Info("gate", "gate", g.Name, "open", g.Open, "seconds", g.Seconds)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// Dir is the directory on the node with the state. It must survive reboots.
+	Dir = "/var/lib/nodegate"
+	// BootIDFile is where Linux shows the ID of the current boot.
+	BootIDFile = "/proc/sys/kernel/random/boot_id"
+
+	stateFile  = "hold.json"
+	pluginFile = "plugin-boot"
+)
+
+// Store is the directory that the agent and the plugin have in common.
+type Store struct{ Dir string }
+
+// Read returns the state, or an empty one if there is none.
+func (s Store) Read() (*State, error) {
+	content, err := os.ReadFile(filepath.Join(s.Dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &State{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var state State
+	if err := json.Unmarshal(content, &state); err != nil {
+		return nil, fmt.Errorf("parsing %s: %w", filepath.Join(s.Dir, stateFile), err)
+	}
+	return &state, nil
+}
+
+// Changed returns information about the current file of the state, or nil if there is none, and
+// whether it differs from what Changed returned before.
+func (s Store) Changed(before fs.FileInfo) (fs.FileInfo, bool) {
+	now, err := os.Stat(filepath.Join(s.Dir, stateFile))
+	if err != nil {
+		return nil, before != nil
+	}
+	return now, before == nil || !os.SameFile(before, now) || !before.ModTime().Equal(now.ModTime())
+}
+
+// Write replaces the state. It is on the disk when Write returns.
+func (s Store) Write(state *State) error {
+	content, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return s.replace(stateFile, content)
+}
+
+// Remove removes the state, so that no pod waits.
+func (s Store) Remove() error {
+	err := os.Remove(filepath.Join(s.Dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// PluginStarted records that the runtime has started the plugin in a boot.
+func (s Store) PluginStarted(boot string) error {
+	return s.replace(pluginFile, []byte(boot+"\n"))
+}
+
+// PluginBoot returns the latest boot in which the runtime has started the plugin, or an empty
+// string.
+func (s Store) PluginBoot() string {
+	id, _ := BootID(filepath.Join(s.Dir, pluginFile))
+	return id
+}
+
+// replace replaces a file as a whole, even if the power fails.
+func (s Store) replace(name string, content []byte) error {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(s.Dir, name+".*")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(content)
+	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), filepath.Join(s.Dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
+	}
+	return syncDir(s.Dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// BootID reads the ID of a boot from a file such as BootIDFile.
+func BootID(file string) (string, error) {
+	id, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hold decides which pods of a node wait for a closed gate before their first
+// container starts. The node agent writes what it reads from the API server into a file. The
+// plugin of the container runtime decides with this file: it has no credentials, and runs
+// before the agent does.
+package hold
+
+import (
+	"slices"
+	"time"
+)
+
+// State is what the agent knows about its node.
+type State struct {
+	// Boot is the ID of the boot in which the state was written.
+	Boot string `json:"boot"`
+	// Gates are the gates on the node that hold pods.
+	Gates []Gate `json:"gates"`
+	// Pods has the pods that are bound to the node by UID, each with the names of the gates
+	// whose taints it does not tolerate.
+	Pods map[string][]string `json:"pods"`
+}
+
+// Gate is a gate that holds pods.
+type Gate struct {
+	Name string `json:"name"`
+	// Open is true if the gate is open in the boot State.Boot.
+	Open bool `json:"open,omitempty"`
+	// Seconds is how long the gate holds a pod at most.
+	Seconds int32 `json:"seconds"`
+}
+
+// Pod is a pod whose first container is about to start.
+type Pod struct {
+	UID string
+	// Static is true for a pod that the kubelet does not have from the API server.
+	Static bool
+	// HostNetwork is true for a pod in the node's network namespace.
+	HostNetwork bool
+}
+
+// Answer is the decision about a pod.
+type Answer struct {
+	// Gate is a closed gate that the pod waits for, or empty.
+	Gate string
+	// Held is true if the pod must not start. It is false, though there is a Gate, if the pod
+	// has waited for as long as the gate allows.
+	Held bool
+}
+
+// Decide decides about a pod that has waited for some time, in the boot with the given ID.
+//
+// Static pods never wait. After a reboot, a gate counts as closed until the agent has written
+// that it is open in the new boot. A pod that the agent does not know waits for all gates,
+// except in the node's network namespace, where pods run that the agent may need to reach the
+// API server.
+func (s *State) Decide(p Pod, boot string, waited time.Duration) Answer {
+	var answer Answer
+	for _, g := range s.Gates {
+		if p.Static || g.Open && s.Boot == boot || !s.waits(p, g.Name) {
+			continue
+		}
+		if waited < time.Duration(g.Seconds)*time.Second {
+			return Answer{Gate: g.Name, Held: true}
+		}
+		answer.Gate = g.Name
+	}
+	return answer
+}
+
+// waits reports whether the pod waits for a gate while it is closed.
+func (s *State) waits(p Pod, gate string) bool {
+	gates, known := s.Pods[p.UID]
+	if !known {
+		return !p.HostNetwork
+	}
+	return slices.Contains(gates, gate)
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugin is a plugin of the container runtime (Node Resource Interface) that keeps
+// the first container of a pod from starting while the pod waits for a gate. It gives the
+// container a hook: the runtime creates the container, and starts it when the hook has ended.
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/nodegate/nodegate/internal/hold"
+)
+
+// Name is the name of the program in the runtime's directory of plugins. The number is its
+// position among plugins.
+const Name = "90-nodegate-hold"
+
+// configSource is the annotation in which the kubelet records where it has a pod from.
+// Source: k8s.io/kubernetes/pkg/kubelet/types.
+const configSource = "kubernetes.io/config.source"
+
+// Plugin answers the runtime. It fails open: if it cannot decide, the pod starts.
+type Plugin struct {
+	Store hold.Store
+	// Boot is the ID of the current boot.
+	Boot string
+	// Uptime returns the time since the boot.
+	Uptime func() time.Duration
+	// Program is the program of this plugin, which is also the hook.
+	Program string
+	Log     *slog.Logger
+
+	mu sync.Mutex
+	// begun has the sandboxes in which a container has started. Their other containers do
+	// not wait.
+	begun map[string]bool
+	// since has the uptime at which a pod began to wait.
+	since map[string]time.Duration
+}
+
+// Run serves the runtime that has started this process, until the runtime ends.
+func (p *Plugin) Run(ctx context.Context) error {
+	p.reset()
+	s, err := stub.New(p)
+	if err != nil {
+		return fmt.Errorf("connecting to the container runtime: %w", err)
+	}
+	if err := p.Store.PluginStarted(p.Boot); err != nil {
+		p.Log.Error("cannot record that the runtime has started the plugin", "err", err)
+	}
+	return s.Run(ctx)
+}
+
+// reset forgets all pods.
+func (p *Plugin) reset() {
+	p.begun, p.since = make(map[string]bool), make(map[string]time.Duration)
+}
+
+// Synchronize is called by the runtime with what exists when the plugin starts.
+func (p *Plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range containers {
+		if c.GetStartedAt() > 0 {
+			p.begun[c.GetPodSandboxId()] = true
+		}
+	}
+	return nil, nil
+}
+
+// CreateContainer is called by the runtime before it creates a container. If the pod waits, it
+// adds a hook to the container, which ends when the container may start.
+func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun[pod.GetId()] {
+		return nil, nil, nil
+	}
+	w := Waiter{Store: p.Store, Boot: p.Boot, Uptime: p.Uptime, Pod: podOf(pod), Name: pod.GetNamespace() + "/" + pod.GetName(), Log: p.Log}
+	if since, waits := p.since[w.Pod.UID]; waits {
+		w.Since = since
+	} else {
+		w.Since = p.Uptime()
+	}
+	if !w.mustWait() {
+		return nil, nil, nil
+	}
+	// Without the program, the container could not start at all.
+	if _, err := os.Stat(p.Program); err != nil {
+		p.Log.Error("the program of the hook is missing, pods do not wait", "err", err)
+		return nil, nil, nil
+	}
+	p.since[w.Pod.UID] = w.Since
+	adjustment := &api.ContainerAdjustment{}
+	adjustment.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{w.hook(p.Program)}})
+	return adjustment, nil, nil
+}
+
+// PostStartContainer is called by the runtime when a container has started.
+func (p *Plugin) PostStartContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun[pod.GetId()] = true
+	delete(p.since, pod.GetUid())
+	return nil
+}
+
+// RemovePodSandbox is called by the runtime when it removes a sandbox.
+func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.begun, pod.GetId())
+	return nil
+}
+
+func podOf(pod *api.PodSandbox) hold.Pod {
+	source, known := pod.GetAnnotations()[configSource]
+	namespaces := pod.GetLinux().GetNamespaces()
+	hasNetwork := slices.ContainsFunc(namespaces, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" })
+	return hold.Pod{
+		UID:         pod.GetUid(),
+		Static:      known && source != "api",
+		HostNetwork: len(namespaces) > 0 && !hasNetwork,
+	}
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/nodegate/nodegate/internal/hold"
+)
+
+// world is a plugin that the runtime has started, in boot now.
+type world struct {
+	*Plugin
+	t *testing.T
+}
+
+const now, before = "boot-2", "boot-1"
+
+func newWorld(t *testing.T, state *hold.State) *world {
+	t.Helper()
+	w := startPlugin(t, hold.Store{Dir: t.TempDir()}, now)
+	w.write(state)
+	return w
+}
+
+func startPlugin(t *testing.T, store hold.Store, boot string) *world {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	p := &Plugin{Store: store, Boot: boot, Uptime: func() time.Duration { return time.Since(began) }, Program: program, Log: slog.New(slog.DiscardHandler)}
+	p.reset()
+	return &world{p, t}
+}
+
+func (w *world) write(state *hold.State) {
+	w.t.Helper()
+	if err := w.Store.Write(state); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// create lets the runtime create a container of a pod in a sandbox, and checks whether it may
+// start at once. It returns what the hook does.
+func (w *world) create(sandbox, uid string, want bool) *Waiter {
+	w.t.Helper()
+	adjustment, _, err := w.CreateContainer(w.t.Context(), sandboxOf(sandbox, uid), &api.Container{PodSandboxId: sandbox})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	hooks := adjustment.GetHooks().GetCreateRuntime()
+	if (len(hooks) == 0) != want {
+		w.t.Errorf("the container of pod %s in sandbox %s has the hooks %v", uid, sandbox, hooks)
+	}
+	if len(hooks) == 0 {
+		return nil
+	}
+	hook := &Waiter{Store: w.Store, Uptime: w.Uptime, Log: w.Log}
+	if err := hook.ParseHook(hooks[0].Args[1:]); err != nil {
+		w.t.Error(err)
+	}
+	return hook
+}
+
+// started tells the plugin that a container has started.
+func (w *world) started(sandbox, uid string) {
+	w.t.Helper()
+	if err := w.PostStartContainer(w.t.Context(), sandboxOf(sandbox, uid), &api.Container{}); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func sandboxOf(id, uid string) *api.PodSandbox {
+	return &api.PodSandbox{
+		Id: id, Uid: uid, Namespace: "default", Name: "pod", Annotations: map[string]string{configSource: "api"},
+		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "pid"}, {Type: "network"}}},
+	}
+}
+
+func stateOf(boot string, open bool) *hold.State {
+	return &hold.State{Boot: boot, Gates: []hold.Gate{{Name: "cni", Open: open, Seconds: 60}}, Pods: map[string][]string{"waits": {"cni"}, "daemon": {}}}
+}
+
+// The first container of a pod waits until the gate opens. Others do not.
+func TestFirstContainerWaits(t *testing.T) {
+	w := newWorld(t, stateOf(before, true))
+	w.create("s1", "daemon", true)
+	w.create("s2", "waits", false)
+	w.write(stateOf(now, false))
+	w.create("s2", "waits", false)
+	w.write(stateOf(now, true))
+	w.create("s2", "waits", true)
+	w.started("s2", "waits")
+	w.write(stateOf(now, false))
+	w.create("s2", "waits", true)
+	w.create("s3", "waits", false)
+	if err := w.RemovePodSandbox(t.Context(), sandboxOf("s2", "waits")); err != nil {
+		t.Error(err)
+	}
+	if len(w.begun) != 0 {
+		t.Errorf("the plugin remembers the sandboxes %v", w.begun)
+	}
+}
+
+// The containers of pods that run when the runtime starts do not wait. Those of which no
+// container has started yet do.
+func TestRuntimeRestarts(t *testing.T) {
+	w := newWorld(t, stateOf(now, false))
+	if _, err := w.Synchronize(t.Context(), nil, []*api.Container{{PodSandboxId: "s1", StartedAt: 1}, {PodSandboxId: "s2"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.create("s1", "waits", true)
+	w.create("s2", "waits", false)
+}
+
+// Without its program, the hook would keep the container from starting for ever.
+func TestProgramIsMissing(t *testing.T) {
+	w := newWorld(t, stateOf(now, false))
+	w.Program = filepath.Join(t.TempDir(), "missing")
+	w.create("s1", "waits", true)
+}
+
+// The hook ends soon after the gate has opened.
+func TestOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(before, true))
+		hook := w.create("s1", "waits", false)
+		go func() {
+			<-time.After(time.Minute - time.Second)
+			w.write(stateOf(now, true))
+		}()
+		if err := hook.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if waited := w.Uptime(); waited < time.Minute-time.Second || waited > time.Minute {
+			t.Errorf("the pod waited %s", waited)
+		}
+	})
+}
+
+// A hook ends before the kubelet gives up. The pod waits in the next one for as long as the gate
+// allows, from its own first attempt.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := stateOf(now, false)
+		state.Gates[0].Seconds = 150
+		w := newWorld(t, state)
+		err := w.create("s1", "waits", false).Wait(t.Context())
+		if !errors.Is(err, ErrWaits) || !strings.Contains(err.Error(), "gate cni is closed") || w.Uptime() != attempt {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		<-time.After(10 * time.Second)
+		other := w.create("s2", "other", false)
+		if err := w.create("s1", "waits", false).Wait(t.Context()); err != nil || w.Uptime() != 150*time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		w.create("s1", "waits", true)
+		if other.Since != attempt+10*time.Second || !other.mustWait() {
+			t.Errorf("the other pod waits since %s", other.Since)
+		}
+		if state, err := w.Store.Read(); err != nil || len(state.Gates) != 1 {
+			t.Errorf("the state of this boot is %+v, %v", state, err)
+		}
+	})
+}
+
+// If the agent has written nothing in this boot when a pod has waited long enough, no other pod
+// waits, not even in later boots.
+func TestAgentIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(before, true))
+		other := w.create("s2", "other", false)
+		if err := w.create("s1", "waits", false).Wait(t.Context()); err != nil || w.Uptime() != time.Minute {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		if err := other.Wait(t.Context()); err != nil || w.Uptime() != time.Minute {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		w.create("s3", "another", true)
+		startPlugin(t, w.Store, "boot-3").create("s1", "waits", true)
+	})
+}
+
+func TestPodOf(t *testing.T) {
+	static := sandboxOf("s", "uid")
+	static.Annotations[configSource] = "file"
+	host := sandboxOf("s", "uid")
+	host.Linux.Namespaces = host.Linux.Namespaces[:1]
+	bare := &api.PodSandbox{Uid: "uid"}
+	for name, test := range map[string]struct {
+		sandbox *api.PodSandbox
+		want    hold.Pod
+	}{
+		"of the API server":   {sandboxOf("s", "uid"), hold.Pod{UID: "uid"}},
+		"static":              {static, hold.Pod{UID: "uid", Static: true}},
+		"host network":        {host, hold.Pod{UID: "uid", HostNetwork: true}},
+		"without information": {bare, hold.Pod{UID: "uid"}},
+	} {
+		if got := podOf(test.sandbox); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
