@@ -33,6 +33,7 @@ import (
 type host struct {
 	*machine.Machine
 	name    string
+	labels  map[string]string
 	cluster *testcluster.Cluster
 	since   judge.Position
 
@@ -48,7 +49,7 @@ func newHostWith(t *testing.T, labels map[string]string) *host {
 	t.Helper()
 	c := setUp(t)
 	shared.machines++
-	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), cluster: c}
+	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), labels: labels, cluster: c}
 	dir := filepath.Join(c.Dir(), h.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func (h *host) retire(t *testing.T) {
 		t.Error(err)
 	}
 	var pods corev1.PodList
-	if err := shared.client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+	if err := shared.client.List(ctx, &pods); err != nil {
 		t.Error(err)
 	}
 	for i := range pods.Items {

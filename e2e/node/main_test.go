@@ -74,7 +74,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 		return err
 	}
 	shared.image = filepath.Join(c.Dir(), "image.tar")
-	if err := machine.BuildImage(ctx, shared.image); err != nil {
+	if err := machine.BuildImage(ctx, shared.image, agentPackage, holdPackage); err != nil {
 		return err
 	}
 	program, err := testbed.BuildProgram(ctx, c.Dir())
@@ -91,7 +91,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 	if shared.installation, err = testbed.Install(ctx, applier, program, []string{taint.Key, taint.Key + ":NoExecute"}); err != nil {
 		return err
 	}
-	objects, err := testbed.ParseObjects([]byte(objects + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
+	objects, err := testbed.ParseObjects([]byte(objects + holdGates + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ const lag = 30 * time.Second
 // evictLabel is the label of the nodes that gate agent-evict selects.
 const evictLabel = "test.nodegate.dev/evict"
 
-// Both gates open when the daemon is ready on the node. Gate agent-evict also evicts pods
+// All gates open when the daemon is ready on the node. Gate agent-evict also evicts pods
 // when the node has rebooted. On a machine, the daemon is ready
 // while /shared/ready exists. Its containers and those of the workloads, which do not
 // tolerate the gate's taint, write when they start. The workload patient waits for the

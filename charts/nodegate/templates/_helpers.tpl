@@ -48,6 +48,11 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{- define "nodegate.agentImage" -}}
+{{ .Values.agent.image.repository }}
+{{- if .Values.agent.image.digest }}@{{ .Values.agent.image.digest }}{{ else }}:{{ .Values.agent.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
 {{/* All gates in the values, as a list of NodeGates. */}}
 {{- define "nodegate.gates" -}}
 {{- $root := . }}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/hold"
+	"github.com/nodegate/nodegate/internal/hold/plugin"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/machine"
+)
+
+const (
+	// agentPackage is the node agent, holdPackage the plugin, and agentManifest their manifest,
+	// relative to this package.
+	agentPackage  = "github.com/nodegate/nodegate/cmd/nodegate-agent"
+	holdPackage   = "github.com/nodegate/nodegate/cmd/nodegate-hold"
+	agentManifest = "../../deploy/agent/agent.yaml"
+	agentName     = "nodegate-agent"
+	// holdLabel is the label of the nodes with the node agent. Its value selects the gate.
+	holdLabel = "test.nodegate.dev/hold"
+	// briefly is how many seconds gate agent-hold-briefly holds a pod at most.
+	briefly = 5
+)
+
+// holdGates are gates that hold bound pods. Like gate agent, they open when the daemon is ready.
+const holdGates = `
+---
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: agent-hold}
+spec:
+  nodeSelector: {matchLabels: {test.nodegate.dev/hold: long}}
+  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
+  openWhen:
+  - name: agent
+    daemonSet: {namespace: node-test, name: agent}
+  bypassedPods: Hold
+---
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: agent-hold-briefly}
+spec:
+  nodeSelector: {matchLabels: {test.nodegate.dev/hold: briefly}}
+  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
+  openWhen:
+  - name: agent
+    daemonSet: {namespace: node-test, name: agent}
+  bypassedPods: Hold
+  holdSeconds: 5
+`
+
+// Pods that are bound to a machine do not start after a reboot before the gate opens, and start
+// soon after it. None is evicted.
+func TestHold(t *testing.T) {
+	h := newHoldingHost(t, "long")
+	var waits []time.Duration
+	var memory []string
+	for range *reboots {
+		before := uids(h.boundPods(t))
+		off := h.rebootClosed(t)
+		h.awaitHeld(t)
+		must(t, await.Until(t.Context(), "agent", func(context.Context) error {
+			if len(processes(t, agentName)) == 0 || h.state(t).Boot != h.BootID() {
+				return errors.New("it has not written the state")
+			}
+			return nil
+		}))
+		if early := count(h.starts(t), "workload", off) + count(h.starts(t), "patient", off); early > 0 {
+			t.Errorf("%d pods that were bound before started before the gate opened", early)
+		}
+		memory = residentMemory(t, agentName, plugin.Name, plugin.HookName)
+		ready := time.Now()
+		h.setReady(t, true)
+		h.await(t, false)
+		opened := time.Now()
+		h.awaitStarts(t, off, len(before))
+		if remain := intersection(before, uids(h.boundPods(t))); len(remain) != len(before) {
+			t.Errorf("of %d pods that were bound before, %d remain", len(before), len(remain))
+		}
+		for _, s := range h.starts(t) {
+			if strings.HasPrefix(s.name, "workload") && !s.at.Before(off) {
+				if s.at.Before(ready) {
+					t.Errorf("pod %s started %s before the daemon was ready", s.name, ready.Sub(s.at))
+				}
+				waits = append(waits, s.at.Sub(opened))
+			}
+		}
+	}
+	slices.Sort(waits)
+	t.Logf("%d reboots: %d pods that were bound before started after the opening, half of them within %s, all within %s",
+		*reboots, len(waits), waits[len(waits)/2], waits[len(waits)-1])
+	t.Logf("resident memory: %s", strings.Join(memory, ", "))
+}
+
+// A pod is held no longer than the gate allows, if the agent does not run, and at the next boot,
+// no pod is held until the agent runs again.
+func TestHoldEnds(t *testing.T) {
+	h := newHoldingHost(t, "briefly")
+	h.setReady(t, false)
+	must(t, h.PowerOff())
+	off := time.Now()
+	h.removeAgent(t)
+	must(t, h.PowerOn())
+	h.await(t, true)
+	h.awaitStarts(t, off, len(h.boundPods(t)))
+	for _, s := range h.starts(t) {
+		if strings.HasPrefix(s.name, "workload") && !s.at.Before(off) && s.at.Sub(off) < briefly*time.Second {
+			t.Errorf("pod %s started %s after the power was cut", s.name, s.at.Sub(off))
+		}
+	}
+	if opened := h.openedIn(h.BootID()); len(opened) > 0 {
+		t.Error("the gate opened, though the daemon was not ready")
+	}
+	if state := h.state(t); len(state.Gates) > 0 {
+		t.Errorf("the plugin kept the state of the previous boot: %+v", state)
+	}
+	h.setReady(t, true)
+	h.await(t, false)
+	off = h.rebootClosed(t)
+	h.awaitStarts(t, off, len(h.boundPods(t)))
+	h.setReady(t, true)
+	h.await(t, false)
+}
+
+// Whichever process of the hold is killed while pods wait, the pods start in the end.
+func TestHoldSurvivesKills(t *testing.T) {
+	h := newHoldingHost(t, "long")
+	off := h.rebootClosed(t)
+	h.awaitHeld(t)
+	killAll(t, "nodegate-agent")
+	h.setReady(t, true)
+	h.await(t, false)
+	h.awaitStarts(t, off, len(h.boundPods(t)))
+
+	off = h.rebootClosed(t)
+	h.awaitHeld(t)
+	killAll(t, plugin.Name)
+	h.setReady(t, true)
+	h.await(t, false)
+	h.awaitStarts(t, off, len(h.boundPods(t)))
+
+	off = h.rebootClosed(t)
+	h.awaitHeld(t)
+	killAll(t, plugin.HookName) // the kubelet creates the containers again, and they wait again
+	h.awaitHeld(t)
+	h.setReady(t, true)
+	h.await(t, false)
+	h.awaitStarts(t, off, len(h.boundPods(t)))
+}
+
+// newHoldingHost returns a machine with the node agent, which knows all pods of the workload.
+func newHoldingHost(t *testing.T, value string) *host {
+	h := newHostWith(t, map[string]string{holdLabel: value})
+	h.applyAgent(t)
+	h.bootAndOpen(t)
+	must(t, await.Until(t.Context(), "state of the agent", func(context.Context) error {
+		state := h.state(t)
+		if state.Boot != h.BootID() || len(state.Gates) != 1 || !state.Gates[0].Open {
+			return fmt.Errorf("boot %s, gates %+v", state.Boot, state.Gates)
+		}
+		bound := h.boundPods(t)
+		if len(bound) < 5 {
+			return fmt.Errorf("%d pods are bound", len(bound))
+		}
+		for _, p := range bound {
+			if len(state.Pods[string(p.UID)]) == 0 {
+				return fmt.Errorf("the agent does not know that %s would wait", p.Name)
+			}
+		}
+		return nil
+	}))
+	return h
+}
+
+// state returns what the agent has written.
+func (h *host) state(t *testing.T) *hold.State {
+	t.Helper()
+	state, err := hold.Store{Dir: filepath.Join(h.Var(), "lib", "nodegate")}.Read()
+	must(t, err)
+	return state
+}
+
+// awaitHeld waits until a hook waits for each pod of the workload, and the kubelet has reported
+// that their containers do not run.
+func (h *host) awaitHeld(t *testing.T) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "held pods", func(context.Context) error {
+		bound := h.boundPods(t)
+		if hooks := processes(t, plugin.HookName); len(hooks) < len(bound) {
+			return fmt.Errorf("%d hooks wait for %d pods", len(hooks), len(bound))
+		}
+		for _, p := range bound {
+			if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running != nil {
+				return fmt.Errorf("%s: %+v", p.Name, p.Status.ContainerStatuses)
+			}
+		}
+		return nil
+	}))
+}
+
+// awaitStarts waits until a number of pods of the workload have started since a time.
+func (h *host) awaitStarts(t *testing.T, since time.Time, n int) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "workload", func(context.Context) error {
+		if started := count(h.starts(t), "workload", since); started < n {
+			return fmt.Errorf("%d of %d pods have started", started, n)
+		}
+		return nil
+	}))
+}
+
+// applyAgent applies the agent's manifest, for the machine's image and network.
+func (h *host) applyAgent(t *testing.T) {
+	t.Helper()
+	manifest, err := os.ReadFile(agentManifest)
+	must(t, err)
+	objects, err := testbed.ParseObjects(manifest)
+	must(t, err)
+	for _, o := range objects {
+		if o.GetKind() == "DaemonSet" {
+			var ds appsv1.DaemonSet
+			must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &ds))
+			h.adaptAgent(t, &ds)
+			o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&ds)
+			must(t, err)
+		}
+	}
+	applier, err := testbed.NewApplier(h.cluster.Admin())
+	must(t, err)
+	must(t, applier.Apply(t.Context(), objects...))
+	t.Cleanup(func() {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: agentName}}
+		if err := client.IgnoreNotFound(shared.client.Delete(context.WithoutCancel(t.Context()), ds)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// adaptAgent adapts the agent to the machine: it has no cluster network, and /proc in containers
+// is the host's.
+func (h *host) adaptAgent(t *testing.T, ds *appsv1.DaemonSet) {
+	t.Helper()
+	server, err := url.Parse(h.cluster.Admin().Host)
+	must(t, err)
+	pod := &ds.Spec.Template.Spec
+	pod.NodeSelector = map[string]string{holdLabel: h.label()}
+	file := corev1.HostPathFile
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "boot", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: hold.BootIDFile, Type: &file},
+	}})
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		containers[0].Image, containers[0].ImagePullPolicy = machine.ImageName, corev1.PullNever
+	}
+	agent := &pod.Containers[0]
+	agent.Command = []string{"/nodegate-agent"}
+	agent.Args = append(agent.Args, "--boot-id-file=/boot-id")
+	agent.VolumeMounts = append(agent.VolumeMounts, corev1.VolumeMount{Name: "boot", MountPath: "/boot-id", ReadOnly: true})
+	agent.Env = append(agent.Env,
+		corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: server.Hostname()},
+		corev1.EnvVar{Name: "KUBERNETES_SERVICE_PORT", Value: server.Port()})
+}
+
+// removeAgent removes the DaemonSet of the agent, and its pod from the machine, which is off.
+func (h *host) removeAgent(t *testing.T) {
+	t.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: agentName}}
+	must(t, shared.client.Delete(t.Context(), ds, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	must(t, await.Until(t.Context(), "deletion of the agent", func(ctx context.Context) error {
+		if err := shared.client.Get(ctx, client.ObjectKeyFromObject(ds), ds); !apierrors.IsNotFound(err) {
+			return errors.New("the DaemonSet still exists")
+		}
+		return shared.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(metav1.NamespaceSystem),
+			client.MatchingLabels{"app.kubernetes.io/name": agentName}, client.GracePeriodSeconds(0))
+	}))
+}
+
+// label returns the value of holdLabel.
+func (h *host) label() string { return h.labels[holdLabel] }
+
+// killAll kills the processes of a program, as soon as there is one.
+func killAll(t *testing.T, program string) {
+	t.Helper()
+	var all []int
+	must(t, await.Until(t.Context(), "process of "+program, func(context.Context) error {
+		if all = processes(t, program); len(all) == 0 {
+			return errors.New("it does not run")
+		}
+		return nil
+	}))
+	for _, pid := range all {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Error(err)
+		}
+	}
+}
+
+// processes returns the IDs of all processes of a program.
+func processes(t *testing.T, program string) (all []int) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	must(t, err)
+	for _, dir := range dirs {
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // it may have ended
+		name, _, _ := bytes.Cut(command, []byte{0})
+		if filepath.Base(string(name)) != program {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		must(t, err)
+		all = append(all, pid)
+	}
+	return all
+}
+
+// residentMemory returns the resident memory of one process of each program.
+func residentMemory(t *testing.T, programs ...string) (all []string) {
+	t.Helper()
+	for _, program := range programs {
+		for _, pid := range processes(t, program)[:1] {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			must(t, err)
+			_, after, _ := strings.Cut(string(status), "VmRSS:")
+			size, _, _ := strings.Cut(after, "\n")
+			all = append(all, program+" "+strings.TrimSpace(size))
+		}
+	}
+	return all
+}
