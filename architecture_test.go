@@ -42,13 +42,15 @@ var mayImport = map[string][]string{
 	"internal/crd/crdtest": {"api/v1alpha1", "internal/crd", "testcluster/await/awaittest"},
 
 	// These packages watch, read and write the API. They make no decisions.
-	"internal/kube/clients":       {"api/v1alpha1", "internal/gate", "internal/kube/wire"},
+	"internal/kube/restconfig":    {},
+	"internal/kube/gateclient":    {"api/v1alpha1", "internal/kube/restconfig"},
+	"internal/kube/clients":       {"internal/gate", "internal/kube/restconfig", "internal/kube/wire"},
 	"internal/kube/reflector":     {},
-	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/clients", "internal/kube/reflector"},
-	"internal/kube/feed":          {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/gates", "internal/kube/packed", "internal/kube/reflector"},
-	"internal/kube/boundpods":     {"internal/gate", "internal/kube/clients"},
-	"internal/kube/read":          {"api/v1alpha1", "internal/gate", "internal/kube/boundpods", "internal/kube/clients", "internal/kube/feed"},
-	"internal/kube/write":         {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/wire"},
+	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/gateclient", "internal/kube/reflector"},
+	"internal/kube/feed":          {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/gateclient", "internal/kube/gates", "internal/kube/packed", "internal/kube/reflector", "internal/kube/restconfig"},
+	"internal/kube/boundpods":     {"internal/gate", "internal/kube/clients", "internal/kube/restconfig"},
+	"internal/kube/read":          {"api/v1alpha1", "internal/gate", "internal/kube/boundpods", "internal/kube/clients", "internal/kube/feed", "internal/kube/gateclient", "internal/kube/restconfig"},
+	"internal/kube/write":         {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/restconfig", "internal/kube/wire"},
 	"internal/kube/kubetest":      {"api/v1alpha1", "internal/crd/crdtest", "testcluster"},
 	"internal/kube/packed":        {"internal/gate"},
 	"internal/kube/wire":          {},
@@ -75,7 +77,7 @@ var mayImport = map[string][]string{
 
 	// The node agent, and the plugin of the container runtime that holds pods.
 	"internal/hold":        {},
-	"internal/hold/agent":  {"api/v1alpha1", "internal/gate", "internal/hold", "internal/kube/clients"},
+	"internal/hold/agent":  {"api/v1alpha1", "internal/gate", "internal/hold", "internal/kube/gateclient", "internal/kube/restconfig"},
 	"internal/hold/plugin": {"internal/hold"},
 
 	// Removal of nodegate from a cluster.

@@ -172,6 +172,27 @@ func TestHoldSurvivesKills(t *testing.T) {
 	h.awaitStarts(t, off, len(h.boundPods(t)))
 }
 
+// A held pod can be deleted, for example to drain the node.
+func TestHeldPodIsDeleted(t *testing.T) {
+	h := newHoldingHost(t, "long")
+	h.rebootClosed(t)
+	h.awaitHeld(t)
+	began := time.Now()
+	before := h.boundPods(t)
+	for i := range before {
+		must(t, shared.client.Delete(t.Context(), &before[i]))
+	}
+	must(t, await.Until(t.Context(), "deletion of held pods", func(context.Context) error {
+		if remain := intersection(uids(before), uids(h.boundPods(t))); len(remain) > 0 {
+			return fmt.Errorf("%d pods remain", len(remain))
+		}
+		return nil
+	}))
+	t.Logf("%d held pods were gone %s after they were deleted", len(before), time.Since(began))
+	h.setReady(t, true)
+	h.await(t, false)
+}
+
 // newHoldingHost returns a machine with the node agent, which knows all pods of the workload.
 func newHoldingHost(t *testing.T, value string) *host {
 	h := newHostWith(t, map[string]string{holdLabel: value})
@@ -187,7 +208,7 @@ func newHoldingHost(t *testing.T, value string) *host {
 			return fmt.Errorf("%d pods are bound", len(bound))
 		}
 		for _, p := range bound {
-			if len(state.Pods[string(p.UID)]) == 0 {
+			if len(state.Pods[string(p.UID)].Gates) == 0 {
 				return fmt.Errorf("the agent does not know that %s would wait", p.Name)
 			}
 		}

@@ -17,9 +17,16 @@ type State struct {
 	Boot string `json:"boot"`
 	// Gates are the gates on the node that hold pods.
 	Gates []Gate `json:"gates"`
-	// Pods has the pods that are bound to the node by UID, each with the names of the gates
-	// whose taints it does not tolerate.
-	Pods map[string][]string `json:"pods"`
+	// Pods has the pods that are bound to the node, by UID.
+	Pods map[string]BoundPod `json:"pods"`
+}
+
+// BoundPod is what the agent knows about a pod.
+type BoundPod struct {
+	// Gates has the names of the gates whose taints the pod does not tolerate.
+	Gates []string `json:"gates,omitempty"`
+	// Terminating is true if the pod is being deleted.
+	Terminating bool `json:"terminating,omitempty"`
 }
 
 // Gate is a gate that holds pods.
@@ -71,9 +78,9 @@ func (s *State) Decide(p Pod, boot string, waited time.Duration) Answer {
 
 // waits reports whether the pod waits for a gate while it is closed.
 func (s *State) waits(p Pod, gate string) bool {
-	gates, known := s.Pods[p.UID]
+	bound, known := s.Pods[p.UID]
 	if !known {
 		return !p.HostNetwork
 	}
-	return slices.Contains(gates, gate)
+	return slices.Contains(bound.Gates, gate)
 }

@@ -18,7 +18,7 @@ func TestDecide(t *testing.T) {
 	closed := hold.Gate{Name: "cni", Seconds: 60}
 	open := hold.Gate{Name: "cni", Seconds: 60, Open: true}
 	other := hold.Gate{Name: "storage", Seconds: 300}
-	pods := map[string][]string{"waits": {"cni", "storage"}, "tolerates": {}, "tolerates-cni": {"storage"}}
+	pods := map[string]hold.BoundPod{"waits": {Gates: []string{"cni", "storage"}}, "tolerates": {}, "tolerates-cni": {Gates: []string{"storage"}}}
 	waits := hold.Pod{UID: "waits"}
 	held := func(gate string) hold.Answer { return hold.Answer{Gate: gate, Held: true} }
 	var starts hold.Answer
@@ -70,8 +70,8 @@ func TestStore(t *testing.T) {
 	}
 	read(&hold.State{})
 	for _, state := range []*hold.State{
-		{Boot: "boot-1", Gates: []hold.Gate{{Name: "cni", Open: true, Seconds: 1}}, Pods: map[string][]string{"a": {}, "b": {"cni"}}},
-		{Boot: "boot-2", Gates: []hold.Gate{}, Pods: map[string][]string{}},
+		{Boot: "boot-1", Gates: []hold.Gate{{Name: "cni", Open: true, Seconds: 1}}, Pods: map[string]hold.BoundPod{"a": {Terminating: true}, "b": {Gates: []string{"cni"}}}},
+		{Boot: "boot-2", Gates: []hold.Gate{}, Pods: map[string]hold.BoundPod{}},
 	} {
 		if err := store.Write(state); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nodegate/nodegate/internal/hold"
-	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
 // Agent keeps the state of a node up to date.
@@ -74,7 +75,7 @@ func (a *Agent) watch(ctx context.Context) ([]cache.InformerSynced, error) {
 	if err != nil {
 		return nil, err
 	}
-	gates, err := clients.GateClient(a.Config)
+	gates, err := gateclient.New(a.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (a *Agent) watch(ctx context.Context) ([]cache.InformerSynced, error) {
 	}
 	a.nodes = start(core, "nodes", fields.OneTermEqualSelector(metav1.ObjectNameField, a.Node), &corev1.Node{})
 	a.pods = start(core, "pods", fields.OneTermEqualSelector("spec.nodeName", a.Node), &corev1.Pod{})
-	a.gates = start(gates, "nodegates", fields.Everything(), &clients.StoredGate{})
+	a.gates = start(gates, "nodegates", fields.Everything(), &gateclient.StoredGate{})
 	return synced, nil
 }
 
@@ -103,9 +104,8 @@ func coreClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
-	config = rest.CopyConfig(config)
+	config = restconfig.Core(config)
 	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.ContentType = runtime.ContentTypeProtobuf
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return rest.RESTClientFor(config)
 }
@@ -124,7 +124,7 @@ func trim(object any) (any, error) {
 }
 
 func head(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
 }
 
 // notify has the state written again.
@@ -141,8 +141,8 @@ func (a *Agent) state() *hold.State {
 	if !exists {
 		return nil
 	}
-	gates := all[*clients.StoredGate](a.gates)
-	slices.SortFunc(gates, func(x, y *clients.StoredGate) int { return cmp.Compare(x.Name, y.Name) })
+	gates := all[*gateclient.StoredGate](a.gates)
+	slices.SortFunc(gates, func(x, y *gateclient.StoredGate) int { return cmp.Compare(x.Name, y.Name) })
 	return stateOf(a.Boot, object.(*corev1.Node), gates, all[*corev1.Pod](a.pods))
 }
 

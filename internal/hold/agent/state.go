@@ -10,15 +10,15 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/hold"
-	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
 )
 
 // stateOf returns what the plugin has to know in a boot. A gate without a record on the Node
 // does not apply to it.
-func stateOf(boot string, node *corev1.Node, gates []*clients.StoredGate, pods []*corev1.Pod) *hold.State {
-	state := &hold.State{Boot: boot, Gates: []hold.Gate{}, Pods: make(map[string][]string)}
+func stateOf(boot string, node *corev1.Node, gates []*gateclient.StoredGate, pods []*corev1.Pod) *hold.State {
+	state := &hold.State{Boot: boot, Gates: []hold.Gate{}, Pods: make(map[string]hold.BoundPod)}
 	for _, p := range pods {
-		state.Pods[string(p.UID)] = []string{}
+		state.Pods[string(p.UID)] = hold.BoundPod{Terminating: p.DeletionTimestamp != nil}
 	}
 	for _, ng := range gates {
 		record, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+ng.Name])
@@ -28,8 +28,9 @@ func stateOf(boot string, node *corev1.Node, gates []*clients.StoredGate, pods [
 		state.Gates = append(state.Gates, hold.Gate{Name: ng.Name, Open: record.OpenIn(boot), Seconds: ptr.Deref(ng.Spec.HoldSeconds, v1alpha1.DefaultHoldSeconds)})
 		for _, p := range pods {
 			if !tolerates(p, &ng.NodeGate) {
-				uid := string(p.UID)
-				state.Pods[uid] = append(state.Pods[uid], ng.Name)
+				bound := state.Pods[string(p.UID)]
+				bound.Gates = append(bound.Gates, ng.Name)
+				state.Pods[string(p.UID)] = bound
 			}
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/hold"
-	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
 )
 
 const boot = "boot-2"
 
-func gateNamed(name string, change func(*clients.StoredGate)) *clients.StoredGate {
-	g := &clients.StoredGate{NodeGate: v1alpha1.NodeGate{
+func gateNamed(name string, change func(*gateclient.StoredGate)) *gateclient.StoredGate {
+	g := &gateclient.StoredGate{NodeGate: v1alpha1.NodeGate{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.NodeGateSpec{
 			Taint:        v1alpha1.Taint{Key: name, Effect: corev1.TaintEffectNoSchedule},
@@ -44,13 +44,13 @@ func TestGatesOfTheState(t *testing.T) {
 		forcedOpen = `{"state":"Closed","boot":"boot-2","taint":"g:NoSchedule","override":"Open","overrideSince":"2026-01-01T00:00:00Z"}`
 		forcedShut = `{"state":"Open","boot":"boot-2","taint":"g:NoSchedule","override":"Closed","overrideSince":"2026-01-01T00:00:00Z"}`
 	)
-	unchanged := func(*clients.StoredGate) {}
+	unchanged := func(*gateclient.StoredGate) {}
 	open := []hold.Gate{{Name: "g", Open: true, Seconds: 600}}
 	closed := []hold.Gate{{Name: "g", Seconds: 600}}
 	for _, test := range []struct {
 		name   string
 		record string
-		change func(*clients.StoredGate)
+		change func(*gateclient.StoredGate)
 		want   []hold.Gate
 	}{
 		{"open in this boot", openNow, unchanged, open},
@@ -60,17 +60,17 @@ func TestGatesOfTheState(t *testing.T) {
 		{"closed by an override", forcedShut, unchanged, closed},
 		{"not a member", "", unchanged, []hold.Gate{}},
 		{"damaged record", "{", unchanged, []hold.Gate{}},
-		{"limited", closedNow, func(g *clients.StoredGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
-		{"reports only", closedNow, func(g *clients.StoredGate) { g.Spec.BypassedPods = v1alpha1.BypassedReport }, []hold.Gate{}},
-		{"paused", closedNow, func(g *clients.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, []hold.Gate{}},
-		{"unreadable", closedNow, func(g *clients.StoredGate) { g.ReadError = "newer" }, []hold.Gate{}},
-		{"not accepted", closedNow, func(g *clients.StoredGate) {
+		{"limited", closedNow, func(g *gateclient.StoredGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
+		{"reports only", closedNow, func(g *gateclient.StoredGate) { g.Spec.BypassedPods = v1alpha1.BypassedReport }, []hold.Gate{}},
+		{"paused", closedNow, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, []hold.Gate{}},
+		{"unreadable", closedNow, func(g *gateclient.StoredGate) { g.ReadError = "newer" }, []hold.Gate{}},
+		{"not accepted", closedNow, func(g *gateclient.StoredGate) {
 			g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}}
 		}, []hold.Gate{}},
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.RecordAnnotationPrefix + "g": test.record}}}
-		got := stateOf(boot, node, []*clients.StoredGate{gateNamed("g", test.change)}, nil)
-		if diff := cmp.Diff(&hold.State{Boot: boot, Gates: test.want, Pods: map[string][]string{}}, got); diff != "" {
+		got := stateOf(boot, node, []*gateclient.StoredGate{gateNamed("g", test.change)}, nil)
+		if diff := cmp.Diff(&hold.State{Boot: boot, Gates: test.want, Pods: map[string]hold.BoundPod{}}, got); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
@@ -78,14 +78,14 @@ func TestGatesOfTheState(t *testing.T) {
 
 // A pod waits for the gates of which it does not tolerate all taints.
 func TestPodsOfTheState(t *testing.T) {
-	reclosing := gateNamed("b", func(g *clients.StoredGate) {
+	reclosing := gateNamed("b", func(g *gateclient.StoredGate) {
 		g.Spec.RecloseTaint = &v1alpha1.Taint{Key: "b-again", Effect: corev1.TaintEffectNoExecute}
 	})
-	preferring := gateNamed("c", func(g *clients.StoredGate) {
+	preferring := gateNamed("c", func(g *gateclient.StoredGate) {
 		g.Spec.Taint.Effect = corev1.TaintEffectPreferNoSchedule
 		g.Spec.RecloseTaint = &v1alpha1.Taint{Key: "c-again", Effect: corev1.TaintEffectNoSchedule}
 	})
-	gates := []*clients.StoredGate{gateNamed("a", func(*clients.StoredGate) {}), reclosing, preferring}
+	gates := []*gateclient.StoredGate{gateNamed("a", func(*gateclient.StoredGate) {}), reclosing, preferring}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
 	for _, g := range gates {
 		node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name] = `{"state":"Open","boot":"boot-2"}`
@@ -93,11 +93,17 @@ func TestPodsOfTheState(t *testing.T) {
 	exists := func(key string) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
 	}
+	deleted := podWith("deleted")
+	deleted.DeletionTimestamp = &metav1.Time{}
 	got := stateOf(boot, node, gates, []*corev1.Pod{
 		podWith("workload"), podWith("daemon", exists("")), podWith("some", exists("a"), exists("b")),
+		deleted,
 		podWith("reclosing", exists("b"), exists("b-again"), exists("c-again")),
 	})
-	want := map[string][]string{"workload": {"a", "b", "c"}, "daemon": {}, "some": {"b", "c"}, "reclosing": {"a"}}
+	want := map[string]hold.BoundPod{
+		"workload": {Gates: []string{"a", "b", "c"}}, "daemon": {}, "some": {Gates: []string{"b", "c"}}, "reclosing": {Gates: []string{"a"}},
+		"deleted": {Gates: []string{"a", "b", "c"}, Terminating: true},
+	}
 	if diff := cmp.Diff(want, got.Pods); diff != "" {
 		t.Error(diff)
 	}

@@ -89,7 +89,7 @@ func sandboxOf(id, uid string) *api.PodSandbox {
 }
 
 func stateOf(boot string, open bool) *hold.State {
-	return &hold.State{Boot: boot, Gates: []hold.Gate{{Name: "cni", Open: open, Seconds: 60}}, Pods: map[string][]string{"waits": {"cni"}, "daemon": {}}}
+	return &hold.State{Boot: boot, Gates: []hold.Gate{{Name: "cni", Open: open, Seconds: 60}}, Pods: map[string]hold.BoundPod{"waits": {Gates: []string{"cni"}}, "daemon": {}}}
 }
 
 // The first container of a pod waits until the gate opens. Others do not.
@@ -145,6 +145,23 @@ func TestOpening(t *testing.T) {
 		}
 		if waited := w.Uptime(); waited < time.Minute-time.Second || waited > time.Minute {
 			t.Errorf("the pod waited %s", waited)
+		}
+	})
+}
+
+// The runtime must answer the kubelet before a pod that is being deleted can be gone.
+func TestDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(now, false))
+		hook := w.create("s1", "waits", false)
+		go func() {
+			<-time.After(10 * time.Second)
+			state := stateOf(now, false)
+			state.Pods["waits"] = hold.BoundPod{Gates: []string{"cni"}, Terminating: true}
+			w.write(state)
+		}()
+		if err := hook.Wait(t.Context()); !errors.Is(err, ErrWaits) || w.Uptime() > 11*time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
 		}
 	})
 }

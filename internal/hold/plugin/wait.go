@@ -65,7 +65,8 @@ func (w *Waiter) ParseHook(args []string) error {
 	return flags.Parse(args)
 }
 
-// ErrWaits means that the pod has to wait longer than one attempt.
+// ErrWaits means that the container must not start: the pod has to wait longer than one attempt,
+// or is being deleted.
 var ErrWaits = errors.New("nodegate holds this pod")
 
 // Wait returns when the pod may start, or ErrWaits.
@@ -74,7 +75,8 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for w.mustWait() {
-		if w.Uptime()-began >= attempt {
+		// A pod that is being deleted remains until the runtime has answered.
+		if w.Uptime()-began >= attempt || w.state.Pods[w.Pod.UID].Terminating {
 			return fmt.Errorf("%w, because gate %s is closed on the node", ErrWaits, w.gate)
 		}
 		select {

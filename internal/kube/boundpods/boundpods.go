@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
 // Client lists and evicts the pods of nodes. It has no rate limit of its own.
@@ -52,7 +53,7 @@ var _ Client = client{}
 
 // New returns a Client of an API server.
 func New(config *rest.Config) (Client, error) {
-	kube, err := kubernetes.NewForConfig(clients.CoreConfig(config))
+	kube, err := kubernetes.NewForConfig(restconfig.Core(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for pods: %w", err)
 	}

@@ -29,7 +29,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -87,7 +87,7 @@ func (a *fakeAPI) kind(name string, one, many runtime.Object) *fakeKind {
 
 func (a *fakeAPI) nodes() *fakeKind { return a.kind("nodes", &corev1.Node{}, &corev1.NodeList{}) }
 func (a *fakeAPI) gates() *fakeKind {
-	return a.kind("gates", &clients.StoredGate{}, &clients.StoredGates{})
+	return a.kind("gates", &gateclient.StoredGate{}, &gateclient.StoredGates{})
 }
 func (a *fakeAPI) daemonSets(namespace string) *fakeKind {
 	return a.kind("daemonsets/"+namespace, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{})
@@ -149,7 +149,7 @@ func (k *fakeKind) Put(o metav1.Object) runtime.Object {
 	k.api.mu.Lock()
 	defer k.api.mu.Unlock()
 	if ng, ok := o.(*v1alpha1.NodeGate); ok {
-		o = &clients.StoredGate{NodeGate: *ng}
+		o = &gateclient.StoredGate{NodeGate: *ng}
 	}
 	stored := o.(runtime.Object).DeepCopyObject()
 	k.stamp(stored)

@@ -17,7 +17,9 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
 	"github.com/nodegate/nodegate/internal/kube/gates"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
 // sources provides objects. Tests replace it.
@@ -39,7 +41,7 @@ type sources struct {
 }
 
 func newSources(config *rest.Config) (sources, error) {
-	core, err := kubernetes.NewForConfig(clients.CoreConfig(config))
+	core, err := kubernetes.NewForConfig(restconfig.Core(config))
 	if err != nil {
 		return sources{}, fmt.Errorf("creating a client for core kinds: %w", err)
 	}
@@ -47,11 +49,11 @@ func newSources(config *rest.Config) (sources, error) {
 	if err != nil {
 		return sources{}, err
 	}
-	nodeGates, err := clients.GateClient(config)
+	nodeGates, err := gateclient.New(config)
 	if err != nil {
 		return sources{}, fmt.Errorf("creating a client for NodeGates: %w", err)
 	}
-	definitions, err := metadata.NewForConfig(clients.Unlimited(config))
+	definitions, err := metadata.NewForConfig(restconfig.Unlimited(config))
 	if err != nil {
 		return sources{}, fmt.Errorf("creating a client for metadata: %w", err)
 	}

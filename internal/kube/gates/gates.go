@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -68,16 +68,16 @@ func (apiSource) Name() string { return v1alpha1.SourceCRD }
 // Run implements Source.
 func (g apiSource) Run(ctx context.Context, changed func()) {
 	g.changed = changed
-	in := &reflector.Reflector[*clients.StoredGate, *v1alpha1.NodeGate]{
+	in := &reflector.Reflector[*gateclient.StoredGate, *v1alpha1.NodeGate]{
 		Observer: g.feed, Sink: g.store,
-		Convert: func(g *clients.StoredGate) *v1alpha1.NodeGate { return &g.NodeGate },
+		Convert: func(g *gateclient.StoredGate) *v1alpha1.NodeGate { return &g.NodeGate },
 	}
 	confirmed := make(chan struct{})
 	go func() {
 		defer close(confirmed)
 		g.confirm(ctx)
 	}()
-	in.Run(ctx, g.listWatch, &clients.StoredGate{})
+	in.Run(ctx, g.listWatch, &gateclient.StoredGate{})
 	<-confirmed
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/gateclient"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
 // Reader performs one-shot reads with the caller's credentials. It reads only what a
@@ -36,19 +38,19 @@ type Reader struct {
 
 // NewReader returns a Reader for an API server.
 func NewReader(config *rest.Config) (*Reader, error) {
-	core, err := kubernetes.NewForConfig(clients.CoreConfig(config))
+	core, err := kubernetes.NewForConfig(restconfig.Core(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for core kinds: %w", err)
 	}
-	gates, err := clients.GateClient(config)
+	gates, err := gateclient.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for NodeGates: %w", err)
 	}
-	names, err := metadata.NewForConfig(clients.Unlimited(config))
+	names, err := metadata.NewForConfig(restconfig.Unlimited(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for metadata: %w", err)
 	}
-	others, err := dynamic.NewForConfig(clients.Unlimited(config))
+	others, err := dynamic.NewForConfig(restconfig.Unlimited(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for other tools' kinds: %w", err)
 	}
@@ -58,7 +60,7 @@ func NewReader(config *rest.Config) (*Reader, error) {
 // Gates returns all NodeGates, including those that cannot be read (see their ReadError).
 // The error is NotFound if the API server does not serve NodeGates.
 func (r *Reader) Gates(ctx context.Context) ([]v1alpha1.NodeGate, error) {
-	var list clients.StoredGates
+	var list gateclient.StoredGates
 	if err := r.gates.Get().Resource(v1alpha1.Resource.Resource).Do(ctx).Into(&list); err != nil {
 		return nil, fmt.Errorf("listing NodeGates: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
 // overrideFieldManager is the field manager of 'kubectl gate'.
@@ -37,7 +37,7 @@ type OverrideWriter struct {
 // NewOverrideWriter returns an OverrideWriter. dryRun is passed to the API server;
 // metav1.DryRunAll makes all writes dry runs.
 func NewOverrideWriter(config *rest.Config, dryRun []string) (*OverrideWriter, error) {
-	client, err := kubernetes.NewForConfig(clients.CoreConfig(config))
+	client, err := kubernetes.NewForConfig(restconfig.Core(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for nodes: %w", err)
 	}

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package clients
+// Package gateclient creates a client for NodeGates. A NodeGate that cannot be decoded is
+// returned with its ReadError instead of failing the whole list.
+package gateclient
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utiljson "k8s.io/apimachinery/pkg/util/json" // as Kubernetes has it: names are case-sensitive
+	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
 // StoredGate is a NodeGate as it is stored in the API server. It may have been stored
@@ -21,6 +26,19 @@ type StoredGates struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []StoredGate `json:"items"`
+}
+
+// New returns a client for NodeGates that decodes them as StoredGate.
+func New(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	addStoredGates(scheme)
+	config = restconfig.Unlimited(config)
+	config.GroupVersion = &v1alpha1.GroupVersion
+	config.APIPath = "/apis"
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(config)
 }
 
 func addStoredGates(scheme *runtime.Scheme) {
