@@ -27,7 +27,7 @@ type object = map[string]any
 const defaultGate = "required-daemonsets"
 
 func TestLint(t *testing.T) {
-	for _, values := range []object{{}, {"birth": "webhook", "evictPods": true}, {"gatesFromFiles": object{"enabled": true}}} {
+	for _, values := range []object{{}, {"birth": "webhook", "evictPods": true}, {"gatesFromFiles": object{"enabled": true}}, {"agent": object{"enabled": true}}} {
 		if output, err := helm(t, values, "lint", "--strict", chart); err != nil {
 			t.Errorf("%v: %v\n%s", values, err, output)
 		}

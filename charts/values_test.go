@@ -50,6 +50,8 @@ func TestBadValues(t *testing.T) {
 		"at '/networkPolicy/webhookFrom/0/ipBlock/cidr': '10.0.0.1' does not match pattern":               {"networkPolicy": object{"webhookFrom": []object{{"ipBlock": object{"cidr": "10.0.0.1"}}}}},
 		"at '/metrics/readers/0': missing property 'namespace'":                                           {"metrics": object{"readers": []object{{"name": "prometheus"}}}},
 		"at '/image/digest': 'sha256:12' does not match pattern":                                          {"image": object{"digest": "sha256:12"}},
+		"at '/agent/pluginDir': 'plugins' does not match pattern":                                         {"agent": object{"pluginDir": "plugins"}},
+		"agent.enabled requires NodeGate objects, which gatesFromFiles.enabled replaces":                  {"agent": object{"enabled": true}, "gatesFromFiles": object{"enabled": true}},
 		"gate g has the taint x.example.com/y:NoSchedule, which is not in allowedTaintKeys: add it there": {"gates": object{"g": gate}},
 		"gate out-of-service has the taint node.kubernetes.io/out-of-service:NoExecute, which is not":     {"presets": object{"out-of-service": object{"enabled": true}}},
 		"gate required-daemonsets has the taint startup-taint.cluster-autoscaler.kubernetes.io/required-": {"allowedTaintKeys": []string{"a"}},

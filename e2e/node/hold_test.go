@@ -288,7 +288,7 @@ func (h *host) adaptAgent(t *testing.T, ds *appsv1.DaemonSet) {
 	server, err := url.Parse(h.cluster.Admin().Host)
 	must(t, err)
 	pod := &ds.Spec.Template.Spec
-	pod.NodeSelector = map[string]string{holdLabel: h.label()}
+	pod.NodeSelector[holdLabel] = h.label()
 	file := corev1.HostPathFile
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "boot", VolumeSource: corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: hold.BootIDFile, Type: &file},
