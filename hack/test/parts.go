@@ -51,7 +51,7 @@ var parts = []part{
 	{
 		name: "cluster", what: "packages with tests on a control plane, except charts and e2e", takes: "5 min",
 		dirs: []string{"."}, race: true, needs: "components", starts: []components.Source{programs},
-		packages: []string{"./testcluster", "./testcluster/cmd/nodegate-cluster", "./cmd/nodegate", "./demo", "./internal/admission", "./internal/crd", "./internal/kube/boundpods", "./internal/kube/feed", "./internal/kube/read", "./internal/kube/write"},
+		packages: []string{"./testcluster", "./testcluster/cmd/nodegate-cluster", "./cmd/nodegate", "./demo", "./internal/admission", "./internal/crd", "./internal/hold/agent", "./internal/kube/boundpods", "./internal/kube/feed", "./internal/kube/read", "./internal/kube/write"},
 	},
 	{
 		name: "charts", what: "the Helm chart and deploy/, rendered and installed", takes: "4 min",

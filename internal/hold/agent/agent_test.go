@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/hold"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
+}
+
+// With the permissions of its manifest, the agent writes what the API server has about its own
+// node, as soon as it has read everything and whenever something changes.
+func TestAgent(t *testing.T) {
+	s := kubetest.Start(t)
+	s.Define(t)
+	manifest, err := os.ReadFile("../../../deploy/agent/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := testbed.ParseObjects(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := testbed.NewApplier(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), objects...); err != nil {
+		t.Fatal(err)
+	}
+	config, err := s.Cluster.ServiceAccount(t.Context(), metav1.NamespaceSystem, "nodegate-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Gate(t, "g")
+	change := []byte(`{"spec":{"bypassedPods":"Hold","holdSeconds":7}}`)
+	if _, err := s.Dynamic.Resource(v1alpha1.Resource).Patch(t.Context(), "g", types.MergePatchType, change, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Node(t, "mine", record("Open", "boot-1"))
+	s.Node(t, "other", record("Open", boot))
+	s.Pod(t, metav1.NamespaceDefault, "on-mine", "mine")
+	s.LabelledPod(t, metav1.NamespaceDefault, "on-other", "agent", "other")
+
+	store := hold.Store{Dir: t.TempDir()}
+	a := &Agent{Config: config, Node: "mine", Boot: boot, Store: store, Log: logr.Discard()}
+	kubetest.Run(t, a.Run)
+	eventually := func(what string, open bool, pods int) {
+		t.Helper()
+		kubetest.Eventually(t, what, func() bool {
+			state, err := store.Read()
+			return err == nil && state.Boot == boot && slices.Equal(state.Gates, []hold.Gate{{Name: "g", Open: open, Seconds: 7}}) && len(state.Pods) == pods
+		})
+	}
+	eventually("closed, because the record is of the previous boot", false, 1)
+	s.Update(t, "mine", record("Open", boot))
+	eventually("open", true, 1)
+	s.LabelledPod(t, metav1.NamespaceDefault, "another", "agent", "mine")
+	eventually("two pods", true, 2)
+	s.Update(t, "mine", record("Closed", boot))
+	eventually("closed", false, 2)
+}
+
+// record gives a Node the record of gate g.
+func record(state, boot string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.RecordAnnotationPrefix+"g", `{"state":"`+state+`","boot":"`+boot+`","taint":"g:NoSchedule"}`)
+	}
+}
