@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.BoolVar(&o.quick, "quick", false, "measure few rounds and small fleets, to check that everything works")
 	flags.StringVar(&o.only, "only", "", "figures to measure, such as P1,P5; default: all")
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; default: 5, or 1 with -quick")
-	flags.StringVar(&o.out, "out", "", "directory for RESULTS.md, results.json and profiles; default: none is written")
+	flags.StringVar(&o.out, "out", "", "directory for RESULTS.md and results.json; default: none is written")
 	if err := command.ParseFlags(flags, args, help); err != nil {
 		return nil, err
 	}
@@ -137,7 +136,7 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 	}
 	defer func() { err = errors.Join(err, env.Close()) }()
 	for _, f := range figures {
-		result, err := o.measureOne(ctx, env, f)
+		result, err := measureOne(ctx, env, f)
 		if err != nil {
 			env.Cluster.Keep()
 			r.Table(os.Stdout) // the results so far
@@ -158,12 +157,8 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 	return r.Write(o.out)
 }
 
-// profilesDir is the name of the directory of profiles in that of the results.
-const profilesDir = "profiles"
-
-// measureOne measures a figure. In a full run with an output directory, it also takes a
-// profile if a goal was not reached.
-func (o *options) measureOne(ctx context.Context, env *figure.Env, f figure.Figure) (report.Result, error) {
+// measureOne measures a figure.
+func measureOne(ctx context.Context, env *figure.Env, f figure.Figure) (report.Result, error) {
 	env.Say("%s: %s", f.ID, f.Title)
 	began := time.Now()
 	result, err := f.Measure(ctx, env)
@@ -171,25 +166,6 @@ func (o *options) measureOne(ctx context.Context, env *figure.Env, f figure.Figu
 		return result, err
 	}
 	result.ID, result.Title = f.ID, f.Title
-	if o.out != "" && !o.quick && f.Profiled != nil && !result.Reached() {
-		err = o.profile(ctx, env, f, &result)
-	}
 	result.Took = time.Since(began).Round(time.Second).String()
-	return result, err
-}
-
-// profile takes a profile of a turn of a figure, and adds a note about it.
-func (o *options) profile(ctx context.Context, env *figure.Env, f figure.Figure, result *report.Result) error {
-	env.Say("  a goal was not reached: taking a profile")
-	profiled := f.Profiled(env)
-	file, err := env.Profile(ctx, profiled, filepath.Join(o.out, profilesDir))
-	if err != nil {
-		return err
-	}
-	process := "nodegate"
-	if profiled.Server {
-		process = "the API server"
-	}
-	result.Notes = append(result.Notes, fmt.Sprintf("CPU profile of %s in such a turn: [%s/%s](%[2]s/%[3]s).", process, profilesDir, file))
-	return nil
+	return result, nil
 }

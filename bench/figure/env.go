@@ -29,8 +29,6 @@ type Figure struct {
 	Title string
 	// Measure returns the rows and the notes of the result.
 	Measure func(context.Context, *Env) (report.Result, error)
-	// Profiled returns what to profile if a goal is not reached. It is nil if nothing is.
-	Profiled func(*Env) Profiled
 }
 
 // All contains the figures in the order of measurement. The fleet hardly ever shrinks in
@@ -147,9 +145,8 @@ type Env struct {
 
 	limitConfig string // path of a kubeconfig
 	// Results that several figures have in common.
-	bursts   []*burst
-	paced    []report.Round
-	profiles []string
+	bursts []*burst
+	paced  []report.Round
 }
 
 // username is the user name of nodegate and of the limit.

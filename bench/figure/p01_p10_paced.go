@@ -42,7 +42,6 @@ var opening = Figure{
 			},
 		}, err
 	},
-	Profiled: profiledOpening,
 }
 
 var regression = Figure{
@@ -66,27 +65,6 @@ var regression = Figure{
 		}
 		return r, err
 	},
-	Profiled: func(e *Env) Profiled {
-		return Profiled{
-			Name: "opening-and-closing", Gate: onRegression(0),
-			For: time.Duration(1+2*e.Paced/rate) * time.Second, Nodes: e.Paced,
-			Turn: func(ctx context.Context, e *Env, s *Subject) error {
-				_, err := e.openAndClose(ctx, s)
-				return err
-			},
-		}
-	},
-}
-
-func profiledOpening(e *Env) Profiled {
-	return Profiled{
-		Name: "opening",
-		For:  time.Duration(1+e.Paced/rate) * time.Second, Nodes: e.Paced,
-		Turn: func(ctx context.Context, e *Env, _ *Subject) error {
-			_, err := e.pace(ctx, e.Paced, true)
-			return err
-		},
-	}
 }
 
 // measurePaced opens and closes nodes one after the other, once for all figures, because

@@ -55,7 +55,6 @@ var bursting = Figure{
 		}
 		return r
 	}),
-	Profiled: profiledBurst,
 }
 
 var servers = Figure{
@@ -78,11 +77,6 @@ var servers = Figure{
 		}
 		return r
 	}),
-	Profiled: func(e *Env) Profiled {
-		p := profiledBurst(e)
-		p.Server = true
-		return p
-	},
 }
 
 var ownWork = Figure{
@@ -94,7 +88,6 @@ var ownWork = Figure{
 		r.Notes = []string{"In the turns of P2, from /proc, until all processes are idle. The goal is independent of the limit."}
 		return r
 	}),
-	Profiled: profiledBurst,
 }
 
 // A burst contains the observations of fleets of one size.
@@ -124,20 +117,6 @@ func burstResult(result func([]*burst) report.Result) func(context.Context, *Env
 			return report.Result{}, err
 		}
 		return result(e.bursts), nil
-	}
-}
-
-// profiledBurst returns a turn of a fleet that is large enough for a profile. Preparing a
-// larger fleet would take longer than the turn.
-func profiledBurst(e *Env) Profiled {
-	nodes := min(manyNodes, e.Fleets[len(e.Fleets)-1])
-	return Profiled{
-		Name: "burst",
-		For:  time.Duration(1+nodes/250) * time.Second, Nodes: nodes,
-		Turn: func(ctx context.Context, e *Env, s *Subject) error {
-			_, err := (&burst{nodes: nodes}).turn(ctx, e, s)
-			return err
-		},
 	}
 }
 

@@ -31,19 +31,6 @@ const (
 var idle = Figure{
 	ID: "P7-idle", Title: "nodegate's CPU while nodes only send heartbeats",
 	Measure: measureIdle,
-	// The turn also opens the node that is still closed.
-	Profiled: func(e *Env) Profiled {
-		return Profiled{Name: "idle", For: e.Idle / 4, Nodes: 1, Turn: func(ctx context.Context, e *Env, s *Subject) error {
-			if err := e.Fleet.ReportOne(ctx, e.Fleet.Nodes()[0], true); err != nil {
-				return err
-			}
-			if err := e.Observer.AwaitSeen(ctx, observer.Open, 1); err != nil {
-				return err
-			}
-			_, _, err := e.idle(ctx, s.PID, often, e.Idle/4)
-			return err
-		}}
-	},
 }
 
 func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {

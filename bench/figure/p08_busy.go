@@ -29,20 +29,6 @@ const (
 var busy = Figure{
 	ID: "P8", Title: "Opening nodes while a large fleet is reconciled or reports",
 	Measure: measureBusy,
-	Profiled: func(e *Env) Profiled {
-		return Profiled{
-			Name: "busy",
-			For:  time.Duration(3*(1+e.Newcomers/rate)) * time.Second, Nodes: e.Newcomers,
-			Turn: func(ctx context.Context, e *Env, s *Subject) error {
-				heartbeats, err := e.heartbeatsFrom(ctx, e.Newcomers)
-				if err != nil {
-					return err
-				}
-				_, err = (&busyTurns{Env: e, heartbeats: heartbeats}).turn(ctx, s)
-				return err
-			},
-		}
-	},
 }
 
 // Quantities of a turn: latencies without load, and under each load.

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,8 +33,7 @@ import (
 
 var birth = Figure{
 	ID: "P9", Title: "Costs of closing a Node while the API server creates it",
-	Measure:  measureBirth,
-	Profiled: func(*Env) Profiled { return Profiled{Name: "birth", Server: true, Take: profileCreations} },
+	Measure: measureBirth,
 }
 
 const (
@@ -163,9 +161,6 @@ type births struct {
 	kubelet kubernetes.Interface
 	webhook *testbed.Controller
 }
-
-// birthProfile is the time for which Nodes are created for a profile.
-const birthProfile = 5 * time.Second
 
 // newborn is the name of all Nodes that are created here. None is stored.
 const newborn = "newborn"
@@ -366,30 +361,4 @@ func (b *births) rounds(ctx context.Context, rounds, nodes int) (all creations, 
 		all = append(all, round)
 	}
 	return all, nil
-}
-
-// profileCreations profiles the API server while it creates Nodes with one gate.
-func profileCreations(ctx context.Context, e *Env) (raw profiles, err error) {
-	b, err := newBirths(ctx)
-	if err != nil {
-		return raw, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	if err := b.install(ctx, e.Installation.Program); err != nil {
-		return raw, err
-	}
-	node := (&contender{name: oneOfOne}).node()
-	creating, stop := context.WithCancel(ctx)
-	var creator errgroup.Group
-	creator.Go(func() error {
-		for creating.Err() == nil {
-			if _, err := b.create(creating, node); err != nil && creating.Err() == nil {
-				return err
-			}
-		}
-		return nil
-	})
-	raw.server, err = serverProfile(ctx, b.Cluster, birthProfile)
-	stop()
-	return raw, errors.Join(err, creator.Wait())
 }

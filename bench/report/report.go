@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -20,16 +19,11 @@ type Result struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Rows  []Row  `json:"rows"`
-	// Took is the duration of the measurement, including profiles. Figures with the same
-	// turns share one measurement, whose duration is that of the first of them.
+	// Took is the duration of the measurement. Figures with the same turns share one
+	// measurement, whose duration is that of the first of them.
 	Took string `json:"took,omitempty"`
 	// Notes explain the rows.
 	Notes []string `json:"notes,omitempty"`
-}
-
-// Reached reports whether all goals were reached.
-func (r *Result) Reached() bool {
-	return !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Verdict == NotReached })
 }
 
 // A Report contains the results of a run.

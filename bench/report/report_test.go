@@ -184,7 +184,4 @@ func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
 	if !strings.Contains(page.String(), "All goals were reached") || !strings.Contains(page.String(), "quick run") || !strings.Contains(page.String(), "observer 2 times") {
 		t.Error(page.String())
 	}
-	if !r.Results[0].Reached() || sample().Results[0].Reached() {
-		t.Error("Reached is true if a goal was missed, or false if none was")
-	}
 }
