@@ -91,7 +91,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 	if shared.installation, err = testbed.Install(ctx, applier, program, []string{taint.Key, taint.Key + ":NoExecute"}); err != nil {
 		return err
 	}
-	objects, err := testbed.ParseObjects([]byte(objects + holdGates + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
+	objects, err := testbed.ParseObjects([]byte(objects + holdGates + registerGates + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
 	if err != nil {
 		return err
 	}
