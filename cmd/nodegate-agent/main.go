@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command nodegate-agent runs in a pod on each node. It writes which gates are closed on the
 // node, and which of its pods wait for them, for nodegate-hold, which keeps these from starting.
 package main
@@ -58,7 +60,7 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("configuring the client: %w", err)
 	}
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
-	a := agent.Agent{Config: config, Node: *node, Boot: boot, Store: hold.Store{Dir: *dir}, Log: newLog(os.Stderr)}
+	a := agent.Agent{Config: config, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: newLog(os.Stderr)}
 	return a.Run(ctx)
 }
 

@@ -34,7 +34,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, err) // the runtime shows what a hook says
+		fmt.Fprintln(os.Stderr, err) // the runtime reports what a hook writes here
 		os.Exit(1)
 	}
 }
@@ -64,22 +64,26 @@ func runPlugin(ctx context.Context, log *slog.Logger) error {
 	return p.Run(ctx)
 }
 
+// runHook returns an error, so that the container does not start, only if it must not: arguments
+// of another version of the plugin are no reason.
 func runHook(ctx context.Context, args []string, log *slog.Logger) error {
 	w := plugin.Waiter{Store: hold.Store{Dir: hold.Dir}, Uptime: hold.Uptime, Log: log}
 	if err := w.ParseHook(args); err != nil {
-		return err
+		log.Error("cannot read the arguments of the hook, the pod does not wait", "err", err)
+		return nil
 	}
 	return w.Wait(ctx)
 }
 
-// withLog calls a function with the log, and logs its error.
+// withLog calls a function with the log, or without one if it cannot be opened, and logs its
+// error.
 func withLog(do func(*slog.Logger) error) error {
+	log := slog.New(slog.DiscardHandler)
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
+	if err == nil {
+		defer out.Close()
+		log = slog.New(slog.NewJSONHandler(out, nil))
 	}
-	defer out.Close()
-	log := slog.New(slog.NewJSONHandler(out, nil))
 	if err = do(log); err != nil && !errors.Is(err, plugin.ErrWaits) {
 		log.Error("the program has ended", "err", err)
 	}
@@ -88,15 +92,19 @@ func withLog(do func(*slog.Logger) error) error {
 
 // install copies this program into a directory, from which the container runtime will start it
 // the next time that it starts itself. The program is replaced as a whole. The copy is made in
-// a directory of its own: the runtime starts no plugin if the directory contains a program
-// whose name is not a plugin's.
+// a directory of its own: containerd does not start if there is a program whose name is not a
+// plugin's.
 func install(dir string) error {
-	temporary, err := os.MkdirTemp(dir, "nodegate-*")
+	temporary := filepath.Join(dir, "nodegate-hold.tmp") // one that was interrupted is used again
+	program := filepath.Join(temporary, plugin.Name)
+	err := os.MkdirAll(temporary, 0o755)
 	if err == nil {
-		program := filepath.Join(temporary, plugin.Name)
-		err = errors.Join(copySelf(program), os.Rename(program, filepath.Join(dir, plugin.Name)), os.RemoveAll(temporary))
+		err = copySelf(program)
 	}
-	if err != nil {
+	if err == nil {
+		err = os.Rename(program, filepath.Join(dir, plugin.Name))
+	}
+	if err := errors.Join(err, os.RemoveAll(temporary)); err != nil {
 		return fmt.Errorf("installing the plugin: %w", err)
 	}
 	return nil
@@ -109,7 +117,7 @@ func copySelf(path string) error {
 		return err
 	}
 	defer self.Close()
-	program, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	program, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
 	if err != nil {
 		return err
 	}

@@ -112,9 +112,16 @@ func (h *host) bootAndOpen(t *testing.T) {
 // which the machine was off.
 func (h *host) rebootClosed(t *testing.T) time.Time {
 	t.Helper()
+	return h.rebootClosedWith(t, func() {})
+}
+
+// rebootClosedWith is rebootClosed, and does something while the machine is off.
+func (h *host) rebootClosedWith(t *testing.T, do func()) time.Time {
+	t.Helper()
 	h.setReady(t, false)
 	must(t, h.PowerOff())
 	off := time.Now()
+	do()
 	must(t, h.PowerOn())
 	h.await(t, true)
 	h.awaitStart(t, "agent", off)

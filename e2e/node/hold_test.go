@@ -79,9 +79,10 @@ func TestHold(t *testing.T) {
 	h := newHoldingHost(t, "long")
 	var waits []time.Duration
 	var memory []string
-	for range *reboots {
+	for i := range *reboots {
 		before := uids(h.boundPods(t))
-		off := h.rebootClosed(t)
+		late := fmt.Sprintf("late-%d", i)
+		off := h.rebootClosedWith(t, func() { h.bindJob(t, late) })
 		h.awaitHeld(t)
 		must(t, await.Until(t.Context(), "agent", func(context.Context) error {
 			if len(processes(t, agentName)) == 0 || h.state(t).Boot != h.BootID() {
@@ -89,7 +90,7 @@ func TestHold(t *testing.T) {
 			}
 			return nil
 		}))
-		if early := count(h.starts(t), "workload", off) + count(h.starts(t), "patient", off); early > 0 {
+		if early := count(h.starts(t), "workload", off) + count(h.starts(t), "patient", off) + count(h.starts(t), "late", off); early > 0 {
 			t.Errorf("%d pods that were bound before started before the gate opened", early)
 		}
 		memory = residentMemory(t, agentName, plugin.Name, plugin.HookName)
@@ -98,6 +99,7 @@ func TestHold(t *testing.T) {
 		h.await(t, false)
 		opened := time.Now()
 		h.awaitStarts(t, off, len(before))
+		h.awaitStart(t, late, ready)
 		if remain := intersection(before, uids(h.boundPods(t))); len(remain) != len(before) {
 			t.Errorf("of %d pods that were bound before, %d remain", len(before), len(remain))
 		}
@@ -146,7 +148,8 @@ func TestHoldEnds(t *testing.T) {
 	h.await(t, false)
 }
 
-// Whichever process of the hold is killed while pods wait, the pods start in the end.
+// If the agent, the plugin, the kubelet or a hook is killed while pods wait, all pods start in the
+// end.
 func TestHoldSurvivesKills(t *testing.T) {
 	h := newHoldingHost(t, "long")
 	off := h.rebootClosed(t)
@@ -165,11 +168,34 @@ func TestHoldSurvivesKills(t *testing.T) {
 
 	off = h.rebootClosed(t)
 	h.awaitHeld(t)
+	must(t, h.KillKubelet())
+	h.setReady(t, true)
+	h.await(t, false)
+	h.awaitStarts(t, off, len(h.boundPods(t)))
+
+	off = h.rebootClosed(t)
+	h.awaitHeld(t)
 	killAll(t, plugin.HookName) // the kubelet creates the containers again, and they wait again
 	h.awaitHeld(t)
 	h.setReady(t, true)
 	h.await(t, false)
 	h.awaitStarts(t, off, len(h.boundPods(t)))
+}
+
+// bindJob binds a pod to the machine that is never restarted, and that the agent does not know.
+func (h *host) bindJob(t *testing.T, name string) {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	directory := corev1.HostPathDirectory
+	p.Spec = corev1.PodSpec{
+		NodeName: h.name, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64),
+		Containers: []corev1.Container{{
+			Name: "job", Image: machine.ImageName, ImagePullPolicy: corev1.PullNever, Args: []string{"run", "/shared/starts", name},
+			VolumeMounts: []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}},
+		}},
+		Volumes: []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: machine.SharedDir, Type: &directory}}}},
+	}
+	must(t, shared.client.Create(t.Context(), p))
 }
 
 // A held pod can be deleted, for example to drain the node.

@@ -13,8 +13,10 @@ import (
 
 // State is what the agent knows about its node.
 type State struct {
-	// Boot is the ID of the boot in which the state was written.
-	Boot string `json:"boot"`
+	// Boot is the ID of the boot in which the state was written, and Uptime how long after its
+	// start. The agent writes it at least every Interval.
+	Boot   string        `json:"boot"`
+	Uptime time.Duration `json:"uptime"`
 	// Gates are the gates on the node that hold pods.
 	Gates []Gate `json:"gates"`
 	// Pods has the pods that are bound to the node, by UID.
@@ -27,7 +29,17 @@ type BoundPod struct {
 	Gates []string `json:"gates,omitempty"`
 	// Terminating is true if the pod is being deleted.
 	Terminating bool `json:"terminating,omitempty"`
+	// Restarts is true if the kubelet restarts a container of the pod that could not start.
+	Restarts bool `json:"restarts,omitempty"`
 }
+
+const (
+	// Interval is the longest time between two writes of the state.
+	Interval = time.Minute
+	// expires is the age of a state of the current boot from which on it counts for nothing:
+	// the agent has ended.
+	expires = 3 * Interval
+)
 
 // Gate is a gate that holds pods.
 type Gate struct {
@@ -56,14 +68,18 @@ type Answer struct {
 	Held bool
 }
 
-// Decide decides about a pod that has waited for some time, in the boot with the given ID.
+// Decide reports whether a pod must wait that began to wait some time ago, in the boot with the
+// given ID and uptime.
 //
 // Static pods never wait. After a reboot, a gate counts as closed until the agent has written
 // that it is open in the new boot. A pod that the agent does not know waits for all gates,
 // except in the node's network namespace, where pods run that the agent may need to reach the
 // API server.
-func (s *State) Decide(p Pod, boot string, waited time.Duration) Answer {
+func (s *State) Decide(p Pod, boot string, uptime, waited time.Duration) Answer {
 	var answer Answer
+	if s.Boot == boot && uptime-s.Uptime >= expires {
+		return answer
+	}
 	for _, g := range s.Gates {
 		if p.Static || g.Open && s.Boot == boot || !s.waits(p, g.Name) {
 			continue
@@ -74,6 +90,11 @@ func (s *State) Decide(p Pod, boot string, waited time.Duration) Answer {
 		answer.Gate = g.Name
 	}
 	return answer
+}
+
+// Expired reports whether no gate holds a pod any more that began to wait some time ago.
+func (s *State) Expired(waited time.Duration) bool {
+	return !slices.ContainsFunc(s.Gates, func(g Gate) bool { return waited < time.Duration(g.Seconds)*time.Second })
 }
 
 // waits reports whether the pod waits for a gate while it is closed.

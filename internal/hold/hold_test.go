@@ -14,7 +14,7 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	const now, before = "boot-2", "boot-1"
+	const now, before, uptime = "boot-2", "boot-1", time.Hour
 	closed := hold.Gate{Name: "cni", Seconds: 60}
 	open := hold.Gate{Name: "cni", Seconds: 60, Open: true}
 	other := hold.Gate{Name: "storage", Seconds: 300}
@@ -23,34 +23,38 @@ func TestDecide(t *testing.T) {
 	held := func(gate string) hold.Answer { return hold.Answer{Gate: gate, Held: true} }
 	var starts hold.Answer
 	for _, test := range []struct {
-		name   string
-		boot   string
-		gates  []hold.Gate
-		pod    hold.Pod
-		waited time.Duration
-		want   hold.Answer
+		name    string
+		boot    string
+		gates   []hold.Gate
+		pod     hold.Pod
+		waited  time.Duration
+		want    hold.Answer
+		written time.Duration
 	}{
-		{"no gate holds", now, nil, waits, 0, starts},
-		{"closed", now, []hold.Gate{closed}, waits, 0, held("cni")},
-		{"open", now, []hold.Gate{open}, waits, 0, starts},
-		{"open in an earlier boot", before, []hold.Gate{open}, waits, 0, held("cni")},
-		{"tolerating", now, []hold.Gate{closed}, hold.Pod{UID: "tolerates"}, 0, starts},
-		{"tolerating, in a new boot", before, []hold.Gate{closed}, hold.Pod{UID: "tolerates"}, 0, starts},
-		{"tolerating one of two", now, []hold.Gate{closed, other}, hold.Pod{UID: "tolerates-cni"}, 0, held("storage")},
-		{"one of two is open", now, []hold.Gate{open, other}, waits, 0, held("storage")},
-		{"unknown", now, []hold.Gate{closed}, hold.Pod{UID: "unknown"}, 0, held("cni")},
-		{"unknown, all open", now, []hold.Gate{open}, hold.Pod{UID: "unknown"}, 0, starts},
-		{"unknown, in the host's network", now, []hold.Gate{closed}, hold.Pod{UID: "unknown", HostNetwork: true}, 0, starts},
-		{"known, in the host's network", now, []hold.Gate{closed}, hold.Pod{UID: "waits", HostNetwork: true}, 0, held("cni")},
-		{"static", now, []hold.Gate{closed}, hold.Pod{UID: "waits", Static: true}, 0, starts},
-		{"just before the limit", now, []hold.Gate{closed}, waits, 60*time.Second - 1, held("cni")},
-		{"at the limit", now, []hold.Gate{closed}, waits, 60 * time.Second, hold.Answer{Gate: "cni"}},
-		{"at one of two limits", now, []hold.Gate{closed, other}, waits, 60 * time.Second, held("storage")},
-		{"at both limits", now, []hold.Gate{closed, other}, waits, 300 * time.Second, hold.Answer{Gate: "storage"}},
-		{"at the limit, without the agent", before, []hold.Gate{open}, waits, 60 * time.Second, hold.Answer{Gate: "cni"}},
+		{"no gate holds", now, nil, waits, 0, starts, uptime},
+		{"closed", now, []hold.Gate{closed}, waits, 0, held("cni"), uptime},
+		{"open", now, []hold.Gate{open}, waits, 0, starts, uptime},
+		{"open in an earlier boot", before, []hold.Gate{open}, waits, 0, held("cni"), uptime},
+		{"tolerating", now, []hold.Gate{closed}, hold.Pod{UID: "tolerates"}, 0, starts, uptime},
+		{"tolerating, in a new boot", before, []hold.Gate{closed}, hold.Pod{UID: "tolerates"}, 0, starts, uptime},
+		{"tolerating one of two", now, []hold.Gate{closed, other}, hold.Pod{UID: "tolerates-cni"}, 0, held("storage"), uptime},
+		{"one of two is open", now, []hold.Gate{open, other}, waits, 0, held("storage"), uptime},
+		{"unknown", now, []hold.Gate{closed}, hold.Pod{UID: "unknown"}, 0, held("cni"), uptime},
+		{"unknown, all open", now, []hold.Gate{open}, hold.Pod{UID: "unknown"}, 0, starts, uptime},
+		{"unknown, in the host's network", now, []hold.Gate{closed}, hold.Pod{UID: "unknown", HostNetwork: true}, 0, starts, uptime},
+		{"known, in the host's network", now, []hold.Gate{closed}, hold.Pod{UID: "waits", HostNetwork: true}, 0, held("cni"), uptime},
+		{"static", now, []hold.Gate{closed}, hold.Pod{UID: "waits", Static: true}, 0, starts, uptime},
+		{"just before the limit", now, []hold.Gate{closed}, waits, 60*time.Second - 1, held("cni"), uptime},
+		{"at the limit", now, []hold.Gate{closed}, waits, 60 * time.Second, hold.Answer{Gate: "cni"}, uptime},
+		{"at one of two limits", now, []hold.Gate{closed, other}, waits, 60 * time.Second, held("storage"), uptime},
+		{"at both limits", now, []hold.Gate{closed, other}, waits, 300 * time.Second, hold.Answer{Gate: "storage"}, uptime},
+		{"at the limit, without the agent", before, []hold.Gate{open}, waits, 60 * time.Second, hold.Answer{Gate: "cni"}, uptime},
+		{"the agent still writes", now, []hold.Gate{closed}, waits, 0, held("cni"), uptime - 3*time.Minute + 1},
+		{"the agent has ended", now, []hold.Gate{closed}, waits, 0, starts, uptime - 3*time.Minute},
+		{"the uptime of an earlier boot says nothing", before, []hold.Gate{closed}, waits, 0, held("cni"), 0},
 	} {
-		state := hold.State{Boot: test.boot, Gates: test.gates, Pods: pods}
-		if got := state.Decide(test.pod, now, test.waited); got != test.want {
+		state := hold.State{Boot: test.boot, Uptime: test.written, Gates: test.gates, Pods: pods}
+		if got := state.Decide(test.pod, now, uptime, test.waited); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
 	}

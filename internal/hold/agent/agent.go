@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,10 @@ type Agent struct {
 	Config *rest.Config
 	// Node is the name of the node, and Boot the ID of its current boot.
 	Node, Boot string
-	Store      hold.Store
-	Log        logr.Logger
+	// Uptime returns the time since the boot.
+	Uptime func() time.Duration
+	Store  hold.Store
+	Log    logr.Logger
 
 	nodes, pods, gates cache.Store
 	changed            chan struct{}
@@ -47,22 +50,29 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	if a.Store.PluginBoot() != a.Boot {
-		a.Log.Info("the container runtime has not started the plugin in this boot, it will at its next start")
+		a.Log.Info("the container runtime has not started the plugin in this boot: restart the runtime or the node")
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
 	var last *hold.State
-	for {
-		if state := a.state(); state != nil && !reflect.DeepEqual(state, last) {
-			if err := a.Store.Write(state); err != nil {
-				return fmt.Errorf("writing the state: %w", err)
-			}
+	tick := time.NewTicker(hold.Interval)
+	defer tick.Stop()
+	for alive := true; ; {
+		if state := a.state(); state != nil && (alive || !reflect.DeepEqual(state, last)) {
 			a.logGates(last, state)
 			last = state
+			written := *state
+			written.Uptime = a.Uptime()
+			if err := a.Store.Write(&written); err != nil {
+				return fmt.Errorf("writing the state: %w", err)
+			}
 		}
+		alive = false
 		select {
 		case <-a.changed:
+		case <-tick.C:
+			alive = true
 		case <-ctx.Done():
 			return nil
 		}
@@ -114,7 +124,7 @@ func coreClient(config *rest.Config) (*rest.RESTClient, error) {
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return &corev1.Pod{ObjectMeta: head(&o.ObjectMeta), Spec: corev1.PodSpec{Tolerations: o.Spec.Tolerations}}, nil
+		return &corev1.Pod{ObjectMeta: head(&o.ObjectMeta), Spec: corev1.PodSpec{Tolerations: o.Spec.Tolerations, RestartPolicy: o.Spec.RestartPolicy}}, nil
 	case *corev1.Node:
 		trimmed := &corev1.Node{ObjectMeta: head(&o.ObjectMeta)}
 		trimmed.Annotations = o.Annotations
@@ -127,7 +137,7 @@ func head(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
 }
 
-// notify has the state written again.
+// notify requests another comparison of the state.
 func (a *Agent) notify() {
 	select {
 	case a.changed <- struct{}{}:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -59,13 +60,13 @@ func TestAgent(t *testing.T) {
 	s.LabelledPod(t, metav1.NamespaceDefault, "on-other", "agent", "other")
 
 	store := hold.Store{Dir: t.TempDir()}
-	a := &Agent{Config: config, Node: "mine", Boot: boot, Store: store, Log: logr.Discard()}
+	a := &Agent{Config: config, Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: store, Log: logr.Discard()}
 	kubetest.Run(t, a.Run)
 	eventually := func(what string, open bool, pods int) {
 		t.Helper()
 		kubetest.Eventually(t, what, func() bool {
 			state, err := store.Read()
-			return err == nil && state.Boot == boot && slices.Equal(state.Gates, []hold.Gate{{Name: "g", Open: open, Seconds: 7}}) && len(state.Pods) == pods
+			return err == nil && state.Boot == boot && state.Uptime == time.Hour && slices.Equal(state.Gates, []hold.Gate{{Name: "g", Open: open, Seconds: 7}}) && len(state.Pods) == pods
 		})
 	}
 	eventually("closed, because the record is of the previous boot", false, 1)

@@ -18,14 +18,18 @@ import (
 func stateOf(boot string, node *corev1.Node, gates []*gateclient.StoredGate, pods []*corev1.Pod) *hold.State {
 	state := &hold.State{Boot: boot, Gates: []hold.Gate{}, Pods: make(map[string]hold.BoundPod)}
 	for _, p := range pods {
-		state.Pods[string(p.UID)] = hold.BoundPod{Terminating: p.DeletionTimestamp != nil}
+		state.Pods[string(p.UID)] = hold.BoundPod{Terminating: p.DeletionTimestamp != nil, Restarts: p.Spec.RestartPolicy != corev1.RestartPolicyNever}
 	}
 	for _, ng := range gates {
 		record, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+ng.Name])
 		if err != nil || !holds(&ng.NodeGate) {
 			continue
 		}
-		state.Gates = append(state.Gates, hold.Gate{Name: ng.Name, Open: record.OpenIn(boot), Seconds: ptr.Deref(ng.Spec.HoldSeconds, v1alpha1.DefaultHoldSeconds)})
+		current := boot
+		if ng.Spec.Mode == v1alpha1.ModePaused {
+			current = record.Boot // a paused gate does not close again, and its record stays
+		}
+		state.Gates = append(state.Gates, hold.Gate{Name: ng.Name, Open: record.OpenIn(current), Seconds: ptr.Deref(ng.Spec.HoldSeconds, v1alpha1.DefaultHoldSeconds)})
 		for _, p := range pods {
 			if !tolerates(p, &ng.NodeGate) {
 				bound := state.Pods[string(p.UID)]
@@ -37,9 +41,9 @@ func stateOf(boot string, node *corev1.Node, gates []*gateclient.StoredGate, pod
 	return state
 }
 
-// holds reports whether the gate is in force and holds pods.
+// holds reports whether the gate holds pods. A paused gate keeps its taints.
 func holds(ng *v1alpha1.NodeGate) bool {
-	return ng.ReadError == "" && ng.Spec.Enforces() && ng.Spec.BypassedPods == v1alpha1.BypassedHold &&
+	return ng.ReadError == "" && ng.Spec.Mode != v1alpha1.ModeDryRun && ng.Spec.BypassedPods == v1alpha1.BypassedHold &&
 		!meta.IsStatusConditionFalse(ng.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 

@@ -62,7 +62,9 @@ func TestGatesOfTheState(t *testing.T) {
 		{"damaged record", "{", unchanged, []hold.Gate{}},
 		{"limited", closedNow, func(g *gateclient.StoredGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
 		{"reports only", closedNow, func(g *gateclient.StoredGate) { g.Spec.BypassedPods = v1alpha1.BypassedReport }, []hold.Gate{}},
-		{"paused", closedNow, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, []hold.Gate{}},
+		{"paused", closedNow, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, closed},
+		{"paused, open in the previous boot", openBefore, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, open},
+		{"dry run", closedNow, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModeDryRun }, []hold.Gate{}},
 		{"unreadable", closedNow, func(g *gateclient.StoredGate) { g.ReadError = "newer" }, []hold.Gate{}},
 		{"not accepted", closedNow, func(g *gateclient.StoredGate) {
 			g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}}
@@ -95,13 +97,15 @@ func TestPodsOfTheState(t *testing.T) {
 	}
 	deleted := podWith("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{}
+	deleted.Spec.RestartPolicy = corev1.RestartPolicyNever
 	got := stateOf(boot, node, gates, []*corev1.Pod{
 		podWith("workload"), podWith("daemon", exists("")), podWith("some", exists("a"), exists("b")),
 		deleted,
 		podWith("reclosing", exists("b"), exists("b-again"), exists("c-again")),
 	})
 	want := map[string]hold.BoundPod{
-		"workload": {Gates: []string{"a", "b", "c"}}, "daemon": {}, "some": {Gates: []string{"b", "c"}}, "reclosing": {Gates: []string{"a"}},
+		"workload": {Gates: []string{"a", "b", "c"}, Restarts: true}, "daemon": {Restarts: true},
+		"some": {Gates: []string{"b", "c"}, Restarts: true}, "reclosing": {Gates: []string{"a"}, Restarts: true},
 		"deleted": {Gates: []string{"a", "b", "c"}, Terminating: true},
 	}
 	if diff := cmp.Diff(want, got.Pods); diff != "" {

@@ -24,6 +24,11 @@ import (
 // position among plugins.
 const Name = "90-nodegate-hold"
 
+// retrySoon is in the error of a pod that waits. The kubelet then tries again after 1 to 1.5
+// seconds, and not after 10 to 15.
+// Source: completeWork in k8s.io/kubernetes/pkg/kubelet/pod_workers.go.
+const retrySoon = "network is not ready"
+
 // configSource is the annotation in which the kubelet records where it has a pod from.
 // Source: k8s.io/kubernetes/pkg/kubelet/types.
 const configSource = "kubernetes.io/config.source"
@@ -54,10 +59,14 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the container runtime: %w", err)
 	}
+	return s.Run(ctx)
+}
+
+// recordStart records that the runtime has started the plugin. It waits for the disk.
+func (p *Plugin) recordStart() {
 	if err := p.Store.PluginStarted(p.Boot); err != nil {
 		p.Log.Error("cannot record that the runtime has started the plugin", "err", err)
 	}
-	return s.Run(ctx)
 }
 
 // reset forgets all pods.
@@ -67,10 +76,11 @@ func (p *Plugin) reset() {
 
 // Synchronize is called by the runtime with what exists when the plugin starts.
 func (p *Plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	go p.recordStart() // the runtime ends a plugin that does not answer soon
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range containers {
-		if c.GetStartedAt() > 0 {
+		if c.GetStartedAt() > 0 || c.GetState() == api.ContainerState_CONTAINER_RUNNING {
 			p.begun[c.GetPodSandboxId()] = true
 		}
 	}
@@ -78,7 +88,10 @@ func (p *Plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers 
 }
 
 // CreateContainer is called by the runtime before it creates a container. If the pod waits, it
-// adds a hook to the container, which ends when the container may start.
+// adds a hook to the container, which ends when the container may start, or returns an error: a
+// container whose hook fails has failed to start, and not every pod is restarted then. The
+// kubelet tries again after an error, but only if no container of an earlier boot has ended,
+// which it would take for a crash.
 func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,6 +113,9 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.
 		return nil, nil, nil
 	}
 	p.since[w.Pod.UID] = w.Since
+	if !w.state.Pods[w.Pod.UID].Restarts {
+		return nil, nil, fmt.Errorf("%w, because gate %s is closed on the node: %s", ErrWaits, w.gate, retrySoon)
+	}
 	adjustment := &api.ContainerAdjustment{}
 	adjustment.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{w.hook(p.Program)}})
 	return adjustment, nil, nil

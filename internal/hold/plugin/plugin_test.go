@@ -89,7 +89,9 @@ func sandboxOf(id, uid string) *api.PodSandbox {
 }
 
 func stateOf(boot string, open bool) *hold.State {
-	return &hold.State{Boot: boot, Gates: []hold.Gate{{Name: "cni", Open: open, Seconds: 60}}, Pods: map[string]hold.BoundPod{"waits": {Gates: []string{"cni"}}, "daemon": {}}}
+	return &hold.State{Boot: boot, Gates: []hold.Gate{{Name: "cni", Open: open, Seconds: 60}}, Pods: map[string]hold.BoundPod{
+		"waits": {Gates: []string{"cni"}, Restarts: true}, "other": {Gates: []string{"cni"}, Restarts: true}, "job": {Gates: []string{"cni"}}, "daemon": {},
+	}}
 }
 
 // The first container of a pod waits until the gate opens. Others do not.
@@ -157,11 +159,66 @@ func TestDeletion(t *testing.T) {
 		go func() {
 			<-time.After(10 * time.Second)
 			state := stateOf(now, false)
-			state.Pods["waits"] = hold.BoundPod{Gates: []string{"cni"}, Terminating: true}
+			state.Pods["waits"] = hold.BoundPod{Gates: []string{"cni"}, Restarts: true, Terminating: true}
 			w.write(state)
 		}()
 		if err := hook.Wait(t.Context()); !errors.Is(err, ErrWaits) || w.Uptime() > 11*time.Second {
 			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+	})
+}
+
+// The hook of a pod that was deleted without waiting for the kubelet ends, too.
+func TestForcedDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(now, false))
+		hook := w.create("s1", "waits", false)
+		go func() {
+			<-time.After(10 * time.Second)
+			state := stateOf(now, false)
+			delete(state.Pods, "waits")
+			w.write(state)
+		}()
+		if err := hook.Wait(t.Context()); !errors.Is(err, ErrWaits) || w.Uptime() > 11*time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+	})
+}
+
+// A container that cannot start fails its pod, if the pod is never restarted. The containers of
+// such pods, and of those that may be such pods, are therefore not created.
+func TestPodsThatAreNotRestarted(t *testing.T) {
+	w := newWorld(t, stateOf(now, false))
+	refused := func(uid string) {
+		t.Helper()
+		_, _, err := w.CreateContainer(t.Context(), sandboxOf("s-"+uid, uid), &api.Container{})
+		if !errors.Is(err, ErrWaits) || !strings.Contains(err.Error(), "gate cni is closed") || !strings.Contains(err.Error(), retrySoon) {
+			t.Errorf("pod %s: %v", uid, err)
+		}
+	}
+	refused("job")
+	refused("unknown")
+	w.write(stateOf(now, true))
+	w.create("s-job", "job", true)
+	w.create("s-unknown", "unknown", true)
+}
+
+// A pod of which the time is over does not end the hold of a gate that holds others for longer.
+func TestAgentIsGoneForOneGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := stateOf(before, true)
+		state.Gates = append(state.Gates, hold.Gate{Name: "storage", Seconds: 90})
+		state.Pods["other"] = hold.BoundPod{Gates: []string{"storage"}, Restarts: true}
+		w := newWorld(t, state)
+		other := w.create("s2", "other", false)
+		if err := w.create("s1", "waits", false).Wait(t.Context()); err != nil || w.Uptime() != time.Minute {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		if err := other.Wait(t.Context()); err != nil || w.Uptime() != 90*time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		if state, err := w.Store.Read(); err != nil || len(state.Gates) > 0 {
+			t.Errorf("the state is %+v, %v", state, err)
 		}
 	})
 }

@@ -40,6 +40,7 @@ type Waiter struct {
 	Since time.Duration
 
 	gate  string // for which the pod waits
+	known bool   // whether the agent knew the pod
 	state *hold.State
 	file  fs.FileInfo // of state
 }
@@ -75,8 +76,7 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for w.mustWait() {
-		// A pod that is being deleted remains until the runtime has answered.
-		if w.Uptime()-began >= attempt || w.state.Pods[w.Pod.UID].Terminating {
+		if w.Uptime()-began >= attempt || w.deleted() {
 			return fmt.Errorf("%w, because gate %s is closed on the node", ErrWaits, w.gate)
 		}
 		select {
@@ -88,6 +88,14 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	return nil
 }
 
+// deleted reports whether the pod is being deleted, or no longer exists. A pod remains until the
+// runtime has answered the kubelet.
+func (w *Waiter) deleted() bool {
+	bound, known := w.state.Pods[w.Pod.UID]
+	w.known = w.known || known
+	return bound.Terminating || w.known && !known
+}
+
 // mustWait reports whether the pod has to wait, and logs a change of the answer.
 func (w *Waiter) mustWait() bool {
 	if err := w.read(); err != nil {
@@ -95,7 +103,8 @@ func (w *Waiter) mustWait() bool {
 		return false
 	}
 	before := w.gate
-	answer := w.state.Decide(w.Pod, w.Boot, w.Uptime()-w.Since)
+	waited := w.Uptime() - w.Since
+	answer := w.state.Decide(w.Pod, w.Boot, w.Uptime(), waited)
 	w.gate = answer.Gate
 	switch {
 	case answer.Held:
@@ -105,7 +114,7 @@ func (w *Waiter) mustWait() bool {
 		return true
 	case answer.Gate != "":
 		w.Log.Warn("pod has waited long enough, and starts though the gate is closed", "pod", w.Name, "gate", answer.Gate)
-		w.giveUp()
+		w.giveUp(waited)
 	case before != "":
 		w.Log.Info("pod starts", "pod", w.Name, "gate", before)
 	}
@@ -122,10 +131,11 @@ func (w *Waiter) read() (err error) {
 	return err
 }
 
-// giveUp removes the state if the agent has not written it in this boot: the agent may have
-// been uninstalled, and no further boot must wait for it.
-func (w *Waiter) giveUp() {
-	if w.state.Boot == w.Boot {
+// giveUp removes the state if the agent has not written it in this boot when the time of all
+// gates is over: the agent may have been uninstalled, and no further boot must wait for it.
+func (w *Waiter) giveUp(waited time.Duration) {
+	state, err := w.Store.Read() // the agent may have written just now
+	if err != nil || state.Boot == w.Boot || !state.Expired(waited) {
 		return
 	}
 	w.Log.Warn("the agent has written nothing since the boot, no pod waits until it does")
