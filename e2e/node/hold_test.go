@@ -121,6 +121,7 @@ func TestHold(t *testing.T) {
 // A pod is held no longer than the gate allows, if the agent does not run, and at the next boot,
 // no pod is held until the agent runs again.
 func TestHoldEnds(t *testing.T) {
+	skipUnlessLong(t)
 	h := newHoldingHost(t, "briefly")
 	h.setReady(t, false)
 	must(t, h.PowerOff())
@@ -151,6 +152,7 @@ func TestHoldEnds(t *testing.T) {
 // If the agent, the plugin, the kubelet or a hook is killed while pods wait, all pods start in the
 // end.
 func TestHoldSurvivesKills(t *testing.T) {
+	skipUnlessLong(t)
 	h := newHoldingHost(t, "long")
 	off := h.rebootClosed(t)
 	h.awaitHeld(t)
@@ -200,6 +202,7 @@ func (h *host) bindJob(t *testing.T, name string) {
 
 // A held pod can be deleted, for example to drain the node.
 func TestHeldPodIsDeleted(t *testing.T) {
+	skipUnlessLong(t)
 	h := newHoldingHost(t, "long")
 	h.rebootClosed(t)
 	h.awaitHeld(t)
