@@ -81,6 +81,7 @@ func newInstallation(t *testing.T, version, program string) *installation {
 	w.apply([]*unstructured.Unstructured{restrictedNamespace(), mine}) // prevents the deletion of the namespace
 	i.values = switchedOn(t)
 	i.values["metrics"].(object)["port"], i.values["healthPort"] = freePort(t), freePort(t)
+	i.values["agent"].(object)["namespace"] = namespace // its objects in kube-system are not looked for
 	i.values["gates"] = object{heldGate: object{
 		"nodeSelector": object{}, "taint": object{"key": heldKey, "effect": "NoSchedule"},
 		"openWhen": []object{{"name": "never", "label": object{"key": "example.com/never"}}},
@@ -303,7 +304,7 @@ func (i *installation) byGitOps() {
 func (i *installation) fromFiles() {
 	i.Log("gates from files")
 	values := maps.Clone(i.values)
-	values["gatesFromFiles"] = object{"enabled": true}
+	values["gatesFromFiles"], values["agent"] = object{"enabled": true}, object{"enabled": false}
 	objects := i.rendered(values)
 	find(i.T, objects, "ConfigMap nodegate-system/nodegate-gates")
 	i.sync(objects)

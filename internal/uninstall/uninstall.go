@@ -57,7 +57,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left, reported: make(map[object]bool)}
 	// Until the end, each step leaves a working cluster in which the next step is possible.
 	for _, step := range []func(context.Context) error{
-		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameter, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
+		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameter, u.deleteAgent, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -145,7 +145,7 @@ func (u *uninstaller) list(ctx context.Context, r schema.GroupVersionResource, n
 	return list.Items, nil
 }
 
-// deleteAll deletes all objects of a kind.
+// deleteAll deletes all objects of a kind, in all namespaces if none is given.
 func (u *uninstaller) deleteAll(ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string) error {
 	o := object{GroupVersionKind: gvk, namespace: namespace}
 	items, err := u.list(ctx, o.resource(), namespace, selector)
@@ -153,7 +153,7 @@ func (u *uninstaller) deleteAll(ctx context.Context, gvk schema.GroupVersionKind
 		return err
 	}
 	for i := range items {
-		o.name = items[i].Name
+		o.namespace, o.name = items[i].Namespace, items[i].Name
 		if err := u.delete(ctx, o); err != nil {
 			return err
 		}
@@ -270,6 +270,23 @@ func (u *uninstaller) deleteParameter(ctx context.Context) error {
 		return err
 	}
 	return last
+}
+
+// agent is the name of the node agent's cluster-wide objects, and its label.
+const agent = "nodegate-agent"
+
+// deleteAgent deletes the node agent, which may be in any namespace.
+func (u *uninstaller) deleteAgent(ctx context.Context) error {
+	const labelled = "app.kubernetes.io/name=" + agent
+	for _, gvk := range []schema.GroupVersionKind{
+		schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), schema.FromAPIVersionAndKind("v1", "ServiceAccount"),
+	} {
+		if err := u.deleteAll(ctx, gvk, "", labelled); err != nil {
+			return err
+		}
+	}
+	const rbac = "rbac.authorization.k8s.io/v1"
+	return u.delete(ctx, named(rbac, "ClusterRoleBinding", agent), named(rbac, "ClusterRole", agent))
 }
 
 func (u *uninstaller) deleteRemaining(ctx context.Context) error {
