@@ -59,14 +59,17 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the container runtime: %w", err)
 	}
-	return s.Run(ctx)
-}
-
-// recordStart records that the runtime has started the plugin. It waits for the disk.
-func (p *Plugin) recordStart() {
+	if err := s.Start(ctx); err != nil {
+		return fmt.Errorf("registering with the container runtime: %w", err)
+	}
+	stop := context.AfterFunc(ctx, s.Stop)
+	defer stop()
+	// Not before: this waits for the disk, and the runtime does not wait long for plugins.
 	if err := p.Store.PluginStarted(p.Boot); err != nil {
 		p.Log.Error("cannot record that the runtime has started the plugin", "err", err)
 	}
+	s.Wait()
+	return nil
 }
 
 // reset forgets all pods.
@@ -76,7 +79,6 @@ func (p *Plugin) reset() {
 
 // Synchronize is called by the runtime with what exists when the plugin starts.
 func (p *Plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	go p.recordStart() // the runtime ends a plugin that does not answer soon
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range containers {
