@@ -392,9 +392,10 @@ const (
 	// rate and subject to PodDisruptionBudgets. It never evicts daemon, mirror,
 	// host-network or ownerless pods.
 	BypassedEvict BypassedPods = "Evict"
-	// BypassedHold prevents the pods from starting, with nodegate's agent on the node
-	// and containerd. It never holds static pods, or the further containers of a pod of
-	// which one has started. Pods that start nevertheless are reported like with Report.
+	// BypassedHold prevents the pods from starting while the gate is closed, on nodes
+	// with containerd and nodegate's agent. It does not prevent static pods from
+	// starting, or other containers of a pod after the first one has started. It reports
+	// pods that start nevertheless, as Report does.
 	BypassedHold BypassedPods = "Hold"
 )
 

@@ -11,16 +11,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/zapr"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/internal/hold"
@@ -43,12 +39,11 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	flags := flag.NewFlagSet("nodegate-agent", flag.ExitOnError)
-	node := flags.String("node-name", os.Getenv("NODE_NAME"), "the name of the node; defaults to the variable NODE_NAME")
-	dir := flags.String("state-dir", hold.Dir, "the directory of the node's disk with the state")
-	bootID := flags.String("boot-id-file", hold.BootIDFile, "the file with the ID of the current boot")
-	_ = flags.Parse(os.Args[1:]) // exits after an error
-	if *node == "" || flags.NArg() > 0 {
+	node := flag.String("node-name", os.Getenv("NODE_NAME"), "the name of the node; defaults to the variable NODE_NAME")
+	dir := flag.String("state-dir", hold.Dir, "the directory of the node's disk with the state")
+	bootID := flag.String("boot-id-file", hold.BootIDFile, "the file with the ID of the current boot")
+	flag.Parse()
+	if *node == "" || flag.NArg() > 0 {
 		return errors.New("--node-name is required, and there are no arguments")
 	}
 	boot, err := hold.BootID(*bootID)
@@ -60,12 +55,7 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("configuring the client: %w", err)
 	}
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
-	a := agent.Agent{Config: config, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: newLog(os.Stderr)}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	a := agent.Agent{Config: config, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: log}
 	return a.Run(ctx)
-}
-
-func newLog(out io.Writer) logr.Logger {
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = zapcore.RFC3339TimeEncoder
-	return zapr.NewLogger(zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(out), zap.InfoLevel)))
 }

@@ -43,33 +43,6 @@ const (
 	briefly = 5
 )
 
-// holdGates are gates that hold bound pods. Like gate agent, they open when the daemon is ready.
-const holdGates = `
----
-apiVersion: nodegate.dev/v1alpha1
-kind: NodeGate
-metadata: {name: agent-hold}
-spec:
-  nodeSelector: {matchLabels: {test.nodegate.dev/hold: long}}
-  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
-  openWhen:
-  - name: agent
-    daemonSet: {namespace: node-test, name: agent}
-  bypassedPods: Hold
----
-apiVersion: nodegate.dev/v1alpha1
-kind: NodeGate
-metadata: {name: agent-hold-briefly}
-spec:
-  nodeSelector: {matchLabels: {test.nodegate.dev/hold: briefly}}
-  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
-  openWhen:
-  - name: agent
-    daemonSet: {namespace: node-test, name: agent}
-  bypassedPods: Hold
-  holdSeconds: 5
-`
-
 // Pods that are bound to a machine do not start after a reboot before the gate opens, and start
 // soon after it. None is evicted.
 func TestHold(t *testing.T) {
@@ -201,7 +174,7 @@ func (h *host) bindJob(t *testing.T, name string) {
 func TestHeldPodIsDeleted(t *testing.T) {
 	skipUnlessLong(t)
 	h := newHoldingHost(t, "long")
-	h.rebootClosed(t)
+	off := h.rebootClosed(t)
 	h.awaitHeld(t)
 	began := time.Now()
 	before := h.boundPods(t)
@@ -214,6 +187,9 @@ func TestHeldPodIsDeleted(t *testing.T) {
 		}
 		return nil
 	}))
+	if started := count(h.starts(t), "workload", off); started > 0 {
+		t.Errorf("%d held pods started when they were deleted", started)
+	}
 	t.Logf("%d held pods were gone %s after they were deleted", len(before), time.Since(began))
 	h.setReady(t, true)
 	h.await(t, false)

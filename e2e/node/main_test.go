@@ -91,7 +91,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 	if shared.installation, err = testbed.Install(ctx, applier, program, []string{taint.Key, taint.Key + ":NoExecute"}); err != nil {
 		return err
 	}
-	objects, err := testbed.ParseObjects([]byte(objects + holdGates + registerGates + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
+	objects, err := testbed.ParseObjects([]byte(objects + gates() + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
 	if err != nil {
 		return err
 	}
@@ -128,11 +128,37 @@ const lag = 30 * time.Second
 // evictLabel is the label of the nodes that gate agent-evict selects.
 const evictLabel = "test.nodegate.dev/evict"
 
-// All gates open when the daemon is ready on the node. Gate agent-evict also evicts pods
-// when the node has rebooted. On a machine, the daemon is ready
-// while /shared/ready exists. Its containers and those of the workloads, which do not
-// tolerate the gate's taint, write when they start. The workload patient waits for the
-// daemon in an init container.
+// gates returns gates for the nodes that have a label with a value. Like gate agent, they have
+// the taint of the tests, so that a node is open when all of its gates are.
+func gates() string {
+	const daemonReady = "{name: agent, daemonSet: {namespace: node-test, name: agent}}"
+	evict := "recloseTaint: {key: test.nodegate.dev/agent-not-ready, effect: NoExecute}\n  acknowledge: [PodEviction]"
+	return labelledGate("agent-evict", evictLabel, "true", daemonReady, evict) +
+		labelledGate("agent-hold", holdLabel, "long", daemonReady, "bypassedPods: Hold") +
+		labelledGate("agent-hold-briefly", holdLabel, "briefly", daemonReady, fmt.Sprintf("bypassedPods: Hold\n  holdSeconds: %d", briefly)) +
+		labelledGate("device", registersLabel, "device", "{name: devices, resource: {name: "+deviceName+", atLeast: 2}}", "") +
+		labelledGate("driver", registersLabel, "driver", "{name: driver, csiDriver: {name: "+driverName+", allocatable: true}}", "")
+}
+
+// labelledGate returns a gate that waits for a signal. more is YAML of further fields.
+func labelledGate(name, label, value, signal, more string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: nodegate.dev/v1alpha1
+kind: NodeGate
+metadata: {name: %s}
+spec:
+  nodeSelector: {matchLabels: {%s: %q}}
+  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
+  openWhen: [%s]
+  %s
+`, name, label, value, signal, more)
+}
+
+// Gate agent opens when the daemon is ready on the node. On a machine, the daemon is ready while
+// /shared/ready exists. Its containers and those of the workloads, which do not tolerate the
+// gate's taint, write when they start. The workload patient waits for the daemon in an init
+// container.
 const objects = `
 apiVersion: nodegate.dev/v1alpha1
 kind: NodeGate
@@ -144,18 +170,6 @@ spec:
   - name: agent
     daemonSet: {namespace: node-test, name: agent}
   bypassedPods: Report
----
-apiVersion: nodegate.dev/v1alpha1
-kind: NodeGate
-metadata: {name: agent-evict}
-spec:
-  nodeSelector: {matchLabels: {test.nodegate.dev/evict: "true"}}
-  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
-  recloseTaint: {key: test.nodegate.dev/agent-not-ready, effect: NoExecute}
-  acknowledge: [PodEviction]
-  openWhen:
-  - name: agent
-    daemonSet: {namespace: node-test, name: agent}
 ---
 apiVersion: v1
 kind: Namespace

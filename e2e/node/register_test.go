@@ -26,37 +26,13 @@ import (
 )
 
 const (
+	// registersLabel is the label of the nodes with a gate that waits for a plugin of the kubelet.
 	registersLabel = "test.nodegate.dev/registers"
 	deviceName     = "test.nodegate.dev/device"
 	driverName     = "csi.test.nodegate.dev"
 	// kubeletDir is the kubelet's directory on the machine.
 	kubeletDir = "/var/lib/kubelet"
 )
-
-// registerGates are gates that wait for what a kubelet reports when a plugin has registered.
-// They share the taint of gate agent, whose daemon is ready here.
-const registerGates = `
----
-apiVersion: nodegate.dev/v1alpha1
-kind: NodeGate
-metadata: {name: device}
-spec:
-  nodeSelector: {matchLabels: {test.nodegate.dev/registers: device}}
-  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
-  openWhen:
-  - name: devices
-    resource: {name: test.nodegate.dev/device, atLeast: 2}
----
-apiVersion: nodegate.dev/v1alpha1
-kind: NodeGate
-metadata: {name: driver}
-spec:
-  nodeSelector: {matchLabels: {test.nodegate.dev/registers: driver}}
-  taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
-  openWhen:
-  - name: driver
-    csiDriver: {name: csi.test.nodegate.dev, allocatable: true}
-`
 
 // A gate that waits for a resource opens when a device plugin has registered with the kubelet
 // and has reported enough devices.

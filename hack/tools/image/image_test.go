@@ -136,8 +136,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// only extracts the only file of an image.
-func only(t *testing.T, image v1.Image) string {
+// onlyLayer returns the files of the only layer of an image.
+func onlyLayer(t *testing.T, image v1.Image) *tar.Reader {
 	t.Helper()
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
@@ -147,8 +147,14 @@ func only(t *testing.T, image v1.Image) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer content.Close()
-	r := tar.NewReader(content)
+	t.Cleanup(func() { content.Close() })
+	return tar.NewReader(content)
+}
+
+// only extracts the only file of an image.
+func only(t *testing.T, image v1.Image) string {
+	t.Helper()
+	r := onlyLayer(t, image)
 	header, err := r.Next()
 	if err != nil || header.Name != "hello" || header.Mode != 0o555 || header.Uid != 0 {
 		t.Fatalf("%+v, %v", header, err)
@@ -205,16 +211,7 @@ func TestSeveralPrograms(t *testing.T) {
 	if err != nil || !slices.Equal(config.Config.Entrypoint, []string{"/world"}) {
 		t.Errorf("the image runs %v, %v", config.Config.Entrypoint, err)
 	}
-	layers, err := image.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers, %v", len(layers), err)
-	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
-	for r := tar.NewReader(content); len(c.names) > 0; c.names = c.names[1:] {
+	for r := onlyLayer(t, image); len(c.names) > 0; c.names = c.names[1:] {
 		header, err := r.Next()
 		if err != nil || header.Name != c.names[0] || header.Mode != 0o555 {
 			t.Fatalf("%+v, %v", header, err)

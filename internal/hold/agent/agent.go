@@ -8,11 +8,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -35,14 +35,16 @@ type Agent struct {
 	// Uptime returns the time since the boot.
 	Uptime func() time.Duration
 	Store  hold.Store
-	Log    logr.Logger
+	Log    *slog.Logger
 
 	nodes, pods, gates cache.Store
 	changed            chan struct{}
+	// written is the state that was last written, without Uptime.
+	written *hold.State
 }
 
-// Run writes the state whenever it changes, until the context ends. It writes nothing before
-// it has read everything.
+// Run writes the state whenever it changes, and at least every hold.Interval, until the context
+// ends. It writes nothing before it has read everything.
 func (a *Agent) Run(ctx context.Context) error {
 	a.changed = make(chan struct{}, 1)
 	synced, err := a.watch(ctx)
@@ -55,28 +57,39 @@ func (a *Agent) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	var last *hold.State
+	a.notify()
 	tick := time.NewTicker(hold.Interval)
 	defer tick.Stop()
-	for alive := true; ; {
-		if state := a.state(); state != nil && (alive || !reflect.DeepEqual(state, last)) {
-			a.logGates(last, state)
-			last = state
-			written := *state
-			written.Uptime = a.Uptime()
-			if err := a.Store.Write(&written); err != nil {
-				return fmt.Errorf("writing the state: %w", err)
-			}
-		}
-		alive = false
+	for {
 		select {
 		case <-a.changed:
+			if state := a.state(); !reflect.DeepEqual(state, a.written) {
+				err = a.write(state)
+			}
 		case <-tick.C:
-			alive = true
+			err = a.write(a.state())
 		case <-ctx.Done():
 			return nil
 		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// write writes a state, unless it is nil: the state of a Node that no longer exists expires.
+func (a *Agent) write(state *hold.State) error {
+	if state == nil {
+		return nil
+	}
+	a.logGates(state)
+	a.written = state
+	now := *state
+	now.Uptime = a.Uptime()
+	if err := a.Store.Write(&now); err != nil {
+		return fmt.Errorf("writing the state: %w", err)
+	}
+	return nil
 }
 
 // watch starts to watch the node, its pods and the gates.
@@ -164,11 +177,11 @@ func all[T any](store cache.Store) []T {
 	return list
 }
 
-// logGates logs which gates have opened, closed or been added.
-func (a *Agent) logGates(before, after *hold.State) {
-	for _, g := range after.Gates {
-		if before == nil || !slices.Contains(before.Gates, g) {
-			a.Log.Info("gate", "gate", g.Name, "open", g.Open, "seconds", g.Seconds)
+// logGates logs the gates of a state that differ from those that were last written.
+func (a *Agent) logGates(state *hold.State) {
+	for _, g := range state.Gates {
+		if a.written == nil || !slices.Contains(a.written.Gates, g) {
+			a.Log.Info("gate changed", "gate", g.Name, "open", g.Open, "seconds", g.Seconds)
 		}
 	}
 }

@@ -3,12 +3,12 @@
 package agent
 
 import (
+	"log/slog"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +60,7 @@ func TestAgent(t *testing.T) {
 	s.LabelledPod(t, metav1.NamespaceDefault, "on-other", "agent", "other")
 
 	store := hold.Store{Dir: t.TempDir()}
-	a := &Agent{Config: config, Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: store, Log: logr.Discard()}
+	a := &Agent{Config: config, Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: store, Log: slog.New(slog.DiscardHandler)}
 	kubetest.Run(t, a.Run)
 	eventually := func(what string, open bool, pods int) {
 		t.Helper()

@@ -78,7 +78,7 @@ func TestGatesOfTheState(t *testing.T) {
 	}
 }
 
-// A pod waits for the gates of which it does not tolerate all taints.
+// A pod waits for each gate with a taint that it does not tolerate.
 func TestPodsOfTheState(t *testing.T) {
 	reclosing := gateNamed("b", func(g *gateclient.StoredGate) {
 		g.Spec.RecloseTaint = &v1alpha1.Taint{Key: "b-again", Effect: corev1.TaintEffectNoExecute}
