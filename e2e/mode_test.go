@@ -88,7 +88,7 @@ func TestDryRunOnAFleet(t *testing.T) {
 	if node := born.register(); hasTaint(node, keyA) || len(node.Annotations) > 0 {
 		t.Errorf("the dry run closed at birth: taints %v, annotations %v", keys(node), node.Annotations)
 	}
-	e.counts("agent", 7, 3, 3)
+	e.counts("agent", 7, 3, 4) // half of seven, rounded up
 	for _, k := range append(kubelets, born) {
 		e.must(k.is("agent", isNone, keyA))
 		k.wrote(0)
