@@ -57,6 +57,7 @@ generate: ## Write what follows from other sources: code, CRD, reference, dashbo
 	$(call render,policy,deploy/nodegate.yaml)
 	$(call render,webhook,deploy/before-1.36/nodegate.yaml)
 	$(call render,policy --set agent.enabled=true --show-only templates/agent.yaml,deploy/agent/agent.yaml)
+	$(call render,policy --set agent.enabled=true --set agent.announceShutdowns=true --show-only templates/agent.yaml,deploy/agent/announces-shutdowns.yaml)
 
 # A packaged chart keeps the times of its files: they are the commit's, so that the
 # same commit gives the same package wherever it is checked out.
@@ -157,7 +158,7 @@ fuzz: ## Run each fuzz target for FUZZTIME; BASE=origin/main only those of what 
 	go run ./hack/fuzz -fuzztime $(FUZZTIME) $(if $(BASE),-base $(BASE)) '$(FUZZ)'
 
 .PHONY: mutants
-mutants: ## Build nodegate with one guard broken at a time: the judge has to catch each; MUTANT=name for one (25 min).
+mutants: ## Build nodegate with one guard broken at a time: the judge has to catch each; MUTANT=name for one (15 min).
 	@$(COMPILE) -components kube-apiserver,etcd -o bin/ ./e2e/judge/cmd/nodegate-mutants
 	@bin/nodegate-mutants $(if $(MUTANT),"$(MUTANT)")
 

@@ -77,8 +77,9 @@ var mayImport = map[string][]string{
 
 	// The node agent, and the plugin of the container runtime that holds pods.
 	"internal/hold":        {},
-	"internal/hold/agent":  {"api/v1alpha1", "internal/gate", "internal/hold", "internal/kube/gateclient", "internal/kube/restconfig"},
+	"internal/hold/agent":  {"api/v1alpha1", "internal/gate", "internal/hold", "internal/kube/gateclient", "internal/kube/restconfig", "internal/logind"},
 	"internal/hold/plugin": {"internal/hold"},
+	"internal/logind":      {},
 
 	// Removal of nodegate from a cluster.
 	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/kube/read", "internal/kube/write"},

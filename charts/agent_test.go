@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -82,5 +83,46 @@ func convert(t *testing.T, from map[string]any, to any) {
 	t.Helper()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from, to); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An agent that announces shutdowns may also patch the status of Nodes, confined by a policy.
+func TestAgentAnnouncesShutdowns(t *testing.T) {
+	t.Parallel()
+	var policies, writes []string
+	for _, o := range rendered(t, object{"agent": object{"enabled": true, "namespace": "agents", "announceShutdowns": true}}) {
+		if o.GetName() != "nodegate-agent" {
+			continue
+		}
+		switch o.GetKind() {
+		case "ClusterRole":
+			var role rbacv1.ClusterRole
+			convert(t, o.Object, &role)
+			for _, rule := range role.Rules {
+				if !slices.Equal(rule.Verbs, []string{"list", "watch"}) {
+					writes = append(writes, slices.Concat(rule.Verbs, rule.Resources)...)
+				}
+			}
+		case "ValidatingAdmissionPolicy":
+			var policy admissionregistrationv1.ValidatingAdmissionPolicy
+			convert(t, o.Object, &policy)
+			policies = append(policies, policy.Spec.MatchConditions[0].Expression)
+		case "ValidatingAdmissionPolicyBinding":
+			var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+			convert(t, o.Object, &binding)
+			policies = append(policies, binding.Spec.PolicyName)
+		case "DaemonSet":
+			var ds appsv1.DaemonSet
+			convert(t, o.Object, &ds)
+			if args := ds.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--announce-shutdowns"}) {
+				t.Errorf("the agent has the arguments %v", args)
+			}
+		}
+	}
+	if want := []string{"patch", "nodes/status"}; !slices.Equal(writes, want) {
+		t.Errorf("the agent may %v, want %v", writes, want)
+	}
+	if want := []string{`request.userInfo.username == "system:serviceaccount:agents:nodegate-agent"`, "nodegate-agent"}; !slices.Equal(slices.Sorted(slices.Values(policies)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("policies %v", policies)
 	}
 }

@@ -51,6 +51,11 @@ const (
 	// TaintNodeShutdown).
 	TaintCloudShutdown = "node.cloudprovider.kubernetes.io/shutdown"
 
+	// ShutdownMessagePrefix is the beginning of the message of the condition
+	// GracefulNodeShutdownInProgress if nodegate's agent has set it. The ID of the boot that
+	// ends follows. The condition announces nothing in other boots.
+	ShutdownMessagePrefix = "nodegate-agent: the machine shuts down in boot "
+
 	// CoreTaintPrefix is the prefix of the taint keys that belong to Kubernetes.
 	CoreTaintPrefix = "node.kubernetes.io/"
 )

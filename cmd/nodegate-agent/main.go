@@ -21,6 +21,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/hold/agent"
+	"github.com/nodegate/nodegate/internal/logind"
 )
 
 // gcPercent limits garbage to a fifth of the memory in use: the agent allocates little.
@@ -42,6 +43,7 @@ func run(ctx context.Context) error {
 	node := flag.String("node-name", os.Getenv("NODE_NAME"), "the name of the node; defaults to the variable NODE_NAME")
 	dir := flag.String("state-dir", hold.Dir, "the directory of the node's disk with the state")
 	bootID := flag.String("boot-id-file", hold.BootIDFile, "the file with the ID of the current boot")
+	announce := flag.Bool("announce-shutdowns", false, "delay shutdowns until the node's gates are closed, which requires systemd-logind and its bus")
 	flag.Parse()
 	if *node == "" || flag.NArg() > 0 {
 		return errors.New("--node-name is required, and there are no arguments")
@@ -57,5 +59,8 @@ func run(ctx context.Context) error {
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	a := agent.Agent{Config: config, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: log}
+	if *announce {
+		a.Bus = logind.Socket
+	}
 	return a.Run(ctx)
 }

@@ -75,11 +75,17 @@ func isShuttingDown(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		switch {
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "node is shutting down"),
-			c.Type == corev1.NodeGracefulNodeShutdownInProgress && c.Status == corev1.ConditionTrue:
+			c.Type == corev1.NodeGracefulNodeShutdownInProgress && c.Status == corev1.ConditionTrue && !endsOtherBoot(c.Message, node):
 			return true
 		}
 	}
 	return false
+}
+
+// endsOtherBoot reports whether a message of nodegate's agent names another boot than the node's.
+func endsOtherBoot(message string, node *corev1.Node) bool {
+	boot, ofAgent := strings.CutPrefix(message, v1alpha1.ShutdownMessagePrefix)
+	return ofAgent && boot != node.Status.NodeInfo.BootID
 }
 
 // blocked returns why no signal may open a gate on the node, or "" if signals may.

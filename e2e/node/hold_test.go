@@ -198,7 +198,7 @@ func TestHeldPodIsDeleted(t *testing.T) {
 // newHoldingHost returns a machine with the node agent, which knows all pods of the workload.
 func newHoldingHost(t *testing.T, value string) *host {
 	h := newHostWith(t, map[string]string{holdLabel: value})
-	h.applyAgent(t)
+	h.applyAgent(t, agentManifest)
 	h.bootAndOpen(t)
 	must(t, await.Until(t.Context(), "state of the agent", func(context.Context) error {
 		state := h.state(t)
@@ -256,10 +256,10 @@ func (h *host) awaitStarts(t *testing.T, since time.Time, n int) {
 	}))
 }
 
-// applyAgent applies the agent's manifest, for the machine's image and network.
-func (h *host) applyAgent(t *testing.T) {
+// applyAgent applies a manifest of the agent, for the machine's image and network.
+func (h *host) applyAgent(t *testing.T, file string) {
 	t.Helper()
-	manifest, err := os.ReadFile(agentManifest)
+	manifest, err := os.ReadFile(file)
 	must(t, err)
 	objects, err := testbed.ParseObjects(manifest)
 	must(t, err)

@@ -46,19 +46,23 @@ func newHost(t *testing.T) *host { return newHostWith(t, nil) }
 
 // newHostWith returns a machine whose Node registers with labels.
 func newHostWith(t *testing.T, labels map[string]string) *host {
+	return newMachine(t, machine.Options{Labels: labels})
+}
+
+// newMachine returns a machine with options that have no name yet.
+func newMachine(t *testing.T, options machine.Options) *host {
 	t.Helper()
 	c := setUp(t)
 	shared.machines++
-	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), labels: labels, cluster: c}
+	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), labels: options.Labels, cluster: c}
 	dir := filepath.Join(c.Dir(), h.name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	h.Machine, err = machine.New(machine.Options{
-		Name: h.name, Number: shared.machines, Dir: dir, Cluster: c, Programs: shared.programs, Image: shared.image, Labels: labels,
-	})
-	if err != nil {
+	options.Name, options.Number, options.Dir, options.Cluster = h.name, shared.machines, dir, c
+	options.Programs, options.Image = shared.programs, shared.image
+	if h.Machine, err = machine.New(options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.retire(t) })

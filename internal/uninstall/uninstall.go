@@ -285,8 +285,9 @@ func (u *uninstaller) deleteAgent(ctx context.Context) error {
 			return err
 		}
 	}
-	const rbac = "rbac.authorization.k8s.io/v1"
-	return u.delete(ctx, named(rbac, "ClusterRoleBinding", agent), named(rbac, "ClusterRole", agent))
+	const rbac, admission = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+	return u.delete(ctx, named(rbac, "ClusterRoleBinding", agent), named(rbac, "ClusterRole", agent),
+		named(admission, "ValidatingAdmissionPolicyBinding", agent), named(admission, "ValidatingAdmissionPolicy", agent))
 }
 
 func (u *uninstaller) deleteRemaining(ctx context.Context) error {

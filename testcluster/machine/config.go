@@ -61,6 +61,10 @@ func (m *Machine) writeConfiguration() error {
 // kubeletConfiguration returns the kubelet's configuration. The kubelet evicts no pods,
 // because the disk and the memory are the host's. When it reports what has its defaults.
 func (o *Options) kubeletConfiguration(cgroup string) ([]byte, error) {
+	grace, critical := "6s", "2s"
+	if o.AbruptShutdown {
+		grace, critical = "0s", "0s"
+	}
 	return yaml.Marshal(map[string]any{
 		"apiVersion":                      "kubelet.config.k8s.io/v1beta1",
 		"kind":                            "KubeletConfiguration",
@@ -76,8 +80,8 @@ func (o *Options) kubeletConfiguration(cgroup string) ([]byte, error) {
 		"imageGCHighThresholdPercent":     100,
 		"registerWithTaints":              o.Taints,
 		"resolvConf":                      "",
-		"shutdownGracePeriod":             "6s",
-		"shutdownGracePeriodCriticalPods": "2s",
+		"shutdownGracePeriod":             grace,
+		"shutdownGracePeriodCriticalPods": critical,
 	})
 }
 

@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of systemd-logind, which the kubelet asks to delay shutdowns.
+// Names of systemd-logind, which the kubelet and nodegate's agent ask to delay shutdowns.
 // Source: https://www.freedesktop.org/software/systemd/man/latest/org.freedesktop.login1.html
 const (
 	logindName      = "org.freedesktop.login1"
 	logindPath      = "/org/freedesktop/login1"
 	logindInterface = "org.freedesktop.login1.Manager"
+	logindPreparing = "PreparingForShutdown"
 	// logindDelay is the time for which a shutdown can be delayed (InhibitDelayMaxUSec).
 	logindDelay = time.Minute
 
@@ -31,6 +32,7 @@ const (
 // logind stands in for systemd-logind: it hands out delay locks, and announces shutdowns.
 type logind struct {
 	connection *dbus.Conn
+	properties *prop.Properties
 
 	mu    sync.Mutex
 	locks []lock
@@ -50,8 +52,9 @@ func newLogind() (*logind, error) {
 	if err := connection.Export(l, logindPath, logindInterface); err != nil {
 		return nil, fmt.Errorf("exporting logind: %w", err)
 	}
-	_, err = prop.Export(connection, logindPath, prop.Map{logindInterface: {
+	l.properties, err = prop.Export(connection, logindPath, prop.Map{logindInterface: {
 		"InhibitDelayMaxUSec": {Value: uint64(logindDelay / time.Microsecond)},
+		logindPreparing:       {Value: false},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("exporting logind's properties: %w", err)
@@ -99,5 +102,6 @@ func (l *logind) awaitRelease() {
 
 // announce announces that a shutdown begins, or that it has been cancelled.
 func (l *logind) announce(shutdown bool) error {
+	l.properties.SetMust(logindInterface, logindPreparing, shutdown)
 	return l.connection.Emit(logindPath, logindInterface+".PrepareForShutdown", shutdown)
 }

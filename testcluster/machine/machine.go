@@ -54,6 +54,8 @@ type Options struct {
 	// registers its Node.
 	Taints []corev1.Taint
 	Labels map[string]string
+	// AbruptShutdown means that the kubelet does not delay shutdowns.
+	AbruptShutdown bool
 }
 
 // A Machine is a test machine that can be powered on and off.
@@ -203,14 +205,14 @@ func (m *Machine) Disconnect() { m.link.cut(true) }
 // Connect ends Disconnect.
 func (m *Machine) Connect() { m.link.cut(false) }
 
-// PrepareShutdown announces a shutdown to the kubelet, as systemd-logind does. It must be
+// PrepareShutdown announces a shutdown on the machine's bus, as systemd-logind does. It must be
 // followed by FinishShutdown, CancelShutdown or PowerOff.
 func (m *Machine) PrepareShutdown() error { return m.send(commandPrepare) }
 
 // CancelShutdown announces that the shutdown has been cancelled.
 func (m *Machine) CancelShutdown() error { return m.send(commandCancel) }
 
-// FinishShutdown powers the machine off when the kubelet no longer delays the shutdown.
+// FinishShutdown powers the machine off when nothing delays the shutdown any longer.
 func (m *Machine) FinishShutdown(ctx context.Context) error {
 	if err := m.send(commandFinish); err != nil {
 		return err

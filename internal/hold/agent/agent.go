@@ -35,8 +35,14 @@ type Agent struct {
 	// Uptime returns the time since the boot.
 	Uptime func() time.Duration
 	Store  hold.Store
-	Log    *slog.Logger
+	// Bus is the socket of the system bus on which logind announces shutdowns; empty if the agent
+	// does not announce them on the API server.
+	Bus string
+	Log *slog.Logger
 
+	core *rest.RESTClient
+	// announced is whether the agent has announced the shutdown that is in progress.
+	announced          bool
 	nodes, pods, gates cache.Store
 	changed            chan struct{}
 	// written is the state that was last written, without Uptime.
@@ -56,6 +62,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
+	}
+	if a.Bus != "" {
+		go a.followShutdowns(ctx)
 	}
 	a.notify()
 	tick := time.NewTicker(hold.Interval)
@@ -94,8 +103,8 @@ func (a *Agent) write(state *hold.State) error {
 
 // watch starts to watch the node, its pods and the gates.
 func (a *Agent) watch(ctx context.Context) ([]cache.InformerSynced, error) {
-	core, err := coreClient(a.Config)
-	if err != nil {
+	var err error
+	if a.core, err = coreClient(a.Config); err != nil {
 		return nil, err
 	}
 	gates, err := gateclient.New(a.Config)
@@ -115,8 +124,8 @@ func (a *Agent) watch(ctx context.Context) ([]cache.InformerSynced, error) {
 		synced = append(synced, informer.HasSynced)
 		return store
 	}
-	a.nodes = start(core, "nodes", fields.OneTermEqualSelector(metav1.ObjectNameField, a.Node), &corev1.Node{})
-	a.pods = start(core, "pods", fields.OneTermEqualSelector("spec.nodeName", a.Node), &corev1.Pod{})
+	a.nodes = start(a.core, "nodes", fields.OneTermEqualSelector(metav1.ObjectNameField, a.Node), &corev1.Node{})
+	a.pods = start(a.core, "pods", fields.OneTermEqualSelector("spec.nodeName", a.Node), &corev1.Pod{})
 	a.gates = start(gates, "nodegates", fields.Everything(), &gateclient.StoredGate{})
 	return synced, nil
 }
@@ -141,6 +150,11 @@ func trim(object any) (any, error) {
 	case *corev1.Node:
 		trimmed := &corev1.Node{ObjectMeta: head(&o.ObjectMeta)}
 		trimmed.Annotations = o.Annotations
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.NodeGracefulNodeShutdownInProgress {
+				trimmed.Status.Conditions = []corev1.NodeCondition{c}
+			}
+		}
 		return trimmed, nil
 	}
 	return object, nil
@@ -160,13 +174,22 @@ func (a *Agent) notify() {
 
 // state returns the current state, or nil if the Node does not exist.
 func (a *Agent) state() *hold.State {
-	object, exists, _ := a.nodes.GetByKey(a.Node) // a store in memory returns no error
-	if !exists {
+	node := a.node()
+	if node == nil {
 		return nil
 	}
 	gates := all[*gateclient.StoredGate](a.gates)
 	slices.SortFunc(gates, func(x, y *gateclient.StoredGate) int { return cmp.Compare(x.Name, y.Name) })
-	return stateOf(a.Boot, object.(*corev1.Node), gates, all[*corev1.Pod](a.pods))
+	return stateOf(a.Boot, node, gates, all[*corev1.Pod](a.pods))
+}
+
+// node returns what is kept of the Node, or nil if it does not exist.
+func (a *Agent) node() *corev1.Node {
+	object, exists, _ := a.nodes.GetByKey(a.Node) // a store in memory returns no error
+	if !exists {
+		return nil
+	}
+	return object.(*corev1.Node)
 }
 
 func all[T any](store cache.Store) []T {

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"log/slog"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
@@ -30,21 +28,7 @@ func TestMain(m *testing.M) {
 func TestAgent(t *testing.T) {
 	s := kubetest.Start(t)
 	s.Define(t)
-	manifest, err := os.ReadFile("../../../deploy/agent/agent.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := testbed.ParseObjects(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	applier, err := testbed.NewApplier(s.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := applier.Apply(t.Context(), objects...); err != nil {
-		t.Fatal(err)
-	}
+	apply(t, s, "../../../deploy/agent/agent.yaml")
 	config, err := s.Cluster.ServiceAccount(t.Context(), metav1.NamespaceSystem, "nodegate-agent")
 	if err != nil {
 		t.Fatal(err)

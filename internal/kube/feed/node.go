@@ -27,15 +27,17 @@ const shutdownMessage = "node is shutting down"
 
 // announcesShutdown reports whether a condition announces a shutdown of the node. The
 // kubelet announces it by the message of Ready, and any writer by the lifecycle condition
-// of KEP-5683, which is accepted as it is: its writer is responsible for clearing it.
+// of KEP-5683, which is accepted as it is: its writer is responsible for clearing it. Only
+// nodegate's agent says which boot it announces the end of.
 // Other lifecycle conditions do not announce a shutdown: daemons survive a drain, and
 // maintenance may mean anything.
-func announcesShutdown(c *corev1.NodeCondition) bool {
+func announcesShutdown(c *corev1.NodeCondition, boot string) bool {
 	switch c.Type {
 	case corev1.NodeReady:
 		return c.Status == corev1.ConditionFalse && strings.Contains(c.Message, shutdownMessage)
 	case corev1.NodeGracefulNodeShutdownInProgress:
-		return c.Status == corev1.ConditionTrue
+		ending, ofBoot := strings.CutPrefix(c.Message, v1alpha1.ShutdownMessagePrefix)
+		return c.Status == corev1.ConditionTrue && (!ofBoot || ending == boot)
 	}
 	return false
 }
@@ -96,7 +98,7 @@ func (s *Nodes) describe(o *corev1.Node) *gate.Node {
 			Heartbeat:  clients.Instant(c.LastHeartbeatTime),
 			Transition: clients.Instant(c.LastTransitionTime),
 		})
-		n.ShuttingDown = n.ShuttingDown || announcesShutdown(c)
+		n.ShuttingDown = n.ShuttingDown || announcesShutdown(c, n.BootID)
 	}
 	return n
 }

@@ -17,6 +17,7 @@ import (
 	clientfeaturestesting "k8s.io/client-go/features/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/kube/packed"
@@ -154,7 +155,7 @@ func TestUnknownWhileRelisting(t *testing.T) {
 }
 
 // A shutdown is announced by the kubelet's message, which may contain other reasons, or
-// by one of the lifecycle conditions.
+// by one of the lifecycle conditions. The agent's condition announces nothing in another boot.
 func TestAnnouncesShutdown(t *testing.T) {
 	const down = "node is shutting down"
 	for _, test := range []struct {
@@ -171,6 +172,8 @@ func TestAnnouncesShutdown(t *testing.T) {
 		{corev1.NodeReady, corev1.ConditionUnknown, down, false},
 		{corev1.NodeMemoryPressure, corev1.ConditionFalse, down, false},
 		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionTrue, "", true},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionTrue, v1alpha1.ShutdownMessagePrefix + "boot", true},
+		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionTrue, v1alpha1.ShutdownMessagePrefix + "a former boot", false},
 		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionFalse, down, false},
 		{corev1.NodeGracefulNodeShutdownInProgress, corev1.ConditionUnknown, down, false},
 		{corev1.NodeDrainInProgress, corev1.ConditionTrue, "", false},

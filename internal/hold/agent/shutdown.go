@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/logind"
+)
+
+const (
+	// reconnectAfter is the time after which the agent tries again to use logind.
+	reconnectAfter = 5 * time.Second
+	// retryAfter is the time after which a request that failed is sent again.
+	retryAfter = 100 * time.Millisecond
+	// closeLimit limits how long a shutdown waits for the node's gates to close. Gates that
+	// shutdowns do not close remain open.
+	closeLimit = 2 * time.Second
+	// closeInterval is the interval at which the agent checks whether the gates are closed.
+	closeInterval = 5 * time.Millisecond
+	// announceLimit limits how long a request is repeated. logind no longer waits then.
+	announceLimit = 30 * time.Second
+)
+
+// followShutdowns announces shutdowns until the context ends.
+func (a *Agent) followShutdowns(ctx context.Context) {
+	var last string
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		err := logind.Follow(ctx, a.Bus, "nodegate-agent", a.announce)
+		if err != nil && ctx.Err() == nil && err.Error() != last {
+			last = err.Error()
+			a.Log.Error("shutdowns cannot be announced", "error", last)
+		}
+	}, reconnectAfter)
+}
+
+// announce sets the condition that announces the node's shutdown, and returns when the gates are
+// closed, or removes a condition that the agent has set. A condition that another writer has set
+// stays as it is.
+func (a *Agent) announce(ctx context.Context, shutdown bool) {
+	c := a.announcement()
+	announced := c != nil && c.Status == corev1.ConditionTrue
+	own := a.announced || announced && strings.HasPrefix(c.Message, v1alpha1.ShutdownMessagePrefix)
+	switch {
+	case shutdown && (!announced || own):
+		a.announced = true
+		a.Log.Info("the machine shuts down")
+		a.patchCondition(ctx, map[string]any{
+			"type": corev1.NodeGracefulNodeShutdownInProgress, "status": corev1.ConditionTrue,
+			"reason": "PrepareForShutdown", "message": v1alpha1.ShutdownMessagePrefix + a.Boot,
+			"lastTransitionTime": metav1.Now(), "lastHeartbeatTime": metav1.Now(),
+		})
+		a.awaitClosed(ctx)
+	case !shutdown && own:
+		a.announced = false
+		a.patchCondition(ctx, map[string]any{"type": corev1.NodeGracefulNodeShutdownInProgress, "$patch": "delete"})
+		a.Log.Info("the announcement of a shutdown is withdrawn")
+	}
+}
+
+// announcement returns the node's condition that announces a shutdown, or nil.
+func (a *Agent) announcement() *corev1.NodeCondition {
+	node := a.node()
+	if node == nil {
+		return nil
+	}
+	for i := range node.Status.Conditions { // trim keeps no others
+		return &node.Status.Conditions[i]
+	}
+	return nil
+}
+
+// patchCondition merges a condition into the Node's status. It retries, because the API server
+// may be unavailable for a moment.
+func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	if err != nil {
+		panic(err) // it consists of strings and times
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, retryAfter, announceLimit, true, func(ctx context.Context) (bool, error) {
+		last = a.core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(a.Node).SubResource("status").Body(patch).Do(ctx).Error()
+		return last == nil, nil
+	})
+	if err != nil && last != nil {
+		a.Log.Error("the Node's condition cannot be changed", "error", fmt.Errorf("patching the Node's status: %w", last).Error())
+	}
+}
+
+// awaitClosed returns when all gates with a record on the Node are closed, or after closeLimit.
+func (a *Agent) awaitClosed(ctx context.Context) {
+	_ = wait.PollUntilContextTimeout(ctx, closeInterval, closeLimit, true, func(context.Context) (bool, error) {
+		node := a.node()
+		return node == nil || !hasOpenGate(node), nil
+	})
+}
+
+func hasOpenGate(node *corev1.Node) bool {
+	for key, value := range node.Annotations {
+		if !strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) {
+			continue
+		}
+		if record, err := gate.ParseRecord(value); err == nil && record.State == v1alpha1.StateOpen {
+			return true
+		}
+	}
+	return false
+}

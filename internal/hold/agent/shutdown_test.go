@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/testbed"
+)
+
+const announcement = `{"type":"GracefulNodeShutdownInProgress","status":"True","message":"` + v1alpha1.ShutdownMessagePrefix + `b"}`
+
+// The policy in the agent's manifest lets a pod on a node change one condition of this Node, and
+// not what another writer has announced.
+func TestAgentIsConfined(t *testing.T) {
+	s := kubetest.Start(t)
+	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
+	s.Node(t, "mine")
+	s.Node(t, "other")
+	s.Node(t, "announced", condition("True", "another writer's"))
+	s.Node(t, "ended", condition("False", "another writer's"))
+	for name, test := range map[string]struct {
+		node, on, patch string // on is the node of the pod whose token is used
+		denial          string
+	}{
+		"announces a shutdown":                  {"mine", "mine", conditions(announcement), ""},
+		"withdraws it":                          {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
+		"announces after another writer":        {"ended", "ended", conditions(announcement), ""},
+		"another node":                          {"other", "mine", conditions(announcement), "own node"},
+		"no node in the token":                  {"mine", "", conditions(announcement), "own node"},
+		"another condition":                     {"mine", "mine", conditions(`{"type":"Ready","status":"False"}`), "only change the condition"},
+		"no boot in the message":                {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"True"}`), "omit the boot"},
+		"what another writer announced":         {"announced", "announced", conditions(announcement), "another writer"},
+		"removes what another writer announced": {"announced", "announced", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), "another writer"},
+		"capacity":                              {"mine", "mine", `{"status":{"capacity":{"cpu":"100"}}}`, "only change the condition"},
+		"a label, through the status":           {"mine", "mine", `{"metadata":{"labels":{"x":"y"}}}`, "only change the condition"},
+		"an annotation":                         {"mine", "mine", `{"metadata":{"annotations":{"x":"y"}}}`, "only change the condition"},
+	} {
+		client, err := kubernetes.NewForConfig(asAgent(s.Admin(), test.on))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kubetest.Eventually(t, name, func() bool { // the API server has to learn of the policy and the permissions
+			_, err := client.CoreV1().Nodes().Patch(t.Context(), test.node, types.StrategicMergePatchType, []byte(test.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+			if test.denial == "" {
+				return err == nil
+			}
+			return err != nil && strings.Contains(err.Error(), test.denial)
+		})
+	}
+	client, err := kubernetes.NewForConfig(asAgent(s.Admin(), "mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "mine", types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err == nil {
+		t.Error("the agent may change the Node itself")
+	}
+}
+
+// The agent announces a shutdown, which it withdraws when the shutdown is cancelled or when it
+// starts in the next boot, and leaves alone what another writer has announced.
+func TestAnnounce(t *testing.T) {
+	s := kubetest.Start(t)
+	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
+	s.Node(t, "mine", record("Closed", boot))
+	s.Node(t, "announced", condition("True", "another writer's"))
+	message := func(node string) (message string) {
+		t.Helper()
+		for _, c := range read(t, s, node).Status.Conditions {
+			if c.Type == corev1.NodeGracefulNodeShutdownInProgress && c.Status == corev1.ConditionTrue {
+				message = c.Message
+			}
+		}
+		return message
+	}
+	agent := func(node string) *Agent {
+		t.Helper()
+		a := &Agent{Config: asAgent(s.Admin(), node), Node: node, Boot: boot, Log: slog.New(slog.DiscardHandler), nodes: cache.NewStore(cache.MetaNamespaceKeyFunc)}
+		var err error
+		if a.core, err = coreClient(a.Config); err != nil {
+			t.Fatal(err)
+		}
+		trimmed, _ := trim(read(t, s, node))
+		if err := a.nodes.Add(trimmed); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := agent("mine")
+	a.announce(t.Context(), true)
+	if got, want := message("mine"), v1alpha1.ShutdownMessagePrefix+boot; got != want {
+		t.Errorf("the message is %q, want %q", got, want)
+	}
+	a.announce(t.Context(), false) // its store does not have the condition yet
+	if got := message("mine"); got != "" {
+		t.Errorf("after the cancellation, the message is %q", got)
+	}
+	a.announce(t.Context(), true)
+	agent("mine").announce(t.Context(), false) // in the next boot
+	if got := message("mine"); got != "" {
+		t.Errorf("after a start, the message is %q", got)
+	}
+	for _, shutdown := range []bool{true, false} {
+		agent("announced").announce(t.Context(), shutdown)
+		if got := message("announced"); got != "another writer's" {
+			t.Errorf("the message of another writer became %q", got)
+		}
+	}
+}
+
+func apply(t *testing.T, s *kubetest.Server, file string) {
+	t.Helper()
+	manifest, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := testbed.ParseObjects(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := testbed.NewApplier(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), objects...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asAgent acts as the agent, with a token that is bound to a pod on a node.
+func asAgent(admin *rest.Config, node string) *rest.Config {
+	config := rest.CopyConfig(admin)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:kube-system:nodegate-agent", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	if node != "" {
+		config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+	}
+	return config
+}
+
+// condition gives a Node the condition that announces a shutdown.
+func condition(status corev1.ConditionStatus, message string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeGracefulNodeShutdownInProgress, Status: status, Message: message})
+	}
+}
+
+// conditions returns a patch of conditions.
+func conditions(c string) string {
+	patch, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{json.RawMessage(c)}}})
+	return string(patch)
+}
+
+func read(t *testing.T, s *kubetest.Server, node string) *corev1.Node {
+	t.Helper()
+	n, err := s.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
