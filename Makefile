@@ -200,7 +200,7 @@ cluster-up: ## Start a control plane with simulated nodes and keep it up until C
 .PHONY: demo
 demo: ## Watch 60 nodes join, be held and open, and get a verdict.
 	@$(COMPILE) -components $(RUNNING) -o bin/ ./demo ./cmd/nodegate
-	@bin/demo
+	@bin/demo --nodegate bin/nodegate
 
 .PHONY: bench
 bench: ## Measure nodegate against the least that its work can cost; writes bench/RESULTS.md.

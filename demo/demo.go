@@ -37,7 +37,6 @@ type demo struct {
 	*options
 	gates      []gate
 	plans      []nodePlan
-	program    string // nodegate's
 	cluster    *testcluster.Cluster
 	admin      kubernetes.Interface
 	applier    *testbed.Applier
@@ -67,9 +66,11 @@ func demonstrate(ctx context.Context, o *options) (err error) {
 		return fmt.Errorf("creating a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	printf("building nodegate")
-	if d.program, err = testbed.BuildProgram(ctx, dir); err != nil {
-		return ended(ctx, err)
+	if d.program == "" {
+		printf("building nodegate")
+		if d.program, err = testbed.BuildProgram(ctx, dir); err != nil {
+			return ended(ctx, err)
+		}
 	}
 	if d.cluster, err = testcluster.Start(ctx, clusterOptions); err != nil {
 		return ended(ctx, err)

@@ -30,6 +30,8 @@ type options struct {
 	nodes int
 	keep  bool
 	plain bool
+	// program is nodegate's program; empty to build it.
+	program string
 }
 
 func main() {
@@ -50,6 +52,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.IntVar(&o.nodes, "nodes", 60, "number of nodes to simulate, from 8 to 500")
 	flags.BoolVar(&o.keep, "keep", false, "keep everything running after the verdict, until Ctrl-C")
 	flags.BoolVar(&o.plain, "plain", false, "print lines instead of a table, also on a terminal")
+	flags.StringVar(&o.program, "nodegate", "", "nodegate's program (default: build it)")
 	switch err := command.ParseFlags(flags, args, help); {
 	case err != nil:
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 const (
 	waveCount = 4
-	waveEvery = 4 * time.Second
+	waveEvery = 2 * time.Second
 
 	// seed makes every run of the demo identical: the same nodes are slow.
 	seed = 2026
