@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,7 +80,7 @@ func Build(ctx context.Context, opts Options) (map[Component]string, error) {
 
 func (o *Options) validate() error {
 	for _, c := range o.Components {
-		if known := slices.Concat(ControlPlane(), Node()); !slices.Contains(known, c) {
+		if known := slices.Concat(ControlPlane(), Node(), Neighbours()); !slices.Contains(known, c) {
 			return fmt.Errorf("unknown component %q: must be one of %s", c, join(known))
 		}
 	}
@@ -98,7 +99,9 @@ type set struct {
 // and returns these components as sets.
 func (o *Options) cached(root string, paths map[Component]string) ([]*set, error) {
 	var sets []*set
-	for _, file := range slices.Compact([]string{kubernetesFile + Versions()[0], kubernetesFile + o.KubernetesVersion, containerdFile}) {
+	files := slices.Compact([]string{kubernetesFile + Versions()[0], kubernetesFile + o.KubernetesVersion})
+	files = append(files, slices.Compact(slices.Sorted(maps.Values(ownModules)))...)
+	for _, file := range files {
 		m, err := readModule(file)
 		if err != nil {
 			return nil, err
@@ -121,8 +124,8 @@ func (o *Options) cached(root string, paths map[Component]string) ([]*set, error
 // is built from. Only the control plane's own programs are built from older modules.
 func (c Component) moduleFile(kubernetesVersion string) string {
 	switch {
-	case c.ofContainerd():
-		return containerdFile
+	case ownModules[c] != "":
+		return ownModules[c]
 	case c.ofKubernetes():
 		return kubernetesFile + kubernetesVersion
 	}

@@ -48,6 +48,11 @@ func (s *set) job(programs []Component) *job {
 		output: out + "/",
 		env:    []string{"GOWORK=off", "PWD=" + s.work(), "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
 	}
+	if ownModules[programs[0]] != "" {
+		// The project may require a newer Go than this machine's. The go command downloads it,
+		// even if it is configured to use only the local one.
+		j.env = append(j.env, "GOTOOLCHAIN=auto")
+	}
 	for _, c := range programs {
 		j.packages = append(j.packages, mainPackages[c])
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package components provides the programs of a control plane and of a node. It uses
-// installed programs with a suitable version, and builds all others from their Go
-// modules. It depends only on Go's standard library, so that the first program that runs
+// Package components provides the programs of a control plane and of a node, and others that
+// nodegate is tested beside. It uses installed programs with a suitable version, and builds
+// all others from their Go modules. It depends only on Go's standard library, so that the first program that runs
 // on a fresh machine is compiled in seconds.
 package components
 
@@ -27,6 +27,9 @@ const (
 	Containerd     Component = "containerd"
 	ContainerdShim Component = "containerd-shim-runc-v2"
 	Ctr            Component = "ctr"
+	// These run beside nodegate, and read or write the taints of nodes.
+	Descheduler Component = "descheduler"
+	Karpenter   Component = "karpenter"
 )
 
 // ControlPlane returns the components that run in a cluster, in the order in which
@@ -38,6 +41,9 @@ func ControlPlane() []Component {
 // Node returns the components that run on a node. They also need runc and plugins of
 // the Container Network Interface, which are installed.
 func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim, Ctr} }
+
+// Neighbours returns the components that run beside nodegate in a cluster.
+func Neighbours() []Component { return []Component{Descheduler, Karpenter} }
 
 // mainPackages are the packages that the components are built from.
 var mainPackages = map[Component]string{
@@ -51,17 +57,25 @@ var mainPackages = map[Component]string{
 	Containerd:        "github.com/containerd/containerd/v2/cmd/containerd",
 	ContainerdShim:    "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
 	Ctr:               "github.com/containerd/containerd/v2/cmd/ctr",
+	Descheduler:       "sigs.k8s.io/descheduler/cmd/descheduler",
+	Karpenter:         "sigs.k8s.io/karpenter/kwok", // Karpenter with the provider of simulated nodes
+}
+
+// ownModules are the names of module files (see moduleFiles) by the components that are not
+// built from a module of Kubernetes. Each has the versions of dependencies that its project
+// releases it with, and so shares few compiled packages with nodegate.
+var ownModules = map[Component]string{
+	Containerd:     containerdFile,
+	ContainerdShim: containerdFile,
+	Ctr:            containerdFile,
+	Descheduler:    "descheduler-0.36",
+	Karpenter:      "karpenter-1.15",
 }
 
 // ofKubernetes reports whether the component runs in the control plane and has
 // the requested Kubernetes version. All others are the same for every version.
 func (c Component) ofKubernetes() bool {
 	return slices.Contains([]Component{APIServer, Scheduler, ControllerManager}, c)
-}
-
-// ofContainerd reports whether the component is built from containerd's module.
-func (c Component) ofContainerd() bool {
-	return slices.Contains([]Component{Containerd, ContainerdShim, Ctr}, c)
 }
 
 // join returns the names as a human-readable list.

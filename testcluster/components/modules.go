@@ -17,12 +17,12 @@ import (
 	"strings"
 )
 
-// moduleFiles holds a go.mod and go.sum per Kubernetes version, and those of containerd.
+// moduleFiles holds a go.mod and go.sum per Kubernetes version, and those of other projects.
 // They are not called go.mod so that they belong to this module and can be embedded, and
 // their dependencies stay out of the build graph of nodegate's users. To support another
 // Kubernetes version, add its two files: see README.md.
 //
-//go:embed kubernetes-*.mod kubernetes-*.sum containerd-*.mod containerd-*.sum
+//go:embed *.mod *.sum
 var moduleFiles embed.FS
 
 // Names of module files, without extension. kubernetesFile is followed by a minor version.
@@ -33,7 +33,7 @@ const (
 
 // A module is a Go module from whose dependencies components are built.
 type module struct {
-	project  string // "kubernetes" or "containerd"
+	project  string // a key of projects
 	minor    string // its minor version, such as "1.37"
 	version  string // its version, such as "v1.37.1"
 	mod, sum []byte // the contents of go.mod and go.sum
@@ -71,8 +71,23 @@ func minorNumber(version string) int {
 	return number
 }
 
-// projectVersion finds the version of the project in its module's go.mod.
-var projectVersion = regexp.MustCompile(`(?m)^(?:require)?\s+(?:k8s\.io/kubernetes|github\.com/containerd/containerd/v2) (v\S+)`)
+// projects are the paths of the projects' modules, by the first part of the names of the
+// module files.
+var projects = map[string]string{
+	"containerd":  "github.com/containerd/containerd/v2",
+	"descheduler": "sigs.k8s.io/descheduler",
+	"karpenter":   "sigs.k8s.io/karpenter",
+	"kubernetes":  "k8s.io/kubernetes",
+}
+
+// required returns the version of a module that a go.mod requires, or "".
+func required(mod []byte, path string) string {
+	match := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(path) + ` (v\S+)`).FindSubmatch(mod)
+	if match == nil {
+		return ""
+	}
+	return string(match[1])
+}
 
 // moduleOf returns the module of a minor version of Kubernetes.
 func moduleOf(minor string) (*module, error) {
@@ -94,11 +109,9 @@ func readModule(file string) (*module, error) {
 	if m.sum, err = moduleFiles.ReadFile(file + ".sum"); err != nil {
 		return nil, fmt.Errorf("reading the embedded module: %w", err)
 	}
-	match := projectVersion.FindSubmatch(m.mod)
-	if match == nil {
+	if m.version = required(m.mod, projects[m.project]); m.version == "" {
 		return nil, fmt.Errorf("embedded module %s.mod does not require %s", file, m.project)
 	}
-	m.version = string(match[1])
 	return m, nil
 }
 

@@ -114,6 +114,24 @@ func requirements(t *testing.T, file string) map[string]string {
 	return versions
 }
 
+// Each component with a module of its own is built from its project's module, whose version the
+// file's name contains.
+func TestOwnModules(t *testing.T) {
+	for c, file := range ownModules {
+		m, err := readModule(file)
+		if err != nil {
+			t.Errorf("%s: %v", c, err)
+			continue
+		}
+		if !strings.HasPrefix(m.version, "v"+m.minor+".") {
+			t.Errorf("%s.mod requires %s %s", file, m.project, m.version)
+		}
+		if pkg := mainPackages[c]; !strings.HasPrefix(pkg, projects[m.project]+"/") {
+			t.Errorf("%s is built from package %q, want one of %s", c, pkg, projects[m.project])
+		}
+	}
+}
+
 // Components with separate compiler flags could not share compiled packages with
 // nodegate.
 func TestComponentsHaveNoFlagsOfTheirOwn(t *testing.T) {
