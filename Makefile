@@ -115,7 +115,7 @@ define run_tests
 @bin/run-tests $(TESTFLAGS) $(1)
 endef
 
-.PHONY: test test-quick test-unit test-cluster test-charts test-e2e test-node test-tools
+.PHONY: test test-quick test-unit test-cluster test-charts test-e2e test-node test-neighbours test-tools
 test: components ## Run all tests, against a real control plane.
 	$(call run_tests,all)
 
@@ -136,6 +136,13 @@ test-e2e: components ## Test nodegate as a whole, on control planes of two versi
 
 test-node: node-components ## Test nodegate with a real kubelet and containerd, as root on Linux (4 min).
 	$(call run_tests,node)
+
+# Programs that nodegate is tested beside. The first build of each takes minutes, and prints how
+# long: make test-neighbours NEIGHBOURS=descheduler
+NEIGHBOURS := descheduler,karpenter
+
+test-neighbours: neighbour-components ## Test nodegate beside other controllers that use taints (5 min).
+	$(call run_tests,neighbours -- -args -neighbours=$(NEIGHBOURS))
 
 test-tools: ## Test programs in modules of their own, under hack/tools (1 min).
 	$(call run_tests,tools)
@@ -191,6 +198,10 @@ components: ## Build the control plane's programs for the tests, once.
 .PHONY: node-components
 node-components: ## Build the programs of a control plane and of a node.
 	@$(COMPILE) -components $(RUNNING),kubelet,containerd,containerd-shim-runc-v2,ctr
+
+.PHONY: neighbour-components
+neighbour-components: ## Build the programs of a control plane with simulated nodes, and NEIGHBOURS.
+	@$(COMPILE) -components $(RUNNING),kwok,$(NEIGHBOURS)
 
 .PHONY: cluster-up
 cluster-up: ## Start a control plane with simulated nodes and keep it up until Ctrl-C.

@@ -41,7 +41,7 @@ var parts = []part{
 		name: "quick", what: "what needs no control plane, except e2e, bench and demo; no race detector", takes: "2 min",
 		// Most of the time is spent on linking. Under -short, e2e runs few tests. The
 		// other excluded packages have dependencies that nodegate does not have.
-		dirs: []string{"."}, packages: []string{"./..."}, except: []string{"./e2e", "./e2e/judge/scenario", "./e2e/node", "./e2e/torture", "./bench/...", "./demo"}, short: true,
+		dirs: []string{"."}, packages: []string{"./..."}, except: []string{"./e2e", "./e2e/judge/scenario", "./e2e/neighbours", "./e2e/node", "./e2e/torture", "./bench/...", "./demo"}, short: true,
 		starts: []components.Source{helm, programs},
 	},
 	{
@@ -67,6 +67,10 @@ var parts = []part{
 		dirs: []string{"."}, needs: "node-components", packages: []string{"./testcluster/machine", "./e2e/node"}, starts: []components.Source{programs},
 	},
 	{
+		name: "neighbours", what: "nodegate beside other controllers that use taints", takes: "5 min",
+		dirs: []string{"."}, needs: "neighbour-components", packages: []string{"./e2e/neighbours"}, starts: []components.Source{programs},
+	},
+	{
 		name: "tools", what: "programs in modules of their own, under hack/tools", takes: "1 min",
 		dirs: []string{"hack/tools/benchcompare", "hack/tools/image", "hack/tools/prometheus", "hack/tools/release", "hack/tools/vulncheck"}, packages: []string{"./..."},
 		starts: []components.Source{programs},
@@ -80,8 +84,8 @@ var (
 	}
 )
 
-// all contains the parts of 'make test'. quick repeats some of their tests, and node needs
-// more of the machine.
+// all contains the parts of 'make test'. quick repeats some of their tests, node needs more of
+// the machine, and neighbours need programs that take long to build.
 var all = []string{unit, "cluster", "charts", "e2e", "tools"}
 
 func findPart(name string) (part, bool) {

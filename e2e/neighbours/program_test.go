@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package neighbours
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nodegate/nodegate/internal/testbed"
+	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/await/awaittest"
+)
+
+// program is a neighbour that runs until the test ends.
+type program struct {
+	*site
+	command *exec.Cmd
+	logFile string
+	done    chan struct{} // closed when it has ended
+}
+
+// kubeconfig returns a kubeconfig file of a ServiceAccount.
+func (s *site) kubeconfig(namespace, account string) string {
+	s.Helper()
+	config, err := s.cluster.ServiceAccount(s.Context(), namespace, account)
+	s.must(err)
+	path := filepath.Join(s.TempDir(), account+".kubeconfig")
+	s.must(testcluster.WriteKubeconfig(path, config))
+	return path
+}
+
+// start starts the neighbour. It is stopped when the test ends, and must not end before.
+func (s *site) start(environment []string, arguments ...string) *program {
+	s.Helper()
+	// The cluster's process group is killed when this process ends for any reason.
+	group, err := syscall.Getpgid(s.cluster.PID(testcluster.APIServer))
+	s.must(err)
+	name := strings.ReplaceAll(s.Name(), "/", "-")
+	p := &program{site: s, logFile: filepath.Join(s.cluster.Dir(), "logs", name+".log"), done: make(chan struct{})}
+	log, err := os.Create(p.logFile)
+	s.must(err)
+	defer log.Close()
+	p.command = exec.Command(s.neighbour, arguments...)
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	p.command.Stdout, p.command.Stderr = log, log
+	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.TempDir()}, environment...)
+	s.must(p.command.Start())
+	go func() {
+		_ = p.command.Wait() // the log contains the reason
+		close(p.done)
+	}()
+	s.Cleanup(p.stop)
+	return p
+}
+
+// stop ends the program.
+func (p *program) stop() {
+	select {
+	case <-p.done:
+		p.Errorf("%s ended: see %s", p.command.Path, p.logFile)
+		return
+	default:
+	}
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended in the meantime
+	select {
+	case <-p.done:
+	case <-time.After(await.Silence):
+		_ = p.command.Process.Kill()
+		<-p.done
+	}
+}
+
+// logged returns how often the program's log contains a text.
+func (p *program) logged(text string) int {
+	p.Helper()
+	log, err := os.ReadFile(p.logFile)
+	p.must(err)
+	return strings.Count(string(log), text)
+}
+
+// awaitLogged waits until the program has logged a text n more times.
+func (p *program) awaitLogged(text string, n int) {
+	p.Helper()
+	want := p.logged(text) + n
+	p.eventually(fmt.Sprintf("%d lines of the log with %q", want, text), func(context.Context) error {
+		select {
+		case <-p.done:
+			p.Fatalf("%s ended: see %s", p.command.Path, p.logFile)
+		default:
+		}
+		if got := p.logged(text); got < want {
+			return fmt.Errorf("%d lines", got)
+		}
+		return nil
+	})
+}
+
+// address returns a loopback address on which no process is listening, and its port.
+func (s *site) address() (address, port string) {
+	s.Helper()
+	address, err := testbed.FreeAddress()
+	s.must(err)
+	return address, address[strings.LastIndex(address, ":")+1:]
+}
+
+func (s *site) eventually(what string, check func(context.Context) error) {
+	s.Helper()
+	awaittest.Until(s, what, check)
+}
