@@ -71,7 +71,7 @@ func TestKarpenter(t *testing.T) {
 }
 
 // If Karpenter does not know that the taint is temporary, it creates nodes for the same pods again
-// and again. The NodePool's limit stops it with a delay.
+// and again.
 func TestKarpenterDoesNotKnowTheTaint(t *testing.T) {
 	s := newKarpenter(t)
 	const gate, limit = "karpenter-unlisted", 4 * claims
