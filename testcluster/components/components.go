@@ -30,6 +30,8 @@ const (
 	// These run beside nodegate, and read or write the taints of nodes.
 	Descheduler Component = "descheduler"
 	Karpenter   Component = "karpenter"
+	// IstioUntaint is the part of istiod that removes a taint.
+	IstioUntaint Component = "istio-untaint"
 )
 
 // ControlPlane returns the components that run in a cluster, in the order in which
@@ -43,7 +45,7 @@ func ControlPlane() []Component {
 func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim, Ctr} }
 
 // Neighbours returns the components that run beside nodegate in a cluster.
-func Neighbours() []Component { return []Component{Descheduler, Karpenter} }
+func Neighbours() []Component { return []Component{Descheduler, Karpenter, IstioUntaint} }
 
 // mainPackages are the packages that the components are built from.
 var mainPackages = map[Component]string{
@@ -59,6 +61,7 @@ var mainPackages = map[Component]string{
 	Ctr:               "github.com/containerd/containerd/v2/cmd/ctr",
 	Descheduler:       "sigs.k8s.io/descheduler/cmd/descheduler",
 	Karpenter:         "sigs.k8s.io/karpenter/kwok", // Karpenter with the provider of simulated nodes
+	IstioUntaint:      "nodegate.dev/cluster/istio", // a main package of ours: see module.main
 }
 
 // ownModules are the names of module files (see moduleFiles) by the components that are not
@@ -70,6 +73,7 @@ var ownModules = map[Component]string{
 	Ctr:            containerdFile,
 	Descheduler:    "descheduler-0.36",
 	Karpenter:      "karpenter-1.15",
+	IstioUntaint:   "istio-0.0",
 }
 
 // ofKubernetes reports whether the component runs in the control plane and has

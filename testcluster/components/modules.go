@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,7 +23,7 @@ import (
 // their dependencies stay out of the build graph of nodegate's users. To support another
 // Kubernetes version, add its two files: see README.md.
 //
-//go:embed *.mod *.sum
+//go:embed *.mod *.sum *.go.txt
 var moduleFiles embed.FS
 
 // Names of module files, without extension. kubernetesFile is followed by a minor version.
@@ -37,6 +38,9 @@ type module struct {
 	minor    string // its minor version, such as "1.37"
 	version  string // its version, such as "v1.37.1"
 	mod, sum []byte // the contents of go.mod and go.sum
+	// main is a main package of ours, if the project has no program that contains only the
+	// tested part; or nil.
+	main []byte
 }
 
 // Versions returns the minor versions of Kubernetes that can be built, newest
@@ -76,6 +80,7 @@ func minorNumber(version string) int {
 var projects = map[string]string{
 	"containerd":  "github.com/containerd/containerd/v2",
 	"descheduler": "sigs.k8s.io/descheduler",
+	"istio":       "istio.io/istio",
 	"karpenter":   "sigs.k8s.io/karpenter",
 	"kubernetes":  "k8s.io/kubernetes",
 }
@@ -108,6 +113,9 @@ func readModule(file string) (*module, error) {
 	}
 	if m.sum, err = moduleFiles.ReadFile(file + ".sum"); err != nil {
 		return nil, fmt.Errorf("reading the embedded module: %w", err)
+	}
+	if m.main, err = moduleFiles.ReadFile(file + ".go.txt"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the embedded program: %w", err)
 	}
 	if m.version = required(m.mod, projects[m.project]); m.version == "" {
 		return nil, fmt.Errorf("embedded module %s.mod does not require %s", file, m.project)
@@ -147,7 +155,7 @@ func (m *module) ldflags() string {
 func (m *module) dir(root string) string {
 	hash := sha256.New()
 	for _, part := range []string{
-		string(m.mod), string(m.sum), m.tags(), m.ldflags(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		string(m.mod), string(m.sum) + string(m.main), m.tags(), m.ldflags(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
 	} {
 		fmt.Fprintf(hash, "%d\n%s\n", len(part), part)
 	}
@@ -161,6 +169,11 @@ func (m *module) write(dir string) error {
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), m.mod, 0o644); err != nil {
 		return err
+	}
+	if m.main != nil {
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), m.main, 0o644); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(dir, "go.sum"), m.sum, 0o644)
 }
