@@ -31,8 +31,9 @@ func NewCommand(program string) *cobra.Command {
 		newConvertTainter(),
 		newConvertFrom("istio", "Convert the ConfigMap of Istio's node readiness controller (istio-cni-taint)",
 			"  nodegate convert istio configmap.yaml", Istio),
-		newConvertFrom("nidhogg", "Convert a configuration of nidhogg (YAML, JSON, or the ConfigMap with it)",
-			"  nodegate convert nidhogg config.json", Nidhogg),
+		newConvertFrom("nidhogg", "Convert a configuration of nidhogg (YAML, JSON, or the ConfigMap or Helm values with it)",
+			"  nodegate convert nidhogg config.json\n"+
+				"  { cat config.yaml; echo ---; kubectl get daemonsets -A -o yaml; } | nodegate convert nidhogg -   # without nodeSelector", Nidhogg),
 		newConvertFrom("node-readiness-controller", "Convert NodeReadinessRules",
 			"  kubectl get nodereadinessrules -o yaml | nodegate convert node-readiness-controller -", NodeReadinessRules),
 		newConvertNodeTaintsHandler(),

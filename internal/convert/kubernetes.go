@@ -47,13 +47,22 @@ func (f fields) at(key string) string {
 func (f fields) within(keys ...string) fields {
 	for _, key := range keys {
 		v, ok := f[key]
-		if !ok || v.Kind != yaml.MappingNode {
+		if !ok {
 			return nil
 		}
-		f = make(fields, len(v.Content)/2)
-		for i := 0; i+1 < len(v.Content); i += 2 {
-			f[v.Content[i].Value] = field{resolve(v.Content[i+1]), v.Content[i].Line}
-		}
+		f = fieldsOf(v.Node)
+	}
+	return f
+}
+
+// fieldsOf returns the fields of a mapping, or nil if the node is not a mapping.
+func fieldsOf(n *yaml.Node) fields {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	f := make(fields, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		f[n.Content[i].Value] = field{resolve(n.Content[i+1]), n.Content[i].Line}
 	}
 	return f
 }

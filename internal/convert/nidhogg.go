@@ -24,8 +24,13 @@ const (
 // nidhogg converts one configuration.
 type nidhogg struct {
 	*converter
-	prefix   string
-	selector v1alpha1.LabelSelector
+	prefix string
+	effect corev1.TaintEffect
+	// selector is nil if the configuration has no nodeSelector: each DaemonSet's own
+	// applies then.
+	selector *v1alpha1.LabelSelector
+	// own contains the DaemonSets of the input by namespace and name.
+	own map[[2]string]nidhoggDaemonSet
 	// delay is the configured delay in seconds before a taint is removed, and delayLine its
 	// line.
 	delay, delayLine int
@@ -33,45 +38,44 @@ type nidhogg struct {
 }
 
 // Nidhogg converts a configuration of nidhogg (of uswitch, or of its successor by pelotech),
-// or a ConfigMap that contains one. Each DaemonSet becomes a gate.
+// or a ConfigMap or values of the Helm chart that contain one. Each DaemonSet becomes a gate.
+// The input may also contain the DaemonSets, whose node selectors apply if the configuration
+// has none.
 func Nidhogg(source Source) *Result {
-	n := nidhogg{converter: newConverter(nidhoggTool, source), prefix: nidhoggPrefix, seen: map[[2]string]bool{}}
-	if root := n.single(n.read(source.Data)); root != nil {
+	n := nidhogg{
+		converter: newConverter(nidhoggTool, source), prefix: nidhoggPrefix, effect: corev1.TaintEffectNoSchedule,
+		own: map[[2]string]nidhoggDaemonSet{}, seen: map[[2]string]bool{},
+	}
+	if root := n.single(n.takeDaemonSets(n.read(source.Data))); root != nil {
 		n.document(root)
 	}
 	return n.result()
 }
 
 func (n *nidhogg) document(root *yaml.Node) {
+	before := len(n.findings)
 	if root.Kind == yaml.MappingNode {
-		if object, ok := n.mapping(root, "the document"); ok && object.at("kind") == "ConfigMap" {
-			files := n.dataFiles(object, root.Line)
-			if len(files) > 1 {
-				n.errorf(files[1].offset, "the ConfigMap contains several files, but nidhogg reads one: keep only that one")
-				return
-			}
-			for _, file := range files {
-				if inner := n.single(n.readDataFile(file)); inner != nil {
-					n.configuration(inner)
-				}
-			}
+		object, ok := n.mapping(root, "the document")
+		switch {
+		case ok && object.at("kind") == "ConfigMap":
+			n.configMap(object, root.Line)
+			return
+		case ok && object.has("configuration"):
+			n.values(object)
 			return
 		}
 	}
-	n.findings = nil // configuration reports the same problems
+	n.findings = n.findings[:before] // configuration reports the same problems
 	n.configuration(root)
 }
 
 func (n *nidhogg) configuration(root *yaml.Node) {
-	f, ok := n.mapping(root, "the configuration", "taintNamePrefix", "taintRemovalDelayInSeconds", "daemonsets", "nodeSelector")
+	f, ok := n.mapping(root, "the configuration",
+		"taintNamePrefix", "taintEffect", "taintRemovalDelayInSeconds", "daemonsets", "nodeSelector")
 	if !ok {
 		return
 	}
-	if f.has("taintNamePrefix") {
-		if prefix, ok := n.str(f["taintNamePrefix"], "taintNamePrefix"); ok && prefix != "" {
-			n.prefix = prefix
-		}
-	}
+	n.readTaint(f)
 	if f.has("taintRemovalDelayInSeconds") {
 		v, err := f["taintRemovalDelayInSeconds"], error(nil)
 		if n.delay, err = strconv.Atoi(v.Value); err != nil || v.ShortTag() != "!!int" || n.delay < 0 {
@@ -79,7 +83,7 @@ func (n *nidhogg) configuration(root *yaml.Node) {
 		}
 		n.delayLine = v.line
 	}
-	n.readSelector(f, root.Line)
+	n.readSelector(f)
 	if !f.has("daemonsets") {
 		n.errorf(root.Line, `the configuration has no "daemonsets": there is nothing to wait for`)
 		return
@@ -96,26 +100,16 @@ func (n *nidhogg) configuration(root *yaml.Node) {
 
 // readSelector reads nodeSelector in one of its forms: pelotech's list of selectors, or
 // uswitch's map of labels.
-func (n *nidhogg) readSelector(f fields, line int) {
-	v, ok := f["nodeSelector"]
+func (n *nidhogg) readSelector(f fields) {
+	v := f["nodeSelector"]
 	switch {
-	case !ok || v.ShortTag() == "!!null":
-		n.errorf(line, "there is no nodeSelector: nidhogg then uses that of each DaemonSet, which is not in this file. "+
-			"Add it, for example nodeSelector: [kubernetes.io/os=linux], or nodeSelector: {} for every node")
+	case !f.has("nodeSelector"):
 	case v.Kind == yaml.MappingNode:
-		all, _ := n.mapping(v.Node, "nodeSelector")
-		for _, key := range slices.Sorted(maps.Keys(all)) { // errors in a stable order
-			value, ok := n.str(all[key], key)
-			if !ok {
-				continue
-			}
-			if n.selector.MatchLabels == nil {
-				n.selector.MatchLabels = map[string]string{}
-			}
-			n.selector.MatchLabels[key] = value
-		}
+		n.selector = &v1alpha1.LabelSelector{MatchLabels: n.labels(v, "nodeSelector")}
+		n.addFinding(v.line, Note, "nodeSelector is a mapping, which only nidhogg 0.3.0 and earlier read; later versions ignore it and use "+
+			"the nodeSelector of each DaemonSet: if your nidhogg is newer, remove it and convert again")
 	case v.Kind == yaml.SequenceNode && len(v.Content) == 0:
-		n.errorf(v.line, "an empty list selects no node: write nodeSelector: {} for every node")
+		n.errorf(v.line, "an empty list selects no node, so nidhogg does nothing: remove nodeSelector to use the nodeSelector of each DaemonSet")
 	case v.Kind == yaml.SequenceNode:
 		n.readSelectors(v)
 	default:
@@ -141,10 +135,22 @@ func (n *nidhogg) readSelectors(v field) {
 	if err != nil {
 		n.errorf(v.line, "nodeSelector: %s", err)
 	}
-	n.selector = selector
+	n.selector = &selector
 	if len(v.Content) > 1 {
-		n.addFinding(v.line, Note, "a node must match every entry of nodeSelector, as in nidhogg's documentation; nidhogg 0.6.0 uses the last entry only")
+		n.addFinding(v.line, Note, "a node must match every entry of nodeSelector, as in nidhogg's documentation; nidhogg 0.6.0 to 0.8.1 use the last entry only")
 	}
+}
+
+// labels returns a mapping of strings.
+func (n *nidhogg) labels(v field, what string) map[string]string {
+	all, _ := n.mapping(v.Node, what)
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(all)) { // errors in a stable order
+		if value, ok := n.str(all[key], key); ok {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 func (n *nidhogg) daemonSet(item *yaml.Node) {
@@ -162,18 +168,26 @@ func (n *nidhogg) daemonSet(item *yaml.Node) {
 		return
 	}
 	n.seen[[2]string{namespace, name}] = true
+	selector, affinity, ok := n.selectorOf(namespace, name, item.Line)
+	if !ok {
+		return
+	}
 	key := n.prefix + "/" + namespace + "." + name
 	signal := v1alpha1.Signal{Name: "daemon"}
 	signal.DaemonSet = &v1alpha1.DaemonSetSignal{Namespace: namespace, Name: name}
 	spec := v1alpha1.NodeGateSpec{
-		NodeSelector: *n.selector.DeepCopy(),
-		Taint:        v1alpha1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
+		NodeSelector: selector,
+		Taint:        v1alpha1.Taint{Key: key, Effect: n.effect},
 		OpenWhen:     []v1alpha1.Signal{signal}, ReclosePolicy: v1alpha1.RecloseOnRegression,
 		ExistingNodes: v1alpha1.ExistingClose, Timing: undamped(), Budget: unbudgeted(),
 	}
 	spec.Timing.OpenAfterSeconds = int32(min(n.delay, 1<<30))
 	g := n.add(item.Line, ofTaint(key, ""), spec)
 	g.lines = map[string]int{"spec.timing.openAfterSeconds": n.delayLine}
+	if affinity {
+		n.noteGate(g, item.Line, "DaemonSet %s/%s also requires a node affinity, which nidhogg ignores: on nodes that only the affinity excludes, "+
+			"the gate stays closed for ever, as nidhogg's taint does; exclude these nodes in the gate's nodeSelector", namespace, name)
+	}
 }
 
 func (n *nidhogg) noteDifferences() {
@@ -182,8 +196,11 @@ func (n *nidhogg) noteDifferences() {
 	}
 	n.noteInput("a pod must be owned by the DaemonSet itself (by UID), be ready, and not be terminating or known only from before a reboot; " +
 		"nidhogg accepts any owner of that name. DaemonSets of other API groups, such as ExtendedDaemonSet, are not waited for")
+	n.noteInput("if a DaemonSet has several pods on a node, nidhogg requires all of them to be ready; the gate requires the pod that the DaemonSet " +
+		"controller keeps or, while a rollout with maxSurge is in progress, one of them")
 	n.noteInput(fmt.Sprintf("the annotation %s/ready-since is not written; its readers can use the gates' status and metrics instead", n.prefix))
-	n.noteInput("taints under " + n.prefix + "/ of DaemonSets that are not in this file are not changed; nidhogg removes them")
+	n.noteInput("taints under " + n.prefix + "/ that belong to none of the gates stay on nodes for ever, because nidhogg no longer removes them: list them with " +
+		"\"kubectl get nodes -o yaml | grep -o 'key: " + n.prefix + "/.*' | sort | uniq -c\", and remove each with \"kubectl taint nodes --all KEY-\"")
 	if n.delay > 0 {
 		n.noteInput("the DaemonSet must have been ready for taintRemovalDelayInSeconds without interruption (openAfterSeconds); nidhogg waits without checking again")
 	}

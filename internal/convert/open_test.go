@@ -219,6 +219,33 @@ func TestSeedNidhoggConvertSelectors(t *testing.T) {
 	}
 }
 
+// Without nodeSelector, nidhogg taints the nodes that the DaemonSet's own nodeSelector selects,
+// and no others. taintEffect determines the effect.
+func TestSeedNidhoggConvertOwnSelectorsAndEffects(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                              "nidhogg.uswitch.com/kube-system.kiam:NoSchedule",
+		"taintEffect: ''\n":             "nidhogg.uswitch.com/kube-system.kiam:NoSchedule",
+		"taintEffect: NoSchedule\n":     "nidhogg.uswitch.com/kube-system.kiam:NoSchedule",
+		"taintEffect: NoExecute\n":      "nidhogg.uswitch.com/kube-system.kiam:NoExecute",
+		"taintEffect: PreferNoSchedule": "nidhogg.uswitch.com/kube-system.kiam:PreferNoSchedule",
+	} {
+		const daemonSet = "kind: DaemonSet\nmetadata: {name: kiam, namespace: kube-system}\nspec: {template: {spec: {nodeSelector: {pool: a}}}}\n---\n"
+		r := Nidhogg(Source{Name: "x", Data: []byte(daemonSet + "daemonsets: [{name: kiam, namespace: kube-system}]\n" + text)})
+		gates := compileAll(t, checkGates(t, r, true))
+		if len(gates) != 1 {
+			t.Errorf("%q: %d gates:\n%s", text, len(gates), findingsText(r))
+			continue
+		}
+		for pool, want := range map[string][]string{"a": {want}, "b": nil} {
+			f := freshNode(gates, []gate.Condition{readyNode})
+			f.Node.Labels = labels.Set{"pool": pool}
+			if got := taintsOf(gate.Decide(gates, f, epoch)); !slices.Equal(got, want) {
+				t.Errorf("%q: a node of pool %s has the taints %v, want %v", text, pool, got, want)
+			}
+		}
+	}
+}
+
 // nodetaintshandler excludes system pools and has one taint, one label and one annotation.
 // An environment variable enables its backfill.
 func TestSeedNodetaintshandlerConvertEnvironment(t *testing.T) {

@@ -121,7 +121,12 @@ func TestSeedNidhoggConvertRefuses(t *testing.T) {
 	const daemon = "daemonsets: [{name: a, namespace: b}]\n"
 	checkRejections(t, Nidhogg, ".yaml", map[string]rejection{
 		"nothing":        {"", 0, "the input is empty"},
-		"no selector":    {daemon, 1, "nodeSelector: {} for every node"},
+		"no selector":    {daemon, 1, "kubectl get daemonset -n b a -o yaml"},
+		"another daemon": {daemon + "---\nkind: DaemonSet\nmetadata: {name: a, namespace: c}\n", 1, "never opens on nodes on which the DaemonSet does not run"},
+		"no metadata":    {daemon + "---\nkind: DaemonSet\nmetadata: {name: a}\n", 3, "no metadata.namespace"},
+		"daemons only":   {"kind: DaemonSet\nmetadata: {name: a, namespace: b}\n", 0, "no configuration of nidhogg"},
+		"a bad effect":   {"nodeSelector: {}\ntaintEffect: Evict\n" + daemon, 2, "for which nidhogg uses NoSchedule"},
+		"unknown value":  {"configuration:\n  nodeSelector: {}\n  labels: {}\n", 3, `unknown key "labels"`},
 		"no nodes":       {daemon + "nodeSelector: []\n", 2, "selects no node"},
 		"not a list":     {daemon + "nodeSelector:\n  node-role.kubernetes.io/node\n", 2, "write it as a list"},
 		"a bad selector": {daemon + "nodeSelector:\n- a in b\n", 3, "is invalid"},
