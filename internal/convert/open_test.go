@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -181,7 +182,65 @@ func TestSeedNodeReadinessControllerConvertKeepsMeaning(t *testing.T) {
 		if got := len(gate.Decide(gates, freshNode(gates, conditions), epoch).Taints) == 0; got != open {
 			t.Fatalf("open: %v, with node-readiness-controller %v; conditions %v\n%s", got, open, conditions, text.String())
 		}
+		if got := len(gate.Decide(gates, openNode(gates, conditions), epoch).Taints) == 0; got != open {
+			t.Fatalf("still open: %v, with node-readiness-controller %v; conditions %v\n%s", got, open, conditions, text.String())
+		}
 	})
+}
+
+// openNode returns the facts about a node on which the gates are open, with conditions that
+// have just changed.
+func openNode(gates []gate.Gate, conditions []gate.Condition) *gate.Facts {
+	f := freshNode(gates, conditions)
+	f.Node.Records = map[string]string{}
+	for i := range gates {
+		record := gate.Record{State: v1alpha1.StateOpen, Since: epoch.Add(-time.Second), Reason: v1alpha1.ReasonSignalsHold, Boot: f.Node.BootID, Source: v1alpha1.SourceCRD}
+		f.Node.Records[gates[i].Name] = record.String()
+	}
+	return f
+}
+
+// A rule may have twice as many conditions as a gate has signals. All of them must be met at
+// the same time.
+func TestSeedNodeReadinessControllerConvertManyConditions(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode, prefix string
+		n            int
+	}{
+		"bootstrap, few":   {"bootstrap-only", "example.com/A", 16},
+		"bootstrap, many":  {"bootstrap-only", "example.com/A", 32},
+		"continuous, few":  {"continuous", "example.com/A", 16},
+		"continuous, many": {"continuous", "example.com/" + strings.Repeat("A", 80), 32},
+	} {
+		var text strings.Builder
+		text.WriteString("apiVersion: readiness.node.x-k8s.io/v1alpha1\nkind: NodeReadinessRule\nmetadata: {name: a}\nspec:\n" +
+			"  taint: {key: readiness.k8s.io/a, effect: NoSchedule}\n  nodeSelector: {}\n  enforcementMode: " + c.mode + "\n  conditions:\n")
+		conditions := []gate.Condition{readyNode}
+		for i := range c.n {
+			kind := fmt.Sprint(c.prefix, i)
+			fmt.Fprintf(&text, "  - {type: %s, requiredStatus: 'True'}\n", kind)
+			conditions = append(conditions, gate.Condition{Type: kind, Status: corev1.ConditionTrue})
+		}
+		r := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(text.String())})
+		gates := compileAll(t, checkGates(t, r, true))
+		if len(gates) != 1 {
+			t.Errorf("%s: %d gates:\n%s", name, len(gates), findingsText(r))
+			continue
+		}
+		if len(gate.Decide(gates, freshNode(gates, conditions), epoch).Taints) > 0 {
+			t.Errorf("%s: closed, although all conditions are met", name)
+		}
+		for i := 1; i < len(conditions); i++ {
+			not := slices.Clone(conditions)
+			not[i].Status = corev1.ConditionUnknown
+			if len(gate.Decide(gates, freshNode(gates, not), epoch).Taints) == 0 {
+				t.Errorf("%s: open, although condition %d is not met", name, i)
+			}
+			if c.mode == "continuous" && len(gate.Decide(gates, openNode(gates, not), epoch).Taints) == 0 {
+				t.Errorf("%s: still open, although condition %d is Unknown", name, i)
+			}
+		}
+	}
 }
 
 // nidhogg taints a selected node until the DaemonSet's pod is ready.

@@ -4,11 +4,9 @@ package convert
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,7 +48,7 @@ func (r readinessRules) noteDifferences() {
 	}
 	r.noteInput("a gate is not accepted if a NodeReadinessRule manages its taint key: when you apply the gates, stop the node-readiness-controller, " +
 		"and delete its rules (including their finalizer, which nothing else removes)")
-	r.noteInput("a condition with status Unknown neither opens nor closes a gate; for the node-readiness-controller, it is not met")
+	r.noteExpressions()
 	r.noteInput(fmt.Sprintf(birthNote, r.tool))
 	r.noteInput(fmt.Sprintf(unbudgetedNote, r.tool))
 	if slices.ContainsFunc(r.gates, func(g Gate) bool { return g.NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression }) {
@@ -58,6 +56,21 @@ func (r readinessRules) noteDifferences() {
 			"remove timing to use the default damping of 120 seconds")
 	}
 	r.noteInput("labels, annotations and status of a rule are not converted")
+}
+
+// noteExpressions explains why conditions become expressions, or what differs if not.
+func (r readinessRules) noteExpressions() {
+	for i := range r.gates {
+		spec := &r.gates[i].NodeGate.Spec
+		if slices.ContainsFunc(spec.OpenWhen, func(s v1alpha1.Signal) bool { return s.Condition != nil }) {
+			r.noteInput("a condition with status Unknown does not close a bootstrap-only gate on an existing node; " +
+				"for the node-readiness-controller, it is not met")
+		} else {
+			r.noteInput("the conditions are expressions, because a condition signal ignores the status Unknown, whereas the " +
+				"node-readiness-controller closes the node; if a reporter that fails should not close nodes, use condition: {type: TYPE, " +
+				"status: STATUS} instead, with which kubectl gate why also names the condition")
+		}
+	}
 }
 
 // rule converts one rule.
@@ -85,13 +98,18 @@ func (r readinessRules) rule(object fields) {
 	before := r.errors()
 	spec.NodeSelector = r.nodeSelector(f, at)
 	spec.Taint = r.taint(f, at)
-	spec.OpenWhen = r.conditions(f, at)
+	conditions := r.conditions(f, at)
 	r.mode(&spec, f, at)
+	spec.OpenWhen = r.signals(conditions, spec.ReclosePolicy, f)
 	if r.errors() > before || name == "" {
 		return
 	}
 	g := r.add(line, name, spec)
 	g.lines = map[string]int{"spec.mode": f["dryRun"].line, "spec.taint": f["taint"].line, "spec.openWhen": f["conditions"].line}
+	if n := len(conditions); n > maxSignals && f.at("conditionPolicy") != policyAnyOf {
+		r.noteGate(g, f["conditions"].line, "the rule has %d conditions, but a gate can have %d signals: a signal covers several conditions, so that the "+
+			"gate still opens only while all of them are met; kubectl gate why then names the signal instead of the condition", n, maxSignals)
+	}
 	if g.NodeGate.Name != name {
 		r.noteGate(g, line, "the rule %q becomes the gate %q, because a gate's name must be a DNS label", name, g.NodeGate.Name)
 	}
@@ -179,97 +197,4 @@ func (r readinessRules) nodeSelector(f fields, line int) v1alpha1.LabelSelector 
 		out.MatchExpressions = append(out.MatchExpressions, requirement)
 	}
 	return out
-}
-
-// ruleCondition is one condition of a rule.
-type ruleCondition struct {
-	kind, status, byDefault string
-}
-
-// conditions converts the rule's conditions to the gate's signals.
-func (r readinessRules) conditions(f fields, line int) []v1alpha1.Signal {
-	if !f.has("conditions") {
-		r.errorf(line, "spec has no conditions")
-		return nil
-	}
-	items := r.items(f["conditions"], "conditions")
-	if f["conditions"].Kind == yaml.SequenceNode && len(items) == 0 {
-		r.errorf(f["conditions"].line, "conditions is empty: there is nothing to wait for")
-	}
-	var all []ruleCondition
-	for _, n := range items {
-		if c, ok := r.condition(resolve(n)); ok {
-			all = append(all, c)
-		}
-	}
-	if policy := f.at("conditionPolicy"); f.has("conditionPolicy") && policy != "allOf" {
-		if policy != "anyOf" {
-			r.errorf(f["conditionPolicy"].line, "conditionPolicy is %q, want allOf or anyOf", policy)
-		}
-		return anyOf(all)
-	}
-	out := make([]v1alpha1.Signal, 0, len(all))
-	for i, source := range ruleSources(all) {
-		out = append(out, v1alpha1.Signal{Name: source.Name, SignalSource: all[i].source()})
-	}
-	return out
-}
-
-func (r readinessRules) condition(n *yaml.Node) (ruleCondition, bool) {
-	f, ok := r.mapping(n, "the condition", "type", "requiredStatus", "defaultStatus")
-	if !ok {
-		return ruleCondition{}, false
-	}
-	out := ruleCondition{byDefault: string(corev1.ConditionUnknown)}
-	var hasType, hasStatus bool
-	out.kind, hasType = r.text(f, "type", "the condition", n.Line)
-	out.status, hasStatus = r.text(f, "requiredStatus", "the condition", n.Line)
-	if f.has("defaultStatus") {
-		if out.byDefault, ok = r.str(f["defaultStatus"], "defaultStatus"); !ok {
-			return out, false
-		}
-	}
-	return out, hasType && hasStatus
-}
-
-// source returns a signal that holds if the condition is met.
-func (c ruleCondition) source() v1alpha1.SignalSource {
-	s := &v1alpha1.ConditionSignal{Type: c.kind, Status: c.status}
-	if c.status == c.byDefault {
-		s.WhenMissing = v1alpha1.MissingHolds
-	}
-	return v1alpha1.SignalSource{Condition: s}
-}
-
-// ruleSources returns the conditions as named sources.
-func ruleSources(all []ruleCondition) []v1alpha1.NamedSource {
-	used := names{}
-	out := make([]v1alpha1.NamedSource, len(all))
-	for i, c := range all {
-		out[i] = v1alpha1.NamedSource{Name: used.unique(c.kind), SignalSource: c.source()}
-	}
-	return out
-}
-
-// anyOf converts alternative conditions to one signal: a pattern of their types if they
-// require the same status, and otherwise an anyOf.
-func anyOf(all []ruleCondition) []v1alpha1.Signal {
-	if len(all) == 0 {
-		return nil
-	}
-	sources := ruleSources(all)
-	if len(all) == 1 {
-		return []v1alpha1.Signal{{Name: sources[0].Name, SignalSource: sources[0].SignalSource}}
-	}
-	same := !slices.ContainsFunc(all, func(c ruleCondition) bool { return c.status != all[0].status || c.status == c.byDefault })
-	if !same {
-		return []v1alpha1.Signal{{Name: "any", AnyOf: sources}}
-	}
-	kinds := make([]string, len(all))
-	for i, c := range all {
-		kinds[i] = regexp.QuoteMeta(c.kind)
-	}
-	s := v1alpha1.Signal{Name: "any"}
-	s.Condition = &v1alpha1.ConditionSignal{TypePattern: strings.Join(kinds, "|"), Status: all[0].status}
-	return []v1alpha1.Signal{s}
 }

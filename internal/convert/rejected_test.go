@@ -160,6 +160,10 @@ spec:
 		}
 		return strings.Replace(text, old, replacement, 1)
 	}
+	var longConditions strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&longConditions, "  - {type: %s%d, requiredStatus: 'True'}\n", strings.Repeat("A", 300), i)
+	}
 	checkRejections(t, NodeReadinessRules, ".yaml", map[string]rejection{
 		"nothing":         {"", 0, "the input is empty"},
 		"no rule":         {"kind: Pod\n", 0, "no NodeReadinessRule"},
@@ -177,6 +181,7 @@ spec:
 		"no selector":     {rule("  nodeSelector: {matchLabels: {a: b}}\n", ""), 4, "no nodeSelector"},
 		"a bad selector":  {rule("{matchLabels: {a: b}}", "{matchExpressions: [{key: a, operator: In}]}"), 2, "operators In and NotIn need"},
 		"another policy":  {rule("  taint:", "  conditionPolicy: oneOf\n  taint:"), 7, `"oneOf"`},
+		"long types":      {rule(`  - {type: A, requiredStatus: "True"}`, longConditions.String()), 5, "divide the rule into several"},
 	})
 }
 
