@@ -373,4 +373,16 @@ func condition(name string, status corev1.ConditionStatus) func(*corev1.Node) {
 
 func unreachable(node *corev1.Node) { condition("Ready", corev1.ConditionUnknown)(node) }
 
+// announced gives a node the condition that announces its shutdown.
+func announced(message string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		condition(string(corev1.NodeGracefulNodeShutdownInProgress), corev1.ConditionTrue)(node)
+		node.Status.Conditions[len(node.Status.Conditions)-1].Message = message
+	}
+}
+
+func cancelled(node *corev1.Node) {
+	condition(string(corev1.NodeGracefulNodeShutdownInProgress), corev1.ConditionFalse)(node)
+}
+
 func reporting(node *corev1.Node) { condition("Ready", corev1.ConditionTrue)(node) }

@@ -100,6 +100,15 @@ var histories = []struct {
 	{RuleOpening, "opens on an unreachable node", "Ready condition is Unknown", func(s *builder) {
 		s.gate(byLabel).born("a", labelled, unreachable).opens("a").edit(admin, "a", reporting)
 	}},
+	{RuleOpening, "opens while a shutdown is announced", "the node is shutting down", func(s *builder) {
+		s.gate(byLabel).born("a", labelled, announced("")).opens("a").edit(admin, "a", cancelled)
+	}},
+	{RuleOpening, "opens while the agent announces the end of this boot", "the node is shutting down", func(s *builder) {
+		s.gate(byLabel).born("a", labelled, announced(v1alpha1.ShutdownMessagePrefix+"boot-1")).opens("a").edit(admin, "a", cancelled)
+	}},
+	{RuleOpening, "opens after the agent announced the end of another boot", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled, announced(v1alpha1.ShutdownMessagePrefix+"boot-0")).opens("a")
+	}},
 	{RuleOpening, "opens on a condition that is Unknown", "condition Net is Unknown", func(s *builder) {
 		s.gate(func(ng *v1alpha1.NodeGate) {
 			ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True"}}

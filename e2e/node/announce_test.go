@@ -50,6 +50,9 @@ func TestAgentAnnouncesShutdown(t *testing.T) {
 	must(t, h.PowerOn())
 	h.awaitAnnouncement(t, false)
 	h.await(t, true)
+	if opened := h.openedIn(h.BootID()); len(opened) > 0 {
+		t.Error("the gate opened before the daemon was ready in this boot")
+	}
 	h.setReady(t, true)
 	h.await(t, false)
 }

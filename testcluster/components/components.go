@@ -2,8 +2,8 @@
 
 // Package components provides the programs of a control plane and of a node, and others that
 // nodegate is tested beside. It uses installed programs with a suitable version, and builds
-// all others from their Go modules. It depends only on Go's standard library, so that the first program that runs
-// on a fresh machine is compiled in seconds.
+// all others from their Go modules. It depends only on Go's standard library, so that the
+// first program that runs on a fresh machine is compiled in seconds.
 package components
 
 import (

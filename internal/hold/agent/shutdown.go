@@ -22,16 +22,18 @@ import (
 const (
 	// reconnectAfter is the time after which the agent tries again to use logind.
 	reconnectAfter = 5 * time.Second
-	// retryAfter is the time after which a request that failed is sent again.
-	retryAfter = 100 * time.Millisecond
 	// closeLimit limits how long a shutdown waits for the node's gates to close. Gates that
 	// shutdowns do not close remain open.
 	closeLimit = 2 * time.Second
 	// closeInterval is the interval at which the agent checks whether the gates are closed.
 	closeInterval = 5 * time.Millisecond
-	// announceLimit limits how long a request is repeated. logind no longer waits then.
+	// announceLimit limits how long the agent tries to announce a shutdown. logind no longer waits
+	// then.
 	announceLimit = 30 * time.Second
 )
+
+// retries are the delays between requests that fail.
+var retries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8, Cap: 10 * time.Second}
 
 // followShutdowns announces shutdowns until the context ends.
 func (a *Agent) followShutdowns(ctx context.Context) {
@@ -47,7 +49,7 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 
 // announce sets the condition that announces the node's shutdown, and returns when the gates are
 // closed, or removes a condition that the agent has set. A condition that another writer has set
-// stays as it is.
+// stays as it is. Removing is repeated until it succeeds, because the gates stay closed until then.
 func (a *Agent) announce(ctx context.Context, shutdown bool) {
 	c := a.announcement()
 	announced := c != nil && c.Status == corev1.ConditionTrue
@@ -56,15 +58,17 @@ func (a *Agent) announce(ctx context.Context, shutdown bool) {
 	case shutdown && (!announced || own):
 		a.announced = true
 		a.Log.Info("the machine shuts down")
-		a.patchCondition(ctx, map[string]any{
+		limited, cancel := context.WithTimeout(ctx, announceLimit)
+		defer cancel()
+		a.patchCondition(limited, map[string]any{
 			"type": corev1.NodeGracefulNodeShutdownInProgress, "status": corev1.ConditionTrue,
 			"reason": "PrepareForShutdown", "message": v1alpha1.ShutdownMessagePrefix + a.Boot,
 			"lastTransitionTime": metav1.Now(), "lastHeartbeatTime": metav1.Now(),
 		})
-		a.awaitClosed(ctx)
+		a.awaitClosed(limited)
 	case !shutdown && own:
-		a.announced = false
 		a.patchCondition(ctx, map[string]any{"type": corev1.NodeGracefulNodeShutdownInProgress, "$patch": "delete"})
+		a.announced = false
 		a.Log.Info("the announcement of a shutdown is withdrawn")
 	}
 }
@@ -72,35 +76,33 @@ func (a *Agent) announce(ctx context.Context, shutdown bool) {
 // announcement returns the node's condition that announces a shutdown, or nil.
 func (a *Agent) announcement() *corev1.NodeCondition {
 	node := a.node()
-	if node == nil {
+	if node == nil || len(node.Status.Conditions) == 0 {
 		return nil
 	}
-	for i := range node.Status.Conditions { // trim keeps no others
-		return &node.Status.Conditions[i]
-	}
-	return nil
+	return &node.Status.Conditions[0] // trim keeps no others
 }
 
-// patchCondition merges a condition into the Node's status. It retries, because the API server
-// may be unavailable for a moment.
+// patchCondition merges a condition into the Node's status. It tries until it succeeds or the
+// context ends, because the API server may be unavailable.
 func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
 	if err != nil {
 		panic(err) // it consists of strings and times
 	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, retryAfter, announceLimit, true, func(ctx context.Context) (bool, error) {
-		last = a.core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(a.Node).SubResource("status").Body(patch).Do(ctx).Error()
-		return last == nil, nil
+	failed := false
+	_ = retries.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) { // fails only if ctx ends
+		err := a.core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(a.Node).SubResource("status").Body(patch).Do(ctx).Error()
+		if err != nil && !failed {
+			failed = true
+			a.Log.Error("the Node's condition cannot be changed yet", "error", fmt.Errorf("patching the Node's status: %w", err).Error())
+		}
+		return err == nil, nil
 	})
-	if err != nil && last != nil {
-		a.Log.Error("the Node's condition cannot be changed", "error", fmt.Errorf("patching the Node's status: %w", last).Error())
-	}
 }
 
 // awaitClosed returns when all gates with a record on the Node are closed, or after closeLimit.
 func (a *Agent) awaitClosed(ctx context.Context) {
-	_ = wait.PollUntilContextTimeout(ctx, closeInterval, closeLimit, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, closeInterval, closeLimit, true, func(context.Context) (bool, error) { // fails only if the time is over
 		node := a.node()
 		return node == nil || !hasOpenGate(node), nil
 	})

@@ -4,13 +4,19 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -21,17 +27,18 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
-const announcement = `{"type":"GracefulNodeShutdownInProgress","status":"True","message":"` + v1alpha1.ShutdownMessagePrefix + `b"}`
+const announcement = `{"type":"GracefulNodeShutdownInProgress","status":"True","message":"` + v1alpha1.ShutdownMessagePrefix + boot + `"}`
 
 // The policy in the agent's manifest lets a pod on a node change one condition of this Node, and
 // not what another writer has announced.
 func TestAgentIsConfined(t *testing.T) {
 	s := kubetest.Start(t)
 	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
-	s.Node(t, "mine")
-	s.Node(t, "other")
-	s.Node(t, "announced", condition("True", "another writer's"))
-	s.Node(t, "ended", condition("False", "another writer's"))
+	s.Node(t, "mine", booted)
+	s.Node(t, "other", booted)
+	s.Node(t, "announced", booted, condition("True", "another writer's"))
+	s.Node(t, "ended", booted, condition("False", "another writer's"))
+	s.Node(t, "rebooted", booted, condition("True", v1alpha1.ShutdownMessagePrefix+"a former boot"))
 	for name, test := range map[string]struct {
 		node, on, patch string // on is the node of the pod whose token is used
 		denial          string
@@ -42,7 +49,11 @@ func TestAgentIsConfined(t *testing.T) {
 		"another node":                          {"other", "mine", conditions(announcement), "own node"},
 		"no node in the token":                  {"mine", "", conditions(announcement), "own node"},
 		"another condition":                     {"mine", "mine", conditions(`{"type":"Ready","status":"False"}`), "only change the condition"},
-		"no boot in the message":                {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"True"}`), "omit the boot"},
+		"no boot in the message":                {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"True"}`), "current boot"},
+		"another boot":                          {"mine", "mine", conditions(strings.Replace(announcement, boot, "another", 1)), "current boot"},
+		"more than the boot":                    {"mine", "mine", conditions(strings.Replace(announcement, boot, boot+" and the next", 1)), "current boot"},
+		"withdraws that of a former boot":       {"rebooted", "rebooted", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
+		"announces in a later boot":             {"rebooted", "rebooted", conditions(announcement), ""},
 		"what another writer announced":         {"announced", "announced", conditions(announcement), "another writer"},
 		"removes what another writer announced": {"announced", "announced", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), "another writer"},
 		"capacity":                              {"mine", "mine", `{"status":{"capacity":{"cpu":"100"}}}`, "only change the condition"},
@@ -75,8 +86,8 @@ func TestAgentIsConfined(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	s := kubetest.Start(t)
 	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
-	s.Node(t, "mine", record("Closed", boot))
-	s.Node(t, "announced", condition("True", "another writer's"))
+	s.Node(t, "mine", booted, record("Closed", boot))
+	s.Node(t, "announced", booted, condition("True", "another writer's"))
 	message := func(node string) (message string) {
 		t.Helper()
 		for _, c := range read(t, s, node).Status.Conditions {
@@ -121,6 +132,41 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
+// The announcement of a cancelled shutdown is withdrawn even if the API server is unavailable for
+// longer than an announcement would be repeated, because the gates stay closed until then.
+func TestWithdrawalIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const outage = 10 * announceLimit
+		began, requests := time.Now(), 0
+		config := &rest.Config{Host: "http://test", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			requests++
+			if time.Since(began) < outage {
+				return nil, errors.New("unavailable")
+			}
+			return &http.Response{
+				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}},
+				Body: io.NopCloser(strings.NewReader(`{"kind":"Node","apiVersion":"v1"}`)),
+			}, nil
+		})}
+		a := &Agent{Config: config, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler), nodes: cache.NewStore(cache.MetaNamespaceKeyFunc), announced: true}
+		var err error
+		if a.core, err = coreClient(a.Config); err != nil {
+			t.Fatal(err)
+		}
+		a.announce(t.Context(), false)
+		if took := time.Since(began); took < outage || a.announced {
+			t.Errorf("gave up after %s, announced: %v", took, a.announced)
+		}
+		if most := 10 + int(outage/retries.Cap); requests > most {
+			t.Errorf("%d requests in %s, want at most %d", requests, outage, most)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func apply(t *testing.T, s *kubetest.Server, file string) {
 	t.Helper()
 	manifest, err := os.ReadFile(file)
@@ -151,6 +197,9 @@ func asAgent(admin *rest.Config, node string) *rest.Config {
 	}
 	return config
 }
+
+// booted gives a Node the agent's boot.
+func booted(n *corev1.Node) { n.Status.NodeInfo.BootID = boot }
 
 // condition gives a Node the condition that announces a shutdown.
 func condition(status corev1.ConditionStatus, message string) func(*corev1.Node) {
