@@ -81,7 +81,7 @@ var harmless = []string{
 	"get nodes", "list nodes", "watch nodes",
 	"list csinodes.storage.k8s.io", "watch csinodes.storage.k8s.io",
 	"list daemonsets.apps", "watch daemonsets.apps",
-	"list nodereadinessrules.readiness.node.x-k8s.io",
+	"list nodereadinessrules.readiness.node.x-k8s.io", "watch nodereadinessrules.readiness.node.x-k8s.io",
 	"list pods", "watch pods",
 	"list resourceslices.resource.k8s.io", "watch resourceslices.resource.k8s.io",
 	"get podtemplates nodegate-birth in nodegate-system",

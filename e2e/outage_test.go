@@ -4,11 +4,14 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -80,13 +83,15 @@ func TestAPIServerIsKilledAndComesBack(t *testing.T) {
 	late.becomes("agent", isOpen, keyA)
 }
 
+// Rules are watched, so the deletion of one is noticed without waiting for the next list.
 func TestKeyThatANodeReadinessRuleManages(t *testing.T) {
 	e := newEnv(t)
-	e.createOther(map[string]any{
+	rule := map[string]any{
 		"apiVersion": "readiness.node.x-k8s.io/v1alpha1", "kind": "NodeReadinessRule",
 		"metadata": map[string]any{"name": "same-key"},
 		"spec":     map[string]any{"taint": map[string]any{"key": keyA, "effect": "NoSchedule"}},
-	})
+	}
+	e.createOther(rule)
 
 	e.startController(0)
 	e.must(e.admin.Create(t.Context(), newGate("agent", keyA, byLabel("ready"))))
@@ -97,6 +102,24 @@ func TestKeyThatANodeReadinessRuleManages(t *testing.T) {
 	if born := k.register(); hasTaint(born, keyA) {
 		t.Error("a gate that is not accepted closed a node")
 	}
+
+	e.eventually("the rules are watched", func() error { return e.watched("nodereadinessrules") })
+	e.must(e.crdClient().Delete(t.Context(), &unstructured.Unstructured{Object: rule}))
+	e.eventually("the gate is accepted", func() error {
+		return e.condition("agent", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+	})
+}
+
+// watched returns an error unless the API server is serving a watch of a resource.
+func (e *env) watched(resource string) error {
+	kube, err := kubernetes.NewForConfig(e.cluster.Admin())
+	e.must(err)
+	metrics, err := kube.RESTClient().Get().AbsPath("/metrics").DoRaw(e.Context())
+	if err != nil {
+		return fmt.Errorf("reading the API server's metrics: %w", err)
+	}
+	line := regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="` + resource + `".*verb="WATCH".*\} [1-9]`)
+	return unless(line.Match(metrics))
 }
 
 // Adding or removing a gate does not affect nodes that wait for other gates.

@@ -155,7 +155,7 @@ type Controller struct {
 }
 
 // New returns a Controller. Attach must be called before Start.
-func New(o Options, api client.Client, m *telemetry.Metrics) *Controller {
+func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -234,6 +234,7 @@ func (c *Controller) Follow(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { c.compiler.Run(ctx) })
+	running.Go(func() { c.rules.watch(ctx) })
 	ticker := c.clock.NewTicker(rulesInterval)
 	defer ticker.Stop()
 	var refreshed time.Time
@@ -244,6 +245,8 @@ func (c *Controller) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.gatesChanged:
+		case <-c.rules.changed:
+			due = c.clock.Since(refreshed) >= refreshInterval
 		case <-ticker.C():
 			due = c.clock.Since(refreshed) >= refreshInterval
 		}

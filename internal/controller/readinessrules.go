@@ -24,7 +24,8 @@ var readinessRuleList = schema.GroupVersionKind{
 }
 
 const (
-	// rulesInterval is the period of listing rules while no gate changes.
+	// rulesInterval is the period of listing rules while no gate changes and no change of
+	// a rule is observed, and of attempts to watch rules after one has failed.
 	rulesInterval = time.Minute
 	rulesTimeout  = 5 * time.Second
 	// rulesRetry is the period of retries until the first list succeeds. Gates wait for
@@ -37,17 +38,19 @@ const (
 // readinessRules determines which keys rules manage. If they cannot be listed, the
 // previous result is kept. If the resource does not exist, there are none.
 type readinessRules struct {
-	client client.Reader
-	clock  clock.PassiveClock
+	client client.WithWatch
+	clock  clock.Clock
 	log    logr.Logger
-	byKey  map[string]string
-	failed bool
+	// changed signals that a rule may have been created, changed or deleted.
+	changed chan struct{}
+	byKey   map[string]string
+	failed  bool
 	// began is the time of the first attempt to list rules.
 	began time.Time
 }
 
-func newReadinessRules(reader client.Reader, c clock.PassiveClock, log logr.Logger) *readinessRules {
-	return &readinessRules{client: reader, clock: c, log: log}
+func newReadinessRules(api client.WithWatch, c clock.Clock, log logr.Logger) *readinessRules {
+	return &readinessRules{client: api, clock: c, log: log, changed: make(chan struct{}, 1)}
 }
 
 // managed lists the rules, and returns their names by the key that they manage. It

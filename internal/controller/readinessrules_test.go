@@ -12,7 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -54,6 +57,49 @@ func TestReadinessRulesAreObserved(t *testing.T) {
 			controllertest.Pass(rulesInterval + 5*time.Second)
 			if accepted() == now {
 				t.Errorf("accepted: %t, although a rule manages its taint: %t", accepted(), now)
+			}
+		}
+	})
+}
+
+// While rules are watched, a change of a rule's metadata is detected at once. A change of
+// its status only, of which node-readiness-controller makes one for each node, causes no
+// list.
+func TestReadinessRulesAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
+		var managed atomic.Bool
+		var lists atomic.Int64
+		funcs := listingRules(func() ([]unstructured.Unstructured, error) {
+			lists.Add(1)
+			if managed.Load() {
+				return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
+			}
+			return nil, nil
+		})
+		events := watch.NewRaceFreeFake()
+		funcs.Watch = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			return events, nil
+		}
+		defer w.start(logr.Discard(), funcs)()
+		controllertest.Pass(5 * time.Second)
+		for _, c := range []struct {
+			managed bool
+			send    func(runtime.Object)
+			version int64
+			listed  bool
+		}{
+			{true, events.Add, 1, true}, {true, events.Modify, 1, false}, {true, events.Modify, 2, true}, {false, events.Delete, 2, true}, {true, events.Add, 1, true},
+		} {
+			managed.Store(c.managed)
+			before := lists.Load()
+			c.send(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "rule", UID: "rule", Generation: c.version}})
+			controllertest.Pass(time.Second)
+			if listed := lists.Load() > before; listed != c.listed {
+				t.Errorf("generation %d: listed %t, want %t", c.version, listed, c.listed)
+			}
+			if accepted := meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted); accepted == c.managed {
+				t.Errorf("accepted: %t, although a rule manages its taint: %t", accepted, c.managed)
 			}
 		}
 	})

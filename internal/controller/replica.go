@@ -29,7 +29,7 @@ import (
 // has led.
 type replica struct {
 	process  *Process
-	api      client.Client
+	api      client.WithWatch
 	metrics  *telemetry.Metrics
 	feed     *feed.Feed
 	writer   write.Applier

@@ -59,12 +59,12 @@ type Process struct {
 
 // Client returns a client for everything except watching and patching nodes. It reads
 // from the API server, not from a cache.
-func (p *Process) Client() (client.Client, error) {
+func (p *Process) Client() (client.WithWatch, error) {
 	scheme, err := sharedScheme()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(p.Config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(p.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
@@ -123,7 +123,7 @@ func (p *Process) Run(ctx context.Context) error {
 }
 
 // assemble creates the feed, the writer and the controller, and adds them to the manager.
-func (p *Process) assemble(m manager.Manager, api client.Client) error {
+func (p *Process) assemble(m manager.Manager, api client.WithWatch) error {
 	if p.Registerer == nil {
 		p.Registerer = ctrlmetrics.Registry
 	}

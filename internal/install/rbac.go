@@ -24,7 +24,7 @@ func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 		// Used only while a gate has a resourceSlices signal.
 		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"list", "watch"}},
 		// Taint keys that another controller manages.
-		{APIGroups: []string{"readiness.node.x-k8s.io"}, Resources: []string{"nodereadinessrules"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"readiness.node.x-k8s.io"}, Resources: []string{"nodereadinessrules"}, Verbs: []string{"list", "watch"}},
 	}
 	if withoutCRD {
 		return rules
