@@ -24,6 +24,8 @@ import (
 // +kubebuilder:printcolumn:name="Open",type=integer,JSONPath=`.status.nodes.open`
 // +kubebuilder:printcolumn:name="Closed",type=integer,JSONPath=`.status.nodes.closed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:selectablefield:JSONPath=`.spec.mode`
+// +kubebuilder:selectablefield:JSONPath=`.spec.taint.key`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be a DNS label of at most 63 characters (lower-case letters, digits and '-'), because it becomes part of an annotation key on nodes",fieldPath=".metadata"
 type NodeGate struct {
 	metav1.TypeMeta `json:",inline"`

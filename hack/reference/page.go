@@ -34,7 +34,8 @@ const preface = `<!-- Written by 'make generate' from the types and docs/referen
 
 # NodeGate
 
-%s, cluster-scoped, short name ` + "`ng`" + `; names are DNS labels of at most 63 characters. The examples
+%s, cluster-scoped, short name ` + "`ng`" + `; names are DNS labels of at most 63 characters. Field selectors can use
+` + "`spec.mode` and `spec.taint.key`" + `, for example ` + "`kubectl get nodegates --field-selector spec.mode=Paused`" + `. The examples
 are parts of a ` + "`spec`" + ` or ` + "`status`" + ` that the API server accepts. For a field without an example, see the example of
 its parent field.
 

@@ -156,6 +156,39 @@ func TestShortNameAndCategory(t *testing.T) {
 	}
 }
 
+// TestFieldSelectors lists gates by the fields that the definition makes selectable.
+func TestFieldSelectors(t *testing.T) {
+	client := connect(t)
+	for name, fields := range map[string]string{"enforced": "", "paused": "  mode: Paused\n"} {
+		if _, err := create(t, client, append(document(t, named(name)), fields...)); err != nil {
+			t.Fatal(err)
+		}
+		defer remove(t, client, name)
+	}
+	for selector, want := range map[string][]string{
+		"spec.mode=Paused":                                      {"paused"},
+		"spec.mode=Enforce":                                     {"enforced"},
+		"spec.mode!=Paused":                                     {"enforced"},
+		"spec.taint.key=example.com/not-ready":                  {"enforced", "paused"},
+		"spec.taint.key=example.com/not-ready,spec.mode=Paused": {"paused"},
+		"spec.taint.key=example.com/other":                      nil,
+	} {
+		list := &v1alpha1.NodeGateList{}
+		body, err := client.Get().Resource("nodegates").Param("fieldSelector", selector).Do(t.Context()).Raw()
+		if err := errors.Join(result(body, err), json.Unmarshal(body, list)); err != nil {
+			t.Errorf("%s: %v", selector, err)
+			continue
+		}
+		var got []string
+		for i := range list.Items {
+			got = append(got, list.Items[i].Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s selects %v, want %v", selector, got, want)
+		}
+	}
+}
+
 // TestUnprocessedGateIsInProgress checks that Flux and Helm's --wait (kstatus) keep
 // waiting for a gate that no controller has processed.
 func TestUnprocessedGateIsInProgress(t *testing.T) {
