@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -24,6 +25,16 @@ const (
 	legacyStartupPrefix = "ignore-taint.cluster-autoscaler.kubernetes.io/"
 	statusPrefix        = "status-taint.cluster-autoscaler.kubernetes.io/"
 )
+
+// readinessPrefix is the prefix of node-readiness-controller's taint keys. Karpenter treats
+// them as temporary on a node that it has not initialized, without startupTaints.
+const readinessPrefix = "readiness.k8s.io/"
+
+// readinessKarpenter is the first version of Karpenter that recognizes readinessPrefix.
+var readinessKarpenter = version.MustParseGeneric("1.13.0")
+
+// karpenterImage is the image of Karpenter for AWS, which has Karpenter's version.
+const karpenterImage = "public.ecr.aws/karpenter/controller"
 
 // pool is a Karpenter NodePool.
 type pool struct{ *unstructured.Unstructured }
@@ -104,15 +115,41 @@ func (j *checker) pools(s *subject, each func(pool)) {
 }
 
 func karpenterStartupTaintMissing(j *checker, s *subject) (hits []hit) {
-	if !s.waits() {
+	suffix := ""
+	if strings.HasPrefix(s.Taint.Key, readinessPrefix) {
+		v := j.karpenterVersion()
+		if v == nil || v.AtLeast(readinessKarpenter) {
+			return nil
+		}
+		suffix = fmt.Sprintf("; Karpenter recognizes keys with the prefix %s since version %s, and this cluster has %s", readinessPrefix, readinessKarpenter, v)
+	}
+	j.unlisted(s, func(p pool) {
+		hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s do not contain %s, which the gate adds to the pool's new nodes%s", p.GetName(), gate.TaintText(s.Taint), suffix)})
+	})
+	return hits
+}
+
+func karpenterVersionUnknown(j *checker, s *subject) (hits []hit) {
+	if !strings.HasPrefix(s.Taint.Key, readinessPrefix) || j.karpenterVersion() != nil {
 		return nil
+	}
+	j.unlisted(s, func(p pool) {
+		hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s do not contain %s, and the version of Karpenter is unknown", p.GetName(), gate.TaintText(s.Taint))})
+	})
+	return hits
+}
+
+// unlisted calls each for the NodePools whose new nodes a gate may close and whose taints do
+// not contain the gate's.
+func (j *checker) unlisted(s *subject, each func(pool)) {
+	if !s.waits() {
+		return
 	}
 	j.pools(s, func(p pool) {
 		if t := s.Taint; !p.has("startupTaints", t) && !p.has("taints", t) {
-			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("startupTaints of NodePool %s do not contain %s, which the gate adds to the pool's new nodes", p.GetName(), gate.TaintText(t))})
+			each(p)
 		}
 	})
-	return hits
 }
 
 func karpenterPermanentTaint(j *checker, s *subject) (hits []hit) {
@@ -184,6 +221,29 @@ func autoscalerArgs(d *appsv1.Deployment) ([]string, bool) {
 	return nil, false
 }
 
+// karpenterVersion returns the oldest version of Karpenter for AWS among the Deployments, or
+// nil if it is unknown. The versions of other providers do not correspond to Karpenter's.
+func (j *checker) karpenterVersion() *version.Version {
+	var oldest *version.Version
+	for i := range j.Deployments {
+		for _, c := range j.Deployments[i].Spec.Template.Spec.Containers {
+			tag, is := strings.CutPrefix(c.Image, karpenterImage)
+			if !is {
+				continue
+			}
+			tag, _, _ = strings.Cut(strings.TrimPrefix(tag, ":"), "@")
+			v, err := version.ParseGeneric(tag)
+			if err != nil {
+				return nil
+			}
+			if oldest == nil || v.LessThan(oldest) {
+				oldest = v
+			}
+		}
+	}
+	return oldest
+}
+
 func knowsKey(args []string, key string) bool {
 	for _, prefix := range []string{startupPrefix, legacyStartupPrefix, statusPrefix} {
 		if strings.HasPrefix(key, prefix) {
@@ -196,6 +256,9 @@ func knowsKey(args []string, key string) bool {
 			value = args[i+1]
 		}
 		if (name == "startup-taint" || name == "status-taint" || name == "ignore-taint") && value == key {
+			return true
+		}
+		if name == "startup-taint-prefix" && value != "" && strings.HasPrefix(key, value) {
 			return true
 		}
 	}

@@ -43,6 +43,8 @@ const (
 		"  openWhen: [{name: all, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}]\n"
 	startup = "startup-taint.cluster-autoscaler.kubernetes.io/a"
 	status  = "status-taint.cluster-autoscaler.kubernetes.io/a"
+	// readinessKey is a key that Karpenter recognizes since version 1.13.
+	readinessKey = "readiness.k8s.io/a"
 	// onRegression makes a gate close on nodes in use.
 	onRegression = "  reclosePolicy: OnRegression\n"
 )
@@ -139,6 +141,17 @@ func sample(manager string, after time.Duration) func(*World) {
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`),
 	}}
 	return func(w *World) { w.Samples = []corev1.Node{n} }
+}
+
+// karpenter returns a Deployment of Karpenter for AWS, with the image tag or, without one,
+// a digest.
+func karpenter(tag string) appsv1.Deployment {
+	return deployment("karpenter", func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = "public.ecr.aws/karpenter/controller:" + tag
+		if tag == "" {
+			d.Spec.Template.Spec.Containers[0].Image = "public.ecr.aws/karpenter/controller@sha256:00"
+		}
+	})
 }
 
 func autoscaler(args ...string) appsv1.Deployment {
@@ -248,6 +261,8 @@ var cases = map[string]struct {
 			"by template label": with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    metadata: {labels: {a: b}}\n    spec: {}"))),
 			"by a requirement":  with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    spec: {requirements: [{key: a, operator: In, values: [c, b]}]}"))),
 			"by a label of all": with([]string{by("{matchLabels: {kubernetes.io/os: linux}}")}, pools(nodePool("    spec: {}"))),
+			"an old Karpenter":  with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter("1.12.1"))),
+			"one of two is old": with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter("1.13.0"), karpenter("1.12.1"))),
 		},
 		good: map[string]*World{
 			"listed":                    with([]string{agent("")}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
@@ -255,6 +270,25 @@ var cases = map[string]struct {
 			"no such label":             with([]string{by("{matchLabels: {a: b}}")}, pools(nodePool("    spec: {}"))),
 			"excluded by a requirement": with([]string{by("{matchLabels: {kubernetes.io/os: linux}}")}, pools(nodePool("    spec: {requirements: [{key: kubernetes.io/os, operator: In, values: [windows]}]}"))),
 			"another pool":              with([]string{by("{matchLabels: {karpenter.sh/nodepool: other}}")}, pools(nodePool("    spec: {}"))),
+			"known to Karpenter":        with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter("1.13.0"))),
+			"an unknown Karpenter":      with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}"))),
+		},
+	},
+	"karpenter-version-unknown": {
+		bad: map[string]*World{
+			"no Deployment": with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}"))),
+			"by digest":     with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter(""))),
+			"of another provider": with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(deployment("karpenter", func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image = "mcr.microsoft.com/aks/karpenter/controller:1.7.0"
+			}))),
+		},
+		good: map[string]*World{
+			"new":         with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter("1.13.0"))),
+			"newer":       with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter("2.0.1@sha256:00"))),
+			"old":         with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {}")), deployments(karpenter("1.12.1"))),
+			"listed":      with([]string{keyed(readinessKey, "")}, pools(nodePool("    spec: {startupTaints: [{key: "+readinessKey+", effect: NoSchedule}]}"))),
+			"another key": with([]string{agent("")}, pools(nodePool("    spec: {}"))),
+			"no pools":    with([]string{keyed(readinessKey, "")}),
 		},
 	},
 	"karpenter-permanent-taint": {
@@ -275,11 +309,15 @@ var cases = map[string]struct {
 		},
 	},
 	"autoscaler-does-not-know-key": {
-		bad: map[string]*World{"not configured": with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/b")))},
+		bad: map[string]*World{
+			"not configured": with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/b"))),
+			"no prefix":      with([]string{keyed(readinessKey, "")}, deployments(autoscaler("--startup-taint-prefix="))),
+		},
 		good: map[string]*World{
 			"configured":                  with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/a"))),
 			"configured in two arguments": with([]string{agent("")}, deployments(autoscaler("--startup-taint", "example.com/a"))),
 			"by its name":                 with([]string{keyed(startup, "")}, deployments(autoscaler())),
+			"by a prefix":                 with([]string{keyed(readinessKey, "")}, deployments(autoscaler("--startup-taint-prefix=x/", "--startup-taint-prefix=readiness.k8s.io/"))),
 			"there is none":               with([]string{agent("")}, deployments(deployment("web"))),
 		},
 	},

@@ -77,6 +77,11 @@ var Rules = []Rule{
 		Do:  "Add the taint to spec.template.spec.startupTaints of the NodePool.",
 	},
 	{
+		ID: "karpenter-version-unknown", Severity: Warning, Needs: []Kind{NodePools, Deployments}, check: karpenterVersionUnknown,
+		Why: "Karpenter before 1.13 does not recognize the prefix readiness.k8s.io/: it considers the node uninitialized, and launches another node for the pending pods.",
+		Do:  "Check that Karpenter is version 1.13 or newer (or based on it, if it is not Karpenter for AWS). Otherwise, add the taint to spec.template.spec.startupTaints of the NodePool.",
+	},
+	{
 		ID: "karpenter-permanent-taint", Severity: Error, Needs: []Kind{NodePools}, check: karpenterPermanentTaint,
 		Why: "Karpenter assumes that the taint is permanent: it launches no nodes of the pool for pods that do not tolerate it.",
 		Do:  "Move the taint from spec.template.spec.taints of the NodePool to startupTaints.",
@@ -89,7 +94,7 @@ var Rules = []Rule{
 	{
 		ID: "autoscaler-does-not-know-key", Severity: Warning, Needs: []Kind{Deployments}, check: autoscalerDoesNotKnowKey,
 		Why: "Cluster Autoscaler assumes that an unknown taint is permanent on every new node of the group: it concludes that pending pods fit on none of these nodes, and does not scale up.",
-		Do:  "Use a key with the prefix startup-taint.cluster-autoscaler.kubernetes.io/, or pass the key to Cluster Autoscaler as --startup-taint (for a recloseTaint, as --status-taint).",
+		Do:  "Use a key with the prefix startup-taint.cluster-autoscaler.kubernetes.io/, or pass the key to Cluster Autoscaler as --startup-taint, or its prefix as --startup-taint-prefix (for a recloseTaint, the key as --status-taint).",
 	},
 	{
 		ID: "late-label", Severity: Warning, check: lateLabel,
