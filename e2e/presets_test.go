@@ -58,6 +58,10 @@ var presetSteps = map[string][]presetStep{
 	"init-daemonset":      startsDaemon("node-init"),
 	"istio-cni":           startsDaemon("istio-cni-node"),
 	"required-daemonsets": startsDaemon("required"),
+	"node-condition": {
+		{v1alpha1.ReadingMissing, func(n *presetNode) { n.setCondition("NodeChecked", "False") }},
+		{v1alpha1.ReadingDiffers, func(n *presetNode) { n.setCondition("NodeChecked", "True") }},
+	},
 	"nvidia-gpu": {
 		{v1alpha1.ReadingMissing, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 0) }},
 		{v1alpha1.ReadingInsufficient, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 8) }},

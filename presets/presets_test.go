@@ -30,6 +30,7 @@ var keys = map[string]string{
 	"image-warm-up":         "startup-taint.cluster-autoscaler.kubernetes.io/image-warm-up",
 	"init-daemonset":        "startup.k8s.io/initializing",
 	"istio-cni":             "cni.istio.io/not-ready",
+	"node-condition":        "readiness.k8s.io/node-checked",
 	"node-problem-detector": "status-taint.cluster-autoscaler.kubernetes.io/node-problem",
 	"nvidia-gpu":            "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
 	"out-of-service":        "node.kubernetes.io/out-of-service",
