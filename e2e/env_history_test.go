@@ -3,12 +3,8 @@
 package e2e
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,8 +108,6 @@ func (h *objectHistory) caughtUp() {
 // span is a half-open interval of resource versions.
 type span struct{ from, to int64 }
 
-func (s span) has(version int64) bool { return version >= s.from && version < s.to }
-
 // forever is greater than every resource version.
 const forever = int64(1) << 62
 
@@ -133,100 +127,6 @@ func (h *objectHistory) closed(node, key string) (spans []span) {
 	}
 	return spans
 }
-
-// binding is the binding of a workload's pod.
-type binding struct {
-	pod string
-	at  int64
-}
-
-// workloadOf returns, for the pods of a machine's workload, when each was bound, and when the
-// scheduler found those unschedulable that were created after a resource version.
-func (h *objectHistory) workloadOf(machine string, after int64) (bindings []binding, rejections []int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, states := range h.pods {
-		if states[0].Labels["workload"] != machine {
-			continue
-		}
-		if i := slices.IndexFunc(states, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }); i >= 0 {
-			bindings = append(bindings, binding{key, version(states[i])})
-		}
-		if i := slices.IndexFunc(states, unschedulable); i >= 0 && version(states[0]) > after {
-			rejections = append(rejections, version(states[i]))
-		}
-	}
-	slices.Sort(rejections)
-	return bindings, rejections
-}
-
-func unschedulable(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
-}
-
-// transitions returns the states of a machine's node and pods since the beginning of the
-// recording, like recording.transitions.
-func (h *objectHistory) transitions(m *replayed) (lines []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	type state struct {
-		at   int64
-		line string
-	}
-	var states []state
-	for _, n := range h.nodes[m.name] {
-		if len(n.Status.Conditions) > 0 {
-			states = append(states, state{version(n), describe(n, "node")})
-		}
-	}
-	for name, key := range m.pods {
-		for _, p := range h.pods[key.String()] {
-			if len(p.Status.ContainerStatuses) > 0 {
-				states = append(states, state{version(p), describe(p, name)})
-			}
-		}
-	}
-	slices.SortFunc(states, func(a, b state) int { return int(a.at - b.at) })
-	last := make(map[string]string)
-	for _, s := range states {
-		name, _, _ := strings.Cut(s.line, " ")
-		if last[name] != "" && last[name] != s.line {
-			lines = append(lines, s.line)
-		}
-		last[name] = s.line
-	}
-	return lines
-}
-
-// nodeWrite is one write of a node according to the audit log.
-type nodeWrite struct {
-	at   time.Time
-	user string
-}
-
-// writesOf returns the writes of a node by the resulting resource version, once the audit log
-// contains the last one.
-func (h *objectHistory) writesOf(k *kubelet) map[int64]nodeWrite {
-	h.Helper()
-	h.writesByNode(k)
-	writes := make(map[int64]nodeWrite)
-	for _, event := range h.audit() {
-		ref, change := event.ObjectRef, event.Verb == "patch" || event.Verb == "update"
-		if ref.Resource != "nodes" || ref.Name != k.name || !change || event.ResponseStatus.Code != 200 {
-			continue
-		}
-		version, err := strconv.ParseInt(event.ResponseObject.Metadata.ResourceVersion, 10, 64)
-		h.must(err)
-		if _, noChange := writes[version]; !noChange {
-			writes[version] = nodeWrite{event.Received.Time, event.User.Username}
-		}
-	}
-	return writes
-}
-
-func (m binding) String() string { return fmt.Sprintf("%s@%d", m.pod, m.at) }
 
 // lastBefore returns the pod's last state before a resource version.
 func (h *objectHistory) lastBefore(pod *corev1.Pod, before int64) (last corev1.Pod) {
