@@ -87,12 +87,13 @@ var mayImport = map[string][]string{
 
 	// The verbs of kubectl gate. They read a cluster once, and decide like the
 	// controller.
-	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/uninstall", "internal/wait"},
+	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/uninstall", "internal/wait"},
 	"internal/cli/clitest": {"api/v1alpha1", "internal/gate", "internal/gatefile"},
 
 	// What these verbs compute, and its text. Pure, except that report writes a page.
 	"internal/explain":  {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
 	"internal/lint":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
+	"internal/pending":  {"api/v1alpha1", "internal/explain", "internal/gate", "internal/gateset", "internal/printer", "internal/report"},
 	"internal/preview":  {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
 	"internal/printer":  {"internal/gate"},
 	"internal/report":   {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/timeline"},

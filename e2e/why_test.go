@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -211,6 +213,52 @@ func TestWhyWithFewRights(t *testing.T) {
 	e.tells(e.ask(e.may("setless", node, gates, pods), "why", "n1"), 1, "? signal", `cannot list resource "daemonsets"`)
 	e.tells(e.ask(e.may("gateless", node), "why", "n1"), 2, `cannot list resource "nodegates"`)
 	e.tells(e.ask(e.may("nothing"), "why", "n1"), 2, `cannot get resource "nodes"`)
+}
+
+// The command explains which gates keep a pod off which nodes, or the pods of a Deployment. The
+// exit status shows whether gates keep it off a node that would fit.
+func TestWhyOfAPod(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register(func(n *corev1.Node) {
+		n.Labels["pool"] = "web"
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10"), corev1.ResourceCPU: resource.MustParse("4")}
+		n.Status.Capacity = n.Status.Allocatable
+	})
+	e.must(e.editTaints(t.Context(), "n1", "node-lifecycle", func(taints []corev1.Taint) []corev1.Taint {
+		return without(taints, corev1.TaintNodeNotReady)
+	}))
+	e.kubelet("n2").register()
+	spec := corev1.PodSpec{NodeSelector: map[string]string{"pool": "web"}, Containers: []corev1.Container{{Name: "c", Image: "none"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "web"}, Spec: spec}
+	e.must(e.admin.Create(t.Context(), pod))
+	e.Cleanup(func() { _ = e.admin.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
+	labels := map[string]string{"app": "web"}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+	}}
+	e.must(e.admin.Create(t.Context(), deployment))
+	e.Cleanup(func() { _ = e.admin.Delete(context.Background(), deployment) })
+
+	admin := e.cluster.Admin()
+	for _, object := range []string{"pod/" + daemonNamespace + "/web", "deploy/" + daemonNamespace + "/web"} {
+		e.tells(e.ask(admin, "why", object), 1, "off 2 of 2 nodes", "1 of these would fit it", "signal: the node has no label ready (Missing)",
+			"kubectl gate why n1", "1 node  the pod's node selector or affinity does not match")
+	}
+	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web", "-o", "json"), 1, `"wouldFit": 1`)
+	k.label("ready")
+	k.becomes("agent", isOpen, keyA)
+	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "1 node would fit it now, as far as this command checks: n1")
+	e.must(e.admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}))
+	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "is bound to node n1")
+
+	e.tells(e.ask(admin, "why", "pod/web"), 2, `"pod/web" is not a valid pod: use pod/NAMESPACE/NAME`)
+	e.tells(e.ask(admin, "why", "deploy/x/web"), 2, "deployment x/web not found")
+	e.tells(e.ask(e.may("podless", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"), reads("apps", "deployments")), "why", "deploy/"+daemonNamespace+"/web"),
+		0, "1 node would fit it now", "Incomplete: listing all pods", `cannot list resource "pods"`)
 }
 
 // An error is reported in one line.

@@ -65,6 +65,10 @@ func newReport(c *connection) *cobra.Command {
 	return command
 }
 
+// defaultWithin is the time after a node's creation in which openings count as those of a new
+// node.
+const defaultWithin = 24 * time.Hour
+
 // reportFlags holds the flags of 'kubectl gate report'.
 type reportFlags struct {
 	*connection
@@ -77,7 +81,7 @@ type reportFlags struct {
 func (r *reportFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.pods, "pods", true, "read all pods, to include when containers started and when the first workload pod was bound")
 	flags.StringVar(&r.poolLabel, "pool-label", "", "node label with the name of the node's pool (default the labels of Karpenter, GKE, EKS and AKS)")
-	flags.DurationVar(&r.within, "within", 24*time.Hour, "exclude events from percentiles that happened later than this after the node's creation")
+	flags.DurationVar(&r.within, "within", defaultWithin, "exclude events from percentiles that happened later than this after the node's creation")
 	flags.StringVar(&r.file, "output-file", "", "write to this file instead of standard output")
 }
 

@@ -3,16 +3,19 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/internal/explain"
+	"github.com/nodegate/nodegate/internal/kube/read"
 )
 
 func newWhy(c *connection) *cobra.Command {
 	var o output
 	command := &cobra.Command{
-		Use:   "why NODE",
-		Short: "Explain which gates hold a node and why",
+		Use:   "why NODE | pod/NAMESPACE/NAME | deployment/NAMESPACE/NAME",
+		Short: "Explain which gates hold a node, or keep a pod off nodes, and why",
 		Long: "Explain the state of each gate on a node: since when and why the gate is in this state, what its signals report,\n" +
 			"what keeps it from opening, and what to do next. For a gate in DryRun, the output shows what the gate would do if\n" +
 			"its mode were switched to Enforce now.\n\n" +
@@ -20,15 +23,26 @@ func newWhy(c *connection) *cobra.Command {
 			"nodegates.nodegate.dev; where a gate of the node depends on them, list pods, daemonsets and resourceslices and\n" +
 			"get csinodes; if the node is unreachable, list nodes. What cannot be read is unknown, and the output lists it.\n" +
 			"Nothing is changed.\n\n" +
+			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, which of these\n" +
+			"would fit it if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +
+			"Whether a node fits is checked by the pod's node selector and affinity, taints, and requested resources, but not by\n" +
+			"other pods (affinity, topology spread, host ports) and volumes. This requires permission to list nodes and pods.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
-			"determined. A gate in DryRun holds nothing.",
-		Example:           "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json",
+			"determined. For a pod, it is 1 if a gate keeps it off a node that would fit. A gate in DryRun holds nothing.",
+		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +
+			"  kubectl gate why pod/web/frontend-6d5f7-x2x9p\n  kubectl gate why deployment/web/frontend",
 		ValidArgsFunction: c.oneNode,
 		Args:              oneNodeArgument(&o),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {
 				return err
+			}
+			if w, is, err := parseWorkload(args[0]); is {
+				if err != nil {
+					return err
+				}
+				return c.whyWorkload(cmd.Context(), reader, w, &o)
 			}
 			s, err := takeSnapshot(cmd.Context(), reader, args[0])
 			if err != nil {
@@ -46,6 +60,21 @@ func newWhy(c *connection) *cobra.Command {
 	}
 	o.addFlags(command.Flags())
 	return command
+}
+
+// whyWorkload prints which gates keep a workload's pod off nodes.
+func (c *connection) whyWorkload(ctx context.Context, reader *read.Reader, w workload, o *output) error {
+	answer, err := w.explain(ctx, reader)
+	if err != nil {
+		return err
+	}
+	if err := o.print(c.streams.Out, answer, answer.Text); err != nil {
+		return err
+	}
+	if answer.WouldFit > 0 {
+		return errNo
+	}
+	return nil
 }
 
 func (s *snapshot) explain() *explain.Explanation {

@@ -8,7 +8,6 @@ package read
 import (
 	"context"
 	"fmt"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/boundpods"
-	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/gateclient"
 	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
@@ -109,33 +105,4 @@ func (r *Reader) NodeNames(ctx context.Context) ([]string, error) {
 		names = append(names, list.Items[i].Name)
 	}
 	return names, nil
-}
-
-// AllPods returns all pods of a node (see gate.WantPods).
-func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error) {
-	at := time.Now()
-	pods, err := boundpods.Of(r.core).List(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	return &gate.PodList{At: at, Pods: pods}, nil
-}
-
-// EveryPod returns all pods of all nodes, by node (see gate.WantPods). Nodes without pods
-// have no entry.
-func (r *Reader) EveryPod(ctx context.Context) (map[string]*gate.PodList, error) {
-	at := time.Now()
-	all := make(map[string]*gate.PodList)
-	err := eachOf(ctx, pageSize, r.core.CoreV1().Pods(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: clients.OnSomeNode}, func(o *corev1.Pod) {
-		list := all[o.Spec.NodeName]
-		if list == nil {
-			list = &gate.PodList{At: at}
-			all[o.Spec.NodeName] = list
-		}
-		list.Pods = append(list.Pods, boundpods.BoundPod(o))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing all pods: %w", err)
-	}
-	return all, nil
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package read
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/clients"
+)
+
+// Pod returns a pod.
+func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, err := r.core.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading pod: %w", err)
+	}
+	return pod, nil
+}
+
+// PodOfDeployment returns a pod as a Deployment creates it.
+func (r *Reader) PodOfDeployment(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	deployment, err := r.core.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading deployment: %w", err)
+	}
+	template := &deployment.Spec.Template
+	return &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, nil
+}
+
+// AllPods returns all pods of a node (see gate.WantPods).
+func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error) {
+	at := time.Now()
+	pods, err := boundpods.Of(r.core).List(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	return &gate.PodList{At: at, Pods: pods}, nil
+}
+
+// EveryPod returns all pods of all nodes, by node (see gate.WantPods). Nodes without pods
+// have no entry.
+func (r *Reader) EveryPod(ctx context.Context) (map[string]*gate.PodList, error) {
+	at := time.Now()
+	all := make(map[string]*gate.PodList)
+	err := r.EachBoundPod(ctx, func(o *corev1.Pod) {
+		list := all[o.Spec.NodeName]
+		if list == nil {
+			list = &gate.PodList{At: at}
+			all[o.Spec.NodeName] = list
+		}
+		list.Pods = append(list.Pods, boundpods.BoundPod(o))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// EachBoundPod calls each for every pod that is bound to a node.
+func (r *Reader) EachBoundPod(ctx context.Context, each func(*corev1.Pod)) error {
+	err := eachOf(ctx, pageSize, r.core.CoreV1().Pods(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: clients.OnSomeNode}, each)
+	if err != nil {
+		return fmt.Errorf("listing all pods: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// filter decides whether a node fits a pod, like the scheduler's plugins for node selectors
+// and affinity, taints, and resources. Other plugins are not represented: they depend on other
+// pods (affinity, topology spread, ports) or on volumes.
+type filter struct {
+	pod      *corev1.Pod
+	affinity nodeaffinity.RequiredNodeAffinity
+	requests corev1.ResourceList
+}
+
+func newFilter(pod *corev1.Pod) *filter {
+	return &filter{pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod), requests: requestsOf(pod)}
+}
+
+// requestsOf returns the resources that a pod requests, with "pods" for itself.
+func requestsOf(pod *corev1.Pod) corev1.ResourceList {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	requests[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return requests
+}
+
+// Add adds the requests of a bound pod to those of its node, unless the pod has finished.
+func Add(requested map[string]corev1.ResourceList, pod *corev1.Pod) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	sum := requested[pod.Spec.NodeName]
+	if sum == nil {
+		sum = corev1.ResourceList{}
+		requested[pod.Spec.NodeName] = sum
+	}
+	for name, quantity := range requestsOf(pod) {
+		quantity.Add(sum[name])
+		sum[name] = quantity
+	}
+}
+
+// untolerated returns the taints of a node that keep the pod off.
+func (f *filter) untolerated(n *Node) (taints []corev1.Taint) {
+	all := n.Spec.Taints
+	if n.Spec.Unschedulable { // as the scheduler, which does not rely on the taint
+		all = append(slices.Clone(all), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	for i := range all {
+		const comparisonOperators = false // alpha: Lt and Gt in tolerations
+		tolerated := schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), f.pod.Spec.Tolerations, &all[i], comparisonOperators)
+		if all[i].Effect != corev1.TaintEffectPreferNoSchedule && !tolerated {
+			taints = append(taints, all[i])
+		}
+	}
+	return taints
+}
+
+// obstacle returns the first reason, apart from gates, why the pod does not fit a node, or "".
+// taints are the untolerated taints that belong to no gate.
+func (f *filter) obstacle(n *Node, taints []corev1.Taint) string {
+	if matches, err := f.affinity.Match(n.Node); err != nil {
+		return "the pod's node affinity is invalid: " + err.Error()
+	} else if !matches {
+		return "the pod's node selector or affinity does not match"
+	}
+	if len(taints) > 0 {
+		t := taints[0]
+		return "the pod does not tolerate " + gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.requests)) {
+		want, free := f.requests[name], n.Status.Allocatable[name]
+		free.Sub(n.Requested[name])
+		if !want.IsZero() && want.Cmp(free) > 0 {
+			return "insufficient " + string(name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pending explains which gates keep a pod off which nodes, which of these nodes
+// would fit the pod if the gates were open, and what the gates wait for. It does no I/O.
+package pending
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/explain"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/report"
+)
+
+// Facts are what an explanation is based on.
+type Facts struct {
+	// Object is the pod, or the object that creates it, in the form KIND NAMESPACE/NAME.
+	Object string
+	// Pod is the pod, or a pod as the object creates it.
+	Pod *corev1.Pod
+	// Nodes are all nodes.
+	Nodes []Node
+	Gates *gateset.Set
+	// Usual contains, by gate, how long after the creation of nodes it opened.
+	Usual map[string]report.Spread
+	// Unread lists the read errors.
+	Unread []string
+	// Now is the time of the decisions.
+	Now time.Time
+}
+
+// Node is a node and what is used of it.
+type Node struct {
+	*corev1.Node
+	// Facts contains the facts from which gates are decided.
+	Facts gate.Facts
+	// Requested contains the resources that the node's pods request, with "pods" for their
+	// number. It is nil if pods could not be read.
+	Requested corev1.ResourceList
+}
+
+// Of returns the explanation.
+func Of(f *Facts) *Explanation {
+	e := &Explanation{
+		Object: f.Object, Time: f.Now.UTC(), Node: f.Pod.Spec.NodeName, Nodes: len(f.Nodes),
+		Gates: []Gate{}, Others: []Other{}, Unread: f.Unread,
+	}
+	if e.Node != "" {
+		return e
+	}
+	for _, g := range f.Pod.Spec.SchedulingGates {
+		e.SchedulingGates = append(e.SchedulingGates, g.Name)
+	}
+	c := &count{Explanation: e, gates: map[string]*Gate{}, others: map[string]int{}}
+	filter := newFilter(f.Pod)
+	for i := range f.Nodes {
+		c.add(f, filter, &f.Nodes[i])
+	}
+	c.done(f)
+	return e
+}
+
+// count sums up the explanation over the nodes.
+type count struct {
+	*Explanation
+	gates  map[string]*Gate
+	others map[string]int
+}
+
+// add adds a node.
+func (c *count) add(f *Facts, filter *filter, n *Node) {
+	taints := filter.untolerated(n)
+	var holding []explain.Gate
+	if len(taints) > 0 {
+		holding, taints = f.holding(n, taints)
+	}
+	other := filter.obstacle(n, taints)
+	switch {
+	case other == "" && len(holding) == 0:
+		c.Fit = append(c.Fit, n.Name)
+		return
+	case other == "":
+		c.WouldFit++
+	default:
+		c.others[other]++
+	}
+	if len(holding) > 0 {
+		c.KeptOff++
+	}
+	for i := range holding {
+		g := c.gate(&holding[i])
+		if other != "" {
+			g.Others++
+			continue
+		}
+		g.Nodes = append(g.Nodes, Held{Node: n.Name, Since: holding[i].Since})
+		g.wait(&holding[i])
+	}
+}
+
+// holding returns the gates whose taints are among the taints of a node, and the other taints.
+func (f *Facts) holding(n *Node, taints []corev1.Taint) (gates []explain.Gate, others []corev1.Taint) {
+	decision := f.Gates.Decide(&n.Facts, f.Now)
+	all := explain.Of(&explain.Facts{Gates: f.Gates, Node: n.Facts, Decision: decision, Now: f.Now}).Gates
+	for i := range taints {
+		found := false
+		for j := range all {
+			if !all[j].DryRun && all[j].State == v1alpha1.StateClosed && hasTaint(&all[j], &taints[i]) {
+				gates, found = append(gates, all[j]), true
+			}
+		}
+		if !found {
+			others = append(others, taints[i])
+		}
+	}
+	return gates, others
+}
+
+// hasTaint reports whether a gate's taint has the key and the effect of a node's. The values
+// may differ, because a gate adopts a taint with any value.
+func hasTaint(g *explain.Gate, taint *corev1.Taint) bool {
+	body, effect, _ := strings.Cut(g.Taint, ":")
+	key, _, _ := strings.Cut(body, "=")
+	return key == taint.Key && effect == string(taint.Effect)
+}
+
+// gate returns what is known of a gate, and adds the gate if it is new.
+func (c *count) gate(g *explain.Gate) *Gate {
+	known := c.gates[g.Gate]
+	if known == nil {
+		known = &Gate{Gate: g.Gate, Taint: g.Taint, Nodes: []Held{}, WaitsFor: []Wait{}}
+		c.gates[g.Gate] = known
+	}
+	return known
+}
+
+// wait counts what the gate waits for on a node.
+func (g *Gate) wait(on *explain.Gate) {
+	for _, w := range waits(on) {
+		i := slices.IndexFunc(g.WaitsFor, func(known Wait) bool { return known.Signal == w.Signal && known.Reason == w.Reason })
+		if i < 0 {
+			g.WaitsFor = append(g.WaitsFor, w)
+			continue
+		}
+		g.WaitsFor[i].Nodes++
+	}
+}
+
+// waits returns what a closed gate waits for on a node.
+func waits(g *explain.Gate) (all []Wait) {
+	if g.Becomes == v1alpha1.StateOpen {
+		return []Wait{{Message: "the controller, which is about to open the gate", Nodes: 1}}
+	}
+	if g.Override != nil {
+		return []Wait{{Message: "the end of an override (" + g.Override.Reason + ")", Nodes: 1}}
+	}
+	if g.Obstacle != nil {
+		return []Wait{{Reason: g.Obstacle.Reason, Message: g.Obstacle.Message, Nodes: 1}}
+	}
+	for _, s := range g.Signals {
+		if g.CloseWhen == (s.State == gate.Holds.String()) {
+			all = append(all, Wait{Signal: s.Name, Reason: s.Reason, Message: s.Message, Nodes: 1})
+		}
+	}
+	return all
+}
+
+// done sorts the explanation and completes it.
+func (c *count) done(f *Facts) {
+	for _, name := range slices.Sorted(maps.Keys(c.gates)) {
+		g := c.gates[name]
+		slices.SortFunc(g.Nodes, func(a, b Held) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node)) })
+		slices.SortFunc(g.WaitsFor, func(a, b Wait) int { return cmp.Or(-cmp.Compare(a.Nodes, b.Nodes), cmp.Compare(a.Signal, b.Signal)) })
+		if usual := f.Usual[name]; usual.Count > 0 {
+			g.Usually = &usual
+		}
+		c.Gates = append(c.Gates, *g)
+	}
+	slices.SortStableFunc(c.Gates, func(a, b Gate) int { return -cmp.Compare(len(a.Nodes), len(b.Nodes)) })
+	for _, message := range slices.Sorted(maps.Keys(c.others)) {
+		c.Others = append(c.Others, Other{Message: message, Nodes: c.others[message]})
+	}
+	slices.SortStableFunc(c.Others, func(a, b Other) int { return -cmp.Compare(a.Nodes, b.Nodes) })
+	slices.Sort(c.Fit)
+}

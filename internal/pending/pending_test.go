@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pending_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/cli/clitest"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/pending"
+	"github.com/nodegate/nodegate/internal/report"
+)
+
+// closedAt is a record of gate agent that closed at a time of the day.
+func closedAt(at string) string {
+	return `{"state":"Closed","reason":"Rebooted","since":"2026-03-01T` + at + `Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
+}
+
+// node returns a ready node with 4 CPUs and room for 10 pods. No gate holds it, and its name is
+// also a label.
+func node(name string, change ...func(*pending.Node)) pending.Node {
+	n := pending.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}}
+	n.Status.Allocatable = resources("4", "10")
+	n.Facts.DaemonSets = &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}
+	n.Facts.Node = gate.Node{
+		Name: name, UID: "uid", BootID: "b", Created: clitest.Now.Add(-time.Hour), Labels: n.Labels, Records: map[string]string{"agent": clitest.Opened},
+		Conditions: []gate.Condition{{Type: string(corev1.NodeReady), Status: corev1.ConditionTrue, Transition: clitest.Now.Add(-time.Hour)}},
+	}
+	for _, c := range change {
+		c(&n)
+	}
+	n.Facts.Node.Taints = n.Spec.Taints
+	return n
+}
+
+func resources(cpu, pods string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse(pods)}
+}
+
+// held adds the taint and the record of gate agent.
+func held(record string) func(*pending.Node) {
+	return func(n *pending.Node) {
+		n.Facts.Node.Records = map[string]string{"agent": record}
+		tainted("example.com/a")(n)
+	}
+}
+
+func tainted(key string) func(*pending.Node) {
+	return func(n *pending.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+func labeled(key string) func(*pending.Node) {
+	return func(n *pending.Node) { n.Labels[key] = "" }
+}
+
+func uses(cpu, pods string) func(*pending.Node) {
+	return func(n *pending.Node) { n.Requested = resources(cpu, pods) }
+}
+
+// pod returns a pending pod that requests one CPU.
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+	}}}}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+const agent = `
+metadata: {name: agent}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  openWhen:
+  - {name: pod, daemonSet: {namespace: kube-system, name: agent}}
+  - {name: sysctl, label: {key: sysctl}}`
+
+const other = `
+metadata: {name: other}
+spec:
+  taint: {key: example.com/b, effect: NoSchedule}
+  openWhen: [{name: fit, label: {key: fit}}]`
+
+// scenarios are pods, and fleets that they do not run on.
+var scenarios = map[string]struct {
+	pod    *corev1.Pod
+	nodes  []pending.Node
+	usual  map[string]report.Spread
+	unread []string
+	// wouldFit and fit are the expected numbers of nodes.
+	wouldFit, fit int
+}{
+	"held": {
+		pod: pod(),
+		nodes: []pending.Node{
+			node("n1", held(closedAt("02:59:00"))),
+			node("n2", held(closedAt("02:50:00")), labeled("sysctl")),
+			node("n3", held(closedAt("02:58:00")), uses("3500m", "2")),
+			node("n4", held(closedAt("02:58:00")), tainted("dedicated")),
+			node("n5", uses("3500m", "2")),
+			node("n6", tainted("dedicated")),
+			node("n7", uses("0", "10")),
+		},
+		usual:    map[string]report.Spread{"agent": {Count: 31, P50: 42, P90: 65}},
+		wouldFit: 2,
+	},
+	"two-gates": {
+		pod: pod(),
+		nodes: []pending.Node{
+			node("n1", func(n *pending.Node) {
+				held(closedAt("02:59:00"))(n)
+				n.Facts.Node.Records["other"] = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"crd"}`
+				tainted("example.com/b")(n)
+			}),
+			node("n2"),
+		},
+		wouldFit: 1, fit: 1,
+	},
+	"about-to-open": {
+		pod: pod(),
+		nodes: []pending.Node{node("n1", labeled("fit"), tainted("example.com/b"), func(n *pending.Node) {
+			n.Facts.Node.Records["other"] = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"crd"}`
+		})},
+		wouldFit: 1,
+	},
+	"tolerates": {
+		pod: pod(func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/a", Operator: corev1.TolerationOpExists}}
+		}),
+		nodes: []pending.Node{node("n1", held(closedAt("02:59:00")))},
+		fit:   1,
+	},
+	"selects": {
+		pod: pod(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"name": "n2"} }),
+		nodes: []pending.Node{
+			node("n1", held(closedAt("02:59:00"))),
+			node("n2", func(n *pending.Node) { n.Spec.Unschedulable = true }),
+		},
+	},
+	"scheduling-gates": {
+		pod:      pod(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}} }),
+		nodes:    []pending.Node{node("n1", held(closedAt("02:59:00")))},
+		unread:   []string{"listing all pods: forbidden"},
+		wouldFit: 1,
+	},
+	"bound": {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nodes: []pending.Node{node("n1", held(closedAt("02:59:00")))}},
+}
+
+func TestExplanations(t *testing.T) {
+	for name, s := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			e := pending.Of(&pending.Facts{
+				Object: "pod web/frontend", Pod: s.pod, Nodes: s.nodes, Gates: gateset.Reported(clitest.Declare(t, agent, other)),
+				Usual: s.usual, Unread: s.unread, Now: clitest.Now,
+			})
+			if e.WouldFit != s.wouldFit || len(e.Fit) != s.fit {
+				t.Errorf("%d nodes would fit if gates were open, and %d fit; want %d and %d", e.WouldFit, len(e.Fit), s.wouldFit, s.fit)
+			}
+			raw, err := json.MarshalIndent(e, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clitest.Golden(t, name+".txt", e.Text())
+			clitest.Golden(t, name+".json", string(raw)+"\n")
+		})
+	}
+}
+
+// Pods that have finished use no resources, and restartable init containers count like
+// containers.
+func TestAdd(t *testing.T) {
+	requested := map[string]corev1.ResourceList{}
+	always := corev1.ContainerRestartPolicyAlways
+	for _, p := range []*corev1.Pod{
+		pod(),
+		pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		pod(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{p.Spec.Containers[0]}
+			p.Spec.InitContainers[0].RestartPolicy = &always
+		}),
+	} {
+		p.Spec.NodeName = "n1"
+		pending.Add(requested, p)
+	}
+	if cpu, pods := requested["n1"][corev1.ResourceCPU], requested["n1"][corev1.ResourcePods]; cpu.Value() != 3 || pods.Value() != 2 {
+		t.Errorf("requested are %s CPUs and %s pods, want 3 and 2", &cpu, &pods)
+	}
+}

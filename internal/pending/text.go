@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pending
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/nodegate/nodegate/internal/printer"
+	"github.com/nodegate/nodegate/internal/report"
+)
+
+// namesMax is the number of nodes that are named for a gate.
+const namesMax = 5
+
+// Text returns the explanation as human-readable text.
+func (e *Explanation) Text() string {
+	var b strings.Builder
+	e.writeSummary(&b)
+	for i := range e.Gates {
+		e.Gates[i].write(&b, e.Time)
+	}
+	if len(e.Others) > 0 {
+		b.WriteString("\nNodes that would not fit it even if all gates were open:\n")
+		rows := printer.NewRows(&b)
+		for _, o := range e.Others {
+			rows.Row(printer.Count(o.Nodes, "node"), o.Message)
+		}
+		rows.Flush()
+	}
+	if len(e.Unread) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, what := range e.Unread {
+		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
+	}
+	return b.String()
+}
+
+func (e *Explanation) writeSummary(b *strings.Builder) {
+	object := strings.ToUpper(e.Object[:1]) + e.Object[1:]
+	switch {
+	case e.Node != "":
+		fmt.Fprintf(b, "%s is bound to node %s: gates have no influence on where it runs any more.\n", object, e.Node)
+		return
+	case e.KeptOff == 0:
+		fmt.Fprintf(b, "No gate keeps %s off any of %d nodes.\n", e.Object, e.Nodes)
+	default:
+		fmt.Fprintf(b, "Gates keep %s off %d of %d nodes. If they were open, %s of these would fit it.\n", e.Object, e.KeptOff, e.Nodes, orNone(e.WouldFit))
+	}
+	if n := len(e.Fit); n > 0 {
+		fmt.Fprintf(b, "%s would fit it now, as far as this command checks: %s.\n", printer.Count(n, "node"), printer.Some(e.Fit, namesMax))
+	}
+	if len(e.SchedulingGates) > 0 {
+		fmt.Fprintf(b, "The scheduler does not consider it as long as it has the scheduling gates %s.\n", strings.Join(e.SchedulingGates, ", "))
+	}
+}
+
+func (g *Gate) write(b *strings.Builder, now time.Time) {
+	fmt.Fprintf(b, "\n%s: closed on %s, %s of which would fit it\n", g.Gate, printer.Count(len(g.Nodes)+g.Others, "node"), orNone(len(g.Nodes)))
+	rows := printer.NewRows(b)
+	rows.Row("taint", g.Taint)
+	for i, w := range g.WaitsFor {
+		label := ""
+		if i == 0 {
+			label = "waits for"
+		}
+		rows.Row(label, w.text())
+	}
+	if g.Usually != nil {
+		rows.Row("usually", usual(g.Usually))
+	}
+	if len(g.Nodes) > 0 {
+		names := make([]string, 0, namesMax)
+		for _, n := range g.Nodes[:min(len(g.Nodes), namesMax)] {
+			names = append(names, n.Node+printer.Elapsed(" for ", n.Since, now))
+		}
+		rows.Row("nodes", printer.First(names, len(g.Nodes)))
+		rows.Row("next", "kubectl gate why "+g.Nodes[0].Node)
+	}
+	rows.Flush()
+}
+
+func (w *Wait) text() string {
+	text := w.Message
+	if w.Reason != "" {
+		text += fmt.Sprintf(" (%s)", w.Reason)
+	}
+	if w.Signal != "" {
+		text = w.Signal + ": " + text
+	}
+	if w.Nodes > 1 {
+		text += ", and the same on " + printer.Count(w.Nodes-1, "more node")
+	}
+	return text
+}
+
+func orNone(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return strconv.Itoa(n)
+}
+
+// usual says how long the gate usually takes to open on a new node.
+func usual(s *report.Spread) string {
+	human := func(seconds float64) string {
+		return duration.HumanDuration(time.Duration(seconds * float64(time.Second)))
+	}
+	return fmt.Sprintf("opens within %s of the node's creation; within %s on nine of ten nodes (of %d)", human(s.P50), human(s.P90), s.Count)
+}
