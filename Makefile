@@ -102,10 +102,11 @@ dist-plugin: ## Make what krew installs: kubectl-gate for each platform, and its
 image: ## Build the container image, without Docker, into bin/image.tar; IMAGE=registry/name:tag pushes it too.
 	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/image $(if $(IMAGE),-push $(IMAGE))
 
+AGENT := -packages ./cmd/nodegate-agent,./cmd/nodegate-hold -name ghcr.io/nodegate/nodegate-agent
+
 .PHONY: agent-image
 agent-image: ## The same for the node agent, into bin/agent-image.tar.
-	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/agent-image -packages ./cmd/nodegate-agent,./cmd/nodegate-hold \
-		-name ghcr.io/nodegate/nodegate-agent $(if $(IMAGE),-push $(IMAGE))
+	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/agent-image $(AGENT) $(if $(IMAGE),-push $(IMAGE))
 
 # The program is built first, because 'go run' hides the exit status. Its last lines
 # are go test's own output. hack/test/parts.go has the parts and their times.
@@ -239,10 +240,11 @@ release: ## Build a release into dist/, with SBOMs and checksums (VERSION=v0.1.0
 	rm -rf $(DIST)
 	$(MAKE) dist dist-plugin
 	go run -C hack/tools/image . -source $(CURDIR) -version $(VERSION) -out $(abspath $(DIST))/image
+	go run -C hack/tools/image . -source $(CURDIR) -version $(VERSION) -out $(abspath $(DIST))/agent-image $(AGENT)
 	go run -C hack/tools/release . -dist $(abspath $(DIST)) -version $(VERSION)
 
 .PHONY: publish
-publish: ## Sign what 'make release' built with SIGNING_KEY=file, and push the image to IMAGE=registry/name:tag.
+publish: ## Sign what 'make release' built with SIGNING_KEY=file, and push the images to IMAGE=registry/name:tag and registry/name-agent:tag.
 	go run -C hack/tools/release . -dist $(abspath $(DIST)) -key $(abspath $(SIGNING_KEY)) $(if $(IMAGE),-image $(IMAGE))
 
 .PHONY: vulncheck

@@ -9,15 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // checksumsFile contains the SHA-256 of every file of a release, in the format of sha256sum.
 const checksumsFile = "checksums.txt"
 
-// checksums returns the contents of checksumsFile. Directories, such as the image's
-// layout, are not included.
+// checksums returns the contents of checksumsFile. Directories, such as the layouts
+// of images, are not included.
 func checksums(dist string) ([]byte, error) {
 	entries, err := os.ReadDir(dist) // sorted
 	if err != nil {
@@ -61,36 +59,6 @@ func checkChecksums(dist string) error {
 	}
 	if !bytes.Equal(got, want) {
 		return fmt.Errorf("the files of %s do not match %s: run 'make release' again", dist, checksumsFile)
-	}
-	return nil
-}
-
-// digestFile contains the digest of the image, so that the checksums cover the image.
-const digestFile = "image-digest.txt"
-
-func writeDigest(dist string) error {
-	index, err := imageIndex(filepath.Join(dist, imageLayout))
-	if err != nil {
-		return err
-	}
-	digest, err := index.Digest()
-	if err != nil {
-		return fmt.Errorf("computing the digest: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dist, digestFile), []byte(digest.String()+"\n"), 0o644); err != nil {
-		return fmt.Errorf("writing the digest of the image: %w", err)
-	}
-	return nil
-}
-
-// checkDigest returns an error if the image is not that of the release.
-func checkDigest(dist string, digest v1.Hash) error {
-	want, err := os.ReadFile(filepath.Join(dist, digestFile))
-	if err != nil {
-		return fmt.Errorf("reading the digest of the image: %w", err)
-	}
-	if strings.TrimSpace(string(want)) != digest.String() {
-		return fmt.Errorf("the image is %s, but %s has %s: run 'make release' again", digest, digestFile, bytes.TrimSpace(want))
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 
 // Command release completes and signs a release. Without a key, it writes an SBOM for each
 // program, and the checksums of all files. With a key, it verifies the checksums, signs
-// them, and pushes the image with its signatures and attestations. Only the second step
+// them, and pushes the images with their signatures and attestations. Only the second step
 // needs a secret, and it builds nothing.
 package main
 
@@ -17,19 +17,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// imageLayout is the OCI layout, relative to the release's directory.
-const imageLayout = "image"
-
 type options struct {
 	dist, version, key, image string
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.dist, "dist", "dist", "the directory of the release, with the image as OCI layout image/")
+	flag.StringVar(&o.dist, "dist", "dist", "the directory of the release, with the images as OCI layouts image/ and agent-image/")
 	flag.StringVar(&o.version, "version", "", "the version in the SBOMs (default: that of the programs)")
 	flag.StringVar(&o.key, "key", "", "sign with the ECDSA P-256 private key in this PEM file, instead of writing SBOMs and checksums")
-	flag.StringVar(&o.image, "image", "", "push the image to this name, such as registry.example.com/nodegate:v0.1.0; requires -key")
+	flag.StringVar(&o.image, "image", "", "push the image to this name, such as registry.example.com/nodegate:v0.1.0, and the node agent's to nodegate-agent:v0.1.0; requires -key")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -44,7 +41,7 @@ func (o *options) run(ctx context.Context) error {
 		if err := writeSBOMs(o.dist, o.version); err != nil {
 			return err
 		}
-		if err := writeDigest(o.dist); err != nil {
+		if err := writeDigests(o.dist); err != nil {
 			return err
 		}
 		return writeChecksums(o.dist)
@@ -66,5 +63,5 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("parsing the image name %q: %w", o.image, err)
 	}
-	return publishImage(ctx, signer, o.dist, tag)
+	return publishImages(ctx, signer, o.dist, tag)
 }

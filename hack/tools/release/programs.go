@@ -11,9 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 // program is a program of a release.
@@ -52,85 +49,32 @@ func fromArchive(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return first(zipped, "kubectl-gate")
+	all, err := files(zipped)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range all {
+		if strings.HasPrefix(f.name, "kubectl-gate") {
+			return f.content, nil
+		}
+	}
+	return nil, errors.New("it has no file kubectl-gate*")
 }
 
-// first returns the first file whose name starts with a prefix.
-func first(archive io.Reader, prefix string) ([]byte, error) {
-	for files := tar.NewReader(archive); ; {
-		header, err := files.Next()
+// files returns all files of an archive.
+func files(archive io.Reader) (all []program, err error) {
+	for r := tar.NewReader(archive); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
 		if err != nil {
-			return nil, fmt.Errorf("finding a file %q: %w", prefix+"*", err)
+			return nil, fmt.Errorf("reading an archive: %w", err)
 		}
-		if strings.HasPrefix(header.Name, prefix) {
-			return io.ReadAll(files)
-		}
-	}
-}
-
-// platformImage is the image for one platform, with its program.
-type platformImage struct {
-	digest  v1.Hash
-	program program
-}
-
-// imageIndex returns the only image of an OCI layout.
-func imageIndex(dir string) (v1.ImageIndex, error) {
-	path, err := layout.FromPath(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the image: %w; run 'make release' first", err)
-	}
-	all, err := path.ImageIndex()
-	if err != nil {
-		return nil, fmt.Errorf("reading the layout: %w", err)
-	}
-	manifest, err := all.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("reading the layout: %w", err)
-	}
-	if len(manifest.Manifests) != 1 {
-		return nil, fmt.Errorf("%s has %d images, want one", dir, len(manifest.Manifests))
-	}
-	return all.ImageIndex(manifest.Manifests[0].Digest)
-}
-
-// platformImages returns the images for all platforms of a layout.
-func platformImages(dir string) ([]platformImage, error) {
-	index, err := imageIndex(dir)
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("reading the index: %w", err)
-	}
-	var images []platformImage
-	for _, m := range manifest.Manifests {
-		content, err := fromImage(index, m.Digest)
+		content, err := io.ReadAll(r)
 		if err != nil {
-			return nil, fmt.Errorf("reading the image for %s: %w", m.Platform, err)
+			return nil, fmt.Errorf("reading %s: %w", header.Name, err)
 		}
-		images = append(images, platformImage{m.Digest, program{"nodegate_" + m.Platform.OS + "_" + m.Platform.Architecture, content}})
+		all = append(all, program{header.Name, content})
 	}
-	return images, nil
-}
-
-func fromImage(index v1.ImageIndex, digest v1.Hash) ([]byte, error) {
-	image, err := index.Image(digest)
-	if err != nil {
-		return nil, err
-	}
-	layers, err := image.Layers()
-	if err != nil {
-		return nil, err
-	}
-	if len(layers) != 1 {
-		return nil, fmt.Errorf("the image has %d layers, want one", len(layers))
-	}
-	content, err := layers[0].Uncompressed()
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
-	return first(content, "")
 }

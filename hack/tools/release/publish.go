@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -19,7 +18,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/dsse"
 	"github.com/sigstore/sigstore/pkg/signature/payload"
@@ -47,37 +45,40 @@ type publication struct {
 	options    []remote.Option
 }
 
-// publishImage pushes and signs the image of a release: the index, and the image and SBOM
-// of each platform. It pushes the tag last, so that the tag never refers to an image
-// without a signature.
-func publishImage(ctx context.Context, s signature.Signer, dist string, tag name.Tag) error {
-	dir := filepath.Join(dist, imageLayout)
-	index, err := imageIndex(dir)
+// publishImages pushes and signs all images of a release, after it has checked them all.
+func publishImages(ctx context.Context, s signature.Signer, dist string, first name.Tag) error {
+	for _, i := range images {
+		if err := i.check(dist); err != nil {
+			return err
+		}
+	}
+	for _, i := range images {
+		p := publication{s, dist, i.tag(first).Context(), []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}}
+		if err := p.publish(i, i.tag(first)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish pushes and signs an image: the index, and the image and SBOMs of each platform. It
+// pushes the tag last, so that the tag never refers to an image without a signature.
+func (p *publication) publish(i releaseImage, tag name.Tag) error {
+	index, digest, err := i.index(p.dist)
 	if err != nil {
 		return err
 	}
-	if err := validate.Index(index); err != nil {
-		return fmt.Errorf("validating the image: %w", err)
-	}
-	digest, err := index.Digest()
-	if err != nil {
-		return fmt.Errorf("computing the digest: %w", err)
-	}
-	if err := checkDigest(dist, digest); err != nil {
-		return err
-	}
-	images, err := platformImages(dir)
+	platforms, err := i.platforms(p.dist)
 	if err != nil {
 		return err
 	}
-	p := publication{s, dist, tag.Context(), []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}}
 	if err := remote.WriteIndex(p.repository.Digest(digest.String()), index, p.options...); err != nil {
 		return fmt.Errorf("pushing the image: %w", err)
 	}
 	if err := p.sign(digest); err != nil {
 		return err
 	}
-	for _, image := range images {
+	for _, image := range platforms {
 		if err := p.sign(image.digest); err != nil {
 			return err
 		}
@@ -102,34 +103,53 @@ func (p *publication) sign(digest v1.Hash) error {
 	if err != nil {
 		return fmt.Errorf("signing %s: %w", digest, err)
 	}
-	return p.push(digest, "sig", content, simpleSigning, map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(sig)})
+	return p.push(digest, "sig", mutate.Addendum{
+		Layer: static.NewLayer(content, simpleSigning), MediaType: simpleSigning,
+		Annotations: map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(sig)},
+	})
 }
 
-// attest pushes the SBOM of an image, as a signed in-toto statement.
+// attest pushes the SBOMs of an image's programs, as signed in-toto statements.
 func (p *publication) attest(image platformImage) error {
-	bom, err := os.ReadFile(image.program.sbomPath(p.dist))
+	var attestations []mutate.Addendum
+	for i := range image.programs {
+		content, err := p.attestation(image.digest, &image.programs[i])
+		if err != nil {
+			return err
+		}
+		attestations = append(attestations, mutate.Addendum{
+			Layer: static.NewLayer(content, envelope), MediaType: envelope,
+			Annotations: map[string]string{signatureAnnotation: "", predicateAnnotation: cycloneDX},
+		})
+	}
+	return p.push(image.digest, "att", attestations...)
+}
+
+// attestation returns a program's SBOM as a signed statement about an image.
+func (p *publication) attestation(digest v1.Hash, of *program) ([]byte, error) {
+	bom, err := os.ReadFile(of.sbomPath(p.dist))
 	if err != nil {
-		return fmt.Errorf("reading an SBOM: %w", err)
+		return nil, fmt.Errorf("reading an SBOM: %w", err)
 	}
 	text, err := json.Marshal(object{
 		"_type": statementType, "predicateType": cycloneDX, "predicate": json.RawMessage(bom),
-		"subject": []object{{"name": p.repository.Name(), "digest": object{image.digest.Algorithm: image.digest.Hex}}},
+		"subject": []object{{"name": p.repository.Name(), "digest": object{digest.Algorithm: digest.Hex}}},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding the attestation of %s: %w", image.program.name, err)
+		return nil, fmt.Errorf("encoding the attestation of %s: %w", of.name, err)
 	}
 	content, err := dsse.WrapSigner(p.signer, statement).SignMessage(bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("signing the SBOM of %s: %w", image.program.name, err)
+		return nil, fmt.Errorf("signing the SBOM of %s: %w", of.name, err)
 	}
-	return p.push(image.digest, "att", content, envelope, map[string]string{signatureAnnotation: "", predicateAnnotation: cycloneDX})
+	return content, nil
 }
 
-// push pushes an image whose only layer is the content, to the tag under which cosign
-// finds the signature or attestation of an image.
-func (p *publication) push(digest v1.Hash, suffix string, content []byte, kind types.MediaType, annotations map[string]string) error {
+// push pushes an artifact with layers, to the tag under which cosign finds the signature or
+// attestations of an image.
+func (p *publication) push(digest v1.Hash, suffix string, layers ...mutate.Addendum) error {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	artifact, err := mutate.Append(base, mutate.Addendum{Layer: static.NewLayer(content, kind), MediaType: kind, Annotations: annotations})
+	artifact, err := mutate.Append(base, layers...)
 	if err != nil {
 		return fmt.Errorf("creating the artifact of %s: %w", digest, err)
 	}

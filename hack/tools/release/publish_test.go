@@ -31,17 +31,17 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 )
 
-// fetched returns the only layer of an artifact in a registry.
-func fetched(tag name.Tag) (content []byte, annotations map[string]string, err error) {
+// fetched returns one of a number of layers of an artifact in a registry.
+func fetched(tag name.Tag, n, layers int) (content []byte, annotations map[string]string, err error) {
 	image, err := remote.Image(tag)
 	if err != nil {
 		return nil, nil, err
 	}
 	manifest, err := image.Manifest()
-	if err != nil || len(manifest.Layers) != 1 {
-		return nil, nil, errors.Join(fmt.Errorf("%s has no single layer", tag), err)
+	if err != nil || len(manifest.Layers) != layers {
+		return nil, nil, errors.Join(fmt.Errorf("%s does not have %d layers", tag, layers), err)
 	}
-	layer, err := image.LayerByDigest(manifest.Layers[0].Digest)
+	layer, err := image.LayerByDigest(manifest.Layers[n].Digest)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,13 +51,13 @@ func fetched(tag name.Tag) (content []byte, annotations map[string]string, err e
 	}
 	defer open.Close()
 	content, err = io.ReadAll(open)
-	return content, manifest.Layers[0].Annotations, err
+	return content, manifest.Layers[n].Annotations, err
 }
 
 // verifySignature verifies like 'cosign verify --key' that the payload under the image's
 // tag is signed with the key, has the right type, and contains the image's digest.
 func verifySignature(verifier signature.Verifier, repository name.Repository, digest v1.Hash, change func([]byte) []byte) error {
-	text, annotations, err := fetched(repository.Tag("sha256-" + digest.Hex + ".sig"))
+	text, annotations, err := fetched(repository.Tag("sha256-"+digest.Hex+".sig"), 0, 1)
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,10 @@ func verifySignature(verifier signature.Verifier, repository name.Repository, di
 	return nil
 }
 
-// verifyAttestation verifies an SBOM like 'cosign verify-attestation --key --type
-// cyclonedx', and returns it.
-func verifyAttestation(verifier signature.Verifier, repository name.Repository, digest v1.Hash, change func([]byte) []byte) ([]byte, error) {
-	text, annotations, err := fetched(repository.Tag("sha256-" + digest.Hex + ".att"))
+// verifyAttestation verifies one of a number of SBOMs like 'cosign verify-attestation --key
+// --type cyclonedx', and returns it.
+func verifyAttestation(verifier signature.Verifier, repository name.Repository, digest v1.Hash, n, all int, change func([]byte) []byte) ([]byte, error) {
+	text, annotations, err := fetched(repository.Tag("sha256-"+digest.Hex+".att"), n, all)
 	if err != nil {
 		return nil, err
 	}
@@ -112,58 +112,80 @@ func verifyAttestation(verifier signature.Verifier, repository name.Repository, 
 
 func same(text []byte) []byte { return text }
 
-func TestImageIsSigned(t *testing.T) {
+func TestImagesAreSigned(t *testing.T) {
 	dist := newDist(t)
 	must(t, (&options{dist: dist}).run(t.Context()))
 	key, verifier := newKey(t)
 	_, other := newKey(t)
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
-	image := strings.TrimPrefix(server.URL, "http://") + "/nodegate:v0.1.0"
-	must(t, (&options{dist: dist, key: key, image: image}).run(t.Context()))
+	host := strings.TrimPrefix(server.URL, "http://")
+	must(t, (&options{dist: dist, key: key, image: host + "/nodegate:v0.1.0"}).run(t.Context()))
 
-	tag, err := name.NewTag(image)
-	must(t, err)
-	repository := tag.Context()
-	index, err := remote.Index(tag)
-	must(t, err)
-	digest, err := index.Digest()
-	must(t, err)
-	if written, err := os.ReadFile(filepath.Join(dist, digestFile)); err != nil || string(written) != digest.String()+"\n" {
-		t.Errorf("the registry has %s, but the release %s (%v)", digest, written, err)
+	for image, programs := range map[string][]string{"/nodegate": {"nodegate"}, "/nodegate-agent": {"nodegate-agent", "nodegate-hold"}} {
+		t.Run(image, func(t *testing.T) {
+			tag, err := name.NewTag(host + image + ":v0.1.0")
+			must(t, err)
+			index, err := remote.Index(tag)
+			must(t, err)
+			digest, err := index.Digest()
+			must(t, err)
+			file := map[string]string{"/nodegate": "image-digest.txt", "/nodegate-agent": "agent-image-digest.txt"}[image]
+			if written, err := os.ReadFile(filepath.Join(dist, file)); err != nil || string(written) != digest.String()+"\n" {
+				t.Errorf("the registry has %s, but the release %s (%v)", digest, written, err)
+			}
+			manifest, err := index.IndexManifest()
+			must(t, err)
+			if len(manifest.Manifests) != 2 {
+				t.Fatalf("%d platforms, want 2", len(manifest.Manifests))
+			}
+			signed := []v1.Hash{digest}
+			for _, m := range manifest.Manifests {
+				signed = append(signed, m.Digest)
+				for i, program := range programs {
+					file := filepath.Join(dist, program+"_linux_"+m.Platform.Architecture+".cdx.json")
+					assertAttested(t, file, func(by signature.Verifier, change func([]byte) []byte) ([]byte, error) {
+						return verifyAttestation(by, tag.Context(), m.Digest, i, len(programs), change)
+					}, verifier, other)
+				}
+			}
+			for _, digest := range signed {
+				assertSigned(t, tag.Context(), digest, verifier, other)
+			}
+		})
 	}
-	manifest, err := index.IndexManifest()
+}
+
+// assertAttested checks that an attested SBOM is that in a file, and that it is valid only
+// unchanged, and only for one key.
+func assertAttested(t *testing.T, file string, verify func(signature.Verifier, func([]byte) []byte) ([]byte, error), verifier, other signature.Verifier) {
+	t.Helper()
+	bom, err := verify(verifier, same)
 	must(t, err)
-	if len(manifest.Manifests) != 2 {
-		t.Fatalf("%d platforms, want 2", len(manifest.Manifests))
+	want, err := os.ReadFile(file)
+	must(t, err)
+	if diff := cmp.Diff(compact(t, want), compact(t, bom)); diff != "" {
+		t.Errorf("the image's SBOM differs from the release's:\n%s", diff)
 	}
-	signed := []v1.Hash{digest}
-	for _, m := range manifest.Manifests {
-		signed = append(signed, m.Digest)
-		bom, err := verifyAttestation(verifier, repository, m.Digest, same)
-		must(t, err)
-		file, err := os.ReadFile(filepath.Join(dist, "nodegate_linux_"+m.Platform.Architecture+".cdx.json"))
-		must(t, err)
-		if diff := cmp.Diff(compact(t, file), compact(t, bom)); diff != "" {
-			t.Errorf("the image's SBOM differs from the release's:\n%s", diff)
-		}
-		if _, err := verifyAttestation(other, repository, m.Digest, same); err == nil {
-			t.Error("an SBOM is valid for another key")
-		}
-		if _, err := verifyAttestation(verifier, repository, m.Digest, func(text []byte) []byte {
-			return bytes.Replace(text, []byte(`"payload":"e`), []byte(`"payload":"f`), 1)
-		}); err == nil {
-			t.Error("a changed SBOM is valid")
-		}
+	if _, err := verify(other, same); err == nil {
+		t.Error("an SBOM is valid for another key")
 	}
-	for _, digest := range signed {
-		must(t, verifySignature(verifier, repository, digest, same))
-		if verifySignature(other, repository, digest, same) == nil {
-			t.Error("a signature is valid for another key")
-		}
-		if verifySignature(verifier, repository, digest, func(text []byte) []byte { return bytes.Replace(text, []byte("sha256:"), []byte("sha256:0"), 1) }) == nil {
-			t.Error("a changed payload is valid")
-		}
+	if _, err := verify(verifier, func(text []byte) []byte {
+		return bytes.Replace(text, []byte(`"payload":"e`), []byte(`"payload":"f`), 1)
+	}); err == nil {
+		t.Error("a changed SBOM is valid")
+	}
+}
+
+// assertSigned checks that the signature of an image is valid only unchanged, and only for one key.
+func assertSigned(t *testing.T, repository name.Repository, digest v1.Hash, verifier, other signature.Verifier) {
+	t.Helper()
+	must(t, verifySignature(verifier, repository, digest, same))
+	if verifySignature(other, repository, digest, same) == nil {
+		t.Error("a signature is valid for another key")
+	}
+	if verifySignature(verifier, repository, digest, func(text []byte) []byte { return bytes.Replace(text, []byte("sha256:"), []byte("sha256:0"), 1) }) == nil {
+		t.Error("a changed payload is valid")
 	}
 }
 

@@ -122,20 +122,27 @@ func TestSBOMRejectsScripts(t *testing.T) {
 }
 
 // newDist returns the directory of a release without SBOMs and checksums: one archive, the
-// image, and a file.
+// images, and a file.
 func newDist(t *testing.T) string {
 	t.Helper()
 	content, dist := small(t), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dist, "install.yaml"), []byte("kind: List\n"), 0o644))
 	var archive bytes.Buffer
 	zipped := gzip.NewWriter(&archive)
-	must(t, errors.Join(tarOf(zipped, "kubectl-gate", content), zipped.Close()))
+	must(t, errors.Join(tarOf(zipped, content, "kubectl-gate"), zipped.Close()))
 	must(t, os.WriteFile(filepath.Join(dist, "kubectl-gate_linux_amd64.tar.gz"), archive.Bytes(), 0o644))
+	writeImage(t, filepath.Join(dist, "image"), content, "nodegate")
+	writeImage(t, filepath.Join(dist, "agent-image"), content, "nodegate-agent", "nodegate-hold")
+	return dist
+}
 
+// writeImage writes an image of programs with the same content, for two platforms.
+func writeImage(t *testing.T, dir string, content []byte, programs ...string) {
+	t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, architecture := range []string{"amd64", "arm64"} {
 		var files bytes.Buffer
-		must(t, tarOf(&files, "nodegate", content))
+		must(t, tarOf(&files, content, programs...))
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
 		must(t, err)
 		image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layer)
@@ -148,20 +155,23 @@ func newDist(t *testing.T) string {
 		must(t, err)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}}})
 	}
-	path, err := layout.Write(filepath.Join(dist, imageLayout), empty.Index)
+	path, err := layout.Write(dir, empty.Index)
 	must(t, err)
 	must(t, path.AppendIndex(index))
-	return dist
 }
 
-func tarOf(w io.Writer, name string, content []byte) error {
+func tarOf(w io.Writer, content []byte, names ...string) error {
 	files := tar.NewWriter(w)
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o555, Size: int64(len(content))}
-	err := files.WriteHeader(header)
-	if err == nil {
-		_, err = files.Write(content)
+	for _, name := range names {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o555, Size: int64(len(content))}
+		if err := files.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := files.Write(content); err != nil {
+			return err
+		}
 	}
-	return errors.Join(err, files.Close())
+	return files.Close()
 }
 
 // newKey creates a key as described in docs/security/verify.md, and returns Sigstore's
@@ -213,9 +223,22 @@ func TestFilesAreSigned(t *testing.T) {
 	for line := range strings.Lines(string(sums)) {
 		named[strings.Fields(line)[1]] = true
 	}
-	want := []string{"image-digest.txt", "install.yaml", "kubectl-gate_linux_amd64.cdx.json", "kubectl-gate_linux_amd64.tar.gz", "nodegate_linux_amd64.cdx.json", "nodegate_linux_arm64.cdx.json"}
+	want := []string{
+		"agent-image-digest.txt", "image-digest.txt", "install.yaml", "kubectl-gate_linux_amd64.cdx.json", "kubectl-gate_linux_amd64.tar.gz",
+		"nodegate-agent_linux_amd64.cdx.json", "nodegate-agent_linux_arm64.cdx.json", "nodegate-hold_linux_amd64.cdx.json", "nodegate-hold_linux_arm64.cdx.json",
+		"nodegate_linux_amd64.cdx.json", "nodegate_linux_arm64.cdx.json",
+	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(named))); diff != "" {
 		t.Errorf("checksums (-want +got):\n%s", diff)
+	}
+}
+
+// replaceImage returns a function that replaces an image by an empty one.
+func replaceImage(dir string) func(*testing.T, string) error {
+	return func(t *testing.T, dist string) error {
+		path, err := layout.Write(filepath.Join(dist, dir), empty.Index)
+		must(t, err)
+		return path.AppendIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	}
 }
 
@@ -232,14 +255,11 @@ func TestTamperedReleaseIsNotSigned(t *testing.T) {
 		"one more file": {func(_ *testing.T, dist string) error {
 			return os.WriteFile(filepath.Join(dist, "more.yaml"), nil, 0o644)
 		}, "do not match checksums.txt"},
-		"no checksums": {func(_ *testing.T, dist string) error { return os.Remove(filepath.Join(dist, checksumsFile)) }, "make release"},
-		"another image": {func(t *testing.T, dist string) error {
-			path, err := layout.Write(filepath.Join(dist, imageLayout), empty.Index)
-			must(t, err)
-			return path.AppendIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
-		}, "image-digest.txt has sha256:"},
+		"no checksums":        {func(_ *testing.T, dist string) error { return os.Remove(filepath.Join(dist, checksumsFile)) }, "make release"},
+		"another image":       {replaceImage("image"), " image-digest.txt has sha256:"},
+		"another agent image": {replaceImage("agent-image"), "agent-image-digest.txt has sha256:"},
 		"a layer": {func(t *testing.T, dist string) error {
-			blobs, err := filepath.Glob(filepath.Join(dist, imageLayout, "blobs", "sha256", "*"))
+			blobs, err := filepath.Glob(filepath.Join(dist, "image", "blobs", "sha256", "*"))
 			must(t, err)
 			for _, blob := range blobs {
 				content, err := os.ReadFile(blob)

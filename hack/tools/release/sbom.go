@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -90,18 +89,20 @@ func sbomText(program []byte, version string) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// writeSBOMs writes an SBOM for each program in the archives and in the image.
+// writeSBOMs writes an SBOM for each program in the archives and in the images.
 func writeSBOMs(dist, version string) error {
 	programs, err := archivedPrograms(dist)
 	if err != nil {
 		return err
 	}
-	images, err := platformImages(filepath.Join(dist, imageLayout))
-	if err != nil {
-		return err
-	}
-	for _, image := range images {
-		programs = append(programs, image.program)
+	for _, i := range images {
+		platforms, err := i.platforms(dist)
+		if err != nil {
+			return err
+		}
+		for _, image := range platforms {
+			programs = append(programs, image.programs...)
+		}
 	}
 	for _, p := range programs {
 		text, err := sbomText(p.content, version)
