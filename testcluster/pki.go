@@ -26,6 +26,10 @@ const (
 	serviceIP    = "10.0.0.1"
 )
 
+// ServiceAddress is the address and port of the Service "kubernetes", at which pods expect
+// the API server.
+const ServiceAddress = serviceIP + ":443"
+
 // serverNames are the names in the components' serving certificates.
 var serverNames = []string{
 	"localhost", "127.0.0.1", serviceIP, "kubernetes", "kubernetes.default", "kubernetes.default.svc",

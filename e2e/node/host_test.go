@@ -35,6 +35,7 @@ type host struct {
 	name    string
 	labels  map[string]string
 	cluster *testcluster.Cluster
+	client  client.Client
 	since   judge.Position
 
 	mu     sync.Mutex
@@ -54,20 +55,23 @@ func newMachine(t *testing.T, options machine.Options) *host {
 	t.Helper()
 	c := setUp(t)
 	shared.machines++
-	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), labels: options.Labels, cluster: c}
-	dir := filepath.Join(c.Dir(), h.name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	options.Name, options.Number, options.Dir, options.Cluster = h.name, shared.machines, dir, c
-	options.Programs, options.Image = shared.programs, shared.image
-	if h.Machine, err = machine.New(options); err != nil {
-		t.Fatal(err)
-	}
+	h := &host{name: fmt.Sprintf("machine-%d", shared.machines), labels: options.Labels, cluster: c, client: shared.client}
+	options.Number, options.Programs, options.Image = shared.machines, shared.programs, shared.image
+	h.build(t, options)
 	t.Cleanup(func() { h.retire(t) })
-	h.observe(t)
 	return h
+}
+
+// build builds the machine, which is off, and observes its Node.
+func (h *host) build(t *testing.T, options machine.Options) {
+	t.Helper()
+	dir := filepath.Join(h.cluster.Dir(), h.name)
+	must(t, os.Mkdir(dir, 0o755))
+	options.Name, options.Dir, options.Cluster = h.name, dir, h.cluster
+	var err error
+	h.Machine, err = machine.New(options)
+	must(t, err)
+	h.observe(t)
 }
 
 // observe records the states of the Node.
@@ -110,40 +114,47 @@ func (h *host) retire(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	h.judge(ctx, t)
+	judgeSince(ctx, t, h.cluster, h.since, shared.installation.Username())
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name}}
-	if err := client.IgnoreNotFound(shared.client.Delete(ctx, node)); err != nil {
+	if err := client.IgnoreNotFound(h.client.Delete(ctx, node)); err != nil {
 		t.Error(err)
 	}
+	h.deletePods(ctx, t)
+}
+
+// deletePods deletes the pods that are bound to the machine, which is off.
+func (h *host) deletePods(ctx context.Context, t *testing.T) {
+	t.Helper()
 	var pods corev1.PodList
-	if err := shared.client.List(ctx, &pods); err != nil {
+	if err := h.client.List(ctx, &pods); err != nil {
 		t.Error(err)
 	}
 	for i := range pods.Items {
 		if pods.Items[i].Spec.NodeName != h.name {
 			continue
 		}
-		if err := client.IgnoreNotFound(shared.client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))); err != nil {
+		if err := client.IgnoreNotFound(h.client.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// judge lets the judge check the test from the API server's own data.
-func (h *host) judge(ctx context.Context, t *testing.T) {
+// judgeSince lets the judge check what has happened since a position, from the API server's own
+// data.
+func judgeSince(ctx context.Context, t *testing.T, c *testcluster.Cluster, since judge.Position, controller string) {
 	t.Helper()
-	etcd, err := judge.Connect(h.cluster)
+	etcd, err := judge.Connect(c)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer etcd.Close()
-	history, err := judge.Read(ctx, etcd, h.cluster.AuditLog(), h.since)
+	history, err := judge.Read(ctx, etcd, c.AuditLog(), since)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	verdict := judge.Judge(history, judge.Config{Controller: shared.installation.Username(), Lag: lag, Quiet: time.Hour})
+	verdict := judge.Judge(history, judge.Config{Controller: controller, Lag: lag, Quiet: time.Hour})
 	for _, violation := range verdict.Violations {
 		t.Errorf("the judge found a violation: %s", violation)
 	}
@@ -274,6 +285,6 @@ func (h *host) openedIn(boot string) (opened []*corev1.Node) {
 func (h *host) boundPods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList
-	must(t, shared.client.List(t.Context(), &pods))
+	must(t, h.client.List(t.Context(), &pods))
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels["app"] != "workload" || p.Spec.NodeName != h.name })
 }

@@ -91,7 +91,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 	if shared.installation, err = testbed.Install(ctx, applier, program, []string{taint.Key, taint.Key + ":NoExecute"}); err != nil {
 		return err
 	}
-	objects, err := testbed.ParseObjects([]byte(objects + gates() + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
+	objects, err := testbed.ParseObjects([]byte(agentGate + daemon + gates() + workload("workload", 5, "") + workload("patient", 2, awaitAgent)))
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func gates() string {
 		labelledGate("driver", registersLabel, "driver", "{name: driver, csiDriver: {name: "+driverName+", allocatable: true}}", "")
 }
 
-// labelledGate returns a gate that waits for a signal. more is YAML of further fields.
-func labelledGate(name, label, value, signal, more string) string {
+// labelledGate returns a gate that waits for signals. more is YAML of further fields.
+func labelledGate(name, label, value, signals, more string) string {
 	return fmt.Sprintf(`
 ---
 apiVersion: nodegate.dev/v1alpha1
@@ -152,14 +152,12 @@ spec:
   taint: {key: test.nodegate.dev/agent-not-ready, effect: NoSchedule}
   openWhen: [%s]
   %s
-`, name, label, value, signal, more)
+`, name, label, value, signals, more)
 }
 
-// Gate agent opens when the daemon is ready on the node. On a machine, the daemon is ready while
-// /shared/ready exists. Its containers and those of the workloads, which do not tolerate the
-// gate's taint, write when they start. The workload patient waits for the daemon in an init
-// container.
-const objects = `
+// Gate agent opens when the daemon is ready on the node.
+const agentGate = `
+---
 apiVersion: nodegate.dev/v1alpha1
 kind: NodeGate
 metadata: {name: agent}
@@ -170,6 +168,12 @@ spec:
   - name: agent
     daemonSet: {namespace: node-test, name: agent}
   bypassedPods: Report
+`
+
+// On a machine, the daemon is ready while /shared/ready exists. Its containers and those of the
+// workloads, which do not tolerate the gate's taint, write when they start. The workload patient
+// waits for the daemon in an init container.
+const daemon = `
 ---
 apiVersion: v1
 kind: Namespace

@@ -22,7 +22,7 @@ func (h *host) awaitAgent(t *testing.T, ready bool) {
 	t.Helper()
 	must(t, await.Until(t.Context(), "pod of the daemon", func(ctx context.Context) error {
 		var pods corev1.PodList
-		if err := shared.client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app": "agent"}); err != nil {
+		if err := h.client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app": "agent"}); err != nil {
 			return err
 		}
 		for i := range pods.Items {

@@ -61,7 +61,7 @@ func TestCancelledShutdown(t *testing.T) {
 func (h *host) last(t *testing.T) *corev1.Node {
 	t.Helper()
 	node := &corev1.Node{}
-	must(t, shared.client.Get(t.Context(), h.key(), node))
+	must(t, h.client.Get(t.Context(), h.key(), node))
 	return node
 }
 

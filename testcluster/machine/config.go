@@ -124,7 +124,7 @@ const networkConfiguration = `{
     "type": "bridge",
     "bridge": "cni0",
     "isGateway": true,
-    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.80.NUMBER.0/24"}]]}
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.80.NUMBER.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
   }]
 }
 `

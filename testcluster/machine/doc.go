@@ -11,6 +11,8 @@
 // machine has on its disk, a directory, is there when it is powered on again; /run, /tmp
 // and the boot ID are new.
 //
-// The network namespace has a loopback interface only, with an address for the node. A
-// forwarder connects the address of the API server with the real one.
+// The network namespace has a loopback interface, with an address for the node, and the bridge
+// of its pods. A forwarder connects the address of the API server with the real one, and so
+// does one for the address of the Service "kubernetes", as kube-proxy would: pods need nothing
+// else of it, and a kube-proxy would need iptables or nftables on the host.
 package machine

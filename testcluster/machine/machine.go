@@ -50,6 +50,8 @@ type Options struct {
 	// Image is the image archive that BuildImage has written. It is loaded when the machine
 	// is powered on for the first time.
 	Image string
+	// Images are further image archives, which are loaded as well.
+	Images []string
 	// Taints are the kubelet's registerWithTaints, and Labels the labels with which it
 	// registers its Node.
 	Taints []corev1.Taint

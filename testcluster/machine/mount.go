@@ -79,7 +79,10 @@ func (s *spec) binds(root string) ([]bind, error) {
 	for c, file := range s.Programs {
 		binds = append(binds, bind{file, filepath.Join(programDir, string(c))})
 	}
-	return append(binds, bind{s.Image, "/image.tar"}), nil
+	for i, image := range s.Images {
+		binds = append(binds, bind{image, imagePath(i)})
+	}
+	return binds, nil
 }
 
 func (b *bind) mount(root string) error {

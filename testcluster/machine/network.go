@@ -24,31 +24,39 @@ func (s *spec) configureNetwork() error {
 		return err
 	}
 	defer unix.Close(socket)
-	for _, address := range []struct{ device, ip string }{{"lo", "127.0.0.1"}, {"lo:1", s.Address}} {
-		if err := setAddress(socket, address.device, address.ip); err != nil {
+	service := netip.MustParseAddrPort(s.Service).Addr().String()
+	for _, address := range []struct{ device, prefix string }{{"lo", "127.0.0.1/8"}, {"lo:1", s.Address + "/32"}, {"lo:2", service + "/32"}} {
+		if err := setAddress(socket, address.device, netip.MustParsePrefix(address.prefix)); err != nil {
 			return fmt.Errorf("device %s: %w", address.device, err)
 		}
 	}
-	listener, err := net.Listen("tcp", s.APIServer)
-	if err != nil {
-		return err
+	for _, address := range []string{s.APIServer, s.Service} {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		go newLink(listener, "unix", filepath.Join("/", linkDir, apiSocket)).serve()
 	}
-	go newLink(listener, "unix", filepath.Join("/", linkDir, apiSocket)).serve()
 	return nil
 }
 
-// setAddress gives a network device an address, and activates it.
-func setAddress(socket int, device, ip string) error {
+// setAddress gives a network device an address and its mask, and activates it. The kernel's
+// default mask would make the addresses of pods local ones.
+func setAddress(socket int, device string, prefix netip.Prefix) error {
 	request, err := unix.NewIfreq(device)
 	if err != nil {
 		return err
 	}
-	address := netip.MustParseAddr(ip).As4()
-	if err := request.SetInet4Addr(address[:]); err != nil {
-		return err
-	}
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFADDR, request); err != nil {
-		return err
+	for _, set := range []struct {
+		operation uint
+		value     []byte
+	}{{unix.SIOCSIFADDR, prefix.Addr().AsSlice()}, {unix.SIOCSIFNETMASK, net.CIDRMask(prefix.Bits(), 32)}} {
+		if err := request.SetInet4Addr(set.value); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(socket, set.operation, request); err != nil {
+			return err
+		}
 	}
 	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,7 +31,7 @@ type services struct {
 	spec   spec
 	logs   map[components.Component]*os.File
 	logind *logind
-	// loaded receives how the program that loads the image has ended.
+	// loaded receives how the program that loads an image has ended.
 	loaded chan unix.WaitStatus
 
 	mu      sync.Mutex
@@ -60,23 +61,25 @@ func (p *services) startAll() (err error) {
 	if p.logind, err = newLogind(); err != nil {
 		return err
 	}
-	if err := p.loadImage(); err != nil {
-		return fmt.Errorf("loading the image: %w", err)
+	if err := p.loadImages(); err != nil {
+		return fmt.Errorf("loading images: %w", err)
 	}
 	return p.start(components.Kubelet)
 }
 
-// loadImage loads the image when the machine boots for the first time.
-func (p *services) loadImage() error {
-	const marker = "/var/lib/image-loaded"
+// loadImages loads the images when the machine boots for the first time.
+func (p *services) loadImages() error {
+	const marker = "/var/lib/images-loaded"
 	if _, err := os.Stat(marker); err == nil {
 		return nil
 	}
-	if err := p.start(components.Ctr); err != nil {
-		return err
-	}
-	if status := <-p.loaded; status != 0 {
-		return fmt.Errorf("ctr ended with wait status %#x", status)
+	for i := range p.spec.Images {
+		if err := p.start(components.Ctr, imagePath(i)); err != nil {
+			return err
+		}
+		if status := <-p.loaded; status != 0 {
+			return fmt.Errorf("ctr ended with wait status %#x", status)
+		}
 	}
 	return os.WriteFile(marker, nil, 0o644)
 }
@@ -119,8 +122,11 @@ func (p *services) ended(pid int, status unix.WaitStatus) {
 	}
 }
 
-// start starts a service.
-func (p *services) start(c components.Component) error {
+// imagePath returns the path of an image archive on the machine.
+func imagePath(i int) string { return fmt.Sprintf("/images/%d.tar", i) }
+
+// start starts a service, with further arguments.
+func (p *services) start(c components.Component, more ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	log := p.logs[c]
@@ -132,7 +138,7 @@ func (p *services) start(c components.Component) error {
 		return err
 	}
 	// Not exec.Cmd: reap waits for all processes.
-	process, err := os.StartProcess(program, append([]string{program}, p.spec.arguments(c)...), &os.ProcAttr{
+	process, err := os.StartProcess(program, slices.Concat([]string{program}, p.spec.arguments(c), more), &os.ProcAttr{
 		Dir: "/", Env: []string{"PATH=" + searchPath, "HOME=/root"}, Files: []*os.File{nil, log, log},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -196,7 +202,7 @@ func (s *spec) arguments(c components.Component) []string {
 	case components.Containerd:
 		return []string{"--config", "/etc/" + containerdFile}
 	case components.Ctr:
-		return []string{"--address", containerdSocket, "--namespace", "k8s.io", "images", "import", "/image.tar"}
+		return []string{"--address", containerdSocket, "--namespace", "k8s.io", "images", "import"}
 	}
 	return []string{"--config", "/etc/" + kubeletFile, "--kubeconfig", "/etc/" + kubeconfigFile,
 		"--hostname-override", s.Name, "--node-ip", s.Address, "--node-labels", labels.Set(s.Labels).String(), "--v=2"}

@@ -7,6 +7,7 @@ package machine
 import (
 	"net/url"
 
+	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/components"
 )
 
@@ -49,12 +50,13 @@ const specVariable = "NODEGATE_MACHINE"
 // spec is what PID 1 needs to know.
 type spec struct {
 	Name, Dir, BootID string
-	// Address is the node's address, APIServer the address and port of the API server.
-	Address, APIServer string
+	// Address is the node's address, APIServer the address and port of the API server, and
+	// Service those at which pods expect it.
+	Address, APIServer, Service string
 	// Programs are paths of programs by name.
 	Programs map[components.Component]string
-	// Image is the path of the image archive.
-	Image string
+	// Images are the paths of the image archives.
+	Images []string
 	// Labels are the labels of the Node.
 	Labels map[string]string
 }
@@ -63,7 +65,7 @@ func (m *Machine) spec() spec {
 	o := &m.options
 	server, _ := url.Parse(o.Cluster.Admin().Host) // see prepare
 	return spec{
-		Name: o.Name, Dir: o.Dir, BootID: m.bootID, Address: o.address(), APIServer: server.Host,
-		Programs: o.Programs, Image: o.Image, Labels: o.Labels,
+		Name: o.Name, Dir: o.Dir, BootID: m.bootID, Address: o.address(), APIServer: server.Host, Service: testcluster.ServiceAddress,
+		Programs: o.Programs, Images: append([]string{o.Image}, o.Images...), Labels: o.Labels,
 	}
 }
