@@ -137,7 +137,8 @@ func gates() string {
 		labelledGate("agent-hold", holdLabel, "long", daemonReady, "bypassedPods: Hold") +
 		labelledGate("agent-hold-briefly", holdLabel, "briefly", daemonReady, fmt.Sprintf("bypassedPods: Hold\n  holdSeconds: %d", briefly)) +
 		labelledGate("device", registersLabel, "device", "{name: devices, resource: {name: "+deviceName+", atLeast: 2}}", "") +
-		labelledGate("driver", registersLabel, "driver", "{name: driver, csiDriver: {name: "+driverName+", allocatable: true}}", "")
+		labelledGate("driver", registersLabel, "driver", "{name: driver, csiDriver: {name: "+driverName+", allocatable: true}}", "") +
+		labelledGate("dra", registersLabel, "dra", daemonReady+", {name: devices, resourceSlices: {driver: "+draName+"}}", "")
 }
 
 // labelledGate returns a gate that waits for signals. more is YAML of further fields.
