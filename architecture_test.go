@@ -87,19 +87,20 @@ var mayImport = map[string][]string{
 
 	// The verbs of kubectl gate. They read a cluster once, and decide like the
 	// controller.
-	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/uninstall", "internal/wait"},
+	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/uninstall", "internal/wait"},
 	"internal/cli/clitest": {"api/v1alpha1", "internal/gate", "internal/gatefile"},
 
 	// What these verbs compute, and its text. Pure, except that report writes a page.
-	"internal/explain":  {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
-	"internal/lint":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
-	"internal/pending":  {"api/v1alpha1", "internal/explain", "internal/gate", "internal/gateset", "internal/printer", "internal/report"},
-	"internal/preview":  {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
-	"internal/printer":  {"internal/gate"},
-	"internal/report":   {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/timeline"},
-	"internal/status":   {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
-	"internal/timeline": {"api/v1alpha1", "internal/gate", "internal/printer"},
-	"internal/wait":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
+	"internal/descheduler": {"api/v1alpha1"},
+	"internal/explain":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
+	"internal/lint":        {"api/v1alpha1", "internal/descheduler", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
+	"internal/pending":     {"api/v1alpha1", "internal/explain", "internal/gate", "internal/gateset", "internal/printer", "internal/report"},
+	"internal/preview":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
+	"internal/printer":     {"internal/gate"},
+	"internal/report":      {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/timeline"},
+	"internal/status":      {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
+	"internal/timeline":    {"api/v1alpha1", "internal/gate", "internal/printer"},
+	"internal/wait":        {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
 
 	// Conversion of other tools' configuration. It needs no cluster.
 	"internal/convert": {"api/v1alpha1", "internal/crd"},
@@ -152,7 +153,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists the packages that only compute.
-var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/explain", "internal/lint", "internal/preview", "internal/printer", "internal/status", "internal/timeline", "internal/wait"}
+var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/descheduler", "internal/explain", "internal/lint", "internal/preview", "internal/printer", "internal/status", "internal/timeline", "internal/wait"}
 
 // clients lists what pure packages must not depend on, even indirectly.
 var clients = []string{

@@ -23,11 +23,12 @@ func newLint(c *connection) *cobra.Command {
 		Use:   "lint [GATE... | -f FILE]",
 		Short: "Find problems of gates and of what they depend on",
 		Long: "Find problems of gates: daemons and operators that do not tolerate a taint, Karpenter NodePools and autoscalers that\n" +
-			"do not know a taint key, selectors on labels that are set late, other writers of a key, budgets. The command checks\n" +
-			"all gates of the cluster, or the named ones, or those in files as if they were applied. Nothing is changed.\n" +
-			"docs/lint.md explains every finding.\n\n" +
-			"Required permissions: list nodegates.nodegate.dev. The checks also read nodes, daemonsets, deployments,\n" +
-			"nodepools.karpenter.sh, nodereadinessrules, validatingadmissionpolicies and the configmap kube-system/cilium-config.\n" +
+			"do not know a taint key, selectors on labels that are set late, other writers of a key, budgets, and what the\n" +
+			"descheduler, Kueue and topologySpreadConstraints do because of a taint. The command checks all gates of the cluster,\n" +
+			"or the named ones, or those in files as if they were applied. Nothing is changed. docs/lint.md explains every finding.\n\n" +
+			"Required permissions: list nodegates.nodegate.dev. The checks also read nodes, daemonsets, deployments, statefulsets,\n" +
+			"cronjobs, nodepools.karpenter.sh, resourceflavors.kueue.x-k8s.io, nodereadinessrules, validatingadmissionpolicies, the\n" +
+			"configmap kube-system/cilium-config, and the configmaps that deschedulers mount.\n" +
 			"For what cannot be read, the output lists the findings that may be missing.\n\n" +
 			"The exit status is 0 if there are no findings other than notes, 1 if there is an error or a warning, and 2 if this\n" +
 			"could not be determined.",
@@ -158,4 +159,18 @@ func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	note(lint.NodePools, err)
 	w.CiliumConfig, err = reader.ConfigMap(ctx, "kube-system", "cilium-config")
 	note(lint.CiliumConfig, err)
+	readNeighbours(ctx, reader, w, note)
+}
+
+// readNeighbours reads what other controllers do because of a taint.
+func readNeighbours(ctx context.Context, reader *read.Reader, w *lint.World, note func(lint.Kind, error)) {
+	var err error
+	w.StatefulSets, err = reader.StatefulSets(ctx)
+	note(lint.StatefulSets, err)
+	w.ResourceFlavors, err = reader.Others(ctx, read.ResourceFlavors)
+	note(lint.ResourceFlavors, err)
+	cronJobs, err := reader.CronJobs(ctx)
+	note(lint.CronJobs, err)
+	w.DeschedulerPolicies, err = deschedulerPolicies(ctx, reader, deschedulerConfigMaps(w.Deployments, cronJobs))
+	note(lint.DeschedulerPolicies, err)
 }

@@ -166,11 +166,10 @@ func karpenterPermanentTaint(j *checker, s *subject) (hits []hit) {
 // recloseWithStartupKey finds startup keys of gates that close on nodes in use. Closing on
 // a rebooting node does not count: such a node is starting again.
 func recloseWithStartupKey(j *checker, s *subject) (hits []hit) {
-	if s.waits() && s.Reclose != v1alpha1.RecloseOnRegression && !closesExisting(s) {
+	if s.waits() && !s.closesInUse() {
 		return nil
 	}
-	taints := s.Taints()
-	again := taints[len(taints)-1]
+	again := s.again()
 	if strings.HasPrefix(again.Key, startupPrefix) || strings.HasPrefix(again.Key, legacyStartupPrefix) {
 		hits = append(hits, hit{"", fmt.Sprintf("the gate closes nodes in use with %s, a startup taint of Cluster Autoscaler", gate.TaintText(again))})
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// isBudgeted reports whether the gate can close for a reason that requires budget.
-func (s *subject) isBudgeted() bool {
+// closesInUse reports whether the gate can close on a node in use, apart from reboots. These
+// are the reasons that require budget.
+func (s *subject) closesInUse() bool {
 	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s)
 }
 
@@ -29,7 +30,7 @@ func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclose
 
 func evictsWidely(_ *checker, s *subject) []hit {
 	evicts := slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
-	if !evicts || !s.isBudgeted() || s.share() < 50 {
+	if !evicts || !s.closesInUse() || s.share() < 50 {
 		return nil
 	}
 	return []hit{{"", fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())}}
@@ -38,7 +39,7 @@ func evictsWidely(_ *checker, s *subject) []hit {
 // budgetIsAll finds budgets that allow all nodes of a zone to be closed. Zones with one
 // node do not count, because any budget allows this node.
 func budgetIsAll(j *checker, s *subject) []hit {
-	if !s.isBudgeted() {
+	if !s.closesInUse() {
 		return nil
 	}
 	zones := make(map[string]int)
@@ -58,7 +59,7 @@ func budgetIsAll(j *checker, s *subject) []hit {
 }
 
 func budgetIsNone(_ *checker, s *subject) []hit {
-	if !s.isBudgeted() || s.share() > 0 {
+	if !s.closesInUse() || s.share() > 0 {
 		return nil
 	}
 	return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s", s.budgetText())}}

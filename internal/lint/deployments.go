@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -90,7 +91,7 @@ func (j *checker) keptOff(s *subject, d *appsv1.Deployment) string {
 	affinity := nodeaffinity.NewRequiredNodeAffinity(template.NodeSelector, template.Affinity)
 	own := 0
 	for _, n := range j.Nodes {
-		if fits, err := affinity.Match(placed(n)); err != nil || !fits || !toleratesPermanentTaints(n, d) {
+		if !fits(affinity, n) || !toleratesPermanentTaints(n, template.Tolerations) {
 			continue
 		}
 		if !slices.Contains(s.nodes, n) {
@@ -104,11 +105,11 @@ func (j *checker) keptOff(s *subject, d *appsv1.Deployment) string {
 	return strings.Join(lacks, " and ")
 }
 
-// toleratesPermanentTaints reports whether a Deployment tolerates the taints of a node
-// that are permanent, such as that of a control plane. Temporary taints do not count.
-func toleratesPermanentTaints(n *gate.Node, d *appsv1.Deployment) bool {
+// toleratesPermanentTaints reports whether tolerations tolerate the taints of a node that
+// are permanent, such as that of a control plane. Temporary taints do not count.
+func toleratesPermanentTaints(n *gate.Node, tolerations []corev1.Toleration) bool {
 	for _, t := range n.Taints {
-		if t.Key == "node-role.kubernetes.io/control-plane" && !tolerates(d.Spec.Template.Spec.Tolerations, t) {
+		if t.Key == "node-role.kubernetes.io/control-plane" && !tolerates(tolerations, t) {
 			return false
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 )
@@ -32,12 +33,18 @@ type World struct {
 	// Samples are some complete Nodes, with the writers of their fields.
 	Samples []corev1.Node
 	// DaemonSets are those that gates wait for, and all others in the same namespaces.
-	DaemonSets  *gate.DaemonSets
-	Deployments []appsv1.Deployment
+	DaemonSets   *gate.DaemonSets
+	Deployments  []appsv1.Deployment
+	StatefulSets []appsv1.StatefulSet
 	// NodePools are Karpenter NodePools.
 	NodePools []unstructured.Unstructured
 	// CiliumConfig is the data of the ConfigMap kube-system/cilium-config.
 	CiliumConfig map[string]string
+	// DeschedulerPolicies are the policies of the deschedulers that Deployments and CronJobs
+	// run.
+	DeschedulerPolicies []descheduler.Policy
+	// ResourceFlavors are those of Kueue.
+	ResourceFlavors []unstructured.Unstructured
 	// Unread contains read errors by kind. What could not be read must not be treated as
 	// empty.
 	Unread map[Kind]error
@@ -55,6 +62,11 @@ const (
 	Deployments    Kind = "deployments"
 	NodePools      Kind = "nodepools"
 	CiliumConfig   Kind = "configmap kube-system/cilium-config"
+	StatefulSets   Kind = "statefulsets"
+	CronJobs       Kind = "cronjobs"
+	// DeschedulerPolicies are in the ConfigMaps that deschedulers mount.
+	DeschedulerPolicies Kind = "configmaps of the descheduler"
+	ResourceFlavors     Kind = "resourceflavors"
 )
 
 // Severity is the severity of a finding.

@@ -161,11 +161,11 @@ func autoscaler(args ...string) appsv1.Deployment {
 	})
 }
 
+type ruleCases struct{ bad, good map[string]*World }
+
 // cases contains, by rule, bad worlds in which the rule has a finding about the gate agent,
 // and good worlds in which it has none.
-var cases = map[string]struct {
-	bad, good map[string]*World
-}{
+var cases = map[string]ruleCases{
 	"not-accepted": {
 		bad: map[string]*World{
 			"key not allowed": with([]string{agent("")}, func(w *World) {
@@ -417,7 +417,10 @@ func found(w *World, id string) (what []string) {
 // Every rule has one finding in each bad case, and none in the good cases.
 func TestRules(t *testing.T) {
 	for _, rule := range Rules {
-		c := cases[rule.ID]
+		c, has := cases[rule.ID]
+		if !has {
+			c = neighbourCases[rule.ID]
+		}
 		if len(c.bad) == 0 || len(c.good) == 0 {
 			t.Errorf("rule %s has no bad and good case", rule.ID)
 		}
@@ -437,7 +440,7 @@ func TestRules(t *testing.T) {
 // A kind that could not be read is reported with the findings that may be missing, and no
 // rule treats it as empty.
 func TestGaps(t *testing.T) {
-	kinds := []Kind{TaintKeys, ReadinessRules, Nodes, DaemonSets, Deployments, NodePools, CiliumConfig}
+	kinds := []Kind{TaintKeys, ReadinessRules, Nodes, DaemonSets, Deployments, NodePools, CiliumConfig, StatefulSets, CronJobs, DeschedulerPolicies, ResourceFlavors}
 	w := with([]string{agent("  existingNodes: Close\n")}, func(w *World) {
 		w.Nodes, w.DaemonSets, w.Unread = nil, &gate.DaemonSets{}, make(map[Kind]error)
 		for _, kind := range kinds {

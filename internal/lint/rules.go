@@ -97,6 +97,21 @@ var Rules = []Rule{
 		Do:  "Use a key with the prefix startup-taint.cluster-autoscaler.kubernetes.io/, or pass the key to Cluster Autoscaler as --startup-taint, or its prefix as --startup-taint-prefix (for a recloseTaint, the key as --status-taint).",
 	},
 	{
+		ID: "descheduler-evicts", Severity: Warning, Needs: []Kind{Deployments, CronJobs, DeschedulerPolicies, Nodes}, check: deschedulerEvicts,
+		Why: "The plugin RemovePodsViolatingNodeTaints evicts, in the descheduler's next round, the pods on the node that do not tolerate the taint, although its effect evicts no running pods.",
+		Do:  "Change excludedTaints or includedTaints of the plugin as described in the message. List the keys of taint and recloseTaint of every gate.",
+	},
+	{
+		ID: "kueue-replaces-nodes", Severity: Warning, Needs: []Kind{ResourceFlavors, Nodes}, check: kueueReplacesNodes,
+		Why: "With topology-aware scheduling, Kueue 0.17 and newer treats a node as failed if a workload does not tolerate the node's taint and none of the workload's pods is still running there. It then replaces the node, or evicts the whole workload if no other node fits or if a second node fails.",
+		Do:  "Set reclosePolicy to OnReboot or Never, and existingNodes to Ignore or Adopt. If the flavor's workloads may also start on closed nodes, add a toleration of the taint to spec.tolerations of the ResourceFlavor.",
+	},
+	{
+		ID: "spread-counts-closed-nodes", Severity: Warning, Needs: []Kind{Deployments, StatefulSets, Nodes}, check: spreadCountsClosedNodes,
+		Why: "With whenUnsatisfiable DoNotSchedule and the default nodeTaintsPolicy Ignore, the scheduler counts closed nodes as a domain to which pods must be added. The pods stay pending until the gate opens, although other nodes have room.",
+		Do:  "Set nodeTaintsPolicy: Honor in the topologySpreadConstraints of the workloads.",
+	},
+	{
 		ID: "late-label", Severity: Warning, check: lateLabel,
 		Why: "The label is not on the Node when it is created. If the selector requires the label, new nodes are open until it is set; if the selector excludes it, the gate closes on them until then.",
 		Do:  "Select by a label with which kubelets register (--node-labels, or the labels of the node pool), or add the gate's taint to the taints of the pool.",

@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +21,12 @@ import (
 // Other objects, as a whole, for checking how a cluster is set up.
 
 // ReadinessRules is the resource of kubernetes-sigs/node-readiness-controller, which
-// manages taints too. NodePools is the resource of Karpenter.
+// manages taints too. NodePools is the resource of Karpenter, and ResourceFlavors that of
+// Kueue.
 var (
-	ReadinessRules = schema.GroupVersionResource{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Resource: "nodereadinessrules"}
-	NodePools      = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodepools"}
+	ReadinessRules  = schema.GroupVersionResource{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Resource: "nodereadinessrules"}
+	NodePools       = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodepools"}
+	ResourceFlavors = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "resourceflavors"}
 )
 
 // Others returns all objects of another tool's resource, or none if the API server does
@@ -86,6 +89,26 @@ func (r *Reader) Deployments(ctx context.Context) ([]appsv1.Deployment, error) {
 	err := eachOf(ctx, pageSize, r.core.AppsV1().Deployments(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.Deployment) { all = append(all, *o) })
 	if err != nil {
 		return nil, fmt.Errorf("listing deployments: %w", err)
+	}
+	return all, nil
+}
+
+// StatefulSets returns all StatefulSets.
+func (r *Reader) StatefulSets(ctx context.Context) ([]appsv1.StatefulSet, error) {
+	var all []appsv1.StatefulSet
+	err := eachOf(ctx, pageSize, r.core.AppsV1().StatefulSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.StatefulSet) { all = append(all, *o) })
+	if err != nil {
+		return nil, fmt.Errorf("listing statefulsets: %w", err)
+	}
+	return all, nil
+}
+
+// CronJobs returns all CronJobs.
+func (r *Reader) CronJobs(ctx context.Context) ([]batchv1.CronJob, error) {
+	var all []batchv1.CronJob
+	err := eachOf(ctx, pageSize, r.core.BatchV1().CronJobs(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *batchv1.CronJob) { all = append(all, *o) })
+	if err != nil {
+		return nil, fmt.Errorf("listing cronjobs: %w", err)
 	}
 	return all, nil
 }
