@@ -33,6 +33,9 @@ var mayImport = map[string][]string{
 	// Ready-made gates, and the taint keys that are allowed because of them.
 	"presets": {"api/v1alpha1"},
 
+	// Known programs that write the same taints.
+	"internal/writers": {},
+
 	// The model explores all interleavings of events with real decisions and
 	// patches. It contains only tests.
 	"internal/model": {},
@@ -73,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/birth":                     {"api/v1alpha1", "internal/admission", "internal/gateset", "internal/telemetry"},
 	"internal/bypass":                    {"api/v1alpha1", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/telemetry"},
 	"internal/controller/controllertest": {"api/v1alpha1", "internal/admission", "internal/gate"},
-	"internal/controller":                {"api/v1alpha1", "internal/access", "internal/admission", "internal/birth", "internal/bypass", "internal/election", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/kube/feed", "internal/kube/gates", "internal/kube/reflector", "internal/kube/write", "internal/signal", "internal/telemetry", "internal/webhook"},
+	"internal/controller":                {"api/v1alpha1", "internal/access", "internal/admission", "internal/birth", "internal/bypass", "internal/election", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/kube/feed", "internal/kube/gates", "internal/kube/reflector", "internal/kube/write", "internal/signal", "internal/telemetry", "internal/webhook", "internal/writers"},
 
 	// The node agent, and the plugin of the container runtime that holds pods.
 	"internal/hold":        {},
@@ -93,7 +96,7 @@ var mayImport = map[string][]string{
 	// What these verbs compute, and its text. Pure, except that report writes a page.
 	"internal/descheduler": {"api/v1alpha1"},
 	"internal/explain":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
-	"internal/lint":        {"api/v1alpha1", "internal/descheduler", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
+	"internal/lint":        {"api/v1alpha1", "internal/descheduler", "internal/gate", "internal/gateset", "internal/printer", "internal/signal", "internal/writers"},
 	"internal/pending":     {"api/v1alpha1", "internal/explain", "internal/gate", "internal/gateset", "internal/printer", "internal/report"},
 	"internal/preview":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
 	"internal/printer":     {"internal/gate"},
@@ -153,7 +156,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists the packages that only compute.
-var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/descheduler", "internal/explain", "internal/lint", "internal/preview", "internal/printer", "internal/status", "internal/timeline", "internal/wait"}
+var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/descheduler", "internal/explain", "internal/lint", "internal/preview", "internal/printer", "internal/status", "internal/timeline", "internal/wait", "internal/writers"}
 
 // clients lists what pure packages must not depend on, even indirectly.
 var clients = []string{

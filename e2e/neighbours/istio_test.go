@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +62,14 @@ func TestIstio(t *testing.T) {
 	})
 	gate, err := testbed.GetGate(t.Context(), shared.applier, istioGate)
 	s.must(err)
-	t.Logf("after a reboot, istiod patched the node %d times; %s", s.patches(before, istioUser), meta.FindStatusCondition(gate.Status.Conditions, v1alpha1.ConditionContended).Message)
+	message := meta.FindStatusCondition(gate.Status.Conditions, v1alpha1.ConditionContended).Message
+	t.Logf("after a reboot, istiod patched the node %d times; %s", s.patches(before, istioUser), message)
+	// istiod has removed the node's last taint, of which no field manager is recorded.
+	for _, part := range []string{istioGate, "removed the last taint of a node", "istiod can be configured to write " + istioKey} {
+		if !strings.Contains(message, part) {
+			t.Errorf("the message does not contain %q", part)
+		}
+	}
 }
 
 // setBootID changes the node's boot ID.

@@ -104,7 +104,7 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 			"gates %s would open and close each other endlessly on %s, and keep their state there: change their signals so that none of them depends on what another gate writes", s.Ring, s.Contradicting))
 	} else {
 		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
-			"another writer keeps reverting the taint on %s; %s", s.Contended, last.other))
+			"another writer keeps reverting the taint on %s; %s", s.Contended, last.contention.writer))
 	}
 	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+overdueMessage(s))
 	return out

@@ -6,12 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,10 +60,8 @@ type reporter struct {
 // reported is what was last reported about one gate.
 type reported struct {
 	// status is the status as last written, or else as read.
-	status v1alpha1.NodeGateStatus
-	// contended has the nodes of the condition Contended, and other describes the other
-	// writer.
-	contended, other string
+	status     v1alpha1.NodeGateStatus
+	contention contention
 	// mode is the last reported mode; empty means Enforce.
 	mode v1alpha1.Mode
 	// failures counts consecutive failed writes. The next attempt is at retryAt.
@@ -159,10 +155,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 		r.metrics.NotClosedAtBirth(ng.Name)
 	}
 	r.reportMode(ng, last)
-	if last.contended != summary.Contended.String() {
-		last.contended = summary.Contended.String()
-		last.other = r.otherWriter(ctx, summary.Contended.First)
-	}
+	r.identifyWriter(ctx, ng, last, &summary.Contended)
 	status := r.status(o, ng, last, summary)
 	r.metrics.GateNodes(ng.Name, status.Nodes)
 	r.metrics.GateNonMembers(ng.Name, status.NonMembers)
@@ -207,30 +200,4 @@ func statusPatch(uid types.UID, status *v1alpha1.NodeGateStatus) ([]byte, error)
 		return nil, fmt.Errorf("marshalling status: %w", err)
 	}
 	return body, nil
-}
-
-// otherWriter identifies the last writer, other than nodegate, of the taints of the first
-// node.
-func (r *reporter) otherWriter(ctx context.Context, nodes []string) string {
-	if len(nodes) == 0 {
-		return ""
-	}
-	var n corev1.Node
-	if err := r.client.Get(ctx, client.ObjectKey{Name: nodes[0]}, &n); err != nil {
-		return "reading the node to identify the writer failed"
-	}
-	var newest *metav1.ManagedFieldsEntry
-	for i := range n.ManagedFields {
-		e := &n.ManagedFields[i]
-		if e.Manager == v1alpha1.FieldManager || e.FieldsV1 == nil || !strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:taints"`) {
-			continue
-		}
-		if newest == nil || newest.Time.Before(e.Time) {
-			newest = e
-		}
-	}
-	if newest == nil {
-		return "no other field manager of spec.taints is recorded"
-	}
-	return fmt.Sprintf("the last other writer of spec.taints is %q: configure it not to change this taint", newest.Manager)
 }

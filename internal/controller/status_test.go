@@ -15,7 +15,6 @@ import (
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -178,24 +177,6 @@ func TestStatusIsReplacedAsAWhole(t *testing.T) {
 		controllertest.Pass(5 * time.Second)
 		if status := w.stored("gate").Status; len(status.Waiting) != 0 || status.Nodes != (v1alpha1.NodeCounts{}) {
 			t.Errorf("without nodes, the status is %+v", status)
-		}
-	})
-}
-
-func TestContendedNamesTheOtherWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0000", ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: "old", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now().Add(-time.Hour)}},
-			{Manager: "other", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`), Time: &metav1.Time{Time: time.Now()}},
-			{Manager: "kubelet", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`), Time: &metav1.Time{Time: time.Now()}},
-		}}}
-		c := New(Options{}, controllertest.Client(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-			node.DeepCopyInto(obj.(*corev1.Node))
-			return nil
-		}}), newTestMetrics())
-		defer c.queue.ShutDown()
-		if got := c.newReporter().otherWriter(t.Context(), []string{"n0000"}); !strings.Contains(got, `"other"`) {
-			t.Errorf("the message does not name the writer other: %s", got)
 		}
 	})
 }

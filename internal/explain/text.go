@@ -82,7 +82,7 @@ func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
 		row("contradiction", fmt.Sprintf("gates %s would open and close each other endlessly, and keep their state: change their signals so that none of them depends on what another one writes", e.Ring))
 	}
 	if e.Contended {
-		row("contended", "another writer repeatedly reverts the taint: the gate's condition Contended names it")
+		row("contended", "another writer repeatedly reverts the taint: see the gate's condition Contended for the writer")
 	}
 	row("not in force", e.NotInForce)
 	row("next", e.Next)

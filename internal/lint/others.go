@@ -20,6 +20,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
+	"github.com/nodegate/nodegate/internal/writers"
 )
 
 func tolerates(tolerations []corev1.Toleration, t corev1.Taint) bool {
@@ -141,21 +142,13 @@ func manages(raw []byte, label string) bool {
 	return has
 }
 
-// writers are well-known programs that add or remove a taint by themselves.
-var writers = []struct {
-	key        string
-	deployment string
-	// active reports whether it does in its current configuration.
-	active func(*checker, *appsv1.Deployment) bool
-	how    string
-}{
-	{"node.cilium.io/agent-not-ready", "cilium-operator", ciliumWrites,
-		"it removes the taint when the agent is ready, or adds it when it is not; disable this with the Helm values operator.removeNodeTaints=false and operator.setNodeTaints=false"},
-	{"cni.istio.io/not-ready", "istiod", func(_ *checker, d *appsv1.Deployment) bool {
+// active reports whether a known writer changes its taint in its current configuration.
+var active = map[string]func(*checker, *appsv1.Deployment) bool{
+	writers.CiliumOperator: ciliumWrites,
+	writers.Istiod: func(_ *checker, d *appsv1.Deployment) bool {
 		return env(d, "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS") == "true"
-	}, "its untaint controller removes the taint; disable this with taint.enabled=false in the istiod chart"},
-	{"startup.k8s.io/initializing", "nodetaintshandler", func(*checker, *appsv1.Deployment) bool { return true },
-		"it adds and removes the taint; delete its MutatingWebhookConfiguration node-startup-taint, then its Deployment"},
+	},
+	writers.NodeTaintsHandler: func(*checker, *appsv1.Deployment) bool { return true },
 }
 
 // ciliumWrites reports whether Cilium writes the taint, given its configuration and
@@ -179,17 +172,17 @@ func env(d *appsv1.Deployment, name string) string {
 }
 
 func otherWriter(j *checker, s *subject) (hits []hit) {
-	for _, w := range writers {
-		key := w.key
-		if w.deployment == "cilium-operator" {
+	for _, w := range writers.All {
+		key := w.Key
+		if w.Program == writers.CiliumOperator {
 			key = cmp.Or(j.CiliumConfig["agent-not-ready-taint-key"], key)
 		}
 		if !slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
 			continue
 		}
 		for i := range j.Deployments {
-			if d := &j.Deployments[i]; d.Name == w.deployment && w.active(j, d) {
-				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s also writes %s: %s", deploymentName(d), key, w.how)})
+			if d := &j.Deployments[i]; d.Name == w.Program && active[w.Program] != nil && active[w.Program](j, d) {
+				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s also writes %s: %s", deploymentName(d), key, w.How)})
 			}
 		}
 	}

@@ -24,7 +24,7 @@ var Rules = []Rule{
 	{
 		ID: "contended", Severity: Error, check: contended,
 		Why: "Two writers fight over the taint. nodegate adds it again at increasing intervals; between these, the other writer wins.",
-		Do:  "Disable the other writer (the gate's condition Contended names it), or use another key.",
+		Do:  "Disable the other writer (see the gate's condition Contended), or use another key.",
 	},
 	{
 		ID: "daemonset-missing", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonSetMissing,
