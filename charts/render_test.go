@@ -60,9 +60,10 @@ func TestSameAsManifests(t *testing.T) {
 		},
 		"policy by value": {object{"birth": "policy"}, "1.35.0", func(*install.Options) {}, gateKeys},
 		"keys, stamps and evictions": {
-			object{"allowedTaintKeys": []string{"z.example.com/z", "a", "a:NoExecute"}, "allowedStampAnnotations": []string{"example.com/Opened"}, "evictPods": true, "defaultGate": object{"enabled": false}},
+			object{"allowedTaintKeys": []string{"z.example.com/z", "a", "a:NoExecute"}, "allowedStampAnnotations": []string{"example.com/Opened"}, "evictPods": true, "nodeConditions": true, "defaultGate": object{"enabled": false}},
 			"1.37.0", func(o *install.Options) {
 				o.AllowedTaintKeys, o.AllowedStampAnnotations, o.EvictPods = []string{"z.example.com/z", "a", "a:NoExecute"}, []string{"example.com/Opened"}, true
+				o.NodeConditions = true
 			}, nil,
 		},
 		"daemons' pods guarded": {

@@ -204,6 +204,13 @@ func (a *attacker) patch(o client.Object, patchType types.PatchType, change stri
 	return a.api.Patch(a.Context(), o.DeepCopyObject().(client.Object), client.RawPatch(patchType, body), options...)
 }
 
+// patchNodeStatus makes a change of a Node by a strategic merge patch of nodes/status.
+func (a *attacker) patchNodeStatus(node *corev1.Node, change, manager string) error {
+	a.Helper()
+	body := client.RawPatch(types.StrategicMergePatchType, []byte(change))
+	return a.api.Status().Patch(a.Context(), node.DeepCopy(), body, client.FieldOwner(manager))
+}
+
 func (a *attacker) decode(text string) (o map[string]any) {
 	a.Helper()
 	a.must(json.Unmarshal([]byte(text), &o))

@@ -100,9 +100,15 @@ func (e *env) isTerminating(pod *corev1.Pod) bool {
 	return now.DeletionTimestamp != nil
 }
 
-// allowEvictions applies the objects that 'nodegate manifests --evict-pods' adds. It deletes
-// them when the test ends.
+// allowEvictions applies the objects that 'nodegate manifests --evict-pods' adds.
 func (e *env) allowEvictions() {
+	e.Helper()
+	e.allow("--evict-pods", func(o *install.Options) { o.EvictPods = true })
+}
+
+// allow applies the objects that 'nodegate manifests' adds with a flag that grants a
+// permission. It deletes them when the test ends.
+func (e *env) allow(flag string, choose func(*install.Options)) {
 	e.Helper()
 	without, err := install.Objects(installation)
 	e.must(err)
@@ -111,9 +117,9 @@ func (e *env) allowEvictions() {
 	for _, o := range without {
 		base[id(o)] = true
 	}
-	evicting := installation
-	evicting.EvictPods = true
-	with, err := install.Objects(evicting)
+	more := installation
+	choose(&more)
+	with, err := install.Objects(more)
 	e.must(err)
 	added := 0
 	for _, o := range with {
@@ -126,6 +132,6 @@ func (e *env) allowEvictions() {
 		e.Cleanup(func() { e.must(client.IgnoreNotFound(e.admin.Delete(context.Background(), o))) })
 	}
 	if added != 2 {
-		e.Fatalf("--evict-pods adds %d objects, want a ClusterRole and its binding", added)
+		e.Fatalf("%s adds %d objects, want a ClusterRole and its binding", flag, added)
 	}
 }

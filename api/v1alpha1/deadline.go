@@ -5,6 +5,7 @@ package v1alpha1
 // Deadline limits how long a node may wait for a gate to open.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podMissingSeconds) || has(self.readySeconds)",message="set at least one of podMissingSeconds and readySeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.condition) || self.condition != 'Publish' || !has(self.action) || self.action != 'Open'",message="condition: Publish must not be set with action: Open, which opens the gate instead; remove one of them",fieldPath=".condition"
 type Deadline struct {
 	// podMissingSeconds specifies the time after which every required pod must
 	// exist on the node, ready or not. The deadline passes if a required pod is
@@ -32,7 +33,40 @@ type Deadline struct {
 	// +optional
 	// +kubebuilder:default=KeepClosed
 	Action DeadlineAction `json:"action,omitempty"`
+
+	// condition specifies whether the controller publishes a Node condition while the
+	// deadline has passed and the gate is still closed, so that a remediation
+	// controller can replace the node. The type of the condition is
+	// deadline.nodegate.dev/<name of the gate>, its status is True and its reason is
+	// DeadlinePassed. The controller removes the condition when the gate opens, the
+	// node reboots, or the gate is paused, deleted or no longer selects the node.
+	//
+	// At most as many of the gate's nodes in one zone have the condition at a time as
+	// budget.maxReclosed allows; the condition Overdue reports the nodes that wait.
+	// Publish does not take effect while the node is unreachable, shutting down or
+	// being set up, or while nodegate cannot observe what a signal depends on. It
+	// requires the permission to patch nodes/status, which 'nodegate manifests' grants
+	// with --node-conditions, and action: KeepClosed.
+	// +optional
+	// +kubebuilder:default=None
+	Condition DeadlineCondition `json:"condition,omitempty"`
 }
+
+// DeadlineCondition specifies whether a Node condition reports that a deadline has
+// passed.
+//
+// +kubebuilder:validation:Enum=None;Publish
+type DeadlineCondition string
+
+const (
+	// DeadlineConditionNone publishes no condition.
+	DeadlineConditionNone DeadlineCondition = "None"
+	// DeadlineConditionPublish publishes the condition on overdue nodes.
+	DeadlineConditionPublish DeadlineCondition = "Publish"
+)
+
+// Publishes reports whether the deadline is published as a Node condition.
+func (d *Deadline) Publishes() bool { return d != nil && d.Condition == DeadlineConditionPublish }
 
 // DeadlineAction specifies what happens when a deadline has passed.
 //

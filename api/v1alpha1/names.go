@@ -18,6 +18,11 @@ const (
 	// override.nodegate.dev/<name of the gate>.
 	OverrideAnnotationPrefix = "override.nodegate.dev/"
 
+	// DeadlineConditionPrefix is the prefix of the type of the node condition that
+	// reports that a gate's deadline has passed:
+	// deadline.nodegate.dev/<name of the gate>.
+	DeadlineConditionPrefix = "deadline.nodegate.dev/"
+
 	// DaemonPodLabel is a label of every pod that the DaemonSet controller creates.
 	// If the policy nodegate-daemon-pods is installed, no other pod carries it.
 	DaemonPodLabel = "pod-template-generation"

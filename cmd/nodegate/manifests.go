@@ -71,6 +71,8 @@ func newManifestsCommand() *cobra.Command {
 	flags.StringVar(&options.ServiceAccount, "service-account", options.ServiceAccount, "name of nodegate's ServiceAccount")
 	flags.BoolVar(&options.EvictPods, "evict-pods", false,
 		"permit nodegate to evict pods through the Eviction API, which gates with bypassedPods: Evict require")
+	flags.BoolVar(&options.NodeConditions, "node-conditions", false,
+		"permit nodegate to write the node conditions of gates with deadline.condition: Publish, on which remediation controllers act")
 	flags.BoolVar(&options.GuardDaemonPods, "guard-daemon-pods", false,
 		"add a policy that permits only the DaemonSet controller to create pods of DaemonSets, so that other pods cannot open a gate")
 	flags.StringSliceVar(&options.DaemonPodCreators, "daemon-pod-creators", nil,

@@ -38,6 +38,7 @@ type choice struct {
 var choices = []choice{
 	{`eq (include "nodegate.birth" .) "webhook"`, func(o *install.Options) { o.Birth = admission.ByWebhook }},
 	{`.Values.evictPods`, func(o *install.Options) { o.EvictPods = true }},
+	{`.Values.nodeConditions`, func(o *install.Options) { o.NodeConditions = true }},
 	{`.Values.daemonPods.guarded`, func(o *install.Options) { o.GuardDaemonPods = true }},
 	{`.Values.metrics.secure`, func(o *install.Options) { o.OpenMetrics = false }},
 	{`.Values.gatesFromFiles.enabled`, func(o *install.Options) { o.WithoutCRD = true }},

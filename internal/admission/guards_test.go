@@ -34,7 +34,8 @@ const (
 	overrideOfNode  = "an override must name its Node"
 	noMetadata      = "may not change labels, owner references, finalizers"
 	noSpec          = "may not change a Node's spec except taints"
-	noSubresource   = "may not write to subresources of Nodes"
+	noStatus        = "may change only conditions under deadline.nodegate.dev/ in a Node's status"
+	noMetaByStatus  = "may not change a Node's metadata by a write to nodes/status"
 	dryRunOnly      = "may create Nodes only in a dry run"
 	noDelete        = "may not delete Nodes"
 	onlyTimes       = "may set it only to a Unix time in seconds"
@@ -151,8 +152,8 @@ func TestConfinement(t *testing.T) {
 		"cordons":                       {patch: op("add", "/spec/unschedulable", "true"), want: noSpec},
 		"sets the provider ID":          {patch: op("add", "/spec/providerID", `"x://y"`), want: noSpec},
 		"sets the pod CIDR":             {patch: op("add", "/spec/podCIDR", `"10.0.0.0/24"`) + "," + op("add", "/spec/podCIDRs", `["10.0.0.0/24"]`), want: noSpec},
-		"writes the status":             {patch: op("add", "/status/phase", `"Running"`), subresources: []string{"status"}, want: noSubresource},
-		"writes a record by the status": {patch: op("add", "/metadata/annotations/"+record+"two", `"{}"`), subresources: []string{"status"}, want: noSubresource},
+		"writes the status":             {patch: op("add", "/status/phase", `"Running"`), subresources: []string{"status"}, want: noStatus},
+		"writes a record by the status": {patch: op("add", "/metadata/annotations/"+record+"two", `"{}"`), subresources: []string{"status"}, want: noMetaByStatus},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,32 +25,12 @@ func (c *Controller) reportDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate
 	}
 	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
 	c.events.Warning(n, telemetry.GateReference(set.Object(v.Gate)), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
-		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, fleet.Clip(blockers(g, v), blockersMax)))
-}
-
-// blockers describes everything that a gate waits for.
-func blockers(g *gate.Gate, v *gate.Verdict) string {
-	var all []string
-	for i := range v.Readings {
-		if r := &v.Readings[i]; r.State != gate.Holds {
-			all = append(all, fmt.Sprintf("signal %s: %s", g.Signals[i].Name, r.Message()))
-		}
-	}
-	if len(g.Signals) == 0 {
-		all = append(all, gate.Reading{Reason: v1alpha1.ReadingInvalidSpec}.Message())
-	}
-	if o := v.Obstacle(); o.Reason != "" {
-		all = append(all, o.Message())
-	}
-	if len(all) == 0 {
-		return "its signals had not held for long enough"
-	}
-	return strings.Join(all, "; ")
+		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, fleet.Clip(g.WaitsFor(v), blockersMax)))
 }
 
 // overdueMessage describes the nodes whose deadline has passed, and what the first of
 // them waits for.
-func overdueMessage(s *fleet.Summary) string {
+func overdueMessage(ng *v1alpha1.NodeGate, s *fleet.Summary) string {
 	var parts []string
 	if s.Overdue.Count > 0 {
 		parts = append(parts, fmt.Sprintf("past the deadline and kept closed: %s; %s", s.Overdue, s.OverdueFor))
@@ -58,5 +38,5 @@ func overdueMessage(s *fleet.Summary) string {
 	if s.Lapsed.Count > 0 {
 		parts = append(parts, fmt.Sprintf("opened by the deadline, while the signals have not held yet: %s", s.Lapsed))
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(append(parts, publishedText(ng, s)...), "; ")
 }

@@ -140,7 +140,9 @@ const deniedMax = 512
 // for this gate, or for which the gate is unknown. Otherwise it returns "".
 func denialOf(gateName string, d *gate.Decision, failure error) string {
 	_, concerned := d.Records[gateName]
-	if _, withdrawn := d.Withdrawn[gateName]; withdrawn || len(d.Records)+len(d.Withdrawn) == 0 {
+	if !d.Changes {
+		_, concerned = d.Conditions[gateName]
+	} else if _, withdrawn := d.Withdrawn[gateName]; withdrawn || len(d.Records)+len(d.Withdrawn) == 0 {
 		concerned = true
 	}
 	if !concerned || !errors.Is(failure, write.ErrDenied) {

@@ -180,12 +180,26 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 		node.Overrides = maps.Clone(node.Overrides)
 		delete(node.Overrides, name)
 	}
+	w.applyConditions(&node, d)
 	w.nodes[n.Name] = node
 	w.writes = append(w.writes, n.Name)
 	if w.after != nil {
 		w.after()
 	}
 	return nil, ctx.Err()
+}
+
+// applyConditions writes conditions, which the API server does only if nothing else changes.
+func (w *world) applyConditions(node *gate.Node, d *gate.Decision) {
+	if d.Changes {
+		return
+	}
+	for name, c := range d.Conditions {
+		node.Conditions = slices.DeleteFunc(slices.Clone(node.Conditions), func(c gate.Condition) bool { return c.Type == v1alpha1.DeadlineConditionPrefix+name })
+		if c != nil {
+			node.Conditions = append(node.Conditions, gate.Condition{Type: string(c.Type), Status: c.Status, Transition: c.LastTransitionTime.Time})
+		}
+	}
 }
 
 // Facts implements NodeFeed.

@@ -41,8 +41,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, nil // the feed reports every node when its cache is synced again
 	}
 	decision, retry := c.decide(set, &facts, now)
+	c.omitConditions(&decision)
 	err := c.apply(ctx, &facts.Node, &decision)
-	if errors.Is(err, write.ErrDenied) {
+	if errors.Is(err, write.ErrDenied) && decision.Changes {
 		if err = c.applyReduced(ctx, set, &facts, &decision, err, now); err == nil {
 			return time.Millisecond, nil // the node has changed: decide about the rest again
 		}
@@ -55,6 +56,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, fmt.Errorf("applying decision: %w", err)
 	}
 	c.account(set, &facts, &decision, false)
+	if decision.Changes && len(decision.Conditions) > 0 {
+		return time.Millisecond, nil // the conditions need a write of their own
+	}
 	if until = sooner(until, decision.Recheck); decision.Settled {
 		c.nodes.settle(name, set.Seq, until)
 	}
@@ -112,7 +116,7 @@ func (c *Controller) decide(set *gateset.Set, facts *gate.Facts, now time.Time) 
 	facts.Granted = granted
 	d = gate.Decide(set.Gates, facts, now)
 	for i := range d.Verdicts {
-		if retry == 0 && d.Verdicts[i].Wants != "" {
+		if want := d.Verdicts[i].Wants; retry == 0 && want != "" && want != gate.WantCondition {
 			retry = fleet.ThrottledRetry // wanted only now
 		}
 	}
@@ -133,13 +137,17 @@ func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.
 		case gate.WantPods, gate.WantIdle:
 			retry = shortest(retry, c.inspect(v, &facts.Node, now))
 			continue
+		case gate.WantCondition:
+			if c.permissions.missing(patchNodeStatus) {
+				continue
+			}
 		}
 		if v.Wants == gate.WantPace && v.DryRun { // nothing is written
 			granted = with(granted, v.Gate)
 			continue
 		}
 		if v.Wants != gate.WantPace || !paced {
-			ok, wait := c.budget.Grant(v, set.Queues(v), &facts.Node, now)
+			ok, wait := c.budget.Grant(v, v.Wants == gate.WantCondition || set.Queues(v), &facts.Node, now)
 			if !ok {
 				retry = shortest(retry, wait)
 				continue
@@ -180,7 +188,7 @@ func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.
 // apply carries out a decision in one patch. After a conflict it reads the node again,
 // because the stored state is outdated.
 func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) error {
-	if !d.Changes {
+	if !d.Changes && len(d.Conditions) == 0 {
 		return nil
 	}
 	sent := c.clock.Now()
@@ -188,6 +196,7 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	outcome := telemetry.PatchOutcome(err)
 	c.metrics.Patched(outcome)
 	c.responses.record(sent, outcome)
+	c.noteConditions(n, d, err)
 	switch {
 	case err == nil && node != nil:
 		c.nodeFeed.Observe(node)
@@ -274,6 +283,7 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 			Gate: v.Gate, Selected: v.Selected, State: v.After, Reason: v.Reason, Zone: facts.Node.Zone(), Since: v.Since,
 			Blocked: v.Obstacle(), Contended: v.Contended, Overdue: v.Overdue, Ring: v.Ring, NonMember: v.NonMember,
 			Throttled: c.throttled(&facts.Node, v), Queued: set.Queues(v), Ignored: fleet.Clip(d.Ignored[v.Gate], ignoredMax),
+			Published: v.Published, ConditionQueued: v.Wants == gate.WantCondition && !c.permissions.missing(patchNodeStatus),
 		}
 		s.SetOverride(v)
 		if g, ok := set.Gate(v.Gate); ok {

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type permission struct{ verb, group, resource, subresource string }
 var (
 	listPods  = permission{verb: "list", resource: "pods"}
 	evictPods = permission{verb: "create", resource: "pods", subresource: "eviction"}
+	// patchNodeStatus is required to write conditions of Nodes.
+	patchNodeStatus = permission{verb: "patch", resource: "nodes", subresource: "status"}
 )
 
 // need is a permission that a gate requires. message describes the effect if it is
@@ -56,6 +59,10 @@ func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 		all = append(all, need{evictPods, "bypassedPods: Evict evicts no pods, because nodegate may not evict pods: " +
 			"apply the output of 'nodegate manifests --evict-pods', or use Report"})
 	}
+	if spec.Deadline.Publishes() {
+		all = append(all, need{patchNodeStatus, "deadline.condition: Publish publishes no condition, because nodegate may not patch nodes/status: " +
+			"apply the output of 'nodegate manifests --node-conditions' (chart value nodeConditions), or use None"})
+	}
 	return all
 }
 
@@ -67,10 +74,19 @@ type permissions struct {
 
 	mu     sync.Mutex
 	denied map[permission]bool
+	// required contains permissions that are reviewed even if no gate requires them.
+	required map[permission]bool
 }
 
 func newPermissions(c client.Client, log logr.Logger) *permissions {
-	return &permissions{client: c, log: log, denied: make(map[permission]bool)}
+	return &permissions{client: c, log: log, denied: make(map[permission]bool), required: make(map[permission]bool)}
+}
+
+// require adds a permission that is reviewed even if no gate requires it.
+func (r *permissions) require(what permission) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.required[what] = true
 }
 
 // missing reports whether a permission is known to be missing.
@@ -115,9 +131,12 @@ func (c *Controller) watchPermissions(ctx context.Context) {
 	}
 }
 
-// neededPermissions returns the permissions that accepted gates require.
+// neededPermissions returns the permissions that accepted gates require, and those that
+// were required otherwise.
 func (c *Controller) neededPermissions() map[permission]bool {
-	all := make(map[permission]bool)
+	c.permissions.mu.Lock()
+	all := maps.Clone(c.permissions.required)
+	c.permissions.mu.Unlock()
 	set := c.set.Load()
 	for name, ng := range set.Declared {
 		if !set.Accepted(name) {

@@ -74,6 +74,8 @@ var elsewhere = map[string]bool{
 	"kustomize.config.k8s.io":              true,
 	"helm.toolkit.fluxcd.io":               true,
 	"karpenter.sh":                         true,
+	"cluster.x-k8s.io":                     true,
+	"remediation.medik8s.io":               true,
 	"monitoring.coreos.com":                true,
 	"krew.googlecontainertools.github.com": true,
 }

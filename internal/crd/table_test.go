@@ -459,6 +459,12 @@ var rules = []rule{
 		at: "spec.deadline.action", message: `supported values: "KeepClosed", "Open"`,
 		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
 	}, {
+		at: "spec.deadline.condition", message: `supported values: "None", "Publish"`,
+		keep: "deadline: {readySeconds: 600, condition: None, action: Open}", breaks: "deadline: {readySeconds: 600, condition: Always}",
+	}, {
+		at: "spec.deadline.condition", message: "condition: Publish must not be set with action: Open, which opens the gate instead; remove one of them",
+		keep: "deadline: {readySeconds: 600, condition: Publish}", breaks: "deadline: {readySeconds: 600, condition: Publish, action: Open}",
+	}, {
 		at: "spec.budget.maxReclosed", message: "maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%",
 		keep: "budget: {maxReclosed: 100%}", breaks: "budget: {maxReclosed: 101%}",
 	}, {

@@ -83,6 +83,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		Gate: v.Gate, Unknown: g == nil, DryRun: v.DryRun, State: cmp.Or(v.Before, StateNone),
 		Reason: v.Reason, Since: v.Since.UTC(), Taint: f.taint(v, g),
 		Deadline: v.Due.UTC(), Overdue: v.Overdue, Throttled: v.Wants == gate.WantBudget, Contended: v.Contended,
+		Condition: conditionOf(v), ConditionThrottled: v.Wants == gate.WantCondition,
 		NotInForce: f.Gates.Rejection(v.Gate), NonMember: v.NonMember, Ring: v.Ring,
 	}
 	switch after := cmp.Or(v.After, StateNone); {
@@ -114,6 +115,14 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		e.State, e.Reason, e.Since = StateNone, "", time.Time{} // the record's content is unknown
 	}
 	return e
+}
+
+// conditionOf returns the type of the gate's condition, if the node has it.
+func conditionOf(v *gate.Verdict) string {
+	if !v.WasPublished {
+		return ""
+	}
+	return v1alpha1.DeadlineConditionPrefix + v.Gate
 }
 
 // hasUnreadableRecord reports whether a gate's record on the node cannot be parsed.

@@ -74,6 +74,11 @@ type Gate struct {
 	// change. Overdue is true if it has passed.
 	Deadline time.Time `json:"deadline,omitzero"`
 	Overdue  bool      `json:"overdue,omitempty"`
+	// Condition is the type of the node condition that reports that the deadline has
+	// passed, if the node has it. ConditionThrottled is true if the gate waits for budget
+	// or for the permission to write it.
+	Condition          string `json:"condition,omitempty"`
+	ConditionThrottled bool   `json:"conditionThrottled,omitempty"`
 	// Override is the manual override of the gate on this node.
 	Override *Override `json:"override,omitempty"`
 	// Throttled is true if the gate waits for budget to close.

@@ -13,7 +13,13 @@ import (
 )
 
 // BudgetScope identifies the nodes that share one budget: those of a gate in a zone.
-type BudgetScope struct{ Gate, Zone string }
+type BudgetScope struct {
+	Gate, Zone string
+	// Conditions selects the budget of nodes with the gate's condition (see
+	// gate.WantCondition) instead of that of closed nodes. Both are equally large, and
+	// are counted separately.
+	Conditions bool
+}
 
 // BudgetTerms contains a gate's budget, and Since, the number of the gate set in which
 // the gate last changed.
@@ -70,7 +76,13 @@ func (l *Ledger) available(s BudgetScope) int {
 		return 0
 	}
 	z := l.peek(s)
-	return max(gate.MaxReclosed(l.terms[s.Gate].Budget, z.members)-z.closed-z.inFlight, 0)
+	return max(gate.MaxReclosed(l.terms[s.Gate].Budget, l.members(s))-z.used-z.inFlight, 0)
+}
+
+// members returns the number of the gate's nodes in the zone.
+func (l *Ledger) members(s BudgetScope) int {
+	s.Conditions = false
+	return l.peek(s).members
 }
 
 // Due returns the queued nodes for which there is budget now.
@@ -80,7 +92,7 @@ func (l *Ledger) Due() (nodes []string) {
 	for name, g := range l.gates {
 		for zone, z := range g.zones {
 			if len(z.queue) > 0 {
-				nodes = append(nodes, z.queue[:min(l.available(BudgetScope{name, zone}), len(z.queue))]...)
+				nodes = append(nodes, z.queue[:min(l.available(zone.scope(name)), len(z.queue))]...)
 			}
 		}
 	}
@@ -235,7 +247,7 @@ func (l *Ledger) isCounted(gateName string) bool {
 // peek is like zone, without creating an entry.
 func (l *Ledger) peek(s BudgetScope) *zoneEntry {
 	if g := l.gates[s.Gate]; g != nil {
-		if z := g.zones[s.Zone]; z != nil {
+		if z := g.zones[s.zone()]; z != nil {
 			return z
 		}
 	}

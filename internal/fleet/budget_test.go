@@ -125,7 +125,7 @@ func TestReservationsAgainstModel(t *testing.T) {
 					zone = e.zone
 				}
 				want, held := l.mayClose(name, zone), slices.Contains(e.reserved, zone)
-				if got := ledger.Reserve(BudgetScope{"gate", zone}, name, time.Time{}); got != want {
+				if got := ledger.Reserve(BudgetScope{Gate: "gate", Zone: zone}, name, time.Time{}); got != want {
 					t.Fatalf("budget was reserved for node %s in zone %q: %t, want %t", name, zone, got, want)
 				}
 				if !want {
@@ -136,7 +136,7 @@ func TestReservationsAgainstModel(t *testing.T) {
 				if !slices.Contains(e.reserved, zone) {
 					e.reserved = append(e.reserved, zone)
 				}
-				if z := ledger.peek(BudgetScope{"gate", zone}); !held && z.closed+z.inFlight > gate.MaxReclosed(l.budget, z.members) {
+				if z := ledger.peek(BudgetScope{Gate: "gate", Zone: zone}); !held && z.used+z.inFlight > gate.MaxReclosed(l.budget, z.members) {
 					t.Fatalf("the reservation exceeds the budget: %+v", *z)
 				}
 				switch rapid.SampledFrom([]string{"written", "conflict", "denied", "lost"}).Draw(t, "ends") {
@@ -217,9 +217,9 @@ func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
 	var due []string
 	for _, zone := range zones {
 		members, used := l.count(zone)
-		z := ledger.peek(BudgetScope{"gate", zone})
+		z := ledger.peek(BudgetScope{Gate: "gate", Zone: zone})
 		queue := l.queueOf(zone)
-		if z.members != members || z.closed+z.inFlight != used || !slices.Equal(z.queue, queue) {
+		if z.members != members || z.used+z.inFlight != used || !slices.Equal(z.queue, queue) {
 			t.Fatalf("counts of zone %q: %+v, want %d members, %d used, and queue %v", zone, *z, members, used, queue)
 		}
 		due = append(due, queue[:min(l.available(zone), len(queue))]...)
@@ -235,7 +235,7 @@ func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
 // After a pause, nothing is granted before all nodes have been evaluated, not even before
 // the pause has been detected.
 func TestNothingIsGrantedAfterAPause(t *testing.T) {
-	ledger, s, now := NewLedger(), BudgetScope{"gate", "a"}, time.Now()
+	ledger, s, now := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}, time.Now()
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
 	evaluate := func(seq uint64) {
 		for _, name := range []string{"n1", "n2"} {

@@ -58,7 +58,7 @@ func (s *GateState) SetUnwritten(v *gate.Verdict, record, denial string) {
 	if v.Opened() && !v.ClosedSince.IsZero() {
 		s.Since = v.ClosedSince
 	}
-	s.Denied = denial
+	s.Published, s.Denied = v.WasPublished, denial
 }
 
 // SetOverride records a manual override. Budgets count the gate's own state, without the
@@ -166,8 +166,11 @@ func (l *Ledger) Usage(gateName string) map[string]Usage {
 	if !l.isCounted(gateName) {
 		return zones
 	}
-	for zone, z := range cmp.Or(l.gates[gateName], &gateEntry{}).zones {
-		zones[zone] = Usage{Used: z.closed + z.inFlight, Allowed: gate.MaxReclosed(l.terms[gateName].Budget, z.members)}
+	for key, z := range cmp.Or(l.gates[gateName], &gateEntry{}).zones {
+		if key.conditions {
+			continue
+		}
+		zones[key.zone] = Usage{Used: z.used + z.inFlight, Allowed: gate.MaxReclosed(l.terms[gateName].Budget, z.members)}
 	}
 	return zones
 }

@@ -32,6 +32,9 @@ type GateState struct {
 	Queued    bool
 	Contended bool
 	Overdue   bool
+	// Published reports whether the node has the gate's condition. ConditionQueued reports
+	// whether it is queued for budget to get it.
+	Published, ConditionQueued bool
 	// Ring contains the names of the gates that contradict each other on the node,
 	// including this gate.
 	Ring string
@@ -49,6 +52,12 @@ type GateState struct {
 	Ignored string
 	// Denied is the API server's error if it denied writing the node for this gate.
 	Denied string
+}
+
+// scope and conditionScope return the budgets that the node may count against.
+func (s *GateState) scope() BudgetScope { return BudgetScope{Gate: s.Gate, Zone: s.Zone} }
+func (s *GateState) conditionScope() BudgetScope {
+	return BudgetScope{Gate: s.Gate, Zone: s.Zone, Conditions: true}
 }
 
 // budgeted reports whether the node counts against the gate's budget. A node that is no
@@ -83,21 +92,33 @@ type gateEntry struct {
 	name string
 	// shapes contains the shapes of the gate's states, by common part.
 	shapes map[GateState]*shape
-	zones  map[string]*zoneEntry
+	zones  map[zoneKey]*zoneEntry
 	// summary is cached until something in it changes.
 	summary *Summary
 }
 
-// zoneEntry counts the nodes of one gate in one zone, which share a budget. A node that
-// is being closed counts as inFlight until it counts as closed, and never as both.
+// zoneKey is a BudgetScope of one gate.
+type zoneKey struct {
+	zone       string
+	conditions bool
+}
+
+func (s BudgetScope) zone() zoneKey { return zoneKey{s.Zone, s.Conditions} }
+func (k zoneKey) scope(gateName string) BudgetScope {
+	return BudgetScope{gateName, k.zone, k.conditions}
+}
+
+// zoneEntry counts the nodes of one gate in one zone, which share a budget. Used counts
+// the nodes that are closed or have the condition, depending on the scope. A node whose
+// write is in flight counts as inFlight until it counts as used, and never as both.
 type zoneEntry struct {
-	members, closed, inFlight int
+	members, used, inFlight int
 	// queue contains the nodes that wait for budget, in order of arrival.
 	queue []string
 }
 
 func (z *zoneEntry) isEmpty() bool {
-	return z.members == 0 && z.closed == 0 && z.inFlight == 0 && len(z.queue) == 0
+	return z.members == 0 && z.used == 0 && z.inFlight == 0 && len(z.queue) == 0
 }
 
 // NewLedger returns an empty Ledger.
@@ -204,11 +225,13 @@ func (l *Ledger) change(node string, old *compactState, s *GateState) compactSta
 	g.summary = nil
 	now := g.add(s)
 	l.count(s, +1)
-	l.enqueue(BudgetScope{s.Gate, s.Zone}, node, s.Queued)
+	l.enqueue(s.scope(), node, s.Queued)
+	l.enqueue(s.conditionScope(), node, s.ConditionQueued)
 	if old != nil {
 		was := &old.shape.GateState
 		if was.Zone != s.Zone {
-			l.enqueue(BudgetScope{s.Gate, was.Zone}, node, false)
+			l.enqueue(was.scope(), node, false)
+			l.enqueue(was.conditionScope(), node, false)
 		}
 		g.remove(old)
 		l.count(was, -1)
@@ -221,27 +244,33 @@ func (l *Ledger) leave(node string, old *compactState) {
 	g, was := old.shape.gate, &old.shape.GateState
 	g.summary = nil
 	g.remove(old)
-	l.enqueue(BudgetScope{g.name, was.Zone}, node, false)
+	l.enqueue(was.scope(), node, false)
+	l.enqueue(was.conditionScope(), node, false)
 	l.count(was, -1)
 }
 
 // count adds a state to the counts of its zone, or subtracts it.
 func (l *Ledger) count(s *GateState, by int) {
-	at := BudgetScope{s.Gate, s.Zone}
+	at := s.scope()
 	z := l.zone(at)
 	if s.Selected {
 		z.members += by
 	}
 	if s.budgeted() {
-		z.closed += by
+		z.used += by
 	}
 	l.tidy(at)
+	if s.Published {
+		at = s.conditionScope()
+		l.zone(at).used += by
+		l.tidy(at)
+	}
 }
 
 func (l *Ledger) gate(name string) *gateEntry {
 	g, ok := l.gates[name]
 	if !ok {
-		g = &gateEntry{name: name, shapes: make(map[GateState]*shape), zones: make(map[string]*zoneEntry)}
+		g = &gateEntry{name: name, shapes: make(map[GateState]*shape), zones: make(map[zoneKey]*zoneEntry)}
 		l.gates[name] = g
 	}
 	return g
@@ -249,10 +278,10 @@ func (l *Ledger) gate(name string) *gateEntry {
 
 func (l *Ledger) zone(s BudgetScope) *zoneEntry {
 	g := l.gate(s.Gate)
-	z, ok := g.zones[s.Zone]
+	z, ok := g.zones[s.zone()]
 	if !ok {
 		z = &zoneEntry{}
-		g.zones[s.Zone] = z
+		g.zones[s.zone()] = z
 	}
 	return z
 }
@@ -260,8 +289,8 @@ func (l *Ledger) zone(s BudgetScope) *zoneEntry {
 // tidy drops entries of zones and gates that are empty.
 func (l *Ledger) tidy(s BudgetScope) {
 	g := l.gate(s.Gate)
-	if z := g.zones[s.Zone]; z != nil && z.isEmpty() {
-		delete(g.zones, s.Zone)
+	if z := g.zones[s.zone()]; z != nil && z.isEmpty() {
+		delete(g.zones, s.zone())
 	}
 	if len(g.zones) == 0 && len(g.shapes) == 0 {
 		delete(l.gates, s.Gate)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // insert inserts an item into a sorted list of limited length.
@@ -49,13 +51,7 @@ func NewNameList(names []string) NameList {
 }
 
 // Clip truncates a text to limit bytes.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const dots = "..."
-	return strings.ToValidUTF8(text[:limit-len(dots)], "") + dots
-}
+func Clip(text string, limit int) string { return gate.Clip(text, limit) }
 
 // String returns the names, or the first ones and the number of the others.
 func (f NameList) String() string {

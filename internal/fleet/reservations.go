@@ -49,7 +49,7 @@ func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now tim
 	case v.Wants == gate.WantPace:
 		delay := a.turn(n.Name, now)
 		return delay == 0, delay
-	case a.ledger.Reserve(BudgetScope{v.Gate, n.Zone()}, n.Name, now):
+	case a.ledger.Reserve(BudgetScope{v.Gate, n.Zone(), v.Wants == gate.WantCondition}, n.Name, now):
 		return true, 0
 	case queues:
 		return false, 0

@@ -38,7 +38,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 	}
 	work := func(node string, z int, rng *rand.Rand) {
 		zone := fmt.Sprint("z", z)
-		if !ledger.Reserve(BudgetScope{"gate", zone}, node, time.Time{}) {
+		if !ledger.Reserve(BudgetScope{Gate: "gate", Zone: zone}, node, time.Time{}) {
 			return
 		}
 		if rng.IntN(3) == 0 {
@@ -74,8 +74,8 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 		}
 	}
 	for zone, z := range ledger.gates["gate"].zones {
-		if z.members != perZone || z.closed != 0 || z.inFlight != 0 || len(z.queue) != 0 {
-			t.Errorf("final counts of zone %s: %+v, want %d members and no others", zone, *z, perZone)
+		if z.members != perZone || z.used != 0 || z.inFlight != 0 || len(z.queue) != 0 {
+			t.Errorf("final counts of zone %v: %+v, want %d members and no others", zone, *z, perZone)
 		}
 	}
 }
@@ -84,16 +84,16 @@ func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
 	ledger := NewLedger()
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1))}})
 	ledger.Set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
-	if ledger.Reserve(BudgetScope{"gate", "a"}, "n2", time.Time{}) {
+	if ledger.Reserve(BudgetScope{Gate: "gate", Zone: "a"}, "n2", time.Time{}) {
 		t.Error("zone a has budget for a second node, want none")
 	}
 	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
-	if !ledger.Reserve(BudgetScope{"gate", "a"}, "n2", time.Time{}) || ledger.Reserve(BudgetScope{"gate", "b"}, "n3", time.Time{}) {
+	if !ledger.Reserve(BudgetScope{Gate: "gate", Zone: "a"}, "n2", time.Time{}) || ledger.Reserve(BudgetScope{Gate: "gate", Zone: "b"}, "n3", time.Time{}) {
 		t.Error("the node's new zone has budget, or its old one has none")
 	}
 	// A node that is closed because of a boot does not count.
 	ledger.Set("n1", member("b", v1alpha1.StateClosed, v1alpha1.ReasonRebooted), 1)
-	if !ledger.Reserve(BudgetScope{"gate", "b"}, "n3", time.Time{}) {
+	if !ledger.Reserve(BudgetScope{Gate: "gate", Zone: "b"}, "n3", time.Time{}) {
 		t.Error("a rebooted node counts against the budget")
 	}
 	for _, n := range []string{"n1", "n2", "n3"} {

@@ -49,6 +49,9 @@ type Summary struct {
 	// waits for. Lapsed contains nodes that the deadline opened.
 	Overdue, Lapsed NameList
 	OverdueFor      string
+	// Published contains nodes that have the gate's condition. Unpublished contains those
+	// that are queued for budget to get it.
+	Published, Unpublished NameList
 	// Denial is the API server's error for the first node of Denied.
 	Denial string
 }
@@ -56,7 +59,7 @@ type Summary struct {
 // named reports whether a summary may name a node with this state.
 func (s *GateState) named() bool {
 	return s.State == v1alpha1.StateClosed || s.NonMember != "" || s.Throttled || s.Contended || s.Ring != "" || s.undecided != "" ||
-		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != ""
+		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != "" || s.Published
 }
 
 // Summary returns the summary of a gate. It is shared and must not be modified.
@@ -165,6 +168,8 @@ func (n *namer) add(node string, at *compactState) {
 	n.Denied.AddIf(s.Denied != "", node)
 	n.Overdue.AddIf(s.Overdue && s.State == v1alpha1.StateClosed, node)
 	n.Lapsed.AddIf(s.lapsed(), node)
+	n.Published.AddIf(s.Published, node)
+	n.Unpublished.AddIf(s.ConditionQueued, node)
 	n.Overridden.AddIf(s.Override != "", node)
 	n.Ignored.AddIf(s.Ignored != "", node)
 }

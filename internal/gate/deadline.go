@@ -36,6 +36,8 @@ type Deadline struct {
 	Ready time.Duration
 	// Open specifies that the gate opens when its deadline has passed.
 	Open bool
+	// Publish specifies that a Node condition reports that the deadline has passed.
+	Publish bool
 }
 
 // loadingRecheck is the delay before a deadline that has passed is evaluated again while

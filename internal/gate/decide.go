@@ -40,6 +40,7 @@ func decideOnce(gates []Gate, f *Facts, now time.Time, ring map[string]bool) Dec
 	d.ring = ring
 	d.decide(gates)
 	out := d.decision()
+	d.conditions(gates, &out)
 	if anyInDryRun(gates) {
 		d.addDryRun(gates, &out)
 	} else {

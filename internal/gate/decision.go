@@ -29,6 +29,10 @@ type Decision struct {
 	Carried []corev1.Taint
 	// Stamps contains other annotations to be written, by key.
 	Stamps map[string]string
+	// Conditions contains the node conditions to be written, by gate. Nil removes the
+	// condition. They are not included in Changes: they are in the Node's status and are
+	// written separately, when there is nothing else to write.
+	Conditions map[string]*corev1.NodeCondition
 	// Withdrawn contains the overrides to be removed from the node, by gate. The value
 	// is empty if the override has ended; otherwise it is the reason why it is
 	// rejected.
@@ -48,7 +52,8 @@ type Decision struct {
 	Settled bool
 	// Recheck is the time at which the decision may change without a change of the
 	// facts. Zero if there is no such time. It is the current time if a dry run has
-	// changed its shadow, because no write will cause another decision.
+	// changed its shadow, because no write will cause another decision, and if a condition
+	// is to be written after the record.
 	Recheck time.Time
 }
 
@@ -66,6 +71,9 @@ const (
 	// WantIdle waits for the node to become idle, which it was not according to the
 	// listed pods. The pods must be listed again later.
 	WantIdle Want = "Idle"
+	// WantCondition requests permission to publish that the gate's deadline has passed,
+	// on as many nodes as the gate's budget allows.
+	WantCondition Want = "Condition"
 )
 
 // Verdict returns the verdict about a gate, or nil if the gate does not concern the
@@ -139,6 +147,9 @@ type Verdict struct {
 	Due time.Time
 	// PassedDeadline is true if the deadline passes by this decision.
 	PassedDeadline bool
+	// WasPublished and Published report whether the node has the gate's condition (see
+	// Deadline.Publish), before and after this decision.
+	WasPublished, Published bool
 	// Contended is true while another writer repeatedly reverts the gate's taint.
 	Contended bool
 	// Ring lists the gates, including this one, that would open and close each other on

@@ -5,6 +5,7 @@ package gate
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -179,6 +180,10 @@ func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 		part, known := p.keys[a.Name]
 		return append([]int{part}, p.taints...), known && !affectsAllGates(a.Name)
 	case AspectCondition:
+		if name, ours := strings.CutPrefix(a.Name, v1alpha1.DeadlineConditionPrefix); ours {
+			part, known := p.gates[name]
+			return slices.Concat(p.aspects[*a], p.conditions, []int{part}), known
+		}
 		if len(p.conditions) > 0 {
 			return slices.Concat(p.aspects[*a], p.conditions), true
 		}

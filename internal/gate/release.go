@@ -27,7 +27,7 @@ type Released struct {
 }
 
 // Release returns the desired state of a node without the named gates, whether they
-// still exist or not. It removes their records and overrides, and the taints that the
+// still exist or not. It removes their records, overrides and conditions, and the taints that the
 // records account for. It changes nothing else: no taint without a record, no taint
 // that the record of another gate accounts for as well, and no stamp, because records
 // do not account for stamps.
@@ -73,6 +73,7 @@ func Release(n *Node, named func(gate string) bool) Released {
 		}
 	}
 	out.withdraw(n, named)
+	out.unpublish(n, named)
 	out.Changes = len(out.Gates) > 0
 	return out
 }
@@ -97,6 +98,19 @@ func (r *Released) withdraw(n *Node, named func(string) bool) {
 		}
 		r.Withdrawn[name] = ""
 		r.Gates = append(r.Gates, name)
+	}
+	slices.Sort(r.Gates)
+	r.Gates = slices.Compact(r.Gates)
+}
+
+// unpublish removes the conditions of the named gates. Otherwise, a remediation controller
+// would replace nodes that nothing holds any longer.
+func (r *Released) unpublish(n *Node, named func(string) bool) {
+	for name := range n.published() {
+		if named(name) {
+			r.setCondition(name, nil)
+			r.Gates = append(r.Gates, name)
+		}
 	}
 	slices.Sort(r.Gates)
 	r.Gates = slices.Compact(r.Gates)

@@ -177,3 +177,16 @@ func TestReleaseLeavesTheRest(t *testing.T) {
 		}
 	})
 }
+
+// The conditions of the named gates are removed, also if nothing else is left of them.
+func TestReleaseRemovesConditions(t *testing.T) {
+	s := aNode().closed("g").condition("g", corev1.ConditionTrue).condition("h", corev1.ConditionTrue)
+	out := Release(&s.facts.Node, func(name string) bool { return name == "h" })
+	if c, removed := out.Conditions["h"]; !out.Changes || len(out.Conditions) != 1 || !removed || c != nil || len(out.Records) > 0 {
+		t.Errorf("gate h: %+v", out)
+	}
+	out = Release(&s.facts.Node, func(string) bool { return true })
+	if len(out.Conditions) != 2 || len(out.Records) != 1 || len(out.Gates) != 2 {
+		t.Errorf("all gates: %+v", out)
+	}
+}

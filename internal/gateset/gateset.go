@@ -249,7 +249,7 @@ func (s *Set) ClosesAtBirth(name string) bool {
 // MayCloseAtBirth reports whether a gate closes at birth if it is accepted.
 func MayCloseAtBirth(spec *v1alpha1.NodeGateSpec) bool { return spec.Enforces() && !spec.Follows() }
 
-// Queues reports whether a verdict that wants budget is queued for it. A node that is
+// Queues reports whether a verdict that wants budget for closing is queued for it. A node that is
 // older than the gate and closes only if it is idle is not queued: it would have to be
 // checked again when it is due, which would delay nodes that are known to be unfit. It gets
 // budget only while no node is queued.

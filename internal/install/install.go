@@ -39,6 +39,9 @@ type Options struct {
 	// EvictPods permits nodegate to evict pods, which gates with bypassedPods: Evict
 	// require.
 	EvictPods bool
+	// NodeConditions permits nodegate to patch nodes/status, which gates with
+	// deadline.condition: Publish require. A policy restricts it to their conditions.
+	NodeConditions bool
 	// GuardDaemonPods adds a policy that permits only the DaemonSet controller to create
 	// pods of DaemonSets. DaemonPodCreators are additional users that may create them.
 	GuardDaemonPods   bool
@@ -76,6 +79,9 @@ const (
 	ClusterRole = "nodegate"
 	// evictRoleName is the name of the ClusterRole that permits nodegate to evict pods.
 	evictRoleName = "nodegate-evict-pods"
+	// conditionsRoleName is the name of the ClusterRole that permits nodegate to publish
+	// conditions of Nodes.
+	conditionsRoleName = "nodegate-node-conditions"
 	// metricsRoleName is the name of the ClusterRole that permits nodegate to authorize
 	// readers of metrics.
 	metricsRoleName = "nodegate-metrics-auth"

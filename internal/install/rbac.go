@@ -60,6 +60,12 @@ func evictRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}}
 }
 
+// conditionRules returns the additional permissions in the whole cluster if the
+// administrator permits nodegate to publish conditions of Nodes.
+func conditionRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}
+}
+
 // MetricsRules returns the additional permissions in the whole cluster if the API server
 // authorizes readers of metrics.
 func MetricsRules() []rbacv1.PolicyRule {
@@ -84,6 +90,9 @@ func (o renderer) rbac() []object {
 	objects = append(objects, o.clusterRole(ClusterRole, ClusterRules(o.WithoutCRD))...)
 	if o.EvictPods {
 		objects = append(objects, o.clusterRole(evictRoleName, evictRules())...)
+	}
+	if o.NodeConditions {
+		objects = append(objects, o.clusterRole(conditionsRoleName, conditionRules())...)
 	}
 	if !o.OpenMetrics {
 		objects = append(objects, o.clusterRole(metricsRoleName, MetricsRules())...)

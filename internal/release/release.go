@@ -240,7 +240,7 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 		}
 		d := gate.Release(n, r.names)
 		if out = newNode(name, &d); d.Changes && r.DryRun != DryRunClient {
-			_, last = r.writer.Apply(ctx, n, &d.Decision)
+			last = r.write(ctx, n, &d)
 		}
 		return r.isFinal(&last), nil
 	}) // its error is less specific than last
@@ -252,6 +252,20 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 
 // isFinal reports whether another attempt would have the same result. A node that no
 // longer exists counts as released.
+// write writes a decision. Conditions, if there are any, need a second write.
+func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released) error {
+	_, err := r.writer.Apply(ctx, n, &d.Decision)
+	if err != nil || len(d.Conditions) == 0 || len(d.Records)+len(d.Withdrawn) == 0 || r.DryRun != DryRunNone {
+		return err
+	}
+	if n, err = r.reader.NodeFacts(ctx, n.Name); err != nil {
+		return err
+	}
+	rest := gate.Release(n, r.names)
+	_, err = r.writer.Apply(ctx, n, &rest.Decision)
+	return err
+}
+
 func (r *releaser) isFinal(err *error) bool {
 	if apierrors.IsNotFound(*err) {
 		*err = nil

@@ -154,6 +154,7 @@ func deadline(spec *v1alpha1.Deadline) gate.Deadline {
 		PodMissing: seconds(spec.PodMissingSeconds, 0),
 		Ready:      seconds(spec.ReadySeconds, 0),
 		Open:       spec.Action == v1alpha1.DeadlineOpen,
+		Publish:    spec.Publishes(),
 	}
 }
 

@@ -49,6 +49,7 @@ var (
 type Applier interface {
 	// Apply writes a decision about a node in one patch, and returns the resulting Node,
 	// decoded as far as facts require. If there is nothing to write, it returns nil.
+	// Conditions of the Node are written only if the decision changes nothing else.
 	// Errors wrap ErrConflict, ErrGone or ErrDenied if these apply.
 	Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error)
 }
@@ -83,10 +84,15 @@ func NewWriterAs(config *rest.Config, options metav1.PatchOptions) (*Writer, err
 // Apply implements Applier.
 func (w *Writer) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	patch, err := Patch(n, d)
+	var subresources []string
+	if err == nil && patch == nil {
+		patch, err = ConditionPatch(n, d)
+		subresources = []string{"status"}
+	}
 	if err != nil || patch == nil {
 		return nil, err
 	}
-	node, err := w.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, w.options)
+	node, err := w.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, w.options, subresources...)
 	if err != nil {
 		return nil, fmt.Errorf("patching node %s: %w", n.Name, classify(err))
 	}

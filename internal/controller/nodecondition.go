@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/fleet"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
+)
+
+// omitConditions removes from a decision what nodegate is known not to be permitted to
+// write, because attempts would be denied again and again. Conditions that cannot be
+// removed stay until the permission is granted, which enqueues all nodes.
+func (c *Controller) omitConditions(d *gate.Decision) {
+	if len(d.Conditions) == 0 || !c.permissions.missing(patchNodeStatus) {
+		return
+	}
+	for i := range d.Verdicts {
+		d.Verdicts[i].Published = d.Verdicts[i].WasPublished
+	}
+	d.Conditions = nil
+}
+
+// noteConditions logs the conditions that were written. After a denial, the permission is
+// reviewed even if no gate requires it, because the last gate that did may have been
+// deleted.
+func (c *Controller) noteConditions(n *gate.Node, d *gate.Decision, err error) {
+	switch {
+	case d.Changes || len(d.Conditions) == 0:
+	case err == nil:
+		for name, condition := range d.Conditions {
+			c.log.Info("node condition written", "node", n.Name, "gate", name, "condition", v1alpha1.DeadlineConditionPrefix+name, "published", condition != nil)
+		}
+	case errors.Is(err, write.ErrDenied) && !errors.Is(err, write.ErrRejected):
+		c.permissions.require(patchNodeStatus)
+	}
+}
+
+// publishedText describes the nodes that have the gate's condition, and those that wait
+// for it.
+func publishedText(ng *v1alpha1.NodeGate, s *fleet.Summary) (parts []string) {
+	if s.Published.Count > 0 {
+		parts = append(parts, fmt.Sprintf("with condition %s%s: %s", v1alpha1.DeadlineConditionPrefix, ng.Name, s.Published))
+	}
+	if s.Unpublished.Count > 0 {
+		parts = append(parts, fmt.Sprintf("waiting for this condition, because budget.maxReclosed (%s) does not allow it on more nodes in their zone: %s",
+			ng.Spec.Budget.MaxReclosed, s.Unpublished))
+	}
+	return parts
+}
