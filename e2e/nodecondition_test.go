@@ -148,6 +148,28 @@ func TestPublishedNodesAreLimited(t *testing.T) {
 	e.eventually("another node has the condition", limited)
 }
 
+// Without a running nodegate, the release command removes the condition together with the taint
+// and the record.
+func TestReleaseRemovesTheCondition(t *testing.T) {
+	e := newEnv(t)
+	e.allowConditions()
+	stop := e.startController(0)
+	ng := e.declare(publishingGate())
+	k := e.registered("n1")[0]
+	k.becomesPublished(true)
+	stop()
+	e.must(e.admin.Delete(t.Context(), ng))
+	for _, mode := range []string{"client", "server"} {
+		e.tells(e.ask(e.cluster.Admin(), "release", "n1", "--dry-run="+mode), 0, "node/n1 released from agent")
+	}
+	if k.published() == nil {
+		t.Error("a dry run removed the condition")
+	}
+	e.tells(e.ask(e.cluster.Admin(), "release", "n1"), 0, "node/n1 released from agent")
+	k.becomesPublished(false)
+	e.must(k.is("agent", isNone, keyA))
+}
+
 // Without the permission, the gate reports what is missing, and the API server gets no
 // requests that it denies.
 func TestPublishingWithoutThePermission(t *testing.T) {

@@ -250,8 +250,6 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 	return out
 }
 
-// isFinal reports whether another attempt would have the same result. A node that no
-// longer exists counts as released.
 // write writes a decision. Conditions, if there are any, need a second write.
 func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released) error {
 	_, err := r.writer.Apply(ctx, n, &d.Decision)
@@ -266,6 +264,8 @@ func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released) er
 	return err
 }
 
+// isFinal reports whether another attempt would have the same result. A node that no
+// longer exists counts as released.
 func (r *releaser) isFinal(err *error) bool {
 	if apierrors.IsNotFound(*err) {
 		*err = nil
