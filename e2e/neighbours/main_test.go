@@ -59,21 +59,33 @@ type site struct {
 // requested. When the test ends, the judge judges it.
 func newSite(t *testing.T, neighbour components.Component) *site {
 	t.Helper()
+	skipUnlessRequested(t, neighbour)
+	s := &site{T: t, cluster: clustertest.Shared(t)}
+	shared.once.Do(func() { shared.err = install(s.cluster) })
+	s.must(shared.err)
+	s.client = shared.client
+	s.build(neighbour)
+	s.since = s.now()
+	t.Cleanup(s.judge)
+	return s
+}
+
+// skipUnlessRequested skips the test if the neighbour is not requested.
+func skipUnlessRequested(t *testing.T, neighbour components.Component) {
+	t.Helper()
 	clustertest.SkipIfShort(t)
 	clustertest.SkipWithoutMutatingPolicies(t)
 	if !slices.Contains(strings.Split(*requested, ","), string(neighbour)) {
 		t.Skipf("%s is not requested: run make test-neighbours", neighbour)
 	}
-	s := &site{T: t, cluster: clustertest.Shared(t)}
-	shared.once.Do(func() { shared.err = install(s.cluster) })
-	s.must(shared.err)
-	s.client = shared.client
-	paths, err := components.Build(t.Context(), components.Options{Components: []components.Component{neighbour}, Progress: os.Stderr})
+}
+
+// build builds the neighbour.
+func (s *site) build(neighbour components.Component) {
+	s.Helper()
+	paths, err := components.Build(s.Context(), components.Options{Components: []components.Component{neighbour}, Progress: os.Stderr})
 	s.must(err)
 	s.neighbour = paths[neighbour]
-	s.since = s.now()
-	t.Cleanup(s.judge)
-	return s
 }
 
 // install installs and starts nodegate, which all tests use.

@@ -32,6 +32,8 @@ const (
 	Karpenter   Component = "karpenter"
 	// IstioUntaint is the part of istiod that removes a taint.
 	IstioUntaint Component = "istio-untaint"
+	// ArgoCD is the part of Argo CD that applies, compares and assesses objects.
+	ArgoCD Component = "argocd"
 )
 
 // ControlPlane returns the components that run in a cluster, in the order in which
@@ -45,7 +47,7 @@ func ControlPlane() []Component {
 func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim, Ctr} }
 
 // Neighbours returns the components that run beside nodegate in a cluster.
-func Neighbours() []Component { return []Component{Descheduler, Karpenter, IstioUntaint} }
+func Neighbours() []Component { return []Component{Descheduler, Karpenter, IstioUntaint, ArgoCD} }
 
 // mainPackages are the packages that the components are built from.
 var mainPackages = map[Component]string{
@@ -62,6 +64,7 @@ var mainPackages = map[Component]string{
 	Descheduler:       "sigs.k8s.io/descheduler/cmd/descheduler",
 	Karpenter:         "sigs.k8s.io/karpenter/kwok", // Karpenter with the provider of simulated nodes
 	IstioUntaint:      "nodegate.dev/cluster/istio", // a main package of ours: see module.main
+	ArgoCD:            "nodegate.dev/cluster/argocd",
 }
 
 // ownModules are the names of module files (see moduleFiles) by the components that are not
@@ -74,6 +77,7 @@ var ownModules = map[Component]string{
 	Descheduler:    "descheduler-0.36",
 	Karpenter:      "karpenter-1.15",
 	IstioUntaint:   "istio-0.0",
+	ArgoCD:         "argocd-3.6",
 }
 
 // ofKubernetes reports whether the component runs in the control plane and has

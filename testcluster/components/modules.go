@@ -78,6 +78,7 @@ func minorNumber(version string) int {
 // projects are the paths of the projects' modules, by the first part of the names of the
 // module files.
 var projects = map[string]string{
+	"argocd":      "github.com/argoproj/argo-cd/v3",
 	"containerd":  "github.com/containerd/containerd/v2",
 	"descheduler": "sigs.k8s.io/descheduler",
 	"istio":       "istio.io/istio",
