@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -27,6 +28,7 @@ func (t *trial) judgeForeign(c *change) {
 		t.checked(RuleForeign, "writes of nodegate")
 		t.judgeFields(c)
 		t.judgeTaints(c)
+		t.judgeConditions(c)
 	case c.before == nil:
 		t.checked(RuleForeign, "creations of Nodes")
 		t.judgeForgery(c)
@@ -36,7 +38,7 @@ func (t *trial) judgeForeign(c *change) {
 	}
 }
 
-// judgeFields judges nodegate's changes of fields other than taints.
+// judgeFields judges nodegate's changes of fields other than taints and conditions.
 func (t *trial) judgeFields(c *change) {
 	for _, path := range differences(c.before, c.after) {
 		if !t.mayChange(c, path) {
@@ -49,6 +51,7 @@ func (t *trial) judgeFields(c *change) {
 func (t *trial) mayChange(c *change, path []string) bool {
 	switch {
 	case slices.Equal(path[:min(2, len(path))], []string{"spec", "taints"}), // see judgeTaints
+		slices.Equal(path, []string{"status", "conditions"}), // see judgeConditions
 		slices.Equal(path, []string{"metadata", "resourceVersion"}),
 		path[0] == "metadata" && len(path) > 1 && path[1] == "managedFields": // maintained by the API server
 		return true
@@ -93,6 +96,44 @@ func (t *trial) judgeTaints(c *change) {
 			t.violation(RuleForeign, c, gate, "nodegate adds taint "+taint.ToString(), "according to the records, no gate with this taint is closed")
 		}
 	}
+}
+
+// judgeConditions judges nodegate's changes of conditions. Foreign conditions must stay the same,
+// in the same order. A gate's condition may be written only if the gate publishes it and, according
+// to the record, is closed. It may be removed at any time.
+func (t *trial) judgeConditions(c *change) {
+	gates := func(condition corev1.NodeCondition) bool {
+		return strings.HasPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
+	}
+	same := func(a, b corev1.NodeCondition) bool { return equality.Semantic.DeepEqual(a, b) }
+	before := slices.DeleteFunc(slices.Clone(c.before.Status.Conditions), gates)
+	after := slices.DeleteFunc(slices.Clone(c.after.Status.Conditions), gates)
+	if !slices.EqualFunc(before, after, same) {
+		t.violation(RuleForeign, c, "", "nodegate changes foreign conditions", "they were %v and are now %v", before, after)
+	}
+	for _, condition := range c.after.Status.Conditions {
+		kept := slices.ContainsFunc(c.before.Status.Conditions, func(old corev1.NodeCondition) bool { return same(old, condition) })
+		if why := t.unpublished(c, condition); gates(condition) && !kept && why != "" {
+			gate := strings.TrimPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
+			t.violation(RuleForeign, c, gate, "nodegate writes condition "+string(condition.Type), "%s", why)
+		}
+	}
+}
+
+// unpublished returns why nodegate may not write a gate's condition, or "".
+func (t *trial) unpublished(c *change, condition corev1.NodeCondition) string {
+	gate := strings.TrimPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
+	publishes := func(ng *v1alpha1.NodeGate) bool { return ng != nil && ng.Spec.Deadline.Publishes() }
+	r, _ := recordOf(c.after, gate)
+	switch {
+	case condition.Status != corev1.ConditionTrue || condition.Reason != string(v1alpha1.ReasonDeadlinePassed):
+		return fmt.Sprintf("its status is %s and its reason is %q", condition.Status, condition.Reason)
+	case !r.closed():
+		return "according to the record, the gate is not closed"
+	case !slices.ContainsFunc(t.specs(c, gate), publishes):
+		return "the gate does not publish it"
+	}
+	return ""
 }
 
 // isFull reports whether a Node's annotations are so large that a record may not fit.

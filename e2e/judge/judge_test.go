@@ -270,6 +270,24 @@ var histories = []struct {
 	{RuleForeign, "nodegate adds a taint without a record", "no gate with this taint is closed", func(s *builder) {
 		s.gate().register("a").edit(nodegate, "a", withTaint(gateTaint))
 	}},
+	{RuleForeign, "nodegate publishes and removes a gate's condition", "", func(s *builder) {
+		s.gate(publishing).born("a", withCondition("Ready", "True", ""))
+		s.edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
+		s.edit(nodegate, "a", withoutCondition("deadline.nodegate.dev/agent"))
+	}},
+	{RuleForeign, "nodegate changes a foreign condition", "they were [{Ready True", func(s *builder) {
+		s.gate(publishing).born("a", withCondition("Ready", "True", "")).edit(nodegate, "a", withoutCondition("Ready"))
+	}},
+	{RuleForeign, "nodegate publishes another reason", `its status is True and its reason is "Other"`, func(s *builder) {
+		s.gate(publishing).born("a").edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "Other"))
+	}},
+	{RuleForeign, "nodegate publishes the condition of a gate that does not", "the gate does not publish it", func(s *builder) {
+		s.gate().born("a").edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
+	}},
+	{RuleForeign, "nodegate publishes the condition of an open gate", "the gate is not closed", func(s *builder) {
+		s.gate(publishing, byLabel).born("a", labelled).opens("a")
+		s.edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
+	}},
 	{RuleForeign, "a kubelet writes a record", "its writer is neither nodegate nor an operator", func(s *builder) {
 		s.gate().born("a")
 		s.edit("system:node:a", "a", recorded(record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
