@@ -27,9 +27,11 @@ const (
 	Containerd     Component = "containerd"
 	ContainerdShim Component = "containerd-shim-runc-v2"
 	Ctr            Component = "ctr"
-	// These run beside nodegate, and read or write the taints of nodes.
+	// These run beside nodegate, and read or write the taints or conditions of nodes.
 	Descheduler Component = "descheduler"
 	Karpenter   Component = "karpenter"
+	// ClusterAPI is the manager of its core provider.
+	ClusterAPI Component = "cluster-api"
 	// IstioUntaint is the part of istiod that removes a taint.
 	IstioUntaint Component = "istio-untaint"
 	// ArgoCD is the part of Argo CD that applies, compares and assesses objects.
@@ -47,7 +49,9 @@ func ControlPlane() []Component {
 func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim, Ctr} }
 
 // Neighbours returns the components that run beside nodegate in a cluster.
-func Neighbours() []Component { return []Component{Descheduler, Karpenter, IstioUntaint, ArgoCD} }
+func Neighbours() []Component {
+	return []Component{Descheduler, Karpenter, ClusterAPI, IstioUntaint, ArgoCD}
+}
 
 // mainPackages are the packages that the components are built from.
 var mainPackages = map[Component]string{
@@ -63,6 +67,7 @@ var mainPackages = map[Component]string{
 	Ctr:               "github.com/containerd/containerd/v2/cmd/ctr",
 	Descheduler:       "sigs.k8s.io/descheduler/cmd/descheduler",
 	Karpenter:         "sigs.k8s.io/karpenter/kwok", // Karpenter with the provider of simulated nodes
+	ClusterAPI:        "sigs.k8s.io/cluster-api/core",
 	IstioUntaint:      "nodegate.dev/cluster/istio", // a main package of ours: see module.main
 	ArgoCD:            "nodegate.dev/cluster/argocd",
 }
@@ -76,6 +81,7 @@ var ownModules = map[Component]string{
 	Ctr:            containerdFile,
 	Descheduler:    "descheduler-0.36",
 	Karpenter:      "karpenter-1.15",
+	ClusterAPI:     "cluster-api-1.14",
 	IstioUntaint:   "istio-0.0",
 	ArgoCD:         "argocd-3.6",
 }

@@ -75,10 +75,11 @@ func minorNumber(version string) int {
 	return number
 }
 
-// projects are the paths of the projects' modules, by the first part of the names of the
-// module files.
+// projects are the paths of the projects' modules, by the names of the module files without
+// the version.
 var projects = map[string]string{
 	"argocd":      "github.com/argoproj/argo-cd/v3",
+	"cluster-api": "sigs.k8s.io/cluster-api",
 	"containerd":  "github.com/containerd/containerd/v2",
 	"descheduler": "sigs.k8s.io/descheduler",
 	"istio":       "istio.io/istio",
@@ -107,7 +108,8 @@ func moduleOf(minor string) (*module, error) {
 // readModule returns the module of a file (see moduleFiles).
 func readModule(file string) (*module, error) {
 	m := &module{}
-	m.project, m.minor, _ = strings.Cut(file, "-")
+	dash := strings.LastIndexByte(file, '-')
+	m.project, m.minor = file[:dash], file[dash+1:]
 	var err error
 	if m.mod, err = moduleFiles.ReadFile(file + ".mod"); err != nil {
 		return nil, fmt.Errorf("reading the embedded module: %w", err)
