@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/await"
 	"github.com/nodegate/nodegate/testcluster/components"
 )
@@ -52,14 +50,7 @@ func (s *karpenter) install() {
 	s.must(err)
 	more, err := filepath.Glob(filepath.Join(source, "kwok/apis/crds/*.yaml"))
 	s.must(err)
-	for _, file := range append(files, more...) {
-		manifest, err := os.ReadFile(file)
-		s.must(err)
-		objects, err := testbed.ParseObjects(manifest)
-		s.must(err)
-		// They stay, because their deletion would wait for finalizers that Karpenter removes.
-		s.must(shared.applier.Apply(s.Context(), objects...))
-	}
+	s.applyKinds(append(files, more...))
 	s.apply(karpenterRights)
 	metrics, metricsPort := s.address()
 	_, healthPort := s.address()

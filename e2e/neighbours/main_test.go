@@ -102,7 +102,7 @@ func install(c *testcluster.Cluster) error {
 		return err
 	}
 	keys := append([]string{keyA, keyReadiness}, presets.TaintKeys()...)
-	if shared.installation, err = testbed.Install(ctx, shared.applier, program, keys); err != nil {
+	if shared.installation, err = testbed.Install(ctx, shared.applier, program, keys, "--node-conditions"); err != nil {
 		return err
 	}
 	controller, err := testbed.StartController(ctx, c, shared.installation)

@@ -5,6 +5,7 @@ package neighbours
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ const (
 	siteLabel = "test.nodegate.dev/site"
 	// readyLabel is the label that a test's gate waits for.
 	readyLabel = "test.nodegate.dev/ready"
+	// readySignal is the signal of this label.
+	readySignal = "label: {key: " + readyLabel + "}"
 )
 
 // apply applies objects in YAML, and deletes them when the test ends.
@@ -49,15 +52,28 @@ func (s *site) apply(yaml string) {
 	})
 }
 
+// applyKinds applies files with CustomResourceDefinitions. They stay, because their deletion would
+// wait for finalizers that the neighbour removes.
+func (s *site) applyKinds(files []string) {
+	s.Helper()
+	for _, file := range files {
+		manifest, err := os.ReadFile(file)
+		s.must(err)
+		objects, err := testbed.ParseObjects(manifest)
+		s.must(err)
+		s.must(shared.applier.Apply(s.Context(), objects...))
+	}
+}
+
 // declare creates a gate for the nodes with siteLabel, and waits until it is in force. The gate
 // waits for readyLabel, and closes at once when a node loses it.
 func (s *site) declare(name, key string) {
 	s.Helper()
-	s.declareWith(name, key, "label: {key: "+readyLabel+"}")
+	s.declareWith(name, key, readySignal)
 }
 
-// declareWith declares a gate with a signal, in YAML.
-func (s *site) declareWith(name, key, signal string) {
+// declareWith declares a gate with a signal and more fields of its spec, in YAML.
+func (s *site) declareWith(name, key, signal string, fields ...string) {
 	s.Helper()
 	s.apply(fmt.Sprintf(`
 apiVersion: nodegate.dev/v1alpha1
@@ -70,7 +86,8 @@ spec:
   reclosePolicy: OnRegression
   timing: {closeAfterSeconds: 0, rolloutGraceSeconds: 0}
   budget: {maxReclosed: 100%%}
-`, name, siteLabel, key, signal))
+  %[5]s
+`, name, siteLabel, key, signal, strings.Join(fields, "\n  ")))
 	s.must(testbed.AwaitGate(s.Context(), shared.applier, name))
 }
 
@@ -78,7 +95,14 @@ spec:
 // that siteLabel names is closed at birth.
 func (s *site) createNode(name string, labels map[string]string) {
 	s.Helper()
+	s.createNodeWith(name, labels, "")
+}
+
+// createNodeWith creates a simulated node with labels and a provider ID.
+func (s *site) createNodeWith(name string, labels map[string]string, providerID string) {
+	s.Helper()
 	node := testcluster.KWOKNode(name)
+	node.Spec.ProviderID = providerID
 	for key, value := range labels {
 		node.Labels[key] = value
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -99,6 +100,23 @@ func (p *program) awaitLogged(text string, n int) {
 			return fmt.Errorf("%d lines", got)
 		}
 		return nil
+	})
+}
+
+// awaitLine waits until the program has logged a line that contains these texts.
+func (p *program) awaitLine(texts ...string) {
+	p.Helper()
+	p.eventually(fmt.Sprintf("a line of the log with %q", texts), func(context.Context) error {
+		log, err := os.ReadFile(p.logFile)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(log)) {
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d bytes", len(log))
 	})
 }
 

@@ -51,10 +51,10 @@ func BuildProgram(ctx context.Context, dir string) (string, error) {
 	return program, nil
 }
 
-// Install applies the output of 'nodegate manifests'.
-func Install(ctx context.Context, a *Applier, program string, allowedKeys []string) (*Installation, error) {
+// Install applies the output of 'nodegate manifests' with these taint keys, and other flags.
+func Install(ctx context.Context, a *Applier, program string, allowedKeys []string, flags ...string) (*Installation, error) {
 	i := &Installation{Program: program, AllowedKeys: allowedKeys}
-	stream, err := i.manifests(ctx)
+	stream, err := i.manifests(ctx, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +76,9 @@ func Install(ctx context.Context, a *Applier, program string, allowedKeys []stri
 	return i, nil
 }
 
-func (i *Installation) manifests(ctx context.Context) ([]byte, error) {
-	command := exec.CommandContext(ctx, i.Program, "manifests",
-		"--namespace", namespace, "--allowed-taint-keys", strings.Join(i.AllowedKeys, ","))
+func (i *Installation) manifests(ctx context.Context, flags []string) ([]byte, error) {
+	flags = append([]string{"manifests", "--namespace", namespace, "--allowed-taint-keys", strings.Join(i.AllowedKeys, ",")}, flags...)
+	command := exec.CommandContext(ctx, i.Program, flags...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	stream, err := command.Output()
