@@ -47,7 +47,7 @@ func newWorld(t *testing.T, version string, apiServerArgs ...string) *world {
 	t.Helper()
 	clustertest.SkipIfShort(t)
 	c, err := testcluster.Start(t.Context(), testcluster.Options{
-		KubernetesVersion: version, Components: []testcluster.Component{testcluster.APIServer},
+		KubernetesVersion: version, Components: []testcluster.Component{testcluster.APIServer}, Audit: true, // for a runbook
 		ExtraArgs: map[testcluster.Component][]string{testcluster.APIServer: apiServerArgs},
 	})
 	must(t, err)

@@ -66,7 +66,7 @@ var changes = regexp.MustCompile(`kubectl (delete|scale|taint|annotate|patch) [^
 // dryRun rewrites a command of a page so that it changes nothing and succeeds if it is
 // valid, even if grep finds nothing.
 func (i *installation) dryRun(line string) string {
-	line = strings.NewReplacer("<gate>", heldGate, "<node>", "node-1", "<key>", heldKey, "<guard>", admission.RecordsPolicy).Replace(line)
+	line = strings.NewReplacer("<gate>", heldGate, "<node>", "node-1", "<key>", heldKey, "<guard>", admission.RecordsPolicy, "<audit-log>", i.cluster.AuditLog()).Replace(line)
 	line, _, _ = strings.Cut(line, " | grep")
 	return changes.ReplaceAllString(line, "$0 --dry-run=server ")
 }
