@@ -239,7 +239,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "writes in flight need no budget",
-		Edits:  []Edit{{"internal/fleet/budget.go", "-z.closed-z.inFlight, 0)", "-z.inFlight, 0)"}},
+		Edits:  []Edit{{"internal/fleet/budget.go", "-z.used-z.inFlight, 0)", "-z.inFlight, 0)"}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
 	},
 	{
