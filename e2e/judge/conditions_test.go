@@ -15,6 +15,11 @@ func publishing(ng *v1alpha1.NodeGate) {
 	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32), Condition: v1alpha1.DeadlineConditionPublish}
 }
 
+// overdue is the record of a gate that has been closed since birth and is past its deadline.
+func overdue(node *corev1.Node) {
+	recorded(record{State: "Closed", Reason: "Birth", Taint: gateTaint + ":NoSchedule", Boot: "boot-1", Overdue: true})(node)
+}
+
 // withCondition adds a condition to a node, before all others.
 func withCondition(kind, status, reason string) func(*corev1.Node) {
 	return func(node *corev1.Node) {

@@ -100,7 +100,7 @@ func (t *trial) judgeTaints(c *change) {
 
 // judgeConditions judges nodegate's changes of conditions. Foreign conditions must stay the same,
 // in the same order. A gate's condition may be written only if the gate publishes it and, according
-// to the record, is closed. It may be removed at any time.
+// to the record, is closed and past its deadline. It may be removed at any time.
 func (t *trial) judgeConditions(c *change) {
 	gates := func(condition corev1.NodeCondition) bool {
 		return strings.HasPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
@@ -130,6 +130,8 @@ func (t *trial) unpublished(c *change, condition corev1.NodeCondition) string {
 		return fmt.Sprintf("its status is %s and its reason is %q", condition.Status, condition.Reason)
 	case !r.closed():
 		return "according to the record, the gate is not closed"
+	case !r.Overdue:
+		return "according to the record, the deadline has not passed"
 	case !slices.ContainsFunc(t.specs(c, gate), publishes):
 		return "the gate does not publish it"
 	}

@@ -271,7 +271,7 @@ var histories = []struct {
 		s.gate().register("a").edit(nodegate, "a", withTaint(gateTaint))
 	}},
 	{RuleForeign, "nodegate publishes and removes a gate's condition", "", func(s *builder) {
-		s.gate(publishing).born("a", withCondition("Ready", "True", ""))
+		s.gate(publishing).born("a", overdue, withCondition("Ready", "True", ""))
 		s.edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
 		s.edit(nodegate, "a", withoutCondition("deadline.nodegate.dev/agent"))
 	}},
@@ -282,7 +282,10 @@ var histories = []struct {
 		s.gate(publishing).born("a").edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "Other"))
 	}},
 	{RuleForeign, "nodegate publishes the condition of a gate that does not", "the gate does not publish it", func(s *builder) {
-		s.gate().born("a").edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
+		s.gate().born("a", overdue).edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
+	}},
+	{RuleForeign, "nodegate publishes a condition before the deadline", "the deadline has not passed", func(s *builder) {
+		s.gate(publishing).born("a").edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
 	}},
 	{RuleForeign, "nodegate publishes the condition of an open gate", "the gate is not closed", func(s *builder) {
 		s.gate(publishing, byLabel).born("a", labelled).opens("a")

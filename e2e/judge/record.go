@@ -22,6 +22,7 @@ type record struct {
 	Boot      string          `json:"boot"`
 	Taint     string          `json:"taint"`
 	Override  string          `json:"override"`
+	Overdue   bool            `json:"overdue"`
 	SilentFor int64           `json:"silentSeconds"`
 }
 

@@ -106,7 +106,7 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
 			"another writer keeps reverting the taint on %s; %s", s.Contended, last.contention.writer))
 	}
-	unless(s.Overdue.Count+s.Lapsed.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+overdueMessage(ng, s))
+	unless(s.Overdue.Count+s.Lapsed.Count+s.Published.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+overdueMessage(ng, s))
 	return out
 }
 

@@ -53,6 +53,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		if errors.Is(err, write.ErrGone) {
 			return 0, nil // the feed reports the deletion of the node, or a new node
 		}
+		if !decision.Changes { // what is not written is valid although the conditions could not be written
+			c.nodes.keep(&facts.Node, &decision, false, set.Scope())
+			if after := soonest(retry, sooner(until, decision.Recheck), now); after > 0 {
+				c.queue.AddAfter(name, after)
+			}
+		}
 		return 0, fmt.Errorf("applying decision: %w", err)
 	}
 	c.account(set, &facts, &decision, false)
@@ -283,7 +289,7 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 			Gate: v.Gate, Selected: v.Selected, State: v.After, Reason: v.Reason, Zone: facts.Node.Zone(), Since: v.Since,
 			Blocked: v.Obstacle(), Contended: v.Contended, Overdue: v.Overdue, Ring: v.Ring, NonMember: v.NonMember,
 			Throttled: c.throttled(&facts.Node, v), Queued: set.Queues(v), Ignored: fleet.Clip(d.Ignored[v.Gate], ignoredMax),
-			Published: v.Published, ConditionQueued: v.Wants == gate.WantCondition && !c.permissions.missing(patchNodeStatus),
+			Published: published(d, v), ConditionQueued: v.Wants == gate.WantCondition && !c.permissions.missing(patchNodeStatus),
 		}
 		s.SetOverride(v)
 		if g, ok := set.Gate(v.Gate); ok {
@@ -304,6 +310,15 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 		}
 	}
 	return out
+}
+
+// published reports whether the node has the gate's condition after a decision was carried
+// out. If the decision has other changes, conditions are written by the next one.
+func published(d *gate.Decision, v *gate.Verdict) bool {
+	if d.Changes {
+		return v.WasPublished
+	}
+	return v.Published
 }
 
 // throttled reports whether a verdict waits for budget: to close, or to check whether the

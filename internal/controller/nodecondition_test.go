@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -155,4 +156,44 @@ func TestConditionsRequireAPermission(t *testing.T) {
 			t.Errorf("the condition remains on %v", got)
 		}
 	})
+}
+
+// A condition of another writer cannot be removed, because the policy rejects it. The gates of the
+// node act nevertheless: one whose signal must hold for some minutes opens.
+func TestConditionThatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) {
+			publishing(spec)
+			spec.Deadline.ReadySeconds = ptr.To[int32](36000) // so there is no reason for the condition
+			spec.Timing.OpenAfterSeconds = 300
+		}))
+		w.add(1, func(_ int, n *gate.Node) {
+			delete(n.Labels, "fit")
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+			n.Conditions = append(n.Conditions, gate.Condition{Type: "deadline.nodegate.dev/gate", Status: "True"})
+		})
+		w.writer = rejectingStatus{w}
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
+		controllertest.Pass(time.Minute)
+		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+		controllertest.Pass(299 * time.Second)
+		if w.closed() != 1 {
+			t.Fatal("the gate opened too early")
+		}
+		controllertest.Pass(5 * time.Second)
+		if w.closed() != 0 {
+			t.Error("the gate did not open")
+		}
+	})
+}
+
+// rejectingStatus is a writer whose writes of conditions a policy rejects.
+type rejectingStatus struct{ *world }
+
+// Apply implements write.Applier.
+func (w rejectingStatus) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
+	if !d.Changes && len(d.Conditions) > 0 {
+		return nil, fmt.Errorf("patching: %w", errors.Join(write.ErrDenied, write.ErrRejected))
+	}
+	return w.world.Apply(ctx, n, d)
 }

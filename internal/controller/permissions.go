@@ -60,7 +60,7 @@ func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 			"apply the output of 'nodegate manifests --evict-pods', or use Report"})
 	}
 	if spec.Deadline.Publishes() {
-		all = append(all, need{patchNodeStatus, "deadline.condition: Publish publishes no condition, because nodegate may not patch nodes/status: " +
+		all = append(all, need{patchNodeStatus, "deadline.condition: Publish publishes and removes no condition, because nodegate may not patch nodes/status: " +
 			"apply the output of 'nodegate manifests --node-conditions' (chart value nodeConditions), or use None"})
 	}
 	return all

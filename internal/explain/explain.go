@@ -188,7 +188,7 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 		return f.orphanedRecordMessage(v)
 	case e.Becomes != "":
 		return "the controller does this immediately; if the state does not change, check whether the controller is running"
-	case v.Wants != "":
+	case v.Wants != "" && v.Wants != gate.WantCondition: // which does not keep the gate closed
 		return wantMessages[v.Wants]
 	case !v.Leaves.IsZero():
 		return "the gate no longer selects the node: the controller removes the gate's taint and record, unless the gate selects the node again within 30 seconds"

@@ -64,6 +64,11 @@ spec:
 		records: map[string]string{"agent": clitest.Birth},
 	},
 	{
+		name: "overdue-and-published-next", age: time.Hour,
+		gates:   []string{clitest.ByLabel("agent", "deadline: {readySeconds: 600, condition: Publish}")},
+		records: map[string]string{"agent": `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","overdue":true}`},
+	},
+	{
 		name: "dry-run", age: 3 * time.Minute,
 		gates: []string{clitest.ByLabel("agent", "mode: DryRun")},
 	},

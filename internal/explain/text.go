@@ -127,8 +127,8 @@ func (e *Gate) deadline(now time.Time) string {
 	case e.Overdue && e.Condition != "":
 		return "has passed; the node has the condition " + e.Condition
 	case e.Overdue && e.ConditionThrottled:
-		return "has passed; the node does not have the gate's condition yet, because budget.maxReclosed allows it on no more nodes, " +
-			"or nodegate may not write it: see the gate's conditions Overdue and Ready"
+		return "has passed; the node does not have the gate's condition yet: the controller is about to write it, budget.maxReclosed " +
+			"allows it on no more nodes, or nodegate may not write it; see the gate's conditions Overdue and Ready"
 	case e.Overdue:
 		return "has passed"
 	case e.Deadline.IsZero():

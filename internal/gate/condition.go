@@ -48,10 +48,12 @@ func (d *decider) conditions(gates []Gate, out *Decision) {
 		v.Published = v.WasPublished
 		switch d.publication(s) {
 		case publishes:
-			if v.Published = v.WasPublished || d.Granted[s.name] && v.Wants == ""; !v.Published {
-				v.Wants = WantCondition
-			} else if !v.WasPublished {
+			v.Published = v.WasPublished || d.Granted[s.name] && v.Wants == ""
+			switch {
+			case v.Published && !v.WasPublished:
 				out.setCondition(s.name, d.newCondition(s))
+			case !v.Published && v.Wants == "": // else the other want comes first
+				v.Wants = WantCondition
 			}
 		case withdraws:
 			if v.Published = false; exists {

@@ -78,16 +78,19 @@ func TestClosingIdleNodes(t *testing.T) {
 		"Ignore does not request pods":                         {aNode(aGate("cni")).granting("cni").listed(), "[] cni:->-"},
 		"a closed node is not checked at first":                {closed(4 * time.Second).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
 		"five seconds later its pods must be listed again":     {closed(5 * time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
-		"even a day later":                                     {closed(day), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
-		"an earlier list is not sufficient":                    {closed(4 * time.Second).listed().after(time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
-		"it was idle: it stays closed":                         {closed(5 * time.Second).listed(daemonPod), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
-		"pods that tolerate the taint do not count":            {closed(5 * time.Second).listed(toleratesAll), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
-		"a pod had been bound: it opens and is not a member":   {closed(5 * time.Second).listed(workload), "write [] cni:Closed>-(NotIdle)"},
-		"the signals hold meanwhile: it opens":                 {closed(5*time.Second).flag("cni", "holds").listed(workload), "write [] cni:Closed>Open(SignalsHold)"},
-		"it rebooted meanwhile: it is a member":                {closed(5 * time.Second).boot("b").listed(workload), "write [" + cniTaint + "] cni:Closed>Closed(Rebooted)"},
-		"a gate changed to Close does not check":               {closed(5*time.Second, func(*Record) {}).editing(existing(v1alpha1.ExistingClose)), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
-		"a gate that is no longer accepted does not open":      {closed(5 * time.Second).editing(refused).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
-		"a node that closed for another reason stays closed":   {idle().closed("cni").listed(workload), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
+		"its condition comes after the list": {aNode(aGate("cni", existing(v1alpha1.ExistingCloseIfIdle), publishing)).taint(cniTaint).record("cni", v1alpha1.StateClosed, overdue, func(r *Record) {
+			r.Reason, r.Since = v1alpha1.ReasonExistingIdle, epoch.Add(-day)
+		}), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		"even a day later":                                   {closed(day), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		"an earlier list is not sufficient":                  {closed(4 * time.Second).listed().after(time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		"it was idle: it stays closed":                       {closed(5 * time.Second).listed(daemonPod), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
+		"pods that tolerate the taint do not count":          {closed(5 * time.Second).listed(toleratesAll), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
+		"a pod had been bound: it opens and is not a member": {closed(5 * time.Second).listed(workload), "write [] cni:Closed>-(NotIdle)"},
+		"the signals hold meanwhile: it opens":               {closed(5*time.Second).flag("cni", "holds").listed(workload), "write [] cni:Closed>Open(SignalsHold)"},
+		"it rebooted meanwhile: it is a member":              {closed(5 * time.Second).boot("b").listed(workload), "write [" + cniTaint + "] cni:Closed>Closed(Rebooted)"},
+		"a gate changed to Close does not check":             {closed(5*time.Second, func(*Record) {}).editing(existing(v1alpha1.ExistingClose)), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
+		"a gate that is no longer accepted does not open":    {closed(5 * time.Second).editing(refused).listed(workload), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},
+		"a node that closed for another reason stays closed": {idle().closed("cni").listed(workload), "[" + cniTaint + "] cni:Closed>Closed(Birth)"},
 	})
 }
 

@@ -232,6 +232,7 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 	name := n.Name
 	var out *Node
 	var last error
+	written := false // everything except conditions
 	_ = wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
 		if last != nil {
 			if n, last = r.reader.NodeFacts(ctx, name); last != nil {
@@ -239,8 +240,11 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 			}
 		}
 		d := gate.Release(n, r.names)
-		if out = newNode(name, &d); d.Changes && r.DryRun != DryRunClient {
-			last = r.write(ctx, n, &d)
+		if !written {
+			out = newNode(name, &d)
+		}
+		if d.Changes && r.DryRun != DryRunClient {
+			last = r.write(ctx, n, &d, &written)
 		}
 		return r.isFinal(&last), nil
 	}) // its error is less specific than last
@@ -250,10 +254,11 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 	return out
 }
 
-// write writes a decision. Conditions, if there are any, need a second write.
-func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released) error {
+// write writes a decision. Conditions, if there are any, need a second write. It sets written
+// when the first one has succeeded.
+func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released, written *bool) error {
 	_, err := r.writer.Apply(ctx, n, &d.Decision)
-	if err != nil || len(d.Conditions) == 0 || len(d.Records)+len(d.Withdrawn) == 0 || r.DryRun != DryRunNone {
+	if *written = *written || err == nil; err != nil || len(d.Conditions) == 0 || len(d.Records)+len(d.Withdrawn) == 0 || r.DryRun != DryRunNone {
 		return err
 	}
 	if n, err = r.reader.NodeFacts(ctx, n.Name); err != nil {
