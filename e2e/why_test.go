@@ -243,7 +243,14 @@ func TestWhyOfAPod(t *testing.T) {
 	e.must(e.admin.Create(t.Context(), deployment))
 	e.Cleanup(func() { _ = e.admin.Delete(context.Background(), deployment) })
 
+	big := deployment.DeepCopy()
+	big.Name, big.ResourceVersion = "big", ""
+	big.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
+	e.must(e.admin.Create(t.Context(), big))
+	e.Cleanup(func() { _ = e.admin.Delete(context.Background(), big) })
+
 	admin := e.cluster.Admin()
+	e.tells(e.ask(admin, "why", "deploy/"+daemonNamespace+"/big"), 0, "none of these would fit it", "1 node  insufficient cpu")
 	for _, object := range []string{"pod/" + daemonNamespace + "/web", "deploy/" + daemonNamespace + "/web"} {
 		e.tells(e.ask(admin, "why", object), 1, "off 2 of 2 nodes", "1 of these would fit it", "signal: the node has no label ready (Missing)",
 			"kubectl gate why n1", "1 node  the pod's node selector or affinity does not match")

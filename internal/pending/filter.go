@@ -6,11 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -60,9 +58,7 @@ func (f *filter) untolerated(n *Node) (taints []corev1.Taint) {
 		all = append(slices.Clone(all), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 	for i := range all {
-		const comparisonOperators = false // alpha: Lt and Gt in tolerations
-		tolerated := schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), f.pod.Spec.Tolerations, &all[i], comparisonOperators)
-		if all[i].Effect != corev1.TaintEffectPreferNoSchedule && !tolerated {
+		if all[i].Effect != corev1.TaintEffectPreferNoSchedule && !gate.Tolerates(f.pod.Spec.Tolerations, all[i]) {
 			taints = append(taints, all[i])
 		}
 	}

@@ -113,7 +113,7 @@ func (f *Facts) holding(n *Node, taints []corev1.Taint) (gates []explain.Gate, o
 	for i := range taints {
 		found := false
 		for j := range all {
-			if !all[j].DryRun && all[j].State == v1alpha1.StateClosed && hasTaint(&all[j], &taints[i]) {
+			if !all[j].DryRun && all[j].State == v1alpha1.StateClosed && n.has(&all[j], &taints[i]) {
 				gates, found = append(gates, all[j]), true
 			}
 		}
@@ -124,12 +124,15 @@ func (f *Facts) holding(n *Node, taints []corev1.Taint) (gates []explain.Gate, o
 	return gates, others
 }
 
-// hasTaint reports whether a gate's taint has the key and the effect of a node's. The values
-// may differ, because a gate adopts a taint with any value.
-func hasTaint(g *explain.Gate, taint *corev1.Taint) bool {
-	body, effect, _ := strings.Cut(g.Taint, ":")
-	key, _, _ := strings.Cut(body, "=")
-	return key == taint.Key && effect == string(taint.Effect)
+// has reports whether a taint of the node is that of a gate: the one in its record, or the one
+// with which it will be. The values may differ, because a gate adopts a taint with any value.
+func (n *Node) has(g *explain.Gate, taint *corev1.Taint) bool {
+	r, _ := gate.ParseRecord(n.Facts.Node.Records[g.Gate])
+	return slices.ContainsFunc([]string{r.Taint, g.Taint}, func(text string) bool {
+		body, effect, _ := strings.Cut(text, ":")
+		key, _, _ := strings.Cut(body, "=")
+		return key == taint.Key && effect == string(taint.Effect)
+	})
 }
 
 // gate returns what is known of a gate, and adds the gate if it is new.
@@ -145,13 +148,19 @@ func (c *count) gate(g *explain.Gate) *Gate {
 // wait counts what the gate waits for on a node.
 func (g *Gate) wait(on *explain.Gate) {
 	for _, w := range waits(on) {
-		i := slices.IndexFunc(g.WaitsFor, func(known Wait) bool { return known.Signal == w.Signal && known.Reason == w.Reason })
+		i := slices.IndexFunc(g.WaitsFor, func(known Wait) bool { return known.isLike(&w) })
 		if i < 0 {
 			g.WaitsFor = append(g.WaitsFor, w)
 			continue
 		}
 		g.WaitsFor[i].Nodes++
 	}
+}
+
+// isLike reports whether two waits are for the same cause. Their messages may name different
+// pods, for example.
+func (w *Wait) isLike(other *Wait) bool {
+	return w.Signal == other.Signal && w.Reason == other.Reason && (w.Reason != "" || w.Message == other.Message)
 }
 
 // waits returns what a closed gate waits for on a node.
@@ -169,6 +178,9 @@ func waits(g *explain.Gate) (all []Wait) {
 		if g.CloseWhen == (s.State == gate.Holds.String()) {
 			all = append(all, Wait{Signal: s.Name, Reason: s.Reason, Message: s.Message, Nodes: 1})
 		}
+	}
+	if len(all) == 0 && g.Next != "" { // such as for a gate from a file
+		all = append(all, Wait{Message: g.Next, Nodes: 1})
 	}
 	return all
 }

@@ -77,6 +77,9 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// birthOfOther is a record of gate other.
+const birthOfOther = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"crd"}`
+
 const agent = `
 metadata: {name: agent}
 spec:
@@ -119,7 +122,7 @@ var scenarios = map[string]struct {
 		nodes: []pending.Node{
 			node("n1", func(n *pending.Node) {
 				held(closedAt("02:59:00"))(n)
-				n.Facts.Node.Records["other"] = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"crd"}`
+				n.Facts.Node.Records["other"] = birthOfOther
 				tainted("example.com/b")(n)
 			}),
 			node("n2"),
@@ -129,7 +132,33 @@ var scenarios = map[string]struct {
 	"about-to-open": {
 		pod: pod(),
 		nodes: []pending.Node{node("n1", labeled("fit"), tainted("example.com/b"), func(n *pending.Node) {
-			n.Facts.Node.Records["other"] = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"crd"}`
+			n.Facts.Node.Records["other"] = birthOfOther
+		})},
+		wouldFit: 1,
+	},
+	"overridden": {
+		pod: pod(),
+		nodes: []pending.Node{
+			node("n1", labeled("fit"), tainted("example.com/b"), func(n *pending.Node) { n.Facts.Node.Records["other"] = birthOfOther }),
+			node("n2", tainted("example.com/b"), func(n *pending.Node) {
+				n.Facts.Node.Records["other"] = `{"state":"Open","reason":"SignalsHold","boot":"b","taint":"example.com/b:NoSchedule","source":"crd","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`
+				o := gate.Override{State: "Closed", Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}
+				n.Facts.Node.Overrides = map[string]string{"other": o.String()}
+			}),
+		},
+		wouldFit: 2,
+	},
+	"reclose-taint": { // the record has the taint that is on the node, and the gate is about to open
+		pod: pod(),
+		nodes: []pending.Node{node("n1", labeled("fit"), tainted("example.com/again"), func(n *pending.Node) {
+			n.Facts.Node.Records["other"] = `{"state":"Closed","reason":"Rebooted","since":"2026-03-01T02:59:00Z","boot":"b","taint":"example.com/again:NoSchedule","source":"crd"}`
+		})},
+		wouldFit: 1,
+	},
+	"unlisted": { // a gate from a file, which only the controller reads
+		pod: pod(),
+		nodes: []pending.Node{node("n1", tainted("example.com/f"), func(n *pending.Node) {
+			n.Facts.Node.Records["file"] = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/f:NoSchedule","source":"files"}`
 		})},
 		wouldFit: 1,
 	},

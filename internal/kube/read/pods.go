@@ -24,14 +24,32 @@ func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return pod, nil
 }
 
-// PodOfDeployment returns a pod as a Deployment creates it.
+// PodOfDeployment returns a pod as a Deployment creates it. As the API server does for pods, but
+// not for templates, it sets requests that are missing to the limits.
 func (r *Reader) PodOfDeployment(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	deployment, err := r.core.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading deployment: %w", err)
 	}
-	template := &deployment.Spec.Template
-	return &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, nil
+	pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			requestLimits(&containers[i].Resources)
+		}
+	}
+	return pod, nil
+}
+
+func requestLimits(r *corev1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		if _, requested := r.Requests[name]; requested {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		r.Requests[name] = limit
+	}
 }
 
 // AllPods returns all pods of a node (see gate.WantPods).
