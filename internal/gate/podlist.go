@@ -64,7 +64,12 @@ func (p *BoundPod) isWorkload() bool { return !p.Daemon && !p.Mirror && !p.Finis
 // Tolerates reports whether the pod tolerates the taint, even if only for a limited
 // time.
 func (p *BoundPod) Tolerates(t v1alpha1.Taint) bool {
+	return Tolerates(p.Tolerations, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+}
+
+// Tolerates reports whether one of the tolerations tolerates the taint, even if only for a
+// limited time.
+func Tolerates(tolerations []corev1.Toleration, taint corev1.Taint) bool {
 	const comparisonOperators = false // alpha: Lt and Gt in tolerations
-	taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
-	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), p.Tolerations, &taint, comparisonOperators)
+	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations, &taint, comparisonOperators)
 }

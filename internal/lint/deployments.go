@@ -109,7 +109,7 @@ func (j *checker) keptOff(s *subject, d *appsv1.Deployment) string {
 // are permanent, such as that of a control plane. Temporary taints do not count.
 func toleratesPermanentTaints(n *gate.Node, tolerations []corev1.Toleration) bool {
 	for _, t := range n.Taints {
-		if t.Key == "node-role.kubernetes.io/control-plane" && !tolerates(tolerations, t) {
+		if t.Key == "node-role.kubernetes.io/control-plane" && !gate.Tolerates(tolerations, t) {
 			return false
 		}
 	}

@@ -10,22 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/writers"
 )
-
-func tolerates(tolerations []corev1.Toleration, t corev1.Taint) bool {
-	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations, &t, false)
-}
 
 func notAccepted(_ *checker, s *subject) []hit {
 	if s.acceptance.Accepted {

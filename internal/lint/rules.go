@@ -104,7 +104,7 @@ var Rules = []Rule{
 	{
 		ID: "kueue-replaces-nodes", Severity: Warning, Needs: []Kind{ResourceFlavors, Nodes}, check: kueueReplacesNodes,
 		Why: "With topology-aware scheduling, Kueue 0.17 and newer treats a node as failed if a workload does not tolerate the node's taint and none of the workload's pods is still running there. It then replaces the node, or evicts the whole workload if no other node fits or if a second node fails.",
-		Do:  "Set reclosePolicy to OnReboot or Never, and existingNodes to Ignore or Adopt. If the flavor's workloads may also start on closed nodes, add a toleration of the taint to spec.tolerations of the ResourceFlavor.",
+		Do:  "Set reclosePolicy to OnReboot or Never, and existingNodes to Ignore or Adopt. A gate with closeWhen has neither: let it use the effect PreferNoSchedule. If the flavor's workloads may also start on closed nodes, add a toleration of the taint to spec.tolerations of the ResourceFlavor.",
 	},
 	{
 		ID: "spread-counts-closed-nodes", Severity: Warning, Needs: []Kind{Deployments, StatefulSets, Nodes}, check: spreadCountsClosedNodes,

@@ -8,10 +8,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -88,11 +86,7 @@ func belongs(ds *gate.DaemonSet, node *corev1.Node, in gate.Input) bool {
 }
 
 func tolerates(ds *gate.DaemonSet, taint corev1.Taint) bool {
-	if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-		return true
-	}
-	const comparisonOperators = false // alpha: Lt and Gt in tolerations
-	return schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), ds.Tolerations, &taint, comparisonOperators)
+	return taint.Effect == corev1.TaintEffectPreferNoSchedule || gate.Tolerates(ds.Tolerations, taint)
 }
 
 // deadlocked returns a reading that the DaemonSet does not tolerate one of these taints
