@@ -49,17 +49,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		}
 	}
 	if err != nil {
-		c.accountFailure(set, &facts, &decision, err)
-		if errors.Is(err, write.ErrGone) {
-			return 0, nil // the feed reports the deletion of the node, or a new node
-		}
-		if !decision.Changes { // what is not written is valid although the conditions could not be written
-			c.nodes.keep(&facts.Node, &decision, false, set.Scope())
-			if after := soonest(retry, sooner(until, decision.Recheck), now); after > 0 {
-				c.queue.AddAfter(name, after)
-			}
-		}
-		return 0, fmt.Errorf("applying decision: %w", err)
+		return 0, c.fail(set, &facts, &decision, err, soonest(retry, sooner(until, decision.Recheck), now))
 	}
 	c.account(set, &facts, &decision, false)
 	if decision.Changes && len(decision.Conditions) > 0 {
@@ -69,6 +59,23 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		c.nodes.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
+}
+
+// fail accounts for a decision whose write failed, and returns the error if the write must be
+// retried. What a decision hands on is valid although its conditions could not be written. Then
+// the node is also decided about again after a while.
+func (c *Controller) fail(set *gateset.Set, facts *gate.Facts, d *gate.Decision, err error, after time.Duration) error {
+	c.accountFailure(set, facts, d, err)
+	if errors.Is(err, write.ErrGone) {
+		return nil // the feed reports the deletion of the node, or a new node
+	}
+	if !d.Changes { // there were only conditions to write
+		c.nodes.keep(&facts.Node, d, false, set.Scope())
+		if after > 0 {
+			c.queue.AddAfter(facts.Node.Name, after)
+		}
+	}
+	return fmt.Errorf("applying decision: %w", err)
 }
 
 // resolve reads a node again if the outcome of its last write is unknown. Until then its

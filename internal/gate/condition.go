@@ -43,28 +43,34 @@ func (d *decider) conditions(gates []Gate, out *Decision) {
 		}
 		status, exists := present[s.name]
 		delete(present, s.name)
-		v := s.verdict
-		v.WasPublished = status == corev1.ConditionTrue
-		v.Published = v.WasPublished
-		switch d.publication(s) {
-		case publishes:
-			v.Published = v.WasPublished || d.Granted[s.name] && v.Wants == ""
-			switch {
-			case v.Published && !v.WasPublished:
-				out.setCondition(s.name, d.newCondition(s))
-			case !v.Published && v.Wants == "": // else the other want comes first
-				v.Wants = WantCondition
-			}
-		case withdraws:
-			if v.Published = false; exists {
-				out.setCondition(s.name, nil)
-			}
-		}
+		s.verdict.WasPublished = status == corev1.ConditionTrue
+		d.condition(s, exists, out)
 	}
 	out.Recheck = d.recheck
 	for name := range present { // the gate has no record, and does not select the node or does not exist
 		if !d.Part || hasGate(gates, name) {
 			out.setCondition(name, nil)
+		}
+	}
+}
+
+// condition adds the condition of a slot to a decision. exists reports whether the node has it,
+// with any status.
+func (d *decider) condition(s *slot, exists bool, out *Decision) {
+	v := s.verdict
+	v.Published = v.WasPublished
+	switch d.publication(s) {
+	case publishes:
+		v.Published = v.WasPublished || d.Granted[s.name] && v.Wants == ""
+		switch {
+		case v.Published && !v.WasPublished:
+			out.setCondition(s.name, d.newCondition(s))
+		case !v.Published && v.Wants == "": // else the other want comes first
+			v.Wants = WantCondition
+		}
+	case withdraws:
+		if v.Published = false; exists {
+			out.setCondition(s.name, nil)
 		}
 	}
 }

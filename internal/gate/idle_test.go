@@ -80,7 +80,7 @@ func TestClosingIdleNodes(t *testing.T) {
 		"five seconds later its pods must be listed again":     {closed(5 * time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
 		"its condition comes after the list": {aNode(aGate("cni", existing(v1alpha1.ExistingCloseIfIdle), publishing)).taint(cniTaint).record("cni", v1alpha1.StateClosed, overdue, func(r *Record) {
 			r.Reason, r.Since = v1alpha1.ReasonExistingIdle, epoch.Add(-day)
-		}), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
+		}), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) overdue wants=Pods"},
 		"even a day later":                                   {closed(day), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
 		"an earlier list is not sufficient":                  {closed(4 * time.Second).listed().after(time.Second), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle) wants=Pods"},
 		"it was idle: it stays closed":                       {closed(5 * time.Second).listed(daemonPod), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
