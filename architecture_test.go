@@ -98,7 +98,7 @@ var mayImport = map[string][]string{
 	"internal/explain":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
 	"internal/lint":        {"api/v1alpha1", "internal/descheduler", "internal/gate", "internal/gateset", "internal/printer", "internal/signal", "internal/writers"},
 	"internal/pending":     {"api/v1alpha1", "internal/explain", "internal/gate", "internal/gateset", "internal/printer", "internal/report"},
-	"internal/preview":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
+	"internal/preview":     {"api/v1alpha1", "internal/descheduler", "internal/gate", "internal/gateset", "internal/printer", "internal/signal"},
 	"internal/printer":     {"internal/gate"},
 	"internal/report":      {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/timeline"},
 	"internal/status":      {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},

@@ -58,3 +58,12 @@ func deschedulerPolicies(ctx context.Context, reader *read.Reader, names []types
 	}
 	return all, errors.Join(errs...)
 }
+
+// deschedulersOf returns the policies of all deschedulers in the cluster. With an error, it
+// returns those that it could read.
+func deschedulersOf(ctx context.Context, reader *read.Reader) ([]descheduler.Policy, error) {
+	deployments, deploymentsErr := reader.Deployments(ctx)
+	cronJobs, cronJobsErr := reader.CronJobs(ctx)
+	policies, err := deschedulerPolicies(ctx, reader, deschedulerConfigMaps(deployments, cronJobs))
+	return policies, errors.Join(deploymentsErr, cronJobsErr, err)
+}

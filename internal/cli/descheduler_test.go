@@ -4,6 +4,8 @@ package cli
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -32,8 +34,60 @@ data:
       pluginConfig: [{name: RemovePodsViolatingNodeTaints}]
       plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}
 `
+	ownedPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: shop, namespace: web, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: shop, uid: shop, controller: true}]}
+spec: {nodeName: n1, containers: []}
+`
 	policyPath = "/api/v1/namespaces/kube-system/configmaps/policy"
 )
+
+// preview reads the policies of deschedulers if a node would close, and counts the pods that
+// they would evict.
+func TestPreviewReadsDeschedulerPolicies(t *testing.T) {
+	closing := strings.Replace(agentGate, "name: agent,", "name: other,", 1)
+	closing = strings.Replace(closing, "spec:\n", "spec:\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n", 1)
+	closing = strings.Replace(closing, "example.com/a", "example.com/other", 1)
+	open := strings.Replace(closing, "existingNodes: Close", "existingNodes: Ignore", 1)
+	const evicts, gap = "profile default of the descheduler (ConfigMap kube-system/policy) would evict", "Incomplete: reading the policies of deschedulers: "
+	for name, c := range map[string]struct {
+		gate, policy string
+		refuse       string
+		want, not    string
+	}{
+		"closes":              {gate: closing, policy: deschedulerPolicy, want: evicts + " up to 1 pod on 1 node", not: gap},
+		"closes, no policy":   {gate: closing, policy: strings.Replace(deschedulerPolicy, "[RemovePodsViolatingNodeTaints]", "[PodLifeTime]", 1), want: "would close", not: "descheduler"},
+		"closes nothing":      {gate: open, policy: deschedulerPolicy, refuse: "/apis/apps/v1/deployments", want: "not members", not: "descheduler"},
+		"pods are forbidden":  {gate: closing, policy: deschedulerPolicy, refuse: "/api/v1/pods", want: "because pods could not be read", not: gap},
+		"policy is forbidden": {gate: closing, policy: deschedulerPolicy, refuse: policyPath, want: gap + "reading configmap kube-system/policy: ", not: evicts},
+		"deployments as well": {gate: closing, policy: deschedulerPolicy, refuse: "/apis/apps/v1/deployments", want: gap + "listing deployments: ", not: "deployments: deployments"},
+		"cronjobs as well":    {gate: closing, policy: deschedulerPolicy, refuse: "/apis/batch/v1/cronjobs", want: gap + "listing cronjobs: ", not: evicts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects["/api/v1/pods"] = list("v1", "PodList", ownedPod)
+			objects["/apis/batch/v1/cronjobs"] = list("batch/v1", "CronJobList", deschedulerCronJob)
+			objects[policyPath] = c.policy
+			a := newAPIServer(t, objects)
+			a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+				if c.refuse == "" || r.URL.Path != c.refuse {
+					return false
+				}
+				refusal(w, http.StatusForbidden, "Forbidden", "this is forbidden")
+				return true
+			}
+			file := filepath.Join(t.TempDir(), "gate.yaml")
+			if err := os.WriteFile(file, []byte(c.gate), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, out, err := a.run(t, "preview", "-f", file)
+			if !strings.Contains(out, c.want) || strings.Contains(out, c.not) {
+				t.Errorf("output does not contain %q, or contains %q:\n%s%s", c.want, c.not, out, err)
+			}
+		})
+	}
+}
 
 // lint reads the policies of deschedulers, and of all ConfigMaps only those that they mount.
 // What may not be read, and a policy that cannot be parsed, is reported as not checked.

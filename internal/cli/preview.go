@@ -23,12 +23,13 @@ func newPreview(c *connection) *cobra.Command {
 		Short: "Show what new, changed or deleted gates would do to the existing nodes",
 		Long: "Show what would happen to every node if the gates in the files were applied or deleted: which nodes would be closed\n" +
 			"immediately, which would wait for budget, which would open, be adopted or not become members, what new nodes would\n" +
-			"wait for, and which pods a NoExecute taint would remove. Nothing is changed.\n\n" +
+			"wait for, and which pods a NoExecute taint would remove or a descheduler would evict. Nothing is changed.\n\n" +
 			"The files are validated by the rules of the CustomResourceDefinition; objects of other kinds are ignored. The\n" +
 			"decisions are those of the controller, made for the current and for the changed gates.\n\n" +
 			"Required permissions: list nodes and nodegates.nodegate.dev; where gates depend on them, list pods, daemonsets,\n" +
 			"csinodes and resourceslices; get validatingadmissionpolicies and list nodereadinessrules for the taint keys that\n" +
-			"gates may use. What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
+			"gates may use. If a node would get a taint, list deployments and cronjobs, and get the configmaps that deschedulers mount.\n" +
+			"What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
 			"it would do in mode Enforce.\n\n" +
 			"The exit status is 0 if no existing node would change, 1 if a node would change, immediately or later, and 2 if\n" +
 			"this could not be determined.",
@@ -142,6 +143,27 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 		}
 	}
 	answer := preview.Of(w, c)
+	if answer.AddsTaints() && readDeschedulers(ctx, reader, w, c, gap) {
+		answer = preview.Of(w, c)
+	}
 	answer.Unread = unread
 	return answer, nil
+}
+
+// readDeschedulers reads the policies of deschedulers, which evict pods from tainted nodes,
+// and all pods if they count because of that. It reports whether there is such a policy.
+func readDeschedulers(ctx context.Context, reader *read.Reader, w *preview.World, c preview.Change, gap func(error)) bool {
+	var err error
+	if w.Deschedulers, err = deschedulersOf(ctx, reader); err != nil {
+		gap(fmt.Errorf("reading the policies of deschedulers: %w", err))
+	}
+	if len(w.Deschedulers) == 0 {
+		return false
+	}
+	if !c.WantsPods() { // they have been read otherwise
+		if w.Pods, err = reader.EveryPod(ctx); err != nil {
+			gap(err)
+		}
+	}
+	return true
 }

@@ -67,6 +67,24 @@ func lists(list []string, t v1alpha1.Taint) bool {
 	return slices.Contains(list, t.Key) || t.Value != "" && slices.Contains(list, t.Key+"="+t.Value)
 }
 
+// Describe returns which descheduler evicts: the profile, unless the policy has none, and the
+// ConfigMap of the policy.
+func (p *Policy) Describe(profile *Profile) string {
+	if profile.Name == "" {
+		return fmt.Sprintf("the descheduler (ConfigMap %s)", p.ConfigMap)
+	}
+	return fmt.Sprintf("profile %s of the descheduler (ConfigMap %s)", profile.Name, p.ConfigMap)
+}
+
+// Exemption returns what to change in the arguments of the plugin, so that it evicts nobody
+// because of the taint. The plugin rejects arguments that have both lists.
+func (p *Profile) Exemption(t v1alpha1.Taint) string {
+	if len(p.IncludedTaints) > 0 {
+		return fmt.Sprintf("its includedTaints are [%s]: remove %s", strings.Join(p.IncludedTaints, ", "), t.Key)
+	}
+	return fmt.Sprintf("its arguments need excludedTaints: [%s]", strings.Join(append(slices.Clone(p.ExcludedTaints), t.Key), ", "))
+}
+
 // document contains the fields of all versions of a policy that are read here.
 type document struct {
 	NodeSelector string `json:"nodeSelector"`

@@ -138,3 +138,17 @@ func TestConfigMaps(t *testing.T) {
 		}
 	}
 }
+
+// The exemption completes the list that the arguments have.
+func TestExemption(t *testing.T) {
+	for arguments, want := range map[string]string{
+		"{}":                         "its arguments need excludedTaints: [a]",
+		"{excludedTaints: [b, c=d]}": "its arguments need excludedTaints: [b, c=d, a]",
+		"{includedTaints: [a, b]}":   "its includedTaints are [a, b]: remove a",
+	} {
+		p := policy(t, enabled(arguments))
+		if got := p.Profiles[0].Exemption(v1alpha1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule}); got != want {
+			t.Errorf("%s: %q, want %q", arguments, got, want)
+		}
+	}
+}

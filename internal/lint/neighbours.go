@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -43,7 +41,7 @@ func deschedulerEvicts(j *checker, s *subject) (hits []hit) {
 		for k := range p.Profiles {
 			if profile := &p.Profiles[k]; profile.Evicts(s.again()) {
 				hits = append(hits, hit{"configmap/" + p.ConfigMap, fmt.Sprintf("%s evicts pods that do not tolerate %s, which the gate adds to %s; %s",
-					profileText(p, profile), gate.TaintText(s.again()), on, exemption(profile, s.again()))})
+					p.Describe(profile), gate.TaintText(s.again()), on, profile.Exemption(s.again()))})
 			}
 		}
 	}
@@ -57,22 +55,6 @@ func selectsAny(s labels.Selector, nodes []*gate.Node) bool {
 		}
 	}
 	return false
-}
-
-func profileText(p *descheduler.Policy, profile *descheduler.Profile) string {
-	if profile.Name == "" {
-		return fmt.Sprintf("the descheduler (ConfigMap %s)", p.ConfigMap)
-	}
-	return fmt.Sprintf("profile %s of the descheduler (ConfigMap %s)", profile.Name, p.ConfigMap)
-}
-
-// exemption returns what to change in the arguments of the descheduler's plugin. It rejects
-// arguments that have both lists.
-func exemption(profile *descheduler.Profile, t v1alpha1.Taint) string {
-	if len(profile.IncludedTaints) > 0 {
-		return fmt.Sprintf("its includedTaints are [%s]: remove %s", strings.Join(profile.IncludedTaints, ", "), t.Key)
-	}
-	return fmt.Sprintf("its arguments need excludedTaints: [%s]", strings.Join(append(profile.ExcludedTaints[:len(profile.ExcludedTaints):len(profile.ExcludedTaints)], t.Key), ", "))
 }
 
 // kueueReplacesNodes finds gates whose taints make Kueue's topology-aware scheduling treat

@@ -52,7 +52,7 @@ func (t *predictor) group(f *outcome, g *gate.Gate, v *gate.Verdict, record stri
 	switch v.After {
 	case v1alpha1.StateClosed:
 		if taint := recordedTaint(record); taint != "" && taint != recordedTaint(f.Node.Records[v.Gate]) {
-			return groupKey{What: Retaints, Why: "the gate's taint would change"}
+			return groupKey{What: Retaints, Why: retaints(taint)}
 		}
 		return groupKey{What: StaysClosed}
 	case v1alpha1.StateOpen:
@@ -63,6 +63,9 @@ func (t *predictor) group(f *outcome, g *gate.Gate, v *gate.Verdict, record stri
 	}
 	return groupKey{What: Outside, Why: nonMemberReason(g, v)}
 }
+
+// retaints returns the text for nodes whose gate stays closed with another taint.
+func retaints(taint string) string { return "the gate's taint would change to " + taint }
 
 // lapse returns the maximum time for which an open gate whose signals do not hold stays
 // open.

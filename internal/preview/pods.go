@@ -5,8 +5,10 @@ package preview
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -21,44 +23,95 @@ func evicts(ng *v1alpha1.NodeGate) bool {
 	return slices.ContainsFunc(ng.Spec.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
-// evictions counts the pods that a gate's NoExecute taint would remove from the nodes
-// that would be closed, now or later. The taint is the gate's taint for nodes that count
-// as new, and otherwise its recloseTaint, if it has one.
+// addedTaint returns the taint that the gate adds to the nodes of a group: the gate's taint
+// for nodes that count as new, and otherwise its recloseTaint, if it has one.
+func addedTaint(g *gate.Gate, group *Group) v1alpha1.Taint {
+	taints := g.Taints()
+	for _, taint := range taints {
+		if group.Why == retaints(gate.TaintText(taint)) {
+			return taint
+		}
+	}
+	if len(taints) > 1 && group.Why != because(closes[v1alpha1.ReasonBirth], v1alpha1.ReasonBirth) {
+		return taints[1]
+	}
+	return g.Taint
+}
+
+// evictions counts the pods that a gate's NoExecute taint would remove from the nodes to
+// which it would be added, now or later.
 func (t *predictor) evictions(g *gate.Gate, groups []Group) *Evictions {
-	var out Evictions
+	return t.evicted(g, groups,
+		func(_ *gate.Facts, taint v1alpha1.Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute },
+		func(p *gate.BoundPod) bool { return !p.Mirror })
+}
+
+// descheduled counts the pods that deschedulers would evict from the nodes to which a taint
+// would be added, now or later.
+func (t *predictor) descheduled(g *gate.Gate, groups []Group) (all []Descheduled) {
+	for i := range t.Deschedulers {
+		policy := &t.Deschedulers[i]
+		for j := range policy.Profiles {
+			profile := &policy.Profiles[j]
+			out := t.evicted(g, groups,
+				func(f *gate.Facts, taint v1alpha1.Taint) bool {
+					return profile.Evicts(taint) && policy.Nodes.Matches(labels.Set(f.Node.Labels))
+				},
+				func(p *gate.BoundPod) bool { return p.Owned && !p.Daemon && !p.Mirror })
+			if out != nil {
+				all = append(all, Descheduled{Evictions: *out, By: policy.Describe(profile), Exemption: profile.Exemption(again(g))})
+			}
+		}
+	}
+	return all
+}
+
+// again returns the taint that a gate adds when it closes on a node in use.
+func again(g *gate.Gate) v1alpha1.Taint {
+	taints := g.Taints()
+	return taints[len(taints)-1]
+}
+
+// evicted counts the pods that do not tolerate the taint that a gate would add to their node,
+// now or later: on those nodes where the taint evicts pods, the pods that can be evicted. It
+// returns nil if there is no such node.
+func (t *predictor) evicted(g *gate.Gate, groups []Group, evicts func(*gate.Facts, v1alpha1.Taint) bool, evictable func(*gate.BoundPod) bool) *Evictions {
+	out := Evictions{Unknown: t.Pods == nil}
 	concerned := false
-	for _, group := range groups {
-		if group.What != Closes && group.What != Waits && group.What != Lapses {
+	for i := range groups {
+		if !groups[i].addsTaint() {
 			continue
 		}
-		taint := g.Taint
-		if again := g.Taints(); len(again) > 1 && group.Why != because(closes[v1alpha1.ReasonBirth], v1alpha1.ReasonBirth) {
-			taint = again[1]
-		}
-		if taint.Effect != corev1.TaintEffectNoExecute {
-			continue
-		}
-		concerned = true
-		for _, node := range group.Nodes {
-			t.evictionsOn(node, taint, &out)
+		taint := addedTaint(g, &groups[i])
+		for _, name := range groups[i].Nodes {
+			if evicts(t.facts(name), taint) {
+				concerned = true
+				out.count(t.podsOn(name), taint, evictable)
+			}
 		}
 	}
 	if !concerned {
 		return nil
 	}
-	out.Unknown = t.Pods == nil
 	return &out
 }
 
-func (t *predictor) evictionsOn(node string, taint v1alpha1.Taint, out *Evictions) {
-	list := t.podsOn(node)
+// facts returns the facts of a node. World.Nodes is sorted by name.
+func (t *predictor) facts(name string) *gate.Facts {
+	i, _ := slices.BinarySearchFunc(t.Nodes, name, func(f gate.Facts, name string) int { return strings.Compare(f.Node.Name, name) })
+	return &t.Nodes[i]
+}
+
+// count adds the pods of a node that can be evicted and do not tolerate the taint. Pods are
+// nil if they are unknown.
+func (out *Evictions) count(list *gate.PodList, taint v1alpha1.Taint, evictable func(*gate.BoundPod) bool) {
 	if list == nil {
 		return
 	}
 	before := out.Pods
 	for i := range list.Pods {
 		p := &list.Pods[i]
-		if p.Mirror || p.Finished || p.Terminating || p.Tolerates(taint) {
+		if p.Finished || p.Terminating || !evictable(p) || p.Tolerates(taint) {
 			continue
 		}
 		out.Pods++

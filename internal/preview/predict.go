@@ -200,6 +200,7 @@ func (t *predictor) gate(name string, action Action) Gate {
 	out.Budget = t.budget(name)
 	if g != nil && action != Keep {
 		out.Evictions = t.evictions(g, out.Groups)
+		out.Descheduled = t.descheduled(g, out.Groups)
 	}
 	return out
 }

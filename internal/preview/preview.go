@@ -7,9 +7,11 @@
 package preview
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -21,6 +23,8 @@ type World struct {
 	Nodes []gate.Facts
 	// Pods are all pods, by node. Nil if they were not read.
 	Pods map[string]*gate.PodList
+	// Deschedulers are the policies of the deschedulers in the cluster.
+	Deschedulers []descheduler.Policy
 	// Policy contains the taint keys that gates may use. Nil parts are unknown.
 	Policy gate.KeyPolicy
 	Now    time.Time
@@ -88,9 +92,12 @@ type Gate struct {
 	Budget []Zone `json:"budget,omitempty"`
 	// NewNodes describes what a node that is created now would wait for.
 	NewNodes *NewNodes `json:"newNodes,omitempty"`
-	// Evictions are the pods that a NoExecute taint would remove from the nodes that
-	// would be closed, now or later. Nil if there are none.
+	// Evictions are the pods that a NoExecute taint would remove from the nodes to which
+	// it would be added, now or later. Nil if there are no such nodes.
 	Evictions *Evictions `json:"evictions,omitempty"`
+	// Descheduled are the pods that a descheduler would evict from the nodes to which a
+	// taint would be added that by itself evicts no running pod.
+	Descheduled []Descheduled `json:"descheduled,omitempty"`
 	// Problems are the reasons why the gate would not work as intended.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -132,6 +139,21 @@ func (w What) moves() bool { return w != StaysOpen && w != StaysClosed && w != O
 // Acts reports whether something would be written to the group's nodes because of the
 // change.
 func (g *Group) Acts() bool { return g.What.moves() && !g.Anyway && !g.DryRun }
+
+// addsTaint reports whether the gate would add a taint to the group's nodes, now or later.
+func (g *Group) addsTaint() bool {
+	return g.What == Closes || g.What == Waits || g.What == Lapses || g.What == Retaints
+}
+
+// AddsTaints reports whether the change would add a taint to an existing node, now or later.
+func (p *Preview) AddsTaints() bool {
+	for i := range p.Gates {
+		if p.Gates[i].Action != Keep && slices.ContainsFunc(p.Gates[i].Groups, func(g Group) bool { return g.addsTaint() }) {
+			return true
+		}
+	}
+	return false
+}
 
 // Group is a set of nodes with the same effect for the same reason.
 type Group struct {
@@ -190,7 +212,8 @@ type SignalGroup struct {
 	Nodes   []string               `json:"nodes"`
 }
 
-// Evictions are the pods that do not tolerate a NoExecute taint.
+// Evictions are pods that do not tolerate the taint of a gate, and would be evicted because
+// of it.
 type Evictions struct {
 	// Unknown is true if pods could not be read.
 	Unknown bool `json:"unknown,omitempty"`
@@ -201,4 +224,15 @@ type Evictions struct {
 	Nodes   int `json:"nodes"`
 	// Examples are the first pods, as namespace/name.
 	Examples []string `json:"examples,omitempty"`
+}
+
+// Descheduled are the pods that a descheduler would evict because they do not tolerate a
+// taint: pods with a controller, without those of DaemonSets. It may spare some of them for
+// other reasons, such as their priority or their volumes.
+type Descheduled struct {
+	Evictions
+	// By is the profile of the descheduler, and the ConfigMap of its policy.
+	By string `json:"by"`
+	// Exemption says what to change in the policy, so that these pods are not evicted.
+	Exemption string `json:"exemption"`
 }

@@ -73,6 +73,9 @@ func writeGate(b *strings.Builder, g *Gate) {
 	if e := g.Evictions; e != nil {
 		row("evictions", evictionsText(e))
 	}
+	for i := range g.Descheduled {
+		row("descheduler", descheduledText(&g.Descheduled[i]))
+	}
 	if g.NewNodes != nil {
 		writeNewNodes(row, g)
 	}
@@ -110,10 +113,21 @@ func evictionsText(e *Evictions) string {
 	case e.Unknown:
 		return "unknown, because pods could not be read: pods that do not tolerate the taint would be deleted immediately, regardless of PodDisruptionBudgets"
 	case e.Pods == 0:
-		return "none: all pods on the nodes that would close tolerate the taint"
+		return "none: all pods on the nodes that would get the taint tolerate it"
 	}
-	return fmt.Sprintf("%s (%d of DaemonSets) on %s would be deleted when the nodes close, regardless of PodDisruptionBudgets: %s",
+	return fmt.Sprintf("%s (%d of DaemonSets) on %s would be deleted when the taint is added, regardless of PodDisruptionBudgets: %s",
 		printer.Count(e.Pods, "pod"), e.Daemons, printer.Count(e.Nodes, "node"), printer.First(e.Examples, e.Pods))
+}
+
+func descheduledText(d *Descheduled) string {
+	switch {
+	case d.Unknown:
+		return d.By + " would evict pods that do not tolerate the taint from the nodes that would get it, but it is unknown how many, because pods could not be read; " + d.Exemption
+	case d.Pods == 0:
+		return d.By + " evicts pods because of the taint, but all pods that it could evict from the nodes that would get it tolerate it; " + d.Exemption
+	}
+	return fmt.Sprintf("%s would evict up to %s on %s after the taint is added: %s; %s",
+		d.By, printer.Count(d.Pods, "pod"), printer.Count(d.Nodes, "node"), printer.First(d.Examples, d.Pods), d.Exemption)
 }
 
 // writeNewNodes writes what a node that is created now would wait for.

@@ -5,6 +5,7 @@ package preview_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
+	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/preview"
 )
@@ -26,6 +28,8 @@ var previews = []struct {
 	delete        []string
 	pods          map[string]*gate.PodList
 	policy        gate.KeyPolicy
+	// descheduler is the arguments of the descheduler's plugin, in YAML; none if empty.
+	descheduler string
 }{
 	{name: "new-ignores", apply: []string{clitest.Manifest("agent", "")}},
 	{name: "new-adopts", apply: []string{clitest.Manifest("agent", "existingNodes: Adopt")}},
@@ -34,6 +38,12 @@ var previews = []struct {
 	{name: "not-allowed", apply: []string{clitest.Manifest("agent", "")}, policy: gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: "example.com/z", Effect: "NoSchedule"}: true}}},
 	{name: "evicts", apply: []string{evicting}, pods: twoPods},
 	{name: "evicts-unread", apply: []string{evicting}},
+	{name: "descheduled", apply: []string{closing}, pods: ownedPods, descheduler: "{}"},
+	{name: "descheduled-none", apply: []string{closing}, pods: twoPods, descheduler: "{includedTaints: [example.com/a, b]}"},
+	{name: "descheduled-unread", apply: []string{closing}, descheduler: "{excludedTaints: [b]}"},
+	{name: "descheduled-excluded", apply: []string{closing}, pods: ownedPods, descheduler: "{excludedTaints: [example.com/a]}"},
+	{name: "descheduled-opens-only", apply: []string{clitest.Manifest("agent", "")}, pods: ownedPods, descheduler: "{}"},
+	{name: "retaints", before: []string{clitest.Manifest("agent", "")}, apply: []string{strings.Replace(evicting, "existingNodes: Close", "existingNodes: Ignore", 1)}, pods: twoPods},
 	{name: "deleted", before: []string{clitest.Manifest("agent", "")}, delete: []string{"agent"}},
 	{name: "same", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "")}},
 	{name: "narrowed", before: []string{clitest.Manifest("agent", "")}, apply: []string{narrowed}},
@@ -47,6 +57,7 @@ const (
 	agentHead   = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: agent}\nspec:\n"
 	evicting    = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoExecute}\n  acknowledge: [PodEviction]\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
 	narrowed    = agentHead + "  nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
+	closing     = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  existingNodes: Close\n  budget: {maxReclosed: \"100%\"}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
 	waitsForPod = agentHead + "  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: pod, daemonSet: {namespace: kube-system, name: agent}}]\n"
 	conflicting = "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: rival}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, value: b, effect: NoSchedule}\n  openWhen: [{name: fit, label: {key: fit}}]\n"
 )
@@ -60,6 +71,21 @@ var twoPods = map[string]*gate.PodList{
 		{Namespace: "web", Name: "hardy", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 	}},
 	"a5": {At: clitest.Now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere"}}},
+}
+
+// ownedPods are pods of which the descheduler evicts only web/shop: its policy does not select
+// node a1.
+var ownedPods = map[string]*gate.PodList{
+	"a0": {At: clitest.Now, Pods: []gate.BoundPod{
+		{Namespace: "web", Name: "shop", Owned: true},
+		{Namespace: "web", Name: "unowned"},
+		{Namespace: "kube-system", Name: "agent-1", Daemon: true, Owned: true},
+		{Namespace: "web", Name: "done", Owned: true, Finished: true},
+		{Namespace: "web", Name: "leaving", Owned: true, Terminating: true},
+		{Namespace: "web", Name: "hardy", Owned: true, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+	}},
+	"a1": {At: clitest.Now, Pods: []gate.BoundPod{{Namespace: "web", Name: "spared", Owned: true}}},
+	"a5": {At: clitest.Now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere", Owned: true}}},
 }
 
 // twelve returns the twelve nodes, one hour old, with records of these gates.
@@ -98,6 +124,10 @@ func TestText(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := &preview.World{Declared: clitest.Decode(t, c.before...), Pods: c.pods, Policy: c.policy, Now: clitest.Now}
 			w.Nodes = twelve(w.Declared)
+			if c.descheduler != "" {
+				w.Nodes[1].Node.Labels["descheduler"] = "off"
+				w.Deschedulers = []descheduler.Policy{descheduling(t, c.descheduler)}
+			}
 			p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, c.apply...), Delete: c.delete})
 			raw, err := json.MarshalIndent(p, "", "  ")
 			if err != nil {
@@ -107,4 +137,16 @@ func TestText(t *testing.T) {
 			clitest.Golden(t, c.name+".json", string(raw)+"\n")
 		})
 	}
+}
+
+// descheduling returns a descheduler's policy that enables its plugin with some arguments.
+func descheduling(t *testing.T, arguments string) descheduler.Policy {
+	t.Helper()
+	p, err := descheduler.Parse(`{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, nodeSelector: descheduler!=off, profiles: [{name: default,
+  pluginConfig: [{name: RemovePodsViolatingNodeTaints, args: ` + arguments + `}], plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ConfigMap = "kube-system/policy"
+	return *p
 }
