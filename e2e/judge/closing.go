@@ -39,7 +39,11 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 		return
 	}
 	t.checked(RuleClosing, "closings under a budget")
-	if closed, allowed := t.budget(c, gate); closed > allowed {
+	underBudget := func(node *corev1.Node) bool {
+		r, _ := recordOf(node, gate)
+		return r.State == v1alpha1.StateClosed && isBudgeted(r.Reason)
+	}
+	if closed, allowed := t.budget(c, gate, underBudget); closed > allowed {
 		t.violation(RuleClosing, c, gate, what, "with this node, %d nodes of the zone are closed, but the budget is %d", closed, allowed)
 	}
 }
@@ -190,10 +194,10 @@ func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, r
 	return ""
 }
 
-// budget returns the number of nodes in the node's zone on which the gate is closed
-// under its budget, and the highest number that any moment of the window allows. Nodes
-// that were moved to the zone within the window do not count.
-func (t *trial) budget(c *change, gate string) (closed, allowed int) {
+// budget returns the number of nodes in the node's zone that count against the gate's
+// budget, and the highest number that any moment of the window allows. Nodes that were
+// moved to the zone within the window do not count.
+func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (n, allowed int) {
 	window := t.window(c)
 	zone := zoneOf(c.after)
 	for _, m := range t.ofGate(window, c, gate) {
@@ -202,8 +206,7 @@ func (t *trial) budget(c *change, gate string) (closed, allowed int) {
 		}
 	}
 	for _, node := range t.moment(c.revision).allNodes() {
-		r, _ := recordOf(node, gate)
-		if r.State != v1alpha1.StateClosed || !isBudgeted(r.Reason) || zoneOf(node) != zone {
+		if !counts(node) || zoneOf(node) != zone {
 			continue
 		}
 		moved := slices.ContainsFunc(window, func(m moment) bool {
@@ -211,10 +214,10 @@ func (t *trial) budget(c *change, gate string) (closed, allowed int) {
 			return earlier != nil && earlier.UID == node.UID && zoneOf(earlier) != zone
 		})
 		if !moved {
-			closed++
+			n++
 		}
 	}
-	return closed, allowed
+	return n, allowed
 }
 
 // maxReclosed returns how many nodes of a zone may be closed under the gate's budget.

@@ -10,14 +10,25 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// publishing makes the gate publish overdue nodes.
+// publishing makes the gate publish overdue nodes, one at a time in each zone.
 func publishing(ng *v1alpha1.NodeGate) {
 	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32), Condition: v1alpha1.DeadlineConditionPublish}
+	ng.Spec.Budget.MaxReclosed = one()
 }
 
 // overdue is the record of a gate that has been closed since birth and is past its deadline.
 func overdue(node *corev1.Node) {
-	recorded(record{State: "Closed", Reason: "Birth", Taint: gateTaint + ":NoSchedule", Boot: "boot-1", Overdue: true})(node)
+	r := bornRecord
+	r.Overdue = true
+	recorded(r)(node)
+}
+
+// bornRecord is the record of a gate that has been closed since birth.
+var bornRecord = record{State: "Closed", Reason: "Birth", Taint: gateTaint + ":NoSchedule", Boot: "boot-1"}
+
+// published adds the gate's condition to a node.
+func published(node *corev1.Node) {
+	withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed")(node)
 }
 
 // withCondition adds a condition to a node, before all others.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -96,46 +95,6 @@ func (t *trial) judgeTaints(c *change) {
 			t.violation(RuleForeign, c, gate, "nodegate adds taint "+taint.ToString(), "according to the records, no gate with this taint is closed")
 		}
 	}
-}
-
-// judgeConditions judges nodegate's changes of conditions. Foreign conditions must stay the same,
-// in the same order. A gate's condition may be written only if the gate publishes it and, according
-// to the record, is closed and past its deadline. It may be removed at any time.
-func (t *trial) judgeConditions(c *change) {
-	gates := func(condition corev1.NodeCondition) bool {
-		return strings.HasPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
-	}
-	same := func(a, b corev1.NodeCondition) bool { return equality.Semantic.DeepEqual(a, b) }
-	before := slices.DeleteFunc(slices.Clone(c.before.Status.Conditions), gates)
-	after := slices.DeleteFunc(slices.Clone(c.after.Status.Conditions), gates)
-	if !slices.EqualFunc(before, after, same) {
-		t.violation(RuleForeign, c, "", "nodegate changes foreign conditions", "they were %v and are now %v", before, after)
-	}
-	for _, condition := range c.after.Status.Conditions {
-		kept := slices.ContainsFunc(c.before.Status.Conditions, func(old corev1.NodeCondition) bool { return same(old, condition) })
-		if why := t.unpublished(c, condition); gates(condition) && !kept && why != "" {
-			gate := strings.TrimPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
-			t.violation(RuleForeign, c, gate, "nodegate writes condition "+string(condition.Type), "%s", why)
-		}
-	}
-}
-
-// unpublished returns why nodegate may not write a gate's condition, or "".
-func (t *trial) unpublished(c *change, condition corev1.NodeCondition) string {
-	gate := strings.TrimPrefix(string(condition.Type), v1alpha1.DeadlineConditionPrefix)
-	publishes := func(ng *v1alpha1.NodeGate) bool { return ng != nil && ng.Spec.Deadline.Publishes() }
-	r, _ := recordOf(c.after, gate)
-	switch {
-	case condition.Status != corev1.ConditionTrue || condition.Reason != string(v1alpha1.ReasonDeadlinePassed):
-		return fmt.Sprintf("its status is %s and its reason is %q", condition.Status, condition.Reason)
-	case !r.closed():
-		return "according to the record, the gate is not closed"
-	case !r.Overdue:
-		return "according to the record, the deadline has not passed"
-	case !slices.ContainsFunc(t.specs(c, gate), publishes):
-		return "the gate does not publish it"
-	}
-	return ""
 }
 
 // isFull reports whether a Node's annotations are so large that a record may not fit.

@@ -291,6 +291,33 @@ var histories = []struct {
 		s.gate(publishing, byLabel).born("a", labelled).opens("a")
 		s.edit(nodegate, "a", withCondition("deadline.nodegate.dev/agent", "True", "DeadlinePassed"))
 	}},
+	{RuleClosing, "nodegate publishes the condition on one node of two, under a budget of one", "", func(s *builder) {
+		s.gate(publishing).born("a", overdue).born("b", overdue).edit(nodegate, "a", published)
+	}},
+	{RuleClosing, "nodegate publishes the condition on both nodes, under a budget of one", "with this node, 2 nodes of the zone have it, but the budget is 1", func(s *builder) {
+		s.gate(publishing).born("a", overdue).born("b", overdue).edit(nodegate, "a", published).edit(nodegate, "b", published)
+	}},
+	{RuleClosing, "nodegate publishes the condition on two nodes, one after the other", "", func(s *builder) {
+		s.gate(publishing).born("a", overdue).born("b", overdue).edit(nodegate, "a", published)
+		s.edit(nodegate, "a", withoutCondition("deadline.nodegate.dev/agent")).edit(nodegate, "b", published)
+	}},
+	{RuleQuiet, "finally one node of two has the condition, under a budget of one", "", func(s *builder) {
+		s.gate(publishing).born("a", overdue).born("b", overdue).edit(nodegate, "a", published).pass(time.Minute)
+	}},
+	{RuleQuiet, "finally an overdue node does not have the condition", "the budget allows its condition", func(s *builder) {
+		s.gate(publishing).born("a", overdue).pass(time.Minute)
+	}},
+	{RuleQuiet, "finally a node that is not overdue has the condition", "the node has its condition without reason", func(s *builder) {
+		s.gate(publishing).born("a", overdue).edit(nodegate, "a", published).edit(nodegate, "a", recorded(bornRecord)).pass(time.Minute)
+	}},
+	{RuleQuiet, "finally a node has the condition of a gate that does not publish", "the node has its condition without reason", func(s *builder) {
+		s.gate(publishing).born("a", overdue).edit(nodegate, "a", published)
+		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Deadline.Condition = v1alpha1.DeadlineConditionNone }).pass(time.Minute)
+	}},
+	{RuleQuiet, "finally a node has the condition of a deleted gate", "the gate does not exist, and the node has its condition", func(s *builder) {
+		s.gate(publishing).born("a", overdue).edit(nodegate, "a", published).remove(KindNodeGate, "", "agent")
+		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations = nil }, withoutTaint(gateTaint)).pass(time.Minute)
+	}},
 	{RuleForeign, "a kubelet writes a record", "its writer is neither nodegate nor an operator", func(s *builder) {
 		s.gate().born("a")
 		s.edit("system:node:a", "a", recorded(record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))

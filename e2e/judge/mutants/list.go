@@ -248,6 +248,26 @@ var All = []Mutant{
 		Breaks: judge.RuleClosing, Plays: []string{"level"},
 	},
 
+	// Conditions.
+	{
+		Name:   "conditions need no budget",
+		Edits:  []Edit{{"internal/gate/condition.go", `v.WasPublished || d.Granted[s.name] && v.Wants == ""`, "true"}},
+		Breaks: judge.RuleClosing, Plays: []string{"overdue"},
+	},
+	{
+		Name: "conditions do not wait for the deadline",
+		Edits: []Edit{
+			{"internal/gate/condition.go", "s.after.State != v1alpha1.StateClosed || !s.after.Overdue ||", "s.after.State != v1alpha1.StateClosed ||"},
+			{"internal/gate/condition.go", "case !s.before.isOverdue():", "case s.before == nil:"},
+		},
+		Breaks: judge.RuleForeign, Plays: []string{"overdue"},
+	},
+	{
+		Name:   "conditions stay when the gate opens",
+		Edits:  []Edit{{"internal/gate/condition.go", "!s.after.Overdue || s.isOverriddenOpen():\n\t\treturn withdraws", "!s.after.Overdue || s.isOverriddenOpen():\n\t\treturn keepsCondition"}},
+		Breaks: judge.RuleQuiet, Plays: []string{"overdue"},
+	},
+
 	// Ownership of taints and records.
 	{
 		Name:   "a gate that opens removes a shared taint",

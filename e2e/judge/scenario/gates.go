@@ -57,6 +57,10 @@ func gates() []*v1alpha1.NodeGate {
 		gate("later", open(label()), func(s *v1alpha1.NodeGateSpec) {
 			s.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(3600)), Action: v1alpha1.DeadlineOpen}
 		}),
+		gate("overdue", open(label()), func(s *v1alpha1.NodeGateSpec) {
+			s.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(3)), Condition: v1alpha1.DeadlineConditionPublish}
+			s.Budget.MaxReclosed = one()
+		}),
 		gate("hold", open(label()), func(s *v1alpha1.NodeGateSpec) { s.Timing.MinClosedSeconds = 4 }),
 		gate("dry", open(label()), func(s *v1alpha1.NodeGateSpec) { s.Mode = v1alpha1.ModeDryRun }),
 		gate("paused", open(label())),

@@ -31,6 +31,7 @@ var plays = map[string]func(*play){
 	"level":            followsLevel,
 	"by hand":          byHand,
 	"timing":           timing,
+	"overdue":          overdue,
 	"modes":            modes,
 	"deleted":          deleted,
 	"overrides":        overrides,

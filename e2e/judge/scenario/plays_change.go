@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +108,35 @@ func timing(p *play) {
 	late, hold := p.registers("late", "late"), p.registers("hold", "hold", labelled)
 	late.becomes("late", opened)
 	hold.becomes("hold", opened) // by then, a controller that ignores time has opened the third
+}
+
+// overdue lets the deadline of a gate pass on two nodes of a zone. The budget allows its
+// condition on one of them, and on the other when the gate opens on the first.
+func overdue(p *play) {
+	zone := inZone("overdue")
+	nodes := []*node{p.registers("overdue-a", "overdue", zone), p.registers("overdue-b", "overdue", zone)}
+	first := p.published(nodes)
+	p.lingers()
+	first.edit(labelled)
+	first.becomes("overdue", opened)
+	nodes = slices.DeleteFunc(nodes, func(n *node) bool { return n == first })
+	p.published(nodes).becomes("overdue", closed)
+}
+
+// published waits until one of the nodes has a condition of a gate, and returns it.
+func (p *play) published(nodes []*node) (first *node) {
+	p.await("a condition to be published", func(context.Context) error {
+		for _, n := range nodes {
+			if slices.ContainsFunc(n.get().Status.Conditions, func(c corev1.NodeCondition) bool {
+				return strings.HasPrefix(string(c.Type), v1alpha1.DeadlineConditionPrefix)
+			}) {
+				first = n
+				return nil
+			}
+		}
+		return errors.New("no node has it")
+	})
+	return first
 }
 
 // modes verifies that gates in DryRun and Paused do nothing.

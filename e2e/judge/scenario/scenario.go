@@ -112,7 +112,7 @@ func newEnvironment(o Options) (*environment, error) {
 
 // setUp installs nodegate and starts it behind the proxy.
 func (e *environment) setUp(ctx context.Context) (*testbed.Controller, error) {
-	installation, err := testbed.Install(ctx, e.applier, e.Program, taintKeys())
+	installation, err := testbed.Install(ctx, e.applier, e.Program, taintKeys(), "--node-conditions")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// gateOf returns the gate to which a condition of a Node belongs, and whether it belongs to
+// one.
+func gateOf(c corev1.NodeCondition) (gate string, belongs bool) {
+	return strings.CutPrefix(string(c.Type), v1alpha1.DeadlineConditionPrefix)
+}
+
+// isPublished reports whether the Node has the gate's condition with the status True, on
+// which remediation controllers act.
+func isPublished(node *corev1.Node, gate string) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		of, belongs := gateOf(c)
+		return belongs && of == gate && c.Status == corev1.ConditionTrue
+	})
+}
+
+// judgeConditions judges nodegate's changes of conditions. Foreign conditions must stay the same,
+// in the same order (S2). A gate's condition may be written only if the gate publishes it and,
+// according to the record, is closed and past its deadline (S2), and on no more nodes of a zone
+// than the budget allows (S4). It may be removed at any time.
+func (t *trial) judgeConditions(c *change) {
+	gates := func(condition corev1.NodeCondition) bool { _, belongs := gateOf(condition); return belongs }
+	same := func(a, b corev1.NodeCondition) bool { return equality.Semantic.DeepEqual(a, b) }
+	before := slices.DeleteFunc(slices.Clone(c.before.Status.Conditions), gates)
+	after := slices.DeleteFunc(slices.Clone(c.after.Status.Conditions), gates)
+	if !slices.EqualFunc(before, after, same) {
+		t.violation(RuleForeign, c, "", "nodegate changes foreign conditions", "they were %v and are now %v", before, after)
+	}
+	for _, condition := range c.after.Status.Conditions {
+		gate, belongs := gateOf(condition)
+		if !belongs || slices.ContainsFunc(c.before.Status.Conditions, func(old corev1.NodeCondition) bool { return same(old, condition) }) {
+			continue
+		}
+		what := "nodegate writes condition " + string(condition.Type)
+		if why := t.unpublished(c, gate, condition); why != "" {
+			t.violation(RuleForeign, c, gate, what, "%s", why)
+		}
+		if isPublished(c.before, gate) {
+			continue
+		}
+		t.checked(RuleClosing, "conditions under a budget")
+		published := func(node *corev1.Node) bool { return isPublished(node, gate) }
+		if n, allowed := t.budget(c, gate, published); n > allowed {
+			t.violation(RuleClosing, c, gate, what, "with this node, %d nodes of the zone have it, but the budget is %d", n, allowed)
+		}
+	}
+}
+
+// unpublished returns why nodegate may not write a gate's condition, or "".
+func (t *trial) unpublished(c *change, gate string, condition corev1.NodeCondition) string {
+	publishes := func(ng *v1alpha1.NodeGate) bool { return ng != nil && ng.Spec.Deadline.Publishes() }
+	r, _ := recordOf(c.after, gate)
+	switch {
+	case condition.Status != corev1.ConditionTrue || condition.Reason != string(v1alpha1.ReasonDeadlinePassed):
+		return fmt.Sprintf("its status is %s and its reason is %q", condition.Status, condition.Reason)
+	case !r.closed():
+		return "according to the record, the gate is not closed"
+	case !r.Overdue:
+		return "according to the record, the deadline has not passed"
+	case !slices.ContainsFunc(t.specs(c, gate), publishes):
+		return "the gate does not publish it"
+	}
+	return ""
+}
+
+// judgeFinalConditions judges that the Node finally has the conditions of exactly the gates that
+// publish it (L), except that the budget may allow fewer.
+func (t *trial) judgeFinalConditions(node *corev1.Node) {
+	m := t.moment(t.To)
+	for _, condition := range node.Status.Conditions {
+		if gate, belongs := gateOf(condition); belongs && m.gate(gate) == nil {
+			t.checked(RuleQuiet, "conditions of gates that do not exist")
+			t.finalViolation(node, gate, record{}, "the gate does not exist, and the node has its condition")
+		}
+	}
+	for _, ng := range m.gates() {
+		r, _ := recordOf(node, ng.Name)
+		if why := t.unjudged(node, ng); why != "" || t.leaving(node, ng) && !selects(ng, node) {
+			continue
+		}
+		may := ng.Spec.Deadline.Publishes() && ng.Spec.Enforces() && selects(ng, node) && r.closed() && r.Overdue
+		switch has := isPublished(node, ng.Name); {
+		case has && !may:
+			t.finalViolation(node, ng.Name, r, "the node has its condition without reason")
+		case may && !has && blocked(node) == "" && t.published(m, ng, node) < maxReclosed(ng, m, zoneOf(node)):
+			t.finalViolation(node, ng.Name, r, "its deadline has passed, the budget allows its condition, and the node does not have it")
+		}
+		if may {
+			t.checked(RuleQuiet, "nodes on which a gate's deadline has passed")
+		}
+	}
+}
+
+// published returns the number of nodes in the node's zone that have the gate's condition.
+func (t *trial) published(m moment, ng *v1alpha1.NodeGate, node *corev1.Node) (n int) {
+	for _, other := range m.allNodes() {
+		if zoneOf(other) == zoneOf(node) && isPublished(other, ng.Name) {
+			n++
+		}
+	}
+	return n
+}
