@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,8 +73,36 @@ func TestArgoCD(t *testing.T) {
 	a.findsDrift()
 }
 
-// newArgoCD returns Argo CD in a cluster of its own.
-func newArgoCD(t *testing.T) *argoCD {
+// With the webhook and an existing certificate, 'nodegate webhook-certificate' writes a Secret
+// and the CA bundle. Argo CD finds no difference because of them, and a sync keeps them.
+func TestArgoCDWithWebhook(t *testing.T) {
+	a := newArgoCD(t, "--set", "birth=webhook", "--set", "webhook.certificate=existing")
+	a.run("sync", a.manifest)
+	program, err := testbed.BuildProgram(t.Context(), a.cluster.Dir())
+	a.must(err)
+	a.command(program, "webhook-certificate", "--kubeconfig", a.config)
+	bundle := a.caBundle()
+	a.isInSync("after the certificate was created", a.compare(a.manifest))
+	a.run("sync", a.manifest)
+	a.isInSync("after another sync", a.compare(a.manifest))
+	if after := a.caBundle(); !bytes.Equal(after, bundle) {
+		t.Errorf("a sync changed the CA bundle from %q to %q", bundle, after)
+	}
+}
+
+// caBundle returns the CA bundle of the webhook, which must not be empty.
+func (a *argoCD) caBundle() []byte {
+	a.Helper()
+	var w admissionregistrationv1.MutatingWebhookConfiguration
+	a.must(a.client.Get(a.Context(), client.ObjectKey{Name: "nodegate-birth"}, &w))
+	if len(w.Webhooks) != 1 || len(w.Webhooks[0].ClientConfig.CABundle) == 0 {
+		a.Fatalf("no CA bundle: %+v", w.Webhooks)
+	}
+	return w.Webhooks[0].ClientConfig.CABundle
+}
+
+// newArgoCD returns Argo CD in a cluster of its own, with the chart rendered with these flags.
+func newArgoCD(t *testing.T, flags ...string) *argoCD {
 	t.Helper()
 	skipUnlessRequested(t, components.ArgoCD)
 	c, err := testcluster.Start(t.Context(), testcluster.Options{Components: []testcluster.Component{testcluster.APIServer, testcluster.ControllerManager}})
@@ -98,8 +127,8 @@ func newArgoCD(t *testing.T) *argoCD {
 		t.Fatal("docs/install.md has no health script")
 	}
 	a.health = a.file("health.lua", script[1])
-	a.manifest = a.file("chart.yaml", a.command("go", "tool", "-modfile=../../hack/tools/helm/go.mod", "helm",
-		"template", "nodegate", "../../charts/nodegate", "--namespace", "nodegate-system", "--include-crds", "--kube-version", testcluster.DefaultVersion()))
+	a.manifest = a.file("chart.yaml", a.command("go", append([]string{"tool", "-modfile=../../hack/tools/helm/go.mod", "helm",
+		"template", "nodegate", "../../charts/nodegate", "--namespace", "nodegate-system", "--include-crds", "--kube-version", testcluster.DefaultVersion()}, flags...)...))
 	a.must(a.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nodegate-system"}}))
 	return a
 }
