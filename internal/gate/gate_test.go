@@ -40,6 +40,7 @@ func TestTransient(t *testing.T) {
 		"readiness.k8s.io/x":                               {true, true},
 		"startup-taint.cluster-autoscaler.kubernetes.io/x": {true, true},
 		"ToBeDeletedByClusterAutoscaler":                   {true, true},
+		"NodeReadiness":                                    {true, true},
 		"mine.example/x":                                   {true, true},
 		"g.example/x":                                      {true, false},
 		"karpenter.sh/gate":                                {true, false},

@@ -25,6 +25,7 @@ var defaultTransientPrefixes = []string{
 	"startup-taint.cluster-autoscaler.kubernetes.io/",
 	"status-taint.cluster-autoscaler.kubernetes.io/",
 	"ignore-taint.cluster-autoscaler.kubernetes.io/",
+	"NodeReadiness", // Kuma
 	"ToBeDeletedByClusterAutoscaler",
 	"DeletionCandidateOfClusterAutoscaler",
 }

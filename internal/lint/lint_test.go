@@ -345,12 +345,16 @@ var cases = map[string]ruleCases{
 			"istiod": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", Value: "true"}}
 			}))),
+			"Kuma": with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED", Value: "true"}}
+			}))),
 		},
 		good: map[string]*World{
 			"disabled":      with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
 			"not installed": with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
 			"another key":   with([]string{agent("")}, deployments(deployment("cilium-operator"))),
 			"istiod is off": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"))),
+			"Kuma is off":   with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane"))),
 		},
 	},
 	"stray-taint": {

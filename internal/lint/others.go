@@ -142,6 +142,9 @@ var active = map[string]func(*checker, *appsv1.Deployment) bool{
 	writers.Istiod: func(_ *checker, d *appsv1.Deployment) bool {
 		return env(d, "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS") == "true"
 	},
+	writers.Kuma: func(_ *checker, d *appsv1.Deployment) bool {
+		return env(d, "KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED") == "true"
+	},
 	writers.NodeTaintsHandler: func(*checker, *appsv1.Deployment) bool { return true },
 }
 

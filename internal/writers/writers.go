@@ -18,6 +18,7 @@ type Writer struct {
 const (
 	CiliumOperator    = "cilium-operator"
 	Istiod            = "istiod"
+	Kuma              = "kuma-control-plane"
 	NodeTaintsHandler = "nodetaintshandler"
 )
 
@@ -27,6 +28,8 @@ var All = []Writer{
 		"it removes the taint when the agent is ready, or adds it when it is not; disable this with the Helm values operator.removeNodeTaints=false and operator.setNodeTaints=false"},
 	{"cni.istio.io/not-ready", Istiod,
 		"its untaint controller removes the taint; disable this with taint.enabled=false in the istiod chart"},
+	{"NodeReadiness", Kuma,
+		"it removes the taint when the CNI agent is ready, or adds it when it is not; disable this with the Helm value cni.taintController.enabled=false"},
 	{"startup.k8s.io/initializing", NodeTaintsHandler,
 		"it adds and removes the taint; delete its MutatingWebhookConfiguration node-startup-taint, then its Deployment"},
 	{"ebs.csi.aws.com/agent-not-ready", "ebs-csi-node",
