@@ -31,7 +31,8 @@ var mayImport = map[string][]string{
 	"internal/signal":     {"api/v1alpha1", "internal/expression", "internal/gate"},
 
 	// Ready-made gates, and the taint keys that are allowed because of them.
-	"presets": {"api/v1alpha1"},
+	"presets":         {"api/v1alpha1"},
+	"presets/shipped": {},
 
 	// Known programs that write the same taints.
 	"internal/writers": {},

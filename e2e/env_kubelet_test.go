@@ -134,6 +134,12 @@ func (k *kubelet) label(key string) {
 	k.patch(fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, key))
 }
 
+// setLabel sets a label of the node, as the administrator.
+func (k *kubelet) setLabel(key, value string) {
+	k.Helper()
+	k.patch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value))
+}
+
 // unlabel removes a label from the node, as the administrator.
 func (k *kubelet) unlabel(key string) {
 	k.Helper()

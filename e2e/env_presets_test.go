@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +17,13 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/presets"
+	"github.com/nodegate/nodegate/presets/shipped"
 )
 
 // systemNamespaces are the namespaces of the presets' daemons.
-var systemNamespaces = []string{"kube-system", "calico-system", "istio-system"}
+var systemNamespaces = []string{
+	"default", "kube-system", "calico-system", "falco", "gpu-operator", "gpu-resources", "istio-system", "kata-system", "linkerd-cni", "spegel",
+}
 
 // prepareSystemNamespaces creates the namespaces of the presets' daemons. It deletes their
 // content when the test ends.
@@ -61,4 +65,63 @@ func (e *env) applyPreset(name string) *v1alpha1.NodeGate {
 	ng := &v1alpha1.NodeGate{}
 	e.must(e.admin.Get(e.Context(), client.ObjectKey{Name: name}, ng))
 	return ng
+}
+
+// presetGate returns the gate of a preset.
+func presetGate(t *testing.T, name string) *v1alpha1.NodeGate {
+	t.Helper()
+	text, err := presets.Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ng := &v1alpha1.NodeGate{}
+	if err := yaml.UnmarshalStrict(text, ng); err != nil {
+		t.Fatal(err)
+	}
+	return ng
+}
+
+// shippedFor returns what is shipped for a preset.
+func (e *env) shippedFor(preset string) *shipped.Objects {
+	e.Helper()
+	objects, err := shipped.For(preset)
+	e.must(err)
+	return objects
+}
+
+// shippedDaemons creates the DaemonSets that are shipped for presets, and returns them by
+// namespace and name. Some are shipped for several.
+func (e *env) shippedDaemons(names []string) map[string]*appsv1.DaemonSet {
+	e.Helper()
+	daemons := make(map[string]*appsv1.DaemonSet)
+	for _, name := range names {
+		objects := e.shippedFor(name)
+		for i := range objects.DaemonSets {
+			ds := &objects.DaemonSets[i]
+			if key := ds.Namespace + "/" + ds.Name; daemons[key] == nil {
+				e.must(e.admin.Create(e.Context(), ds))
+				e.rolledOut(ds)
+				daemons[key] = ds
+			}
+		}
+	}
+	return daemons
+}
+
+// rolledOut reports, as the DaemonSet controller, that no rollout is in progress.
+func (e *env) rolledOut(ds *appsv1.DaemonSet) {
+	e.Helper()
+	created := ds.DeepCopy()
+	ds.Status.ObservedGeneration = ds.Generation
+	e.must(e.admin.Status().Patch(e.Context(), ds, client.MergeFrom(created)))
+}
+
+// tolerate adds a toleration to a DaemonSet.
+func (e *env) tolerate(ds *appsv1.DaemonSet, key string) {
+	e.Helper()
+	created := ds.DeepCopy()
+	template := &ds.Spec.Template.Spec
+	template.Tolerations = append(template.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+	e.must(e.admin.Patch(e.Context(), ds, client.MergeFrom(created)))
+	e.rolledOut(ds)
 }

@@ -31,6 +31,17 @@ func ciliumOperator() *writer {
 	}}
 }
 
+// kumaControlPlane simulates the taint controller of Kuma's control plane, which also adds the
+// taint when the agent's pod is missing.
+func kumaControlPlane() *writer {
+	return &writer{name: "kuma-control-plane", key: "NodeReadiness", decide: func(s *nodeView) taintAction {
+		if isReady(s.pod("kuma-cni-node")) {
+			return removeTaint
+		}
+		return addTaint
+	}}
+}
+
 // removesWhen returns a writer that only removes the key, while the condition holds.
 func removesWhen(name, key string, condition func(*nodeView) bool) *writer {
 	return &writer{name: name, key: key, decide: func(s *nodeView) taintAction {
@@ -88,6 +99,7 @@ type contendedPreset struct {
 
 var contendedPresets = map[string]contendedPreset{
 	"istio-cni":  {preset: "istio-cni", namespace: "istio-system", daemon: "istio-cni-node", writer: istiod, repeats: true},
+	"kuma":       {preset: "kuma", namespace: "kube-system", daemon: "kuma-cni-node", writer: kumaControlPlane, repeats: true},
 	"gcp-pd-csi": {preset: "gcp-pd-csi", namespace: "kube-system", daemon: "pdcsi-node", driver: "pd.csi.storage.gke.io", writer: pdController, early: true, repeats: true},
 	"ebs-csi":    {preset: "ebs-csi", namespace: "kube-system", daemon: "ebs-csi-node", driver: "ebs.csi.aws.com", writer: ebsDriver, early: true},
 	"efs-csi":    {preset: "efs-csi", namespace: "kube-system", daemon: "efs-csi-node", driver: "efs.csi.aws.com", writer: efsDriver, early: true},

@@ -3,19 +3,25 @@
 package e2e
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/presets"
+	"github.com/nodegate/nodegate/presets/shipped"
 )
 
-// presetNode is a node that a preset's gate selects, and the daemons of the cluster.
+// presetNode is a node that a preset's gate selects, and the DaemonSets of the cluster.
 type presetNode struct {
 	*kubelet
+	shipped *shipped.Objects
 	daemons map[string]*appsv1.DaemonSet
 }
 
@@ -47,60 +53,113 @@ func registersDriver(name string, limit ...int32) presetStep {
 	}}
 }
 
+// registersDevices reports the devices of a device plugin; first none.
+func registersDevices(name string) []presetStep {
+	return []presetStep{
+		{v1alpha1.ReadingMissing, func(n *presetNode) { n.reportsResource(name, 0) }},
+		{v1alpha1.ReadingInsufficient, func(n *presetNode) { n.reportsResource(name, 8) }},
+	}
+}
+
 // presetSteps are the steps until the gate opens on a new node, for each preset with openWhen.
 var presetSteps = map[string][]presetStep{
-	"calico":              startsDaemon("calico-node"),
-	"cilium":              startsDaemon("cilium"),
-	"ebs-csi":             append(startsDaemon("ebs-csi-node"), registersDriver("ebs.csi.aws.com", 24)),
-	"efs-csi":             append(startsDaemon("efs-csi-node"), registersDriver("efs.csi.aws.com")),
-	"gcp-pd-csi":          append(startsDaemon("pdcsi-node"), registersDriver("pd.csi.storage.gke.io", 15)),
-	"image-warm-up":       startsDaemon("image-warm-up"),
-	"init-daemonset":      startsDaemon("node-init"),
-	"istio-cni":           startsDaemon("istio-cni-node"),
-	"required-daemonsets": startsDaemon("required"),
+	"aks-gpu":             append(startsDaemon("gpu-resources/nvidia-device-plugin-daemonset"), registersDevices("nvidia.com/gpu")...),
+	"amd-gpu":             append(startsDaemon("kube-system/amdgpu-device-plugin-daemonset"), registersDevices("amd.com/gpu")...),
+	"calico":              startsDaemon("calico-system/calico-node"),
+	"cilium":              startsDaemon("kube-system/cilium"),
+	"ebs-csi":             append(startsDaemon("kube-system/ebs-csi-node"), registersDriver("ebs.csi.aws.com", 24)),
+	"efs-csi":             append(startsDaemon("kube-system/efs-csi-node"), registersDriver("efs.csi.aws.com")),
+	"eks-gpu":             append(startsDaemon("kube-system/nvidia-device-plugin-daemonset"), registersDevices("nvidia.com/gpu")...),
+	"eks-neuron":          append(startsDaemon("kube-system/neuron-device-plugin"), registersDevices("aws.amazon.com/neuron")...),
+	"falco":               startsDaemon("falco/falco"),
+	"gcp-pd-csi":          append(startsDaemon("kube-system/pdcsi-node"), registersDriver("pd.csi.storage.gke.io", 15)),
+	"gke-gpu":             registersDevices("nvidia.com/gpu"),
+	"image-warm-up":       startsDaemon("kube-system/image-warm-up"),
+	"init-daemonset":      startsDaemon("kube-system/node-init"),
+	"istio-ambient":       append(startsDaemon("istio-system/istio-cni-node"), startsDaemon("istio-system/ztunnel")...),
+	"istio-cni":           startsDaemon("istio-system/istio-cni-node"),
+	"kuma":                startsDaemon("kube-system/kuma-cni-node"),
+	"linkerd-cni":         startsDaemon("linkerd-cni/linkerd-cni"),
+	"multus":              startsDaemon("kube-system/kube-multus-ds"),
+	"node-local-dns":      startsDaemon("kube-system/node-local-dns"),
+	"nvidia-gpu":          registersDevices("nvidia.com/gpu"),
+	"required-daemonsets": startsDaemon("kube-system/required"),
+	"secrets-store-csi":   append(startsDaemon("kube-system/csi-secrets-store-secrets-store-csi-driver"), registersDriver("secrets-store.csi.k8s.io")),
+	"spegel":              startsDaemon("spegel/spegel"),
+	"tetragon":            startsDaemon("kube-system/tetragon"),
+	"whereabouts":         startsDaemon("kube-system/whereabouts"),
+	"intel-gpu": append(startsDaemon("default/intel-gpu-plugin"),
+		presetStep{v1alpha1.ReadingNoneHolds, func(n *presetNode) { n.reportsResource("gpu.intel.com/xe", 1) }}),
+	"kata": append(startsDaemon("kata-system/kata-deploy"),
+		presetStep{v1alpha1.ReadingMissing, func(n *presetNode) { n.setLabel("katacontainers.io/kata-runtime", "false") }},
+		presetStep{v1alpha1.ReadingDiffers, func(n *presetNode) { n.setLabel("katacontainers.io/kata-runtime", "true") }}),
 	"node-condition": {
 		{v1alpha1.ReadingMissing, func(n *presetNode) { n.setCondition("NodeChecked", "False") }},
 		{v1alpha1.ReadingDiffers, func(n *presetNode) { n.setCondition("NodeChecked", "True") }},
 	},
-	"nvidia-gpu": {
-		{v1alpha1.ReadingMissing, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 0) }},
-		{v1alpha1.ReadingInsufficient, func(n *presetNode) { n.reportsResource("nvidia.com/gpu", 8) }},
-	},
+}
+
+// presetLacks are the DaemonSets that do not tolerate the taint of the preset that waits for
+// them, as shipped: the preset's comment contains the toleration to add.
+var presetLacks = map[string]string{
+	"aks-gpu":             "gpu-resources/nvidia-device-plugin-daemonset",
+	"amd-gpu":             "kube-system/amdgpu-device-plugin-daemonset",
+	"eks-gpu":             "kube-system/nvidia-device-plugin-daemonset",
+	"eks-neuron":          "kube-system/neuron-device-plugin",
+	"falco":               "falco/falco",
+	"intel-gpu":           "default/intel-gpu-plugin",
+	"kata":                "kata-system/kata-deploy",
+	"required-daemonsets": "kube-system/required",
 }
 
 // closeWhenPresets do not close at birth; they have separate tests.
-var closeWhenPresets = map[string]bool{"out-of-service": true, "node-problem-detector": true}
+var closeWhenPresets = map[string]bool{"out-of-service": true, "node-problem-detector": true, "node-problem-detector-plugins": true}
 
-// presetDaemons creates the daemons that presets wait for, by name.
-func (e *env) presetDaemons() map[string]*appsv1.DaemonSet {
-	e.Helper()
-	daemons := make(map[string]*appsv1.DaemonSet)
-	for name, namespace := range map[string]string{
-		"cilium": "kube-system", "ebs-csi-node": "kube-system", "efs-csi-node": "kube-system", "pdcsi-node": "kube-system",
-		"image-warm-up": "kube-system", "calico-node": "calico-system", "istio-cni-node": "istio-system",
-	} {
-		daemons[name] = e.daemonIn(namespace, name, nil)
+// presetRounds returns the presets with openWhen in rounds that can be in force together:
+// presets that share a key are alternatives, and a gate's status lists 10 waiting nodes.
+func presetRounds(t *testing.T) (rounds [][]string) {
+	t.Helper()
+	used := []map[string]bool{}
+	for _, name := range presets.Names() {
+		if closeWhenPresets[name] {
+			continue
+		}
+		key := presetGate(t, name).Spec.Taint.Key
+		i := slices.IndexFunc(used, func(keys map[string]bool) bool { return len(keys) < 9 && !keys[key] })
+		if i < 0 {
+			i, used, rounds = len(used), append(used, map[string]bool{}), append(rounds, nil)
+		}
+		used[i][key] = true
+		rounds[i] = append(rounds[i], name)
 	}
-	daemons["node-init"] = e.daemonIn("kube-system", "node-init", map[string]string{"startup.k8s.io/component": "init"})
-	daemons["required"] = e.daemonIn("kube-system", "required", map[string]string{"nodegate.dev/required": "true"})
-	return daemons
+	return rounds
 }
 
-// Every preset, unchanged: a node is created with its taint, which one write removes when the
-// last signal holds, and not earlier. All presets are in force at once, as on a cluster that
-// uses several.
+// Every preset, unchanged, with the DaemonSets that its project ships: a node is created with
+// its taint, which one write removes when the last signal holds, and not earlier. Many presets
+// are in force at once, as on a cluster that uses several.
 func TestPresetsOpen(t *testing.T) {
+	for i, names := range presetRounds(t) {
+		t.Run(fmt.Sprint("round ", i+1), func(t *testing.T) { presetsOpen(t, names) })
+	}
+}
+
+func presetsOpen(t *testing.T, names []string) {
 	e := newEnv(t)
 	e.prepareSystemNamespaces()
 	e.startController(0)
-	daemons := e.presetDaemons()
+	daemons := e.shippedDaemons(names)
 	gates := make(map[string]*v1alpha1.NodeGate)
-	for _, name := range presets.Names() {
-		if !closeWhenPresets[name] {
-			gates[name] = e.applyPreset(name)
-		}
+	for _, name := range names {
+		gates[name] = e.applyPreset(name)
 	}
-	for name := range gates {
+	for name, ng := range gates {
+		if lacking := daemons[presetLacks[name]]; lacking != nil {
+			e.eventually("gate "+name+" reports the missing toleration", func() error {
+				return e.condition(name, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDaemonDoesNotTolerateGate)
+			})
+			e.tolerate(lacking, ng.Spec.Taint.Key)
+		}
 		e.inForce(name)
 	}
 	t.Run("all at once", func(t *testing.T) {
@@ -108,7 +167,7 @@ func TestPresetsOpen(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				e := &env{T: t, cluster: e.cluster, admin: e.admin}
-				(&presetNode{kubelet: e.kubelet(name), daemons: daemons}).opens(ng)
+				(&presetNode{kubelet: e.kubelet(name), shipped: e.shippedFor(name), daemons: daemons}).opens(ng)
 			})
 		}
 	})
@@ -121,11 +180,7 @@ func (n *presetNode) opens(ng *v1alpha1.NodeGate) {
 	if !known {
 		n.Fatal("presetSteps does not contain the preset")
 	}
-	born := n.register(func(o *corev1.Node) {
-		if ng.Name == "nvidia-gpu" {
-			o.Labels["nvidia.com/gpu.present"] = "true"
-		}
-	})
+	born := n.register(func(o *corev1.Node) { maps.Copy(o.Labels, n.shipped.Selected.Labels) })
 	if !carries(born, ng.Spec.Taint) {
 		n.Fatalf("the node was created with taints %s", keys(born))
 	}
@@ -143,28 +198,30 @@ func (n *presetNode) opens(ng *v1alpha1.NodeGate) {
 	n.must(n.admin.Delete(n.Context(), n.node()))
 }
 
-// Presets do not change nodes that they do not select.
+// Presets do not change nodes on which what they wait for does not run.
 func TestPresetsLeaveOut(t *testing.T) {
 	e := newEnv(t)
 	e.prepareSystemNamespaces()
 	e.startController(0)
-	e.presetDaemons()
-	for name, labels := range map[string]map[string]string{
-		"cilium":         {corev1.LabelOSStable: "windows"},
-		"ebs-csi":        {"eks.amazonaws.com/compute-type": "fargate"},
-		"efs-csi":        {"eks.amazonaws.com/compute-type": "hybrid"},
-		"init-daemonset": {"kubernetes.azure.com/mode": "system"},
-		"nvidia-gpu":     nil,
-	} {
+	daemons := e.shippedDaemons(presets.Names())
+	for name, lacking := range presetLacks {
+		e.tolerate(daemons[lacking], presetGate(t, name).Spec.Taint.Key)
+	}
+	for _, name := range presets.Names() {
+		leftOut := e.shippedFor(name).LeftOut
+		if len(leftOut) == 0 || closeWhenPresets[name] {
+			continue
+		}
 		ng := e.applyPreset(name)
 		e.inForce(name)
-		born := e.kubelet(name).register(func(o *corev1.Node) {
-			for key, value := range labels {
-				o.Labels[key] = value
+		for i := range leftOut {
+			node := e.kubelet(name + "-" + leftOut[i].Name).newNode()
+			node.Labels = leftOut[i].Labels // some of these a kubelet may not set
+			e.must(e.admin.Create(t.Context(), node))
+			if carries(node, ng.Spec.Taint) {
+				t.Errorf("%s: a node with the labels %v was created with taints %s", name, node.Labels, keys(node))
 			}
-		})
-		if carries(born, ng.Spec.Taint) {
-			t.Errorf("%s: a node with the labels %v was created with taints %s", name, labels, keys(born))
+			e.must(e.admin.Delete(t.Context(), node))
 		}
 		e.must(e.admin.Delete(t.Context(), ng))
 	}
@@ -187,6 +244,30 @@ func TestPresetNodeProblemDetector(t *testing.T) {
 		k.becomes(name, isNone, key)
 	}
 	k.setCondition("FrequentKubeletRestart", "True") // the preset does not use this condition
+	k.settled()
+	k.must(k.is(name, isNone, key))
+}
+
+// Conditions of custom plugins add a taint once they have lasted for a minute, and remove it.
+func TestPresetNodeProblemDetectorPlugins(t *testing.T) {
+	const name = "node-problem-detector-plugins"
+	e := newEnv(t)
+	e.startController(0)
+	key := e.applyPreset(name).Spec.Taint.Key
+	e.inForce(name)
+	k := e.registered("n1")[0]
+	for _, c := range e.shippedFor(name).Ready.Status.Conditions {
+		k.setConditionTimes(string(c.Type), corev1.ConditionTrue, time.Now(), time.Now())
+		k.settled()
+		k.must(k.is(name, isNone, key))
+		k.setConditionTimes(string(c.Type), corev1.ConditionTrue, time.Now(), time.Now().Add(-time.Minute))
+		k.becomes(name, isClosed, key)
+		k.setCondition(string(c.Type), "False")
+		k.becomes(name, isNone, key)
+	}
+	for _, c := range e.shippedFor(name).Other.Status.Conditions {
+		k.setConditionTimes(string(c.Type), corev1.ConditionTrue, time.Now(), time.Now().Add(-time.Hour))
+	}
 	k.settled()
 	k.must(k.is(name, isNone, key))
 }

@@ -22,19 +22,37 @@ import (
 // keys contains the taint keys of the presets. The default of --allowed-taint-keys
 // contains all of them except the one that detaches volumes.
 var keys = map[string]string{
-	"calico":                "startup-taint.cluster-autoscaler.kubernetes.io/calico-not-ready",
-	"cilium":                "node.cilium.io/agent-not-ready",
-	"ebs-csi":               "ebs.csi.aws.com/agent-not-ready",
-	"efs-csi":               "efs.csi.aws.com/agent-not-ready",
-	"gcp-pd-csi":            "pd.csi.storage.gke.io/not-ready",
-	"image-warm-up":         "startup-taint.cluster-autoscaler.kubernetes.io/image-warm-up",
-	"init-daemonset":        "startup.k8s.io/initializing",
-	"istio-cni":             "cni.istio.io/not-ready",
-	"node-condition":        "readiness.k8s.io/node-checked",
-	"node-problem-detector": "status-taint.cluster-autoscaler.kubernetes.io/node-problem",
-	"nvidia-gpu":            "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
-	"out-of-service":        "node.kubernetes.io/out-of-service",
-	"required-daemonsets":   "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
+	"aks-gpu":                       "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
+	"amd-gpu":                       "startup-taint.cluster-autoscaler.kubernetes.io/amd-gpu-not-ready",
+	"calico":                        "startup-taint.cluster-autoscaler.kubernetes.io/calico-not-ready",
+	"cilium":                        "node.cilium.io/agent-not-ready",
+	"ebs-csi":                       "ebs.csi.aws.com/agent-not-ready",
+	"efs-csi":                       "efs.csi.aws.com/agent-not-ready",
+	"eks-gpu":                       "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
+	"eks-neuron":                    "startup-taint.cluster-autoscaler.kubernetes.io/neuron-not-ready",
+	"falco":                         "startup-taint.cluster-autoscaler.kubernetes.io/falco-not-ready",
+	"gcp-pd-csi":                    "pd.csi.storage.gke.io/not-ready",
+	"gke-gpu":                       "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
+	"image-warm-up":                 "startup-taint.cluster-autoscaler.kubernetes.io/image-warm-up",
+	"init-daemonset":                "startup.k8s.io/initializing",
+	"intel-gpu":                     "startup-taint.cluster-autoscaler.kubernetes.io/intel-gpu-not-ready",
+	"istio-ambient":                 "cni.istio.io/not-ready",
+	"istio-cni":                     "cni.istio.io/not-ready",
+	"kata":                          "startup-taint.cluster-autoscaler.kubernetes.io/kata-not-ready",
+	"kuma":                          "NodeReadiness",
+	"linkerd-cni":                   "startup-taint.cluster-autoscaler.kubernetes.io/linkerd-cni-not-ready",
+	"multus":                        "startup-taint.cluster-autoscaler.kubernetes.io/multus-not-ready",
+	"node-condition":                "readiness.k8s.io/node-checked",
+	"node-local-dns":                "startup-taint.cluster-autoscaler.kubernetes.io/node-local-dns-not-ready",
+	"node-problem-detector-plugins": "status-taint.cluster-autoscaler.kubernetes.io/node-check-failed",
+	"node-problem-detector":         "status-taint.cluster-autoscaler.kubernetes.io/node-problem",
+	"nvidia-gpu":                    "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
+	"out-of-service":                "node.kubernetes.io/out-of-service",
+	"required-daemonsets":           "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
+	"secrets-store-csi":             "startup-taint.cluster-autoscaler.kubernetes.io/secrets-store-csi-not-ready",
+	"spegel":                        "startup-taint.cluster-autoscaler.kubernetes.io/spegel-not-ready",
+	"tetragon":                      "startup-taint.cluster-autoscaler.kubernetes.io/tetragon-not-ready",
+	"whereabouts":                   "startup-taint.cluster-autoscaler.kubernetes.io/whereabouts-not-ready",
 }
 
 // A daemon that does not tolerate the taint of a preset's tool should still run on the
@@ -84,13 +102,14 @@ func TestTaintKeys(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
+	want = slices.Compact(want) // presets for the same devices share a key
 	if got := presets.TaintKeys(); !slices.Equal(got, want) {
 		t.Errorf("keys = %v, want %v", got, want)
 	}
 }
 
 // sections are the sections of every preset's comment, in order.
-var sections = []string{"Waits for", "Taint", "Autoscalers", "Toleration", "Other writer", "Adjust"}
+var sections = []string{"Waits for", "Taint", "Autoscalers", "Toleration", "Other writer", "Adjust", "Source"}
 
 func TestEveryPresetHasAComment(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^# ([A-Z][A-Za-z ]+): \S`)
@@ -134,7 +153,7 @@ func TestReadmeListsEveryPreset(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for _, name := range []string{"none", "", "../presets/cilium", "cilium.yaml"} {
-		if _, err := presets.Read(name); err == nil || !strings.Contains(err.Error(), "choose one of calico, cilium") {
+		if _, err := presets.Read(name); err == nil || !strings.Contains(err.Error(), "choose one of aks-gpu, amd-gpu") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
