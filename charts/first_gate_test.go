@@ -33,11 +33,15 @@ import (
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
-// requiredKey is the taint key of the default gate.
-const requiredKey = "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets"
+// requiredKey is the taint key of the default gate, warmUpKey that of the gate that waits for
+// images.
+const (
+	requiredKey = "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets"
+	warmUpKey   = "startup-taint.cluster-autoscaler.kubernetes.io/image-warm-up"
+)
 
 // The steps from 'helm template' to the first gated node require no manual change except
-// one label. No kubelet runs containers here: the test starts nodegate with the arguments
+// one label, and an image to pull. No kubelet runs containers here: the test starts nodegate with the arguments
 // of the Deployment, and verifies separately that its pods are admitted.
 func TestFirstGate(t *testing.T) {
 	c := clustertest.Shared(t)
@@ -53,7 +57,9 @@ func TestFirstGate(t *testing.T) {
 
 	began := time.Now()
 	definition := printed(t, nil, "show", "crds", chart)
-	objects := rendered(t, object{"metrics": object{"port": freePort(t)}, "healthPort": freePort(t)}, "--kube-version", "1.37")
+	objects := rendered(t, object{
+		"metrics": object{"port": freePort(t)}, "healthPort": freePort(t), "imageWarmUp": object{"images": []string{"registry.example.com/model:v1"}},
+	}, "--kube-version", "1.37")
 	must(t, applier.Apply(t.Context(), definition...))
 	must(t, applier.Apply(t.Context(), restrictedNamespace()))
 	must(t, applier.Apply(t.Context(), objects...))
@@ -61,27 +67,30 @@ func TestFirstGate(t *testing.T) {
 
 	startAsDeployed(t, c, program, objects)
 	must(t, testbed.AwaitGate(t.Context(), applier, defaultGate))
+	must(t, testbed.AwaitGate(t.Context(), applier, warmUp))
 	ready := time.Since(began)
 
 	node, err := api.CoreV1().Nodes().Create(t.Context(), testcluster.KWOKNode("first"), metav1.CreateOptions{})
 	must(t, err)
-	if !tainted(node) {
+	if !tainted(node) || !hasKey(node, warmUpKey) {
 		t.Fatalf("the node was created with %v", node.Spec.Taints)
 	}
 	eventually(t, "the node to be open", func(ctx context.Context) error {
 		node, err := api.CoreV1().Nodes().Get(ctx, "first", metav1.GetOptions{})
-		if err == nil && tainted(node) {
-			return errors.New("the gate is closed")
+		if err == nil && (tainted(node) || hasKey(node, warmUpKey)) {
+			return errors.New("a gate is closed")
 		}
 		return err
 	})
 	total := time.Since(began)
 	t.Logf("applied after %.1fs, gate ready after %.1fs, first node gated and open after %.1fs", applied.Seconds(), ready.Seconds(), total.Seconds())
 
-	pods, err := api.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app=agent"})
-	must(t, err)
-	if len(pods.Items) != 1 || !podReady(&pods.Items[0]) {
-		t.Errorf("the node opened without its daemon: %v", pods.Items)
+	for in, label := range map[string]string{"kube-system": "app=agent", namespace: "app.kubernetes.io/name=nodegate-image-warm-up"} {
+		pods, err := api.CoreV1().Pods(in).List(t.Context(), metav1.ListOptions{LabelSelector: label})
+		must(t, err)
+		if len(pods.Items) != 1 || !podReady(&pods.Items[0]) {
+			t.Errorf("the node opened without the pod with the label %s: %v", label, pods.Items)
+		}
 	}
 	parametersAreUntracked(t, api)
 	deployedPodsRunOnAClosedNode(t, api, deployment(t, objects))
@@ -138,7 +147,7 @@ func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
 	parameters, err := api.CoreV1().PodTemplates(namespace).List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	if len(parameters.Items) != 1 {
-		t.Errorf("%d parameters for one gate", len(parameters.Items))
+		t.Errorf("%d parameters for two gates", len(parameters.Items))
 	}
 	for _, p := range parameters.Items {
 		for label := range p.Labels {

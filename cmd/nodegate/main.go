@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors:      true,
 		DisableSuggestions: true,
 	}
-	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newManifestsCommand(), newReleaseCommand(), newUninstallCommand(),
+	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newCopyCommand(), newManifestsCommand(), newReleaseCommand(), newUninstallCommand(),
 		newWebhookCertificateCommand())
 	return root
 }

@@ -43,6 +43,13 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
 {{ include "nodegate.texts" $taints }}
 {{- end }}
 
+{{/* The allowed taint keys without effects, as a list in JSON. */}}
+{{- define "nodegate.taintKeys" -}}
+{{- $keys := list }}
+{{- range .Values.allowedTaintKeys }}{{ $keys = append $keys (splitList ":" . | first) }}{{ end -}}
+{{ $keys | uniq | sortAlpha | toJson }}
+{{- end }}
+
 {{- define "nodegate.image" -}}
 {{ .Values.image.repository }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
@@ -62,8 +69,20 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
   {{- $_ := set (index $gate.spec.openWhen 0).daemonSets "namespaces" .Values.defaultGate.namespaces }}
   {{- $gates = append $gates $gate }}
 {{- end }}
-{{- range $name, $preset := .Values.presets }}{{ if $preset.enabled }}
+{{- range $name, $preset := .Values.presets }}
+{{- $warmsUp := and (eq $name "image-warm-up") $root.Values.imageWarmUp.images }}
+{{- if or $preset.enabled $warmsUp }}
   {{- $gate := $root.Files.Get (printf "files/presets/%s.yaml" $name) | fromYaml }}
+  {{- if $warmsUp }}
+    {{- range list "nodeSelector" "openWhen" }}{{ if hasKey ($preset.spec | default dict) . }}
+      {{- fail (printf "presets.image-warm-up.spec has %s, which follows from imageWarmUp if images are listed there: remove it" .) }}
+    {{- end }}{{ end }}
+    {{- $_ := set $gate.spec.nodeSelector "matchLabels" $root.Values.imageWarmUp.nodeSelector }}
+    {{- $_ := set (index $gate.spec.openWhen 0).daemonSet "namespace" $root.Release.Namespace }}
+    {{- with $root.Values.imageWarmUp.deadlineSeconds }}
+      {{- $_ := set $gate.spec "deadline" (dict "readySeconds" . "action" "Open") }}
+    {{- end }}
+  {{- end }}
   {{- $_ := set $gate "spec" (mergeOverwrite $gate.spec (deepCopy ($preset.spec | default dict))) }}
   {{- $gates = append $gates $gate }}
 {{- end }}{{ end }}
