@@ -191,8 +191,9 @@ func (o *oracle) bequeath(s *sim, name string) {
 }
 
 // inherit takes into account that the earlier state of the successor's own pods is
-// unknown.
+// unknown, and that its own signals have not been observed for any time.
 func (m *memory) inherit(s *sim, heir string) {
+	m.good = time.Time{}
 	switch {
 	case m.closed && m.away:
 		m.inherited = true
