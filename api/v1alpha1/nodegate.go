@@ -72,6 +72,9 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.existingNodes)",message="existingNodes must not be set when closeWhen is set, because a closeWhen gate applies to every selected node; remove it",fieldPath=".existingNodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.recloseTaint)",message="recloseTaint must not be set when closeWhen is set, because a closeWhen gate has only one taint; remove it",fieldPath=".recloseTaint"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.deadline)",message="deadline must not be set when closeWhen is set; remove it",fieldPath=".deadline"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !has(self.openTogether)",message="openTogether must not be set when closeWhen is set; remove it",fieldPath=".openTogether"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeTogether) || has(self.openTogether)",message="closeTogether requires openTogether, which specifies the group; set openTogether, or remove closeTogether",fieldPath=".closeTogether"
+// +kubebuilder:validation:XValidation:rule="!has(self.closeTogether) || self.closeTogether == 'Never' || !has(self.reclosePolicy) || self.reclosePolicy != 'Never'",message="closeTogether WhenIncomplete has no effect with reclosePolicy Never, because the gate does not close again; use another reclosePolicy, or remove closeTogether",fieldPath=".closeTogether"
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || !has(self.deadline.podMissingSeconds) || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || has(s.pods) || has(s.anyOf))",message="deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or anyOf; add one, or use deadline.readySeconds",fieldPath=".deadline.podMissingSeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="bypassedPods must not be set when closeWhen is set; remove it",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
@@ -149,6 +152,29 @@ type NodeGateSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	CloseWhen []Signal `json:"closeWhen,omitempty"`
+
+	// openTogether makes the gate open on the nodes of a group at once: only when
+	// enough of them are fit, and then on all that are fit. It is for nodes that are
+	// useful only together, such as those of a rack or of an accelerator slice. May
+	// only be set with openWhen.
+	//
+	// While the gate waits for the group, status.waiting and 'kubectl gate why' name
+	// the nodes that are not fit. A node that became unreachable or announced its
+	// shutdown and then returned without a reboot does not wait for the group, unless
+	// closeTogether is WhenIncomplete. deadline applies while the gate waits for the
+	// group: with action: Open, the gate opens on the node without the group.
+	// +optional
+	OpenTogether *OpenTogether `json:"openTogether,omitempty"`
+
+	// closeTogether specifies whether the gate closes on the other nodes of a group
+	// when nodes are lost. Defaults to Never. Requires openTogether.
+	//
+	// With WhenIncomplete, budget.maxReclosed limits how many nodes of a zone are
+	// closed. Nodes over the limit stay open, so it should allow at least as many
+	// nodes as a group has. A node that the deadline opened stays open until its
+	// signals hold and its group has been complete once.
+	// +optional
+	CloseTogether CloseTogether `json:"closeTogether,omitempty"`
 
 	// reclosePolicy specifies when a gate closes again after it has opened.
 	// Defaults to OnReboot. May only be set with openWhen.
@@ -260,6 +286,11 @@ type NodeGateSpec struct {
 // a closeWhen gate.
 func (s *NodeGateSpec) Follows() bool { return len(s.CloseWhen) > 0 }
 
+// ClosesTogether reports whether the gate closes on the rest of an incomplete group.
+func (s *NodeGateSpec) ClosesTogether() bool {
+	return s.OpenTogether != nil && s.CloseTogether == CloseTogetherWhenIncomplete
+}
+
 // Enforces reports whether the gate acts on nodes.
 func (s *NodeGateSpec) Enforces() bool { return s.Mode == "" || s.Mode == ModeEnforce }
 
@@ -346,8 +377,9 @@ type Timing struct {
 	OpenAfterSeconds int32 `json:"openAfterSeconds,omitempty"`
 
 	// closeAfterSeconds specifies how long a signal must not have held before an
-	// OnRegression gate closes (damping). May only be set with openWhen:
-	// a closeWhen gate closes immediately.
+	// OnRegression gate closes (damping). It also specifies how long a group must
+	// have been incomplete before closeTogether closes the gate on the rest of it.
+	// May only be set with openWhen: a closeWhen gate closes immediately.
 	// +optional
 	// +kubebuilder:default=120
 	// +kubebuilder:validation:Minimum=0

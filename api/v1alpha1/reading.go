@@ -121,6 +121,15 @@ const (
 	// ReadingOpenAfter means that the signals have not been in the state that opens
 	// the gate for timing.openAfterSeconds.
 	ReadingOpenAfter ReadingReason = "OpenAfter"
+	// ReadingGroupIncomplete means that the node is fit, but that fewer nodes of its
+	// group are fit than openTogether.atLeast requires.
+	ReadingGroupIncomplete ReadingReason = "GroupIncomplete"
+	// ReadingGroupUnknown means that the node does not belong to a group, because it
+	// does not have the label openTogether.labelKey.
+	ReadingGroupUnknown ReadingReason = "GroupUnknown"
+	// ReadingGroupSizeUnknown means that no node of the group declares the size of the
+	// group with the label openTogether.sizeLabelKey.
+	ReadingGroupSizeUnknown ReadingReason = "GroupSizeUnknown"
 	// ReadingReopenedByHand means that only a user can open the gate, because its
 	// reopen is Manual.
 	ReadingReopenedByHand ReadingReason = "ReopenedByHand"

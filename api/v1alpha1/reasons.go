@@ -123,6 +123,9 @@ const (
 	ReasonNodeShutdown Reason = "NodeShutdown"
 	// ReasonRegression means that a signal stopped holding.
 	ReasonRegression Reason = "Regression"
+	// ReasonGroupIncomplete means that fewer nodes of the node's group were fit than
+	// openTogether.atLeast requires (closeTogether: WhenIncomplete).
+	ReasonGroupIncomplete Reason = "GroupIncomplete"
 	// ReasonOverrideEnded means that a manual override ended and the gate returned
 	// to its own state. As a reason for closing, the override had kept a closed
 	// gate open. As a reason for opening, the override had kept an open gate

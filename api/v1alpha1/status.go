@@ -37,6 +37,10 @@ type NodeGateStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Waiting []WaitingNode `json:"waiting,omitempty"`
 
+	// groups counts the groups of a gate with openTogether. Unset for other gates.
+	// +optional
+	Groups *GroupCounts `json:"groups,omitempty"`
+
 	// nonMembers lists the selected nodes that are not members of the gate, by
 	// reason. For a gate in DryRun, it lists the nodes that would not be members.
 	// +optional
@@ -73,6 +77,16 @@ type NodeCounts struct {
 	// reasons.
 	// +optional
 	NonMembers int32 `json:"nonMembers"`
+}
+
+// GroupCounts counts the groups of a gate with openTogether.
+type GroupCounts struct {
+	// complete is the number of groups in which as many nodes are fit as
+	// openTogether.atLeast requires.
+	Complete int32 `json:"complete"`
+	// incomplete is the number of other groups that have a node. status.waiting names
+	// the nodes that wait for them.
+	Incomplete int32 `json:"incomplete"`
 }
 
 // NonMembers describes the nodes that a gate selects and that are not its

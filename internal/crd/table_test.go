@@ -459,6 +459,52 @@ var rules = []rule{
 		at: "spec.deadline.action", message: `supported values: "KeepClosed", "Open"`,
 		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
 	}, {
+		at: "spec.openTogether", message: "openTogether must not be set when closeWhen is set; remove it",
+		keep: together("labelKey: rack, atLeast: 4"), breaks: closeWhen("openTogether: {labelKey: rack, atLeast: 4}"),
+	}, {
+		at: "spec.openTogether.labelKey", message: "Required value",
+		keep: together("labelKey: rack, atLeast: 4"), breaks: together("atLeast: 4"),
+	}, {
+		at: "spec.openTogether.labelKey", message: "labelKey must be a label key; write it as name or example.com/name",
+		keep: together("labelKey: example.com/rack, atLeast: 4"), breaks: together("labelKey: a rack, atLeast: 4"),
+	}, {
+		at: "spec.openTogether.atLeast", message: "Required value",
+		keep: together("labelKey: rack, atLeast: 4"), breaks: together("labelKey: rack"),
+	}, {
+		at: "spec.openTogether.atLeast", message: "atLeast must be a number of nodes from 2 to 5000, or a percentage from 1% to 100%",
+		keep: together("labelKey: rack, atLeast: 2"), breaks: together("labelKey: rack, atLeast: 1"),
+	}, {
+		at: "spec.openTogether.atLeast", message: "atLeast must be a number of nodes from 2 to 5000, or a percentage from 1% to 100%",
+		keep: together("labelKey: rack, atLeast: 5000"), breaks: together("labelKey: rack, atLeast: 5001"),
+	}, {
+		at: "spec.openTogether.atLeast", message: "atLeast must be a number of nodes from 2 to 5000, or a percentage from 1% to 100%",
+		keep:   together("labelKey: rack, sizeLabelKey: size, atLeast: 1%"),
+		breaks: together("labelKey: rack, sizeLabelKey: size, atLeast: 0%"),
+	}, {
+		at: "spec.openTogether.atLeast", message: "atLeast must be a number of nodes from 2 to 5000, or a percentage from 1% to 100%",
+		keep:   together("labelKey: rack, sizeLabelKey: size, atLeast: 100%"),
+		breaks: together("labelKey: rack, sizeLabelKey: size, atLeast: 101%"),
+	}, {
+		at: "spec.openTogether.sizeLabelKey", message: "a percentage in atLeast requires sizeLabelKey, the label whose value is the number of nodes of the group; set sizeLabelKey, or use a number in atLeast",
+		keep: together("labelKey: rack, sizeLabelKey: size, atLeast: 75%"), breaks: together("labelKey: rack, atLeast: 75%"),
+	}, {
+		at: "spec.openTogether.sizeLabelKey", message: "sizeLabelKey has no effect with a number in atLeast; remove it, or use a percentage in atLeast",
+		keep: together("labelKey: rack, atLeast: 4"), breaks: together("labelKey: rack, sizeLabelKey: size, atLeast: 4"),
+	}, {
+		at: "spec.openTogether.sizeLabelKey", message: "sizeLabelKey must be a label key; write it as name or example.com/name",
+		keep:   together("labelKey: rack, sizeLabelKey: example.com/size, atLeast: 75%"),
+		breaks: together("labelKey: rack, sizeLabelKey: a size, atLeast: 75%"),
+	}, {
+		at: "spec.closeTogether", message: `supported values: "Never", "WhenIncomplete"`,
+		keep: "{openTogether: {labelKey: rack, atLeast: 4}, closeTogether: Never}", breaks: "{openTogether: {labelKey: rack, atLeast: 4}, closeTogether: Always}",
+	}, {
+		at: "spec.closeTogether", message: "closeTogether requires openTogether, which specifies the group; set openTogether, or remove closeTogether",
+		keep: "{openTogether: {labelKey: rack, atLeast: 4}, closeTogether: WhenIncomplete}", breaks: "closeTogether: WhenIncomplete",
+	}, {
+		at: "spec.closeTogether", message: "closeTogether WhenIncomplete has no effect with reclosePolicy Never, because the gate does not close again; use another reclosePolicy, or remove closeTogether",
+		keep:   "{openTogether: {labelKey: rack, atLeast: 4}, closeTogether: WhenIncomplete, reclosePolicy: OnReboot}",
+		breaks: "{openTogether: {labelKey: rack, atLeast: 4}, closeTogether: WhenIncomplete, reclosePolicy: Never}",
+	}, {
 		at: "spec.deadline.condition", message: `supported values: "None", "Publish"`,
 		keep: "deadline: {readySeconds: 600, condition: None, action: Open}", breaks: "deadline: {readySeconds: 600, condition: Always}",
 	}, {
@@ -537,6 +583,8 @@ func pods(fields string) string {
 	}
 	return "- {name: a, pods: {" + fields + "}}"
 }
+
+func together(fields string) string { return "openTogether: {" + fields + "}" }
 
 func condition(fields string) string { return "- {name: a, condition: {" + fields + "}}" }
 
