@@ -27,7 +27,7 @@ func MaxReclosed(budget *intstr.IntOrString, nodes int) int {
 // IsBudgeted reports whether closing for this reason counts against the budget.
 func IsBudgeted(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonSignalsHold:
+	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonSignalsHold, v1alpha1.ReasonGroupIncomplete:
 		return true
 	}
 	return false

@@ -38,6 +38,8 @@ const (
 	AspectResourceSlices
 	// AspectRecord is the record of one gate.
 	AspectRecord
+	// AspectGroup is the group of the node for one gate (see Facts.Groups).
+	AspectGroup
 	// AspectTaint is the set of taints with one key.
 	AspectTaint
 )

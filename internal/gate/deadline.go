@@ -132,7 +132,7 @@ func (d *decider) expire(s *slot) {
 	// time.
 	v.PassedDeadline = !reported || !r.awaitsBoot()
 	v.Blocked, v.BlockedUntil = "", time.Time{}
-	if s.signals == Holds { // they only have to hold for longer
+	if s.signals == Holds && s.gate.Together == nil { // they only have to hold for longer
 		s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold)
 		return
 	}
@@ -176,9 +176,14 @@ func (d *decider) passed(s *slot) bool {
 }
 
 // endDeadlineException ends the exception for a gate that its deadline opened, once all
-// of its signals hold.
+// of its signals hold and the node's group is complete.
 func (d *decider) endDeadlineException(s *slot) {
-	if r := s.after; r.Reason == v1alpha1.ReasonDeadlinePassed && d.evaluate(s, r) {
+	r := s.after
+	if r.Reason != v1alpha1.ReasonDeadlinePassed || !d.evaluate(s, r) {
+		return
+	}
+	s.fit = true
+	if s.gate.Together == nil || d.group(s.gate, s.mask != v1alpha1.StateClosed).Complete() {
 		r.Reason, r.Digest = v1alpha1.ReasonSignalsHold, ""
 	}
 }

@@ -61,6 +61,7 @@ func (d *decider) decide(gates []Gate) {
 		d.decideGate(s)
 		d.applyOverride(s)
 		d.openReturned(s)
+		d.setFit(s)
 	}
 	for i := range d.slots {
 		d.removeUnclaimed(&d.slots[i])

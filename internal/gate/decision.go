@@ -45,8 +45,8 @@ type Decision struct {
 	// Verdicts contains one verdict for every gate that concerns the node, by name.
 	Verdicts []Verdict
 	// Settled reports whether, after this decision has been written, no gate waits for a
-	// permission, depends on anything other than the node, or has a taint that a gate of
-	// another part may have.
+	// permission, depends on anything other than the node and its groups, or has a taint
+	// that a gate of another part may have.
 	// The next decision may then cover only some of the gates (see Parts) until
 	// Recheck.
 	Settled bool
@@ -135,6 +135,16 @@ type Verdict struct {
 	// RolloutSince is the same for signals that do not hold only because of a rollout.
 	// Must be passed back in Facts.RolloutSince.
 	RolloutSince time.Time
+	// GroupSince is the time since which the group of an open node has been incomplete,
+	// for a gate that closes together. Zero while it is complete. Must be passed back in
+	// Facts.GroupSince.
+	GroupSince time.Time
+	// Fit reports whether the node counts as fit in its group, for a gate that opens
+	// together. It does not depend on the other nodes of the group. The controller
+	// computes Facts.Groups of the others from it.
+	Fit bool
+	// Group is the state of the node's group. Nil for a gate that does not open together.
+	Group *GroupState
 	// Steady is what has to be remembered about a closed gate's signals if they must be
 	// in the state that opens the gate for some time. Nil if nothing has to be
 	// remembered. Must be passed back in Facts.Steady.
@@ -206,8 +216,12 @@ func (v *Verdict) Waiting() int {
 	return -1
 }
 
-// Obstacle returns Blocked as a reading, with the time until which it applies.
+// Obstacle returns Blocked as a reading, with the time until which it applies, or with
+// what the group lacks.
 func (v *Verdict) Obstacle() Reading {
+	if v.Group != nil && v.Blocked != "" && v.Blocked == v.Group.lacks {
+		return v.Group.Reading()
+	}
 	r := Reading{Reason: v.Blocked}
 	if !v.BlockedUntil.IsZero() {
 		r.Subject = v.BlockedUntil.UTC().Add(time.Second - 1).Format(time.RFC3339)

@@ -60,6 +60,9 @@ type Facts struct {
 	// (see Verdict.Shadow). If a shadow is lost, the dry run starts again as if the
 	// gate had just entered it.
 	Shadow map[string]string
+	// Groups contains, by gate, what is known about the other nodes of the node's group,
+	// for gates that open together (see Gate.Together).
+	Groups map[string]Group
 	// AllPods contains all pods on the node, if a verdict requested them (see
 	// WantPods). Nil if they have not been listed.
 	AllPods *PodList
@@ -72,6 +75,9 @@ type Facts struct {
 	// RolloutSince is LostSince for signals that do not hold only because of a rollout
 	// (see Verdict.RolloutSince).
 	RolloutSince map[string]time.Time
+	// GroupSince contains, by gate, the time since which the group of an open node has
+	// been incomplete (see Verdict.GroupSince).
+	GroupSince map[string]time.Time
 	// Steady contains, by gate, the time since which its signals have been in the state
 	// that opens it (see Verdict.Steady).
 	Steady map[string]Steady

@@ -69,6 +69,9 @@ type Gate struct {
 	Manual bool
 	// MayDetach reports whether the gate's author accepts that volumes are detached.
 	MayDetach bool
+	// Together is set if the gate opens on the nodes of a group at once; nil otherwise.
+	// Unused by CloseWhen gates.
+	Together *Together
 	// ReadsWrites is true if a signal reads something that gates write: taints or
 	// annotations.
 	ReadsWrites bool

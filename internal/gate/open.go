@@ -102,11 +102,12 @@ func (d *decider) followPods(s *slot) {
 	}
 }
 
-// tryOpen opens a closed gate if its signals hold or its deadline requires it.
+// tryOpen opens a closed gate if its signals hold and its group is complete, or if its
+// deadline requires it.
 func (d *decider) tryOpen(s *slot) {
 	d.keepClock(s)
 	opens := d.evaluate(s, s.after)
-	if soaked := d.soaked(s, s.after, s.signals); !opens || d.tooSoon(s, s.after, soaked) {
+	if soaked := d.soaked(s, s.after, s.signals); !opens || d.tooSoon(s, s.after, soaked) || !d.groupOpens(s) {
 		d.expire(s)
 		return
 	}

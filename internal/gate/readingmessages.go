@@ -49,6 +49,9 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingOpenAfter:                 "the signals have not been in the state that opens the gate for long enough: it stays closed until %s (timing.openAfterSeconds)",
 	v1alpha1.ReadingPaused:                    "the gate is paused and keeps its state (mode)",
 	v1alpha1.ReadingOverridden:                "a manual override keeps the gate closed on the node until %s (the Node's annotation override.nodegate.dev/ followed by the gate's name)",
+	v1alpha1.ReadingGroupIncomplete:           "the node's group is incomplete: %s (openTogether.atLeast)",
+	v1alpha1.ReadingGroupUnknown:              "the node has no label %s, which names its group (openTogether.labelKey)",
+	v1alpha1.ReadingGroupSizeUnknown:          "no node of the group declares its size, from 1 to 5000, with the label %s (openTogether.sizeLabelKey)",
 	v1alpha1.ReadingReopenedByHand:            "the gate opens only when a user removes its taint (reopen: Manual): repair the node, then remove the taint",
 }
 

@@ -18,10 +18,14 @@ func (d *decider) keepOpen(s *slot) {
 	if !s.gate.Accepted {
 		return
 	}
-	if reason := d.recloses(s); reason != "" {
+	reason := d.recloses(s)
+	if reason == "" {
+		reason = d.groupLost(s)
+	}
+	if reason != "" {
 		s.after = d.closed(s.gate, reason, true)
 		switch reason {
-		case v1alpha1.ReasonRegression: // boots do not matter
+		case v1alpha1.ReasonRegression, v1alpha1.ReasonGroupIncomplete: // boots do not matter
 		case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved:
 			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
 		default:

@@ -305,6 +305,7 @@ func (s *sim) invisible() *sim { s.facts.CompleteSources = nil; return s }
 // forget simulates a restart of the controller, which then knows only the node.
 func (s *sim) forget() *sim {
 	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady, s.facts.Shadow = nil, nil, nil, nil
+	s.facts.GroupSince = nil
 	return s
 }
 
@@ -348,7 +349,11 @@ func (s *sim) remember(d Decision) {
 	s.facts.Shadow = map[string]string{}
 	s.facts.Steady = map[string]Steady{}
 	s.facts.LostSince, s.facts.RolloutSince, s.facts.LeftSince = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
+	s.facts.GroupSince = map[string]time.Time{}
 	for _, v := range d.Verdicts {
+		if !v.GroupSince.IsZero() {
+			s.facts.GroupSince[v.Gate] = v.GroupSince
+		}
 		if v.Shadow != "" {
 			s.facts.Shadow[v.Gate] = v.Shadow
 		}

@@ -45,6 +45,9 @@ type slot struct {
 	// removes is true if an open gate's taint is kept off the node, with or without a
 	// record.
 	removes bool
+	// fit is true if the gate is closed and would open apart from the node's group, or if
+	// its deadline opened it and its signals hold.
+	fit bool
 	// signals is the combined state of the signals of an openWhen gate.
 	signals State
 	verdict *Verdict

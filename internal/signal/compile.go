@@ -71,6 +71,7 @@ func declared(ng *v1alpha1.NodeGate, source string) gate.Gate {
 		Deadline:     deadline(spec.Deadline),
 		Stamp:        spec.OpenedAtAnnotation,
 		CloseWhen:    spec.Follows(),
+		Together:     together(spec),
 		Manual:       spec.Follows() && spec.Reopen == v1alpha1.ReopenManual,
 		MayDetach:    slices.Contains(spec.Acknowledge, v1alpha1.AcknowledgeVolumeDetach),
 	}
@@ -144,6 +145,16 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 		return newExpression(s.Expression)
 	}
 	return nil, errors.New("this version of nodegate does not support this kind of signal")
+}
+
+func together(spec *v1alpha1.NodeGateSpec) *gate.Together {
+	if spec.OpenTogether == nil {
+		return nil
+	}
+	return &gate.Together{
+		LabelKey: spec.OpenTogether.LabelKey, SizeLabelKey: spec.OpenTogether.SizeLabelKey,
+		AtLeast: spec.OpenTogether.AtLeast, Closes: spec.ClosesTogether(),
+	}
 }
 
 func deadline(spec *v1alpha1.Deadline) gate.Deadline {
