@@ -28,7 +28,7 @@ type Summary struct {
 	// Waiting contains the nodes that have been waiting the longest, longest first.
 	Waiting                      []v1alpha1.WaitingNode
 	Throttled, Contended, Denied NameList
-	// Lost names the signals that require the first throttled nodes to be closed.
+	// Lost names the signals and groups that require the first throttled nodes to be closed.
 	Lost string
 	// nonMembers contains the selected nodes that are not members, by reason.
 	nonMembers map[v1alpha1.NonMemberReason]*NameList
@@ -209,12 +209,15 @@ func (s *Summary) NonMembersByReason() []v1alpha1.NonMembers {
 	return all
 }
 
-// lost returns the signals that require these nodes to be closed.
+// lost returns the signals or groups that require these nodes to be closed.
 func lost(on func(node string) GateState, throttled []string) string {
 	var all []string
 	for _, node := range throttled {
-		if s := on(node); s.Signal != "" {
+		switch s := on(node); {
+		case s.Signal != "":
 			all = append(all, fmt.Sprintf("%s: signal %s: %s", node, s.Signal, Clip(s.Reading.Message(), 512)))
+		case s.Reading.Reason == v1alpha1.ReadingGroupIncomplete:
+			all = append(all, fmt.Sprintf("%s: %s", node, Clip(s.Reading.Message(), 512)))
 		}
 	}
 	return strings.Join(all, "; ")
