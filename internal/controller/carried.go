@@ -15,6 +15,7 @@ import (
 type carried struct {
 	uid                 types.UID
 	lost, rollout, left map[string]time.Time
+	group               map[string]time.Time
 	steady              map[string]gate.Steady
 	shadow              map[string]string
 }
@@ -29,6 +30,7 @@ func (s *nodeStates) recall(f *gate.Facts) {
 	}
 	r := state.carried
 	f.LostSince, f.RolloutSince, f.LeftSince, f.Steady, f.Shadow = r.lost, r.rollout, r.left, r.steady, r.shadow
+	f.GroupSince = r.group
 }
 
 // keep stores what a decision hands on. With part, the decision is a part of another one:
@@ -54,6 +56,7 @@ func (s *nodeStates) keep(n *gate.Node, d *gate.Decision, part bool, covers func
 		note(&r.lost, v.Gate, v.LostSince)
 		note(&r.rollout, v.Gate, v.RolloutSince)
 		note(&r.left, v.Gate, v.LeftSince)
+		note(&r.group, v.Gate, v.GroupSince)
 		if v.Shadow != "" {
 			put(&r.shadow, v.Gate, v.Shadow)
 		}
@@ -67,7 +70,7 @@ func (s *nodeStates) keep(n *gate.Node, d *gate.Decision, part bool, covers func
 }
 
 func (r *carried) isEmpty() bool {
-	return r.lost == nil && r.rollout == nil && r.left == nil && r.steady == nil && r.shadow == nil
+	return r.lost == nil && r.rollout == nil && r.left == nil && r.group == nil && r.steady == nil && r.shadow == nil
 }
 
 // retainOthers keeps the values of gates that are not covered.
@@ -75,6 +78,7 @@ func (r *carried) retainOthers(before *carried, covers func(gate string) bool) {
 	putOthers(&r.lost, before.lost, covers)
 	putOthers(&r.rollout, before.rollout, covers)
 	putOthers(&r.left, before.left, covers)
+	putOthers(&r.group, before.group, covers)
 	putOthers(&r.steady, before.steady, covers)
 	putOthers(&r.shadow, before.shadow, covers)
 }
@@ -92,6 +96,7 @@ func (r *carried) retain(before *carried, gateName string) {
 	note(&r.lost, gateName, before.lost[gateName])
 	note(&r.rollout, gateName, before.rollout[gateName])
 	note(&r.left, gateName, before.left[gateName])
+	note(&r.group, gateName, before.group[gateName])
 	if shadow, ok := before.shadow[gateName]; ok {
 		put(&r.shadow, gateName, shadow)
 	}

@@ -66,6 +66,7 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.Counts, s.Waiting
 	out.NonMembers = s.NonMembersByReason()
 	out.PlainOptOut = r.plainOptOut
+	out.Groups = r.groupCounts(ng)
 	condition := func(kind string, holds bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if holds {

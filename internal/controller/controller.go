@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,6 +130,7 @@ type Controller struct {
 	resync      *resyncer
 	nodes       *nodeStates
 	ledger      *fleet.Ledger
+	groups      *fleet.Groups
 	budget      *fleet.Reservations
 	metrics     *telemetry.Metrics
 	birth       *birth.Reconciler
@@ -164,7 +166,7 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 	}
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
-		ledger: fleet.NewLedger(), nodes: newNodeStates(),
+		ledger: fleet.NewLedger(), groups: fleet.NewGroups(), nodes: newNodeStates(),
 		gatesChanged: make(chan struct{}, 1),
 		order:        newLaneQueue(),
 	}
@@ -289,6 +291,7 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	c.metrics.KeepGates(set.Signals())
 	c.metrics.GatesKnown(complete)
 	c.ledger.SetTerms(termsOf(set))
+	c.groups.Keep(set.Together)
 	c.set.Store(set)
 	c.birth.Changed()
 	if c.leading.Load() {
@@ -296,10 +299,10 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	}
 }
 
-// resyncAll enqueues all nodes: those that exist, and those in the ledger, which may have
+// resyncAll enqueues all nodes: those that exist, and those in the ledgers, which may have
 // been deleted.
 func (c *Controller) resyncAll() {
-	c.resync.add(append(c.nodeFeed.NodeNames(), c.ledger.Names()...))
+	c.resync.add(slices.Concat(c.nodeFeed.NodeNames(), c.ledger.Names(), c.groups.Names()))
 }
 
 // Start runs the leader until the context ends, and then completes the work in progress.
@@ -400,7 +403,7 @@ func (c *Controller) runBudget(ctx context.Context) {
 			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
 				c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
 			}
-			c.resync.add(c.ledger.Due())
+			c.resync.add(append(c.ledger.Due(), c.groups.Outdated()...))
 		}
 	}
 }

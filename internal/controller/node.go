@@ -41,6 +41,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, nil // the feed reports every node when its cache is synced again
 	}
 	decision, retry := c.decide(set, &facts, now)
+	c.recordFitness(set, &facts.Node, &decision)
 	c.omitConditions(&decision)
 	err := c.apply(ctx, &facts.Node, &decision)
 	if errors.Is(err, write.ErrDenied) && decision.Changes {
@@ -100,6 +101,7 @@ func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.Keys}
 	facts.Allowed = c.allowed
 	c.nodes.recall(&facts)
+	facts.Groups = c.groupFacts(set, &facts.Node)
 	facts.AllPods = c.inspector.Take(name)
 	// These come from the set, not from the feed: a gate that the feed has lost since the
 	// set was compiled must not count as deleted.
@@ -338,6 +340,7 @@ func (c *Controller) throttled(n *gate.Node, v *gate.Verdict) bool {
 // forget drops all state of a deleted node.
 func (c *Controller) forget(name string) {
 	c.ledger.Forget(name)
+	c.forgetFitness(name)
 	c.budget.Forget(name)
 	c.inspector.Forget(name)
 	c.nodes.forget(name)

@@ -40,6 +40,7 @@ type reporter struct {
 	gateFeed    GateFeed
 	needsFeed   NeedsFeed
 	ledger      *fleet.Ledger
+	groups      *fleet.Groups
 	birth       *birth.Reconciler
 	guards      *birth.GuardProber
 	permissions *permissions
@@ -71,7 +72,7 @@ type reported struct {
 
 func (c *Controller) newReporter() *reporter {
 	return &reporter{
-		set: &c.set, gateFeed: c.gateFeed, needsFeed: c.needsFeed, ledger: c.ledger,
+		set: &c.set, gateFeed: c.gateFeed, needsFeed: c.needsFeed, ledger: c.ledger, groups: c.groups,
 		birth: c.birth, guards: c.guards, permissions: c.permissions,
 		client: c.client, events: c.events, metrics: c.metrics,
 		plainOptOut: c.options.PlainOptOut, clock: c.clock, log: c.log,
@@ -160,6 +161,7 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	r.metrics.GateNodes(ng.Name, status.Nodes)
 	r.metrics.GateNonMembers(ng.Name, status.NonMembers)
 	r.metrics.GateWaiting(ng.Name, summary)
+	r.metrics.GateGroups(ng.Name, status.Groups)
 	r.metrics.GateBudget(ng.Name, r.ledger.Usage(ng.Name))
 	r.metrics.GateConditions(ng.Name, status.Conditions)
 	if apiequality.Semantic.DeepEqual(last.status, status) {

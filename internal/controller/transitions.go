@@ -82,6 +82,8 @@ func reasonText(g *gate.Gate, v *gate.Verdict) string {
 	case o != nil && o.State != "":
 		why = fmt.Sprintf("until %s: %s", o.Until.UTC().Format(time.RFC3339), o.Because)
 	case g == nil:
+	case v.Reason == v1alpha1.ReasonGroupIncomplete && v.Group != nil:
+		why = v.Group.String()
 	case v.Reason == v1alpha1.ReasonRegression, v.Reason == v1alpha1.ReasonSignalsCleared:
 		why = readingsText(g, v, gate.NotYet)
 	case v.Reason == v1alpha1.ReasonSignalsHold && g.CloseWhen:

@@ -273,6 +273,15 @@ func (s *Set) Gate(name string) (*gate.Gate, bool) {
 	return &s.Gates[i], true
 }
 
+// Together returns the openTogether of a gate, or nil if the gate has none or is not
+// listed.
+func (s *Set) Together(name string) *gate.Together {
+	if g, listed := s.Gate(name); listed {
+		return g.Together
+	}
+	return nil
+}
+
 // Names returns the names of the gates, sorted.
 func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.Declared)) }
 

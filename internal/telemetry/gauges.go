@@ -56,6 +56,19 @@ func (m *Metrics) GateWaiting(name string, s *fleet.Summary) {
 	})
 }
 
+// GateGroups sets the number of a gate's groups by state. Nil removes them, for a gate that
+// does not open together.
+func (m *Metrics) GateGroups(name string, n *v1alpha1.GroupCounts) {
+	m.about(name, func() {
+		if n == nil {
+			m.Groups.DeletePartialMatch(prometheus.Labels{labelGate: name})
+			return
+		}
+		m.Groups.WithLabelValues(name, "complete").Set(float64(n.Complete))
+		m.Groups.WithLabelValues(name, "incomplete").Set(float64(n.Incomplete))
+	})
+}
+
 // GateBudget sets the usage of a gate's budget by zone, and removes other zones.
 func (m *Metrics) GateBudget(name string, zones map[string]fleet.Usage) {
 	m.about(name, func() {

@@ -49,6 +49,7 @@ type Metrics struct {
 	Waiting       *prometheus.GaugeVec
 	nonMembers    *prometheus.GaugeVec
 	Oldest        *prometheus.GaugeVec
+	Groups        *prometheus.GaugeVec
 	Used          *prometheus.GaugeVec
 	Allowed       *prometheus.GaugeVec
 	Proved        *prometheus.GaugeVec
@@ -85,6 +86,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Waiting = m.gauge("nodegate_gate_waiting_nodes", "Number of closed nodes of a gate, by the first of its signals that each node waits for; - counts nodes that wait for no signal.", labelGate, labelSignal)
 	m.nonMembers = m.gauge("nodegate_gate_non_member_nodes", "Number of nodes that a gate selects but that are not its members, by reason. Reasons without nodes have no series.", labelGate, labelReason)
 	m.Oldest = m.gauge("nodegate_gate_oldest_closed_timestamp_seconds", "Close time of the node that has been closed the longest. No series while no node is closed.", labelGate)
+	m.Groups = m.gauge("nodegate_gate_groups", "Number of groups of a gate with openTogether, by state: complete (as many nodes are fit as atLeast requires) or incomplete.", labelGate, labelState)
 	m.Used = m.gauge("nodegate_gate_budget_used_nodes", "Number of nodes that are closed or being closed under a gate's budget, by zone.", labelGate, labelZone)
 	m.Allowed = m.gauge("nodegate_gate_budget_allowed_nodes", "Number of nodes that a gate's budget allows to be closed at a time, by zone.", labelGate, labelZone)
 	m.Proved = m.gauge("nodegate_birth_closing_proved", "1 if the API server closed the gate on a probe node at its creation, else 0. Only for openWhen gates.", labelGate)
@@ -280,7 +282,7 @@ func (m *Metrics) StepDown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, vec := range []*prometheus.GaugeVec{
-		m.Nodes, m.Waiting, m.nonMembers, m.Oldest, m.Used, m.Allowed, m.Proved, m.provedAt, m.Guards, m.Conditions, m.Modes,
+		m.Nodes, m.Waiting, m.nonMembers, m.Oldest, m.Groups, m.Used, m.Allowed, m.Proved, m.provedAt, m.Guards, m.Conditions, m.Modes,
 	} {
 		vec.Reset()
 	}
