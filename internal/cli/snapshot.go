@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -52,8 +53,51 @@ func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapsh
 	}
 	s := &snapshot{gates: gateset.Reported(declared), now: time.Now()}
 	s.facts, s.gaps = reader.Snapshot(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.gates.NeedsOn(node, sets) })
+	s.readGroups(ctx, reader)
 	s.decide(ctx, reader)
 	return s, nil
+}
+
+// readGroups reads the other nodes of the node's groups, which decisions about gates that
+// open together depend on.
+func (s *snapshot) readGroups(ctx context.Context, reader *read.Reader) {
+	n := &s.facts.Node
+	for i := range s.gates.Gates {
+		g := &s.gates.Gates[i]
+		if g.Together == nil || !g.Selects(n.Labels) || g.Together.Name(n.Labels) == "" {
+			continue
+		}
+		group, gaps, err := readGroup(ctx, reader, s.gates, g, n, s.now)
+		if err != nil {
+			s.gaps = append(s.gaps, read.Error{Err: fmt.Errorf("reading the group of gate %s: %w", g.Name, err)})
+			continue
+		}
+		s.gaps = append(s.gaps, gaps...)
+		if s.facts.Groups == nil {
+			s.facts.Groups = make(map[string]gate.Group)
+		}
+		s.facts.Groups[g.Name] = group
+	}
+}
+
+// readGroup reads the other nodes of a node's group, and decides which of them are fit.
+func readGroup(ctx context.Context, reader *read.Reader, gates *gateset.Set, g *gate.Gate, n *gate.Node, now time.Time) (gate.Group, []read.Error, error) {
+	selection := read.NodeSelection{Labels: labels.Set{g.Together.LabelKey: g.Together.Name(n.Labels)}.String()}
+	members, gaps, err := reader.SnapshotsOf(ctx, selection, g.Needs)
+	if err != nil {
+		return gate.Group{}, nil, err
+	}
+	alone := gates.Only(gate.Part{Gates: []gate.Gate{*g}})
+	for i := range members {
+		members[i].Part = true
+	}
+	alone.SetGroups(members, now)
+	for i := range members {
+		if members[i].Node.Name == n.Name {
+			return members[i].Groups[g.Name], gaps, nil
+		}
+	}
+	return gate.Group{}, gaps, nil // the node has left the group in between
 }
 
 // decide sets the decision. If the decision requires all pods of the node, decide

@@ -103,6 +103,7 @@ func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error
 		gaps = append(gaps, read.Error{Err: podsErr})
 	}
 	f.Unread = messages(gaps)
+	f.Gates.SetGroups(facts, f.Now)
 	f.Usual = usualOpenings(f.Gates, facts, f.Now)
 	byName := make(map[string]*gate.Facts, len(facts))
 	for i := range facts {

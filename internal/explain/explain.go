@@ -98,6 +98,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		e.CloseWhen = g.CloseWhen
 		e.Signals = f.explainSignals(v, g)
 		e.ClosesBy = closesBy(v, g)
+		e.Group = explainGroup(v)
 	}
 	if v.Blocked != "" {
 		e.Obstacle = &Obstacle{Reason: v.Blocked, Message: v.Obstacle().Message(), Until: v.BlockedUntil.UTC()}
@@ -165,6 +166,22 @@ func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
 	return all
 }
 
+// explainGroup returns the group of the node, or nil if the gate does not open together.
+func explainGroup(v *gate.Verdict) *Group {
+	g := v.Group
+	if g == nil {
+		return nil
+	}
+	out := &Group{
+		Name: g.Name, Fit: g.Fit, Needed: g.Needed, Unfit: g.Unfit, UnfitCount: g.UnfitCount,
+		Complete: g.Complete(), Message: g.String(),
+	}
+	if r := g.Reading(); g.Name == "" || g.Needed == 0 {
+		out.Message = r.Message()
+	}
+	return out
+}
+
 // closesBy returns the time at which an open gate closes because its signals do not
 // hold. The gate may close earlier, because the controller may have observed the
 // change of the signals earlier than the API shows.
@@ -173,7 +190,7 @@ func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
 	for _, wait := range []struct {
 		since time.Time
 		lasts time.Duration
-	}{{v.LostSince, g.CloseAfter}, {v.RolloutSince, g.RolloutGrace}} {
+	}{{v.LostSince, g.CloseAfter}, {v.RolloutSince, g.RolloutGrace}, {v.GroupSince, g.CloseAfter}} {
 		if at := wait.since.Add(wait.lasts).UTC(); !wait.since.IsZero() && (due.IsZero() || at.Before(due)) {
 			due = at
 		}

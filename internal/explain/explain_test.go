@@ -4,6 +4,7 @@ package explain_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ var situations = []struct {
 	overrides map[string]gate.Override
 	labels    map[string]string
 	ready     corev1.ConditionStatus
+	groups    map[string]gate.Group
 	// bare nodes carry no taint, regardless of their records.
 	bare bool
 	age  time.Duration
@@ -121,11 +123,36 @@ spec:
 		records: map[string]string{"agent": `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","fought":3,"foughtAt":"2026-03-01T02:59:55Z"}`},
 	},
 	{
+		name: "group-incomplete", age: 3 * time.Minute,
+		gates: []string{
+			clitest.ByLabel("waits", ofFour), clitest.ByLabel("lacks", ofFour+"\n  nodeSelector: {matchLabels: {rack: r1}}\n  deadline: {readySeconds: 600}"),
+			clitest.ByLabel("alone", "openTogether: {labelKey: no/such, atLeast: 4}"), clitest.ByLabel("sized", "openTogether: {labelKey: rack, sizeLabelKey: no/size, atLeast: 90%}"),
+			strings.Replace(clitest.ByLabel("unready", ofFour), "key: fit", "key: other", 1),
+		},
+		records: map[string]string{"waits": clitest.Birth, "lacks": clitest.Birth, "alone": clitest.Birth, "sized": clitest.Birth, "unready": clitest.Birth},
+		labels:  map[string]string{"fit": "", "rack": "r1"},
+		groups: map[string]gate.Group{
+			"waits":   {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
+			"lacks":   {Unfit: []string{"n2", "n3", "n4"}, UnfitCount: 9, Known: true},
+			"unready": {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
+		},
+	},
+	{
+		name: "group-lost", age: time.Hour, bare: true,
+		gates:   []string{clitest.ByLabel("agent", ofFour+"\n  closeTogether: WhenIncomplete")},
+		records: map[string]string{"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","source":"crd"}`},
+		labels:  map[string]string{"fit": "", "rack": "r1"},
+		groups:  map[string]gate.Group{"agent": {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true}},
+	},
+	{
 		name: "opted-out", age: 3 * time.Minute,
 		gates:  []string{clitest.ByLabel("agent", "")},
 		labels: map[string]string{v1alpha1.OptOutLabel: v1alpha1.OptOutValue},
 	},
 }
+
+// ofFour makes a gate open on four nodes of a rack together.
+const ofFour = "openTogether: {labelKey: rack, atLeast: 4}"
 
 // testdata contains the expected output of each case, as text and as JSON.
 func TestExplanation(t *testing.T) {
@@ -144,6 +171,7 @@ func TestExplanation(t *testing.T) {
 			}
 			n.Conditions = []gate.Condition{{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)}}
 			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
+			f.Node.Groups = c.groups
 			f.Decision = f.Gates.Decide(&f.Node, f.Now)
 			e := explain.Of(f)
 			raw, err := json.MarshalIndent(e, "", "  ")

@@ -81,6 +81,8 @@ type Gate struct {
 	ConditionThrottled bool   `json:"conditionThrottled,omitempty"`
 	// Override is the manual override of the gate on this node.
 	Override *Override `json:"override,omitempty"`
+	// Group is the group of the node, for a gate that opens together.
+	Group *Group `json:"group,omitempty"`
 	// Throttled is true if the gate waits for budget to close.
 	Throttled bool `json:"throttled,omitempty"`
 	// NonMember is the reason why the node is not a member of the gate.
@@ -105,6 +107,23 @@ type Signal struct {
 	Message string                 `json:"message"`
 	// Since is the time at which the signal changed to this state, if the API reports it.
 	Since time.Time `json:"since,omitzero"`
+}
+
+// Group is the group of a node. The gate opens on its nodes together.
+type Group struct {
+	// Name is the name of the group. Empty if the node has no label that names it.
+	Name string `json:"name,omitempty"`
+	// Fit is the number of nodes that are fit, and Needed the number that must be. Needed
+	// is zero if the size of the group is unknown.
+	Fit    int `json:"fit"`
+	Needed int `json:"needed,omitempty"`
+	// Unfit contains the names of the first other nodes that are not fit, and UnfitCount
+	// is the number of all of them.
+	Unfit      []string `json:"unfit,omitempty"`
+	UnfitCount int      `json:"unfitCount,omitempty"`
+	// Complete is true if enough nodes are fit. Message describes the group.
+	Complete bool   `json:"complete"`
+	Message  string `json:"message"`
 }
 
 // Obstacle is the reason why no signal can open a gate at present.

@@ -73,8 +73,9 @@ func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
 	if e.Obstacle != nil {
 		row("blocked", e.Obstacle.Message)
 	}
+	row("group", e.group())
 	if !e.ClosesBy.IsZero() {
-		row("closes", "at "+printer.Time(e.ClosesBy)+" or earlier, unless its signals hold again")
+		row("closes", "at "+printer.Time(e.ClosesBy)+" or earlier, unless its signals hold again"+e.orGroup())
 	}
 	row("deadline", e.deadline(now))
 	row("override", e.overridden())
@@ -112,6 +113,22 @@ func (e *Gate) stateText(now time.Time) string {
 		text += fmt.Sprintf(", because %s (%s)", because[e.Reason], e.Reason)
 	}
 	return text
+}
+
+// group describes the group of the node, unless the obstacle does.
+func (e *Gate) group() string {
+	if e.Group == nil || e.Obstacle != nil && strings.Contains(e.Obstacle.Message, e.Group.Message) {
+		return ""
+	}
+	return e.Group.Message
+}
+
+// orGroup continues the sentence that the gate closes unless its signals hold again.
+func (e *Gate) orGroup() string {
+	if e.Group == nil || e.Group.Complete {
+		return ""
+	}
+	return " and its group is complete"
 }
 
 // rule returns the row that introduces the gate's signals.

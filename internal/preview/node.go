@@ -54,18 +54,26 @@ func (t *predictor) group(f *outcome, g *gate.Gate, v *gate.Verdict, record stri
 		if taint := recordedTaint(record); taint != "" && taint != recordedTaint(f.Node.Records[v.Gate]) {
 			return groupKey{What: Retaints, Why: retaints(taint)}
 		}
-		return groupKey{What: StaysClosed}
+		return groupKey{What: StaysClosed, Why: waitsForGroup(v)}
 	case v1alpha1.StateOpen:
-		if wait, lapses := lapse(g, v); lapses {
-			return groupKey{What: Lapses, Why: "its signals do not hold: it closes within " + duration.HumanDuration(wait) + ", unless they hold again"}
-		}
-		return groupKey{What: StaysOpen}
+		return open(g, v)
 	}
 	return groupKey{What: Outside, Why: nonMemberReason(g, v)}
 }
 
 // retaints returns the text for nodes whose gate stays closed with another taint.
 func retaints(taint string) string { return "the gate's taint would change to " + taint }
+
+// open returns the effect of a gate that is open and stays open for now.
+func open(g *gate.Gate, v *gate.Verdict) groupKey {
+	if wait, lapses := lapse(g, v); lapses {
+		return groupKey{What: Lapses, Why: "its signals do not hold: it closes within " + duration.HumanDuration(wait) + ", unless they hold again"}
+	}
+	if !v.GroupSince.IsZero() {
+		return groupKey{What: Lapses, Why: "its group is incomplete: it closes within " + duration.HumanDuration(g.CloseAfter) + ", unless the group is complete again"}
+	}
+	return groupKey{What: StaysOpen}
+}
 
 // lapse returns the maximum time for which an open gate whose signals do not hold stays
 // open.
@@ -77,6 +85,17 @@ func lapse(g *gate.Gate, v *gate.Verdict) (time.Duration, bool) {
 		return g.CloseAfter, true
 	}
 	return g.RolloutGrace, !v.RolloutSince.IsZero()
+}
+
+// waitsForGroup returns why the node's group keeps the gate closed, or "".
+func waitsForGroup(v *gate.Verdict) string {
+	if v.Group == nil || v.Group.Complete() || v.Blocked != v.Group.Reading().Reason {
+		return ""
+	}
+	if v.Blocked == v1alpha1.ReadingGroupIncomplete { // one text for all groups
+		return "the node is fit, but fewer nodes of its group are than openTogether.atLeast requires"
+	}
+	return v.Group.Reading().Message()
 }
 
 func recordedTaint(raw string) string {
@@ -108,6 +127,7 @@ var (
 		v1alpha1.ReasonExistingIdle:       "existingNodes requires it, the node runs only daemon pods, and the gate's signals do not hold",
 		v1alpha1.ReasonSignalsHold:        "all signals of closeWhen hold",
 		v1alpha1.ReasonRegression:         "a signal does not hold",
+		v1alpha1.ReasonGroupIncomplete:    "its group is incomplete (closeTogether: WhenIncomplete)",
 		v1alpha1.ReasonRebooted:           "the node has a new boot ID",
 		v1alpha1.ReasonRebootedUnobserved: "the node has rebooted meanwhile, and a signal does not hold",
 		v1alpha1.ReasonNodeSilent:         "the node is unreachable (Ready is Unknown)",
@@ -136,11 +156,12 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 		return nil
 	}
 	enforced := *g
+	enforced.Together = nil // the signals of one node are of interest
 	enforced.Accepted, enforced.Mode, enforced.Deadline = true, v1alpha1.ModeEnforce, gate.Deadline{}
 	only := &gateset.Set{Gates: []gate.Gate{enforced}, Keys: t.after.Keys}
 	free := *t.World
 	free.Policy = gate.KeyPolicy{} // the gate is evaluated as if it were in force
-	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals))}
+	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals)), Together: g.Together != nil}
 	others := make([]map[signalGroupKey]*SignalGroup, len(g.Signals))
 	for i := range g.Signals {
 		out.Signals[i].Name, others[i] = g.Signals[i].Name, make(map[signalGroupKey]*SignalGroup)

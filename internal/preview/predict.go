@@ -69,8 +69,16 @@ func (t *predictor) predict() {
 // nodes is undefined; here they are in alphabetical order.
 func (t *predictor) decide(set *gateset.Set, of func(*outcome) *gate.Decision) budgets {
 	all := make(budgets)
+	var groups []map[string]gate.Group
+	if set.OpensTogether() {
+		groups = set.Groups(t.Nodes, func(f *gate.Facts) gate.Decision { return t.World.decide(set, *f, nil) })
+	}
 	for i := range t.outcomes {
 		f := &t.outcomes[i]
+		if groups != nil {
+			facts := t.Nodes[i]
+			facts.Groups, f.Facts = groups[i], &facts
+		}
 		*of(f) = t.World.decide(set, *f.Facts, nil)
 		all.count(f, of(f))
 	}

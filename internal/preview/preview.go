@@ -191,8 +191,10 @@ type NewNodes struct {
 	Open  int `json:"open"`
 	// Blocked is the number of nodes that are not representative of new ones, because
 	// they are unreachable, shutting down or being set up.
-	Blocked int           `json:"blocked,omitempty"`
-	Signals []SignalCount `json:"signals"`
+	Blocked int `json:"blocked,omitempty"`
+	// Together is true if the gate also waits for the node's group, which is not considered.
+	Together bool          `json:"together,omitempty"`
+	Signals  []SignalCount `json:"signals"`
 }
 
 // SignalCount counts the nodes on which a signal holds.

@@ -142,6 +142,9 @@ func writeNewNodes(row func(label, text string), g *Gate) {
 		return
 	}
 	text := only + fmt.Sprintf("with the current signals, the gate would open on %d of %s", n.Open, printer.Count(n.Nodes, "node"))
+	if n.Together {
+		text += ", if their groups were complete"
+	}
 	if n.Blocked > 0 {
 		text += fmt.Sprintf("; %d of them %s unreachable, shutting down or being set up", n.Blocked, printer.IsAre(n.Blocked))
 	}

@@ -49,6 +49,7 @@ var previews = []struct {
 	{name: "narrowed", before: []string{clitest.Manifest("agent", "")}, apply: []string{narrowed}},
 	{name: "regression", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "reclosePolicy: OnRegression")}},
 	{name: "to-dry-run", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "mode: DryRun")}},
+	{name: "closes-together", before: []string{clitest.Manifest("agent", "")}, apply: []string{clitest.Manifest("agent", "openTogether: {labelKey: topology.kubernetes.io/zone, atLeast: 7}\n  closeTogether: WhenIncomplete")}},
 	{name: "conflict", before: []string{clitest.Manifest("agent", "")}, apply: []string{conflicting}},
 	{name: "waits-for-no-daemon", apply: []string{waitsForPod}},
 }

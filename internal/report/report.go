@@ -138,10 +138,11 @@ type Facts struct {
 	Within time.Duration
 }
 
-// Trace sets the nodes: it decides about each of them, and reconstructs its history from
+// Trace sets the nodes, which must be those of the whole fleet: it decides about each of them, and reconstructs its history from
 // the decision. pods contains the pods of each node if they were read.
 func (f *Facts) Trace(all []gate.Facts, pods map[string]*gate.PodList, poolLabel string) {
 	f.Nodes = make([]Node, 0, len(all))
+	f.Gates.SetGroups(all, f.Time)
 	for i := range all {
 		facts := &all[i]
 		if f.PodsRead {

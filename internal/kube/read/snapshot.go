@@ -30,6 +30,8 @@ type snapshot struct {
 	*Reader
 	// node is the name of the node; empty for all nodes.
 	node string
+	// selection selects the nodes to read if node is empty.
+	selection NodeSelection
 	// page is the number of objects for each request; 0 for no limit.
 	page int64
 

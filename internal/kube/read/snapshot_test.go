@@ -223,3 +223,24 @@ func observe(t *testing.T, config *rest.Config) *feed.Feed {
 	kubetest.Run(t, f.Run)
 	return f
 }
+
+// SnapshotsOf returns the facts about the selected Nodes only.
+func TestSnapshotsOf(t *testing.T) {
+	s := kubetest.Start(t)
+	namespace := clustertest.Namespace(t, s.Cluster)
+	const label = "example.com/rack"
+	s.Node(t, "racked-1", func(n *corev1.Node) { n.Labels[label] = "r1" })
+	s.Node(t, "racked-2", func(n *corev1.Node) { n.Labels[label] = "r2" })
+	s.ServiceAccount(t, namespace)
+	s.LabelledPod(t, namespace, "agent-1", "agent", "racked-1")
+	query := gate.PodQuery{Namespace: namespace, Selector: "app=agent"}
+	facts, errs, err := newTestReader(t, s).SnapshotsOf(t.Context(), NodeSelection{Labels: label + "=r1"}, func(*gate.DaemonSets) gate.Needs {
+		return gate.Needs{Pods: []gate.PodQuery{query}}
+	})
+	if err != nil || len(errs) > 0 {
+		t.Fatal(err, errs)
+	}
+	if len(facts) != 1 || facts[0].Node.Name != "racked-1" || len(facts[0].Pods[query]) != 1 {
+		t.Errorf("facts %+v", facts)
+	}
+}

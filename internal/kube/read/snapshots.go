@@ -83,8 +83,19 @@ func (r *Reader) Snapshots(ctx context.Context, needs func(*gate.DaemonSets) gat
 	return r.snapshots(ctx, needs, pageSize)
 }
 
+// SnapshotsOf is like Snapshots, for the selected Nodes only. Zone counts only these.
+func (r *Reader) SnapshotsOf(ctx context.Context, s NodeSelection, needs func(*gate.DaemonSets) gate.Needs) ([]gate.Facts, []Error, error) {
+	l := newSnapshotAt(r, "", pageSize)
+	l.selection = s
+	return l.all(ctx, needs)
+}
+
 func (r *Reader) snapshots(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs, page int64) ([]gate.Facts, []Error, error) {
-	l := newSnapshotAt(r, "", page)
+	return newSnapshotAt(r, "", page).all(ctx, needs)
+}
+
+// all reads all selected Nodes and the facts about them.
+func (l *snapshot) all(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs) ([]gate.Facts, []Error, error) {
 	var nodes []*gate.Node
 	var err error
 	inParallel(ctx, append(l.steps(l.begin(ctx, needs)), func(ctx context.Context) { nodes, err = l.readNodes(ctx, nil) }))
@@ -99,11 +110,11 @@ func (r *Reader) snapshots(ctx context.Context, needs func(*gate.DaemonSets) gat
 	return all, l.errs, nil
 }
 
-// readNodes reads all Nodes and returns those that are wanted. A nil function selects
+// readNodes reads all selected Nodes and returns those that are wanted. A nil function selects
 // all.
 func (l *snapshot) readNodes(ctx context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {
 	var nodes []*gate.Node
-	err := eachOf(ctx, l.page, l.core.CoreV1().Nodes().List, metav1.ListOptions{}, func(o *corev1.Node) {
+	err := eachOf(ctx, l.page, l.core.CoreV1().Nodes().List, l.selection.options(metav1.ListOptions{}), func(o *corev1.Node) {
 		n := l.nodes.Convert(o)
 		l.zones.Count(n)
 		if wanted == nil || wanted(n) {
