@@ -15,7 +15,7 @@ import (
 // closesInUse reports whether the gate can close on a node in use, apart from reboots. These
 // are the reasons that require budget.
 func (s *subject) closesInUse() bool {
-	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s)
+	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s) || s.Together != nil && s.Together.Closes
 }
 
 func (s *subject) budgetText() string {

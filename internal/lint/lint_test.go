@@ -423,7 +423,10 @@ func TestRules(t *testing.T) {
 	for _, rule := range Rules {
 		c, has := cases[rule.ID]
 		if !has {
-			c = neighbourCases[rule.ID]
+			c, has = neighbourCases[rule.ID]
+		}
+		if !has {
+			c = groupCases[rule.ID]
 		}
 		if len(c.bad) == 0 || len(c.good) == 0 {
 			t.Errorf("rule %s has no bad and good case", rule.ID)

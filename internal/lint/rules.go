@@ -147,6 +147,26 @@ var Rules = []Rule{
 		Do:  "Raise budget.maxReclosed, or state the intention with reclosePolicy OnReboot and existingNodes Ignore.",
 	},
 	{
+		ID: "group-label-missing", Severity: Warning, Needs: []Kind{Nodes}, check: groupLabelMissing,
+		Why: "A node without the label belongs to no group: the gate does not open on it.",
+		Do:  "Add the label to the nodes, or narrow the gate's nodeSelector to nodes that have it (matchExpressions, operator Exists).",
+	},
+	{
+		ID: "group-too-small", Severity: Warning, Needs: []Kind{Nodes}, check: groupTooSmall,
+		Why: "Until more nodes join, such a group is incomplete: the gate opens on none of its nodes.",
+		Do:  "If no more nodes are to join, lower openTogether.atLeast, or correct the label that declares the size.",
+	},
+	{
+		ID: "group-size-unclear", Severity: Warning, Needs: []Kind{Nodes}, check: groupSizeUnclear,
+		Why: "While no node of a group declares its size, the gate does not open on the group. If sizes differ, the largest applies.",
+		Do:  "Set the label openTogether.sizeLabelKey to the number of nodes on each node of the group, or use a number in openTogether.atLeast.",
+	},
+	{
+		ID: "group-exceeds-budget", Severity: Warning, Needs: []Kind{Nodes}, check: groupExceedsBudget,
+		Why: "When such a group loses a node, the gate cannot close on all of its other nodes: some of them stay open until others have opened again.",
+		Do:  "Raise budget.maxReclosed to the number of nodes of a group or more, or remove closeTogether.",
+	},
+	{
 		ID: "no-boot-evidence", Severity: Warning, check: noBootEvidence,
 		Why: "No signal can distinguish the current boot from an earlier one: after a reboot, the gate opens based on information from before it.",
 		Do:  "Add a signal about pods (daemonSet, daemonSets, pods) or a condition with maxHeartbeatAgeSeconds, or set reclosePolicy to Never.",
