@@ -371,6 +371,8 @@ func condition(name string, status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
+func reachable(node *corev1.Node) { condition("Ready", corev1.ConditionTrue)(node) }
+
 func unreachable(node *corev1.Node) { condition("Ready", corev1.ConditionUnknown)(node) }
 
 // announced gives a node the condition that announces its shutdown.

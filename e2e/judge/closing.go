@@ -17,7 +17,7 @@ import (
 // isBudgeted reports whether closing for this reason needs budget.
 func isBudgeted(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold, v1alpha1.ReasonRebootedUnobserved:
+	case v1alpha1.ReasonRegression, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle, v1alpha1.ReasonSignalsHold, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonGroupIncomplete:
 		return true
 	}
 	return false
@@ -95,6 +95,9 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 		return unless(before.Override == v1alpha1.StateOpen, "no override kept the gate open")
 	case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonNodeSilent, v1alpha1.ReasonNodeShutdown:
 		return t.unfoundedByBoot(c, m, ng, before, after, reason)
+	}
+	if reason == v1alpha1.ReasonGroupIncomplete {
+		return t.unfoundedByGroup(c, m, ng)
 	}
 	return t.unfoundedBySignals(c, m, ng, reason)
 }

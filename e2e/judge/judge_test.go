@@ -15,14 +15,17 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// histories are histories by rule. Those with a why violate the rule; the others comply.
-var histories = []struct {
+// history is a history that violates a rule, or complies with it.
+type history struct {
 	rule Rule
 	name string
 	// why is a substring of the violation; empty if the history complies.
 	why   string
 	build func(*builder)
-}{
+}
+
+// histories are histories by rule. Those with a why violate the rule; the others comply.
+var histories = []history{
 	// S1: No gate opens against the newest committed facts.
 	{RuleOpening, "opens when its daemon is ready", "", func(s *builder) {
 		s.daemonGate().runs("a", "c1", true).opens("a")
@@ -527,7 +530,7 @@ func (s *builder) twoOpen() *builder {
 }
 
 func TestHistories(t *testing.T) {
-	for _, test := range histories {
+	for _, test := range slices.Concat(histories, groupHistories) {
 		t.Run(string(test.rule)+"/"+test.name, func(t *testing.T) {
 			s := newBuilder(t)
 			test.build(s)

@@ -91,7 +91,9 @@ func (t *trial) unjustified(c *change, gate string, before record, reason v1alph
 		return t.isIdle(c)
 	case v1alpha1.ReasonDeadlinePassed:
 		return t.unjustifiedByDeadline(c, gate, before)
-	case v1alpha1.ReasonSignalsHold, v1alpha1.ReasonAdopted, v1alpha1.ReasonSignalsCleared:
+	case v1alpha1.ReasonSignalsHold:
+		return cmp.Or(t.unjustifiedBySignals(c, gate, before), t.unjustifiedByGroup(c, gate, before))
+	case v1alpha1.ReasonAdopted, v1alpha1.ReasonSignalsCleared:
 		return t.unjustifiedBySignals(c, gate, before)
 	}
 	return "this is not a reason for opening"

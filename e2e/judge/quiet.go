@@ -243,12 +243,16 @@ func (t *trial) judgeFinalGate(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 		t.judgeUnrecorded(node, ng, result)
 	case r.closed():
 		t.checked(RuleQuiet, "nodes on which a gate is closed")
-		if result == holds {
+		switch {
+		case result == holds && ng.Spec.OpenTogether != nil:
+			t.judgeFinalGroup(node, ng, r)
+		case result == holds:
 			t.finalViolation(node, ng.Name, r, "all signals have held for long enough")
 		}
 	default:
 		t.checked(RuleQuiet, "nodes on which a gate is open")
 		t.judgeFinalOpen(node, ng, r, result, why)
+		t.judgeFinalLoss(node, ng, r)
 	}
 }
 

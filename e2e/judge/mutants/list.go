@@ -243,6 +243,16 @@ var All = []Mutant{
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
 	},
 	{
+		Name:   "incomplete groups open",
+		Edits:  []Edit{{"internal/gate/together.go", "case s.Fit < s.Needed:", "case false:"}},
+		Breaks: judge.RuleOpening, Plays: []string{"groups"},
+	},
+	{
+		Name:   "incomplete groups close without closeTogether",
+		Edits:  []Edit{{"internal/gate/together.go", "t == nil || !t.Closes || ", "t == nil || "}},
+		Breaks: judge.RuleClosing, Plays: []string{"groups"},
+	},
+	{
 		Name:   "closeWhen gates need no budget",
 		Edits:  []Edit{{"internal/gate/follow.go", "case !d.Granted[s.gate.Name]:", "case false:"}},
 		Breaks: judge.RuleClosing, Plays: []string{"level"},

@@ -25,6 +25,8 @@ const (
 	gateLabel = "judge.example.com/gate"
 	// fit is the node label or pod annotation for which gates wait.
 	fit = "judge.example.com/fit"
+	// rackLabel is the label that names the group of a node.
+	rackLabel = "judge.example.com/rack"
 	// keyPrefix is the prefix of the gates' taint keys.
 	keyPrefix = "judge.example.com/not-"
 	namespace = "judge"
@@ -72,6 +74,8 @@ func gates() []*v1alpha1.NodeGate {
 			s.Taint.Key = key("twin")
 			s.NodeSelector.MatchLabels = map[string]string{gateLabel: "twin"}
 		}),
+		gate("rack", open(label()), together),
+		gate("slice", open(label()), together, func(s *v1alpha1.NodeGateSpec) { s.CloseTogether = v1alpha1.CloseTogetherWhenIncomplete }),
 		gate("once", open(label()), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever }),
 	}
 }
@@ -118,6 +122,14 @@ func onRegression(s *v1alpha1.NodeGateSpec) {
 	s.ReclosePolicy = v1alpha1.RecloseOnRegression
 	s.Timing.CloseAfterSeconds = new(int32)
 	s.Budget.MaxReclosed = one()
+}
+
+// together makes a gate open on three nodes with the label rackLabel at once, and close on
+// any number of them.
+func together(s *v1alpha1.NodeGateSpec) {
+	onRegression(s)
+	s.OpenTogether = &v1alpha1.OpenTogether{LabelKey: rackLabel, AtLeast: intstr.FromInt32(3)}
+	s.Budget.MaxReclosed = new(intstr.FromInt32(3))
 }
 
 func level(s *v1alpha1.NodeGateSpec) {

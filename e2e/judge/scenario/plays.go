@@ -38,6 +38,7 @@ var plays = map[string]func(*play){
 	"undone":           undone,
 	"twins":            twins,
 	"once":             once,
+	"groups":           groups,
 	"forger":           forger,
 	"existing":         existing,
 	"race: taints":     raceForTaints,
