@@ -44,9 +44,10 @@ type Deadline struct {
 	// At most as many of the gate's nodes in one zone have the condition at a time as
 	// budget.maxReclosed allows; the condition Overdue reports the nodes that wait.
 	// Publish does not take effect while the node is unreachable, shutting down or
-	// being set up, or while nodegate cannot observe what a signal depends on. It
-	// requires the permission to patch nodes/status, which 'nodegate manifests' grants
-	// with --node-conditions, and action: KeepClosed.
+	// being set up, or while nodegate cannot observe what a signal depends on, and not
+	// on a node that waits only for its group (openTogether). It requires the
+	// permission to patch nodes/status, which 'nodegate manifests' grants with
+	// --node-conditions, and action: KeepClosed.
 	// +optional
 	// +kubebuilder:default=None
 	Condition DeadlineCondition `json:"condition,omitempty"`

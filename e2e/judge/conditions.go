@@ -96,7 +96,7 @@ func (t *trial) judgeFinalConditions(node *corev1.Node) {
 		switch has := isPublished(node, ng.Name); {
 		case has && !may:
 			t.finalViolation(node, ng.Name, r, "the node has its condition without reason")
-		case may && !has && blocked(node) == "" && t.published(m, ng, node) < maxReclosed(ng, m, zoneOf(node)):
+		case may && !has && blocked(node) == "" && ng.Spec.OpenTogether == nil && t.published(m, ng, node) < maxReclosed(ng, m, zoneOf(node)):
 			t.finalViolation(node, ng.Name, r, "its deadline has passed, the budget allows its condition, and the node does not have it")
 		}
 		if may {

@@ -96,6 +96,8 @@ func (d *decider) publication(s *slot) publication {
 		return keepsCondition
 	case s.after == nil || s.after.State != v1alpha1.StateClosed || !s.after.Overdue || s.isOverriddenOpen():
 		return withdraws
+	case s.verdict.Fit: // it waits only for its group, and must not be replaced
+		return withdraws
 	case !s.before.isOverdue():
 		d.recheckAt(d.now) // when the record has been written
 		return keepsCondition

@@ -300,6 +300,20 @@ func TestDeadlineOfGroup(t *testing.T) {
 	}
 }
 
+// A node that is overdue only because of its group is not published, so that a remediation
+// controller does not replace it. The node that is not fit is published.
+func TestConditionOfGroup(t *testing.T) {
+	g := aGate("g", inGroups(intstr.FromInt32(4)), dueBy(0, time.Minute, false), func(g *Gate) { g.Deadline.Publish = true })
+	for _, fit := range []string{"holds", ""} {
+		s := rack(g).ready("True").flag("g", fit).others(2, "n4")
+		s.run(t)
+		d := s.granting("g").run(t)
+		if v := d.Verdict("g"); !v.Overdue || v.Published == (fit == "holds") {
+			t.Errorf("flag %q: %s, overdue %v, published %v", fit, showVerdict(v), v.Overdue, v.Published)
+		}
+	}
+}
+
 // An override determines whether a node is fit, because it determines whether pods can run
 // there.
 func TestOverridesInGroups(t *testing.T) {
