@@ -53,6 +53,20 @@ var keys = map[string]string{
 	"spegel":                        "startup-taint.cluster-autoscaler.kubernetes.io/spegel-not-ready",
 	"tetragon":                      "startup-taint.cluster-autoscaler.kubernetes.io/tetragon-not-ready",
 	"whereabouts":                   "startup-taint.cluster-autoscaler.kubernetes.io/whereabouts-not-ready",
+	"calico":                "startup-taint.cluster-autoscaler.kubernetes.io/calico-not-ready",
+	"cilium":                "node.cilium.io/agent-not-ready",
+	"ebs-csi":               "ebs.csi.aws.com/agent-not-ready",
+	"efs-csi":               "efs.csi.aws.com/agent-not-ready",
+	"gcp-pd-csi":            "pd.csi.storage.gke.io/not-ready",
+	"image-warm-up":         "startup-taint.cluster-autoscaler.kubernetes.io/image-warm-up",
+	"init-daemonset":        "startup.k8s.io/initializing",
+	"istio-cni":             "cni.istio.io/not-ready",
+	"node-condition":        "readiness.k8s.io/node-checked",
+	"node-problem-detector": "status-taint.cluster-autoscaler.kubernetes.io/node-problem",
+	"nvidia-gpu":            "startup-taint.cluster-autoscaler.kubernetes.io/nvidia-gpu-not-ready",
+	"out-of-service":        "node.kubernetes.io/out-of-service",
+	"preflight":             "startup-taint.cluster-autoscaler.kubernetes.io/preflight",
+	"required-daemonsets":   "startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
 }
 
 // A daemon that does not tolerate the taint of a preset's tool should still run on the

@@ -27,6 +27,10 @@ const (
 	// If the policy nodegate-daemon-pods is installed, no other pod carries it.
 	DaemonPodLabel = "pod-template-generation"
 
+	// BootLabel is a label of pods that run once on a node (see CompletedSignal). Its
+	// value is the ID of the boot to which the pod belongs.
+	BootLabel = "nodegate.dev/boot-id"
+
 	// OptOutLabel, with the value OptOutValue, excludes a Node from all gates, as
 	// if no gate selected it. NodeRestriction prevents kubelets from setting it.
 	OptOutLabel = "node-restriction.kubernetes.io/nodegate-opt-out"

@@ -25,6 +25,23 @@ const (
 	ReadingPodNotAnnotated ReadingReason = "PodNotAnnotated"
 	// ReadingPodTerminating means that the pod is terminating.
 	ReadingPodTerminating ReadingReason = "PodTerminating"
+	// ReadingCompleted means that the required pod has run to success in the current
+	// boot.
+	ReadingCompleted ReadingReason = "PodCompleted"
+	// ReadingCompletedEarlier means that the required pod ran to success in the
+	// current boot, and that it has been deleted since.
+	ReadingCompletedEarlier ReadingReason = "PodCompletedEarlier"
+	// ReadingPodNotCompleted means that the required pod has not finished.
+	ReadingPodNotCompleted ReadingReason = "PodNotCompleted"
+	// ReadingPodFailed means that the required pod failed, and that no other pod
+	// replaces it.
+	ReadingPodFailed ReadingReason = "PodFailed"
+	// ReadingCompletionExpired means that the required pod ran to success, but longer
+	// ago than the signal's maxAgeSeconds.
+	ReadingCompletionExpired ReadingReason = "CompletionExpired"
+	// ReadingStaleRun means that the required pod finished, and that it predates the
+	// current boot or the current Node, or may do so.
+	ReadingStaleRun ReadingReason = "StaleRun"
 	// ReadingStaleEvidence means that the evidence of the pod's readiness predates
 	// the current boot or the current Node.
 	ReadingStaleEvidence ReadingReason = "StaleEvidence"

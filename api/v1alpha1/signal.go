@@ -10,7 +10,7 @@ import (
 // time, a signal holds, does not hold yet, or is unknown. An unknown signal
 // never opens and never closes a gate.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression), has(self.anyOf)].exists_one(set, set)",message="a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf"
+// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.completed), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression), has(self.anyOf)].exists_one(set, set)",message="a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf"
 type Signal struct {
 	// name is the name of the signal. Must be unique within the gate's list of
 	// signals.
@@ -34,7 +34,7 @@ type Signal struct {
 
 // NamedSource is a signal within anyOf.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression)].exists_one(set, set)",message="a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices and expression"
+// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.completed), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression)].exists_one(set, set)",message="a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices and expression"
 type NamedSource struct {
 	// name is the name of the signal. Must be unique within its anyOf.
 	// +required
@@ -61,6 +61,21 @@ type SignalSource struct {
 	// ignored.
 	// +optional
 	Pods *PodsSignal `json:"pods,omitempty"`
+
+	// completed holds when a pod that runs once, such as that of a Job, has
+	// succeeded on the node in the current boot. Of several pods, the one that
+	// finished last decides, so a later failure ends an earlier success.
+	//
+	// The success is stored on the Node as long as the gate is closed, and when the
+	// gate opens. After that, the pod can be deleted without consequences.
+	//
+	// A pod belongs to the current boot if it was not known before the boot. If its
+	// label nodegate.dev/boot-id is set, it belongs to the boot with that ID instead.
+	// On a node that existed before the gate, or that rebooted while nodegate did not
+	// watch it, only pods with that label count, and pods whose containers started
+	// afterwards.
+	// +optional
+	Completed *CompletedSignal `json:"completed,omitempty"`
 
 	// condition holds when a condition of the node matches.
 	// +optional

@@ -88,6 +88,8 @@ func (l evaluator) source(s *v1alpha1.SignalSource) (reading, string) {
 		return keyValue("annotation", l.node.Annotations, s.Annotation)
 	case s.CSIDriver != nil:
 		return l.csiDriver(s.CSIDriver)
+	case s.Completed != nil:
+		return notJudged, "signal completed"
 	case s.Resource != nil:
 		return l.resource(s.Resource)
 	case s.ResourceSlices != nil:

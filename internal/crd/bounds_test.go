@@ -26,6 +26,7 @@ var integers = map[string]string{
 	".spec.deadline.readySeconds":                       "deadline: {readySeconds: %s}",
 	".spec.openWhen[].daemonSet.minReadySeconds":        "- {name: a, daemonSet: {namespace: a, name: a, minReadySeconds: %s}}",
 	".spec.openWhen[].daemonSets.minReadySeconds":       "- {name: a, daemonSets: {namespaces: [a], selector: {}, minReadySeconds: %s}}",
+	".spec.openWhen[].completed.maxAgeSeconds":          "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: %s}}",
 	".spec.openWhen[].pods.minReadySeconds":             "- {name: a, pods: {namespace: a, selector: {matchLabels: {a: b}}, minReadySeconds: %s}}",
 	".spec.openWhen[].condition.forSeconds":             "- {name: a, condition: {type: a, status: b, forSeconds: %s}}",
 	".spec.openWhen[].condition.maxHeartbeatAgeSeconds": "- {name: a, condition: {type: a, status: b, maxHeartbeatAgeSeconds: %s}}",

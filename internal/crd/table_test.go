@@ -66,6 +66,10 @@ var rules = []rule{
 
 	// Fields that exclude or require closeWhen.
 	{
+		at: "spec.closeWhen", message: "completed must not be used in closeWhen, because it requires evidence of the current boot, which only openWhen gates have; use openWhen",
+		keep:   "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}}}",
+		breaks: "{openWhen: null, closeWhen: [{name: a, anyOf: [{name: a, label: {key: a}}, {name: b, completed: {namespace: a, selector: {matchLabels: {a: b}}}}]}]}",
+	}, {
 		at: "spec.reclosePolicy", message: "reclosePolicy must not be set when closeWhen is set; remove it",
 		keep: "reclosePolicy: Never", breaks: closeWhen("reclosePolicy: Never"),
 	}, {
@@ -213,13 +217,13 @@ var rules = []rule{
 
 	// The kind of a signal.
 	{
-		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
 		keep: "- {name: a, label: {key: a}}", breaks: "- {name: a}",
 	}, {
-		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
 		keep: "- {name: a, annotation: {key: a}}", breaks: "- {name: a, label: {key: a}, annotation: {key: a}}",
 	}, {
-		at: "spec.openWhen[0].anyOf[0]", message: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, condition, label, annotation, csiDriver, resource, resourceSlices and expression",
+		at: "spec.openWhen[0].anyOf[0]", message: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices and expression",
 		keep: anyOf("{name: a, label: {key: a}}"), breaks: anyOf("{name: a}"),
 	}, {
 		at: "spec.openWhen[0].anyOf", message: "should have at least 2 items",
@@ -324,6 +328,25 @@ var rules = []rule{
 	}, {
 		at: "spec.openWhen[0].annotation.key", message: "key must be a label or annotation key; write it as name or example.com/name",
 		keep: `- {name: a, annotation: {key: a, value: "any, thing"}}`, breaks: `- {name: a, annotation: {key: "a b"}}`,
+	},
+
+	// completed.
+	{
+		at: "spec.openWhen[0].completed.namespace", message: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		keep:   "- {name: a, completed: {namespace: a-1, selector: {matchLabels: {a: b}}}}",
+		breaks: "- {name: a, completed: {namespace: a.b, selector: {matchLabels: {a: b}}}}",
+	}, {
+		at: "spec.openWhen[0].completed.selector", message: "selector must not be empty, because it would match every pod in the namespace; add matchLabels or matchExpressions",
+		keep:   "- {name: a, completed: {namespace: a, selector: {matchExpressions: [{key: a, operator: Exists}]}}}",
+		breaks: "- {name: a, completed: {namespace: a, selector: {}}}",
+	}, {
+		at: "spec.openWhen[0].completed.maxAgeSeconds", message: "should be greater than or equal to 60",
+		keep:   "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 60}}",
+		breaks: "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 59}}",
+	}, {
+		at: "spec.openWhen[0].completed.maxAgeSeconds", message: "should be less than or equal to 31536000",
+		keep:   "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 31536000}}",
+		breaks: "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 31536001}}",
 	},
 
 	// csiDriver, resource, resourceSlices, expression.
@@ -452,7 +475,7 @@ var rules = []rule{
 		at: "spec.deadline", message: "deadline must not be set when closeWhen is set; remove it",
 		keep: closeWhen("timing: {minClosedSeconds: 60}"), breaks: closeWhen("deadline: {readySeconds: 600}"),
 	}, {
-		at: "spec.deadline.podMissingSeconds", message: "deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or anyOf; add one, or use deadline.readySeconds",
+		at: "spec.deadline.podMissingSeconds", message: "deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods, completed or anyOf; add one, or use deadline.readySeconds",
 		keep:   "{openWhen: [{name: a, daemonSet: {namespace: a, name: a}}], deadline: {podMissingSeconds: 600}}",
 		breaks: "{openWhen: [{name: a, label: {key: a}}], deadline: {podMissingSeconds: 600}}",
 	}, {

@@ -89,7 +89,8 @@ func (d *decider) rebootedUnobserved(s *slot) v1alpha1.Reason {
 			d.recheckAt(recheck)
 			return ""
 		}
-		r.Boot = d.Node.BootID
+		r.Boot, r.Completed = d.Node.BootID, ""
+		d.noteRunsOfUnobservedBoot(s, r)
 	}
 	return ""
 }

@@ -108,13 +108,15 @@ func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
 
 // takeDigestOfBoot is takeDigest for a node whose new boot is already known. It
 // includes only pods that are ready: if any other pod becomes ready later, that happens
-// in the new boot, regardless of the order in which the kubelet writes its statuses.
+// in the new boot, regardless of the order in which the kubelet writes its statuses. A
+// pod that runs once may succeed later although it ran before the boot, so all of these
+// are included.
 func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
 	pods, observed := g.evidence(f)
 	if !observed {
 		return digestAll, false
 	}
-	return digestWhere(pods, func(p *Pod) bool { return p.Ready }), true
+	return digestWhere(pods, func(p *Pod) bool { return p.Ready || p.Run != (Run{}) }), true
 }
 
 // evidence returns the pods that the gate's signals depend on, or false if some of them
@@ -153,6 +155,12 @@ type Trust struct {
 	// known.
 	node   *Node
 	podsAt time.Time
+	// formerRuns contains runs that belong to other boots (see Record.FormerRuns).
+	formerRuns Digest
+	// bootUnobserved is true if the record proves nothing about runs in the current
+	// boot. bootSeen is the time at which the boot was first observed.
+	bootUnobserved bool
+	bootSeen       time.Time
 	// booted is the time at which the current boot was first observed. Zero if the gate
 	// did not close for a boot.
 	booted time.Time
@@ -162,7 +170,8 @@ type Trust struct {
 func (d *decider) trustIn(r *Record) Trust {
 	n := &d.Node
 	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt()}
-	t.bootKnown = t.since
+	t.bootKnown, t.bootSeen, t.formerRuns = t.since, d.bootSeen(), r.FormerRuns
+	t.bootUnobserved = d.hasBooted(r) || r.isOfUsedNode()
 	if r.closedForBoot() && r.Boot == n.BootID && d.bootSeen().Before(t.bootKnown) {
 		t.bootKnown = d.bootSeen() // the record was written after the boot began
 	}
@@ -180,6 +189,16 @@ func (d *decider) trustIn(r *Record) Trust {
 		t.former = d.Boot.Known
 	}
 	return t
+}
+
+// isOfUsedNode reports whether the node had no record when it became a member, although
+// it was not new. Runs on it may then belong to any boot.
+func (r *Record) isOfUsedNode() bool {
+	switch r.Reason {
+	case v1alpha1.ReasonAdopted, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle:
+		return true
+	}
+	return false
 }
 
 // sameBootAsDigest reports whether the record's digest was taken in the node's current

@@ -177,6 +177,8 @@ type PodQuery struct {
 	// Annotation is the key of the annotation that marks pods as ready. Empty if there
 	// is none.
 	Annotation string
+	// Runs is true if the pods run once (see Pod.Run).
+	Runs bool
 }
 
 // Pod contains the parts of a Pod that decisions depend on.
@@ -206,6 +208,8 @@ type Pod struct {
 	// pods that match its selector, and any user who creates a pod can specify an
 	// owner.
 	Unlabelled bool
+	// Run is how far the pod has come, if its query has Runs.
+	Run Run
 	// Incarnation identifies the pod together with its current containers. It changes
 	// when a container is started again.
 	Incarnation Incarnation

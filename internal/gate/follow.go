@@ -21,7 +21,7 @@ import "github.com/nodegate/nodegate/api/v1alpha1"
 
 // follow handles a closeWhen gate.
 func (d *decider) follow(s *slot) {
-	all := d.presumeGone(s.gate, d.read(s, Trust{}, false))
+	all := d.presumeGone(s.gate, d.read(s, d.input(s, &Record{}, Trust{}, false)))
 	switch {
 	case s.before == nil || s.before.State == v1alpha1.StateOpen:
 		d.followOpen(s, all)

@@ -75,6 +75,8 @@ type Gate struct {
 	// ReadsWrites is true if a signal reads something that gates write: taints or
 	// annotations.
 	ReadsWrites bool
+	// Remembers is true if a signal is Remembering, itself or within another one.
+	Remembers bool
 	// Signals are the signals that must all hold for the gate to open or, if CloseWhen
 	// is set, to close.
 	Signals []NamedSignal

@@ -70,7 +70,7 @@ func (d *decider) noteBoot(s *slot) {
 	if IsBudgeted(r.Reason) && !d.bootsNow() {
 		reason = v1alpha1.ReasonRebootedUnobserved // it still counts against the budget
 	}
-	r.Boot, r.Since, r.Reason = boot, d.since(), reason
+	r.Boot, r.Since, r.Reason, r.Completed = boot, d.since(), reason, ""
 	if r.Override == "" {
 		r.OverrideSince = time.Time{}
 	}
@@ -112,7 +112,7 @@ func (d *decider) tryOpen(s *slot) {
 		return
 	}
 	s.verdict.ClosedSince = s.after.closedSince(&d.Node)
-	s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold)
+	s.after = d.openedAfter(s.after, s, v1alpha1.ReasonSignalsHold)
 }
 
 // evaluate reads the gate's signals, given its record, and reports whether the gate may
@@ -120,19 +120,24 @@ func (d *decider) tryOpen(s *slot) {
 func (d *decider) evaluate(s *slot, r *Record) bool {
 	s.verdict.Blocked = d.blocked
 	// An open gate's signals are read for the taint that it would add.
-	s.signals = d.read(s, d.trustIn(r), r.Reclosed || r.State == v1alpha1.StateOpen)
+	s.signals = d.read(s, d.input(s, r, d.trustIn(r), r.Reclosed || r.State == v1alpha1.StateOpen))
+	d.noteRuns(s, r)
 	return s.signals == Holds && s.verdict.Blocked == ""
 }
 
-// read reads the gate's signals and returns their combined state: Holds if all hold,
-// NotYet if one does not hold, otherwise Unknown. reclosed selects the taint that they
-// are read for.
-func (d *decider) read(s *slot, trust Trust, reclosed bool) State {
-	s.verdict.Readings = d.newReadings(len(s.gate.Signals))
-	in := Input{
+// input returns what the gate's signals read, given its record. reclosed selects the
+// taint that they are read for.
+func (d *decider) input(s *slot, r *Record, trust Trust, reclosed bool) Input {
+	return Input{
 		Facts: d.Facts, Taint: s.gate.taint(reclosed), OtherTaint: s.gate.taint(!reclosed),
-		Lasting: d.lasting, Trust: trust, Now: d.now,
+		Lasting: d.lasting, Completed: r.completed(&d.Node), Trust: trust, Now: d.now,
 	}
+}
+
+// read reads the gate's signals and returns their combined state: Holds if all hold,
+// NotYet if one does not hold, otherwise Unknown.
+func (d *decider) read(s *slot, in Input) State {
+	s.verdict.Readings = d.newReadings(len(s.gate.Signals))
 	all := Holds
 	if len(s.gate.Signals) == 0 { // the gate did not compile
 		all = Unknown

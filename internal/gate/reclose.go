@@ -23,10 +23,11 @@ func (d *decider) keepOpen(s *slot) {
 		reason = d.groupLost(s)
 	}
 	if reason != "" {
-		s.after = d.closed(s.gate, reason, true)
+		s.after = d.closed(s.gate, reason, true).withRuns(s.after)
 		switch reason {
 		case v1alpha1.ReasonRegression, v1alpha1.ReasonGroupIncomplete: // boots do not matter
 		case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved:
+			s.after.Completed = ""
 			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
 		default:
 			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
@@ -101,7 +102,7 @@ func (d *decider) rememberBoot(s *slot) {
 	switch {
 	case s.gate.Reclose == v1alpha1.RecloseNever:
 		if r.Boot != "" && d.Node.BootID != "" && r.Boot != d.Node.BootID {
-			r.Boot = ""
+			r.Boot, r.Completed = "", ""
 		}
 	case r.Boot == "":
 		r.Boot = d.Node.BootID

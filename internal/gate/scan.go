@@ -71,6 +71,10 @@ func (r *Record) scanField(key, text string) (rest string, ok bool) {
 		r.Source = value
 	case "digest":
 		r.Digest = Digest(value)
+	case "completed":
+		r.Completed = Completions(value)
+	case "formerRuns":
+		r.FormerRuns = Digest(value)
 	case "silentSince":
 		ok = scanTime(value, &r.SilentSince)
 	case "foughtAt":

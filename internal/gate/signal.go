@@ -98,6 +98,9 @@ type Input struct {
 	// Lasting contains the node's taints that are not transient (see Transient),
 	// computed once for all signals.
 	Lasting []corev1.Taint
+	// Completed contains the successful runs of the current boot that the gate's record
+	// contains (see Remembering).
+	Completed Completions
 	// Trust determines which pods' readiness is accepted as evidence.
 	Trust Trust
 	Now   time.Time

@@ -40,8 +40,18 @@ func (s *Set) needs(sets *gate.DaemonSets, include func(*gate.Gate) bool) gate.N
 		*names = slices.Compact(*names)
 	}
 	slices.SortFunc(all.Pods, func(a, b gate.PodQuery) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Annotation, b.Annotation))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Annotation, b.Annotation), compareBools(a.Runs, b.Runs))
 	})
 	all.Pods = slices.Compact(all.Pods)
 	return all
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }

@@ -129,6 +129,25 @@ func (s anyOf) ProvesBoot() bool {
 	return true
 }
 
+// Completions implements gate.Remembering.
+func (s anyOf) Completions(in gate.Input, into *gate.Completions) {
+	for i := range s {
+		if remembering, ok := s[i].Signal.(gate.Remembering); ok {
+			remembering.Completions(in, into)
+		}
+	}
+}
+
+// Remembers implements gate.Remembering.
+func (s anyOf) Remembers(in gate.Input) bool {
+	for i := range s {
+		if remembering, ok := s[i].Signal.(gate.Remembering); ok && !remembering.Remembers(in) {
+			return false
+		}
+	}
+	return true
+}
+
 // Needs implements gate.Signal.
 func (s anyOf) Needs(sets *gate.DaemonSets) gate.Needs { return (&gate.Gate{Signals: s}).Needs(sets) }
 

@@ -37,6 +37,7 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 	if g.Signals, err = compileAll(spec); err != nil {
 		g.Signals = nil
 	}
+	g.Remembers = slices.ContainsFunc(g.Signals, func(s gate.NamedSignal) bool { return remembers(s.Signal) })
 	g.ReadsWrites = slices.ContainsFunc(g.Signals, func(s gate.NamedSignal) bool {
 		needs := s.Needs(nil)
 		return needs.Taints || len(needs.Annotations) > 0
@@ -129,6 +130,8 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 		return newDaemonSets(s.DaemonSets)
 	case s.Pods != nil:
 		return newPods(s.Pods)
+	case s.Completed != nil:
+		return newCompleted(s.Completed)
 	case s.Condition != nil:
 		return newCondition(s.Condition)
 	case s.Label != nil:

@@ -26,6 +26,7 @@ func mixedSignal(i int) v1alpha1.Signal {
 		agent,
 		{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}, Selector: apps}},
 		{Pods: &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: apps, MinReadySeconds: 10}},
+		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: apps}},
 		{Condition: &v1alpha1.ConditionSignal{Type: "DiskPressure", Status: "False", ForSeconds: 60}},
 		{Label: &v1alpha1.KeyValueSignal{Key: "warm"}},
 		{Annotation: &v1alpha1.KeyValueSignal{Key: "warmed.example/at"}},
@@ -74,6 +75,7 @@ func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	n.UID, n.Taints, n.Records = "uid-n1", nil, make(map[string]string)
 	for i := range gates {
 		with(mixedName(i))(w)
+		w.facts.Pods[runsOf(query(mixedName(i)))] = nil
 		w.facts.Transient.GateKeys[gates[i].Taint.Key] = true
 	}
 	w.facts.CSINode.Observed = true
@@ -98,6 +100,8 @@ func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	w.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{{Name: "s", Owner: n.UID, Pool: "p", Generation: 1, Count: 1}}
 	for i := range gates {
 		running(mixedName(i), func(p *gate.Pod) { p.UID = types.UID(mixedName(i)) })(w)
+		done := gate.Pod{Name: "kube-system/job", Finished: true, Run: gate.Run{Succeeded: true, Ended: epoch.Add(-time.Minute)}, Created: epoch.Add(-time.Minute)}
+		w.facts.Pods[runsOf(query(mixedName(i)))] = []gate.Pod{done}
 	}
 	return &w.facts
 }
@@ -118,6 +122,13 @@ func addRecords(f *gate.Facts, state string, gates ...gate.Gate) {
 	}
 }
 
+// rememberRuns adds to the records of open gates what they remember.
+func rememberRuns(f *gate.Facts, gates []gate.Gate) {
+	for name, raw := range gate.Decide(gates, f, epoch).Records {
+		f.Node.Records[name] = raw
+	}
+}
+
 // mixedMoments returns moments of a node with 50 gates.
 func mixedMoments(t testing.TB) (gates []gate.Gate, moments map[string]*gate.Facts) {
 	gates = mixedGates(t, 50)
@@ -126,6 +137,7 @@ func mixedMoments(t testing.TB) (gates []gate.Gate, moments map[string]*gate.Fac
 		f := mixedNode(gates, true)
 		addRecords(f, v1alpha1.StateClosed, gates[:closed]...)
 		addRecords(f, v1alpha1.StateOpen, gates[closed:]...)
+		rememberRuns(f, gates[closed:])
 		moments[name] = f
 	}
 	moments["birth"] = mixedNode(gates, false)

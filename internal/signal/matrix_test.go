@@ -93,6 +93,18 @@ var matrix = map[string]row{
 			wrongOwner: {node: aNode(running("agent", ofAnotherOwner)), state: gate.Holds, reason: ready, message: "kube-system/agent-x is ready"}, // their owner does not matter
 		},
 	},
+	"completed": {
+		v1alpha1.Signal{SignalSource: preflight(0)},
+		map[string]cell{
+			holds:      {node: ran(succeeded), state: gate.Holds, reason: v1alpha1.ReadingCompleted, message: "pod kube-system/agent-x has succeeded"},
+			notYet:     {node: ran(failed), state: gate.NotYet, reason: v1alpha1.ReadingPodFailed, message: "pod kube-system/agent-x failed, and no other pod replaces it"},
+			unknown:    {node: aNode(), state: gate.Unknown, reason: notObserved, message: "kube-system/(app=agent) is not observed yet"},
+			missingObj: {node: neverRan(), state: gate.NotYet, reason: missing, message: "kube-system/(app=agent) has no pod on this node"},
+			staleFact:  {node: ran(succeeded, inBoot("former")), state: gate.NotYet, reason: v1alpha1.ReadingStaleRun, message: "pod kube-system/agent-x finished before the current boot or the current Node, or it is unknown in which boot: run it again"},
+			wrongNode:  {node: ran(olderThanNode, ended(true, 2*time.Hour)), state: gate.NotYet, reason: v1alpha1.ReadingStaleRun, message: "pod kube-system/agent-x finished before the current boot or the current Node, or it is unknown in which boot: run it again"},
+			wrongOwner: {node: ran(succeeded, ofAnotherOwner), state: gate.Holds, reason: v1alpha1.ReadingCompleted, message: "pod kube-system/agent-x has succeeded"}, // their owner does not matter
+		},
+	},
 	"condition": {
 		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}}},
 		map[string]cell{

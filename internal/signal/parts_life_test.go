@@ -54,6 +54,8 @@ func drawKind(t *rapid.T, name string) v1alpha1.SignalSource {
 		{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: agent, MinReadySeconds: 30}},
 		{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}, Selector: v1alpha1.LabelSelector{}}},
 		{Pods: &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: apps, Require: v1alpha1.RequireAll}},
+		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: apps}},
+		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: apps, MaxAgeSeconds: ptr.To[int32](60)}},
 		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True"}},
 		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True", ForSeconds: 60}},
 		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](100)}},
@@ -171,6 +173,12 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			l.facts.Pods[query(name)] = drawPods(t, name, l.now)
 			changed(gate.Aspect{Kind: gate.AspectPods, Pods: query(name)})
 		},
+		"run": func(t *rapid.T) {
+			of := runsOf(query(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "of")))
+			l.facts.Pods = maps.Clone(l.facts.Pods)
+			l.facts.Pods[of] = drawRuns(t, n.BootID, l.now)
+			changed(gate.Aspect{Kind: gate.AspectPods, Pods: of})
+		},
 		"CSI driver": func(*rapid.T) {
 			l.facts.CSINode.Owner, l.facts.CSINode.Drivers = n.UID, toggled(l.facts.CSINode.Drivers, "csi.example", true)
 			changed(gate.Aspect{Kind: gate.AspectCSINode})
@@ -235,6 +243,23 @@ func drawPods(t *rapid.T, name string, now time.Time) []gate.Pod {
 		running(name, change)(w)
 	}
 	return w.facts.Pods[query(name)]
+}
+
+// drawRuns draws pods that run once.
+func drawRuns(t *rapid.T, boot string, now time.Time) []gate.Pod {
+	pods := make([]gate.Pod, rapid.IntRange(0, 2).Draw(t, "pods"))
+	for i := range pods {
+		pods[i] = gate.Pod{
+			Name: fmt.Sprintf("kube-system/job-%d", i), Created: now.Add(-time.Minute), Finished: rapid.Bool().Draw(t, "finished"),
+			Incarnation: gate.Incarnation(rapid.IntRange(10, 13).Draw(t, "containers")),
+			Run:         gate.Run{Started: now.Add(-time.Duration(rapid.IntRange(0, 30).Draw(t, "started")) * time.Second)},
+		}
+		if pods[i].Finished {
+			pods[i].Run.Succeeded, pods[i].Run.Ended = rapid.Bool().Draw(t, "succeeded"), now
+		}
+		pods[i].Run.Boot = rapid.SampledFrom([]string{"", "", boot, "other"}).Draw(t, "boot")
+	}
+	return pods
 }
 
 // toggled returns the map with the key added or removed.

@@ -55,9 +55,8 @@ func ThinClient(config *rest.Config, o wire.Options) (rest.Interface, error) {
 // FactClients holds the clients for the feeds of Nodes and Pods.
 type FactClients struct {
 	Thin rest.Interface
-	// marked also decodes managed fields, which contain the time at which a pod was
-	// marked.
-	marked rest.Interface
+	// more has clients that decode more, by what they decode.
+	more map[wire.Options]rest.Interface
 }
 
 // NewFactClients returns the clients for feeds of Nodes and Pods.
@@ -66,16 +65,23 @@ func NewFactClients(config *rest.Config) (FactClients, error) {
 	if err != nil {
 		return FactClients{}, err
 	}
-	marked, err := ThinClient(config, wire.Options{ManagedFields: true})
-	return FactClients{thin, marked}, err
+	more := make(map[wire.Options]rest.Interface)
+	for _, o := range []wire.Options{{ManagedFields: true}, {ContainerStates: true}, {ManagedFields: true, ContainerStates: true}} {
+		if more[o], err = ThinClient(config, o); err != nil {
+			return FactClients{}, err
+		}
+	}
+	return FactClients{thin, more}, nil
 }
 
 // Of returns the client for the pods that q selects.
 func (c FactClients) Of(q gate.PodQuery) rest.Interface {
-	if q.Annotation != "" {
-		return c.marked
+	// Managed fields contain the time at which a pod was marked.
+	o := wire.Options{ManagedFields: q.Annotation != "", ContainerStates: q.Runs}
+	if o == (wire.Options{}) {
+		return c.Thin
 	}
-	return c.Thin
+	return c.more[o]
 }
 
 // Instant converts t to UTC, so that equal times compare equal with ==.

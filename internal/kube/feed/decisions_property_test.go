@@ -129,7 +129,7 @@ func (o *oracle) begin(needs gate.Needs) {
 	o.feed.nodeFeed.Store(nodes)
 	feeds := make(map[gate.PodQuery]*podFeed)
 	for query := range o.feed.needed.Load().Queries {
-		feed := &podFeed{running: o.feed.newRunning(PodsName(query)), pods: NewPods(o.feed.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query}), o.feed.nodes, query.Annotation)}
+		feed := &podFeed{running: o.feed.newRunning(PodsName(query)), pods: NewPods(o.feed.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query}), o.feed.nodes, query)}
 		setLive(feed.running)
 		feeds[query] = feed
 	}

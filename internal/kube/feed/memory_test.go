@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 		return nodes
 	}) / objects
 	perPod := heapSize(func() any {
-		s := NewPods(IgnoreNode, nodes, "")
+		s := NewPods(IgnoreNode, nodes, gate.PodQuery{})
 		for i := range objects {
 			s.Put(s.Convert(kubetest.CloudPod("cilium", i)))
 		}
@@ -73,7 +73,7 @@ func BenchmarkFacts(b *testing.B) {
 	f.nodeFeed.Store(feed)
 	podFeeds := make(map[gate.PodQuery]*podFeed)
 	for i := range 100 {
-		p := &podFeed{running: f.newRunning("pods"), pods: NewPods(func(string) {}, f.nodes, "")}
+		p := &podFeed{running: f.newRunning("pods"), pods: NewPods(func(string) {}, f.nodes, gate.PodQuery{})}
 		setLive(p.running)
 		podFeeds[gate.PodQuery{Namespace: "ns", Selector: fmt.Sprintf("app=%d", i)}] = p
 	}

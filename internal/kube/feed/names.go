@@ -23,6 +23,9 @@ func PodsName(q gate.PodQuery) string {
 	if q.Annotation != "" {
 		name += " with annotation " + q.Annotation
 	}
+	if q.Runs {
+		name += " that run once"
+	}
 	return name
 }
 

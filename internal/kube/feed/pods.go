@@ -28,8 +28,8 @@ type Pods struct {
 	// changed is called, without locks, with the name of a node whose pods have changed.
 	changed func(node string)
 	nodes   *Nodes
-	// mark is the key of the annotation that marks pods as ready, or "".
-	mark string
+	// query determines which facts about the pods are stored.
+	query gate.PodQuery
 
 	mu   sync.RWMutex
 	pods *packed.PodSet
@@ -40,10 +40,9 @@ var (
 	_ reflector.Gatherer[Pod] = (*Pods)(nil)
 )
 
-// NewPods returns an empty Pods. mark is the key of the annotation that marks pods as
-// ready, or "".
-func NewPods(changed func(string), nodes *Nodes, mark string) *Pods {
-	return &Pods{changed: changed, nodes: nodes, mark: mark, pods: packed.NewPodSet(nodes.packer)}
+// NewPods returns an empty Pods for the pods of a query.
+func NewPods(changed func(string), nodes *Nodes, query gate.PodQuery) *Pods {
+	return &Pods{changed: changed, nodes: nodes, query: query, pods: packed.NewPodSet(nodes.packer)}
 }
 
 // On returns the pods of a node, sorted by name. The caller may modify the slice.
@@ -138,8 +137,11 @@ func (s *Pods) describe(o *corev1.Pod) gate.Pod {
 			p.Ready, p.ReadySince = c.Status == corev1.ConditionTrue, clients.Instant(c.LastTransitionTime)
 		}
 	}
-	if s.mark != "" {
-		p.MarkedSince = markedSince(o, s.mark)
+	if s.query.Annotation != "" {
+		p.MarkedSince = markedSince(o, s.query.Annotation)
+	}
+	if s.query.Runs {
+		p.Run = run(o)
 	}
 	if o.DeletionTimestamp != nil {
 		p.Terminating, p.TerminatingSince = true, clients.Instant(deletionRequested(o))

@@ -99,7 +99,7 @@ func TestPods(t *testing.T) {
 }
 
 func TestPodFacts(t *testing.T) {
-	s := NewPods(func(string) {}, NewNodes(IgnoreChange), "")
+	s := NewPods(func(string) {}, NewNodes(IgnoreChange), gate.PodQuery{})
 	o := kubetest.Pod("p", "p1", "a", true)
 	o.OwnerReferences = []metav1.OwnerReference{{UID: "no"}, {UID: "ds", Controller: new(true)}}
 	o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}

@@ -196,7 +196,7 @@ func TestSharedPodsMatchSelectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := NewPods(func(string) {}, NewNodes(IgnoreChange), "")
+		pods := NewPods(func(string) {}, NewNodes(IgnoreChange), gate.PodQuery{})
 		s := NewSharedPods([]SharedSet{{selector, pods}})
 		for _, set := range []labels.Set{nil, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "x"}} {
 			got := s.Convert(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: set}})
@@ -215,7 +215,7 @@ func BenchmarkSharedPods(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sets = append(sets, SharedSet{selector, NewPods(func(string) {}, NewNodes(IgnoreChange), "")})
+		sets = append(sets, SharedSet{selector, NewPods(func(string) {}, NewNodes(IgnoreChange), gate.PodQuery{})})
 	}
 	s, pod := NewSharedPods(sets), labelled("p", "a", "d7")
 	b.ReportAllocs()

@@ -59,10 +59,11 @@ func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map
 		if query.Namespace != namespace || err != nil {
 			continue
 		}
-		pods := NewPods(f.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query}), f.nodes, query.Annotation)
+		pods := NewPods(f.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query}), f.nodes, query)
 		sets = append(sets, SharedSet{Selector: selector, Pods: pods})
 		into[query] = &podFeed{running: r, pods: pods, shared: true}
-		all.Annotation = cmp.Or(query.Annotation, all.Annotation) // one query with an annotation requires managed fields
+		// One query that needs more of the pods is enough.
+		all.Annotation, all.Runs = cmp.Or(query.Annotation, all.Annotation), all.Runs || query.Runs
 	}
 	shared := NewSharedPods(sets)
 	in := &reflector.Reflector[*corev1.Pod, *SharedPod]{Observer: r.Observer, Sink: shared, Convert: shared.Convert}
@@ -80,13 +81,13 @@ func (f *podFeed) fill(facts *gate.Facts, query gate.PodQuery) {
 	facts.Pods[query] = f.pods.On(facts.Node.Name)
 }
 
-// readyPods returns the pods on a node that are known to be ready, for all queries. It is
+// readyPods returns the pods on a node that are known to be ready, or to have run, for all queries. It is
 // called with the lock of Nodes held: Pods take no other lock while they hold theirs.
 func (f *Feed) readyPods(node string) []gate.Incarnation {
 	var all []gate.Incarnation
 	for _, feed := range *f.podFeeds.Load() {
 		for _, p := range feed.pods.On(node) {
-			if p.Ready {
+			if p.Ready || p.Run != (gate.Run{}) {
 				all = append(all, p.Incarnation)
 			}
 		}
@@ -139,7 +140,7 @@ func (f *Feed) adjustPods(ctx context.Context, needed map[gate.PodQuery]bool) {
 
 func (f *Feed) startPods(ctx context.Context, query gate.PodQuery) *podFeed {
 	notify := f.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query})
-	feed := &podFeed{running: f.newRunning(PodsName(query)), pods: NewPods(notify, f.nodes, query.Annotation)}
+	feed := &podFeed{running: f.newRunning(PodsName(query)), pods: NewPods(notify, f.nodes, query)}
 	feed.LiveChanged = f.handler.GatesChanged
 	in := &reflector.Reflector[*corev1.Pod, Pod]{Observer: feed.Observer, Sink: feed.pods, Convert: feed.pods.Convert}
 	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.pods(query), &corev1.Pod{}) })

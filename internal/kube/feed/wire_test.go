@@ -86,8 +86,9 @@ func needsOf(n *corev1.Node) gate.Needs {
 
 // The same applies to Pods, including marked ones, which require managed fields.
 func TestThinPodFacts(t *testing.T) {
-	for _, mark := range []string{"", "example.com/ready"} {
-		thin, dated := thinly(mark != ""), 0
+	for _, query := range []gate.PodQuery{{}, {Annotation: "example.com/ready"}, {Runs: true}} {
+		mark := query.Annotation
+		thin, dated := wire.NewSerializer(wiretest.Whole, wire.Options{ManagedFields: mark != "", ContainerStates: query.Runs}), 0
 		for seed := range int64(60) {
 			pod := kubetest.CloudPod("cilium", int(seed))
 			if seed%3 != 0 {
@@ -99,7 +100,7 @@ func TestThinPodFacts(t *testing.T) {
 				Time: new(metav1.Unix(1<<34, 0)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:example.com/ready":{}}}}`),
 			})
 			data := wiretest.Encode(t, pod)
-			set := NewPods(IgnoreNode, NewNodes(IgnoreChange), mark)
+			set := NewPods(IgnoreNode, NewNodes(IgnoreChange), query)
 			a, b := received(t, wiretest.Whole, data, &corev1.Pod{}), received(t, thin, data, &corev1.Pod{})
 			whole, got := set.describe(a), set.describe(b)
 			if diff := cmp.Diff(whole, got); diff != "" || a.Spec.NodeName != b.Spec.NodeName || !cmp.Equal(a.Labels, b.Labels) {

@@ -108,6 +108,7 @@ func pods() *rapid.Generator[gate.Pod] {
 			Created: times().Draw(t, "created"), ReadySince: times().Draw(t, "ready"), MarkedSince: times().Draw(t, "marked"), TerminatingSince: times().Draw(t, "asked"),
 			Ready: rapid.Bool().Draw(t, "is ready"), Terminating: rapid.Bool().Draw(t, "terminating"), Finished: rapid.Bool().Draw(t, "finished"), Mirror: rapid.Bool().Draw(t, "mirror"), Unlabelled: rapid.Bool().Draw(t, "unlabelled"),
 			Incarnation: gate.Incarnation(rapid.Uint64().Draw(t, "incarnation")),
+			Run:         rapid.SampledFrom([]gate.Run{{}, {Succeeded: rapid.Bool().Draw(t, "succeeded"), Started: times().Draw(t, "started"), Ended: times().Draw(t, "ended"), Boot: texts().Draw(t, "boot")}}).Draw(t, "run"),
 		}
 	})
 }

@@ -76,6 +76,24 @@ func (w *writer) pod(p *gate.Pod) {
 		}
 	}
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(p.Incarnation))
+	if p.Run != (gate.Run{}) { // otherwise it takes no space
+		w.run(&p.Run)
+	}
+}
+
+func (w *writer) run(r *gate.Run) {
+	var succeeded byte
+	if r.Succeeded {
+		succeeded = 1
+	}
+	w.bytes(succeeded)
+	w.time(r.Started)
+	w.time(r.Ended)
+	w.unique(r.Boot)
+}
+
+func (r *reader) run() gate.Run {
+	return gate.Run{Succeeded: r.byte() == 1, Started: r.time(), Ended: r.time(), Boot: r.text()}
 }
 
 // podTime is a time that most pods do not have, and the flag that marks its presence.
@@ -130,5 +148,8 @@ func unpackPod(d *Dictionary, packed string) gate.Pod {
 		}
 	}
 	p.Incarnation = gate.Incarnation(binary.LittleEndian.Uint64([]byte(r.take(8))))
+	if r.rest != "" {
+		p.Run = r.run()
+	}
 	return p
 }

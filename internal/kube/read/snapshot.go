@@ -188,7 +188,7 @@ func (l *snapshot) podSets(queries map[gate.PodQuery]bool) map[string]*feed.Shar
 			l.addError(fmt.Errorf("selecting %s: %w", feed.PodsName(query), err), func(n gate.Needs) bool { return slices.Contains(n.Pods, query) })
 			continue
 		}
-		l.pods[query] = feed.NewPods(feed.IgnoreNode, l.nodes, query.Annotation)
+		l.pods[query] = feed.NewPods(feed.IgnoreNode, l.nodes, query)
 		sets[query.Namespace] = append(sets[query.Namespace], feed.SharedSet{Selector: selector, Pods: l.pods[query]})
 	}
 	out := make(map[string]*feed.SharedPods, len(sets))

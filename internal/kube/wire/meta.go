@@ -15,6 +15,8 @@ type decoder struct {
 	texts *texts
 	// managedFields specifies whether to decode managed fields.
 	managedFields bool
+	// containerStates specifies whether to decode the states of containers.
+	containerStates bool
 }
 
 func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {

@@ -42,7 +42,7 @@ func (d *decoder) podStatus(message []byte, s *corev1.PodStatus) error {
 		case 2:
 			c.check(d.podCondition(c.message(), appendOne(&s.Conditions, message, 2)))
 		case 8:
-			c.check(containerStatus(c.message(), appendOne(&s.ContainerStatuses, message, 8)))
+			c.check(d.containerStatus(c.message(), appendOne(&s.ContainerStatuses, message, 8)))
 		}
 	}
 	return c.err
@@ -63,10 +63,15 @@ func (d *decoder) podCondition(message []byte, p *corev1.PodCondition) error {
 	return c.err
 }
 
-func containerStatus(message []byte, s *corev1.ContainerStatus) error {
+func (d *decoder) containerStatus(message []byte, s *corev1.ContainerStatus) error {
 	c := cursor{rest: message}
 	for c.next() {
-		if c.number == 8 {
+		switch c.number {
+		case 2:
+			if d.containerStates {
+				c.check(s.State.Unmarshal(c.message()))
+			}
+		case 8:
 			s.ContainerID = c.text()
 		}
 	}

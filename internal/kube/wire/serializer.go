@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// ManagedFields specifies whether to decode managed fields.
 	ManagedFields bool
+	// ContainerStates specifies whether to decode the states of the containers in pods.
+	ContainerStates bool
 }
 
 // NewSerializer returns a serializer for clients that decodes Nodes, Pods and their lists
@@ -28,7 +30,7 @@ type Options struct {
 // The object of a watch event shares memory with the stream until the next event is read.
 // It must be decoded at once, as client-go does.
 func NewSerializer(all runtime.NegotiatedSerializer, o Options) runtime.NegotiatedSerializer {
-	d := &decoder{texts: newTexts(), managedFields: o.ManagedFields}
+	d := &decoder{texts: newTexts(), managedFields: o.ManagedFields, containerStates: o.ContainerStates}
 	s := &serializer{NegotiatedSerializer: all}
 	for _, info := range all.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeProtobuf {

@@ -76,7 +76,7 @@ func TestWatchEvents(t *testing.T) {
 		got = append(got, o)
 	}
 	for i, e := range events {
-		want := pruned(e.object, false)
+		want := pruned(e.object, Options{})
 		if kind := got[i].GetObjectKind().GroupVersionKind(); kind != (schema.GroupVersionKind{}) {
 			t.Errorf("%s has kind %s, which client-go removes", e.event, kind)
 		}

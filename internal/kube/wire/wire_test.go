@@ -26,22 +26,22 @@ func decode(t testing.TB, with runtime.NegotiatedSerializer, data []byte) (runti
 }
 
 // pruned returns what partial decoding should leave of an object.
-func pruned(o runtime.Object, managedFields bool) runtime.Object {
+func pruned(o runtime.Object, with Options) runtime.Object {
 	switch o := o.(type) {
 	case *corev1.Node:
-		return prunedNode(o, managedFields)
+		return prunedNode(o, with.ManagedFields)
 	case *corev1.Pod:
-		return prunedPod(o, managedFields)
+		return prunedPod(o, with)
 	case *corev1.NodeList:
 		list := &corev1.NodeList{ListMeta: o.ListMeta}
 		for i := range o.Items {
-			list.Items = append(list.Items, *prunedNode(&o.Items[i], managedFields))
+			list.Items = append(list.Items, *prunedNode(&o.Items[i], with.ManagedFields))
 		}
 		return list
 	case *corev1.PodList:
 		list := &corev1.PodList{ListMeta: o.ListMeta}
 		for i := range o.Items {
-			list.Items = append(list.Items, *prunedPod(&o.Items[i], managedFields))
+			list.Items = append(list.Items, *prunedPod(&o.Items[i], with))
 		}
 		return list
 	}
@@ -81,15 +81,19 @@ func prunedNode(n *corev1.Node, managedFields bool) *corev1.Node {
 	return thin
 }
 
-func prunedPod(p *corev1.Pod, managedFields bool) *corev1.Pod {
-	thin := &corev1.Pod{ObjectMeta: prunedMeta(p.ObjectMeta, managedFields)}
+func prunedPod(p *corev1.Pod, with Options) *corev1.Pod {
+	thin := &corev1.Pod{ObjectMeta: prunedMeta(p.ObjectMeta, with.ManagedFields)}
 	thin.Spec.NodeName = p.Spec.NodeName
 	thin.Status.Phase = p.Status.Phase
 	for _, c := range p.Status.Conditions {
 		thin.Status.Conditions = append(thin.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 	}
 	for _, s := range p.Status.ContainerStatuses {
-		thin.Status.ContainerStatuses = append(thin.Status.ContainerStatuses, corev1.ContainerStatus{ContainerID: s.ContainerID})
+		status := corev1.ContainerStatus{ContainerID: s.ContainerID}
+		if with.ContainerStates {
+			status.State = s.State
+		}
+		thin.Status.ContainerStatuses = append(thin.Status.ContainerStatuses, status)
 	}
 	return thin
 }
@@ -122,12 +126,12 @@ func kinds() []runtime.Object {
 // fields. With a wrong field number, a field would be missing or contain another one.
 func TestThinDecodingMatchesWholeDecoding(t *testing.T) {
 	kept := make(map[string]bool)
-	for _, o := range []Options{{}, {ManagedFields: true}} {
+	for _, o := range []Options{{}, {ManagedFields: true}, {ContainerStates: true}} {
 		with := NewSerializer(wiretest.Whole, o)
 		for _, kind := range kinds() {
 			for seed := range int64(40) {
 				whole, thin := decodeBoth(t, with, wiretest.Encode(t, randomObject(seed, empty(kind))))
-				if d := diff(pruned(whole, o.ManagedFields), thin); d != "" {
+				if d := diff(pruned(whole, o), thin); d != "" {
 					t.Fatalf("thin decoding of %T, seed %d, differs:\n%s", kind, seed, d)
 				}
 				recordFields(kept, "", reflect.ValueOf(thin).Elem())
@@ -199,7 +203,7 @@ func TestMessagesMerge(t *testing.T) {
 				t.Fatal(err)
 			}
 			thin, err := decode(t, NewSerializer(wiretest.Whole, Options{}), data)
-			if d := diff(pruned(whole, false), thin); d != "" || err != nil {
+			if d := diff(pruned(whole, Options{}), thin); d != "" || err != nil {
 				t.Fatalf("merging two of %T: %v\n%s", kind, err, d)
 			}
 		}
@@ -253,7 +257,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return // fields that partial decoding skips may be invalid
 		}
-		if d := diff(pruned(whole, false), thin); d != "" {
+		if d := diff(pruned(whole, Options{}), thin); d != "" {
 			t.Errorf("thin decoding differs:\n%s", d)
 		}
 	})

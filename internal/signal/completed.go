@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signal
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// completed holds when a pod that runs once has succeeded on the node in the current
+// boot. The record remembers the success, because such pods are deleted afterwards.
+type completed struct {
+	query gate.PodQuery
+	// maxAge is how long a success counts. Zero means as long as the boot.
+	maxAge time.Duration
+	// id identifies the success in records. It depends on which pods are selected, so
+	// that the success of a former check does not count for another one.
+	id string
+	// subject is the subject of readings.
+	subject string
+}
+
+var _ gate.Remembering = completed{}
+
+func newCompleted(spec *v1alpha1.CompletedSignal) (gate.Signal, error) {
+	selector, err := spec.Selector.AsSelector()
+	if err != nil {
+		return nil, fmt.Errorf("compiling selector: %w", err)
+	}
+	s := completed{
+		query:  gate.PodQuery{Namespace: spec.Namespace, Selector: selector.String(), Runs: true},
+		maxAge: time.Duration(ptr.Deref(spec.MaxAgeSeconds, 0)) * time.Second,
+	}
+	s.id = gate.NewIncarnation(types.UID(s.query.Namespace), []string{s.query.Selector}).String()
+	s.subject = s.query.Namespace + "/(" + s.query.Selector + ")"
+	return s, nil
+}
+
+// remembers reports whether a signal is, or contains, one that remembers.
+func remembers(s gate.Signal) bool {
+	if alternatives, ok := s.(anyOf); ok {
+		for i := range alternatives {
+			if remembers(alternatives[i].Signal) {
+				return true
+			}
+		}
+		return false
+	}
+	_, ok := s.(gate.Remembering)
+	return ok
+}
+
+// runs are the pods of a signal on a node, as far as they matter.
+type runs struct {
+	// last is the pod of the current boot that finished last.
+	last *gate.Pod
+	// unfinished is a pod that has not finished, and stale one that has, but in another
+	// boot.
+	unfinished, stale *gate.Pod
+}
+
+func (s completed) runs(in gate.Input) (runs, bool) {
+	pods, observed := in.Pods[s.query]
+	var r runs
+	for i := range pods {
+		switch p := &pods[i]; {
+		case p.Mirror:
+		case !p.Finished:
+			r.unfinished = p
+		case !in.Trust.BelievesRun(p):
+			r.stale = p
+		case r.last == nil, finishedAfter(p, r.last, in.Now):
+			r.last = p
+		}
+	}
+	return r, observed
+}
+
+// finishedAfter reports whether a finished pod is the more recent one. Of pods that
+// finished at the same time, one that succeeded is.
+func finishedAfter(p, other *gate.Pod, now time.Time) bool {
+	a, b := endOf(p, now), endOf(other, now)
+	return a.After(b) || a.Equal(b) && p.Run.Succeeded
+}
+
+// endOf returns when a pod finished. The node's clock may be wrong, so the time is
+// limited by the pod's creation and the current time.
+func endOf(p *gate.Pod, now time.Time) time.Time {
+	end := latest(p.Run.Ended, p.Created)
+	if end.After(now) {
+		return now
+	}
+	return end
+}
+
+// success returns the time of the last success, or zero if there is none or another pod
+// has failed since.
+func (s completed) success(r runs, in gate.Input) time.Time {
+	remembered := in.Completed.Of(s.id)
+	switch {
+	case r.last == nil:
+		return remembered
+	case r.last.Run.Succeeded:
+		return latest(remembered, endOf(r.last, in.Now))
+	case remembered.Before(endOf(r.last, in.Now).Truncate(time.Second)): // records contain whole seconds
+		return time.Time{}
+	}
+	return remembered
+}
+
+// Read implements gate.Signal.
+func (s completed) Read(in gate.Input) gate.Reading {
+	r, observed := s.runs(in)
+	if !observed {
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.subject}
+	}
+	at := s.success(r, in)
+	expires := at.Add(s.maxAge)
+	switch {
+	case !at.IsZero() && (s.maxAge == 0 || in.Now.Before(expires)):
+		held := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingCompletedEarlier, Subject: s.subject, Since: at}
+		if r.last != nil && r.last.Run.Succeeded {
+			held.Reason, held.Subject = v1alpha1.ReadingCompleted, r.last.Name
+		}
+		if s.maxAge > 0 {
+			held.Recheck = expires
+		}
+		return held
+	case r.unfinished != nil:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotCompleted, Subject: r.unfinished.Name}
+	case !at.IsZero():
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingCompletionExpired, Subject: s.subject, Since: expires}
+	case r.last != nil:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodFailed, Subject: r.last.Name, Since: endOf(r.last, in.Now)}
+	case r.stale != nil:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingStaleRun, Subject: r.stale.Name}
+	}
+	return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject}
+}
+
+// Completions implements gate.Remembering.
+func (s completed) Completions(in gate.Input, into *gate.Completions) {
+	if at := s.remembered(in); !at.IsZero() {
+		into.Add(s.id, at)
+	}
+}
+
+// Remembers implements gate.Remembering.
+func (s completed) Remembers(in gate.Input) bool {
+	return s.remembered(in).Truncate(time.Second).Equal(in.Completed.Of(s.id))
+}
+
+// remembered returns the time of the success that the record must contain, or zero. A
+// remembered success is updated only if its age matters, because each update is a write.
+func (s completed) remembered(in gate.Input) time.Time {
+	known := in.Completed.Of(s.id)
+	r, observed := s.runs(in)
+	if !observed {
+		return known
+	}
+	at := s.success(r, in)
+	if s.maxAge == 0 && !at.IsZero() && !known.IsZero() {
+		return known
+	}
+	return at
+}
+
+// Evidence implements gate.Signal.
+func (s completed) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
+	found, observed := f.Pods[s.query]
+	return found, observed
+}
+
+// ProvesBoot implements gate.Signal.
+func (completed) ProvesBoot() bool { return true }
+
+// Needs implements gate.Signal.
+func (s completed) Needs(*gate.DaemonSets) gate.Needs {
+	return gate.Needs{Pods: []gate.PodQuery{s.query}}
+}
