@@ -24,6 +24,7 @@ import (
 var systemNamespaces = []string{
 	"default", "kube-system", "calico-system", "falco", "gpu-operator", "gpu-resources", "istio-system", "kata-system", "linkerd-cni", "spegel",
 }
+var systemNamespaces = []string{"kube-system", "calico-system", "istio-system", "preflight"}
 
 // prepareSystemNamespaces creates the namespaces of the presets' daemons. It deletes their
 // content when the test ends.

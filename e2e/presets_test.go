@@ -23,6 +23,12 @@ type presetNode struct {
 	*kubelet
 	shipped *shipped.Objects
 	daemons map[string]*appsv1.DaemonSet
+	// check is the pod of the preset preflight.
+	check *corev1.Pod
+}
+
+func ofPreflight(p *corev1.Pod) {
+	p.Labels = map[string]string{"app.kubernetes.io/name": "preflight"}
 }
 
 // presetStep is a reason why a gate is closed, and what resolves it.
@@ -93,6 +99,19 @@ var presetSteps = map[string][]presetStep{
 	"kata": append(startsDaemon("kata-system/kata-deploy"),
 		presetStep{v1alpha1.ReadingMissing, func(n *presetNode) { n.setLabel("katacontainers.io/kata-runtime", "false") }},
 		presetStep{v1alpha1.ReadingDiffers, func(n *presetNode) { n.setLabel("katacontainers.io/kata-runtime", "true") }}),
+	"calico":              startsDaemon("calico-node"),
+	"cilium":              startsDaemon("cilium"),
+	"ebs-csi":             append(startsDaemon("ebs-csi-node"), registersDriver("ebs.csi.aws.com", 24)),
+	"efs-csi":             append(startsDaemon("efs-csi-node"), registersDriver("efs.csi.aws.com")),
+	"gcp-pd-csi":          append(startsDaemon("pdcsi-node"), registersDriver("pd.csi.storage.gke.io", 15)),
+	"image-warm-up":       startsDaemon("image-warm-up"),
+	"init-daemonset":      startsDaemon("node-init"),
+	"istio-cni":           startsDaemon("istio-cni-node"),
+	"required-daemonsets": startsDaemon("required"),
+	"preflight": {
+		{v1alpha1.ReadingPodMissing, func(n *presetNode) { n.check = n.bind("check", time.Now(), n.inNamespace("preflight"), ofPreflight) }},
+		{v1alpha1.ReadingPodNotCompleted, func(n *presetNode) { n.ends(n.check, true) }},
+	},
 	"node-condition": {
 		{v1alpha1.ReadingMissing, func(n *presetNode) { n.setCondition("NodeChecked", "False") }},
 		{v1alpha1.ReadingDiffers, func(n *presetNode) { n.setCondition("NodeChecked", "True") }},
