@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/internal/admission"
@@ -69,6 +70,11 @@ func TestSameAsManifests(t *testing.T) {
 		"daemons' pods guarded": {
 			object{"daemonPods": object{"guarded": true, "creators": []string{"system:serviceaccount:velero:velero", "b@example.com"}}}, "1.37.0", func(o *install.Options) {
 				o.GuardDaemonPods, o.DaemonPodCreators = true, []string{"system:serviceaccount:velero:velero", "b@example.com"}
+			}, gateKeys,
+		},
+		"observed kinds": {
+			object{"observe": []object{{"group": "cilium.io", "resource": "ciliumnodes"}, {"resource": "configmaps"}}}, "1.37.0", func(o *install.Options) {
+				o.Observe = []schema.GroupResource{{Group: "cilium.io", Resource: "ciliumnodes"}, {Resource: "configmaps"}}
 			}, gateKeys,
 		},
 		"gates from files": {

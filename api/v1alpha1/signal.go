@@ -10,7 +10,7 @@ import (
 // time, a signal holds, does not hold yet, or is unknown. An unknown signal
 // never opens and never closes a gate.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.completed), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression), has(self.anyOf)].exists_one(set, set)",message="a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf"
+// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.completed), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.object), has(self.expression), has(self.anyOf)].exists_one(set, set)",message="a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, object, expression and anyOf"
 type Signal struct {
 	// name is the name of the signal. Must be unique within the gate's list of
 	// signals.
@@ -34,7 +34,7 @@ type Signal struct {
 
 // NamedSource is a signal within anyOf.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.completed), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.expression)].exists_one(set, set)",message="a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices and expression"
+// +kubebuilder:validation:XValidation:rule="[has(self.daemonSet), has(self.daemonSets), has(self.pods), has(self.completed), has(self.condition), has(self.label), has(self.annotation), has(self.csiDriver), has(self.resource), has(self.resourceSlices), has(self.object), has(self.expression)].exists_one(set, set)",message="a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, object and expression"
 type NamedSource struct {
 	// name is the name of the signal. Must be unique within its anyOf.
 	// +required
@@ -105,6 +105,12 @@ type SignalSource struct {
 	// are owned by its Node are considered.
 	// +optional
 	ResourceSlices *ResourceSlicesSignal `json:"resourceSlices,omitempty"`
+
+	// object holds when an object of any kind belongs to the node, and a CEL
+	// expression is true for it. An object that is owned by a former Node of the same
+	// name does not count.
+	// +optional
+	Object *ObjectSignal `json:"object,omitempty"`
 
 	// expression holds when the CEL expression evaluates to true for the node. It
 	// must return a bool.

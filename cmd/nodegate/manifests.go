@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
@@ -56,6 +58,7 @@ func plainOptOutFlag(flags *pflag.FlagSet, allowed *bool) {
 func newManifestsCommand() *cobra.Command {
 	options := install.Options{Namespace: defaultNamespace, ServiceAccount: defaultServiceAccount}
 	var metricsSecure bool
+	var observe []string
 	command := &cobra.Command{
 		Use:     "manifests",
 		Short:   "Print the objects that nodegate requires in a cluster: CRD, RBAC and admission policies",
@@ -63,6 +66,9 @@ func newManifestsCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.OpenMetrics = !metricsSecure
+			for _, resource := range observe {
+				options.Observe = append(options.Observe, schema.ParseGroupResource(resource))
+			}
 			return install.Write(cmd.OutOrStdout(), options)
 		},
 	}
@@ -73,6 +79,8 @@ func newManifestsCommand() *cobra.Command {
 		"permit nodegate to evict pods through the Eviction API, which gates with bypassedPods: Evict require")
 	flags.BoolVar(&options.NodeConditions, "node-conditions", false,
 		"permit nodegate to write the node conditions of gates with deadline.condition: Publish, on which remediation controllers act")
+	flags.StringSliceVar(&observe, "observe", nil,
+		"comma-separated resources that nodegate may read, as RESOURCE.GROUP, such as ciliumnodes.cilium.io, for gates with object signals")
 	flags.BoolVar(&options.GuardDaemonPods, "guard-daemon-pods", false,
 		"add a policy that permits only the DaemonSet controller to create pods of DaemonSets, so that other pods cannot open a gate")
 	flags.StringSliceVar(&options.DaemonPodCreators, "daemon-pod-creators", nil,

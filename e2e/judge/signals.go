@@ -94,6 +94,8 @@ func (l evaluator) source(s *v1alpha1.SignalSource) (reading, string) {
 		return l.resource(s.Resource)
 	case s.ResourceSlices != nil:
 		return notJudged, "signal resourceSlices"
+	case s.Object != nil:
+		return notJudged, "signal object"
 	case s.Expression != "":
 		return notJudged, "signal expression"
 	}

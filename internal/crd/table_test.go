@@ -217,13 +217,13 @@ var rules = []rule{
 
 	// The kind of a signal.
 	{
-		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, object, expression and anyOf",
 		keep: "- {name: a, label: {key: a}}", breaks: "- {name: a}",
 	}, {
-		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, expression and anyOf",
+		at: "spec.openWhen[0]", message: "a signal has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, object, expression and anyOf",
 		keep: "- {name: a, annotation: {key: a}}", breaks: "- {name: a, label: {key: a}, annotation: {key: a}}",
 	}, {
-		at: "spec.openWhen[0].anyOf[0]", message: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices and expression",
+		at: "spec.openWhen[0].anyOf[0]", message: "a signal inside anyOf has exactly one kind; set one of daemonSet, daemonSets, pods, completed, condition, label, annotation, csiDriver, resource, resourceSlices, object and expression",
 		keep: anyOf("{name: a, label: {key: a}}"), breaks: anyOf("{name: a}"),
 	}, {
 		at: "spec.openWhen[0].anyOf", message: "should have at least 2 items",
@@ -347,6 +347,54 @@ var rules = []rule{
 		at: "spec.openWhen[0].completed.maxAgeSeconds", message: "should be less than or equal to 31536000",
 		keep:   "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 31536000}}",
 		breaks: "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 31536001}}",
+	},
+
+	// object.
+	{
+		at: "spec.openWhen[0].object.group", message: "group must be an API group, such as cilium.io; correct it",
+		keep: object("group: cilium.io"), breaks: object("group: a/b"),
+	}, {
+		at: "spec.openWhen[0].object.version", message: "version must be a version of the API group, such as v1; correct it",
+		keep: object("version: v1beta1"), breaks: object("version: 1" + "a"),
+	}, {
+		at: "spec.openWhen[0].object.kind", message: "kind must be the name of a kind, such as CiliumNode; correct it",
+		keep: object("kind: CiliumNode"), breaks: object("kind: ciliumnodes"),
+	}, {
+		at: "spec.openWhen[0].object.kind", message: "kind must not be Secret, because the results of expressions would reveal its content; use another object",
+		keep: object("kind: Secret, group: example.com"), breaks: object("kind: Secret"),
+	}, {
+		at: "spec.openWhen[0].object.namespace", message: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
+		keep: object("namespace: a-1"), breaks: object("namespace: a.b"),
+	}, {
+		at: "spec.openWhen[0].object.matchLabels", message: "matchLabels has a key that is not a label key; write it as name or example.com/name",
+		keep: object("matchLabels: {example.com/a: b}"), breaks: object(`matchLabels: {"a,b": c}`),
+	}, {
+		at: "spec.openWhen[0].object.nodeBy", message: `supported values: "Name", "Label", "Field", "Owner"`,
+		keep: object("nodeBy: Owner"), breaks: object("nodeBy: Annotation"),
+	}, {
+		at: "spec.openWhen[0].object.nodeLabel", message: "nodeLabel is required when nodeBy is Label, and must not be set otherwise",
+		keep: object("nodeBy: Label, nodeLabel: example.com/node"), breaks: object("nodeBy: Label"),
+	}, {
+		at: "spec.openWhen[0].object.nodeLabel", message: "nodeLabel must be a label key; write it as name or example.com/name",
+		keep: object("nodeBy: Label, nodeLabel: node"), breaks: object(`nodeBy: Label, nodeLabel: "a b"`),
+	}, {
+		at: "spec.openWhen[0].object.nodeField", message: "nodeField is required when nodeBy is Field, and must not be set otherwise",
+		keep: object("nodeBy: Field, nodeField: spec.nodeName"), breaks: object("nodeField: spec.nodeName"),
+	}, {
+		at: "spec.openWhen[0].object.nodeField", message: "nodeField must be a path of fields, such as spec.nodeName; correct it",
+		keep: object(`nodeBy: Field, nodeField: "metadata.annotations['example.com/node']"`), breaks: object("nodeBy: Field, nodeField: spec..nodeName"),
+	}, {
+		at: "spec.openWhen[0].object.expression", message: "should be at least 1 chars long",
+		keep: object("expression: 'true'"), breaks: object("expression: ''"),
+	}, {
+		at: "spec.openWhen[0].object.expression", message: "may not be more than 1024 bytes",
+		keep: object("expression: '" + strings.Repeat("a", 1024) + "'"), breaks: object("expression: '" + strings.Repeat("a", 1025) + "'"),
+	}, {
+		at: "spec.openWhen[0].object.expression", message: "expression must have at most 100 opening brackets; split it into several signals",
+		keep: object("expression: '" + strings.Repeat("(", 100) + "'"), breaks: object("expression: '" + strings.Repeat("(", 101) + "'"),
+	}, {
+		at: "spec.openWhen[0].object.expression", message: "expression must use optMap and optFlatMap at most 3 times in total; use orValue or hasValue instead",
+		keep: object("expression: optMap optMap optMap"), breaks: object("expression: optMap optMap optMap optMap"),
 	},
 
 	// csiDriver, resource, resourceSlices, expression.
@@ -595,6 +643,16 @@ func closeWhen(fields string) string {
 // anyOf returns a signal with this alternative and a valid one.
 func anyOf(alternative string) string {
 	return "- {name: any, anyOf: [" + alternative + ", {name: other, label: {key: a}}]}"
+}
+
+// object returns an object signal; the fields replace valid ones.
+func object(fields string) string {
+	for field, valid := range map[string]string{"version": "v1", "kind": "A", "expression": "'true'"} {
+		if !strings.Contains(fields, field+":") {
+			fields += ", " + field + ": " + valid
+		}
+	}
+	return "- {name: a, object: {" + fields + "}}"
 }
 
 // pods returns a pods signal; the fields replace valid ones.

@@ -62,7 +62,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingMissing:                   missingStep,
 	v1alpha1.ReadingDiffers:                   missingStep,
 	v1alpha1.ReadingInsufficient:              missingStep,
-	v1alpha1.ReadingFormerNode:                "wait: the CSINode belongs to a former Node of the same name; the kubelet replaces it",
+	v1alpha1.ReadingFormerNode:                "wait: the object belongs to a former Node of the same name; the program that created it replaces it",
 	v1alpha1.ReadingNotOwned:                  "the ResourceSlice has no owner reference to its Node: only slices that a kubelet's driver publishes count",
 	v1alpha1.ReadingPoolIncomplete:            "the driver has not published all slices of a pool yet: check its pod on the node",
 	v1alpha1.ReadingExpressionFailed:          "the expression could not be evaluated on this node: the message has CEL's error. See expressions",
@@ -95,7 +95,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 
 const (
 	setupStep       = "wait: a cloud controller or provisioner is still setting up the node; see its own taints"
-	missingStep     = "the node does not have the label, annotation, condition, driver or resource, or not with the required value"
+	missingStep     = "the node does not have the label, annotation, condition, driver, resource or object, or not with the required value"
 	tooBrieflyStep  = "wait: this resolves itself after forSeconds or minReadySeconds"
 	unreachableStep = "check the node: no gate opens on a node that is unreachable or shutting down"
 	holdsStep       = "a closeWhen gate stays closed while its signals hold"

@@ -8,26 +8,36 @@ import (
 	"weak"
 )
 
-// compiled contains the expressions that are in use, by their text. It holds weak
-// pointers, so that it does not grow beyond the expressions of the existing gates.
-var compiled sync.Map // of string to weak.Pointer[Expression]
+// compiled and compiledObjects contain the expressions over nodes and over objects that
+// are in use.
+var (
+	compiled        cache[Expression]
+	compiledObjects cache[ObjectExpression]
+)
 
-// cached returns the compiled expression with this text, or nil.
-func cached(text string) *Expression {
-	held, found := compiled.Load(text)
+// cache contains expressions by their text. It holds weak pointers, so that it does not
+// grow beyond the expressions of the existing gates.
+type cache[E any] struct{ byText sync.Map } // of string to weak.Pointer[E]
+
+// get returns the compiled expression with this text, or nil.
+func (c *cache[E]) get(text string) *E {
+	held, found := c.byText.Load(text)
 	if !found {
 		return nil
 	}
-	return held.(weak.Pointer[Expression]).Value()
+	return held.(weak.Pointer[E]).Value()
 }
 
-// remember adds an expression to compiled.
-func remember(text string, e *Expression) {
+// add adds an expression.
+func (c *cache[E]) add(text string, e *E) {
 	held := weak.Make(e)
-	compiled.Store(text, held)
-	runtime.AddCleanup(e, func(text string) { compiled.CompareAndDelete(text, held) }, text)
+	c.byText.Store(text, held)
+	runtime.AddCleanup(e, func(text string) { c.byText.CompareAndDelete(text, held) }, text)
 }
 
 // IsCompiled reports whether Compile would return immediately because an expression
 // with the same text is in use.
-func IsCompiled(text string) bool { return cached(text) != nil }
+func IsCompiled(text string) bool { return compiled.get(text) != nil }
+
+// IsObjectCompiled is IsCompiled for CompileObject.
+func IsObjectCompiled(text string) bool { return compiledObjects.get(text) != nil }

@@ -21,7 +21,7 @@ func TestCache(t *testing.T) {
 		t.Error("another text has the same expression")
 	}
 	runtime.KeepAlive(e)
-	for held := true; held; _, held = compiled.Load(text) { // a cleanup runs some time later
+	for held := true; held; _, held = compiled.byText.Load(text) { // a cleanup runs some time later
 		runtime.GC()
 	}
 	if IsCompiled(text) {

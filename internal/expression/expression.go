@@ -32,14 +32,14 @@ const errorsMax = 3
 // position in the expression, if there is one. While an expression is in use, Compile
 // returns the same Expression for the same text.
 func Compile(expression string) (*Expression, error) {
-	if e := cached(expression); e != nil {
+	if e := compiled.get(expression); e != nil {
 		return e, nil
 	}
 	e, err := compile(expression)
 	if err != nil {
 		return nil, err
 	}
-	remember(expression, e)
+	compiled.add(expression, e)
 	return e, nil
 }
 
@@ -89,24 +89,34 @@ func check(env *cel.Env, expression string) (*cel.Ast, error) {
 // plan determines how the expression is evaluated, or returns an error if it may cost
 // too much.
 func (e *Expression) plan(env *cel.Env, checked *cel.Ast) error {
-	cost, err := env.EstimateCost(checked, estimator)
+	most, err := checkCost(env, checked)
 	if err != nil {
-		return fmt.Errorf("estimating its cost: %w", err)
-	}
-	if cost.Max > estimateLimit {
-		return fmt.Errorf("it may cost too much: the estimate is %d, but at most %d is allowed; "+
-			"use fewer or less deeply nested macros such as all and exists", cost.Max, estimateLimit)
+		return err
 	}
 	if e.counted, err = env.Program(checked, append([]cel.ProgramOption{optimized}, counting...)...); err != nil {
 		return fmt.Errorf("planning its evaluation: %w", err)
 	}
-	if cost.Max > CostLimit || !isTame(checked.NativeRep()) {
+	if most > CostLimit || !isTame(checked.NativeRep()) {
 		return nil
 	}
 	if e.uncounted, err = env.Program(checked, optimized); err != nil {
 		return fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return nil
+}
+
+// checkCost returns the estimated maximum cost of an expression, or an error if it may
+// cost too much.
+func checkCost(env *cel.Env, checked *cel.Ast) (uint64, error) {
+	cost, err := env.EstimateCost(checked, estimator)
+	if err != nil {
+		return 0, fmt.Errorf("estimating its cost: %w", err)
+	}
+	if cost.Max > estimateLimit {
+		return 0, fmt.Errorf("it may cost too much: the estimate is %d, but at most %d is allowed; "+
+			"use fewer or less deeply nested macros such as all and exists", cost.Max, estimateLimit)
+	}
+	return cost.Max, nil
 }
 
 // explain returns the errors of an expression, with their positions.

@@ -37,6 +37,9 @@ type Facts struct {
 	// ResourceSlices contains the node's ResourceSlices, by the name of their DRA
 	// driver. If a driver has no key, its ResourceSlices have not been observed yet.
 	ResourceSlices map[string][]ResourceSlice
+	// Objects contains the objects that belong to the node, sorted by name, by the query
+	// that finds them. If a query has no key, its objects have not been observed yet.
+	Objects map[ObjectQuery][]Object
 	// Part is true if the decision covers only some of the gates (see Parts). Records
 	// and overrides of other gates are then ignored, instead of being treated as
 	// orphaned.

@@ -121,6 +121,9 @@ func (p *Parts) index(part int, n *Needs) {
 	for _, query := range n.Pods {
 		p.add(Aspect{Kind: AspectPods, Pods: query}, part)
 	}
+	for _, query := range n.Objects {
+		p.add(query.Aspect(), part)
+	}
 	if n.Heartbeats {
 		p.add(Aspect{Kind: AspectHeartbeats}, part)
 	}

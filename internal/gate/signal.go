@@ -124,6 +124,8 @@ type Needs struct {
 	CSINodes bool
 	// ResourceSlices contains the names of the DRA drivers of the ResourceSlices.
 	ResourceSlices []string
+	// Objects contains the queries that find objects of other kinds.
+	Objects []ObjectQuery
 	// Heartbeats reports whether the heartbeats of conditions are needed. Each
 	// heartbeat is then a change.
 	Heartbeats bool
@@ -144,6 +146,7 @@ func (n *Needs) Add(other Needs) {
 	n.NodeInfo = append(n.NodeInfo, other.NodeInfo...)
 	n.CSINodes = n.CSINodes || other.CSINodes
 	n.ResourceSlices = append(n.ResourceSlices, other.ResourceSlices...)
+	n.Objects = append(n.Objects, other.Objects...)
 	n.Heartbeats = n.Heartbeats || other.Heartbeats
 	n.Conditions = append(n.Conditions, other.Conditions...)
 	n.AllConditions = n.AllConditions || other.AllConditions

@@ -87,9 +87,14 @@ func (c *Compiler) Next() (compile func(*v1alpha1.NodeGate, string) (gate.Gate, 
 // newExpressions returns the total length of a gate's expressions that have not been
 // compiled.
 func newExpressions(ng *v1alpha1.NodeGate) int {
-	sum := 0
-	for _, text := range signal.Expressions(&ng.Spec) {
+	sum, all := 0, signal.ExpressionsOf(&ng.Spec)
+	for _, text := range all.Nodes {
 		if !expression.IsCompiled(text) {
+			sum += len(text)
+		}
+	}
+	for _, text := range all.Objects {
+		if !expression.IsObjectCompiled(text) {
 			sum += len(text)
 		}
 	}

@@ -6,14 +6,17 @@ package install
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -42,6 +45,9 @@ type Options struct {
 	// NodeConditions permits nodegate to patch nodes/status, which gates with
 	// deadline.condition: Publish require. A policy restricts it to their conditions.
 	NodeConditions bool
+	// Observe contains the resources of other kinds that nodegate may read, for gates with
+	// object signals.
+	Observe []schema.GroupResource
 	// GuardDaemonPods adds a policy that permits only the DaemonSet controller to create
 	// pods of DaemonSets. DaemonPodCreators are additional users that may create them.
 	GuardDaemonPods   bool
@@ -58,8 +64,24 @@ type Options struct {
 
 // Validate returns an error if the options are invalid.
 func (o Options) Validate() error {
+	if err := o.validateObserve(); err != nil {
+		return err
+	}
 	_, err := admission.Policies(o.admission())
 	return err
+}
+
+// validateObserve rejects resources whose content gates must not reveal.
+func (o Options) validateObserve() error {
+	for _, r := range o.Observe {
+		switch {
+		case r.Resource == "" || strings.ContainsAny(r.Resource+r.Group, "*/"):
+			return fmt.Errorf("checking --observe: %q is not a resource: write it as RESOURCE.GROUP, such as ciliumnodes.cilium.io", r)
+		case r == corev1.Resource("secrets"):
+			return errors.New("checking --observe: secrets must not be observed, because the results of expressions would reveal their content")
+		}
+	}
+	return nil
 }
 
 // Username returns the user name of the ServiceAccount.
@@ -79,6 +101,9 @@ const (
 	ClusterRole = "nodegate"
 	// evictRoleName is the name of the ClusterRole that permits nodegate to evict pods.
 	evictRoleName = "nodegate-evict-pods"
+	// observeRoleName is the name of the ClusterRole that permits nodegate to read objects
+	// of other kinds.
+	observeRoleName = "nodegate-observe"
 	// conditionsRoleName is the name of the ClusterRole that permits nodegate to publish
 	// conditions of Nodes.
 	conditionsRoleName = "nodegate-node-conditions"
@@ -123,6 +148,9 @@ func Write(w io.Writer, o Options) error {
 
 // Objects returns the objects, except the CustomResourceDefinition.
 func Objects(o Options) ([]client.Object, error) {
+	if err := o.validateObserve(); err != nil {
+		return nil, err
+	}
 	policies, err := admission.Policies(o.admission())
 	if err != nil {
 		return nil, fmt.Errorf("rendering policies: %w", err)

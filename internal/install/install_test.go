@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -130,6 +131,25 @@ func TestEvictPods(t *testing.T) {
 		}
 		if has := strings.Contains(out.String(), "pods/eviction"); has != asked {
 			t.Errorf("permission to evict pods: %t, want %t", has, asked)
+		}
+	}
+}
+
+// nodegate may read objects of other kinds only with Observe, and never Secrets.
+func TestObserve(t *testing.T) {
+	o := options
+	o.Observe = []schema.GroupResource{{Group: "cilium.io", Resource: "ciliumnodes"}}
+	var out bytes.Buffer
+	if err := Write(&out, o); err != nil || !strings.Contains(out.String(), "- ciliumnodes\n") {
+		t.Errorf("%v: ciliumnodes are not permitted", err)
+	}
+	for _, bad := range []schema.GroupResource{{Resource: "secrets"}, {}, {Group: "cilium.io", Resource: "*"}, {Resource: "pods/log"}} {
+		o.Observe = []schema.GroupResource{bad}
+		if err := Write(&out, o); err == nil {
+			t.Errorf("%v is permitted", bad)
+		}
+		if err := o.Validate(); err == nil {
+			t.Errorf("%v is valid", bad)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -60,6 +61,16 @@ func evictRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}}
 }
 
+// observeRules returns the additional permissions in the whole cluster if the administrator
+// permits nodegate to read objects of other kinds.
+func observeRules(resources []schema.GroupResource) []rbacv1.PolicyRule {
+	rules := make([]rbacv1.PolicyRule, 0, len(resources))
+	for _, r := range resources {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{"get", "list", "watch"}})
+	}
+	return rules
+}
+
 // conditionRules returns the additional permissions in the whole cluster if the
 // administrator permits nodegate to publish conditions of Nodes.
 func conditionRules() []rbacv1.PolicyRule {
@@ -93,6 +104,9 @@ func (o renderer) rbac() []object {
 	}
 	if o.NodeConditions {
 		objects = append(objects, o.clusterRole(conditionsRoleName, conditionRules())...)
+	}
+	if len(o.Observe) > 0 {
+		objects = append(objects, o.clusterRole(observeRoleName, observeRules(o.Observe))...)
 	}
 	if !o.OpenMetrics {
 		objects = append(objects, o.clusterRole(metricsRoleName, MetricsRules())...)

@@ -144,6 +144,8 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 		return newResource(s.Resource), nil
 	case s.ResourceSlices != nil:
 		return newResourceSlices(s.ResourceSlices), nil
+	case s.Object != nil:
+		return newObject(s.Object)
 	case s.Expression != "":
 		return newExpression(s.Expression)
 	}

@@ -33,6 +33,7 @@ func mixedSignal(i int) v1alpha1.Signal {
 		{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi.example", Allocatable: true}},
 		{Resource: &v1alpha1.ResourceSignal{Name: "gpu.example/gpu"}},
 		{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "dra.example"}},
+		{Object: ciliumNode.Object},
 		{Expression: `"warm" in labels && conditions.exists(c, c.type == "Ready" && c.status == "True")`},
 	}
 	if i %= len(kinds) + 1; i < len(kinds) {
@@ -80,6 +81,7 @@ func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	}
 	w.facts.CSINode.Observed = true
 	w.facts.ResourceSlices = map[string][]gate.ResourceSlice{"dra.example": nil}
+	w.facts.Objects = map[gate.ObjectQuery][]gate.Object{ciliumQuery: nil}
 	n.Conditions = nil
 	status := corev1.ConditionTrue
 	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"} {
@@ -96,6 +98,7 @@ func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	n.Labels["warm"] = ""
 	n.Annotations = map[string]string{"warmed.example/at": "12:00"}
 	n.Allocatable = map[string]apiresource.Quantity{"gpu.example/gpu": apiresource.MustParse("8")}
+	w.facts.Objects[ciliumQuery] = []gate.Object{{Name: "n1", State: gate.Holds}}
 	w.facts.CSINode.Owner, w.facts.CSINode.Drivers = n.UID, map[string]bool{"csi.example": true}
 	w.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{{Name: "s", Owner: n.UID, Pool: "p", Generation: 1, Count: 1}}
 	for i := range gates {

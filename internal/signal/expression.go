@@ -21,12 +21,19 @@ type celExpression struct {
 // maximum of one expression. It limits how long a gate takes to compile.
 const textMax = 4 * expression.TextMax
 
-// Expressions returns the distinct texts of a gate's expressions.
-func Expressions(spec *v1alpha1.NodeGateSpec) []string {
-	var all []string
+// Expressions contains the distinct texts of a gate's expressions, over nodes and over
+// objects of other kinds.
+type Expressions struct{ Nodes, Objects []string }
+
+// ExpressionsOf returns a gate's expressions.
+func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
+	var all Expressions
 	add := func(s *v1alpha1.SignalSource) {
 		if s.Expression != "" {
-			all = append(all, s.Expression)
+			all.Nodes = append(all.Nodes, s.Expression)
+		}
+		if s.Object != nil {
+			all.Objects = append(all.Objects, s.Object.Expression)
 		}
 	}
 	for _, list := range [][]v1alpha1.Signal{spec.OpenWhen, spec.CloseWhen} {
@@ -37,14 +44,17 @@ func Expressions(spec *v1alpha1.NodeGateSpec) []string {
 			}
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	for _, texts := range []*[]string{&all.Nodes, &all.Objects} {
+		slices.Sort(*texts)
+		*texts = slices.Compact(*texts)
+	}
+	return all
 }
 
 // checkExpressions returns an error if a gate's expressions are too long in total.
 func checkExpressions(spec *v1alpha1.NodeGateSpec) error {
-	sum := 0
-	for _, text := range Expressions(spec) {
+	sum, all := 0, ExpressionsOf(spec)
+	for _, text := range slices.Concat(all.Nodes, all.Objects) {
 		sum += len(text)
 	}
 	if sum > textMax {

@@ -31,11 +31,11 @@ func of(texts ...string) *v1alpha1.NodeGate {
 func TestExpressionsOfAGate(t *testing.T) {
 	ng := of("b", "a", "b", "c")
 	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: "other", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "l"}}})
-	if got := Expressions(&ng.Spec); !slices.Equal(got, []string{"a", "b", "c"}) {
+	if got := ExpressionsOf(&ng.Spec).Nodes; !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("openWhen: %q", got)
 	}
 	ng.Spec.CloseWhen, ng.Spec.OpenWhen = ng.Spec.OpenWhen, nil
-	if got := Expressions(&ng.Spec); !slices.Equal(got, []string{"a", "b", "c"}) {
+	if got := ExpressionsOf(&ng.Spec).Nodes; !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("closeWhen: %q", got)
 	}
 }

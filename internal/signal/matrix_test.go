@@ -177,6 +177,18 @@ var matrix = map[string]row{
 			wrongOwner: {node: slicesOfU(part("a", "", "p", 1, 1)), state: gate.NotYet, reason: v1alpha1.ReadingNotOwned, message: "ResourceSlice a is not owned by a Node, so it may belong to a former Node of the same name"},
 		},
 	},
+	"object": {
+		v1alpha1.Signal{SignalSource: ciliumNode},
+		map[string]cell{
+			holds:      {node: objects(gate.Object{Name: "n1", State: gate.Holds}), state: gate.Holds, reason: matches, message: "CiliumNode n1 matches"},
+			notYet:     {node: objects(gate.Object{Name: "n1", State: gate.NotYet}), state: gate.NotYet, reason: differs, message: "CiliumNode n1 does not match"},
+			unknown:    {node: objects(gate.Object{Name: "n1", Error: "no such key: status"}), state: gate.Unknown, reason: v1alpha1.ReadingExpressionFailed, message: "the expression could not be evaluated on this node: CiliumNode n1: no such key: status"},
+			missingObj: {node: objects(), state: gate.NotYet, reason: absent, message: "the node has no CiliumNode.v2.cilium.io"},
+			staleFact:  never(aLevel),
+			wrongNode:  {node: objects(gate.Object{Name: "n1", State: gate.Holds, Owner: "former"}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CiliumNode n1 belongs to a former Node of the same name"},
+			wrongOwner: {node: objects(gate.Object{Name: "n1", State: gate.Holds, Owner: "u"}), state: gate.Holds, reason: matches, message: "CiliumNode n1 matches"}, // an owner is not required
+		},
+	},
 	"expression": {
 		v1alpha1.Signal{SignalSource: expressed(`labels.pool == "gpu" && !taints.exists(t, t.key == "cordon")`)},
 		map[string]cell{

@@ -65,6 +65,7 @@ func drawKind(t *rapid.T, name string) v1alpha1.SignalSource {
 		{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi.example"}},
 		{Resource: &v1alpha1.ResourceSignal{Name: "gpu.example/gpu"}},
 		{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "dra.example"}},
+		{Object: ciliumNode.Object},
 		{Expression: `conditions.exists(c, c.type == "X" && c.status == "True")`},
 		{Expression: `"k" in annotations && nodeInfo.kernelVersion == "6"`},
 		{Expression: `!taints.exists(t, t.key.startsWith("k2."))`},
@@ -190,6 +191,11 @@ func (l *life) actions() map[string]func(*rapid.T) {
 				l.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{slice}
 			}
 			changed(gate.Aspect{Kind: gate.AspectResourceSlices, Name: "dra.example"})
+		},
+		"object": func(t *rapid.T) {
+			state := rapid.SampledFrom([]gate.State{gate.Holds, gate.NotYet, gate.Unknown}).Draw(t, "state")
+			l.facts.Objects = map[gate.ObjectQuery][]gate.Object{ciliumQuery: {{Name: "n1", State: state}}}
+			changed(ciliumQuery.Aspect())
 		},
 		"taint": func(t *rapid.T) {
 			key := rapid.SampledFrom([]string{"k1.example/t", "k2.example/t", "k3.example/t", "x.example/t", "karpenter.sh/unregistered"}).Draw(t, "key")

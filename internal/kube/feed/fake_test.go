@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -104,6 +105,10 @@ func (a *fakeAPI) slices(driver string) *fakeKind {
 	return a.kind("resourceslices/"+driver, &resourcev1.ResourceSlice{}, &resourcev1.ResourceSliceList{})
 }
 
+func (a *fakeAPI) objects(of gate.ObjectSource) *fakeKind {
+	return a.kind("objects/"+of.String(), &unstructured.Unstructured{}, &unstructured.UnstructuredList{})
+}
+
 func (a *fakeAPI) sources() sources {
 	return sources{
 		nodes:          a.nodes().listWatch(),
@@ -111,6 +116,7 @@ func (a *fakeAPI) sources() sources {
 		daemonSets:     func(namespace string) *cache.ListWatch { return a.daemonSets(namespace).listWatch() },
 		pods:           func(q gate.PodQuery) *cache.ListWatch { return a.pods(q).listWatch() },
 		csiNodes:       a.csiNodes().listWatch(),
+		objects:        func(of gate.ObjectSource, _ bool) *cache.ListWatch { return a.objects(of).listWatch() },
 		resourceSlices: func(driver string) *cache.ListWatch { return a.slices(driver).listWatch() },
 		node: func(_ context.Context, name string) (*corev1.Node, error) {
 			k := a.nodes()

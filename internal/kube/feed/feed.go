@@ -53,8 +53,8 @@ type Options struct {
 	Gates gates.Source
 }
 
-// Feed observes all NodeGates, all Nodes, and those DaemonSets, Pods, CSINodes and
-// ResourceSlices that are needed. All methods except Run are safe for concurrent use at
+// Feed observes all NodeGates, all Nodes, and those DaemonSets, Pods, CSINodes,
+// ResourceSlices and other objects that are needed. All methods except Run are safe for concurrent use at
 // any time.
 type Feed struct {
 	log      logr.Logger
@@ -78,6 +78,7 @@ type Feed struct {
 	podFeeds       atomic.Pointer[map[gate.PodQuery]*podFeed]
 	csiNodeFeed    atomic.Pointer[csiNodeFeed]
 	sliceFeeds     atomic.Pointer[map[string]*sliceFeed]
+	objectFeeds    atomic.Pointer[map[gate.ObjectSource]*objectFeed]
 	goroutines     sync.WaitGroup
 }
 
@@ -105,6 +106,7 @@ func newFeed(s sources, o Options) *Feed {
 	f.daemonSetFeeds.Store(&map[string]*daemonSetFeed{})
 	f.podFeeds.Store(&map[gate.PodQuery]*podFeed{})
 	f.sliceFeeds.Store(&map[string]*sliceFeed{})
+	f.objectFeeds.Store(&map[gate.ObjectSource]*objectFeed{})
 	return f
 }
 
@@ -157,7 +159,7 @@ func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 func (f *Feed) GatesError() error { return f.gates.Err() }
 
 // Facts returns the facts about a node: Node, Boot, Zone, DaemonSets, Pods, PodsAt,
-// Loading, CSINode, ResourceSlices and CompleteSources. It returns false if the node is
+// Loading, CSINode, ResourceSlices, Objects and CompleteSources. It returns false if the node is
 // unknown or NodesSynced is false.
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if !f.NodesSynced() {
@@ -179,12 +181,12 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if feed := f.csiNodeFeed.Load(); feed != nil && feed.IsLive() {
 		facts.CSINode = feed.csiNodes.Of(node)
 	}
-	facts.ResourceSlices = f.slicesOn(node)
+	facts.ResourceSlices, facts.Objects = f.slicesOn(node), f.objectsOn(node, f.objectQueries())
 	return facts, true
 }
 
 // FactsOf is like Facts for a decision that has only these needs. It returns no other pods,
-// CSINodes and ResourceSlices, and no CompleteSources.
+// CSINodes, ResourceSlices and objects, and no CompleteSources.
 func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	if !f.NodesSynced() {
 		return gate.Facts{}, false
@@ -210,6 +212,7 @@ func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	if len(n.ResourceSlices) > 0 {
 		facts.ResourceSlices = f.slicesOn(node)
 	}
+	facts.Objects = f.objectsOn(node, n.Objects)
 	return facts, true
 }
 

@@ -12,6 +12,8 @@ const (
 	csiNodesName = "csinodes"
 )
 
+func objectsName(of gate.ObjectSource) string { return "objects " + of.String() }
+
 func slicesName(driver string) string { return "resourceslices of " + driver }
 
 // DaemonSetsName returns the name of the feed of a namespace's DaemonSets.

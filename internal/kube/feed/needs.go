@@ -12,11 +12,15 @@ type Needs struct {
 	Queries    map[gate.PodQuery]bool
 	CSINodes   bool
 	Drivers    map[string]bool
+	Objects    map[gate.ObjectQuery]bool
 }
 
 // NewNeeds returns n without duplicates.
 func NewNeeds(n gate.Needs) *Needs {
-	out := &Needs{Namespaces: make(map[string]bool), Queries: make(map[gate.PodQuery]bool), CSINodes: n.CSINodes, Drivers: make(map[string]bool)}
+	out := &Needs{Namespaces: make(map[string]bool), Queries: make(map[gate.PodQuery]bool), CSINodes: n.CSINodes, Drivers: make(map[string]bool), Objects: make(map[gate.ObjectQuery]bool)}
+	for _, query := range n.Objects {
+		out.Objects[query] = true
+	}
 	for _, driver := range n.ResourceSlices {
 		out.Drivers[driver] = true
 	}

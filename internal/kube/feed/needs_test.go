@@ -24,6 +24,7 @@ var everyKind = map[string]struct {
 	"pods":           {gate.Needs{Pods: []gate.PodQuery{query}}, func(a *fakeAPI) *fakeKind { return a.pods(query) }},
 	"DaemonSets":     {gate.Needs{DaemonSetNamespaces: []string{"ns"}}, func(a *fakeAPI) *fakeKind { return a.daemonSets("ns") }},
 	"CSINodes":       {gate.Needs{CSINodes: true}, (*fakeAPI).csiNodes},
+	"objects":        {gate.Needs{Objects: []gate.ObjectQuery{testQuery("", "")}}, func(a *fakeAPI) *fakeKind { return a.objects(testSource) }},
 	"ResourceSlices": {gate.Needs{ResourceSlices: []string{draDriver}}, func(a *fakeAPI) *fakeKind { return a.slices(draDriver) }},
 }
 

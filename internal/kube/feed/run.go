@@ -33,6 +33,7 @@ func (f *Feed) adjustFeeds(ctx context.Context) {
 	f.adjustPods(ctx, needed.Queries)
 	f.adjustCSINodes(ctx, needed.CSINodes)
 	f.adjustSlices(ctx, needed.Drivers)
+	f.adjustObjects(ctx, needed.Objects)
 }
 
 // adjustNodes starts observing Nodes, or starts again when more is needed of them.

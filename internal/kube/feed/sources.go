@@ -34,6 +34,8 @@ type sources struct {
 	// resourceSlices returns the source of those ResourceSlices of a driver that name a
 	// node.
 	resourceSlices func(driver string) *cache.ListWatch
+	// objects returns the source of objects of any kind, or of their metadata.
+	objects func(of gate.ObjectSource, metadataOnly bool) *cache.ListWatch
 	// node reads one Node, decoded as far as facts require.
 	node func(ctx context.Context, name string) (*corev1.Node, error)
 	// definition reads the current metadata of NodeGate's CustomResourceDefinition.
@@ -57,9 +59,14 @@ func newSources(config *rest.Config) (sources, error) {
 	if err != nil {
 		return sources{}, fmt.Errorf("creating a client for metadata: %w", err)
 	}
+	objects, err := clients.NewObjectClients(config)
+	if err != nil {
+		return sources{}, err
+	}
 	return sources{
-		nodes: cache.NewFilteredListWatchFromClient(facts.Thin, "nodes", "", func(*metav1.ListOptions) {}),
-		gates: cache.NewFilteredListWatchFromClient(nodeGates, v1alpha1.Resource.Resource, "", func(*metav1.ListOptions) {}),
+		objects: objects.Source,
+		nodes:   cache.NewFilteredListWatchFromClient(facts.Thin, "nodes", "", func(*metav1.ListOptions) {}),
+		gates:   cache.NewFilteredListWatchFromClient(nodeGates, v1alpha1.Resource.Resource, "", func(*metav1.ListOptions) {}),
 		daemonSets: func(namespace string) *cache.ListWatch {
 			return cache.NewFilteredListWatchFromClient(core.AppsV1().RESTClient(), "daemonsets", namespace, func(*metav1.ListOptions) {})
 		},

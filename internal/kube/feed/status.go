@@ -45,6 +45,7 @@ func (f *Feed) statusOf(needed *Needs) []reflector.Status {
 		all = append(all, status)
 	}
 	all = append(all, f.sliceStatus(needed.Drivers)...)
+	all = append(all, f.objectStatus(needed.Objects)...)
 	slices.SortFunc(all, func(a, b reflector.Status) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b reflector.Status) bool { return a.Name == b.Name })
 }
@@ -65,7 +66,7 @@ func (f *Feed) nodeStatus() reflector.Status {
 func (f *Feed) Unsynced() []string {
 	var names []string
 	for _, s := range f.Status() {
-		if !s.Synced && !errors.Is(s.Err, clients.ErrNotServed) {
+		if !s.Synced && !errors.Is(s.Err, clients.ErrNotServed) && !errors.Is(s.Err, clients.ErrKindNotServed) {
 			names = append(names, s.Name)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/gateclient"
 	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
@@ -30,6 +31,8 @@ type Reader struct {
 	gates  rest.Interface
 	names  metadata.Interface
 	others dynamic.Interface
+	// objects reads the objects that gates' object signals need.
+	objects clients.ObjectClients
 }
 
 // NewReader returns a Reader for an API server.
@@ -50,7 +53,11 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for other tools' kinds: %w", err)
 	}
-	return &Reader{core: core, gates: gates, names: names, others: others}, nil
+	objects, err := clients.NewObjectClients(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{core: core, gates: gates, names: names, others: others, objects: objects}, nil
 }
 
 // Gates returns all NodeGates, including those that cannot be read (see their ReadError).

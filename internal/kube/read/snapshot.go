@@ -41,8 +41,9 @@ type snapshot struct {
 	pods       map[gate.PodQuery]*feed.Pods
 	csiNodes   *feed.CSINodes
 	slices     map[string]*feed.ResourceSlices
+	objectSets map[gate.ObjectQuery]*feed.Objects
 
-	mu   sync.Mutex // guards errs
+	mu   sync.Mutex // guards errs and objectSets
 	errs []Error
 }
 
@@ -74,6 +75,9 @@ func (l *snapshot) steps(needed *feed.Needs) []func(context.Context) {
 	if len(needed.Drivers) > 0 {
 		steps = append(steps, func(ctx context.Context) { l.readSlices(ctx, needed.Drivers) })
 	}
+	for source, queries := range feed.BySource(needed.Objects) {
+		steps = append(steps, func(ctx context.Context) { l.readObjects(ctx, source, queries) })
+	}
 	return steps
 }
 
@@ -93,6 +97,12 @@ func (l *snapshot) facts(n *gate.Node) gate.Facts {
 		f.ResourceSlices = make(map[string][]gate.ResourceSlice, len(l.slices))
 		for driver, set := range l.slices {
 			f.ResourceSlices[driver] = set.On(n.Name)
+		}
+	}
+	if len(l.objectSets) > 0 {
+		f.Objects = make(map[gate.ObjectQuery][]gate.Object, len(l.objectSets))
+		for query, set := range l.objectSets {
+			f.Objects[query] = set.On(n.Name, query)
 		}
 	}
 	return f
