@@ -30,6 +30,8 @@ func newPreview(c *connection) *cobra.Command {
 			"csinodes and resourceslices; get validatingadmissionpolicies and list nodereadinessrules for the taint keys that\n" +
 			"gates may use. If a node would get a taint, list deployments and cronjobs, and get the configmaps that deschedulers mount.\n" +
 			"What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
+			"csinodes, resourceslices and objects of the kinds that they name; get validatingadmissionpolicies and list\n" +
+			"nodereadinessrules for the taint keys that gates may use. What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
 			"it would do in mode Enforce.\n\n" +
 			"The exit status is 0 if no existing node would change, 1 if a node would change, immediately or later, and 2 if\n" +
 			"this could not be determined.",
