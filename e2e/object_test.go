@@ -18,115 +18,112 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// network is an object of the tests' kind, which is like CiliumNode: cluster-scoped, with the
-// node's name.
-func network(name string, status map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "net.example.com/v2", "kind": "NetNode", "status": status}}
-	o.SetName(name)
-	return o
+// otherKind is a kind of another project, NetNode, in a group of the test's own.
+type otherKind struct {
+	*env
+	group string
 }
 
-func byObject(change ...func(*v1alpha1.ObjectSignal)) v1alpha1.SignalSource {
-	spec := &v1alpha1.ObjectSignal{Group: "net.example.com", Version: "v2", Kind: "NetNode", Expression: "object.status.ready"}
+func newOtherKind(e *env) *otherKind {
+	return &otherKind{e, strings.ToLower(e.Name()) + ".example.com"}
+}
+
+// object returns an object of the kind.
+func (o *otherKind) object(name string, status map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": o.group + "/v2", "kind": "NetNode", "status": status}}
+	object.SetName(name)
+	return object
+}
+
+// signal returns a signal that holds for objects that are ready.
+func (o *otherKind) signal(change ...func(*v1alpha1.ObjectSignal)) v1alpha1.SignalSource {
+	spec := &v1alpha1.ObjectSignal{Group: o.group, Version: "v2", Kind: "NetNode", Expression: "object.status.ready"}
 	for _, f := range change {
 		f(spec)
 	}
 	return v1alpha1.SignalSource{Object: spec}
 }
 
-// serves installs the definition of the tests' kind, until the test ends or the returned
-// function is called.
-func (e *env) serves(scope apiextensionsv1.ResourceScope) (remove func()) {
-	e.Helper()
-	api, definition := e.crdClient(), anyFields(network("", nil))
+// serve installs the kind's definition, until the test ends or the returned function is called.
+func (o *otherKind) serve(scope apiextensionsv1.ResourceScope) (remove func()) {
+	o.Helper()
+	api, definition := o.crdClient(), anyFields(o.object("", nil))
 	definition.Spec.Scope = scope
-	e.must(api.Create(e.Context(), definition))
-	gone := false
-	remove = func() {
-		if gone {
-			return
-		}
-		gone = true
-		e.must(api.Delete(context.Background(), definition))
-		e.eventually("the definition is deleted", func() error {
-			err := api.Get(context.Background(), client.ObjectKeyFromObject(definition), &apiextensionsv1.CustomResourceDefinition{})
-			return unless(err == nil)
-		})
-	}
-	e.Cleanup(remove)
+	o.must(api.Create(o.Context(), definition))
+	remove = func() { o.must(client.IgnoreNotFound(api.Delete(context.Background(), definition))) }
+	o.Cleanup(remove)
 	return remove
 }
 
-// mayObserve applies the objects that 'nodegate manifests --observe' adds.
-func (e *env) mayObserve() {
-	e.Helper()
-	e.allow("--observe", func(o *install.Options) {
-		o.Observe = []schema.GroupResource{{Group: "net.example.com", Resource: "netnodes"}}
+// permit applies the objects that 'nodegate manifests --observe' adds.
+func (o *otherKind) permit() {
+	o.Helper()
+	o.allow("--observe", func(options *install.Options) {
+		options.Observe = []schema.GroupResource{{Group: o.group, Resource: "netnodes"}}
 	})
 }
 
-// putObject creates or replaces an object of the tests' kind.
-func (e *env) putObject(o *unstructured.Unstructured) {
-	e.Helper()
-	e.eventually("object "+o.GetName()+" is written", func() error {
-		now := o.DeepCopy()
-		if err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(o), now); err != nil {
-			return e.admin.Create(e.Context(), o.DeepCopy())
+// put creates or replaces an object.
+func (o *otherKind) put(object *unstructured.Unstructured) {
+	o.Helper()
+	o.eventually("object "+object.GetName()+" is written", func() error {
+		now, next := object.DeepCopy(), object.DeepCopy()
+		if err := o.admin.Get(o.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+			return o.admin.Create(o.Context(), next)
 		}
-		next := o.DeepCopy()
 		next.SetResourceVersion(now.GetResourceVersion())
-		return e.admin.Update(e.Context(), next)
+		return o.admin.Update(o.Context(), next)
 	})
 }
 
 // The life of a gate that waits for an object of another project's kind: the kind is not
 // served, then nodegate may not read it, then there is no object, the expression fails, is
-// false, and is true. When the object or its kind is deleted, the gate closes or stays as it is.
+// false, and is true. The gate closes when the object is deleted, alone or with its kind.
 func TestObjectSignal(t *testing.T) {
-	e := newEnv(t)
+	e := newOtherKind(newEnv(t))
 	e.startController(0)
-	e.declare(onRegression(newGate("net", keyA, byObject())))
+	e.must(e.admin.Create(t.Context(), onRegression(newGate("net", keyA, e.signal()))))
 	k := e.kubelet("n1")
 	k.register()
 	e.waitsFor("net", "n1", v1alpha1.ReadingNotObserved)
 	e.eventually("Ready reports that the kind is not served", func() error {
-		return e.messageContains("net", v1alpha1.ConditionReady, "NetNode.v2.net.example.com: the API server does not serve this kind")
+		return e.messageContains("net", v1alpha1.ConditionReady, "NetNode.v2."+e.group+": the API server does not serve this kind")
 	})
 
-	remove := e.serves(apiextensionsv1.ClusterScoped)
+	remove := e.serve(apiextensionsv1.ClusterScoped)
 	e.eventually("Ready reports what to permit", func() error {
-		return e.messageContains("net", v1alpha1.ConditionReady, `add {group: "net.example.com", resource: netnodes} to the chart's value observe`)
+		return e.messageContains("net", v1alpha1.ConditionReady, "add {group: \""+e.group+"\", resource: netnodes} to the chart's value observe")
 	})
 	e.must(e.condition("net", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFeedsNotSynced))
 	e.must(k.is("net", isClosed, keyA))
 
-	e.mayObserve()
+	e.permit()
 	e.waitsFor("net", "n1", v1alpha1.ReadingMissing)
-	e.putObject(network("n1", nil))
+	e.put(e.object("n1", nil))
 	e.waitsFor("net", "n1", v1alpha1.ReadingExpressionFailed)
-	e.putObject(network("n1", map[string]any{"ready": false}))
+	e.put(e.object("n1", map[string]any{"ready": false}))
 	e.waitsFor("net", "n1", v1alpha1.ReadingDiffers)
-	e.putObject(network("other", map[string]any{"ready": true}))
-	e.putObject(network("n1", map[string]any{"ready": true}))
+	e.put(e.object("other", map[string]any{"ready": true}))
+	e.put(e.object("n1", map[string]any{"ready": true}))
 	k.becomes("net", isOpen, keyA)
 
-	e.must(e.admin.Delete(t.Context(), network("n1", nil)))
+	e.must(e.admin.Delete(t.Context(), e.object("n1", nil)))
 	k.becomes("net", isClosed, keyA)
-	e.putObject(network("n1", map[string]any{"ready": true}))
+	e.put(e.object("n1", map[string]any{"ready": true}))
 	k.becomes("net", isOpen, keyA)
 	remove()
 	e.eventually("Ready reports that the kind is no longer served", func() error {
 		return e.messageContains("net", v1alpha1.ConditionReady, "does not serve this kind")
 	})
-	e.must(k.is("net", isOpen, keyA)) // what is unknown closes no gate
+	k.becomes("net", isClosed, keyA) // the API server deletes the objects before the definition
 }
 
 // Objects are found by a label, a field, or their owner. All objects of a node must hold, and
 // objects of a former Node of the same name do not.
 func TestObjectsOfNodes(t *testing.T) {
-	e := newEnv(t)
-	e.serves(apiextensionsv1.NamespaceScoped)
-	e.mayObserve()
+	e := newOtherKind(newEnv(t))
+	e.serve(apiextensionsv1.NamespaceScoped)
+	e.permit()
 	e.startController(0)
 	for name, change := range map[string]func(*v1alpha1.ObjectSignal){
 		"by-label": func(s *v1alpha1.ObjectSignal) { s.NodeBy, s.NodeLabel = v1alpha1.NodeByLabel, "example.com/node" },
@@ -136,23 +133,23 @@ func TestObjectsOfNodes(t *testing.T) {
 			s.MatchLabels = map[string]string{"checked": "yes"}
 		},
 	} {
-		e.declare(newGate(name, keyA, byObject(change)))
+		e.declare(newGate(name, keyA, e.signal(change)))
 	}
 	k := e.kubelet("n1")
 	node := k.register()
 	write := func(name string, ready bool, change ...func(*unstructured.Unstructured)) {
 		t.Helper()
-		o := network(name, map[string]any{"ready": ready})
+		o := e.object(name, map[string]any{"ready": ready})
 		o.SetNamespace(daemonNamespace)
 		for _, f := range change {
 			f(o)
 		}
-		e.putObject(o)
+		e.put(o)
 	}
 	e.waitsFor("by-label", "n1", v1alpha1.ReadingMissing)
 	labels := map[string]string{"example.com/node": "n1"}
-	write("a", true, func(o *unstructured.Unstructured) { o.SetLabels(labels) })
 	write("b", false, func(o *unstructured.Unstructured) { o.SetLabels(labels) })
+	write("a", true, func(o *unstructured.Unstructured) { o.SetLabels(labels) })
 	e.waitsFor("by-label", "n1", v1alpha1.ReadingDiffers)
 	write("b", true, func(o *unstructured.Unstructured) { o.SetLabels(labels) })
 	k.becomesOpenIn("by-label")
@@ -182,23 +179,23 @@ func (k *kubelet) becomesOpenIn(gateName string) {
 // If an expression reads nothing but metadata, only metadata is requested, with one watch for
 // all gates. No watch remains when no gate needs one.
 func TestObjectMetadata(t *testing.T) {
-	e := newEnv(t)
-	e.serves(apiextensionsv1.ClusterScoped)
-	e.mayObserve()
+	e := newOtherKind(newEnv(t))
+	e.serve(apiextensionsv1.ClusterScoped)
+	e.permit()
 	start := time.Now()
 	e.startController(0)
 	labelled := func(s *v1alpha1.ObjectSignal) { s.Expression = `"ready" in object.metadata.?labels.orValue({})` }
 	named := func(s *v1alpha1.ObjectSignal) { s.Expression = `object.metadata.generation > 0` }
-	first := e.declare(newGate("labelled", keyA, byObject(labelled)))
-	second := e.declare(newGate("named", keyB, byObject(named)))
+	first := e.declare(newGate("labelled", keyA, e.signal(labelled)))
+	second := e.declare(newGate("named", keyB, e.signal(named)))
 	k := e.kubelet("n1")
 	k.register()
-	e.putObject(network("n1", nil))
+	e.put(e.object("n1", nil))
 	e.waitsFor("labelled", "n1", v1alpha1.ReadingDiffers)
 	k.becomesOpenIn("named")
-	o := network("n1", nil)
+	o := e.object("n1", nil)
 	o.SetLabels(map[string]string{"ready": ""})
-	e.putObject(o)
+	e.put(o)
 	k.becomesOpenIn("labelled")
 	if n := e.openWatches("netnodes", start); n != 1 {
 		t.Errorf("%d watches, want 1", n)
@@ -210,17 +207,17 @@ func TestObjectMetadata(t *testing.T) {
 
 // Gates whose object signal is invalid are rejected by the API server, or not accepted.
 func TestBadObjectSignals(t *testing.T) {
-	e := newEnv(t)
+	e := newOtherKind(newEnv(t))
 	e.startController(0)
 	for want, change := range map[string]func(*v1alpha1.ObjectSignal){
 		"kind must not be Secret":           func(s *v1alpha1.ObjectSignal) { s.Group, s.Version, s.Kind = "", "v1", "Secret" },
 		"nodeField is required when nodeBy": func(s *v1alpha1.ObjectSignal) { s.NodeBy = v1alpha1.NodeByField },
 	} {
-		if err := e.admin.Create(t.Context(), newGate("bad", keyA, byObject(change))); err == nil || !strings.Contains(err.Error(), want) {
+		if err := e.admin.Create(t.Context(), newGate("bad", keyA, e.signal(change))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	e.must(e.admin.Create(t.Context(), newGate("invalid", keyA, byObject(func(s *v1alpha1.ObjectSignal) { s.Expression = "object.spec.name" }))))
-	e.must(e.admin.Create(t.Context(), newGate("unparsable", keyB, byObject(func(s *v1alpha1.ObjectSignal) { s.Expression = "node.name ==" }))))
+	e.must(e.admin.Create(t.Context(), newGate("invalid", keyA, e.signal(func(s *v1alpha1.ObjectSignal) { s.Expression = "object.spec.name" }))))
+	e.must(e.admin.Create(t.Context(), newGate("unparsable", keyB, e.signal(func(s *v1alpha1.ObjectSignal) { s.Expression = "node.name ==" }))))
 	e.isInvalid("unparsable")
 }
