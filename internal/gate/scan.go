@@ -71,16 +71,12 @@ func (r *Record) scanField(key, text string) (rest string, ok bool) {
 		r.Source = value
 	case "digest":
 		r.Digest = Digest(value)
-	case "completed":
-		r.Completed = Completions(value)
-	case "formerRuns":
-		r.FormerRuns = Digest(value)
 	case "silentSince":
 		ok = scanTime(value, &r.SilentSince)
 	case "foughtAt":
 		ok = scanTime(value, &r.FoughtAt)
 	default:
-		ok = r.scanOverride(key, value)
+		ok = r.scanOverride(key, value) || r.scanRuns(key, value)
 	}
 	return rest, ok
 }
@@ -94,6 +90,18 @@ func (r *Record) scanOverride(key, value string) bool {
 		return scanTime(value, &r.OverrideSince)
 	}
 	return false
+}
+
+func (r *Record) scanRuns(key, value string) bool {
+	switch key {
+	case "completed":
+		r.Completed = Completions(value)
+	case "formerRuns":
+		r.FormerRuns = Digest(value)
+	default:
+		return false
+	}
+	return true
 }
 
 // cutText cuts a quoted string of plain ASCII off the beginning of the text.

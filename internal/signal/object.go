@@ -45,9 +45,9 @@ func newObject(spec *v1alpha1.ObjectSignal) (gate.Signal, error) {
 func (s object) Read(in gate.Input) gate.Reading {
 	found, observed := in.Objects[s.query]
 	if !observed {
-		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.query.ObjectSource.String()}
+		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.query.String()}
 	}
-	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.query.ObjectSource.String()}
+	r := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.query.String()}
 	for i := range found {
 		one := s.readOne(&found[i], in)
 		switch {
