@@ -22,9 +22,9 @@ import (
 
 // systemNamespaces are the namespaces of the presets' daemons.
 var systemNamespaces = []string{
-	"default", "kube-system", "calico-system", "falco", "gpu-operator", "gpu-resources", "istio-system", "kata-system", "linkerd-cni", "spegel",
+	"default", "kube-system", "calico-system", "falco", "gpu-operator", "gpu-resources", "istio-system", "kata-system", "linkerd-cni",
+	"preflight", "spegel",
 }
-var systemNamespaces = []string{"kube-system", "calico-system", "istio-system", "preflight"}
 
 // prepareSystemNamespaces creates the namespaces of the presets' daemons. It deletes their
 // content when the test ends.
