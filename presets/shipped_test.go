@@ -27,6 +27,8 @@ import (
 
 // expectation is what a preset's comment says about what is shipped.
 type expectation struct {
+	// runs is true if the gate waits for pods that run once, which nothing ships.
+	runs bool
 	// waitsFor are the DaemonSets that the gate waits for.
 	waitsFor []string
 	// lack are the shipped DaemonSets that do not tolerate the gate's taint: the comment
@@ -62,6 +64,7 @@ var expectations = map[string]expectation{
 	"node-problem-detector-plugins": {},
 	"nvidia-gpu":                    {lack: []string{"gpu-operator/nvidia-device-plugin-daemonset", "kube-system/nvidia-device-plugin-daemonset"}},
 	"out-of-service":                {},
+	"preflight":                     {runs: true},
 	"required-daemonsets":           {waitsFor: []string{"kube-system/required"}, lack: []string{"kube-system/optional", "kube-system/required"}},
 	"secrets-store-csi":             {waitsFor: []string{"kube-system/csi-secrets-store-secrets-store-csi-driver"}},
 	"spegel":                        {waitsFor: []string{"spegel/spegel"}},
@@ -281,6 +284,12 @@ func TestPresetsWaitForShippedDaemons(t *testing.T) {
 	forEachPreset(t, func(s *subject, e expectation) {
 		if s.gate.CloseWhen {
 			s.closesOnConditions()
+			return
+		}
+		if e.runs {
+			if got := s.after(s.all(), s.Ready, true); got != v1alpha1.StateClosed {
+				s.Errorf("is %s although no pod has run", got)
+			}
 			return
 		}
 		if got := s.after(e.waitsFor, s.Ready, true); got != v1alpha1.StateOpen {
