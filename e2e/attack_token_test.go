@@ -276,7 +276,7 @@ func (a *attacker) parameter(name string, taint corev1.Taint) *corev1.PodTemplat
 
 func (a *attacker) createParameters() {
 	allowed := corev1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule}
-	a.refused("a second parameter", a.api.Create(a.Context(), a.parameter("second", allowed)), "may write only the PodTemplate nodegate-birth")
+	a.refused("a second parameter", a.api.Create(a.Context(), a.parameter("second", allowed)), "may write only the PodTemplates nodegate-birth")
 	detaching := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}
 	a.must(a.deleteParameters(a.Context()))
 	a.refused("a taint that is not allowed, in a new parameter", a.api.Create(a.Context(), a.parameter(v1alpha1.BirthParameter, detaching)), "may add only allowed taints")

@@ -80,6 +80,18 @@ const (
 	ParameterSource = "nodegate.dev/source"
 )
 
+// The parameter of the tolerations policy, from which the policy reads which
+// DaemonSets must tolerate which taints.
+const (
+	// TolerationsParameter is the name of the PodTemplate in nodegate's namespace.
+	TolerationsParameter = "nodegate-tolerations"
+	// TolerationsLabel is the label of the PodTemplate. Its value is "true".
+	TolerationsLabel = "nodegate.dev/tolerations"
+	// TolerateFieldManager is the field manager of 'kubectl gate tolerate', which
+	// adds tolerations to DaemonSets by server-side apply.
+	TolerateFieldManager = "kubectl-gate-tolerate"
+)
+
 // Sources of a gate's declaration, as written to records.
 const (
 	// SourceCRD means that the gate was declared as a NodeGate object in the API

@@ -94,6 +94,9 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="self.taint.key != 'node.kubernetes.io/out-of-service' || self.reopen != 'Manual'",message="reopen must not be Manual with taint.key node.kubernetes.io/out-of-service, which is removed as soon as the node is reporting again; remove reopen",fieldPath=".reopen"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != 'node.kubernetes.io/out-of-service'",message="recloseTaint.key node.kubernetes.io/out-of-service is only for closeWhen gates, which have no recloseTaint; use another key",fieldPath=".recloseTaint.key"
 // +kubebuilder:validation:XValidation:rule="!has(self.recloseTaint) || self.recloseTaint.key != self.taint.key || self.recloseTaint.effect != self.taint.effect || (has(self.recloseTaint.value) && self.recloseTaint.value.size() > 0 ? has(self.taint.value) && self.taint.value == self.recloseTaint.value : !has(self.taint.value) || self.taint.value.size() == 0)",message="recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",fieldPath=".recloseTaint.value"
+// +kubebuilder:validation:XValidation:rule="!has(self.tolerate) || !self.tolerate || !has(self.closeWhen)",message="tolerate must not be set when closeWhen is set, because a closeWhen gate waits for no DaemonSet; remove it",fieldPath=".tolerate"
+// +kubebuilder:validation:XValidation:rule="!has(self.tolerate) || !self.tolerate || !has(self.openWhen) || self.openWhen.exists(s, has(s.daemonSet) || has(s.daemonSets) || (has(s.anyOf) && s.anyOf.exists(n, has(n.daemonSet) || has(n.daemonSets))))",message="tolerate requires a signal of kind daemonSet or daemonSets; add one, or remove tolerate",fieldPath=".tolerate"
+// +kubebuilder:validation:XValidation:rule="!has(self.tolerate) || !self.tolerate || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="tolerate has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove tolerate, or use NoSchedule",fieldPath=".tolerate"
 type NodeGateSpec struct {
 	// nodeSelector specifies the nodes that the gate applies to. An empty selector
 	// ({}) selects every node. A node that becomes selected within 10 minutes of
@@ -258,6 +261,24 @@ type NodeGateSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	Acknowledge []Acknowledgement `json:"acknowledge,omitempty"`
+
+	// tolerate specifies whether the API server adds tolerations of the gate's taints
+	// to the DaemonSets that the gate waits for: those that its signals of the kinds
+	// daemonSet and daemonSets select, also within anyOf. The admission policy
+	// nodegate-tolerations adds them to the pod template when such a DaemonSet is
+	// created or updated, even while nodegate is not running. It adds the key and the
+	// effect of taint and recloseTaint, with the operator Exists, unless the pod
+	// template tolerates them already. It changes nothing else and never removes a
+	// toleration. Taints with the effect PreferNoSchedule are omitted. Defaults to
+	// false. May only be set with openWhen, and requires one of these signals.
+	//
+	// Adding a toleration changes the pod template, so the DaemonSet controller
+	// replaces the DaemonSet's pods according to its update strategy. DaemonSets that
+	// existed before the gate change at their next update. To change them immediately,
+	// or if the policy is not installed, run 'kubectl gate tolerate'. The policy
+	// requires Kubernetes 1.36. A gate in mode DryRun adds no tolerations.
+	// +optional
+	Tolerate bool `json:"tolerate,omitempty"`
 
 	// openedAtAnnotation specifies the key of a node annotation that the controller
 	// sets to the time at which the closed gate opened, in Unix seconds. The

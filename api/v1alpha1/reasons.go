@@ -64,6 +64,9 @@ const (
 	// ReasonBirthNotProved means that the API server did not close the gate on a
 	// probe node.
 	ReasonBirthNotProved = "BirthNotProved"
+	// ReasonTolerationsNotWritten means that the gate sets tolerate, but nodegate
+	// could not write which DaemonSets need its tolerations.
+	ReasonTolerationsNotWritten = "TolerationsNotWritten"
 	// ReasonGuardNotProved means that the API server did not reject a probe that
 	// one of the policies that protect nodegate must reject. Gates work without
 	// these policies.

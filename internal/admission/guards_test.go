@@ -43,7 +43,7 @@ const (
 	recordsGuarded  = "are nodegate's records of this node"
 	tooMany         = "more than 1024 annotations, too many"
 	parametersOwned = "PodTemplates in this namespace may be written only by nodegate"
-	onlyParameter   = "may write only the PodTemplate nodegate-birth"
+	onlyParameter   = "may write only the PodTemplates nodegate-birth"
 	onlyAllowed     = "may add only allowed taints to new nodes"
 	onlyOwnFields   = "may not change which fields of a Node other managers own"
 	ownsNothingElse = "may own no field of a Node"

@@ -177,7 +177,9 @@ func policiesOf(options admission.Options) ([]client.Object, error) {
 }
 
 // isGuard reports whether a policy or binding belongs to a guard.
-func isGuard(o client.Object) bool { return !strings.HasPrefix(o.GetName(), admission.BirthPolicy) }
+func isGuard(o client.Object) bool {
+	return !strings.HasPrefix(o.GetName(), admission.BirthPolicy) && !strings.HasPrefix(o.GetName(), admission.TolerationsPolicy)
+}
 
 // close makes the API server close the gates on new nodes until the test ends.
 func (in *installation) close(t testing.TB, gates ...*v1alpha1.NodeGate) {
@@ -193,9 +195,14 @@ func (in *installation) put(t testing.TB, p *corev1.PodTemplate) {
 	t.Helper()
 	in.write(t, p)
 	t.Cleanup(func() { in.write(t, in.parameter(p.Namespace)) })
-	if !clustertest.HasMutatingPolicies() {
-		return
+	if clustertest.HasMutatingPolicies() {
+		in.awaitOrder(t, p)
 	}
+}
+
+// awaitOrder waits until the API server has received a parameter that was written.
+func (in *installation) awaitOrder(t testing.TB, p *corev1.PodTemplate) {
+	t.Helper()
 	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "a", metav1.LabelSelector{})
 	fence.Spec.NodeSelector.MatchLabels = map[string]string{"fence": fence.Name}
 	second := rendered(t, fence)

@@ -166,13 +166,17 @@ func Parameter(namespace, source string, entries []Entry) *corev1.PodTemplate {
 	return p
 }
 
+// termsOf returns the nodeSelectorTerms of a parameter.
+func termsOf(p *corev1.PodTemplate) []corev1.NodeSelectorTerm {
+	if a := p.Template.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return nil
+}
+
 // Entries returns the entries of a parameter, or nil if it is damaged.
 func Entries(p *corev1.PodTemplate) map[string]Entry {
-	spec := &p.Template.Spec
-	var terms []corev1.NodeSelectorTerm
-	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		terms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	}
+	spec, terms := &p.Template.Spec, termsOf(p)
 	if len(terms) != len(spec.SchedulingGates) || len(terms) != len(spec.Tolerations) {
 		return nil
 	}

@@ -31,12 +31,14 @@ import (
 const (
 	// BirthPolicy closes gates while a Node is being created.
 	BirthPolicy = "nodegate-birth"
+	// TolerationsPolicy adds tolerations to the DaemonSets that gates wait for.
+	TolerationsPolicy = "nodegate-tolerations"
 	// ConfinementPolicy confines nodegate's own ServiceAccount.
 	ConfinementPolicy = "nodegate-confinement"
 	// RecordsPolicy prevents other users from writing nodegate's records.
 	RecordsPolicy = "nodegate-records"
-	// ParametersPolicy guards BirthPolicy's parameter, and all other PodTemplates in
-	// nodegate's namespace.
+	// ParametersPolicy guards the parameters of BirthPolicy and TolerationsPolicy, and
+	// all other PodTemplates in nodegate's namespace.
 	ParametersPolicy = "nodegate-parameters"
 	// AcknowledgePolicy requires that the author of a NodeGate has a verb for each
 	// danger that the NodeGate acknowledges.
@@ -48,6 +50,8 @@ const (
 var (
 	//go:embed birth.yaml
 	birthYAML string
+	//go:embed tolerations.yaml
+	tolerationsYAML string
 	//go:embed guards.yaml
 	guardsYAML string
 )
@@ -144,8 +148,9 @@ func validateStamp(key string) error {
 }
 
 // Policies returns the admission policies and their bindings, ready to be applied. Each
-// binding follows its policy. The birth policy is omitted if Birth is ByWebhook. Equal
-// options result in equal objects.
+// binding follows its policy. The birth policy and the tolerations policy are omitted if
+// Birth is ByWebhook, because they require the same version of Kubernetes. Equal options
+// result in equal objects.
 func Policies(o Options) ([]client.Object, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("rendering the admission policies: %w", err)
@@ -174,7 +179,7 @@ func (o Options) render() string {
 	slices.Sort(allowed)
 	text := guardsYAML
 	if o.Birth != ByWebhook {
-		text = birthYAML + "---\n" + guardsYAML
+		text = birthYAML + "---\n" + tolerationsYAML + "---\n" + guardsYAML
 	}
 	return strings.NewReplacer(
 		"{{ namespace }}", strconv.Quote(o.Namespace),

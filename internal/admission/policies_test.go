@@ -31,6 +31,8 @@ func TestPolicies(t *testing.T) {
 		"MutatingAdmissionPolicy nodegate-birth",
 		"MutatingAdmissionPolicyBinding nodegate-birth",
 		"MutatingAdmissionPolicyBinding nodegate-birth-anchor",
+		"MutatingAdmissionPolicy nodegate-tolerations",
+		"MutatingAdmissionPolicyBinding nodegate-tolerations",
 		"ValidatingAdmissionPolicy nodegate-confinement",
 		"ValidatingAdmissionPolicyBinding nodegate-confinement",
 		"ValidatingAdmissionPolicy nodegate-records",
@@ -188,6 +190,7 @@ func TestOnlyNodes(t *testing.T) {
 	}
 	want := map[string][]string{
 		"nodegate-birth":       {"[] [nodes] [CREATE]"},
+		"nodegate-tolerations": {"[apps] [daemonsets] [CREATE UPDATE]"},
 		"nodegate-confinement": {"[] [nodes nodes/*] [*]"},
 		"nodegate-records":     {"[] [nodes nodes/status] [UPDATE]"},
 		"nodegate-parameters":  {"[] [podtemplates] [CREATE UPDATE DELETE]"},

@@ -47,6 +47,9 @@ type Reconciler struct {
 
 	mu    sync.Mutex
 	gates map[string]birthState
+	// untolerated contains, by gate, why the parameter of the tolerations policy does
+	// not contain its entries.
+	untolerated map[string]error
 }
 
 // birthState is the state of one gate.
@@ -96,9 +99,14 @@ func (b *Reconciler) Run(ctx context.Context, clk clock.WithTicker, current *ato
 	}
 }
 
-// reconcile updates the parameter and sends the probes that are due. It returns the time
+// reconcile updates the parameters and sends the probes that are due. It returns the time
 // after which to reconcile again.
+//
+// The parameter of the tolerations policy is written first. An API server receives both in
+// the order in which they were written, so when a gate is proved to be closed at birth,
+// its tolerations are added there, too.
 func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
+	b.syncTolerations(ctx, set)
 	failed := b.syncParameter(ctx, set)
 	due := probes(set, b.due(set, clk.Now(), failed))
 	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
@@ -265,10 +273,7 @@ func (b *Reconciler) entries(set *gateset.Set, before map[string]admission.Entry
 			all = append(all, before[name])
 		}
 	}
-	byAge := slices.SortedFunc(slices.Values(set.Names()), func(a, z string) int {
-		return cmp.Or(set.Declared[a].CreationTimestamp.Compare(set.Declared[z].CreationTimestamp.Time), cmp.Compare(a, z))
-	})
-	for _, name := range byAge {
+	for _, name := range byAge(set) {
 		if !set.ClosesAtBirth(name) {
 			continue
 		}

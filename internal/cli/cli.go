@@ -92,11 +92,12 @@ func (c *connection) addVerbs(root *cobra.Command) {
 			newWait(c),
 			newWhy(c),
 		}},
-		{groupChange, "Change nodes (requires permission to patch nodes):", []*cobra.Command{
+		{groupChange, "Change nodes and DaemonSets (requires permission to patch them):", []*cobra.Command{
 			newClose(c),
 			newOpen(c),
 			newRelease(c),
 			newReset(c),
+			newTolerate(c),
 			newUninstall(c),
 		}},
 		{groupPlan, "Plan and check gates:", []*cobra.Command{

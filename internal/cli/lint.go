@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/lint"
 )
@@ -27,8 +28,8 @@ func newLint(c *connection) *cobra.Command {
 			"descheduler, Kueue and topologySpreadConstraints do because of a taint. The command checks all gates of the cluster,\n" +
 			"or the named ones, or those in files as if they were applied. Nothing is changed. docs/lint.md explains every finding.\n\n" +
 			"Required permissions: list nodegates.nodegate.dev. The checks also read nodes, daemonsets, deployments, statefulsets,\n" +
-			"cronjobs, nodepools.karpenter.sh, resourceflavors.kueue.x-k8s.io, nodereadinessrules, validatingadmissionpolicies, the\n" +
-			"configmap kube-system/cilium-config, and the configmaps that deschedulers mount.\n" +
+			"cronjobs, nodepools.karpenter.sh, resourceflavors.kueue.x-k8s.io, nodereadinessrules, validatingadmissionpolicies,\n" +
+			"mutatingadmissionpolicies and their bindings, the configmap kube-system/cilium-config, and the configmaps that deschedulers mount.\n" +
 			"For what cannot be read, the output lists the findings that may be missing.\n\n" +
 			"The exit status is 0 if there are no findings other than notes, 1 if there is an error or a warning, and 2 if this\n" +
 			"could not be determined.",
@@ -155,6 +156,8 @@ func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	}
 	w.Deployments, err = reader.Deployments(ctx)
 	note(lint.Deployments, err)
+	w.TolerationsPolicy, err = reader.HasMutatingPolicy(ctx, admission.TolerationsPolicy)
+	note(lint.TolerationsPolicy, err)
 	w.NodePools, err = reader.Others(ctx, read.NodePools)
 	note(lint.NodePools, err)
 	w.CiliumConfig, err = reader.ConfigMap(ctx, "kube-system", "cilium-config")

@@ -150,13 +150,8 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (
 	if s.Denied.Count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.Denied, s.Denial)
 	}
-	if g.Mode != v1alpha1.ModeDryRun && !ng.Spec.Follows() {
-		if err := r.birth.Proved(ng); err != nil {
-			return false, v1alpha1.ReasonBirthNotProved, err.Error()
-		}
-	}
-	if missing := r.guards.Missing(); missing != "" {
-		return false, v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
+	if reason, message := r.unproved(g, ng); reason != "" {
+		return false, reason, message
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
 		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new nodes are not closed: status.nodes and status.waiting show what the gate would do" + remarks + unknownText(s)
@@ -165,6 +160,23 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (
 		return true, v1alpha1.ReasonReady, "everything that the gate depends on is observed" + unknownText(s) + overridesText(s)
 	}
 	return true, v1alpha1.ReasonReady, "the API server closes new nodes, and everything that the gate depends on is observed" + remarks + overridesText(s)
+}
+
+// unproved returns what the API server does not do for a gate, or not provably, or "".
+func (r *reporter) unproved(g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
+	if g.Mode != v1alpha1.ModeDryRun && !ng.Spec.Follows() {
+		if err := r.birth.Proved(ng); err != nil {
+			return v1alpha1.ReasonBirthNotProved, err.Error()
+		}
+	}
+	if err := r.birth.TolerationsError(ng.Name); err != nil {
+		return v1alpha1.ReasonTolerationsNotWritten, fmt.Sprintf("the gate works, but the API server does not add tolerations of its taints "+
+			"to all DaemonSets that it waits for: %v; apply the manifests of this version again, or run 'kubectl gate tolerate'", err)
+	}
+	if missing := r.guards.Missing(); missing != "" {
+		return v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
+	}
+	return "", ""
 }
 
 // unmet returns what a gate needs that is not observed or not permitted, or "".

@@ -107,6 +107,22 @@ var rules = []rule{
 		at: "spec.holdSeconds", message: "should be less than or equal to 86400",
 		keep: "{bypassedPods: Hold, holdSeconds: 86400}", breaks: "{bypassedPods: Hold, holdSeconds: 86401}",
 	}, {
+		at: "spec.tolerate", message: "tolerate must not be set when closeWhen is set, because a closeWhen gate waits for no DaemonSet; remove it",
+		keep:   "{tolerate: true, openWhen: [{name: s, daemonSet: {namespace: a, name: b}}]}",
+		breaks: "{openWhen: null, tolerate: true, closeWhen: [{name: s, daemonSet: {namespace: a, name: b}}]}",
+	}, {
+		at: "spec.tolerate", message: "tolerate requires a signal of kind daemonSet or daemonSets; add one, or remove tolerate",
+		keep:   "{tolerate: true, openWhen: [{name: s, daemonSets: {namespaces: [a], selector: {}}}]}",
+		breaks: "{tolerate: true, openWhen: [{name: s, label: {key: x}}]}",
+	}, {
+		at: "spec.tolerate", message: "tolerate requires a signal of kind daemonSet or daemonSets; add one, or remove tolerate",
+		keep:   "{tolerate: true, openWhen: [{name: s, anyOf: [{name: a, daemonSet: {namespace: a, name: b}}, {name: b, label: {key: x}}]}]}",
+		breaks: "{tolerate: true, openWhen: [{name: s, anyOf: [{name: a, label: {key: z}}, {name: b, label: {key: x}}]}]}",
+	}, {
+		at: "spec.tolerate", message: "tolerate has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove tolerate, or use NoSchedule",
+		keep:   "{tolerate: true, openWhen: [{name: s, daemonSet: {namespace: a, name: b}}], taint: {key: a, effect: PreferNoSchedule}, recloseTaint: {key: b, effect: NoSchedule}}",
+		breaks: "{tolerate: true, openWhen: [{name: s, daemonSet: {namespace: a, name: b}}], taint: {key: a, effect: PreferNoSchedule}}",
+	}, {
 		at: "spec.recloseTaint.value", message: "recloseTaint must differ from taint in more than its value; use another key, or remove recloseTaint",
 		keep:   "recloseTaint: {key: example.com/not-ready, effect: NoSchedule}",
 		breaks: "recloseTaint: {key: example.com/not-ready, value: again, effect: NoSchedule}",

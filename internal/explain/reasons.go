@@ -56,7 +56,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingStaleAnnotation:           "the annotation is from before a reboot, and this does not resolve itself: make the program remove it when it starts, and kubectl delete pod once",
 	v1alpha1.ReadingDaemonSetNotFound:         "create the DaemonSet, or correct the gate",
 	v1alpha1.ReadingDaemonSetNotEligible:      "the DaemonSet does not run on this node: narrow the gate's nodeSelector, or allow the DaemonSet to run there",
-	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: add a toleration of the named taint to the DaemonSet's pod template",
+	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: add a toleration of the named taint to the DaemonSet's pod template: kubectl gate tolerate NAMESPACE/DAEMONSET",
 	v1alpha1.ReadingNodeSetup:                 setupStep,
 	v1alpha1.ReadingNodeBeingSetUp:            setupStep,
 	v1alpha1.ReadingMissing:                   missingStep,

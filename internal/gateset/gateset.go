@@ -303,9 +303,28 @@ func (s *Set) List() []*v1alpha1.NodeGate { return slices.Collect(maps.Values(s.
 // Unneeded reports whether an entry of the birth parameter is known to have no gate that
 // closes at birth. While the list of gates is not complete, entries of unlisted gates are
 // kept, and so are those of gates that cannot be read or are being compiled.
-func (s *Set) Unneeded(name string) bool {
+func (s *Set) Unneeded(name string) bool { return s.isWithout(name, s.ClosesAtBirth) }
+
+// isWithout reports whether a gate is known not to exist, or not to have a property.
+func (s *Set) isWithout(name string, property func(string) bool) bool {
 	if ng, known := s.Declared[name]; known {
-		return ng.ReadError == "" && !s.Compiling(name) && !s.ClosesAtBirth(name)
+		return ng.ReadError == "" && !s.Compiling(name) && !property(name)
 	}
 	return s.Complete || s.Deleted[name]
 }
+
+// Tolerates reports whether a gate is in force, and tolerations of its taints must be
+// added to the DaemonSets that it waits for.
+func (s *Set) Tolerates(name string) bool {
+	return s.Accepted(name) && MayTolerate(&s.Declared[name].Spec)
+}
+
+// MayTolerate reports whether tolerations of the gate's taints are added to DaemonSets if
+// the gate is accepted. They are not in dry run, when no node has its taints.
+func MayTolerate(spec *v1alpha1.NodeGateSpec) bool {
+	return spec.Tolerate && spec.Mode != v1alpha1.ModeDryRun && !spec.Follows()
+}
+
+// NotTolerating reports whether an entry of the parameter of the tolerations policy is
+// known to have no gate that needs it (see Unneeded).
+func (s *Set) NotTolerating(name string) bool { return s.isWithout(name, s.Tolerates) }

@@ -41,9 +41,9 @@ func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 // NamespaceRules returns the controller's permissions in its own namespace.
 func NamespaceRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		// The parameter of the birth policy. Permission to create cannot be limited to a name.
+		// The parameters of the policies. Permission to create cannot be limited to a name.
 		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, ResourceNames: []string{v1alpha1.BirthParameter}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"podtemplates"}, ResourceNames: []string{v1alpha1.BirthParameter, v1alpha1.TolerationsParameter}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.LeaseName}, Verbs: []string{"get", "update", "watch"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -14,7 +14,9 @@ import (
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/signal"
 )
@@ -138,10 +140,22 @@ func placed(n *gate.Node) *corev1.Node {
 func daemonDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	for _, ds := range j.daemons(s) {
 		if lacks := untolerated(ds.Tolerations, s.Taints()); len(lacks) > 0 {
-			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " and "))})
+			what := fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " and "))
+			if j.TolerationsPolicy && s.acceptance.Accepted && gateset.MayTolerate(&s.Spec) {
+				what += "; the API server adds the toleration when the DaemonSet is next updated"
+			}
+			hits = append(hits, hit{"daemonset/" + ds.String(), what})
 		}
 	}
 	return hits
+}
+
+func tolerationsNotAdded(j *checker, s *subject) []hit {
+	if j.TolerationsPolicy || j.Unread[TolerationsPolicy] != nil || !gateset.MayTolerate(&s.Spec) {
+		return nil
+	}
+	name := admission.TolerationsPolicy
+	return []hit{{"mutatingadmissionpolicy/" + name, "the gate sets tolerate, but the policy " + name + " or its binding does not exist"}}
 }
 
 // untolerated returns the taints that are not tolerated, as text.

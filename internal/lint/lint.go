@@ -43,6 +43,9 @@ type World struct {
 	// DeschedulerPolicies are the policies of the deschedulers that Deployments and CronJobs
 	// run.
 	DeschedulerPolicies []descheduler.Policy
+	// TolerationsPolicy reports whether the policy that adds tolerations to DaemonSets, and
+	// its binding, exist.
+	TolerationsPolicy bool
 	// ResourceFlavors are those of Kueue.
 	ResourceFlavors []unstructured.Unstructured
 	// Unread contains read errors by kind. What could not be read must not be treated as
@@ -67,6 +70,8 @@ const (
 	// DeschedulerPolicies are in the ConfigMaps that deschedulers mount.
 	DeschedulerPolicies Kind = "configmaps of the descheduler"
 	ResourceFlavors     Kind = "resourceflavors"
+	// TolerationsPolicy is the policy that adds tolerations to DaemonSets.
+	TolerationsPolicy Kind = "mutatingadmissionpolicies"
 )
 
 // Severity is the severity of a finding.

@@ -116,6 +116,8 @@ func with(gates []string, change ...func(*World)) *World {
 	return w
 }
 
+func withTolerationsPolicy(w *World) { w.TolerationsPolicy = true }
+
 func daemonSets(items ...gate.DaemonSet) func(*World) {
 	return func(w *World) { w.DaemonSets.Items = items }
 }
@@ -306,6 +308,20 @@ var cases = map[string]ruleCases{
 			"another key for it":    with([]string{keyed(startup, onRegression+"  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
 			"only for a reboot":     with([]string{keyed(startup, "")}),
 			"it never closes again": with([]string{keyed(startup, "  reclosePolicy: Never\n")}),
+		},
+	},
+	"tolerations-not-added": {
+		bad: map[string]*World{
+			"no policy": with([]string{agent("  tolerate: true\n")}),
+			"paused":    with([]string{agent("  tolerate: true\n  mode: Paused\n")}),
+		},
+		good: map[string]*World{
+			"installed":     with([]string{agent("  tolerate: true\n")}, withTolerationsPolicy),
+			"not requested": with([]string{agent("")}),
+			"dry run":       with([]string{agent("  tolerate: true\n  mode: DryRun\n")}),
+			"unread": with([]string{agent("  tolerate: true\n")}, func(w *World) {
+				w.Unread = map[Kind]error{TolerationsPolicy: errors.New("forbidden")}
+			}),
 		},
 	},
 	"autoscaler-does-not-know-key": {

@@ -39,7 +39,12 @@ var Rules = []Rule{
 	{
 		ID: "daemon-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonDoesNotTolerate,
 		Why: "The gate is deadlocked: it waits for the daemon, and its taint keeps the daemon off the node. With NoExecute, it also evicts a running daemon.",
-		Do:  "Add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template.",
+		Do:  "Run 'kubectl gate tolerate NAMESPACE/DAEMONSET', or add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template.",
+	},
+	{
+		ID: "tolerations-not-added", Severity: Warning, Needs: []Kind{TolerationsPolicy}, check: tolerationsNotAdded,
+		Why: "The API server adds no tolerations to the DaemonSets that the gate waits for: one that lacks the toleration deadlocks the gate.",
+		Do:  "Apply the manifests of this version (Kubernetes 1.36 and newer, without birth=webhook). On other clusters, remove tolerate from the gate, and run 'kubectl gate tolerate' when a DaemonSet is new.",
 	},
 	{
 		ID: "daemon-without-probe", Severity: Note, Needs: []Kind{DaemonSets}, check: daemonWithoutProbe,

@@ -57,7 +57,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left, reported: make(map[object]bool)}
 	// Until the end, each step leaves a working cluster in which the next step is possible.
 	for _, step := range []func(context.Context) error{
-		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameter, u.deleteAgent, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
+		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteAgent, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -170,7 +170,7 @@ func (u *uninstaller) poll(ctx context.Context, limit time.Duration, so func(con
 }
 
 // stopBirthClosing stops the closing of gates on new nodes. The policy itself and its
-// second binding are deleted after the parameter. See birth.yaml.
+// second binding are deleted after the parameters. See birth.yaml.
 func (u *uninstaller) stopBirthClosing(ctx context.Context) error {
 	return u.delete(ctx, birthBindings...)
 }
@@ -248,23 +248,25 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 	return err
 }
 
-// deleteParameter deletes the parameter of the birth policy. Its guard, which rejects
-// this, is deleted first.
-func (u *uninstaller) deleteParameter(ctx context.Context) error {
+// deleteParameters deletes the parameters of the birth policy and the tolerations policy.
+// Their guard, which rejects this, is deleted first.
+func (u *uninstaller) deleteParameters(ctx context.Context) error {
 	if err := u.delete(ctx, parametersGuard...); err != nil {
 		return err
 	}
 	if u.DryRun == release.DryRunServer { // the guard still exists, and would reject it
 		return nil
 	}
-	parameter := named("v1", "PodTemplate", v1alpha1.BirthParameter)
-	parameter.namespace = u.Namespace
+	parameters := []object{named("v1", "PodTemplate", v1alpha1.BirthParameter), named("v1", "PodTemplate", v1alpha1.TolerationsParameter)}
+	for i := range parameters {
+		parameters[i].namespace = u.Namespace
+	}
 	if u.DryRun == release.DryRunClient {
-		return u.delete(ctx, parameter)
+		return u.delete(ctx, parameters...)
 	}
 	var last error
 	if err := u.poll(ctx, settleLimit, func(ctx context.Context) (bool, error) {
-		last = u.delete(ctx, parameter)
+		last = u.delete(ctx, parameters...)
 		return last == nil || !apierrors.IsForbidden(last), nil
 	}); err != nil && last == nil {
 		return err

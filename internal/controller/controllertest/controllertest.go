@@ -68,7 +68,7 @@ func Client(t testing.TB, funcs interceptor.Funcs, objects ...client.Object) cli
 		create = PolicyOf
 	}
 	funcs.Create = func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
-		if template, ok := obj.(*corev1.PodTemplate); ok && template.Name != v1alpha1.BirthParameter {
+		if template, ok := obj.(*corev1.PodTemplate); ok && template.Name != v1alpha1.BirthParameter && template.Name != v1alpha1.TolerationsParameter {
 			return DeniedBy(admission.ParametersPolicy)
 		}
 		return create(ctx, c, obj, o...)

@@ -67,6 +67,23 @@ func (r *Reader) AdmissionPolicy(ctx context.Context, name string) (*admissionre
 	return policy, nil
 }
 
+// HasMutatingPolicy reports whether a MutatingAdmissionPolicy and the binding of the same
+// name exist. They do not if the API server does not serve this kind.
+func (r *Reader) HasMutatingPolicy(ctx context.Context, name string) (bool, error) {
+	api := r.core.AdmissionregistrationV1()
+	_, err := api.MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		_, err = api.MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading policy %s: %w", name, err)
+	}
+	return true, nil
+}
+
 // SomeNodes returns at most limit Nodes.
 func (r *Reader) SomeNodes(ctx context.Context, limit int64) ([]corev1.Node, error) {
 	list, err := r.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: limit})
@@ -81,6 +98,15 @@ func (r *Reader) DaemonSets(ctx context.Context, namespaces []string) (*gate.Dae
 	l := newSnapshotAt(r, "", pageSize)
 	l.begin(ctx, func(*gate.DaemonSets) gate.Needs { return gate.Needs{DaemonSetNamespaces: namespaces} })
 	return l.daemonSets, l.errs
+}
+
+// DaemonSet returns a DaemonSet.
+func (r *Reader) DaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	ds, err := r.core.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading DaemonSet %s/%s: %w", namespace, name, err)
+	}
+	return ds, nil
 }
 
 // Deployments returns all Deployments.

@@ -2,7 +2,7 @@
 
 // Package write writes decisions to Nodes: each as one guarded JSON Patch that the API
 // server applies only while the Node is as it was when the decision was made. It also
-// writes the manual overrides of kubectl gate.
+// writes the manual overrides and the tolerations of kubectl gate.
 package write
 
 import (

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// maxTolerations is the maximum number of entries of the parameter of the tolerations
+// policy. The limits of requirements, values and bytes are those of the birth policy.
+const maxTolerations = 512
+
+// The first two requirements of each entry of the parameter. They are not for labels.
+const (
+	requirementGate      = "gate"
+	requirementNamespace = "namespace"
+	ownRequirements      = 2
+)
+
+// A TolerationEntry specifies DaemonSets and a taint that they must tolerate, because the
+// gate with that taint waits for them.
+type TolerationEntry struct {
+	// Gate is the name of the gate.
+	Gate  string
+	Taint v1alpha1.Taint
+	// Namespaces are the namespaces of the DaemonSets, sorted.
+	Namespaces []string
+	// Name is the name of the only DaemonSet, or empty.
+	Name string
+	// Labels are the requirements for the DaemonSets' labels.
+	Labels []corev1.NodeSelectorRequirement
+}
+
+// TolerationEntries returns the entries of a gate, regardless of whether it sets tolerate.
+// There is one for each taint and each of its signals about DaemonSets. Taints that keep no
+// pod off are omitted.
+func TolerationEntries(ng *v1alpha1.NodeGate) ([]TolerationEntry, error) {
+	if ng.Spec.Follows() {
+		return nil, nil // it does not wait for DaemonSets
+	}
+	var groups []TolerationEntry
+	var errs []error
+	each := func(s *v1alpha1.SignalSource) {
+		if s.DaemonSet != nil {
+			groups = append(groups, TolerationEntry{Gate: ng.Name, Namespaces: []string{s.DaemonSet.Namespace}, Name: s.DaemonSet.Name})
+		}
+		if s.DaemonSets != nil {
+			wanted, err := requirements(*s.DaemonSets.Selector.AsMeta())
+			errs = append(errs, err)
+			groups = append(groups, TolerationEntry{Gate: ng.Name, Namespaces: sets.List(sets.New(s.DaemonSets.Namespaces...)), Labels: wanted})
+		}
+	}
+	for i := range ng.Spec.OpenWhen {
+		each(&ng.Spec.OpenWhen[i].SignalSource)
+		for j := range ng.Spec.OpenWhen[i].AnyOf {
+			each(&ng.Spec.OpenWhen[i].AnyOf[j].SignalSource)
+		}
+	}
+	var all []TolerationEntry
+	for _, taint := range ng.Spec.Taints() {
+		for _, e := range groups {
+			if e.Taint = taint; taint.Effect != corev1.TaintEffectPreferNoSchedule {
+				errs = append(errs, e.validate())
+				all = append(all, e)
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("adding tolerations for gate %q: %w", ng.Name, err)
+	}
+	return all, nil
+}
+
+// validate returns an error if the API server would reject the entry. The CRD's rules admit
+// no such NodeGate.
+func (e *TolerationEntry) validate() error {
+	var errs []error
+	if msgs := validation.IsDNS1123Label(e.Gate); msgs != nil {
+		errs = append(errs, fmt.Errorf("name: %s", strings.Join(msgs, "; ")))
+	}
+	if _, err := gate.ParseTaintID(gate.IDOf(e.Taint).String()); err != nil {
+		errs = append(errs, fmt.Errorf("taint %w", err))
+	}
+	if msgs := validation.IsDNS1123Subdomain(e.Name); e.Name != "" && msgs != nil {
+		errs = append(errs, fmt.Errorf("DaemonSet %q: %s", e.Name, strings.Join(msgs, "; ")))
+	}
+	for _, namespace := range e.Namespaces {
+		if msgs := validation.IsDNS1123Label(namespace); msgs != nil {
+			errs = append(errs, fmt.Errorf("namespace %q: %s", namespace, strings.Join(msgs, "; ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Selects reports whether the entry selects a DaemonSet.
+func (e *TolerationEntry) Selects(namespace, name string, set labels.Set) bool {
+	if !slices.Contains(e.Namespaces, namespace) || e.Name != "" && e.Name != name {
+		return false
+	}
+	for _, r := range e.Labels {
+		value, has := set[r.Key]
+		has = has && (len(r.Values) == 0 || slices.Contains(r.Values, value))
+		negative := r.Operator == corev1.NodeSelectorOpNotIn || r.Operator == corev1.NodeSelectorOpDoesNotExist
+		if has == negative {
+			return false
+		}
+	}
+	return true
+}
+
+// Tolerated reports whether tolerations tolerate the entry's taint.
+func (e *TolerationEntry) Tolerated(tolerations []corev1.Toleration) bool {
+	return gate.Tolerates(tolerations, corev1.Taint{Key: e.Taint.Key, Value: e.Taint.Value, Effect: e.Taint.Effect})
+}
+
+// Toleration returns the toleration that the policy adds.
+func (e *TolerationEntry) Toleration() corev1.Toleration {
+	return corev1.Toleration{Key: e.Taint.Key, Operator: corev1.TolerationOpExists, Effect: e.Taint.Effect}
+}
+
+// Tolerate returns the tolerations of a pod template with those that the entries add, which
+// are those that the policy adds to a DaemonSet that all of these entries select.
+func Tolerate(tolerations []corev1.Toleration, entries []TolerationEntry) (all, added []corev1.Toleration) {
+	for i := range entries {
+		if e := &entries[i]; !e.Tolerated(tolerations) && !e.Tolerated(added) {
+			added = append(added, e.Toleration())
+		}
+	}
+	slices.SortFunc(added, func(a, b corev1.Toleration) int {
+		return cmp.Compare(a.Key+":"+string(a.Effect), b.Key+":"+string(b.Effect))
+	})
+	return slices.Concat(tolerations, added), added
+}
+
+// FitTolerations returns the entries of gates that fit into the parameter, considered in
+// order, and for each gate with an entry that does not fit an error, by name.
+func FitTolerations(entries []TolerationEntry) (fitting []TolerationEntry, tooMany map[string]error) {
+	tooMany = make(map[string]error)
+	var requirements, values, bytes int
+	for _, e := range entries {
+		size := Entry{Name: e.Gate, Taint: e.Taint, Nodes: e.requirements()}
+		r, v, b := size.size()
+		b += len(e.Name)
+		if len(fitting) == maxTolerations || requirements+r > maxRequirements || values+v > maxValues || bytes+b > maxBytes {
+			tooMany[e.Gate] = fmt.Errorf("the API server adds at most %d tolerations for gates, whose selectors of DaemonSets have at most %d requirements, "+
+				"%d values and %d bytes in total, and older gates use that much: remove tolerate from gates, and run 'kubectl gate tolerate'",
+				maxTolerations, maxRequirements, maxValues, maxBytes)
+			continue
+		}
+		fitting = append(fitting, e)
+		requirements, values, bytes = requirements+r, values+v, bytes+b
+	}
+	return fitting, tooMany
+}
+
+func (e *TolerationEntry) requirements() []corev1.NodeSelectorRequirement {
+	return append([]corev1.NodeSelectorRequirement{
+		{Key: requirementGate, Operator: corev1.NodeSelectorOpIn, Values: []string{e.Gate}},
+		{Key: requirementNamespace, Operator: corev1.NodeSelectorOpIn, Values: e.Namespaces},
+	}, e.Labels...)
+}
+
+// TolerationsTemplate returns the object that the tolerations policy reads. It contains
+// the entries, all of which must fit (see FitTolerations).
+//
+// The object is a PodTemplate. The i-th of its tolerations is the entry's taint, and the
+// i-th of its nodeSelectorTerms selects the entry's DaemonSets: the first two requirements
+// are the gate's name and the namespaces, the others are for labels, and a field is the
+// name of the only DaemonSet. Entries are sorted by taint, so that the policy adds each
+// toleration once.
+func TolerationsTemplate(namespace string, entries []TolerationEntry) *corev1.PodTemplate {
+	entries = slices.SortedFunc(slices.Values(entries), func(a, b TolerationEntry) int {
+		return cmp.Or(cmp.Compare(gate.IDOf(a.Taint).String(), gate.IDOf(b.Taint).String()), cmp.Compare(a.Gate, b.Gate),
+			slices.Compare(a.Namespaces, b.Namespaces), cmp.Compare(a.Name, b.Name))
+	})
+	p := &corev1.PodTemplate{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      v1alpha1.TolerationsParameter,
+			Namespace: namespace,
+			Labels:    map[string]string{v1alpha1.TolerationsLabel: "true", "app.kubernetes.io/managed-by": "nodegate", noBackup: "true"},
+		},
+		Template: placeholder(),
+	}
+	if len(entries) == 0 {
+		return p // nodeSelectorTerms may not be empty
+	}
+	spec, selector := &p.Template.Spec, &corev1.NodeSelector{}
+	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
+	for _, e := range entries {
+		spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
+			Key: e.Taint.Key, Operator: corev1.TolerationOpEqual, Value: e.Taint.Value, Effect: e.Taint.Effect,
+		})
+		term := corev1.NodeSelectorTerm{MatchExpressions: e.requirements()}
+		if e.Name != "" {
+			term.MatchFields = []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{e.Name}}}
+		}
+		selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, term)
+	}
+	return p
+}
+
+// EntriesOfTolerations returns the entries of a parameter, or nil if it is damaged.
+func EntriesOfTolerations(p *corev1.PodTemplate) []TolerationEntry {
+	terms := termsOf(p)
+	if len(terms) != len(p.Template.Spec.Tolerations) {
+		return nil
+	}
+	var all []TolerationEntry
+	for i, t := range p.Template.Spec.Tolerations {
+		wanted := terms[i].MatchExpressions
+		if len(wanted) < ownRequirements || wanted[0].Key != requirementGate || len(wanted[0].Values) != 1 || wanted[1].Key != requirementNamespace {
+			return nil
+		}
+		e := TolerationEntry{
+			Gate: wanted[0].Values[0], Taint: v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect},
+			Namespaces: wanted[1].Values, Labels: wanted[ownRequirements:],
+		}
+		if fields := terms[i].MatchFields; len(fields) == 1 && len(fields[0].Values) == 1 {
+			e.Name = fields[0].Values[0]
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// CorrectedTolerations returns the existing parameter with the wanted values of everything
+// that the policy reads, and reports whether that changed it (see Corrected).
+func CorrectedTolerations(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
+	out := existing.DeepCopy()
+	changed := put(&out.Labels, want.Labels)
+	have, wanted := &out.Template.Spec, &want.Template.Spec
+	if !apiequality.Semantic.DeepEqual(have.Tolerations, wanted.Tolerations) || !apiequality.Semantic.DeepEqual(have.Affinity, wanted.Affinity) {
+		have.Tolerations, have.Affinity = wanted.Tolerations, wanted.Affinity
+		changed = true
+	}
+	return out, changed
+}

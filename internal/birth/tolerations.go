@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package birth
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/gateset"
+)
+
+// TolerationsError returns why the API server does not add the tolerations of the gate's
+// taints to DaemonSets, as far as this depends on the parameter, or nil.
+func (b *Reconciler) TolerationsError(gate string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.untolerated[gate]
+}
+
+// syncTolerations updates the parameter of the tolerations policy. It is not created before
+// a gate needs it.
+func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
+	failed := make(map[string]error)
+	var have corev1.PodTemplate
+	key := client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.TolerationsParameter}
+	err := b.client.Get(ctx, key, &have)
+	wanted := b.tolerations(set, admission.EntriesOfTolerations(&have), failed)
+	switch {
+	case apierrors.IsNotFound(err) && len(wanted) == 0:
+		err = nil
+	case client.IgnoreNotFound(err) != nil:
+		err = fmt.Errorf("reading PodTemplate %s: %w", key, err)
+	default:
+		err = b.writeTolerations(ctx, &have, wanted)
+	}
+	for _, name := range set.Names() {
+		if err != nil && set.Tolerates(name) {
+			failed[name] = err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(failed) > 0 && len(b.untolerated) == 0 && ctx.Err() == nil {
+		name := slices.Min(slices.Collect(maps.Keys(failed)))
+		b.log.Error(failed[name], "cannot write the parameter of the tolerations policy, retrying", "gate", name)
+	}
+	b.untolerated = failed
+}
+
+// tolerations returns the desired entries of the parameter: those of the gates that set
+// tolerate, and existing ones of gates that cannot be read at present. Older gates come
+// first; entries that do not fit are omitted.
+func (b *Reconciler) tolerations(set *gateset.Set, before []admission.TolerationEntry, failed map[string]error) []admission.TolerationEntry {
+	var all []admission.TolerationEntry
+	for _, e := range before {
+		if !set.Tolerates(e.Gate) && !set.NotTolerating(e.Gate) {
+			all = append(all, e)
+		}
+	}
+	for _, name := range byAge(set) {
+		if !set.Tolerates(name) {
+			continue
+		}
+		entries, err := admission.TolerationEntries(set.Declared[name])
+		if err != nil {
+			failed[name] = err
+			continue
+		}
+		all = append(all, entries...)
+	}
+	fitting, tooMany := admission.FitTolerations(all)
+	maps.Copy(failed, tooMany)
+	return fitting
+}
+
+// byAge returns the names of the gates, oldest first.
+func byAge(set *gateset.Set) []string {
+	return slices.SortedFunc(slices.Values(set.Names()), func(a, z string) int {
+		return cmp.Or(set.Declared[a].CreationTimestamp.Compare(set.Declared[z].CreationTimestamp.Time), cmp.Compare(a, z))
+	})
+}
+
+// writeTolerations writes the parameter with the given entries. have is its current state.
+func (b *Reconciler) writeTolerations(ctx context.Context, have *corev1.PodTemplate, entries []admission.TolerationEntry) error {
+	want := admission.TolerationsTemplate(b.namespace, entries)
+	if have.ResourceVersion == "" {
+		if err := b.client.Create(ctx, want); err != nil {
+			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
+		}
+		return nil
+	}
+	corrected, changed := admission.CorrectedTolerations(have, want)
+	if !changed {
+		return nil
+	}
+	if err := b.client.Update(ctx, corrected); err != nil {
+		return fmt.Errorf("updating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
+	}
+	return nil
+}
