@@ -140,7 +140,7 @@ test-node: node-components ## Test nodegate with a real kubelet and containerd, 
 
 # Programs that nodegate is tested beside. The first build of each takes minutes, and prints how
 # long: make test-neighbours NEIGHBOURS=descheduler
-NEIGHBOURS := descheduler,karpenter,cluster-api,istio-untaint,argocd
+NEIGHBOURS := descheduler,karpenter,cluster-api,istio-untaint,argocd,flux
 
 test-neighbours: neighbour-components ## Test nodegate beside other controllers that use taints (6 min).
 	$(call run_tests,neighbours -- -args -neighbours=$(NEIGHBOURS))

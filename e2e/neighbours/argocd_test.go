@@ -69,6 +69,7 @@ func TestArgoCD(t *testing.T) {
 
 	a.run("sync", a.manifest)
 	a.isInSync("after another sync", a.compare(a.manifest))
+	a.addsTolerations()
 	a.isHealth("Degraded", a.rejectedGate())
 	a.findsDrift()
 }

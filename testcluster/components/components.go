@@ -36,6 +36,8 @@ const (
 	IstioUntaint Component = "istio-untaint"
 	// ArgoCD is the part of Argo CD that applies, compares and assesses objects.
 	ArgoCD Component = "argocd"
+	// Flux is the part of Flux that applies objects and finds drift.
+	Flux Component = "flux"
 )
 
 // ControlPlane returns the components that run in a cluster, in the order in which
@@ -50,7 +52,7 @@ func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim
 
 // Neighbours returns the components that run beside nodegate in a cluster.
 func Neighbours() []Component {
-	return []Component{Descheduler, Karpenter, ClusterAPI, IstioUntaint, ArgoCD}
+	return []Component{Descheduler, Karpenter, ClusterAPI, IstioUntaint, ArgoCD, Flux}
 }
 
 // mainPackages are the packages that the components are built from.
@@ -70,6 +72,7 @@ var mainPackages = map[Component]string{
 	ClusterAPI:        "sigs.k8s.io/cluster-api/core",
 	IstioUntaint:      "nodegate.dev/cluster/istio", // a main package of ours: see module.main
 	ArgoCD:            "nodegate.dev/cluster/argocd",
+	Flux:              "nodegate.dev/cluster/flux",
 }
 
 // ownModules are the names of module files (see moduleFiles) by the components that are not
@@ -84,6 +87,7 @@ var ownModules = map[Component]string{
 	ClusterAPI:     "cluster-api-1.14",
 	IstioUntaint:   "istio-0.0",
 	ArgoCD:         "argocd-3.6",
+	Flux:           "flux-0.76",
 }
 
 // ofKubernetes reports whether the component runs in the control plane and has

@@ -82,6 +82,7 @@ var projects = map[string]string{
 	"cluster-api": "sigs.k8s.io/cluster-api",
 	"containerd":  "github.com/containerd/containerd/v2",
 	"descheduler": "sigs.k8s.io/descheduler",
+	"flux":        "github.com/fluxcd/pkg/ssa",
 	"istio":       "istio.io/istio",
 	"karpenter":   "sigs.k8s.io/karpenter",
 	"kubernetes":  "k8s.io/kubernetes",
