@@ -89,9 +89,11 @@ var mayImport = map[string][]string{
 	"internal/release":   {"api/v1alpha1", "internal/gate", "internal/kube/read", "internal/kube/write"},
 	"internal/uninstall": {"api/v1alpha1", "internal/admission", "internal/install", "internal/release"},
 
+	"internal/tolerate": {"api/v1alpha1", "internal/admission", "internal/gate", "internal/gateset", "internal/kube/write", "internal/release"},
+
 	// The verbs of kubectl gate. They read a cluster once, and decide like the
 	// controller.
-	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/uninstall", "internal/wait"},
+	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/tolerate", "internal/uninstall", "internal/wait"},
 	"internal/cli/clitest": {"api/v1alpha1", "internal/gate", "internal/gatefile"},
 
 	// What these verbs compute, and its text. Pure, except that report writes a page.

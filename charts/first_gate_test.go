@@ -41,7 +41,7 @@ const (
 )
 
 // The steps from 'helm template' to the first gated node require no manual change except
-// one label, and an image to pull. No kubelet runs containers here: the test starts nodegate with the arguments
+// one label, to which the API server adds the toleration, and an image to pull. No kubelet runs containers here: the test starts nodegate with the arguments
 // of the Deployment, and verifies separately that its pods are admitted.
 func TestFirstGate(t *testing.T) {
 	c := clustertest.Shared(t)
@@ -69,6 +69,12 @@ func TestFirstGate(t *testing.T) {
 	must(t, testbed.AwaitGate(t.Context(), applier, defaultGate))
 	must(t, testbed.AwaitGate(t.Context(), applier, warmUp))
 	ready := time.Since(began)
+	label := []byte(`{"metadata":{"labels":{"nodegate.dev/required":"true"}}}`)
+	daemon, err = api.AppsV1().DaemonSets(daemon.Namespace).Patch(t.Context(), daemon.Name, types.MergePatchType, label, metav1.PatchOptions{})
+	must(t, err)
+	if got, want := daemon.Spec.Template.Spec.Tolerations, []corev1.Toleration{{Key: requiredKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}; !slices.Equal(got, want) {
+		t.Fatalf("the label adds the tolerations %v, want %v", got, want)
+	}
 
 	node, err := api.CoreV1().Nodes().Create(t.Context(), testcluster.KWOKNode("first"), metav1.CreateOptions{})
 	must(t, err)
@@ -103,20 +109,17 @@ func restrictedNamespace() *unstructured.Unstructured {
 	}}}
 }
 
-// requiredDaemon returns a DaemonSet with the required tolerations, for which the default
-// gate waits.
+// requiredDaemon returns a DaemonSet for which the default gate waits once it has the label.
+// It lacks the toleration of the gate's taint.
 func requiredDaemon() *appsv1.DaemonSet {
 	labels := map[string]string{"app": "agent"}
 	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent", Labels: map[string]string{"nodegate.dev/required": "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					Containers:  []corev1.Container{{Name: "agent", Image: "example.com/agent"}},
-					Tolerations: []corev1.Toleration{{Key: requiredKey, Operator: corev1.TolerationOpExists}},
-				},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: "example.com/agent"}}},
 			},
 		},
 	}
@@ -138,7 +141,7 @@ func podReady(pod *corev1.Pod) bool {
 }
 
 // parameterLabels are the labels of the objects that nodegate creates.
-var parameterLabels = []string{v1alpha1.ParameterLabel, "app.kubernetes.io/managed-by", "velero.io/exclude-from-backup"}
+var parameterLabels = []string{v1alpha1.ParameterLabel, v1alpha1.TolerationsLabel, "app.kubernetes.io/managed-by", "velero.io/exclude-from-backup"}
 
 // parametersAreUntracked verifies that tools that prune objects do not consider objects
 // that nodegate creates as their own.
@@ -146,7 +149,7 @@ func parametersAreUntracked(t *testing.T, api kubernetes.Interface) {
 	t.Helper()
 	parameters, err := api.CoreV1().PodTemplates(namespace).List(t.Context(), metav1.ListOptions{})
 	must(t, err)
-	if len(parameters.Items) != 1 {
+	if len(parameters.Items) != 2 { // of two policies
 		t.Errorf("%d parameters for two gates", len(parameters.Items))
 	}
 	for _, p := range parameters.Items {

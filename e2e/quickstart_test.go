@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,16 +32,38 @@ func TestQuickStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	output := runPage(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig(), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	output := runPage(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig(),
+		"PATH="+strings.Join([]string{tools, helmDir(t), os.Getenv("PATH")}, string(os.PathListSeparator)))
 	for _, want := range []string{
 		"nodegate.nodegate.dev/required-daemonsets condition met",
-		"startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets",
-		"DaemonDoesNotTolerateGate",
+		`[{"effect":"NoSchedule","key":"startup-taint.cluster-autoscaler.kubernetes.io/required-daemonsets","operator":"Exists"}]`,
+		`{"state":"`, // the gate's record on the new node
+		"All DaemonSets tolerate the taints of the gates that wait for them.",
 	} {
 		if !strings.Contains(output, want) {
 			t.Errorf("the page's commands do not print %q:\n%s", want, output)
 		}
 	}
+	stopwatch := regexp.MustCompile(`(?m)^from 'helm install' to an open node: \d+ seconds$`).FindString(output)
+	if stopwatch == "" {
+		t.Errorf("the page's stopwatch shows nothing:\n%s", output)
+	}
+	t.Log(stopwatch)
+}
+
+// helmDir returns a directory with a program helm.
+func helmDir(t *testing.T) string {
+	t.Helper()
+	module, err := filepath.Abs("../hack/tools/helm/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := "#!/bin/sh\nexec go tool -modfile='" + module + "' helm \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "helm"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // runPage runs the commands of a page in one shell, which stops at the first that fails, and

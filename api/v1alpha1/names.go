@@ -80,9 +80,11 @@ const (
 	ParameterSource = "nodegate.dev/source"
 )
 
-// The parameter of the tolerations policy, from which the policy reads which
-// DaemonSets must tolerate which taints.
+// The tolerations policy, and its parameter, from which it reads which DaemonSets must
+// tolerate which taints.
 const (
+	// TolerationsPolicy is the name of the MutatingAdmissionPolicy and of its binding.
+	TolerationsPolicy = "nodegate-tolerations"
 	// TolerationsParameter is the name of the PodTemplate in nodegate's namespace.
 	TolerationsParameter = "nodegate-tolerations"
 	// TolerationsLabel is the label of the PodTemplate. Its value is "true".

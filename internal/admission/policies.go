@@ -32,7 +32,7 @@ const (
 	// BirthPolicy closes gates while a Node is being created.
 	BirthPolicy = "nodegate-birth"
 	// TolerationsPolicy adds tolerations to the DaemonSets that gates wait for.
-	TolerationsPolicy = "nodegate-tolerations"
+	TolerationsPolicy = v1alpha1.TolerationsPolicy
 	// ConfinementPolicy confines nodegate's own ServiceAccount.
 	ConfinementPolicy = "nodegate-confinement"
 	// RecordsPolicy prevents other users from writing nodegate's records.

@@ -14,7 +14,6 @@ import (
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/printer"
@@ -154,7 +153,7 @@ func tolerationsNotAdded(j *checker, s *subject) []hit {
 	if j.TolerationsPolicy || j.Unread[TolerationsPolicy] != nil || !gateset.MayTolerate(&s.Spec) {
 		return nil
 	}
-	name := admission.TolerationsPolicy
+	name := v1alpha1.TolerationsPolicy
 	return []hit{{"mutatingadmissionpolicy/" + name, "the gate sets tolerate, but the policy " + name + " or its binding does not exist"}}
 }
 
