@@ -148,7 +148,7 @@ func (t *Tolerator) one(ctx context.Context, p *Plan, out *Result) error {
 		if t.DryRun == release.DryRunClient {
 			return nil
 		}
-		if err = t.write(ctx, ds, p, wanted, out); !errors.Is(err, write.ErrConflict) || attempt == maxAttempts {
+		if err = t.write(ctx, ds, p, wanted, out); !errors.Is(err, write.ErrDaemonSetChanged) || attempt == maxAttempts {
 			return err
 		}
 	}

@@ -22,6 +22,10 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
+// ErrDaemonSetChanged is returned when a DaemonSet has changed since it was read. The caller
+// must read it again.
+var ErrDaemonSetChanged = errors.New("the DaemonSet has changed since it was read")
+
 // OwnedError is returned when another field manager owns the tolerations of a DaemonSet.
 type OwnedError struct {
 	// Managers are the names of the field managers, sorted.
@@ -73,7 +77,7 @@ type appliedSpec struct {
 // list is atomic: the field manager owns the whole list afterwards. If another manager owns
 // it, the error is an OwnedError, unless force is set. If tolerations is nil, nothing is
 // applied and nothing is owned: the API server only evaluates its admission policies. The
-// error wraps ErrConflict if the DaemonSet has changed since it was read.
+// error wraps ErrDaemonSetChanged if the DaemonSet has changed since it was read.
 func (w *DaemonSetWriter) Apply(ctx context.Context, ds *appsv1.DaemonSet, tolerations []corev1.Toleration, force bool, dryRun []string) (*appsv1.DaemonSet, error) {
 	object := applied{
 		TypeMeta: metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
@@ -96,7 +100,7 @@ func (w *DaemonSetWriter) Apply(ctx context.Context, ds *appsv1.DaemonSet, toler
 		if owners := ownersOf(err); len(owners) > 0 {
 			return nil, &OwnedError{Managers: owners}
 		}
-		err = wrap(ErrConflict, err)
+		err = wrap(ErrDaemonSetChanged, err)
 	}
 	return nil, fmt.Errorf("applying tolerations to DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 }
