@@ -47,7 +47,7 @@ type TolerationEntry struct {
 
 // TolerationEntries returns the entries of a gate, regardless of whether it sets tolerate.
 // There is one for each taint and each of its signals about DaemonSets. Taints that keep no
-// pod off are omitted.
+// pod off are omitted. It returns an error if a selector is invalid.
 func TolerationEntries(ng *v1alpha1.NodeGate) ([]TolerationEntry, error) {
 	if ng.Spec.Follows() {
 		return nil, nil // it does not wait for DaemonSets
@@ -74,7 +74,6 @@ func TolerationEntries(ng *v1alpha1.NodeGate) ([]TolerationEntry, error) {
 	for _, taint := range ng.Spec.Taints() {
 		for _, e := range groups {
 			if e.Taint = taint; taint.Effect != corev1.TaintEffectPreferNoSchedule {
-				errs = append(errs, e.validate())
 				all = append(all, e)
 			}
 		}
@@ -85,9 +84,9 @@ func TolerationEntries(ng *v1alpha1.NodeGate) ([]TolerationEntry, error) {
 	return all, nil
 }
 
-// validate returns an error if the API server would reject the entry. The CRD's rules admit
-// no such NodeGate.
-func (e *TolerationEntry) validate() error {
+// Writable returns an error if the API server would reject the entry in the parameter. The
+// CRD's rules admit no such NodeGate.
+func (e *TolerationEntry) Writable() error {
 	var errs []error
 	if msgs := validation.IsDNS1123Label(e.Gate); msgs != nil {
 		errs = append(errs, fmt.Errorf("name: %s", strings.Join(msgs, "; ")))
@@ -103,7 +102,10 @@ func (e *TolerationEntry) validate() error {
 			errs = append(errs, fmt.Errorf("namespace %q: %s", namespace, strings.Join(msgs, "; ")))
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("adding tolerations for gate %q: %w", e.Gate, err)
+	}
+	return nil
 }
 
 // Selects reports whether the entry selects a DaemonSet.

@@ -4,6 +4,7 @@ package admission_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -420,7 +421,11 @@ func TestTolerationErrors(t *testing.T) {
 		"a bad namespace": waitingGate("one", "a", several(v1alpha1.LabelSelector{}, "a.b")),
 		"a bad selector":  waitingGate("one", "a", several(v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}, "a")),
 	} {
-		if _, err := admission.TolerationEntries(ng); err == nil || !strings.Contains(err.Error(), ng.Name) {
+		entries, err := admission.TolerationEntries(ng)
+		for i := range entries {
+			err = errors.Join(err, entries[i].Writable())
+		}
+		if err == nil || !strings.Contains(err.Error(), ng.Name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

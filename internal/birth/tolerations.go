@@ -73,6 +73,9 @@ func (b *Reconciler) tolerations(set *gateset.Set, before []admission.Toleration
 			continue
 		}
 		entries, err := admission.TolerationEntries(set.Declared[name])
+		for i := range entries {
+			err = cmp.Or(err, entries[i].Writable())
+		}
 		if err != nil {
 			failed[name] = err
 			continue

@@ -130,12 +130,24 @@ metadata: {name: agent, creationTimestamp: "2026-03-01T00:00:00Z", generation: 1
 spec:
   nodeSelector: {}
   taint: {key: example.com/a, effect: NoSchedule}
-  openWhen: [{name: fit, label: {key: fit}}]
+  openWhen: [{name: fit, label: {key: fit}}, {name: daemon, daemonSet: {namespace: kube-system, name: daemon}}]
+`
+
+// intolerantDaemon is a DaemonSet that gate agent waits for. It lacks the toleration.
+const intolerantDaemon = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {namespace: kube-system, name: daemon, uid: uid, resourceVersion: "1"}
+spec:
+  selector: {matchLabels: {app: daemon}}
+  template: {metadata: {labels: {app: daemon}}}
 `
 
 const (
 	nodesPath = "/api/v1/nodes"
 	gatesPath = "/apis/nodegate.dev/v1alpha1/nodegates"
+	// daemonsPath is the path of the DaemonSets in the namespace of intolerantDaemon.
+	daemonsPath = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 )
 
 // list returns a list of objects.
@@ -154,16 +166,19 @@ func list(apiVersion, kind string, items ...string) string {
 // smallCluster has one node and one gate that holds it. No controller has ever run.
 func smallCluster() map[string]string {
 	return map[string]string{
-		"/api":                               "{kind: APIVersions, versions: [v1]}",
-		"/apis":                              "{apiVersion: v1, kind: APIGroupList, groups: []}",
-		"/api/v1":                            "{kind: APIResourceList, groupVersion: v1, resources: []}",
-		nodesPath:                            list("v1", "NodeList", heldNode),
-		nodesPath + "/n1":                    heldNode,
-		gatesPath:                            list("nodegate.dev/v1alpha1", "NodeGateList", agentGate),
-		gatesPath + "/agent":                 agentGate,
-		"/api/v1/pods":                       list("v1", "PodList"),
-		"/apis/apps/v1/deployments":          list("apps/v1", "DeploymentList"),
-		"/apis/apps/v1/daemonsets":           list("apps/v1", "DaemonSetList"),
-		"/api/v1/namespaces/nodegate-system": "{apiVersion: v1, kind: Namespace, metadata: {name: nodegate-system}}",
+		"/api":                                "{kind: APIVersions, versions: [v1]}",
+		"/apis":                               "{apiVersion: v1, kind: APIGroupList, groups: []}",
+		"/api/v1":                             "{kind: APIResourceList, groupVersion: v1, resources: []}",
+		nodesPath:                             list("v1", "NodeList", heldNode),
+		nodesPath + "/n1":                     heldNode,
+		gatesPath:                             list("nodegate.dev/v1alpha1", "NodeGateList", agentGate),
+		gatesPath + "/agent":                  agentGate,
+		"/api/v1/pods":                        list("v1", "PodList"),
+		"/apis/apps/v1/deployments":           list("apps/v1", "DeploymentList"),
+		"/apis/apps/v1/daemonsets":            list("apps/v1", "DaemonSetList"),
+		daemonsPath:                           list("apps/v1", "DaemonSetList", intolerantDaemon),
+		daemonsPath + "/daemon":               intolerantDaemon,
+		"/api/v1/namespaces/kube-system/pods": list("v1", "PodList"),
+		"/api/v1/namespaces/nodegate-system":  "{apiVersion: v1, kind: Namespace, metadata: {name: nodegate-system}}",
 	}
 }

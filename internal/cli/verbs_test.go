@@ -29,6 +29,7 @@ var verbArgs = map[string]string{
 	"reset":     "reset n1 --gate=agent",
 	"status":    "status",
 	"timeline":  "timeline n1",
+	"tolerate":  "tolerate --all",
 	"uninstall": "uninstall",
 	"wait":      "wait n1 --timeout=0",
 	"why":       "why n1",
@@ -203,6 +204,7 @@ func TestMistypedGate(t *testing.T) {
 		"release --gate=agnet":                     exitYes, // the gate may have been deleted
 		"reset n1 --gate=agnet":                    exitError,
 		"status agnet":                             exitError,
+		"tolerate --gate=agnet":                    exitError,
 		"wait n1 --gate=agnet --timeout=0":         exitError,
 	} {
 		a := newAPIServer(t, smallCluster())
