@@ -53,7 +53,7 @@ func (e *env) tolerationsOf(name string) (keys, owners []string) {
 		keys = append(keys, t.Key)
 	}
 	for _, f := range ds.ManagedFields {
-		if strings.Contains(string(f.FieldsV1.Raw), `"f:tolerations"`) {
+		if strings.Contains(f.FieldsV1.GetRawString(), `"f:tolerations"`) {
 			owners = append(owners, f.Manager)
 		}
 	}

@@ -218,11 +218,11 @@ func TestTolerationsOfUpdates(t *testing.T) {
 			t.Errorf("%s: generation %d, want %d; tolerations (-want +got):\n%s", step, ds.Generation, labelled.Generation, diff)
 		}
 		for _, e := range ds.ManagedFields {
-			if owns := strings.Contains(string(e.FieldsV1.Raw), `"f:tolerations"`); owns != (e.Manager == "helm") {
+			if owns := strings.Contains(e.FieldsV1.GetRawString(), `"f:tolerations"`); owns != (e.Manager == "helm") {
 				t.Errorf("%s: %s owns the tolerations: %t", step, e.Manager, owns)
 			}
 			if e.Manager == v1alpha1.TolerateFieldManager {
-				t.Errorf("%s: %s owns %s", step, e.Manager, e.FieldsV1.Raw)
+				t.Errorf("%s: %s owns %s", step, e.Manager, e.FieldsV1.GetRawString())
 			}
 		}
 	}

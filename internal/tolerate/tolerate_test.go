@@ -79,7 +79,7 @@ func TestOf(t *testing.T) {
 		plans, waited := Of(entries, sets)
 		lines := []string{}
 		for _, p := range plans {
-			lines = append(lines, fmt.Sprint(p.NamespacedName.String(), " for ", p.Gates))
+			lines = append(lines, fmt.Sprint(p.String(), " for ", p.Gates))
 		}
 		if got := fmt.Sprint(lines); got != c.want || fmt.Sprint(waited) != c.waited {
 			t.Errorf("%s: plans %s, waited for %v, want %s and %s", name, got, waited, c.want, c.waited)
