@@ -41,8 +41,8 @@ const (
 )
 
 // The steps from 'helm template' to the first gated node require no manual change except
-// one label, to which the API server adds the toleration, and an image to pull. No kubelet runs containers here: the test starts nodegate with the arguments
-// of the Deployment, and verifies separately that its pods are admitted.
+// one label, to which the API server adds the toleration, and an image to pull. No kubelet
+// runs containers here: the test starts nodegate with the arguments of the Deployment, and verifies separately that its pods are admitted.
 func TestFirstGate(t *testing.T) {
 	c := clustertest.Shared(t)
 	program, err := testbed.BuildProgram(t.Context(), t.TempDir()) // as the image, which exists before
