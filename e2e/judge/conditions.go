@@ -88,20 +88,25 @@ func (t *trial) judgeFinalConditions(node *corev1.Node) {
 		}
 	}
 	for _, ng := range m.gates() {
-		r, _ := recordOf(node, ng.Name)
-		if why := t.unjudged(node, ng); why != "" || t.leaving(node, ng) && !selects(ng, node) {
-			continue
+		if t.unjudged(node, ng) == "" && (selects(ng, node) || !t.leaving(node, ng)) {
+			t.judgeFinalCondition(m, node, ng)
 		}
-		may := ng.Spec.Deadline.Publishes() && ng.Spec.Enforces() && selects(ng, node) && r.closed() && r.Overdue
-		switch has := isPublished(node, ng.Name); {
-		case has && !may:
+	}
+}
+
+func (t *trial) judgeFinalCondition(m moment, node *corev1.Node, ng *v1alpha1.NodeGate) {
+	r, _ := recordOf(node, ng.Name)
+	has := isPublished(node, ng.Name)
+	if !ng.Spec.Deadline.Publishes() || !ng.Spec.Enforces() || !selects(ng, node) || !r.closed() || !r.Overdue {
+		if has {
 			t.finalViolation(node, ng.Name, r, "the node has its condition without reason")
-		case may && !has && blocked(node) == "" && ng.Spec.OpenTogether == nil && t.published(m, ng, node) < maxReclosed(ng, m, zoneOf(node)):
-			t.finalViolation(node, ng.Name, r, "its deadline has passed, the budget allows its condition, and the node does not have it")
 		}
-		if may {
-			t.checked(RuleQuiet, "nodes on which a gate's deadline has passed")
-		}
+		return
+	}
+	t.checked(RuleQuiet, "nodes on which a gate's deadline has passed")
+	// A fit node that waits only for its group has no condition.
+	if !has && blocked(node) == "" && ng.Spec.OpenTogether == nil && t.published(m, ng, node) < maxReclosed(ng, m, zoneOf(node)) {
+		t.finalViolation(node, ng.Name, r, "its deadline has passed, the budget allows its condition, and the node does not have it")
 	}
 }
 

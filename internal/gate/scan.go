@@ -76,9 +76,14 @@ func (r *Record) scanField(key, text string) (rest string, ok bool) {
 	case "foughtAt":
 		ok = scanTime(value, &r.FoughtAt)
 	default:
-		ok = r.scanOverride(key, value) || r.scanRuns(key, value)
+		ok = r.scanOther(key, value)
 	}
 	return rest, ok
+}
+
+// scanOther parses a text field that few records have.
+func (r *Record) scanOther(key, value string) bool {
+	return r.scanOverride(key, value) || r.scanRuns(key, value)
 }
 
 func (r *Record) scanOverride(key, value string) bool {
