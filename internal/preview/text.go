@@ -64,6 +64,15 @@ func writeGate(b *strings.Builder, g *Gate) {
 	if g.Action != Delete {
 		row("selects", printer.Count(g.Selected, "node"))
 	}
+	g.EffectRows(row)
+	for _, problem := range g.Problems {
+		row("problem", problem)
+	}
+	rows.Flush()
+}
+
+// EffectRows calls row with a label and a text for each effect on existing and on new nodes.
+func (g *Gate) EffectRows(row func(label, text string)) {
 	for i := range g.Groups {
 		row(groupText(&g.Groups[i]))
 	}
@@ -79,10 +88,6 @@ func writeGate(b *strings.Builder, g *Gate) {
 	if g.NewNodes != nil {
 		writeNewNodes(row, g)
 	}
-	for _, problem := range g.Problems {
-		row("problem", problem)
-	}
-	rows.Flush()
 }
 
 func groupText(g *Group) (label, text string) {

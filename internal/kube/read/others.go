@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,6 +108,26 @@ func (r *Reader) DaemonSet(ctx context.Context, namespace, name string) (*appsv1
 		return nil, fmt.Errorf("reading DaemonSet %s/%s: %w", namespace, name, err)
 	}
 	return ds, nil
+}
+
+// DaemonSetObjects returns all DaemonSets, with their pod templates.
+func (r *Reader) DaemonSetObjects(ctx context.Context) ([]appsv1.DaemonSet, error) {
+	var all []appsv1.DaemonSet
+	err := eachOf(ctx, pageSize, r.core.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.DaemonSet) { all = append(all, *o) })
+	if err != nil {
+		return nil, fmt.Errorf("listing daemonsets: %w", err)
+	}
+	return all, nil
+}
+
+// CSIDrivers returns the names of all CSIDrivers.
+func (r *Reader) CSIDrivers(ctx context.Context) (map[string]bool, error) {
+	all := make(map[string]bool)
+	err := eachOf(ctx, pageSize, r.core.StorageV1().CSIDrivers().List, metav1.ListOptions{}, func(o *storagev1.CSIDriver) { all[o.Name] = true })
+	if err != nil {
+		return nil, fmt.Errorf("listing csidrivers: %w", err)
+	}
+	return all, nil
 }
 
 // Deployments returns all Deployments.
