@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 
 	// The verbs of kubectl gate. They read a cluster once, and decide like the
 	// controller.
-	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/timeline", "internal/tolerate", "internal/uninstall", "internal/wait"},
+	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/suggest", "internal/timeline", "internal/tolerate", "internal/uninstall", "internal/wait", "presets"},
 	"internal/cli/clitest": {"api/v1alpha1", "internal/gate", "internal/gatefile"},
 
 	// What these verbs compute, and its text. Pure, except that report writes a page.
@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 	"internal/printer":     {"internal/gate"},
 	"internal/report":      {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer", "internal/timeline"},
 	"internal/status":      {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
+	"internal/suggest":     {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/preview", "internal/printer", "internal/writers"},
 	"internal/timeline":    {"api/v1alpha1", "internal/gate", "internal/printer"},
 	"internal/wait":        {"api/v1alpha1", "internal/gate", "internal/gateset", "internal/printer"},
 
@@ -159,7 +160,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists the packages that only compute.
-var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/descheduler", "internal/explain", "internal/lint", "internal/preview", "internal/printer", "internal/status", "internal/timeline", "internal/wait", "internal/writers"}
+var pure = []string{"internal/gate", "internal/expression", "internal/signal", "internal/gateset", "internal/fleet", "internal/descheduler", "internal/explain", "internal/lint", "internal/preview", "internal/printer", "internal/status", "internal/suggest", "internal/timeline", "internal/wait", "internal/writers"}
 
 // clients lists what pure packages must not depend on, even indirectly.
 var clients = []string{

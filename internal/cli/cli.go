@@ -104,6 +104,7 @@ func (c *connection) addVerbs(root *cobra.Command) {
 			convert.NewCommand("kubectl gate"),
 			newLint(c),
 			newPreview(c),
+			newSuggest(c),
 		}},
 	} {
 		if len(group.verbs) == 0 {

@@ -33,7 +33,8 @@ func firstHidden(text string) (r rune, is bool) {
 }
 
 // Every verb with the formats json and yaml escapes hidden characters in them. The
-// output of each contains the gate's name, which here contains all hidden characters.
+// output of each contains the gate's name, which here contains all hidden characters, or that
+// of the DaemonSet, which is the same.
 func TestStructuredOutputIsVisible(t *testing.T) {
 	const name = "agent" + hidden
 	quoted := strconv.QuoteToASCII(name) // YAML has these escapes, too
@@ -44,6 +45,7 @@ func TestStructuredOutputIsVisible(t *testing.T) {
 		}
 		objects[strings.ReplaceAll(path, "/agent", "/"+name)] = strings.ReplaceAll(text, "name: agent", "name: "+quoted)
 	}
+	objects["/apis/apps/v1/daemonsets"] = list("apps/v1", "DaemonSetList", "metadata: {namespace: kube-system, name: "+quoted+"}")
 	seen := 0
 	for _, v := range verbs() {
 		if v.Flags().Lookup("output") == nil {

@@ -28,6 +28,7 @@ var verbArgs = map[string]string{
 	"report":    "report",
 	"reset":     "reset n1 --gate=agent",
 	"status":    "status",
+	"suggest":   "suggest",
 	"timeline":  "timeline n1",
 	"tolerate":  "tolerate --all",
 	"uninstall": "uninstall",

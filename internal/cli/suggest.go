@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gatefile"
+	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/preview"
+	"github.com/nodegate/nodegate/internal/suggest"
+	"github.com/nodegate/nodegate/presets"
+)
+
+// formatGates is YAML that kubectl can apply.
+const formatGates = "gates"
+
+func newSuggest(c *connection) *cobra.Command {
+	var o output
+	var s suggestFlags
+	command := &cobra.Command{
+		Use:   "suggest [NAMESPACE/DAEMONSET...]",
+		Short: "Suggest gates for the DaemonSets that other pods need",
+		Long: "Suggest gates for the DaemonSets of the cluster that other pods need, such as CNI agents, CSI drivers, node-local DNS\n" +
+			"servers and device plugins. For each, the output shows the evidence, what to use (a preset, a label for an existing\n" +
+			"gate, or a new NodeGate), which taint keys must be allowed, which tolerations are missing, which other programs write\n" +
+			"the taint, and a preview of the gate. Nothing is changed.\n\n" +
+			"The evidence is what presets wait for, the DaemonSet's pod template, and, on nodes younger than a day, which pods\n" +
+			"started or failed before and after the daemon's pod became ready. With -o gates, the output is YAML to apply. It leaves\n" +
+			"out gates for DaemonSets that pods only may need, unless the DaemonSet is an argument.\n\n" +
+			"Required permissions: list daemonsets of all namespaces, and nodegates.nodegate.dev if nodegate is installed. For\n" +
+			"better evidence, list nodes, csidrivers and, unless --pods=false, pods of all namespaces. For the previews, those of\n" +
+			"'kubectl gate preview'. What cannot be read is listed.\n\n" +
+			"The exit status is 0 if there are no suggestions, 1 if there are any, and 2 if this could not be determined.",
+		Example: "  kubectl gate suggest\n  kubectl gate suggest -o gates > gates.yaml\n  kubectl gate suggest kube-system/cilium -o json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if namespace, name, found := strings.Cut(arg, "/"); !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+					return fmt.Errorf("%s takes DaemonSets as NAMESPACE/NAME, got %q", cmd.CommandPath(), arg)
+				}
+			}
+			return o.check()
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reader, err := c.reader()
+			if err != nil {
+				return err
+			}
+			r, err := s.suggestions(cmd.Context(), reader, args)
+			if err != nil {
+				return err
+			}
+			return printSuggestions(c.streams.Out, &o, r, len(args) > 0)
+		},
+	}
+	o.addFlags(command.Flags(), formatGates)
+	s.addFlags(command.Flags())
+	return command
+}
+
+// suggestFlags holds the flags of 'kubectl gate suggest'.
+type suggestFlags struct{ pods bool }
+
+func (s *suggestFlags) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&s.pods, "pods", true, "read all pods, if there are nodes younger than a day, to compare the order of starts on them")
+}
+
+// printSuggestions prints the report. It returns errNo if there are suggestions.
+func printSuggestions(out io.Writer, o *output, r *suggest.Report, named bool) error {
+	text := r.Text
+	if o.format == formatGates {
+		text = func() string { return r.Gates(named) }
+	}
+	if err := o.print(out, r, text); err != nil {
+		return err
+	}
+	if len(r.Suggestions) > 0 {
+		return errNo
+	}
+	return nil
+}
+
+// suggestions reads the cluster, and returns the suggestions for all DaemonSets or for the
+// named ones.
+func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, names []string) (*suggest.Report, error) {
+	w, err := s.world(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	r := suggest.Of(w)
+	if unknown := r.Select(names); unknown != "" {
+		return nil, fmt.Errorf("daemonset %q not found", unknown)
+	}
+	return r, previewSuggestions(ctx, reader, w, r)
+}
+
+// world reads what suggestions depend on, except for what the previews need.
+func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest.World, error) {
+	w := &suggest.World{Now: time.Now()}
+	gap := func(what, hides string, err error) {
+		if err != nil {
+			w.Unread = append(w.Unread, suggest.Gap{What: what, Error: oneLine(err), Hides: hides})
+		}
+	}
+	var err error
+	if w.Presets, err = readPresets(); err != nil {
+		return nil, err
+	}
+	var installed bool
+	var daemonSetsErr, driversErr, nodesErr error
+	concurrently(
+		func() { w.Gates, installed, err = declaredGates(ctx, reader) },
+		func() { w.DaemonSets, daemonSetsErr = reader.DaemonSetObjects(ctx) },
+		func() { w.CSIDrivers, driversErr = reader.CSIDrivers(ctx) },
+		func() { w.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
+	)
+	switch {
+	case err != nil:
+		return nil, err
+	case daemonSetsErr != nil:
+		return nil, describeRequestError(daemonSetsErr)
+	case !installed:
+		gap("NodeGates", "which DaemonSets have a gate", errNotInstalled)
+	}
+	gap("CSIDrivers", "which CSI drivers gates could wait for", driversErr)
+	gap("Nodes", "the order of starts", nodesErr)
+	policy, allowedErr, managedErr := keyPolicy(ctx, reader, w.Gates)
+	w.Policy = policy
+	gap("allowed taint keys", "which taint keys must be allowed", allowedErr)
+	gap("NodeReadinessRules", "which taint keys they manage", managedErr)
+	if s.pods {
+		w.Pods, err = readRecentPods(ctx, reader, w.Nodes, w.Now)
+		gap("Pods", "the order of starts", err)
+	}
+	return w, nil
+}
+
+// readPresets returns all presets, validated and with defaults.
+func readPresets() ([]suggest.Preset, error) {
+	var all []suggest.Preset
+	for _, name := range presets.Names() {
+		text, err := presets.Read(name)
+		if err != nil {
+			return nil, err
+		}
+		gates, err := gatefile.Declared(name, text)
+		if err != nil {
+			return nil, fmt.Errorf("reading preset %s: %w", name, err)
+		}
+		for _, g := range gates {
+			all = append(all, suggest.Preset{Name: name, Text: string(text), Gate: *g})
+		}
+	}
+	return all, nil
+}
+
+// readRecentPods returns the pods of the nodes on which the order of starts is compared.
+// Without such nodes, it reads nothing.
+func readRecentPods(ctx context.Context, reader *read.Reader, nodes []*gate.Node, now time.Time) ([]suggest.Pod, error) {
+	recent := make(map[string]bool)
+	for _, n := range nodes {
+		if suggest.IsRecent(n, now) {
+			recent[n.Name] = true
+		}
+	}
+	if len(recent) == 0 {
+		return nil, nil
+	}
+	var pods []suggest.Pod
+	err := reader.EachBoundPod(ctx, func(o *corev1.Pod) {
+		if recent[o.Spec.NodeName] {
+			pods = append(pods, suggest.NewPod(o))
+		}
+	})
+	return pods, err
+}
+
+// previewSuggestions adds the effect of all suggested gates. What cannot be read is added to
+// the read errors.
+func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) error {
+	var c preview.Change
+	for i := range r.Suggestions {
+		s := &r.Suggestions[i]
+		if s.Use == suggest.UseLabel {
+			c.Apply = appendGate(c.Apply, w.Gates, s.Gate)
+			continue
+		}
+		gates, err := gatefile.Declared("the suggested gate "+s.Gate, []byte(s.Manifest))
+		if err != nil {
+			return fmt.Errorf("validating the suggestion for DaemonSet %s: %w", s.DaemonSets[0], err)
+		}
+		for _, g := range gates {
+			c.Apply = append(c.Apply, *g)
+		}
+	}
+	if len(c.Apply) == 0 {
+		return nil
+	}
+	pw := &preview.World{Now: w.Now, Declared: w.Gates, Policy: w.Policy}
+	nodes, gaps, err := reader.Snapshots(ctx, func(sets *gate.DaemonSets) gate.Needs { return pw.Needs(c, r.Labelled(sets)) })
+	if err != nil {
+		gaps = []read.Error{{Err: err}}
+	}
+	for i := range gaps {
+		r.Unread = append(r.Unread, suggest.Gap{What: "previews", Error: oneLine(gaps[i].Err), Hides: "what new nodes would wait for"})
+	}
+	if err != nil {
+		return nil // without nodes, there are suggestions, but no previews
+	}
+	if len(nodes) > 0 {
+		labelled := r.Labelled(nodes[0].DaemonSets)
+		for i := range nodes {
+			nodes[i].DaemonSets = labelled
+		}
+	}
+	pw.Nodes = nodes
+	r.SetPreview(preview.Of(pw, c))
+	return nil
+}
+
+// appendGate appends the declared gate of this name, once.
+func appendGate(gates, declared []v1alpha1.NodeGate, name string) []v1alpha1.NodeGate {
+	for i := range gates {
+		if gates[i].Name == name {
+			return gates
+		}
+	}
+	for i := range declared {
+		if declared[i].Name == name {
+			return append(gates, declared[i])
+		}
+	}
+	return gates
+}

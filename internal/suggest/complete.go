@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suggest
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/preview"
+	"github.com/nodegate/nodegate/internal/writers"
+)
+
+// complete adds to all suggestions what their taints require.
+func (f *finder) complete(all []Suggestion) {
+	waiting := f.waiting(all)
+	for i := range all {
+		s := &all[i]
+		for _, d := range s.daemons {
+			s.DaemonSets = append(s.DaemonSets, d.String())
+		}
+		for _, t := range s.taints {
+			s.Taints = append(s.Taints, gate.TaintText(t))
+			if s.Use != UseLabel && !f.Policy.Allowed.Allows(t) {
+				s.AllowKeys = append(s.AllowKeys, allowed(t))
+			}
+			s.Writers = append(s.Writers, f.writers(t.Key)...)
+			s.Tolerations = append(s.Tolerations, missing(s, t, waiting)...)
+		}
+	}
+}
+
+// allowed returns a taint in the form of --allowed-taint-keys.
+func allowed(t v1alpha1.Taint) string {
+	if t.Effect == corev1.TaintEffectNoSchedule {
+		return t.Key
+	}
+	return gate.IDOf(t).String()
+}
+
+// writers returns the other writers of a taint key.
+func (f *finder) writers(key string) (all []Writer) {
+	for _, w := range writers.Of(key) {
+		all = append(all, Writer{Key: w.Key, Program: w.Program, How: w.How})
+	}
+	if rule := f.Policy.Managed[key]; rule != "" {
+		all = append(all, Writer{Key: key, Program: "NodeReadinessRule " + rule, How: "node-readiness-controller adds and removes the taint; delete the rule, or change the gate's key"})
+	}
+	return all
+}
+
+// waiter is a gate and the DaemonSets that it waits for.
+type waiter struct {
+	gate    string
+	daemons []*daemon
+	taints  []v1alpha1.Taint
+}
+
+// waiting returns the suggested gates and the existing ones, with the DaemonSets that they
+// wait for. Suggestions that are only possible do not count, because they may not be followed.
+func (f *finder) waiting(all []Suggestion) (out []waiter) {
+	for i := range f.Gates {
+		ng := &f.Gates[i]
+		w := waiter{gate: ng.Name, taints: ng.Spec.Taints()}
+		for j := range f.daemons {
+			if d := &f.daemons[j]; slices.ContainsFunc(d.covered, func(c Coverage) bool { return c.Gate == ng.Name && c.InForce }) {
+				w.daemons = append(w.daemons, d)
+			}
+		}
+		for j := range all {
+			if s := &all[j]; s.Use == UseLabel && s.Gate == ng.Name && s.Certainty != Possible {
+				w.daemons = append(w.daemons, s.daemons...)
+			}
+		}
+		out = append(out, w)
+	}
+	for i := range all {
+		if s := &all[i]; s.Use != UseLabel && s.Certainty != Possible {
+			out = append(out, waiter{gate: s.Gate, daemons: s.daemons, taints: s.taints})
+		}
+	}
+	return out
+}
+
+// selfDeadlock is the consequence if a gate's own DaemonSets lack a toleration.
+const selfDeadlock = "otherwise the gate keeps off new nodes what it waits for, and never opens there"
+
+// missing returns the DaemonSets that do not tolerate a taint of a suggested gate: those that
+// the gate waits for, and those that other gates wait for.
+func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
+	add := func(d *daemon, deadlock bool, why string) {
+		if !d.tolerates(t) && !slices.ContainsFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() }) {
+			all = append(all, Toleration{
+				DaemonSet: d.String(), Taint: gate.TaintText(t), Deadlock: deadlock, Why: why,
+				Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists},
+			})
+		}
+	}
+	for _, d := range s.daemons {
+		add(d, true, selfDeadlock)
+	}
+	for _, w := range waiting {
+		kept := keptOff(s.daemons, w.taints)
+		for _, d := range w.daemons {
+			switch {
+			case w.gate == s.Gate:
+				add(d, true, selfDeadlock)
+			case slices.Contains(w.taints, t): // the gates share the taint, and open together
+				add(d, true, fmt.Sprintf("otherwise gate %s, which has the same taint, never opens on new nodes", w.gate))
+			case kept != nil:
+				add(d, true, fmt.Sprintf("otherwise this gate waits for gate %s, whose taint %s does not tolerate, and that gate waits for this one", w.gate, kept))
+			default:
+				add(d, false, fmt.Sprintf("otherwise gate %s opens only after this one", w.gate))
+			}
+		}
+	}
+	return all
+}
+
+// keptOff returns a DaemonSet that does not tolerate one of these taints, or nil.
+func keptOff(daemons []*daemon, taints []v1alpha1.Taint) *daemon {
+	for _, d := range daemons {
+		if slices.ContainsFunc(taints, func(t v1alpha1.Taint) bool { return !d.tolerates(t) }) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Labelled returns the DaemonSets as they would be with the suggested labels.
+func (r *Report) Labelled(sets *gate.DaemonSets) *gate.DaemonSets {
+	out := &gate.DaemonSets{Observed: sets.Observed, Items: slices.Clone(sets.Items)}
+	for i := range r.Suggestions {
+		s := &r.Suggestions[i]
+		for j := range out.Items {
+			if ds := &out.Items[j]; len(s.labels) > 0 && slices.Contains(s.DaemonSets, ds.String()) {
+				ds.Labels = labels.Merge(ds.Labels, s.labels)
+			}
+		}
+	}
+	return out
+}
+
+// SetPreview adds the effect of each gate to the suggestions.
+func (r *Report) SetPreview(p *preview.Preview) {
+	for i := range r.Suggestions {
+		for j := range p.Gates {
+			if p.Gates[j].Gate == r.Suggestions[i].Gate {
+				r.Suggestions[i].Preview = &p.Gates[j]
+			}
+		}
+	}
+}

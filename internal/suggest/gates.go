@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suggest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// byPreset returns the suggestion to use a preset.
+func (f *finder) byPreset(m match) Suggestion {
+	s := Suggestion{
+		Use: UsePreset, Preset: m.preset.Name, Gate: f.newName(m.preset.Gate.Name, m.daemons[0].Namespace),
+		daemons: m.daemons, taints: m.preset.Gate.Spec.Taints(), Manifest: m.preset.Text,
+	}
+	for i, d := range m.daemons {
+		for _, e := range slices.Concat(m.why[i:i+1], d.evidence) {
+			if len(m.daemons) > 1 {
+				e.Text = d.String() + ": " + e.Text
+			}
+			s.Why = append(s.Why, e)
+		}
+	}
+	s.Certainty = best(s.Why)
+	if len(m.moved) > 0 && !slices.ContainsFunc(s.Why, isStructuralAndOwn) {
+		s.Certainty = Likely // only the name is the same
+	}
+	if len(m.moved) > 0 || s.Gate != m.preset.Gate.Name {
+		s.adjust(m)
+	}
+	return s
+}
+
+// isStructuralAndOwn reports whether evidence comes from the template, not from a preset.
+func isStructuralAndOwn(e Evidence) bool { return isStructural(e) && e.Kind != KnownByPreset }
+
+// adjust changes the preset's manifest to the names in the cluster.
+func (s *Suggestion) adjust(m match) {
+	object := map[string]any{}
+	if err := yaml.Unmarshal([]byte(m.preset.Text), &object); err != nil {
+		panic(err) // presets are part of the program
+	}
+	if s.Gate != m.preset.Gate.Name {
+		object["metadata"] = map[string]any{"name": s.Gate}
+		s.Adjusted = append(s.Adjusted, fmt.Sprintf("the gate's name is %s, because there is a gate %s that does not wait for the DaemonSet", s.Gate, m.preset.Gate.Name))
+	}
+	for _, from := range slices.Sorted(maps.Keys(m.moved)) {
+		s.Adjusted = append(s.Adjusted, fmt.Sprintf("it waits for DaemonSet %s instead of %s", m.moved[from], from))
+	}
+	move(object["spec"], m.moved)
+	s.Manifest = fmt.Sprintf("# Preset %s, adjusted: %s.\n", m.preset.Name, strings.Join(s.Adjusted, "; ")) + manifest(object)
+}
+
+// move changes the DaemonSets that the signals of a spec name.
+func move(value any, moved map[string]*daemon) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			move(item, moved)
+		}
+	case map[string]any:
+		if ds, is := v["daemonSet"].(map[string]any); is {
+			if d := moved[fmt.Sprintf("%v/%v", ds["namespace"], ds["name"])]; d != nil {
+				ds["namespace"], ds["name"] = d.Namespace, d.Name
+			}
+		}
+		for _, item := range v {
+			move(item, moved)
+		}
+	}
+}
+
+func manifest(object map[string]any) string {
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		panic(err) // it consists of strings, maps and lists
+	}
+	return string(text)
+}
+
+// byEvidence returns a suggestion for a DaemonSet that no preset knows. A gate that also
+// waits for the CSI driver is better than a label, and a label is better than another gate.
+func (f *finder) byEvidence(d *daemon) Suggestion {
+	s := Suggestion{Why: d.evidence, Certainty: best(d.evidence), daemons: []*daemon{d}}
+	if len(d.verified) == 0 && f.label(&s, d) {
+		return s
+	}
+	selector, exact := placement(d)
+	if !exact {
+		s.Adjusted = append(s.Adjusted, "the gate's nodeSelector cannot express the DaemonSet's node affinity: change it, so that it selects only nodes on which the DaemonSet runs")
+	}
+	s.Use, s.Gate = UseNodeGate, f.newName(label(d.Name, ""), d.Namespace)
+	taint := v1alpha1.Taint{Key: keyPrefix + label(s.Gate, keySuffix), Effect: corev1.TaintEffectNoSchedule}
+	s.taints = []v1alpha1.Taint{taint}
+	signals := []any{map[string]any{"name": "daemon", "daemonSet": map[string]any{"namespace": d.Namespace, "name": d.Name}}}
+	for i, driver := range d.verified {
+		name := "driver"
+		if i > 0 {
+			name = fmt.Sprintf("driver-%d", i+1)
+		}
+		signals = append(signals, map[string]any{"name": name, "csiDriver": map[string]any{"name": driver}})
+	}
+	s.Manifest = fmt.Sprintf("# %s: keeps pods off a node until DaemonSet %s is ready there.\n", s.Gate, d) + manifest(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeGate", "metadata": map[string]any{"name": s.Gate},
+		"spec": map[string]any{
+			"nodeSelector": selector,
+			"taint":        map[string]any{"key": taint.Key, "effect": string(taint.Effect)},
+			"openWhen":     signals,
+		},
+	})
+	return s
+}
+
+// Keys of suggested gates start with a prefix that Cluster Autoscaler recognizes.
+const (
+	keyPrefix = "startup-taint.cluster-autoscaler.kubernetes.io/"
+	keySuffix = "-not-ready"
+)
+
+// label returns a DNS label that starts with a name and ends with a suffix.
+func label(name, suffix string) string {
+	const labelMax = 63
+	name = strings.ReplaceAll(name, ".", "-")
+	return strings.TrimRight(name[:min(len(name), labelMax-len(suffix))], "-") + suffix
+}
+
+// newName returns a name for a gate that no other gate has.
+func (f *finder) newName(name, namespace string) string {
+	unique := name
+	for i := 1; f.names[unique]; i++ {
+		unique = label(namespace+"-"+name, "")
+		if i > 1 {
+			unique = label(namespace+"-"+name, fmt.Sprintf("-%d", i))
+		}
+	}
+	f.names[unique] = true
+	return unique
+}
+
+// label makes the suggestion to label the DaemonSet, if an existing gate waits for all
+// DaemonSets of its namespace with certain labels. Otherwise, it returns false.
+func (f *finder) label(s *Suggestion, d *daemon) (found bool) {
+	for i := range f.Gates {
+		ng := &f.Gates[i]
+		if found || !f.set.Accepted(ng.Name) || !ng.Spec.Enforces() {
+			continue
+		}
+		sources(&ng.Spec, func(source *v1alpha1.SignalSource, nested bool) {
+			of := source.DaemonSets
+			if found || nested || of == nil || !slices.Contains(of.Namespaces, d.Namespace) || len(of.Selector.MatchLabels) == 0 || len(of.Selector.MatchExpressions) > 0 {
+				return
+			}
+			found = true
+			s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
+			var all []string
+			for _, key := range slices.Sorted(maps.Keys(s.labels)) {
+				all = append(all, key+"="+s.labels[key])
+			}
+			s.Label = strings.Join(all, ",")
+		})
+	}
+	return found
+}
+
+const controlPlane = "node-role.kubernetes.io/control-plane"
+
+// placement returns a node selector for the nodes on which a DaemonSet runs. exact is false
+// if it selects other nodes as well.
+func placement(d *daemon) (selector map[string]any, exact bool) {
+	pod := &d.Spec.Template.Spec
+	matchLabels, expressions := map[string]any{}, []any{}
+	for key, value := range pod.NodeSelector {
+		matchLabels[key] = value
+	}
+	exact = true
+	if terms := requiredTerms(pod); len(terms) > 0 {
+		exact = len(terms) == 1 && len(terms[0].MatchFields) == 0
+		for _, r := range terms[0].MatchExpressions {
+			if !exact || r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+				exact = false
+				continue
+			}
+			expression := map[string]any{"key": r.Key, "operator": string(r.Operator)}
+			if len(r.Values) > 0 {
+				expression["values"] = r.Values
+			}
+			expressions = append(expressions, expression)
+		}
+	}
+	if !d.tolerates(v1alpha1.Taint{Key: controlPlane, Effect: corev1.TaintEffectNoSchedule}) {
+		expressions = append(expressions, map[string]any{"key": controlPlane, "operator": string(metav1.LabelSelectorOpDoesNotExist)})
+	}
+	selector = map[string]any{}
+	if len(matchLabels) > 0 {
+		selector["matchLabels"] = matchLabels
+	}
+	if len(expressions) > 0 {
+		selector["matchExpressions"] = expressions
+	}
+	return selector, exact
+}
+
+func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suggest_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/cli/clitest"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gatefile"
+	"github.com/nodegate/nodegate/internal/preview"
+	"github.com/nodegate/nodegate/internal/printer"
+	"github.com/nodegate/nodegate/internal/suggest"
+	"github.com/nodegate/nodegate/presets"
+)
+
+// asGate returns a manifest of a gate with these signals, in YAML.
+func asGate(name, key, signals string) string {
+	return "# " + name + ": a gate for tests.\napiVersion: nodegate.dev/v1alpha1\nkind: NodeGate\nmetadata: {name: " + name + "}\nspec:\n" +
+		"  nodeSelector: {matchLabels: {kubernetes.io/os: linux}}\n  taint: {key: " + key + ", effect: NoSchedule}\n  openWhen:\n  " + signals + "\n"
+}
+
+// The presets of the tests.
+var (
+	netPreset = asGate("net", "node.cilium.io/agent-not-ready", "- {name: agent, daemonSet: {namespace: kube-system, name: net-agent}}")
+	meshOne   = asGate("mesh", "example.com/mesh", "- {name: cni, daemonSet: {namespace: mesh, name: mesh-cni}}")
+	meshTwo   = asGate("mesh-ambient", "example.com/mesh-ambient", "- {name: cni, daemonSet: {namespace: mesh, name: mesh-cni}}\n  - {name: tunnel, daemonSet: {namespace: mesh, name: tunnel}}")
+	gpuPreset = asGate("acme-gpu", "example.com/gpu", "- {name: gpus, resource: {name: gpu.acme.com/gpu}}")
+	diskA     = asGate("disk-a", "example.com/disk-a", "- {name: driver, daemonSet: {namespace: kube-system, name: disk-a-node}}\n  - {name: limit, csiDriver: {name: disk-a.example.com}}")
+	labelled  = asGate("required", "example.com/required", "- {name: required, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {example.com/required: \"true\"}}}}")
+	testOnes  = []string{netPreset, meshOne, meshTwo, gpuPreset, diskA, labelled}
+)
+
+func asPresets(t *testing.T, texts ...string) (all []suggest.Preset) {
+	t.Helper()
+	for _, text := range texts {
+		g := clitest.Decode(t, text)[0]
+		all = append(all, suggest.Preset{Name: g.Name, Text: text, Gate: g})
+	}
+	return all
+}
+
+// daemonSet returns a DaemonSet. pod is its pod's spec, in YAML.
+func daemonSet(t *testing.T, name, pod string, labels ...string) appsv1.DaemonSet {
+	t.Helper()
+	namespace, short, _ := strings.Cut(name, "/")
+	ds := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: short, UID: types.UID(name), Labels: map[string]string{}}}
+	for _, label := range labels {
+		ds.Labels[label] = "true"
+	}
+	ds.Spec.Template.Labels = ds.Labels
+	if err := yaml.UnmarshalStrict([]byte(pod), &ds.Spec.Template.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return ds
+}
+
+// Pod specs.
+const (
+	toleratesAll = "tolerations: [{operator: Exists}]\n"
+	plain        = "containers: [{name: main, image: example.com/main}]\n"
+)
+
+// mounts returns a pod spec that mounts a hostPath.
+func mounts(at string, readOnly bool) string {
+	return fmt.Sprintf("containers: [{name: main, image: example.com/main, volumeMounts: [{name: host, mountPath: /host, readOnly: %t}]}]\nvolumes: [{name: host, hostPath: {path: %s}}]\n", readOnly, at)
+}
+
+// registers returns a pod spec with a registrar of a CSI driver.
+func registers(driver string) string {
+	return "containers:\n- {name: driver, image: example.com/driver}\n- name: registrar\n  image: registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.15.0\n" +
+		"  args: [--csi-address=/csi/csi.sock, --kubelet-registration-path=$(SOCKET)]\n  env: [{name: SOCKET, value: /var/lib/kubelet/plugins/" + driver + "/csi.sock}]\n"
+}
+
+// world returns a world with the presets of the tests and three nodes, one of which is
+// recent.
+func world(t *testing.T, sets ...appsv1.DaemonSet) *suggest.World {
+	t.Helper()
+	w := &suggest.World{Now: clitest.Now, Presets: asPresets(t, testOnes...), DaemonSets: sets, CSIDrivers: map[string]bool{"disk-a.example.com": true, "disk-b.example.com": true}}
+	for i, age := range []time.Duration{time.Hour, 2 * time.Hour, 48 * time.Hour} {
+		w.Nodes = append(w.Nodes, &gate.Node{Name: fmt.Sprintf("n%d", i+1), UID: "uid", BootID: "b", Created: clitest.Now.Add(-age), Labels: map[string]string{corev1.LabelOSStable: "linux"}})
+	}
+	return w
+}
+
+// previewed adds the previews, as the command does.
+func previewed(t *testing.T, w *suggest.World, r *suggest.Report) {
+	t.Helper()
+	sets := &gate.DaemonSets{Observed: map[string]bool{}}
+	for i := range w.DaemonSets {
+		ds := &w.DaemonSets[i]
+		sets.Observed[ds.Namespace] = true
+		sets.Items = append(sets.Items, gate.DaemonSet{Namespace: ds.Namespace, Name: ds.Name, UID: ds.UID, Labels: ds.Labels, Tolerations: ds.Spec.Template.Spec.Tolerations})
+	}
+	slices.SortFunc(sets.Items, func(a, b gate.DaemonSet) int { return strings.Compare(a.String(), b.String()) })
+	pw := &preview.World{Now: w.Now, Declared: w.Gates, Policy: w.Policy}
+	for _, n := range w.Nodes {
+		pw.Nodes = append(pw.Nodes, gate.Facts{Node: *n, DaemonSets: r.Labelled(sets)})
+	}
+	c := preview.Change{}
+	for i := range r.Suggestions {
+		if s := &r.Suggestions[i]; s.Manifest != "" {
+			c.Apply = append(c.Apply, clitest.Decode(t, s.Manifest)...)
+		} else {
+			for _, g := range w.Gates {
+				if g.Name == s.Gate {
+					c.Apply = append(c.Apply, g)
+				}
+			}
+		}
+	}
+	r.SetPreview(preview.Of(pw, c))
+}
+
+// testdata contains the text, the data and the gates for a cluster in which DaemonSets need
+// all kinds of suggestions, for one without anything to suggest, and for one about which
+// little is known.
+func TestOutput(t *testing.T) {
+	full := world(t,
+		daemonSet(t, "kube-system/net-agent", mounts("/etc/cni/net.d/", false)+toleratesAll),
+		daemonSet(t, "storage/disk-b-node", registers("disk-b.example.com")+"nodeSelector: {kubernetes.io/os: linux}\n"),
+		daemonSet(t, "kube-system/fpga", mounts("/var/lib/kubelet/device-plugins", false)),
+		daemonSet(t, "kube-system/proxy", plain+"priorityClassName: system-node-critical\n"),
+		daemonSet(t, "mesh/node-critical", plain+"priorityClassName: system-node-critical\n"),
+		daemonSet(t, "logging/shipper", mounts("/var/log", true)+toleratesAll),
+		daemonSet(t, "kube-system/dns", "hostNetwork: true\ncontainers: [{name: cache, image: example.com/cache, ports: [{containerPort: 53, protocol: UDP}]}]\n", "example.com/required"),
+		daemonSet(t, "other/paused", plain),
+	)
+	full.Gates = clitest.Decode(t, labelled, asGate("paused", "example.com/paused", "- {name: s, daemonSet: {namespace: other, name: paused}}\n  mode: Paused"))
+	full.Policy.Allowed = gate.AllowedTaints{{Key: "example.com/required", Effect: corev1.TaintEffectNoSchedule}: true, {Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}: true}
+	nothing := world(t, daemonSet(t, "logging/shipper", plain))
+	little := world(t, daemonSet(t, "kube-system/net-agent", plain))
+	little.Nodes, little.CSIDrivers = nil, nil
+	little.Unread = []suggest.Gap{{What: "Nodes", Error: "listing nodes: forbidden", Hides: "the order of starts"}}
+	for name, w := range map[string]*suggest.World{"full": full, "nothing": nothing, "little": little} {
+		t.Run(name, func(t *testing.T) {
+			r := suggest.Of(w)
+			if w.Nodes != nil {
+				previewed(t, w, r)
+			}
+			clitest.Golden(t, name+".txt", r.Text())
+			clitest.Golden(t, name+".gates.yaml", r.Gates(false))
+			raw, err := printer.JSON(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clitest.Golden(t, name+".json", string(raw))
+		})
+	}
+}
+
+// summary returns a suggestion in a short form.
+func summary(s *suggest.Suggestion) string {
+	text := fmt.Sprintf("%s: %s %s %s", strings.Join(s.DaemonSets, "+"), s.Certainty, s.Use, s.Gate)
+	for _, e := range s.Why {
+		if e.Kind != suggest.KnownByPreset {
+			text += " " + string(e.Kind)
+		}
+	}
+	return text
+}
+
+func TestSuggestions(t *testing.T) {
+	always := "kube-system/x"
+	for name, c := range map[string]struct {
+		sets []appsv1.DaemonSet
+		want []string
+	}{
+		"a preset":                                {[]appsv1.DaemonSet{daemonSet(t, "kube-system/net-agent", plain)}, []string{"kube-system/net-agent: Certain Preset net"}},
+		"a preset, elsewhere":                     {[]appsv1.DaemonSet{daemonSet(t, "net/net-agent", plain)}, []string{"net/net-agent: Likely Preset net"}},
+		"a preset, elsewhere, but it is a CNI":    {[]appsv1.DaemonSet{daemonSet(t, "net/net-agent", mounts("/opt/cni/bin", false))}, []string{"net/net-agent: Certain Preset net CNI"}},
+		"the preset of one of two":                {[]appsv1.DaemonSet{daemonSet(t, "mesh/mesh-cni", plain)}, []string{"mesh/mesh-cni: Certain Preset mesh"}},
+		"the preset of both":                      {[]appsv1.DaemonSet{daemonSet(t, "mesh/mesh-cni", plain), daemonSet(t, "mesh/tunnel", plain)}, []string{"mesh/mesh-cni+mesh/tunnel: Certain Preset mesh-ambient"}},
+		"a renamed CSI driver of a preset":        {[]appsv1.DaemonSet{daemonSet(t, "disks/renamed", registers("disk-a.example.com"))}, []string{"disks/renamed: Certain Preset disk-a CSI"}},
+		"a CSI driver":                            {[]appsv1.DaemonSet{daemonSet(t, always, registers("disk-b.example.com"))}, []string{"kube-system/x: Likely NodeGate x CSI"}},
+		"a CSI driver without a CSIDriver object": {[]appsv1.DaemonSet{daemonSet(t, always, registers("disk-c.example.com"))}, []string{"kube-system/x: Likely NodeGate x CSI"}},
+		"a device plugin of a preset":             {[]appsv1.DaemonSet{daemonSet(t, "gpu/acme-plugin", mounts("/var/lib/kubelet/device-plugins", false))}, []string{"gpu/acme-plugin: Certain Preset acme-gpu DevicePlugin"}},
+		"another device plugin":                   {[]appsv1.DaemonSet{daemonSet(t, "gpu/other", mounts("/var/lib/kubelet/device-plugins", false))}, []string{"gpu/other: Likely NodeGate other DevicePlugin"}},
+		"a kubelet plugin":                        {[]appsv1.DaemonSet{daemonSet(t, always, mounts("/var/lib/kubelet/plugins_registry", false))}, []string{"kube-system/x: Likely NodeGate x KubeletPlugin"}},
+		"a DNS server":                            {[]appsv1.DaemonSet{daemonSet(t, always, "containers: [{name: c, image: i, ports: [{containerPort: 5353, hostPort: 53}]}]")}, []string{"kube-system/x: Likely NodeGate x DNS"}},
+		"a DNS server in the pod network":         {[]appsv1.DaemonSet{daemonSet(t, always, "containers: [{name: c, image: i, ports: [{containerPort: 53}]}]")}, nil},
+		"a reader of the CNI configuration":       {[]appsv1.DaemonSet{daemonSet(t, always, mounts("/etc/cni/net.d", true))}, nil},
+		"the label of a preset":                   {[]appsv1.DaemonSet{daemonSet(t, always, plain, "example.com/required")}, []string{"kube-system/x: Certain Preset required"}},
+		"the label, in another namespace":         {[]appsv1.DaemonSet{daemonSet(t, "other/x", plain, "example.com/required")}, nil},
+		"the same name twice": {[]appsv1.DaemonSet{daemonSet(t, "a/x", mounts("/opt/cni/bin", false)), daemonSet(t, "b/x", mounts("/opt/cni/bin", false))},
+			[]string{"a/x: Likely NodeGate x CNI", "b/x: Likely NodeGate b-x CNI"}},
+		"a long name with dots": {[]appsv1.DaemonSet{daemonSet(t, "a/"+strings.Repeat("long.", 20)+"x", mounts("/opt/cni/bin", false))},
+			[]string{"a/" + strings.Repeat("long.", 20) + "x: Likely NodeGate " + strings.Repeat("long-", 12) + "lon CNI"}},
+		"nodegate's own agent": {[]appsv1.DaemonSet{func() appsv1.DaemonSet {
+			ds := daemonSet(t, always, plain+"priorityClassName: system-node-critical")
+			ds.Labels["app.kubernetes.io/name"] = "nodegate"
+			return ds
+		}()}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := suggest.Of(world(t, c.sets...))
+			var got []string
+			for i := range r.Suggestions {
+				s := &r.Suggestions[i]
+				got = append(got, summary(s))
+				if s.Manifest == "" || clitest.Decode(t, s.Manifest)[0].Name != s.Gate {
+					t.Errorf("the manifest is %s", s.Manifest)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+// pod is a pod on a node that was created at minute 0. Times are in seconds after that; 0 is
+// unknown.
+type pod struct {
+	name                          string
+	bound, started, ready, failed int
+	daemon                        string
+	restarted                     bool
+}
+
+func TestOrderOfStarts(t *testing.T) {
+	created := clitest.Now.Add(-time.Hour)
+	daemon := func(ready int) pod {
+		return pod{name: "daemon", bound: 1, started: 2, ready: ready, daemon: "kube-system/x"}
+	}
+	for name, c := range map[string]struct {
+		on1, on2 []pod
+		want     []string
+	}{
+		"waited on two nodes": {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30), {name: "db", bound: 10, started: 40}},
+			[]string{"kube-system/x: Likely NodeGate x StartOrder"}},
+		"waited on one node":        {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30)}, []string{"kube-system/x: Possible NodeGate x StartOrder"}},
+		"failed on both nodes":      {[]pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 15}}, []pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 15}}, []string{"kube-system/x: Likely NodeGate x Failures"}},
+		"failed later":              {[]pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 35}}, nil, nil},
+		"one pod did not wait":      {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30), {name: "db", bound: 10, started: 12}}, nil},
+		"bound after it was ready":  {[]pod{daemon(30), {name: "web", bound: 31, started: 32}}, nil, nil},
+		"not ready":                 {[]pod{daemon(0), {name: "web", bound: 10, started: 31}}, nil, nil},
+		"restarted":                 {[]pod{{name: "daemon", bound: 1, started: 2, ready: 30, daemon: "kube-system/x", restarted: true}, {name: "web", bound: 10, started: 31}}, nil, nil},
+		"bound an hour later":       {[]pod{{name: "daemon", bound: 3000, started: 3001, ready: 3030, daemon: "kube-system/x"}, {name: "web", bound: 3010, started: 3031}}, nil, nil},
+		"another daemon had waited": {[]pod{daemon(30), {name: "other", bound: 10, started: 31, ready: 32, daemon: "logging/shipper"}}, nil, nil},
+		"another daemon explains it": {
+			[]pod{daemon(30), {name: "cni", bound: 1, started: 2, ready: 29, daemon: "kube-system/net-agent"}, {name: "web", bound: 10, started: 31}}, nil,
+			[]string{"kube-system/net-agent: Certain Preset net CNI StartOrder"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, daemonSet(t, "kube-system/x", plain), daemonSet(t, "logging/shipper", plain))
+			if strings.HasPrefix(name, "another daemon explains") {
+				w.DaemonSets = append(w.DaemonSets, daemonSet(t, "kube-system/net-agent", mounts("/opt/cni/bin", false)))
+			}
+			for i, pods := range [][]pod{c.on1, c.on2} {
+				w.Nodes[i].Created = created
+				for _, p := range pods {
+					w.Pods = append(w.Pods, suggest.NewPod(p.object(w.Nodes[i].Name, created)))
+				}
+			}
+			var got []string
+			r := suggest.Of(w)
+			for i := range r.Suggestions {
+				got = append(got, summary(&r.Suggestions[i]))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+// object returns the pod as an API server would.
+func (p *pod) object(node string, created time.Time) *corev1.Pod {
+	at := func(seconds int) metav1.Time {
+		if seconds == 0 {
+			return metav1.Time{}
+		}
+		return metav1.NewTime(created.Add(time.Duration(seconds) * time.Second))
+	}
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: p.name, CreationTimestamp: at(p.bound)}, Spec: corev1.PodSpec{NodeName: node}}
+	if p.daemon != "" {
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", UID: types.UID(p.daemon), Controller: new(true)}}
+	}
+	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(p.bound)}}
+	if p.ready != 0 {
+		o.Status.Conditions = append(o.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(p.ready)})
+	}
+	c := corev1.ContainerStatus{Name: "main"}
+	c.State.Running = &corev1.ContainerStateRunning{StartedAt: at(p.started)}
+	if p.failed != 0 {
+		c.RestartCount = 1
+		c.State.Running.StartedAt = at(p.failed + 20)
+		c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: at(p.started), FinishedAt: at(p.failed)}
+	}
+	if p.restarted {
+		c.RestartCount = 1
+	}
+	o.Status.ContainerStatuses = []corev1.ContainerStatus{c}
+	return o
+}
+
+// Every real preset that waits for DaemonSets by name is suggested in a cluster that has
+// exactly these DaemonSets, unless another one waits for the same ones.
+func TestEveryPresetIsSuggested(t *testing.T) {
+	var all []suggest.Preset
+	for _, name := range presets.Names() {
+		text, err := presets.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gates, err := gatefile.Declared(name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, suggest.Preset{Name: name, Text: string(text), Gate: *gates[0]})
+	}
+	found := 0
+	for i := range all {
+		w := world(t)
+		w.Presets = all
+		seen := map[string]bool{}
+		for _, s := range all[i].Gate.Spec.OpenWhen {
+			sources := []v1alpha1.SignalSource{s.SignalSource}
+			for _, other := range s.AnyOf {
+				sources = append(sources, other.SignalSource)
+			}
+			for _, source := range sources {
+				if ds := source.DaemonSet; ds != nil && !seen[ds.Namespace+"/"+ds.Name] {
+					seen[ds.Namespace+"/"+ds.Name] = true
+					w.DaemonSets = append(w.DaemonSets, daemonSet(t, ds.Namespace+"/"+ds.Name, plain))
+				}
+			}
+		}
+		if len(seen) == 0 {
+			continue
+		}
+		found++
+		r := suggest.Of(w)
+		if len(r.Suggestions) != 1 || r.Suggestions[0].Use != suggest.UsePreset || r.Suggestions[0].Certainty != suggest.Certain || len(r.Suggestions[0].DaemonSets) != len(seen) {
+			t.Errorf("preset %s: the suggestions for %v are %+v", all[i].Name, seen, r.Suggestions)
+		}
+	}
+	if found < 7 {
+		t.Errorf("%d presets wait for DaemonSets by name, want at least 7", found)
+	}
+}
+
+// A report can be limited to some DaemonSets.
+func TestSelect(t *testing.T) {
+	of := func() *suggest.Report {
+		return suggest.Of(world(t, daemonSet(t, "kube-system/net-agent", plain), daemonSet(t, "kube-system/critical", plain+"priorityClassName: system-node-critical"), daemonSet(t, "logging/shipper", plain)))
+	}
+	r := of()
+	if unknown := r.Select([]string{"kube-system/critical", "a/b"}); unknown != "a/b" {
+		t.Errorf("unknown is %q", unknown)
+	}
+	if unknown := r.Select([]string{"kube-system/critical"}); unknown != "" || len(r.Suggestions) != 1 || len(r.Others) != 0 {
+		t.Errorf("unknown is %q, the report is %+v", unknown, r)
+	}
+	if some, all := r.Gates(false), r.Gates(true); strings.Contains(some, "kind:") || !strings.Contains(some, "critical may need a gate") || !strings.Contains(all, "kind: NodeGate") {
+		t.Errorf("the gates are %s, and for an argument %s", some, all)
+	}
+	r = of()
+	if r.Select(nil); !reflect.DeepEqual(r, of()) {
+		t.Errorf("without names, the report is %+v", r)
+	}
+}

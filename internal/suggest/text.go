@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suggest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nodegate/nodegate/internal/preview"
+	"github.com/nodegate/nodegate/internal/printer"
+)
+
+// Text returns the report as human-readable text: one block for each suggestion.
+func (r *Report) Text() string {
+	var b strings.Builder
+	needed := 0
+	for i := range r.Suggestions {
+		needed += len(r.Suggestions[i].DaemonSets)
+	}
+	if needed == 0 {
+		b.WriteString("No DaemonSet was found that pods need and for which no gate waits.\n")
+	} else {
+		fmt.Fprintf(&b, "Pods need, or may need, %s for which no gate waits. Nothing was changed.\n", printer.Count(needed, "DaemonSet"))
+	}
+	gates := false
+	for i := range r.Suggestions {
+		s := &r.Suggestions[i]
+		gates = gates || s.Manifest != ""
+		s.write(&b)
+	}
+	r.writeRest(&b)
+	if gates {
+		b.WriteString("\nTo print the gates:   kubectl gate suggest -o gates\nTo check them first:  kubectl gate suggest -o gates | kubectl gate lint -f -\n")
+	}
+	return b.String()
+}
+
+// certaintyTexts describes certainties.
+var certaintyTexts = map[Certainty]string{Certain: "pods need it", Likely: "pods probably need it", Possible: "pods may need it"}
+
+func (s *Suggestion) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s (%s)\n", strings.Join(s.DaemonSets, ", "), certaintyTexts[s.Certainty])
+	rows := printer.NewRows(b)
+	row := rows.Row
+	for _, e := range s.Why {
+		row("why", e.Text)
+	}
+	row("use", s.useText())
+	for _, text := range s.Adjusted {
+		row("note", text)
+	}
+	row("taint", strings.Join(s.Taints, ", then "))
+	for _, key := range s.AllowKeys {
+		row("first allow", key+" in --allowed-taint-keys (Helm: allowedTaintKeys)")
+	}
+	for _, t := range s.grouped() {
+		label := "tolerate"
+		if t.Deadlock {
+			label = "first tolerate"
+		}
+		row(label, fmt.Sprintf("add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s", t.Add.Key, t.DaemonSet, t.Why))
+	}
+	for _, w := range s.Writers {
+		row("other writer", fmt.Sprintf("%s may also write %s: %s", w.Program, w.Key, w.How))
+	}
+	if s.Preview == nil {
+		row("preview", "unknown")
+	} else {
+		row("preview", previewText(s.Preview))
+		if !s.Preview.InForce && len(s.AllowKeys) == 0 {
+			row("  not in force", s.Preview.Message)
+		}
+		s.Preview.EffectRows(func(label, text string) { row("  "+label, text) })
+	}
+	rows.Flush()
+}
+
+// grouped returns the missing tolerations, with one entry for all DaemonSets that lack the same
+// toleration with the same consequence.
+func (s *Suggestion) grouped() (out []Toleration) {
+	for _, t := range s.Tolerations {
+		at := slices.IndexFunc(out, func(o Toleration) bool { return o.Add == t.Add && o.Why == t.Why })
+		if at < 0 {
+			out = append(out, t)
+			continue
+		}
+		out[at].DaemonSet += ", " + t.DaemonSet
+	}
+	return out
+}
+
+func (s *Suggestion) useText() string {
+	switch s.Use {
+	case UsePreset:
+		return "preset " + s.Preset
+	case UseLabel:
+		namespace, name, _ := strings.Cut(s.DaemonSets[0], "/")
+		return fmt.Sprintf("the label %s, for which gate %s waits: kubectl label daemonset %s --namespace %s %s",
+			s.Label, s.Gate, name, namespace, strings.ReplaceAll(s.Label, ",", " "))
+	}
+	return "a new gate, " + s.Gate
+}
+
+// previewText summarizes what happens to existing nodes.
+func previewText(g *preview.Gate) string {
+	acts := 0
+	for i := range g.Groups {
+		if g.Groups[i].Acts() {
+			acts += len(g.Groups[i].Nodes)
+		}
+	}
+	return fmt.Sprintf("%d of the %s that the gate selects would change", acts, printer.Count(g.Selected, "existing node"))
+}
+
+// writeRest writes what needs no gate, and what is not known.
+func (r *Report) writeRest(b *strings.Builder) {
+	b.WriteByte('\n')
+	for i := range r.Covered {
+		c := &r.Covered[i]
+		fmt.Fprintf(b, "Covered: DaemonSet %s by gate %s", c.DaemonSet, c.Gate)
+		if !c.InForce {
+			fmt.Fprintf(b, ", which is not in force: %s", c.Message)
+		}
+		b.WriteString(".\n")
+	}
+	if len(r.Others) > 0 {
+		fmt.Fprintf(b, "No evidence that pods need: %s.\n", strings.Join(r.Others, ", "))
+	}
+	if r.ComparedNodes > 0 {
+		fmt.Fprintf(b, "The order of starts was compared on %s.\n", printer.Count(r.ComparedNodes, "node"))
+	} else {
+		b.WriteString("The order of starts was not compared: no node with known pods is younger than a day.\n")
+	}
+	for _, gap := range r.Unread {
+		fmt.Fprintf(b, "Incomplete: %s: %s; missing: %s.\n", gap.What, gap.Error, gap.Hides)
+	}
+}
+
+// Gates returns the manifests of the suggested gates, ready to apply. Gates that are only
+// possible are left out, and named in a comment, unless all is true.
+func (r *Report) Gates(all bool) string {
+	var b strings.Builder
+	for i := range r.Suggestions {
+		s := &r.Suggestions[i]
+		daemons := strings.Join(s.DaemonSets, ", ")
+		if s.Use == UseLabel {
+			fmt.Fprintf(&b, "# DaemonSet %s needs no gate of its own: add the label %s, for which gate %s waits.\n", daemons, s.Label, s.Gate)
+			continue
+		}
+		if s.Certainty == Possible && !all {
+			fmt.Fprintf(&b, "# DaemonSet %s may need a gate: kubectl gate suggest %s -o gates\n", daemons, s.DaemonSets[0])
+			continue
+		}
+		b.WriteString("---\n")
+		for _, key := range s.AllowKeys {
+			fmt.Fprintf(&b, "# First: allow the taint key %s.\n", key)
+		}
+		for _, t := range s.grouped() {
+			fmt.Fprintf(&b, "# First: add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s.\n", t.Add.Key, t.DaemonSet, t.Why)
+		}
+		b.WriteString(strings.TrimRight(s.Manifest, "\n") + "\n")
+	}
+	if b.Len() == 0 {
+		return "# There are no gates to suggest.\n"
+	}
+	return b.String()
+}
