@@ -22,6 +22,9 @@ func (f *finder) complete(all []Suggestion) {
 		s := &all[i]
 		for _, d := range s.daemons {
 			s.DaemonSets = append(s.DaemonSets, d.String())
+			if d.Status.ObservedGeneration > 0 && d.Status.DesiredNumberScheduled == 0 {
+				s.Notes = append(s.Notes, "DaemonSet "+d.String()+" currently runs on no node")
+			}
 		}
 		for _, t := range s.taints {
 			s.Taints = append(s.Taints, gate.TaintText(t))

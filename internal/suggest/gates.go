@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -36,6 +37,9 @@ func (f *finder) byPreset(m match) Suggestion {
 	if len(m.moved) > 0 || s.Gate != m.preset.Gate.Name {
 		s.adjust(m)
 	}
+	if len(f.Nodes) > 0 && m.selected == 0 {
+		s.Notes = append(s.Notes, "the preset selects no existing node: check that new nodes will have the labels of its nodeSelector")
+	}
 	return s
 }
 
@@ -50,13 +54,13 @@ func (s *Suggestion) adjust(m match) {
 	}
 	if s.Gate != m.preset.Gate.Name {
 		object["metadata"] = map[string]any{"name": s.Gate}
-		s.Adjusted = append(s.Adjusted, fmt.Sprintf("the gate's name is %s, because there is a gate %s that does not wait for the DaemonSet", s.Gate, m.preset.Gate.Name))
+		s.Notes = append(s.Notes, fmt.Sprintf("the gate's name is %s, because there is a gate %s that does not wait for the DaemonSet", s.Gate, m.preset.Gate.Name))
 	}
 	for _, from := range slices.Sorted(maps.Keys(m.moved)) {
-		s.Adjusted = append(s.Adjusted, fmt.Sprintf("it waits for DaemonSet %s instead of %s", m.moved[from], from))
+		s.Notes = append(s.Notes, fmt.Sprintf("it waits for DaemonSet %s instead of %s", m.moved[from], from))
 	}
 	move(object["spec"], m.moved)
-	s.Manifest = fmt.Sprintf("# Preset %s, adjusted: %s.\n", m.preset.Name, strings.Join(s.Adjusted, "; ")) + manifest(object)
+	s.Manifest = fmt.Sprintf("# Preset %s, adjusted to the names in the cluster.\n", m.preset.Name) + manifest(object)
 }
 
 // move changes the DaemonSets that the signals of a spec name.
@@ -93,14 +97,27 @@ func (f *finder) byEvidence(d *daemon) Suggestion {
 	if len(d.verified) == 0 && f.label(&s, d) {
 		return s
 	}
-	selector, exact := placement(d)
-	if !exact {
-		s.Adjusted = append(s.Adjusted, "the gate's nodeSelector cannot express the DaemonSet's node affinity: change it, so that it selects only nodes on which the DaemonSet runs")
-	}
 	s.Use, s.Gate = UseNodeGate, f.newName(label(d.Name, ""), d.Namespace)
 	taint := v1alpha1.Taint{Key: keyPrefix + label(s.Gate, keySuffix), Effect: corev1.TaintEffectNoSchedule}
 	s.taints = []v1alpha1.Taint{taint}
-	signals := []any{map[string]any{"name": "daemon", "daemonSet": map[string]any{"namespace": d.Namespace, "name": d.Name}}}
+	selector, exact := placement(d)
+	daemonSignal := map[string]any{"name": "daemon", "daemonSet": map[string]any{"namespace": d.Namespace, "name": d.Name}}
+	spec := map[string]any{"nodeSelector": selector, "taint": map[string]any{"key": taint.Key, "effect": string(taint.Effect)}}
+	if own := f.ownLabels(d); !exact && own != nil {
+		daemonSignal = map[string]any{"name": "daemon", "daemonSets": map[string]any{"namespaces": []any{d.Namespace}, "selector": map[string]any{"matchLabels": own}}}
+	} else if !exact {
+		spec["mode"] = string(v1alpha1.ModeDryRun)
+		s.Notes = append(s.Notes, "the mode is DryRun, because the nodeSelector cannot express the DaemonSet's node affinity: change it to select only nodes on which the DaemonSet runs, and then remove the mode")
+	}
+	spec["openWhen"] = append([]any{daemonSignal}, driverSignals(d)...)
+	s.Manifest = fmt.Sprintf("# %s: keeps pods off a node until DaemonSet %s is ready there.\n", s.Gate, d) + manifest(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeGate", "metadata": map[string]any{"name": s.Gate}, "spec": spec,
+	})
+	return s
+}
+
+// driverSignals returns a signal for each CSI driver that the DaemonSet registers.
+func driverSignals(d *daemon) (signals []any) {
 	for i, driver := range d.verified {
 		name := "driver"
 		if i > 0 {
@@ -108,15 +125,25 @@ func (f *finder) byEvidence(d *daemon) Suggestion {
 		}
 		signals = append(signals, map[string]any{"name": name, "csiDriver": map[string]any{"name": driver}})
 	}
-	s.Manifest = fmt.Sprintf("# %s: keeps pods off a node until DaemonSet %s is ready there.\n", s.Gate, d) + manifest(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeGate", "metadata": map[string]any{"name": s.Gate},
-		"spec": map[string]any{
-			"nodeSelector": selector,
-			"taint":        map[string]any{"key": taint.Key, "effect": string(taint.Effect)},
-			"openWhen":     signals,
-		},
-	})
-	return s
+	return signals
+}
+
+// ownLabels returns labels that only this DaemonSet of its namespace has, and that do not
+// change when it is upgraded: those of its pod selector, which is immutable. It returns nil if
+// there are none. A daemonSets signal with these labels waits for the DaemonSet only on nodes
+// on which it should run.
+func (f *finder) ownLabels(d *daemon) map[string]string {
+	if d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels) == 0 {
+		return nil
+	}
+	own := labels.SelectorFromSet(d.Spec.Selector.MatchLabels)
+	for i := range f.daemons {
+		other := &f.daemons[i]
+		if other.Namespace == d.Namespace && own.Matches(labels.Set(other.Labels)) != (other == d) {
+			return nil
+		}
+	}
+	return d.Spec.Selector.MatchLabels
 }
 
 // Keys of suggested gates start with a prefix that Cluster Autoscaler recognizes.

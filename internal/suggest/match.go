@@ -57,6 +57,7 @@ func (f *finder) matches() []match {
 	}
 	slices.SortStableFunc(all, func(a, b match) int {
 		return cmp.Or(
+			cmp.Compare(a.fitsNoNode(f), b.fitsNoNode(f)),
 			cmp.Compare(a.specific, b.specific),
 			cmp.Compare(len(a.moved), len(b.moved)),
 			-cmp.Compare(len(a.daemons), len(b.daemons)),
@@ -71,6 +72,15 @@ func (f *finder) matches() []match {
 		}
 		return !isNew
 	})
+}
+
+// fitsNoNode returns 1 if there are nodes and the preset selects none of them. It is then
+// probably for another environment.
+func (m *match) fitsNoNode(f *finder) int {
+	if len(f.Nodes) > 0 && m.selected == 0 {
+		return 1
+	}
+	return 0
 }
 
 // isKnown reports whether a preset waits for the DaemonSet.

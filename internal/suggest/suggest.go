@@ -115,8 +115,8 @@ type Suggestion struct {
 	Gate string `json:"gate"`
 	// Label is the label to add to the DaemonSet itself, as key=value.
 	Label string `json:"label,omitempty"`
-	// Adjusted lists how the manifest differs from the preset, and what else to know.
-	Adjusted []string `json:"adjusted,omitempty"`
+	// Notes lists how the manifest differs from the preset, and what else to check.
+	Notes []string `json:"notes,omitempty"`
 	// Manifest is the gate to apply, in YAML. Empty with UseLabel.
 	Manifest string `json:"manifest,omitempty"`
 	// Taints are the taints of the gate.

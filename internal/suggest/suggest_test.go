@@ -138,13 +138,23 @@ func TestOutput(t *testing.T) {
 		daemonSet(t, "kube-system/dns", "hostNetwork: true\ncontainers: [{name: cache, image: example.com/cache, ports: [{containerPort: 53, protocol: UDP}]}]\n", "example.com/required"),
 		daemonSet(t, "other/paused", plain),
 	)
+	affine := daemonSet(t, "net/net-agent", mounts("/etc/cni/net.d/", false)+toleratesAll+
+		"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [a]}]}, {matchExpressions: [{key: b, operator: Exists}]}]}}}\n")
+	multi := affine.DeepCopy()
+	multi.Name, multi.Labels = "multi", map[string]string{"app": "multi", "version": "1"}
+	multi.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "multi"}}
+	bare := affine.DeepCopy()
+	bare.Name = "bare"
+	elsewhere := world(t, affine, *multi, *bare, daemonSet(t, "mesh/mesh-cni", plain+toleratesAll), daemonSet(t, "mesh/tunnel", plain))
+	elsewhere.DaemonSets[4].Status.ObservedGeneration = 1
+	elsewhere.Gates = clitest.Decode(t, asGate("net", "example.com/net", "- {name: s, label: {key: fit}}"))
 	full.Gates = clitest.Decode(t, labelled, asGate("paused", "example.com/paused", "- {name: s, daemonSet: {namespace: other, name: paused}}\n  mode: Paused"))
 	full.Policy.Allowed = gate.AllowedTaints{{Key: "example.com/required", Effect: corev1.TaintEffectNoSchedule}: true, {Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}: true}
 	nothing := world(t, daemonSet(t, "logging/shipper", plain))
 	little := world(t, daemonSet(t, "kube-system/net-agent", plain))
 	little.Nodes, little.CSIDrivers = nil, nil
 	little.Unread = []suggest.Gap{{What: "Nodes", Error: "listing nodes: forbidden", Hides: "the order of starts"}}
-	for name, w := range map[string]*suggest.World{"full": full, "nothing": nothing, "little": little} {
+	for name, w := range map[string]*suggest.World{"full": full, "elsewhere": elsewhere, "nothing": nothing, "little": little} {
 		t.Run(name, func(t *testing.T) {
 			r := suggest.Of(w)
 			if w.Nodes != nil {
@@ -325,7 +335,7 @@ func TestEveryPresetIsSuggested(t *testing.T) {
 	found := 0
 	for i := range all {
 		w := world(t)
-		w.Presets = all
+		w.Presets, w.Nodes = all, nil // any node may be selected
 		seen := map[string]bool{}
 		for _, s := range all[i].Gate.Spec.OpenWhen {
 			sources := []v1alpha1.SignalSource{s.SignalSource}
@@ -350,6 +360,90 @@ func TestEveryPresetIsSuggested(t *testing.T) {
 	}
 	if found < 7 {
 		t.Errorf("%d presets wait for DaemonSets by name, want at least 7", found)
+	}
+}
+
+// A gate covers a DaemonSet if it waits for it, or for what it provides.
+func TestCoverage(t *testing.T) {
+	driver := daemonSet(t, "kube-system/x", registers("disk-b.example.com"))
+	plugin := daemonSet(t, "kube-system/acme-x", mounts("/var/lib/kubelet/device-plugins", false))
+	pods := daemonSet(t, "kube-system/x", mounts("/opt/cni/bin", false), "example.com/init")
+	for name, c := range map[string]struct {
+		signals string
+		set     appsv1.DaemonSet
+		want    string
+	}{
+		"its name":          {"- {name: s, daemonSet: {namespace: kube-system, name: x}}", driver, "[g true ]"},
+		"another namespace": {"- {name: s, daemonSet: {namespace: other, name: x}}", driver, ""},
+		"an alternative":    {"- {name: s, anyOf: [{name: a, daemonSet: {namespace: kube-system, name: x}}, {name: b, label: {key: fit}}]}", driver, "[g true ]"},
+		"its CSI driver":    {"- {name: s, csiDriver: {name: disk-b.example.com}}", driver, "[g true ]"},
+		"its devices":       {"- {name: s, resource: {name: acme.com/fpga}}", plugin, "[g true ]"},
+		"other devices":     {"- {name: s, resource: {name: other.com/fpga}}", plugin, ""},
+		"its pods":          {"- {name: s, pods: {namespace: kube-system, selector: {matchLabels: {example.com/init: \"true\"}}}}", pods, "[g true ]"},
+		"other pods":        {"- {name: s, pods: {namespace: kube-system, selector: {matchLabels: {example.com/other: \"true\"}}}}", pods, ""},
+		"in dry run":        {"- {name: s, daemonSet: {namespace: kube-system, name: x}}\n  mode: DryRun", driver, "[g false its mode is DryRun]"},
+	} {
+		w := world(t, c.set)
+		w.Gates = clitest.Decode(t, asGate("g", "example.com/g", c.signals))
+		r := suggest.Of(w)
+		got := ""
+		for _, v := range r.Covered {
+			got += fmt.Sprint([]any{v.Gate, v.InForce, v.Message})
+		}
+		if got != c.want || len(r.Covered)+len(r.Suggestions) != 1 {
+			t.Errorf("%s: covered %q, want %q, and the suggestions are %+v", name, got, c.want, r.Suggestions)
+		}
+	}
+}
+
+// A gate's own DaemonSets must tolerate its taint. Those of other gates must tolerate it if
+// they are needed first.
+func TestTolerations(t *testing.T) {
+	const own, other = "kube-system/net-agent", "kube-system/x"
+	tolerates := func(key string) string { return "tolerations: [{key: " + key + ", operator: Exists}]\n" }
+	const netKey = "node.cilium.io/agent-not-ready"
+	gateX := asGate("x", "example.com/x", "- {name: s, daemonSet: {namespace: kube-system, name: x}}")
+	for name, c := range map[string]struct {
+		own, other, gate string
+		want             []string
+	}{
+		"neither tolerates anything": {"", "", gateX, []string{own + " true", other + " true"}},
+		"all is tolerated":           {toleratesAll, toleratesAll, gateX, nil},
+		"each tolerates its own":     {tolerates(netKey), tolerates("example.com/x"), gateX, []string{other + " true"}},
+		"the other one waits":        {toleratesAll, tolerates("example.com/x"), gateX, []string{other + " false"}},
+		"the same taint":             {toleratesAll, "", strings.ReplaceAll(gateX, "example.com/x", netKey), []string{other + " true"}},
+		"the other gate is paused":   {toleratesAll, "", gateX + "  mode: Paused\n", nil},
+	} {
+		w := world(t, daemonSet(t, own, plain+c.own), daemonSet(t, other, plain+c.other))
+		w.Gates = clitest.Decode(t, c.gate)
+		r := suggest.Of(w)
+		var got []string
+		for _, v := range r.Suggestions[0].Tolerations {
+			got = append(got, fmt.Sprint(v.DaemonSet, " ", v.Deadlock))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: tolerations %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// If presets wait for the same DaemonSet, the one that selects nodes of the cluster is
+// suggested.
+func TestPresetOfTheEnvironment(t *testing.T) {
+	w := world(t, daemonSet(t, "kube-system/acme-plugin", mounts("/var/lib/kubelet/device-plugins", false)))
+	cloud := strings.ReplaceAll(asGate("cloud-gpu", "example.com/cloud", "- {name: plugin, daemonSet: {namespace: kube-system, name: acme-plugin}}"), "kubernetes.io/os: linux", "example.com/cloud: \"true\"")
+	w.Presets = asPresets(t, gpuPreset, cloud)
+	if s := suggest.Of(w).Suggestions; len(s) != 1 || s[0].Preset != "acme-gpu" {
+		t.Errorf("elsewhere, the suggestions are %+v", s)
+	}
+	w.Presets = asPresets(t, cloud)
+	if s := suggest.Of(w).Suggestions; len(s) != 1 || len(s[0].Notes) != 1 || !strings.Contains(s[0].Notes[0], "selects no existing node") {
+		t.Errorf("without another preset, the suggestions are %+v", s)
+	}
+	w.Presets = asPresets(t, gpuPreset, cloud)
+	w.Nodes[0].Labels["example.com/cloud"] = "true"
+	if s := suggest.Of(w).Suggestions; len(s) != 1 || s[0].Preset != "cloud-gpu" {
+		t.Errorf("in the cloud, the suggestions are %+v", s)
 	}
 }
 

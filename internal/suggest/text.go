@@ -47,7 +47,7 @@ func (s *Suggestion) write(b *strings.Builder) {
 		row("why", e.Text)
 	}
 	row("use", s.useText())
-	for _, text := range s.Adjusted {
+	for _, text := range s.Notes {
 		row("note", text)
 	}
 	row("taint", strings.Join(s.Taints, ", then "))
@@ -153,11 +153,18 @@ func (r *Report) Gates(all bool) string {
 			continue
 		}
 		b.WriteString("---\n")
+		for _, text := range s.Notes {
+			fmt.Fprintf(&b, "# Note: %s.\n", text)
+		}
 		for _, key := range s.AllowKeys {
 			fmt.Fprintf(&b, "# First: allow the taint key %s.\n", key)
 		}
 		for _, t := range s.grouped() {
-			fmt.Fprintf(&b, "# First: add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s.\n", t.Add.Key, t.DaemonSet, t.Why)
+			when := "Also"
+			if t.Deadlock {
+				when = "First"
+			}
+			fmt.Fprintf(&b, "# %s: add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s.\n", when, t.Add.Key, t.DaemonSet, t.Why)
 		}
 		b.WriteString(strings.TrimRight(s.Manifest, "\n") + "\n")
 	}
