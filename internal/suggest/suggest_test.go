@@ -130,7 +130,7 @@ func previewed(t *testing.T, w *suggest.World, r *suggest.Report) {
 func TestOutput(t *testing.T) {
 	full := world(t,
 		daemonSet(t, "kube-system/net-agent", mounts("/etc/cni/net.d/", false)+toleratesAll),
-		daemonSet(t, "storage/disk-b-node", registers("disk-b.example.com")+"nodeSelector: {kubernetes.io/os: linux}\n"),
+		daemonSet(t, "kube-system/disk-b-node", registers("disk-b.example.com")+"nodeSelector: {kubernetes.io/os: linux}\n"),
 		daemonSet(t, "kube-system/fpga", mounts("/var/lib/kubelet/device-plugins", false)),
 		daemonSet(t, "kube-system/proxy", plain+"priorityClassName: system-node-critical\n"),
 		daemonSet(t, "mesh/node-critical", plain+"priorityClassName: system-node-critical\n"),
