@@ -23,15 +23,18 @@ func (r *Report) Text() string {
 	} else {
 		fmt.Fprintf(&b, "Pods need, or may need, %s for which no gate waits. Nothing was changed.\n", printer.Count(needed, "DaemonSet"))
 	}
-	gates := false
+	gates, tolerations := false, false
 	for i := range r.Suggestions {
 		s := &r.Suggestions[i]
-		gates = gates || s.Manifest != ""
+		gates, tolerations = gates || s.Manifest != "", tolerations || len(s.Tolerations) > 0
 		s.write(&b)
 	}
 	r.writeRest(&b)
 	if gates {
 		b.WriteString("\nTo print the gates:   kubectl gate suggest -o gates\nTo check them first:  kubectl gate suggest -o gates | kubectl gate lint -f -\n")
+	}
+	if tolerations {
+		b.WriteString("\nAfter you have applied gates or labels, 'kubectl gate tolerate --all' adds missing tolerations to the DaemonSets that gates wait for.\n")
 	}
 	return b.String()
 }
