@@ -24,7 +24,7 @@ import (
 
 func byCompleted(app string) v1alpha1.SignalSource {
 	return v1alpha1.SignalSource{Completed: &v1alpha1.CompletedSignal{
-		Namespace: daemonNamespace, Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		Namespace: daemonNamespace, Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": app}},
 	}}
 }
 
@@ -65,11 +65,13 @@ func TestCompletedSignal(t *testing.T) {
 	k := e.kubelet("n1")
 	k.register()
 	e.waitsFor("check", "n1", v1alpha1.ReadingPodMissing)
-	first := k.bind("check-1", time.Now(), labelled("check"))
+	k.ends(k.bind("check-0", time.Now(), labelled("check")), true)
+	e.waitsFor("check", "n1", v1alpha1.ReadingStaleRun) // its label names no boot
+	first := k.bind("check-1", time.Now(), labelled("check"), inBoot(k.boot))
 	e.waitsFor("check", "n1", v1alpha1.ReadingPodNotCompleted)
 	k.ends(first, false)
 	e.waitsFor("check", "n1", v1alpha1.ReadingPodFailed)
-	second := k.bind("check-2", time.Now(), labelled("check"))
+	second := k.bind("check-2", time.Now(), labelled("check"), inBoot(k.boot))
 	e.waitsFor("check", "n1", v1alpha1.ReadingPodNotCompleted)
 	e.waitNextSecond() // statuses contain whole seconds
 	k.ends(second, true)
@@ -107,7 +109,7 @@ func TestCompletedBeforeOtherSignals(t *testing.T) {
 	e.declare(ng)
 	k := e.kubelet("n1")
 	k.register()
-	pod := k.bind("check-1", time.Now(), labelled("check"))
+	pod := k.bind("check-1", time.Now(), labelled("check"), inBoot(k.boot))
 	k.ends(pod, true)
 	k.eventually("the success is recorded", func() error { return unless(k.record("check").Completed != "") })
 	e.must(e.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))

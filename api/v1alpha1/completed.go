@@ -3,7 +3,9 @@
 package v1alpha1
 
 // CompletedSignal selects pods that run once on the node and then exit, such as
-// those of a Job. Mirror pods are ignored.
+// those of a Job. A pod counts only in the boot that its label nodegate.dev/boot-id
+// names (status.nodeInfo.bootID of the Node). Mirror pods and pods that are being deleted
+// are ignored.
 type CompletedSignal struct {
 	// namespace is the namespace of the pods.
 	// +required
@@ -13,11 +15,10 @@ type CompletedSignal struct {
 	Namespace string `json:"namespace"`
 
 	// selector selects pods by their labels. It must select the pods of one check
-	// only, because the last pod to finish decides: use several signals for several
-	// checks. Must not be empty.
+	// only, because the pod that was created last decides, of those that have finished:
+	// use several signals for several checks. Must not be empty.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="selector must not be empty, because it would match every pod in the namespace; add matchLabels or matchExpressions"
-	Selector LabelSelector `json:"selector"`
+	Selector EqualitySelector `json:"selector"`
 
 	// maxAgeSeconds specifies for how long a success counts, from the time at which
 	// the last container of the pod exited. Afterwards, the signal does not hold until

@@ -28,7 +28,8 @@ const (
 	DaemonPodLabel = "pod-template-generation"
 
 	// BootLabel is a label of pods that run once on a node (see CompletedSignal). Its
-	// value is the ID of the boot to which the pod belongs.
+	// value is the ID of the boot to which the pod belongs: status.nodeInfo.bootID of the
+	// Node. Without it, the pod belongs to no boot.
 	BootLabel = "nodegate.dev/boot-id"
 
 	// OptOutLabel, with the value OptOutValue, excludes a Node from all gates, as

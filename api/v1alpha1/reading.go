@@ -39,8 +39,8 @@ const (
 	// ReadingCompletionExpired means that the required pod ran to success, but longer
 	// ago than the signal's maxAgeSeconds.
 	ReadingCompletionExpired ReadingReason = "CompletionExpired"
-	// ReadingStaleRun means that the required pod finished, and that it predates the
-	// current boot or the current Node, or may do so.
+	// ReadingStaleRun means that the required pod finished, and that its label does not
+	// name the node's current boot, or that it is older than the Node.
 	ReadingStaleRun ReadingReason = "StaleRun"
 	// ReadingStaleEvidence means that the evidence of the pod's readiness predates
 	// the current boot or the current Node.

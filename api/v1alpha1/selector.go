@@ -28,6 +28,21 @@ type LabelSelector struct {
 	MatchExpressions []LabelSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
+// EqualitySelector selects objects by the values of their labels. An object must carry
+// all of the labels.
+//
+// ---
+// It has no matchExpressions: validating them once more would exceed the cost limit of
+// API servers before 1.36.
+type EqualitySelector struct {
+	// matchLabels specifies labels that the object must carry. Must not be empty.
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="matchLabels has a key that is not a label key; write it as name or example.com/name"
+	MatchLabels map[string]LabelValue `json:"matchLabels"`
+}
+
 // LabelSelectorRequirement is a requirement on one label.
 //
 // +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="operators In and NotIn need at least one value, Exists and DoesNotExist take none; correct values",fieldPath=".values"
@@ -72,6 +87,12 @@ func (s LabelSelector) AsSelector() (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s.AsMeta())
 }
 
+// AsSelector returns the selector as a labels.Selector, or an error if it is
+// not valid.
+func (s EqualitySelector) AsSelector() (labels.Selector, error) {
+	return labels.ValidatedSelectorFromSet(s.MatchLabels)
+}
+
 // AsMeta returns the selector as a metav1.LabelSelector.
 func (s LabelSelector) AsMeta() *metav1.LabelSelector {
 	meta := &metav1.LabelSelector{MatchLabels: s.MatchLabels}
@@ -89,6 +110,21 @@ func (s *LabelSelector) DeepCopyInto(out *LabelSelector) {
 	for i := range out.MatchExpressions {
 		out.MatchExpressions[i].Values = slices.Clone(out.MatchExpressions[i].Values)
 	}
+}
+
+// DeepCopyInto copies the selector into out.
+func (s *EqualitySelector) DeepCopyInto(out *EqualitySelector) {
+	out.MatchLabels = maps.Clone(s.MatchLabels)
+}
+
+// DeepCopy returns a copy of the selector.
+func (s *EqualitySelector) DeepCopy() *EqualitySelector {
+	if s == nil {
+		return nil
+	}
+	out := new(EqualitySelector)
+	s.DeepCopyInto(out)
+	return out
 }
 
 // DeepCopy returns a copy of the selector.

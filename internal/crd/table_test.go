@@ -352,9 +352,9 @@ var rules = []rule{
 		keep:   "- {name: a, completed: {namespace: a-1, selector: {matchLabels: {a: b}}}}",
 		breaks: "- {name: a, completed: {namespace: a.b, selector: {matchLabels: {a: b}}}}",
 	}, {
-		at: "spec.openWhen[0].completed.selector", message: "selector must not be empty, because it would match every pod in the namespace; add matchLabels or matchExpressions",
-		keep:   "- {name: a, completed: {namespace: a, selector: {matchExpressions: [{key: a, operator: Exists}]}}}",
-		breaks: "- {name: a, completed: {namespace: a, selector: {}}}",
+		at: "spec.openWhen[0].completed.selector.matchLabels", message: "should have at least 1 properties",
+		keep:   "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}}}",
+		breaks: "- {name: a, completed: {namespace: a, selector: {matchLabels: {}}}}",
 	}, {
 		at: "spec.openWhen[0].completed.maxAgeSeconds", message: "should be greater than or equal to 60",
 		keep:   "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: 60}}",

@@ -90,7 +90,7 @@ func (d *decider) rebootedUnobserved(s *slot) v1alpha1.Reason {
 			return ""
 		}
 		r.Boot, r.Completed = d.Node.BootID, ""
-		d.noteRunsOfUnobservedBoot(s, r)
+		d.noteRuns(s, r)
 	}
 	return ""
 }

@@ -133,10 +133,10 @@ func (d *decider) expire(s *slot) {
 	v.PassedDeadline = !reported || !r.awaitsBoot()
 	v.Blocked, v.BlockedUntil = "", time.Time{}
 	if s.signals == Holds && s.gate.Together == nil { // they only have to hold for longer
-		s.after = d.openedAfter(r, s, v1alpha1.ReasonSignalsHold)
+		s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold).withRuns(r)
 		return
 	}
-	s.after = d.openedAfter(r, s, v1alpha1.ReasonDeadlinePassed)
+	s.after = d.opened(s.gate, v1alpha1.ReasonDeadlinePassed).withRuns(r)
 	if !r.sameBootAsDigest(&d.Node) {
 		s.after.Digest = r.Digest
 	}

@@ -155,12 +155,6 @@ type Trust struct {
 	// known.
 	node   *Node
 	podsAt time.Time
-	// formerRuns contains runs that belong to other boots (see Record.FormerRuns).
-	formerRuns Digest
-	// bootUnobserved is true if the record proves nothing about runs in the current
-	// boot. bootSeen is the time at which the boot was first observed.
-	bootUnobserved bool
-	bootSeen       time.Time
 	// booted is the time at which the current boot was first observed. Zero if the gate
 	// did not close for a boot.
 	booted time.Time
@@ -170,8 +164,7 @@ type Trust struct {
 func (d *decider) trustIn(r *Record) Trust {
 	n := &d.Node
 	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt()}
-	t.bootKnown, t.bootSeen, t.formerRuns = t.since, d.bootSeen(), r.FormerRuns
-	t.bootUnobserved = d.hasBooted(r) || r.isOfUsedNode()
+	t.bootKnown = t.since
 	if r.closedForBoot() && r.Boot == n.BootID && d.bootSeen().Before(t.bootKnown) {
 		t.bootKnown = d.bootSeen() // the record was written after the boot began
 	}
@@ -189,16 +182,6 @@ func (d *decider) trustIn(r *Record) Trust {
 		t.former = d.Boot.Known
 	}
 	return t
-}
-
-// isOfUsedNode reports whether the node had no record when it became a member, although
-// it was not new. Runs on it may then belong to any boot.
-func (r *Record) isOfUsedNode() bool {
-	switch r.Reason {
-	case v1alpha1.ReasonAdopted, v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle:
-		return true
-	}
-	return false
 }
 
 // sameBootAsDigest reports whether the record's digest was taken in the node's current

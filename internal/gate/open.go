@@ -112,7 +112,7 @@ func (d *decider) tryOpen(s *slot) {
 		return
 	}
 	s.verdict.ClosedSince = s.after.closedSince(&d.Node)
-	s.after = d.openedAfter(s.after, s, v1alpha1.ReasonSignalsHold)
+	s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold).withRuns(s.after)
 }
 
 // evaluate reads the gate's signals, given its record, and reports whether the gate may

@@ -23,7 +23,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingPodNotCompleted:           "pod %s has not finished",
 	v1alpha1.ReadingPodFailed:                 "pod %s failed, and no other pod replaces it",
 	v1alpha1.ReadingCompletionExpired:         "the success of %s is older than the signal's maxAgeSeconds",
-	v1alpha1.ReadingStaleRun:                  "pod %s finished before the current boot or the current Node, or it is unknown in which boot: run it again",
+	v1alpha1.ReadingStaleRun:                  "pod %s finished, but before the current Node was created, or its label nodegate.dev/boot-id does not name the current boot (status.nodeInfo.bootID): run it again with this label",
 	v1alpha1.ReadingStaleEvidence:             "the evidence that pod %s is ready predates the current boot or the current Node",
 	v1alpha1.ReadingStaleAnnotation:           "the readyAnnotation of pod %s predates the current boot or the current Node: make its program remove the annotation when it starts, or delete the pod",
 	v1alpha1.ReadingDaemonSetNotFound:         "DaemonSet %s does not exist: create it, or correct the gate",

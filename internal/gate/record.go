@@ -36,10 +36,8 @@ type Record struct {
 	Source string `json:"source,omitempty"`
 	// Digest lists the pods whose readiness was known before the gate closed.
 	Digest Digest `json:"digest,omitempty"`
-	// Completed contains the runs that succeeded in the boot, and FormerRuns the runs
-	// that are known to belong to another boot (see Remembering).
-	Completed  Completions `json:"completed,omitempty"`
-	FormerRuns Digest      `json:"formerRuns,omitempty"`
+	// Completed contains the runs that succeeded in the boot (see Remembering).
+	Completed Completions `json:"completed,omitempty"`
 	// Overdue is true for a closed gate whose deadline has passed.
 	Overdue bool `json:"overdue,omitempty"`
 	// SilentSince is the time since which the node has been unreachable, for a closed

@@ -7,27 +7,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // Runs.
 //
 // A pod that runs once, such as that of a Job, differs from a daemon in two ways. No
-// kubelet corrects the status of a pod that has finished: it survives reboots, so the
-// passing of time proves nothing. And such pods are deleted after their success, while
-// the success must continue to count.
+// kubelet corrects the status of a pod that has finished: it survives reboots, so neither
+// the passing of time nor the times in the status prove in which boot it ran. And such
+// pods are deleted after their success, while the success must continue to count.
 //
-// A run belongs to the node's current boot if the pod's label names that boot. Without
-// the label, it must not be known from before the boot: not in a digest that was taken
-// when the gate closed, not older than the Node. Runs of other boots remain known in the
-// record (Record.FormerRuns) for as long as the gate exists on the node, because their
-// pods may exist for that long. If nodegate did not observe the start of the boot, only
-// runs that started after the boot was first observed count.
+// A run therefore belongs to the boot that its pod's label names
+// (v1alpha1.BootLabel), and
+// to none without the label. Boot IDs are random, so a pod that names a boot was created
+// after it began.
 //
-// The record also stores which runs succeeded in the record's boot
-// (Record.Completed). It is written together with the taint when the gate opens, and
-// before that if the gate waits for something else.
+// The record stores which runs succeeded in the record's boot (Record.Completed). It is
+// written together with the taint when the gate opens, and before that if the gate waits
+// for something else.
 
 // Run describes how far a pod that runs once has come. It is known only for pods of
 // queries with Runs.
@@ -38,7 +34,7 @@ type Run struct {
 	// and Ended the time at which the last of them exited, by the node's clock. Zero if
 	// no container has.
 	Started, Ended time.Time
-	// Boot is the ID of the boot to which the pod belongs according to its label, or "".
+	// Boot is the ID of the boot that the pod's label names, or "".
 	Boot string
 }
 
@@ -82,106 +78,52 @@ func (c *Completions) Add(id string, at time.Time) {
 
 // completed returns the successes in a record that count in the node's current boot.
 func (r *Record) completed(n *Node) Completions {
-	if r.Boot != "" && r.Boot != n.BootID {
+	if r.Boot != n.BootID {
 		return ""
 	}
 	return r.Completed
 }
 
-// withRuns copies what another record of the same gate contains about runs.
+// withRuns copies the successes in another record of the same gate, if both are of the same
+// boot. A gate that never closes again records no boot, and needs none.
 func (r *Record) withRuns(from *Record) *Record {
-	r.Completed, r.FormerRuns = from.Completed, from.FormerRuns
+	if r.Boot != "" && r.Boot == from.Boot {
+		r.Completed = from.Completed
+	}
 	return r
 }
 
-// noteRuns updates what a record contains about runs, if the gate has signals that
-// remember. It must be called after the signals have been read with the same record.
+// noteRuns updates the successes in a record of the current boot, if the gate has signals
+// that remember. It must be called after the signals have been read with the same record.
 func (d *decider) noteRuns(s *slot, r *Record) {
 	if !s.gate.Remembers {
-		r.Completed, r.FormerRuns = "", ""
+		r.Completed = ""
 		return
 	}
-	if r.Boot != "" && r.Boot != d.Node.BootID {
+	if r.Boot == "" || r.Boot != d.Node.BootID {
 		return
 	}
-	d.noteRunsWith(s, r, d.trustIn(r))
-}
-
-// noteRunsOfUnobservedBoot is noteRuns for a record that has just been updated to a boot
-// whose start was not observed.
-func (d *decider) noteRunsOfUnobservedBoot(s *slot, r *Record) {
-	if s.gate.Remembers {
-		trust := d.trustIn(r)
-		trust.bootUnobserved = true
-		d.noteRunsWith(s, r, trust)
-	}
-}
-
-func (d *decider) noteRunsWith(s *slot, r *Record, trust Trust) {
-	in := d.input(s, r, trust, false)
+	in := d.input(s, r, d.trustIn(r), false)
 	same := true
 	for _, signal := range s.gate.Signals {
 		if remembering, ok := signal.Signal.(Remembering); ok {
 			same = same && remembering.Remembers(in)
 		}
 	}
-	if !same {
-		var completed Completions
-		for _, signal := range s.gate.Signals {
-			if remembering, ok := signal.Signal.(Remembering); ok {
-				remembering.Completions(in, &completed)
-			}
-		}
-		r.Completed = completed
+	if same {
+		return
 	}
-	if !r.isOfUsedNode() { // no run counts that may belong to another boot
-		d.noteFormerRuns(s, r, trust)
-	}
-}
-
-// openedAfter returns the record of a gate that opens now and had another record.
-func (d *decider) openedAfter(r *Record, s *slot, reason v1alpha1.Reason) *Record {
-	if s.gate.Remembers && r.isOfUsedNode() {
-		d.noteFormerRuns(s, r, d.trustIn(r))
-	}
-	return d.opened(s.gate, reason).withRuns(r)
-}
-
-// noteFormerRuns adds runs of other boots to the record. It leaves runs in the record
-// whose pods have been deleted, unless it writes the list anyway.
-func (d *decider) noteFormerRuns(s *slot, r *Record, trust Trust) {
-	isFormer := func(p *Pod) bool { return p.Run != (Run{}) && p.Run.Boot == "" && !trust.BelievesRun(p) }
-	missing := false
+	var completed Completions
 	for _, signal := range s.gate.Signals {
-		pods, observed := signal.Evidence(d.Facts)
-		if !observed || r.FormerRuns == digestAll {
-			return
-		}
-		for i := range pods {
-			missing = missing || isFormer(&pods[i]) && !r.FormerRuns.has(pods[i].Incarnation)
+		if remembering, ok := signal.Signal.(Remembering); ok {
+			remembering.Completions(in, &completed)
 		}
 	}
-	if missing {
-		pods, _ := s.gate.evidence(d.Facts)
-		r.FormerRuns = digestWhere(pods, isFormer)
-	}
+	r.Completed = completed
 }
 
-// BelievesRun reports whether a pod that runs once belongs to the node's current boot
-// and the current Node.
+// BelievesRun reports whether a pod that runs once belongs to the node's current boot and to
+// the current Node.
 func (t Trust) BelievesRun(p *Pod) bool {
-	switch {
-	case t.node == nil:
-		return true
-	case p.Run.Boot != "":
-		return p.Run.Boot == t.node.BootID
-	case t.bootUnobserved:
-		return p.Run.Started.After(t.bootSeen.Add(HeartbeatSkew))
-	case t.digest == digestAll && p.Created.Before(t.since), t.formerRuns == digestAll && p.Created.Before(t.since),
-		t.digest.has(p.Incarnation), t.formerRuns.has(p.Incarnation), slices.Contains(t.known, p.Incarnation):
-		return p.Run.Started.After(t.bootKnown.Add(HeartbeatSkew))
-	case p.Created.Before(t.nodeCreated), slices.Contains(t.former, p.Incarnation):
-		return p.Run.Started.After(t.nodeCreated.Add(HeartbeatSkew))
-	}
-	return true
+	return t.node == nil || p.Run.Boot != "" && p.Run.Boot == t.node.BootID && !p.Created.Before(t.nodeCreated)
 }

@@ -76,37 +76,24 @@ func (r *Record) scanField(key, text string) (rest string, ok bool) {
 	case "foughtAt":
 		ok = scanTime(value, &r.FoughtAt)
 	default:
-		ok = r.scanOther(key, value)
+		ok = r.scanRare(key, value)
 	}
 	return rest, ok
 }
 
-// scanOther parses a text field that few records have.
-func (r *Record) scanOther(key, value string) bool {
-	return r.scanOverride(key, value) || r.scanRuns(key, value)
-}
-
-func (r *Record) scanOverride(key, value string) bool {
+// scanRare parses a text field that few records have.
+func (r *Record) scanRare(key, value string) bool {
 	switch key {
 	case "override":
 		r.Override = value
 		return true
 	case "overrideSince":
 		return scanTime(value, &r.OverrideSince)
-	}
-	return false
-}
-
-func (r *Record) scanRuns(key, value string) bool {
-	switch key {
 	case "completed":
 		r.Completed = Completions(value)
-	case "formerRuns":
-		r.FormerRuns = Digest(value)
-	default:
-		return false
+		return true
 	}
-	return true
+	return false
 }
 
 // cutText cuts a quoted string of plain ASCII off the beginning of the text.

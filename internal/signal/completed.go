@@ -58,49 +58,56 @@ func remembers(s gate.Signal) bool {
 
 // runs are the pods of a signal on a node, as far as they matter.
 type runs struct {
-	// last is the pod of the current boot that finished last.
+	// last is the pod of the current boot that decides: of those that have finished, the
+	// one that was created last.
 	last *gate.Pod
 	// unfinished is a pod that has not finished, and stale one that has, but in another
-	// boot.
+	// boot or in an unknown one.
 	unfinished, stale *gate.Pod
 }
 
+// runs returns the relevant pods. A pod that is being deleted proves nothing: it may have
+// been killed, and many programs exit with success then.
 func (s completed) runs(in gate.Input) (runs, bool) {
 	pods, observed := in.Pods[s.query]
 	var r runs
 	for i := range pods {
 		switch p := &pods[i]; {
-		case p.Mirror:
+		case p.Mirror, p.Terminating:
 		case !p.Finished:
 			r.unfinished = p
 		case !in.Trust.BelievesRun(p):
 			r.stale = p
-		case r.last == nil, finishedAfter(p, r.last, in.Now):
+		case r.last == nil, decidesAfter(p, r.last, in.Now):
 			r.last = p
 		}
 	}
 	return r, observed
 }
 
-// finishedAfter reports whether a finished pod is the more recent one. Of pods that
-// finished at the same time, one that succeeded is.
-func finishedAfter(p, other *gate.Pod, now time.Time) bool {
+// decidesAfter reports whether a finished pod decides instead of another one: it was
+// created later, by the API server's clock, because the node's may have been wrong. Of pods
+// that were created in the same second, the one that finished last does, or one that
+// succeeded.
+func decidesAfter(p, other *gate.Pod, now time.Time) bool {
+	if !p.Created.Equal(other.Created) {
+		return p.Created.After(other.Created)
+	}
 	a, b := endOf(p, now), endOf(other, now)
 	return a.After(b) || a.Equal(b) && p.Run.Succeeded
 }
 
-// endOf returns when a pod finished. The node's clock may be wrong, so the time is
-// limited by the pod's creation and the current time.
+// endOf returns when a pod finished. The node's clock may be wrong: a time before the pod's
+// creation or after the current time is replaced by that of the creation.
 func endOf(p *gate.Pod, now time.Time) time.Time {
-	end := latest(p.Run.Ended, p.Created)
-	if end.After(now) {
-		return now
+	if p.Run.Ended.Before(p.Created) || p.Run.Ended.After(now) {
+		return p.Created
 	}
-	return end
+	return p.Run.Ended
 }
 
-// success returns the time of the last success, or zero if there is none or another pod
-// has failed since.
+// success returns the time of the last success, or zero if there is none, or if a pod that
+// was created since has failed.
 func (s completed) success(r runs, in gate.Input) time.Time {
 	remembered := in.Completed.Of(s.id)
 	switch {
@@ -108,10 +115,10 @@ func (s completed) success(r runs, in gate.Input) time.Time {
 		return remembered
 	case r.last.Run.Succeeded:
 		return latest(remembered, endOf(r.last, in.Now))
-	case remembered.Before(endOf(r.last, in.Now).Truncate(time.Second)): // records contain whole seconds
-		return time.Time{}
+	case remembered.After(r.last.Created):
+		return remembered
 	}
-	return remembered
+	return time.Time{}
 }
 
 // Read implements gate.Signal.
@@ -125,6 +132,9 @@ func (s completed) Read(in gate.Input) gate.Reading {
 	switch {
 	case !at.IsZero() && (s.maxAge == 0 || in.Now.Before(expires)):
 		held := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingCompletedEarlier, Subject: s.subject, Since: at}
+		// A success that renews one that still counts interrupts nothing.
+		known := in.Completed.Of(s.id)
+		held.Longer = !known.IsZero() && (s.maxAge == 0 || !known.Add(s.maxAge).Before(at))
 		if r.last != nil && r.last.Run.Succeeded {
 			held.Reason, held.Subject = v1alpha1.ReadingCompleted, r.last.Name
 		}

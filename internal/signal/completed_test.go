@@ -3,7 +3,6 @@
 package signal
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ func runsOf(q gate.PodQuery) gate.PodQuery {
 }
 
 func preflight(maxAge int32) v1alpha1.SignalSource {
-	spec := &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}}
+	spec := &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": "agent"}}}
 	if maxAge > 0 {
 		spec.MaxAgeSeconds = ptr.To(maxAge)
 	}
@@ -59,8 +58,18 @@ func neverRan() *world { return withRuns(aNode()) }
 
 func ran(change ...func(*gate.Pod)) *world { return withRuns(aNode(running("agent", change...))) }
 
-// withRuns makes the agent's pods ones that run once.
+// withRuns makes the agent's pods ones that run once. Unless they name another boot, or none,
+// they name boot a.
 func withRuns(w *world) *world {
+	pods := w.facts.Pods[query("agent")]
+	for i := range pods {
+		switch run := &pods[i].Run; run.Boot {
+		case "":
+			run.Boot = "a"
+		case "none":
+			run.Boot = ""
+		}
+	}
 	w.facts.Pods[runQuery] = w.facts.Pods[query("agent")]
 	delete(w.facts.Pods, query("agent"))
 	return w
@@ -73,24 +82,25 @@ func TestCompleted(t *testing.T) {
 	}
 	check(t, mustCompile(t, preflight(0)), map[string]reads{
 		"succeeded":                     {ran(succeeded), gate.Holds, v1alpha1.ReadingCompleted, pod},
-		"succeeded, terminating":        {ran(succeeded, terminating), gate.Holds, v1alpha1.ReadingCompleted, pod},
+		"killed, with exit code 0":      {ran(succeeded, terminating), gate.NotYet, missing, set},
+		"killed, and runs again":        {two(func(p *gate.Pod) { succeeded(p); terminating(p) }, unfinished), gate.NotYet, v1alpha1.ReadingPodNotCompleted, "kube-system/agent-y"},
 		"failed":                        {ran(failed), gate.NotYet, v1alpha1.ReadingPodFailed, pod},
 		"running":                       {ran(unfinished), gate.NotYet, v1alpha1.ReadingPodNotCompleted, pod},
 		"no pod":                        {neverRan(), gate.NotYet, missing, set},
 		"a mirror pod":                  {ran(succeeded, mirror), gate.NotYet, missing, set},
 		"not observed":                  {aNode(), gate.Unknown, notObserved, set},
-		"of this boot":                  {ran(succeeded, inBoot("a")), gate.Holds, v1alpha1.ReadingCompleted, pod},
-		"of this boot and former Node":  {ran(succeeded, olderThanNode, inBoot("a")), gate.Holds, v1alpha1.ReadingCompleted, pod},
+		"of this boot and former Node":  {ran(succeeded, olderThanNode), gate.NotYet, v1alpha1.ReadingStaleRun, pod},
+		"names no boot":                 {ran(succeeded, inBoot("none")), gate.NotYet, v1alpha1.ReadingStaleRun, pod},
 		"of another boot":               {ran(succeeded, inBoot("b")), gate.NotYet, v1alpha1.ReadingStaleRun, pod},
 		"failed in another boot":        {ran(failed, inBoot("b")), gate.NotYet, v1alpha1.ReadingStaleRun, pod},
-		"older than the Node":           {ran(olderThanNode, ended(true, 2*time.Hour)), gate.NotYet, v1alpha1.ReadingStaleRun, pod},
-		"started after the Node":        {ran(succeeded, olderThanNode), gate.Holds, v1alpha1.ReadingCompleted, pod},
 		"failed, then running":          {two(failed, unfinished), gate.NotYet, v1alpha1.ReadingPodNotCompleted, "kube-system/agent-y"},
 		"failed, then succeeded":        {two(ended(false, time.Minute), succeeded), gate.Holds, v1alpha1.ReadingCompleted, "kube-system/agent-y"},
 		"succeeded, then failed":        {two(ended(true, 40*time.Second), failed), gate.NotYet, v1alpha1.ReadingPodFailed, "kube-system/agent-y"},
 		"succeeded, and runs once more": {two(succeeded, unfinished), gate.Holds, v1alpha1.ReadingCompleted, pod},
 		"both at once":                  {two(succeeded, failed), gate.Holds, v1alpha1.ReadingCompleted, pod},
 		"the node's clock is ahead":     {ran(ended(true, -time.Hour)), gate.Holds, v1alpha1.ReadingCompleted, pod},
+		"the clock was ahead of a failure": {two(func(p *gate.Pod) { created(2 * time.Minute)(p); ended(false, -time.Hour)(p) },
+			func(p *gate.Pod) { created(time.Minute)(p); succeeded(p) }), gate.Holds, v1alpha1.ReadingCompleted, "kube-system/agent-y"},
 	})
 	check(t, mustCompile(t, preflight(60)), map[string]reads{
 		"recent":                  {ran(succeeded), gate.Holds, v1alpha1.ReadingCompleted, pod},
@@ -238,7 +248,7 @@ func TestCompletedThenFailed(t *testing.T) {
 	c := checked(t, preflight(0))
 	c.pods(running("agent", succeeded))
 	c.after(0)
-	c.pods(running("agent", ended(false, -time.Minute)))
+	c.pods(running("agent", created(-30*time.Second), ended(false, -time.Minute)))
 	if r := c.after(time.Minute + time.Second); r.Reason != v1alpha1.ReadingPodFailed {
 		t.Fatalf("after the failure: %s", r.Message())
 	}
@@ -268,7 +278,7 @@ func TestCompletedInAnotherBoot(t *testing.T) {
 			if r := c.record(); r.State != v1alpha1.StateClosed || r.Completed != "" {
 				t.Fatalf("in the new boot: %+v", r)
 			}
-			c.pods(old, running("agent", named("agent-y"), incarnated(2), created(-2*time.Hour), ended(true, -2*time.Hour)))
+			c.pods(old, running("agent", named("agent-y"), inBoot("b"), created(-2*time.Hour), ended(true, -2*time.Hour)))
 			c.now = epoch.Add(3 * time.Hour)
 			c.after(0)
 			c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
@@ -288,7 +298,7 @@ func TestCompletedInAnotherBoot(t *testing.T) {
 // A pod that names the boot counts although it ran before nodegate observed the boot.
 func TestCompletedInNamedBoot(t *testing.T) {
 	c := checked(t, preflight(0))
-	c.pods(running("agent", succeeded, inBoot("a")))
+	c.pods(running("agent", succeeded))
 	c.after(0)
 	c.pods(running("agent", incarnated(2), ended(true, -time.Minute), inBoot("b")))
 	c.now = c.now.Add(time.Hour)
@@ -302,22 +312,46 @@ func TestCompletedInNamedBoot(t *testing.T) {
 	}
 }
 
-// On a node that existed before the gate, it is unknown in which boot a pod ran.
-func TestCompletedOnUsedNode(t *testing.T) {
+// The record of a gate that another one takes over, or that is edited, says nothing about runs
+// that the gate did not select before.
+func TestCompletedOfAnotherSelector(t *testing.T) {
 	c := checked(t, preflight(0))
 	r := c.record()
-	r.Reason = v1alpha1.ReasonExisting
+	r.Completed.Add("another", epoch)
 	c.world.facts.Node.Records[c.gate.Name] = r.String()
-	c.world.facts.Boot.Seen = c.now
-	old := running("agent", succeeded, incarnated(1))
-	c.pods(old)
-	if r := c.after(time.Minute); r.Reason != v1alpha1.ReadingStaleRun {
-		t.Fatalf("a run of an unknown boot: %s", r.Message())
+	if r := c.after(time.Minute); r.Reason != missing {
+		t.Fatalf("another run's success counts: %s", r.Message())
 	}
-	c.pods(old, running("agent", named("agent-y"), incarnated(2), created(-2*time.Minute), ended(true, -2*time.Minute)))
-	c.after(2 * time.Minute)
+}
+
+// A gate that never closes again remembers no success, because its record names no boot.
+func TestCompletedWithoutBoot(t *testing.T) {
+	c := checked(t, preflight(0))
+	c.gate.Reclose = v1alpha1.RecloseNever
+	c.pods(running("agent", succeeded))
+	c.after(0)
 	c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
-	if r := c.record(); !strings.Contains(string(r.FormerRuns), gate.Incarnation(1).String()) {
-		t.Errorf("the old run may count later: %+v", r)
+	if r := c.record(); r.Boot != "" || r.Completed != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Repeated successes do not interrupt the time for which the signals must hold.
+func TestCompletedHoldsForLong(t *testing.T) {
+	for _, maxAge := range []int32{0, 3600} {
+		c := checked(t, preflight(maxAge))
+		c.gate.OpenAfter = 10 * time.Minute
+		for i := range 6 {
+			at := -time.Duration(i) * 3 * time.Minute
+			c.pods(running("agent", incarnated(gate.Incarnation(i+1)), created(at), ended(true, at)))
+			d := gate.Decide([]gate.Gate{c.gate}, &c.world.facts, c.now)
+			c.world.facts.Steady = map[string]gate.Steady{}
+			if steady := d.Verdicts[0].Steady; steady != nil {
+				c.world.facts.Steady[c.gate.Name] = *steady
+			}
+			c.after(0)
+			c.now = c.now.Add(3 * time.Minute)
+		}
+		c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
 	}
 }

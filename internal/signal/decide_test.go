@@ -26,7 +26,7 @@ func mixedSignal(i int) v1alpha1.Signal {
 		agent,
 		{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}, Selector: apps}},
 		{Pods: &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: apps, MinReadySeconds: 10}},
-		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: apps}},
+		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.EqualitySelector{MatchLabels: apps.MatchLabels}}},
 		{Condition: &v1alpha1.ConditionSignal{Type: "DiskPressure", Status: "False", ForSeconds: 60}},
 		{Label: &v1alpha1.KeyValueSignal{Key: "warm"}},
 		{Annotation: &v1alpha1.KeyValueSignal{Key: "warmed.example/at"}},
@@ -103,7 +103,7 @@ func mixedNode(gates []gate.Gate, fit bool) *gate.Facts {
 	w.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{{Name: "s", Owner: n.UID, Pool: "p", Generation: 1, Count: 1}}
 	for i := range gates {
 		running(mixedName(i), func(p *gate.Pod) { p.UID = types.UID(mixedName(i)) })(w)
-		done := gate.Pod{Name: "kube-system/job", Finished: true, Run: gate.Run{Succeeded: true, Ended: epoch.Add(-time.Minute)}, Created: epoch.Add(-time.Minute)}
+		done := gate.Pod{Name: "kube-system/job", Finished: true, Run: gate.Run{Boot: "a", Succeeded: true, Ended: epoch.Add(-time.Minute)}, Created: epoch.Add(-time.Minute)}
 		w.facts.Pods[runsOf(query(mixedName(i)))] = []gate.Pod{done}
 	}
 	return &w.facts

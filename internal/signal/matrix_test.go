@@ -100,8 +100,8 @@ var matrix = map[string]row{
 			notYet:     {node: ran(failed), state: gate.NotYet, reason: v1alpha1.ReadingPodFailed, message: "pod kube-system/agent-x failed, and no other pod replaces it"},
 			unknown:    {node: aNode(), state: gate.Unknown, reason: notObserved, message: "kube-system/(app=agent) is not observed yet"},
 			missingObj: {node: neverRan(), state: gate.NotYet, reason: missing, message: "kube-system/(app=agent) has no pod on this node"},
-			staleFact:  {node: ran(succeeded, inBoot("former")), state: gate.NotYet, reason: v1alpha1.ReadingStaleRun, message: "pod kube-system/agent-x finished before the current boot or the current Node, or it is unknown in which boot: run it again"},
-			wrongNode:  {node: ran(olderThanNode, ended(true, 2*time.Hour)), state: gate.NotYet, reason: v1alpha1.ReadingStaleRun, message: "pod kube-system/agent-x finished before the current boot or the current Node, or it is unknown in which boot: run it again"},
+			staleFact:  {node: ran(succeeded, inBoot("former")), state: gate.NotYet, reason: v1alpha1.ReadingStaleRun, message: "pod kube-system/agent-x finished, but before the current Node was created, or its label nodegate.dev/boot-id does not name the current boot (status.nodeInfo.bootID): run it again with this label"},
+			wrongNode:  {node: ran(olderThanNode, ended(true, 2*time.Hour)), state: gate.NotYet, reason: v1alpha1.ReadingStaleRun, message: "pod kube-system/agent-x finished, but before the current Node was created, or its label nodegate.dev/boot-id does not name the current boot (status.nodeInfo.bootID): run it again with this label"},
 			wrongOwner: {node: ran(succeeded, ofAnotherOwner), state: gate.Holds, reason: v1alpha1.ReadingCompleted, message: "pod kube-system/agent-x has succeeded"}, // their owner does not matter
 		},
 	},

@@ -61,13 +61,21 @@ func (f *Feed) nodeStatus() reflector.Status {
 }
 
 // Unsynced returns the names of feeds that are needed and have not been read yet. It
-// excludes feeds whose watch was lost after they had been read (see Status), and feeds of
-// kinds that the API server does not serve, because there is nothing to wait for.
+// excludes feeds whose watch was lost after they had been read (see Status), feeds of
+// kinds that the API server does not serve, because there is nothing to wait for, and feeds of
+// objects of any kind that cannot be read, such as without permission. A gate over such a kind
+// concerns only its own nodes, and must not make nodegate unready for all gates.
 func (f *Feed) Unsynced() []string {
+	needed := f.needed.Load()
 	var names []string
-	for _, s := range f.Status() {
+	for _, s := range f.statusOf(needed) {
 		if !s.Synced && !errors.Is(s.Err, clients.ErrNotServed) && !errors.Is(s.Err, clients.ErrKindNotServed) {
 			names = append(names, s.Name)
+		}
+	}
+	for _, s := range f.objectStatus(needed.Objects) {
+		if s.Err != nil {
+			names = slices.DeleteFunc(names, func(name string) bool { return name == s.Name })
 		}
 	}
 	return names
