@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -164,17 +165,23 @@ func selecting(entries []admission.TolerationEntry, ds *appsv1.DaemonSet) []admi
 // write writes the tolerations to a DaemonSet. If the tolerations policy adds them to an
 // update that changes nothing, that update is sent: no field manager then owns more than
 // before. Otherwise, the whole list is applied, because it is atomic.
+//
+// To apply nothing removes what this command has applied before. The policy is therefore
+// not used for a list that the command owns.
 func (t *Tolerator) write(ctx context.Context, ds *appsv1.DaemonSet, p *Plan, wanted []corev1.Toleration, out *Result) error {
 	tried, err := t.Writer.Apply(ctx, ds, nil, false, []string{metav1.DryRunAll})
 	if err != nil {
 		return err
 	}
-	if _, missing := admission.Tolerate(tried.Spec.Template.Spec.Tolerations, selecting(p.Entries, tried)); len(missing) == 0 {
+	if keepsTolerations(ds, tried) && p.missing(tried) == "" {
 		out.By = ByPolicy
 		if t.DryRun == release.DryRunServer {
 			return nil
 		}
-		_, err = t.Writer.Apply(ctx, ds, nil, false, nil)
+		result, err := t.Writer.Apply(ctx, ds, nil, false, nil)
+		if err == nil && p.missing(result) != "" { // another API server may not know the policy's parameter yet
+			err = fmt.Errorf("the policy has not added %s: %w", p.missing(result), write.ErrDaemonSetChanged)
+		}
 		return err
 	}
 	out.By = ByApply
@@ -182,10 +189,26 @@ func (t *Tolerator) write(ctx context.Context, ds *appsv1.DaemonSet, p *Plan, wa
 	if err != nil {
 		return err
 	}
-	if _, missing := admission.Tolerate(result.Spec.Template.Spec.Tolerations, selecting(p.Entries, result)); len(missing) > 0 {
-		return fmt.Errorf("an admission policy or webhook for DaemonSets removes %s", texts(missing)[0])
+	if missing := p.missing(result); missing != "" {
+		return fmt.Errorf("an admission policy or webhook for DaemonSets removes %s", missing)
 	}
 	return nil
+}
+
+// keepsTolerations reports whether a DaemonSet still has all of its tolerations after a
+// write, in the same order and before any others.
+func keepsTolerations(before, after *appsv1.DaemonSet) bool {
+	had, has := before.Spec.Template.Spec.Tolerations, after.Spec.Template.Spec.Tolerations
+	return len(has) >= len(had) && equality.Semantic.DeepEqual(had, has[:len(had)])
+}
+
+// missing returns the first taint of the plan that a DaemonSet does not tolerate, or "".
+func (p *Plan) missing(ds *appsv1.DaemonSet) string {
+	_, missing := admission.Tolerate(ds.Spec.Template.Spec.Tolerations, selecting(p.Entries, ds))
+	if len(missing) == 0 {
+		return ""
+	}
+	return texts(missing)[0]
 }
 
 // rollout returns the update strategy of a DaemonSet.

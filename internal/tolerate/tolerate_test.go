@@ -98,7 +98,11 @@ type server struct {
 	conflicts int
 	before    func(*appsv1.DaemonSet)
 	owner     string
-	writes    []string
+	// owned is true if the command has applied the list before.
+	owned bool
+	// lags is the number of writes to which the policy adds nothing, apart from dry runs.
+	lags   int
+	writes []string
 }
 
 func (s *server) DaemonSet(context.Context, string, string) (*appsv1.DaemonSet, error) {
@@ -122,10 +126,17 @@ func (s *server) Apply(_ context.Context, ds *appsv1.DaemonSet, tolerations []co
 	}
 	out := s.ds.DeepCopy()
 	spec := &out.Spec.Template.Spec
-	if tolerations != nil {
+	switch {
+	case tolerations != nil:
 		spec.Tolerations = tolerations
+	case s.owned:
+		spec.Tolerations = nil
 	}
-	spec.Tolerations = append(slices.Clone(spec.Tolerations), s.policy...)
+	if s.lags > 0 && len(dryRun) == 0 {
+		s.lags--
+	} else {
+		spec.Tolerations = append(slices.Clone(spec.Tolerations), s.policy...)
+	}
 	if s.strip {
 		spec.Tolerations = nil
 	}
@@ -171,6 +182,16 @@ func TestRun(t *testing.T) {
 			server: server{ds: daemonSet("", tolerates("x")...), policy: added}, dryRun: release.DryRunServer,
 			writes: []string{"apply 0 of uid [All]"}, want: tolerates("x"),
 			text: name + " tolerates example.com/a:NoSchedule (added by policy nodegate-tolerations) of gate a (server dry run)\n" + rolling,
+		},
+		"policy of another API server": {
+			server: server{ds: daemonSet(""), policy: added, lags: 1},
+			writes: []string{"apply 0 of uid [All]", "apply 0 of uid []", "apply 0 of uid [All]", "apply 0 of uid []"}, want: added,
+			text: name + " tolerates example.com/a:NoSchedule (added by policy nodegate-tolerations) of gate a\n" + rolling,
+		},
+		"policy, but the command owns the list": {
+			server: server{ds: daemonSet("", tolerates("x")...), policy: added, owned: true},
+			writes: []string{"apply 0 of uid [All]", "apply 2 of uid []"}, want: slices.Concat(tolerates("x"), added, added),
+			text: name + " tolerates example.com/a:NoSchedule of gate a\n" + rolling,
 		},
 		"apply": {
 			server: server{ds: daemonSet("OnDelete", tolerates("x")...)},
