@@ -183,7 +183,10 @@ func readRecentPods(ctx context.Context, reader *read.Reader, nodes []*gate.Node
 			pods = append(pods, suggest.NewPod(o))
 		}
 	})
-	return pods, err
+	if err != nil {
+		return nil, err // of some pods alone, nothing can be concluded
+	}
+	return pods, nil
 }
 
 // previewSuggestions adds the effect of all suggested gates. What cannot be read is added to

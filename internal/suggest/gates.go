@@ -107,7 +107,7 @@ func (f *finder) byEvidence(d *daemon) Suggestion {
 		daemonSignal = map[string]any{"name": "daemon", "daemonSets": map[string]any{"namespaces": []any{d.Namespace}, "selector": map[string]any{"matchLabels": own}}}
 	} else if !exact {
 		spec["mode"] = string(v1alpha1.ModeDryRun)
-		s.Notes = append(s.Notes, "the mode is DryRun, because the nodeSelector cannot express the DaemonSet's node affinity: change it to select only nodes on which the DaemonSet runs, and then remove the mode")
+		s.Notes = append(s.Notes, "the mode is DryRun, because the nodeSelector may select nodes on which the DaemonSet does not run, because of its node affinity or of taints that it does not tolerate: change it to select only nodes on which the DaemonSet runs, and then remove the mode")
 	}
 	spec["openWhen"] = append([]any{daemonSignal}, driverSignals(d)...)
 	s.Manifest = fmt.Sprintf("# %s: keeps pods off a node until DaemonSet %s is ready there.\n", s.Gate, d) + manifest(map[string]any{
@@ -207,11 +207,13 @@ func placement(d *daemon) (selector map[string]any, exact bool) {
 	for key, value := range pod.NodeSelector {
 		matchLabels[key] = value
 	}
-	exact = true
+	// Without a toleration of all taints, it may be missing on tainted nodes.
+	exact = d.tolerates(v1alpha1.Taint{Key: keyPrefix, Effect: corev1.TaintEffectNoSchedule})
 	if terms := requiredTerms(pod); len(terms) > 0 {
-		exact = len(terms) == 1 && len(terms[0].MatchFields) == 0
+		single := len(terms) == 1 && len(terms[0].MatchFields) == 0
+		exact = exact && single
 		for _, r := range terms[0].MatchExpressions {
-			if !exact || r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+			if !single || r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
 				exact = false
 				continue
 			}
