@@ -66,7 +66,8 @@ func (l *Groups) Of(key GroupKey, node string) gate.Group {
 // Put stores a node's fitness in its group; it leaves its former group. An empty name of
 // the group means that the node has none. Put returns the nodes that must be reconciled,
 // because it has changed whether their group is complete. The node itself is one of them:
-// it may have been decided before the others changed.
+// it may have been decided before the others changed. So is a node that joins a group whose
+// gate closes together.
 func (l *Groups) Put(key GroupKey, t *gate.Together, node string, m gate.GroupMember) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +95,13 @@ func (l *Groups) Put(key GroupKey, t *gate.Together, node string, m gate.GroupMe
 	if before, known := of.members[node]; known && before == m {
 		return affected
 	}
+	_, known := of.members[node]
 	of.members[node] = m
-	return append(affected, of.update(t)...)
+	changed := of.update(t)
+	if t.Closes && !known && !slices.Contains(changed, node) {
+		changed = append(changed, node) // an open node may have missed that the group became incomplete
+	}
+	return append(affected, changed...)
 }
 
 // leave removes a node from its group. It returns the nodes that must be reconciled.

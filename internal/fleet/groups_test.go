@@ -87,6 +87,22 @@ func TestGroupsSize(t *testing.T) {
 	}
 }
 
+// A node that joins the group of a gate that closes together is decided again: it may have
+// been decided before another node was lost.
+func TestGroupsJoined(t *testing.T) {
+	l, closes := NewGroups(), *ofThree
+	closes.Closes = true
+	for _, step := range []struct {
+		gate *gate.Together
+		node string
+		want string
+	}{{&closes, "n1", "n1"}, {&closes, "n1", ""}, {&closes, "n2", "n2"}, {ofThree, "n4", "n1 n2 n4"}, {&closes, "n5", "n5"}, {ofThree, "n6", ""}} {
+		if got := sorted(l.Put(inRack("r1"), step.gate, step.node, isFit)); got != step.want {
+			t.Errorf("%s: %q is affected, want %q", step.node, got, step.want)
+		}
+	}
+}
+
 // What was stored for an earlier version of the gate does not count, and what is decided
 // with an earlier version is not stored.
 func TestGroupsOfChangedGate(t *testing.T) {
