@@ -84,7 +84,7 @@ var harmless = []string{
 	"list nodereadinessrules.readiness.node.x-k8s.io", "watch nodereadinessrules.readiness.node.x-k8s.io",
 	"list pods", "watch pods",
 	"list resourceslices.resource.k8s.io", "watch resourceslices.resource.k8s.io",
-	"get podtemplates nodegate-birth in nodegate-system",
+	"get podtemplates nodegate-birth in nodegate-system", "get podtemplates nodegate-tolerations in nodegate-system",
 	"create events in nodegate-system", "patch events in nodegate-system",
 	"create events.events.k8s.io in nodegate-system", "patch events.events.k8s.io in nodegate-system",
 	"create events.events.k8s.io in default",
@@ -99,8 +99,9 @@ func (a *attacker) attacks() map[string]func(*attacker) {
 		"create nodes":                        (*attacker).createNodes,
 		"patch nodes":                         (*attacker).patchNodes,
 		"patch nodegates.nodegate.dev/status": (*attacker).patchStatus,
-		"create podtemplates in " + installation.Namespace:                (*attacker).createParameters,
-		"update podtemplates nodegate-birth in " + installation.Namespace: (*attacker).updateParameter,
+		"create podtemplates in " + installation.Namespace:                      (*attacker).createParameters,
+		"update podtemplates nodegate-birth in " + installation.Namespace:       (*attacker).updateParameter,
+		"update podtemplates nodegate-tolerations in " + installation.Namespace: (*attacker).updateTolerations,
 	}
 }
 
@@ -292,6 +293,25 @@ func (a *attacker) updateParameter() {
 		{Key: "startup.k8s.io/initializing", Effect: corev1.TaintEffectNoExecute},
 	} {
 		a.refused("taint "+taint.ToString(), a.api.Update(a.Context(), a.parameter(v1alpha1.BirthParameter, taint)), "may add only allowed taints")
+	}
+}
+
+// updateTolerations tries to give DaemonSets tolerations of taints that no gate may have, or
+// of all taints.
+func (a *attacker) updateTolerations() {
+	allowed := a.parameter(v1alpha1.TolerationsParameter, corev1.Taint{Key: keyA, Effect: corev1.TaintEffectNoSchedule})
+	a.must(client.IgnoreAlreadyExists(a.api.Create(a.Context(), allowed)))
+	a.Cleanup(func() { a.must(a.deleteParameters(context.WithoutCancel(a.Context()))) })
+	for _, t := range []corev1.Toleration{
+		{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute},
+		{Key: "example.com/pool", Effect: corev1.TaintEffectNoSchedule},
+		{Key: keyA},
+		{Operator: corev1.TolerationOpExists},
+	} {
+		forged := allowed.DeepCopy()
+		forged.ResourceVersion = ""
+		forged.Template.Spec.Tolerations = []corev1.Toleration{t}
+		a.refused(fmt.Sprintf("toleration %+v", t), a.api.Update(a.Context(), forged), "tolerations of them to DaemonSets")
 	}
 }
 

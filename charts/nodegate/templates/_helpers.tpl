@@ -67,7 +67,7 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
 {{- if .Values.defaultGate.enabled }}
   {{- $gate := .Files.Get "files/presets/required-daemonsets.yaml" | fromYaml }}
   {{- $_ := set (index $gate.spec.openWhen 0).daemonSets "namespaces" .Values.defaultGate.namespaces }}
-  {{- $_ := set $gate.spec "tolerate" .Values.defaultGate.tolerate }}
+  {{- $_ := set $gate.spec "tolerate" (and .Values.defaultGate.tolerate (eq (include "nodegate.birth" .) "policy")) }}
   {{- $gates = append $gates $gate }}
 {{- end }}
 {{- range $name, $preset := .Values.presets }}
