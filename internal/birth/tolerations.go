@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +36,8 @@ func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
 	var have corev1.PodTemplate
 	key := client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.TolerationsParameter}
 	err := b.client.Get(ctx, key, &have)
-	wanted := b.tolerations(set, admission.EntriesOfTolerations(&have), failed)
+	before := admission.EntriesOfTolerations(&have)
+	wanted := b.tolerations(set, before, failed)
 	switch {
 	case apierrors.IsNotFound(err) && len(wanted) == 0:
 		err = nil
@@ -43,6 +45,9 @@ func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
 		err = fmt.Errorf("reading PodTemplate %s: %w", key, err)
 	default:
 		err = b.writeTolerations(ctx, &have, wanted)
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			err = b.writeTolerationsByGate(ctx, &have, before, wanted, failed)
+		}
 	}
 	for _, name := range set.Names() {
 		if err != nil && set.Tolerates(name) {
@@ -94,13 +99,46 @@ func byAge(set *gateset.Set) []string {
 	})
 }
 
-// writeTolerations writes the parameter with the given entries. have is its current state.
+// writeTolerationsByGate writes the entries of one gate after the other, so that an entry that
+// the API server rejects does not affect other gates. It returns an error that does not
+// concern a single gate.
+func (b *Reconciler) writeTolerationsByGate(ctx context.Context, have *corev1.PodTemplate, before, wanted []admission.TolerationEntry, failed map[string]error) error {
+	var accepted []admission.TolerationEntry
+	var gates []string // in the order of wanted
+	added := make(map[string][]admission.TolerationEntry)
+	for _, e := range wanted {
+		if slices.ContainsFunc(before, func(was admission.TolerationEntry) bool { return equality.Semantic.DeepEqual(was, e) }) {
+			accepted = append(accepted, e)
+			continue
+		}
+		if added[e.Gate] == nil {
+			gates = append(gates, e.Gate)
+		}
+		added[e.Gate] = append(added[e.Gate], e)
+	}
+	if err := b.writeTolerations(ctx, have, accepted); err != nil { // removes the entries of deleted gates
+		return err
+	}
+	for _, name := range gates {
+		next := slices.Concat(accepted, added[name])
+		if err := b.writeTolerations(ctx, have, next); err != nil {
+			failed[name] = err
+			continue
+		}
+		accepted = next
+	}
+	return nil
+}
+
+// writeTolerations writes the parameter with the given entries. have is its current state,
+// which is updated.
 func (b *Reconciler) writeTolerations(ctx context.Context, have *corev1.PodTemplate, entries []admission.TolerationEntry) error {
 	want := admission.TolerationsTemplate(b.namespace, entries)
 	if have.ResourceVersion == "" {
 		if err := b.client.Create(ctx, want); err != nil {
 			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
 		}
+		*have = *want
 		return nil
 	}
 	corrected, changed := admission.CorrectedTolerations(have, want)
@@ -110,5 +148,6 @@ func (b *Reconciler) writeTolerations(ctx context.Context, have *corev1.PodTempl
 	if err := b.client.Update(ctx, corrected); err != nil {
 		return fmt.Errorf("updating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
 	}
+	*have = *corrected
 	return nil
 }

@@ -37,8 +37,10 @@ type syncer struct {
 	*Reconciler
 	t      *testing.T
 	writes []string
-	// refuse, if not nil, is the result of writes of the parameter.
-	refuse error
+	// refuse, if not nil, is the result of writes of the parameter, or only of those that
+	// contain the taint key refused.
+	refuse  error
+	refused string
 }
 
 func newSyncer(t *testing.T) *syncer {
@@ -49,7 +51,8 @@ func newSyncer(t *testing.T) *syncer {
 			return nil
 		}
 		s.writes = append(s.writes, template.Name)
-		if template.Name == v1alpha1.TolerationsParameter {
+		has := func(t corev1.Toleration) bool { return t.Key == s.refused }
+		if template.Name == v1alpha1.TolerationsParameter && (s.refused == "" || slices.ContainsFunc(template.Template.Spec.Tolerations, has)) {
 			return s.refuse
 		}
 		return nil
@@ -131,6 +134,30 @@ func TestTolerationsAreWrittenFirst(t *testing.T) {
 	s.sync(true, tolerating("one"))
 	if want := []string{v1alpha1.TolerationsParameter, v1alpha1.BirthParameter}; !slices.Equal(s.writes, want) {
 		t.Errorf("writes %q, want %q", s.writes, want)
+	}
+}
+
+// An entry that the API server rejects affects no other gate, old or new.
+func TestTolerationsOfOneGateNotWritten(t *testing.T) {
+	for name, existing := range map[string]bool{"existing parameter": true, "no parameter": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSyncer(t)
+			old, bad, good := tolerating("a-old"), tolerating("b-bad"), tolerating("c-good")
+			bad.Spec.Taint.Key = "example.com/refused"
+			if existing {
+				s.sync(true, old, tolerating("deleted"))
+			}
+			s.refused, s.refuse = bad.Spec.Taint.Key, apierrors.NewForbidden(corev1.Resource("podtemplates"), v1alpha1.TolerationsParameter, errors.New("not allowed"))
+			if names := s.sync(true, old, bad, good); !slices.Equal(names, []string{"a-old", "c-good"}) {
+				t.Errorf("entries of %q", names)
+			}
+			if err := errors.Join(s.TolerationsError("a-old"), s.TolerationsError("c-good")); err != nil {
+				t.Errorf("other gates: %v", err)
+			}
+			if err := s.TolerationsError("b-bad"); err == nil || !strings.Contains(err.Error(), "not allowed") {
+				t.Errorf("the gate: %v", err)
+			}
+		})
 	}
 }
 
