@@ -100,7 +100,9 @@ var presetSteps = map[string][]presetStep{
 		presetStep{v1alpha1.ReadingMissing, func(n *presetNode) { n.setLabel("katacontainers.io/kata-runtime", "false") }},
 		presetStep{v1alpha1.ReadingDiffers, func(n *presetNode) { n.setLabel("katacontainers.io/kata-runtime", "true") }}),
 	"preflight": {
-		{v1alpha1.ReadingPodMissing, func(n *presetNode) { n.check = n.bind("check", time.Now(), n.inNamespace("preflight"), ofPreflight, inBoot(n.boot)) }},
+		{v1alpha1.ReadingPodMissing, func(n *presetNode) {
+			n.check = n.bind("check", time.Now(), n.inNamespace("preflight"), ofPreflight, inBoot(n.boot))
+		}},
 		{v1alpha1.ReadingPodNotCompleted, func(n *presetNode) { n.ends(n.check, true) }},
 	},
 	"node-condition": {
