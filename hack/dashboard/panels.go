@@ -62,7 +62,9 @@ var rows = []row{
 		{"What closed nodes wait for", "The first signal that each node waits for; - means none.", bars, 12, "short", 0, []query{
 			{`max by (gate, signal) (nodegate_gate_waiting_nodes{gate=~"$gate"}) > 0`, "{{gate}} {{signal}}"}}},
 		{"Longest wait", "Close time of the node that has been closed the longest.", timeseries, 12, "s", 0, []query{{oldest, "{{gate}}"}}},
-		{"Selected nodes that are not members", "By reason. The gate does not change these nodes.", timeseries, 24, "short", 0, []query{
+		{"Groups of nodes that open together", "Complete and incomplete groups, for gates with openTogether.", timeseries, 12, "short", 0, []query{
+			{`max by (gate, state) (nodegate_gate_groups{gate=~"$gate"})`, "{{gate}} {{state}}"}}},
+		{"Selected nodes that are not members", "By reason. The gate does not change these nodes.", timeseries, 12, "short", 0, []query{
 			{`max by (gate, reason) (nodegate_gate_non_member_nodes{gate=~"$gate"})`, "{{gate}} {{reason}}"}}},
 	}},
 	{"Time to open", []panel{
