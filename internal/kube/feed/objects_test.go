@@ -3,6 +3,7 @@
 package feed
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 var testSource = gate.ObjectSource{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}
@@ -108,6 +110,31 @@ func testObjects(t *testing.T, f *testFeed, query gate.ObjectQuery) {
 	kind.Put(testObject("x", "a", true))
 	f.wantChanged(t, "no longer needed")
 	wants("no longer needed", "a", "unknown")
+}
+
+// A kind that nodegate may not read makes the signals over it unknown, and nothing else: it
+// does not count as unsynced, which would make nodegate unready for all gates.
+func TestForbiddenObjectsAreNotAwaited(t *testing.T) {
+	query := testQuery("", "")
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().Put(kubetest.Node("a", "a1"))
+		api.objects(testSource).set(errForbidden)
+	}, func(t *testing.T, f *testFeed) {
+		needs := gate.Needs{Objects: []gate.ObjectQuery{query}, Pods: []gate.PodQuery{{Namespace: "ns", Selector: "a=b"}}}
+		f.SetNeeds(needs)
+		synctest.Wait()
+		if got := f.Unsynced(); len(got) > 0 {
+			t.Errorf("unsynced: %q", got)
+		}
+		status := f.StatusOf(gate.Needs{Objects: needs.Objects})
+		i := slices.IndexFunc(status, func(s reflector.Status) bool { return s.Name == objectsName(testSource) })
+		if i < 0 || status[i].Synced || !errors.Is(status[i].Err, errForbidden) {
+			t.Errorf("the gate's own status: %+v", status)
+		}
+		if _, observed := f.facts(t, "a").Objects[query]; observed {
+			t.Error("the objects count as observed")
+		}
+	})
 }
 
 // Queries of one source share a watch. Objects that name no node belong to none.
