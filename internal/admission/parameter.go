@@ -103,19 +103,29 @@ func requirements(selector metav1.LabelSelector) ([]corev1.NodeSelectorRequireme
 // each of the others an error, by name.
 func Fit(entries []Entry) (fitting []Entry, tooMany map[string]error) {
 	tooMany = make(map[string]error)
-	var requirements, values, bytes int
+	left := room{maxGates, maxRequirements, maxValues, maxBytes}
 	for _, e := range entries {
-		r, v, b := e.size()
-		if len(fitting) == maxGates || requirements+r > maxRequirements || values+v > maxValues || bytes+b > maxBytes {
+		if !left.take(e.size()) {
 			tooMany[e.Name] = fmt.Errorf("the API server closes at most %d gates on new nodes, whose node selectors have at most %d requirements, "+
 				"%d values and %d bytes in total, and older gates use that much: delete gates, or label nodes and select only that label",
 				maxGates, maxRequirements, maxValues, maxBytes)
 			continue
 		}
 		fitting = append(fitting, e)
-		requirements, values, bytes = requirements+r, values+v, bytes+b
 	}
 	return fitting, tooMany
+}
+
+// room is what can still be added to a parameter.
+type room struct{ entries, requirements, values, bytes int }
+
+// take takes room for an entry of this size, and reports whether it fits.
+func (r *room) take(requirements, values, bytes int) bool {
+	if r.entries < 1 || r.requirements < requirements || r.values < values || r.bytes < bytes {
+		return false
+	}
+	*r = room{r.entries - 1, r.requirements - requirements, r.values - values, r.bytes - bytes}
+	return true
 }
 
 // size returns what the entry adds to the amounts that are limited.

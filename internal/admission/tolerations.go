@@ -152,19 +152,17 @@ func Tolerate(tolerations []corev1.Toleration, entries []TolerationEntry) (all, 
 // order, and for each gate with an entry that does not fit an error, by name.
 func FitTolerations(entries []TolerationEntry) (fitting []TolerationEntry, tooMany map[string]error) {
 	tooMany = make(map[string]error)
-	var requirements, values, bytes int
+	left := room{maxTolerations, maxRequirements, maxValues, maxBytes}
 	for _, e := range entries {
 		size := Entry{Name: e.Gate, Taint: e.Taint, Nodes: e.requirements()}
-		r, v, b := size.size()
-		b += len(e.Name)
-		if len(fitting) == maxTolerations || requirements+r > maxRequirements || values+v > maxValues || bytes+b > maxBytes {
+		requirements, values, bytes := size.size()
+		if !left.take(requirements, values, bytes+len(e.Name)) {
 			tooMany[e.Gate] = fmt.Errorf("the API server adds at most %d tolerations for gates, whose selectors of DaemonSets have at most %d requirements, "+
 				"%d values and %d bytes in total, and older gates use that much: remove tolerate from gates, and run 'kubectl gate tolerate'",
 				maxTolerations, maxRequirements, maxValues, maxBytes)
 			continue
 		}
 		fitting = append(fitting, e)
-		requirements, values, bytes = requirements+r, values+v, bytes+b
 	}
 	return fitting, tooMany
 }

@@ -292,7 +292,12 @@ func (b *Reconciler) entries(set *gateset.Set, before map[string]admission.Entry
 // write writes the parameter with the given entries. have is its current state, which is
 // updated.
 func (b *Reconciler) write(ctx context.Context, have *corev1.PodTemplate, source string, entries []admission.Entry) error {
-	want := admission.Parameter(b.namespace, source, entries)
+	return b.store(ctx, have, admission.Parameter(b.namespace, source, entries), admission.Corrected)
+}
+
+// store creates a parameter, or corrects it if it exists. have is its current state, which
+// is updated.
+func (b *Reconciler) store(ctx context.Context, have, want *corev1.PodTemplate, correct func(have, want *corev1.PodTemplate) (*corev1.PodTemplate, bool)) error {
 	if have.ResourceVersion == "" {
 		if err := b.client.Create(ctx, want); err != nil {
 			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
@@ -300,7 +305,7 @@ func (b *Reconciler) write(ctx context.Context, have *corev1.PodTemplate, source
 		*have = *want
 		return nil
 	}
-	corrected, changed := admission.Corrected(have, want)
+	corrected, changed := correct(have, want)
 	if !changed {
 		return nil
 	}

@@ -133,21 +133,5 @@ func (b *Reconciler) writeTolerationsByGate(ctx context.Context, have *corev1.Po
 // writeTolerations writes the parameter with the given entries. have is its current state,
 // which is updated.
 func (b *Reconciler) writeTolerations(ctx context.Context, have *corev1.PodTemplate, entries []admission.TolerationEntry) error {
-	want := admission.TolerationsTemplate(b.namespace, entries)
-	if have.ResourceVersion == "" {
-		if err := b.client.Create(ctx, want); err != nil {
-			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
-		}
-		*have = *want
-		return nil
-	}
-	corrected, changed := admission.CorrectedTolerations(have, want)
-	if !changed {
-		return nil
-	}
-	if err := b.client.Update(ctx, corrected); err != nil {
-		return fmt.Errorf("updating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
-	}
-	*have = *corrected
-	return nil
+	return b.store(ctx, have, admission.TolerationsTemplate(b.namespace, entries), admission.CorrectedTolerations)
 }

@@ -233,7 +233,7 @@ func TestGroupsOfChangedSignals(t *testing.T) {
 		w.edit("n0003", gate.Everything(), func(n *gate.Node) { n.Labels["other"] = "" })
 		controllertest.Pass(time.Minute)
 		if w.closed() != 4 {
-			t.Errorf("%d nodes are closed, of which one is fit", w.closed())
+			t.Errorf("%d nodes are closed, and one of them is fit", w.closed())
 		}
 	})
 }

@@ -28,6 +28,20 @@ func (c *cache[E]) get(text string) *E {
 	return held.(weak.Pointer[E]).Value()
 }
 
+// getOrCompile returns the compiled expression with this text, and compiles it if it is not in
+// use.
+func (c *cache[E]) getOrCompile(text string, compile func(string) (*E, error)) (*E, error) {
+	if e := c.get(text); e != nil {
+		return e, nil
+	}
+	e, err := compile(text)
+	if err != nil {
+		return nil, err
+	}
+	c.add(text, e)
+	return e, nil
+}
+
 // add adds an expression.
 func (c *cache[E]) add(text string, e *E) {
 	held := weak.Make(e)

@@ -32,15 +32,7 @@ const errorsMax = 3
 // position in the expression, if there is one. While an expression is in use, Compile
 // returns the same Expression for the same text.
 func Compile(expression string) (*Expression, error) {
-	if e := compiled.get(expression); e != nil {
-		return e, nil
-	}
-	e, err := compile(expression)
-	if err != nil {
-		return nil, err
-	}
-	compiled.add(expression, e)
-	return e, nil
+	return compiled.getOrCompile(expression, compile)
 }
 
 func compile(expression string) (*Expression, error) {

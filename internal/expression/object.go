@@ -39,15 +39,7 @@ var objectEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 // CompileObject is Compile for an expression over an object of any kind, which is the
 // variable object.
 func CompileObject(expression string) (*ObjectExpression, error) {
-	if e := compiledObjects.get(expression); e != nil {
-		return e, nil
-	}
-	e, err := compileObject(expression)
-	if err != nil {
-		return nil, err
-	}
-	compiledObjects.add(expression, e)
-	return e, nil
+	return compiledObjects.getOrCompile(expression, compileObject)
 }
 
 func compileObject(expression string) (*ObjectExpression, error) {

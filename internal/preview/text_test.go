@@ -74,8 +74,7 @@ var twoPods = map[string]*gate.PodList{
 	"a5": {At: clitest.Now, Pods: []gate.BoundPod{{Namespace: "web", Name: "elsewhere"}}},
 }
 
-// ownedPods are pods of which the descheduler evicts only web/shop: its policy does not select
-// node a1.
+// The descheduler evicts only web/shop of ownedPods: its policy does not select node a1.
 var ownedPods = map[string]*gate.PodList{
 	"a0": {At: clitest.Now, Pods: []gate.BoundPod{
 		{Namespace: "web", Name: "shop", Owned: true},
