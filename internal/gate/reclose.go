@@ -138,17 +138,24 @@ func (d *decider) regression(s *slot) v1alpha1.Reason {
 	if anyUnknown(v.Readings) {
 		v.LostSince, v.RolloutSince = earliest(v.LostSince, lost), earliest(v.RolloutSince, rollout)
 	}
-	switch {
-	case due.IsZero():
+	if due.IsZero() {
 		return ""
+	}
+	return d.closesUnderBudget(s, due, v1alpha1.ReasonRegression)
+}
+
+// closesUnderBudget returns the reason if an open gate closes: not before it is due, and only
+// with a grant. Otherwise, it returns "", and the decision is repeated or asks for a grant.
+func (d *decider) closesUnderBudget(s *slot, due time.Time, reason v1alpha1.Reason) v1alpha1.Reason {
+	switch {
 	case d.now.Before(due):
 		d.recheckAt(due)
 		return ""
-	case !d.Granted[g.Name]:
-		v.Wants = WantBudget
+	case !d.Granted[s.gate.Name]:
+		s.verdict.Wants = WantBudget
 		return ""
 	}
-	return v1alpha1.ReasonRegression
+	return reason
 }
 
 // lostSince returns the time since which a reading has not held: the time at which that

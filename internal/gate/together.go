@@ -264,15 +264,7 @@ func (d *decider) groupLost(s *slot) v1alpha1.Reason {
 		since = d.now
 	}
 	v.GroupSince = since
-	switch due := since.Add(g.CloseAfter); {
-	case d.now.Before(due):
-		d.recheckAt(due)
-		return ""
-	case !d.Granted[g.Name]:
-		v.Wants = WantBudget
-		return ""
-	}
-	return v1alpha1.ReasonGroupIncomplete
+	return d.closesUnderBudget(s, since.Add(g.CloseAfter), v1alpha1.ReasonGroupIncomplete)
 }
 
 // setFit completes the verdict about a gate that opens together: whether the node is fit,
