@@ -2,10 +2,7 @@
 
 package v1alpha1
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NodeGate keeps pods off nodes that are not fit for them. A closed gate is a
 // taint on the node; the controller removes the taint when the gate opens. An
@@ -365,101 +362,6 @@ const (
 	// ReopenManual keeps the gate closed until a user removes the taint.
 	ReopenManual Reopen = "Manual"
 )
-
-// Timing specifies how long a gate waits before it opens or closes, in seconds.
-type Timing struct {
-	// minClosedSeconds specifies how long the gate stays closed at a minimum after
-	// it closes, even if its signals would open it. For a new node, the time starts
-	// at the Node's creation. After a reboot, it starts when the controller
-	// observes the new boot. The minimum does not apply to a node that became
-	// unreachable or announced its shutdown and then returned without a reboot. It
-	// does not apply to a node that carried the taint before it became a member of
-	// the gate. Must be 0 when reopen is Manual.
-	// +optional
-	// +kubebuilder:default=0
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	MinClosedSeconds int32 `json:"minClosedSeconds,omitempty"`
-
-	// openAfterSeconds specifies how long all signals must have held without
-	// interruption before a closed gate opens (soak time). For a closeWhen gate, it
-	// specifies how long at least one signal must not have held. The wait runs
-	// concurrently with minClosedSeconds. After a reboot, it starts with the new boot
-	// at the earliest. It does not apply to a node that became unreachable or
-	// announced its shutdown and then returned without a reboot. Must be 0 when
-	// reopen is Manual.
-	//
-	// For labels, annotations, resources, CSI drivers and resource slices, the API
-	// does not report when they last changed. For these signals, the wait starts
-	// again if the controller is replaced.
-	// +optional
-	// +kubebuilder:default=0
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	OpenAfterSeconds int32 `json:"openAfterSeconds,omitempty"`
-
-	// closeAfterSeconds specifies how long a signal must not have held before an
-	// OnRegression gate closes (damping). It also specifies how long a group must
-	// have been incomplete before closeTogether closes the gate on the rest of it.
-	// May only be set with openWhen: a closeWhen gate closes immediately.
-	// +optional
-	// +kubebuilder:default=120
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	CloseAfterSeconds *int32 `json:"closeAfterSeconds,omitempty"`
-
-	// rolloutGraceSeconds specifies how long a daemon still counts as ready for an
-	// OnRegression gate while its own rollout replaces it. If set to 0, the gate
-	// closes as soon as the daemon's pod starts to terminate.
-	// +optional
-	// +kubebuilder:default=600
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=86400
-	RolloutGraceSeconds *int32 `json:"rolloutGraceSeconds,omitempty"`
-}
-
-// Budget limits how many nodes may be closed at a time for reasons other than
-// node creation, reboot, unreachability and announced shutdown.
-type Budget struct {
-	// maxReclosed specifies how many of the gate's nodes in one zone may be closed
-	// at a time under this budget. It is a number or a percentage (rounded up, at
-	// least 1). The label topology.kubernetes.io/zone specifies a node's zone.
-	// Nodes without the label form one zone.
-	// +optional
-	// +kubebuilder:default="20%"
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=10
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxReclosed must be a number of nodes from 0 to 1000000, or a percentage from 0% to 100%"
-	MaxReclosed *intstr.IntOrString `json:"maxReclosed,omitempty"`
-}
-
-// BypassedPods specifies how the controller handles pods that bypassed a closed
-// gate.
-//
-// +kubebuilder:validation:Enum=Ignore;Report;Evict;Hold
-type BypassedPods string
-
-const (
-	// BypassedIgnore does nothing.
-	BypassedIgnore BypassedPods = "Ignore"
-	// BypassedReport reports the pods in an Event and a metric.
-	BypassedReport BypassedPods = "Report"
-	// BypassedEvict also evicts the pods through the Eviction API, at a limited
-	// rate and subject to PodDisruptionBudgets. It never evicts daemon, mirror,
-	// host-network or ownerless pods.
-	BypassedEvict BypassedPods = "Evict"
-	// BypassedHold prevents the pods from starting while the gate is closed, on nodes
-	// with containerd and nodegate's agent. It does not prevent static pods from
-	// starting, or other containers of a pod after the first one has started. It reports
-	// pods that start nevertheless, as Report does.
-	BypassedHold BypassedPods = "Hold"
-)
-
-// Searched reports whether the controller searches for pods that bypassed the gate.
-func (b BypassedPods) Searched() bool { return b != "" && b != BypassedIgnore }
-
-// DefaultHoldSeconds is the default of holdSeconds.
-const DefaultHoldSeconds = 600
 
 // Mode specifies whether a gate acts on nodes.
 //
