@@ -54,8 +54,7 @@ func demonstrate(ctx context.Context, o *options) (err error) {
 	}
 	// No KWOK: the demo simulates the kubelets itself, with a precision of
 	// milliseconds.
-	components := slices.DeleteFunc(testcluster.Components(), func(c testcluster.Component) bool { return c == testcluster.KWOK })
-	clusterOptions := judge.ClusterOptions(os.Stderr, components...)
+	clusterOptions := judge.ClusterOptions(os.Stderr, testcluster.Scheduler, testcluster.Controllers)
 	// Everything is built before anything runs, so that nothing waits for a
 	// compiler.
 	if _, err := testcluster.Build(ctx, clusterOptions); err != nil {

@@ -7,8 +7,8 @@
 // The exit status is 0 if the verdict is PASS.
 //
 // Everything except the nodes is real: etcd, the API server, the scheduler, the
-// controller manager, and nodegate with its own ServiceAccount. This program
-// simulates the nodes' kubelets (kubelet.go), each with its own identity. On
+// controllers of DaemonSets, Deployments and nodes, and nodegate with its own
+// ServiceAccount. This program simulates the nodes' kubelets (kubelet.go), each with its own identity. On
 // every node two daemons become ready after times drawn from a fixed seed
 // (plan.go): at different moments on most nodes, at the same one on others, and
 // never on one node. The nodes of the last wave come from a cloud that sets them

@@ -17,7 +17,7 @@ func Build(ctx context.Context, opts Options) (map[Component]string, error) {
 		return nil, err
 	}
 	wanted := components.Options{KubernetesVersion: opts.KubernetesVersion, Progress: opts.Progress}
-	for _, component := range Components() {
+	for _, component := range known() {
 		if opts.runs(component) {
 			wanted.Components = append(wanted.Components, component)
 		}

@@ -122,7 +122,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	defer cancel()
 	results := make(chan error)
 	started := 0
-	for _, component := range []Component{Scheduler, ControllerManager, KWOK} {
+	for _, component := range clients {
 		if c.options.runs(component) {
 			started++
 			go func() { results <- c.startFirst(ctx, component) }()
@@ -135,7 +135,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 			cancel() // the others are no longer needed
 		}
 	}
-	if first != nil || !c.options.runs(ControllerManager) {
+	if first != nil {
 		return first
 	}
 	return c.awaitDefaultServiceAccount(ctx)
@@ -171,7 +171,7 @@ func (c *Cluster) Keep() { c.keep.Store(true) }
 // the same time. If the cluster has failed, it kills all components, because some
 // would wait for a component that no longer runs.
 func (c *Cluster) stopProcesses(failed bool) {
-	for _, components := range [][]Component{{Scheduler, ControllerManager, KWOK}, {APIServer}, {Etcd}} {
+	for _, components := range [][]Component{clients, {APIServer}, {Etcd}} {
 		var wait sync.WaitGroup
 		for _, component := range components {
 			p := c.process(component)

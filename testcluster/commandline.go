@@ -35,6 +35,13 @@ func (c *Cluster) arguments(component Component) []string {
 			"--cluster-signing-cert-file="+c.credentials.usersCA.certificate,
 			"--cluster-signing-key-file="+c.credentials.usersCA.key,
 		)
+	case Controllers:
+		args = []string{
+			"--kubeconfig=" + c.componentKubeconfig(Controllers),
+			"--address=" + address(c.port(Controllers)),
+			"--tls-cert-file=" + c.credentials.serving.certificate,
+			"--tls-private-key-file=" + c.credentials.serving.key,
+		}
 	case KWOK:
 		args = c.kwokArguments()
 	}
@@ -187,6 +194,12 @@ func (c *Cluster) writeKubeconfigs() error {
 			return err
 		}
 	}
-	// KWOK simulates every kubelet, which requires this role.
-	return WriteKubeconfig(c.componentKubeconfig(KWOK), c.User("kwok", "system:masters"))
+	// KWOK simulates every kubelet, and Controllers has several controllers with one
+	// identity. Both require this role.
+	for _, component := range []Component{KWOK, Controllers} {
+		if err := WriteKubeconfig(c.componentKubeconfig(component), c.User(string(component), "system:masters")); err != nil {
+			return err
+		}
+	}
+	return nil
 }

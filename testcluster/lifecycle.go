@@ -47,19 +47,21 @@ func (c *Cluster) RestartComponent(ctx context.Context, component Component) err
 // WaitReady waits until all components that have not been stopped or killed are
 // ready, and pods can be created. Start and StartComponent do the same.
 func (c *Cluster) WaitReady(ctx context.Context) error {
-	for _, component := range Components() {
-		p := c.process(component)
-		if p == nil || p.stopping.Load() {
+	for _, component := range known() {
+		if !c.active(component) {
 			continue
 		}
-		if err := c.awaitReady(ctx, p); err != nil {
+		if err := c.awaitReady(ctx, c.process(component)); err != nil {
 			return err
 		}
 	}
-	if p := c.process(ControllerManager); p == nil || p.stopping.Load() {
-		return nil
-	}
 	return c.awaitDefaultServiceAccount(ctx)
+}
+
+// active reports whether the component has been started, and not been stopped or killed.
+func (c *Cluster) active(component Component) bool {
+	p := c.process(component)
+	return p != nil && !p.stopping.Load()
 }
 
 // PID returns the process ID of a component, or 0 if it is not running.

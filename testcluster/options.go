@@ -19,14 +19,21 @@ const (
 	APIServer         = components.APIServer
 	Scheduler         = components.Scheduler
 	ControllerManager = components.ControllerManager
+	Controllers       = components.Controllers
 	KWOK              = components.KWOK
 )
 
-// Components returns all components of a cluster in the order in which they
+// Components returns the components of a complete cluster in the order in which they
 // start.
 func Components() []Component {
 	return []Component{Etcd, APIServer, Scheduler, ControllerManager, KWOK}
 }
+
+// known returns all components in the order in which they start.
+func known() []Component { return append([]Component{Etcd, APIServer}, clients...) }
+
+// clients are the components that are clients of the API server.
+var clients = []Component{Scheduler, ControllerManager, Controllers, KWOK}
 
 // Versions returns the supported minor versions of Kubernetes, newest first.
 func Versions() []string { return components.Versions() }
@@ -55,10 +62,10 @@ type Options struct {
 	// free port.
 	APIServerPort int
 
-	// Components lists the components to run; nil means all. Etcd and APIServer
-	// always run, so Components: []Component{APIServer} is the smallest and
-	// fastest cluster. Without ControllerManager no namespace gets its default
-	// ServiceAccount, so pods must specify an existing one.
+	// Components lists the components to run; nil means a complete cluster. Etcd and
+	// APIServer always run, so Components: []Component{APIServer} is the smallest and
+	// fastest cluster. Controllers can run instead of ControllerManager. Without both, no
+	// namespace gets its default ServiceAccount, so pods must specify an existing one.
 	Components []Component
 
 	// ExtraArgs are appended to a component's own command line, and take
@@ -86,18 +93,18 @@ type Options struct {
 // runs reports whether the component is part of the cluster.
 func (o *Options) runs(component Component) bool {
 	return component == Etcd || component == APIServer ||
-		o.Components == nil || slices.Contains(o.Components, component)
+		o.Components == nil && slices.Contains(Components(), component) || slices.Contains(o.Components, component)
 }
 
 func (o *Options) validate() error {
 	for _, component := range o.Components {
-		if !slices.Contains(Components(), component) {
-			return fmt.Errorf("unknown component %q: must be one of %v", component, Components())
+		if !slices.Contains(known(), component) {
+			return fmt.Errorf("unknown component %q: must be one of %v", component, known())
 		}
 	}
 	for component := range o.ExtraArgs {
-		if !slices.Contains(Components(), component) {
-			return fmt.Errorf("extra arguments for unknown component %q: must be one of %v", component, Components())
+		if !slices.Contains(known(), component) {
+			return fmt.Errorf("extra arguments for unknown component %q: must be one of %v", component, known())
 		}
 	}
 	if o.APIServerPort < 0 || o.APIServerPort > 65535 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ var probePaths = map[Component]string{
 	APIServer:         "/readyz",
 	Scheduler:         "/readyz",
 	ControllerManager: "/healthz",
+	Controllers:       "/healthz",
 	KWOK:              "/healthz",
 }
 
@@ -132,8 +134,12 @@ func (c *Cluster) awaitReady(ctx context.Context, p *process) error {
 }
 
 // awaitDefaultServiceAccount waits until pods can be created in the namespace
-// "default", which is the last step of a cluster's start.
+// "default", which is the last step of a cluster's start. It does not wait if no
+// component that creates ServiceAccounts runs.
 func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context) error {
+	if !slices.ContainsFunc([]Component{ControllerManager, Controllers}, c.active) {
+		return nil
+	}
 	client, err := kubernetes.NewForConfig(c.Admin())
 	if err != nil {
 		return err

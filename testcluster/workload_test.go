@@ -107,7 +107,35 @@ func TestHeldPodBecomesReadyAfterRelease(t *testing.T) {
 }
 
 func TestDaemonSetRunsOnEveryNode(t *testing.T) {
-	c := clustertest.Shared(t)
+	daemonSetRuns(t, clustertest.Shared(t))
+}
+
+// The program with a few controllers does the same as kube-controller-manager, on nodes whose
+// taint not-ready it removes.
+func TestControllersWithoutControllerManager(t *testing.T) {
+	c := start(t, testcluster.Options{Components: []testcluster.Component{testcluster.Scheduler, testcluster.Controllers, testcluster.KWOK}})
+	daemonSetRuns(t, c)
+	client := clientFor(t, c.Admin()).AppsV1().Deployments(clustertest.Namespace(t, c))
+	labels := map[string]string{"app": "web"}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec("daemon-a")},
+		},
+	}
+	if _, err := client.Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Deployment's pods to be ready", func(ctx context.Context) (bool, error) {
+		deployment, err := client.Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && deployment.Status.ReadyReplicas == 3, err
+	})
+}
+
+// daemonSetRuns checks that a DaemonSet's pods run on two new nodes.
+func daemonSetRuns(t *testing.T, c *testcluster.Cluster) {
+	t.Helper()
 	createNode(t, c, "daemon-a")
 	createNode(t, c, "daemon-b")
 	daemonSets := clientFor(t, c.Admin()).AppsV1().DaemonSets(clustertest.Namespace(t, c))

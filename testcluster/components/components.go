@@ -21,7 +21,10 @@ const (
 	Scheduler         Component = "kube-scheduler"
 	ControllerManager Component = "kube-controller-manager"
 	KWOK              Component = "kwok"
-	Kubectl           Component = "kubectl"
+	// Controllers is a program with a few of the controllers of kube-controller-manager, for
+	// clusters that need no others. It takes far less time to compile.
+	Controllers Component = "controllers"
+	Kubectl     Component = "kubectl"
 	// These run on a node.
 	Kubelet        Component = "kubelet"
 	Containerd     Component = "containerd"
@@ -43,7 +46,7 @@ const (
 // ControlPlane returns the components that run in a cluster, in the order in which
 // they start, and then the client.
 func ControlPlane() []Component {
-	return []Component{Etcd, APIServer, Scheduler, ControllerManager, KWOK, Kubectl}
+	return []Component{Etcd, APIServer, Scheduler, ControllerManager, Controllers, KWOK, Kubectl}
 }
 
 // Node returns the components that run on a node. They also need runc and plugins of
@@ -62,6 +65,7 @@ var mainPackages = map[Component]string{
 	Scheduler:         "k8s.io/kubernetes/cmd/kube-scheduler",
 	ControllerManager: "k8s.io/kubernetes/cmd/kube-controller-manager",
 	KWOK:              "sigs.k8s.io/kwok/cmd/kwok",
+	Controllers:       "nodegate.dev/cluster/kubernetes", // a main package of ours: see module.main
 	Kubectl:           "k8s.io/kubernetes/cmd/kubectl",
 	Kubelet:           "k8s.io/kubernetes/cmd/kubelet",
 	Containerd:        "github.com/containerd/containerd/v2/cmd/containerd",
@@ -70,7 +74,7 @@ var mainPackages = map[Component]string{
 	Descheduler:       "sigs.k8s.io/descheduler/cmd/descheduler",
 	Karpenter:         "sigs.k8s.io/karpenter/kwok", // Karpenter with the provider of simulated nodes
 	ClusterAPI:        "sigs.k8s.io/cluster-api/core",
-	IstioUntaint:      "nodegate.dev/cluster/istio", // a main package of ours: see module.main
+	IstioUntaint:      "nodegate.dev/cluster/istio",
 	ArgoCD:            "nodegate.dev/cluster/argocd",
 	Flux:              "nodegate.dev/cluster/flux",
 }

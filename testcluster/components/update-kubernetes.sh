@@ -8,7 +8,8 @@
 #
 # The newest version's module also builds etcd, in the version of the client that
 # this Kubernetes has, KWOK, kubectl and the kubelet. The script prints which modules they
-# want newer than Kubernetes is released with: this should stay a short list.
+# want newer than Kubernetes is released with: this should stay a short list. It also has the
+# program that package components calls Controllers, whose source gets the new name.
 set -eu
 
 version=${1:?usage: update-kubernetes.sh v1.MINOR.PATCH [kwok-version]}
@@ -62,4 +63,7 @@ fi
 
 cp go.mod "$target/kubernetes-$minor.mod"
 cp go.sum "$target/kubernetes-$minor.sum"
+if [ "$newest" = "kubernetes-$minor.mod" ] && [ ! -e "$target/kubernetes-$minor.go.txt" ]; then
+	mv "$target"/kubernetes-*.go.txt "$target/kubernetes-$minor.go.txt"
+fi
 echo "wrote $target/kubernetes-$minor.mod and .sum"
