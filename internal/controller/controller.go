@@ -4,86 +4,26 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/birth"
 	"github.com/nodegate/nodegate/internal/bypass"
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
-	"github.com/nodegate/nodegate/internal/kube/reflector"
 	"github.com/nodegate/nodegate/internal/kube/write"
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
-
-// Feed provides everything that the controller observes. It is implemented by feed.Feed.
-type Feed interface {
-	NodeFeed
-	GateFeed
-	NeedsFeed
-}
-
-// NodeFeed provides facts about nodes.
-type NodeFeed interface {
-	// Facts returns all facts about a node; false if the node is not known.
-	Facts(node string) (gate.Facts, bool)
-	// FactsOf returns only the facts that the needs require.
-	FactsOf(node string, n *gate.Needs) (gate.Facts, bool)
-	// NodesSynced reports whether the cache of nodes is synced. Otherwise, no node is
-	// known.
-	NodesSynced() bool
-	// Gone reports whether the cache of nodes is synced and does not contain the node.
-	Gone(node string) bool
-	// NodeNames returns the names of all nodes.
-	NodeNames() []string
-	// SameBoot returns the names of nodes that have the boot ID of another node.
-	SameBoot() []string
-	// Observe stores a node that the API server has just returned.
-	Observe(*corev1.Node)
-	// Refresh reads a node from the API server, and stores the result or that the node
-	// does not exist.
-	Refresh(ctx context.Context, node string) error
-}
-
-// GateFeed provides the gates.
-type GateFeed interface {
-	// GatesFrom returns the source of the gates, as records name it.
-	GatesFrom() string
-	// Gates returns the known gates, and whether the list is complete.
-	Gates() ([]*v1alpha1.NodeGate, bool)
-	// DeletedGates returns the names of gates that are known to have been deleted, even if
-	// the list is not complete.
-	DeletedGates() map[string]bool
-	// GatesError returns the error that prevents reading the gates, or nil.
-	GatesError() error
-}
-
-// NeedsFeed observes what the gates need.
-type NeedsFeed interface {
-	// SetNeeds sets what must be observed.
-	SetNeeds(gate.Needs)
-	// Unsynced returns the names of feeds that are not synced.
-	Unsynced() []string
-	// StatusOf returns the status of every feed that the needs require.
-	StatusOf(gate.Needs) []reflector.Status
-	// DaemonSets returns the observed DaemonSets.
-	DaemonSets() *gate.DaemonSets
-}
 
 // Options configures a Controller. The zero value of a field selects a default, except
 // for required fields.
@@ -303,131 +243,4 @@ func (c *Controller) refreshGates(managed map[string]string) {
 // been deleted.
 func (c *Controller) resyncAll() {
 	c.resync.add(slices.Concat(c.nodeFeed.NodeNames(), c.ledger.Names(), c.groups.Names()))
-}
-
-// Start runs the leader until the context ends, and then completes the work in progress.
-// If the leader cannot continue (see watchdog), Start returns an error and abandons work
-// that hangs.
-func (c *Controller) Start(ctx context.Context) error {
-	defer c.queue.ShutDown()
-	if !c.awaitFeeds(ctx) {
-		return nil
-	}
-	c.bypass = bypass.New(bypass.Options{
-		Pods: c.pods, Gates: c.set.Load, Facts: c.nodeFeed.Facts,
-		MayList:  func() bool { return !c.permissions.missing(listPods) },
-		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
-		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
-	})
-	c.leading.Store(true)
-	defer c.leading.Store(false)
-	c.responses = responses{}
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
-	var running sync.WaitGroup
-	workers := make([]workerState, c.options.Workers)
-	for i := range workers {
-		running.Go(func() { c.work(ctx, &workers[i]) })
-	}
-	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
-	running.Go(func() { c.resync.run(ctx) })
-	running.Go(func() { c.runBudget(ctx) })
-	running.Go(func() { c.newReporter().run(ctx) })
-	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
-	running.Go(func() {
-		c.guards.Run(ctx, c.clock, c.nodeFeed.NodeNames, func() []string { return c.set.Load().Objects() })
-	})
-	running.Go(func() { c.watchPermissions(ctx) })
-	running.Go(func() { c.inspector.Run(ctx) })
-	running.Go(func() { c.bypass.Run(ctx) })
-	running.Go(func() { c.events.Run(ctx) })
-	c.resyncAll()
-	<-ctx.Done()
-	c.queue.ShutDown()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	running.Wait()
-	return nil
-}
-
-// feedTimeout limits the wait for feeds before the first decision. Signals of a feed that
-// never syncs are unknown; the other gates must work.
-const feedTimeout = 30 * time.Second
-
-// awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
-// false if the context ends first.
-func (c *Controller) awaitFeeds(ctx context.Context) bool {
-	timeout := c.clock.NewTimer(feedTimeout)
-	defer timeout.Stop()
-	ticker := c.clock.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for c.Ready() != nil {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timeout.C():
-			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
-			return true
-		case <-ticker.C():
-		}
-	}
-	return true
-}
-
-// takeOver is called before Start if the previous leader did not release the Lease. It
-// may have been paused, and close nodes under a budget until it notices (see
-// fleet.Ledger.Heartbeat), or may complete its work in progress. Until then the number of
-// closed nodes is unknown.
-func (c *Controller) takeOver() {
-	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
-}
-
-// runBudget enables the budget when the state of the whole fleet is known. Then it
-// enqueues queued nodes, as many as the budget allows, through the resyncer, so that they
-// do not delay new work.
-func (c *Controller) runBudget(ctx context.Context) {
-	ticker := c.clock.NewTicker(fleet.SettleInterval)
-	defer ticker.Stop()
-	for {
-		if c.ledger.Heartbeat(c.clock.Now()) {
-			c.log.Info("process was paused, reconciling all nodes before granting budget")
-			c.resyncAll()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-		if c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
-			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
-				c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
-			}
-			c.resync.add(append(c.ledger.Due(), c.groups.Outdated()...))
-		}
-	}
-}
-
-// Ready is a readiness check. It returns nil if the gates are known, and everything that
-// they need is observed.
-func (c *Controller) Ready() error {
-	if err := c.unsynced(); err != nil {
-		return err
-	}
-	set := c.set.Load()
-	if set.Seq == 0 {
-		return errors.New("the gates have not been compiled yet")
-	}
-	// The pods of DaemonSets that have just been read are not watched yet.
-	if !reflect.DeepEqual(*c.needs.Load(), set.Needs(c.needsFeed.DaemonSets())) {
-		return errors.New("the pods of the gates' DaemonSets are not watched yet")
-	}
-	return c.unsynced() // the needs may have changed just now
-}
-
-func (c *Controller) unsynced() error {
-	if unsynced := c.needsFeed.Unsynced(); len(unsynced) > 0 {
-		return fmt.Errorf("not observed yet: %s", fleet.NewNameList(unsynced))
-	}
-	return nil
 }

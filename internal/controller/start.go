@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/nodegate/nodegate/internal/bypass"
+	"github.com/nodegate/nodegate/internal/fleet"
+)
+
+// Start runs the leader until the context ends, and then completes the work in progress.
+// If the leader cannot continue (see watchdog), Start returns an error and abandons work
+// that hangs.
+func (c *Controller) Start(ctx context.Context) error {
+	defer c.queue.ShutDown()
+	if !c.awaitFeeds(ctx) {
+		return nil
+	}
+	c.bypass = bypass.New(bypass.Options{
+		Pods: c.pods, Gates: c.set.Load, Facts: c.nodeFeed.Facts,
+		MayList:  func() bool { return !c.permissions.missing(listPods) },
+		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
+		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
+	})
+	c.leading.Store(true)
+	defer c.leading.Store(false)
+	c.responses = responses{}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var running sync.WaitGroup
+	workers := make([]workerState, c.options.Workers)
+	for i := range workers {
+		running.Go(func() { c.work(ctx, &workers[i]) })
+	}
+	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
+	running.Go(func() { c.resync.run(ctx) })
+	running.Go(func() { c.runBudget(ctx) })
+	running.Go(func() { c.newReporter().run(ctx) })
+	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
+	running.Go(func() {
+		c.guards.Run(ctx, c.clock, c.nodeFeed.NodeNames, func() []string { return c.set.Load().Objects() })
+	})
+	running.Go(func() { c.watchPermissions(ctx) })
+	running.Go(func() { c.inspector.Run(ctx) })
+	running.Go(func() { c.bypass.Run(ctx) })
+	running.Go(func() { c.events.Run(ctx) })
+	c.resyncAll()
+	<-ctx.Done()
+	c.queue.ShutDown()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	running.Wait()
+	return nil
+}
+
+// feedTimeout limits the wait for feeds before the first decision. Signals of a feed that
+// never syncs are unknown; the other gates must work.
+const feedTimeout = 30 * time.Second
+
+// awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
+// false if the context ends first.
+func (c *Controller) awaitFeeds(ctx context.Context) bool {
+	timeout := c.clock.NewTimer(feedTimeout)
+	defer timeout.Stop()
+	ticker := c.clock.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for c.Ready() != nil {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timeout.C():
+			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
+			return true
+		case <-ticker.C():
+		}
+	}
+	return true
+}
+
+// takeOver is called before Start if the previous leader did not release the Lease. It
+// may have been paused, and close nodes under a budget until it notices (see
+// fleet.Ledger.Heartbeat), or may complete its work in progress. Until then the number of
+// closed nodes is unknown.
+func (c *Controller) takeOver() {
+	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
+}
+
+// runBudget enables the budget when the state of the whole fleet is known. Then it
+// enqueues queued nodes, as many as the budget allows, through the resyncer, so that they
+// do not delay new work.
+func (c *Controller) runBudget(ctx context.Context) {
+	ticker := c.clock.NewTicker(fleet.SettleInterval)
+	defer ticker.Stop()
+	for {
+		if c.ledger.Heartbeat(c.clock.Now()) {
+			c.log.Info("process was paused, reconciling all nodes before granting budget")
+			c.resyncAll()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
+			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
+				c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
+			}
+			c.resync.add(append(c.ledger.Due(), c.groups.Outdated()...))
+		}
+	}
+}
+
+// Ready is a readiness check. It returns nil if the gates are known, and everything that
+// they need is observed.
+func (c *Controller) Ready() error {
+	if err := c.unsynced(); err != nil {
+		return err
+	}
+	set := c.set.Load()
+	if set.Seq == 0 {
+		return errors.New("the gates have not been compiled yet")
+	}
+	// The pods of DaemonSets that have just been read are not watched yet.
+	if !reflect.DeepEqual(*c.needs.Load(), set.Needs(c.needsFeed.DaemonSets())) {
+		return errors.New("the pods of the gates' DaemonSets are not watched yet")
+	}
+	return c.unsynced() // the needs may have changed just now
+}
+
+func (c *Controller) unsynced() error {
+	if unsynced := c.needsFeed.Unsynced(); len(unsynced) > 0 {
+		return fmt.Errorf("not observed yet: %s", fleet.NewNameList(unsynced))
+	}
+	return nil
+}
