@@ -168,12 +168,14 @@ var clients = []string{
 }
 
 // language lists the packages of Kubernetes' dialect of CEL. They are in the API
-// server's module, but contain only types. Expressions may depend on exactly
-// these packages.
+// server's module, but contain only types, and, for the selectors of DRA, the versions
+// and feature gates by which Kubernetes extends the dialect. Expressions may depend on
+// exactly these packages.
 var language = []string{
 	"k8s.io/apiserver/pkg/apis/cel", "k8s.io/apiserver/pkg/cel", "k8s.io/apiserver/pkg/cel/library",
 	"k8s.io/apiserver/pkg/authentication/serviceaccount", "k8s.io/apiserver/pkg/authentication/user",
 	"k8s.io/apiserver/pkg/authorization/authorizer",
+	"k8s.io/apiserver/pkg/cel/environment", "k8s.io/apiserver/pkg/util/compatibility", "k8s.io/apiserver/pkg/util/feature",
 }
 
 // effects lists what pure packages must not import: input, output, logs,

@@ -8,11 +8,12 @@ import (
 	"weak"
 )
 
-// compiled and compiledObjects contain the expressions over nodes and over objects that
-// are in use.
+// compiled, compiledObjects and compiledDevices contain the expressions over nodes, objects
+// and devices that are in use.
 var (
 	compiled        cache[Expression]
 	compiledObjects cache[ObjectExpression]
+	compiledDevices cache[DeviceExpression]
 )
 
 // cache contains expressions by their text. It holds weak pointers, so that it does not
@@ -55,3 +56,6 @@ func IsCompiled(text string) bool { return compiled.get(text) != nil }
 
 // IsObjectCompiled is IsCompiled for CompileObject.
 func IsObjectCompiled(text string) bool { return compiledObjects.get(text) != nil }
+
+// IsDeviceCompiled is IsCompiled for CompileDevice.
+func IsDeviceCompiled(text string) bool { return compiledDevices.get(text) != nil }

@@ -105,10 +105,14 @@ func checkCost(env *cel.Env, checked *cel.Ast) (uint64, error) {
 		return 0, fmt.Errorf("estimating its cost: %w", err)
 	}
 	if cost.Max > estimateLimit {
-		return 0, fmt.Errorf("it may cost too much: the estimate is %d, but at most %d is allowed; "+
-			"use fewer or less deeply nested macros such as all and exists", cost.Max, estimateLimit)
+		return 0, errTooCostly(cost.Max)
 	}
 	return cost.Max, nil
+}
+
+func errTooCostly(estimate uint64) error {
+	return fmt.Errorf("it may cost too much: the estimate is %d, but at most %d is allowed; "+
+		"use fewer or less deeply nested macros such as all and exists", estimate, estimateLimit)
 }
 
 // explain returns the errors of an expression, with their positions.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expression
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	resourcev1 "k8s.io/api/resource/v1"
+	dracel "k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/utils/ptr"
+)
+
+// DeviceExpression is a compiled expression over a DRA device, as in the selectors of a
+// DeviceClass. It is compiled and evaluated by the scheduler's code. It is immutable and
+// safe for concurrent use.
+type DeviceExpression struct{ compiled dracel.CompilationResult }
+
+// deviceFeatures enables what alpha and beta features add to expressions, because the API
+// server's features are not known. A slice without these fields has none of the values.
+var deviceFeatures = dracel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true}
+
+// deviceEnvironment returns the CEL environment of expressions over devices.
+var deviceEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+	trivial := compileForDRA("true")
+	if trivial.Error != nil {
+		return nil, trivial.Error
+	}
+	return trivial.Environment, nil
+})
+
+func compileForDRA(expression string) dracel.CompilationResult {
+	return dracel.GetCompiler(deviceFeatures).CompileCELExpression(expression, dracel.Options{CostLimit: ptr.To[uint64](CostLimit)})
+}
+
+// CompileDevice is Compile for an expression over a device, which is the variable device.
+func CompileDevice(expression string) (*DeviceExpression, error) {
+	return compiledDevices.getOrCompile(expression, compileDevice)
+}
+
+func compileDevice(expression string) (*DeviceExpression, error) {
+	env, err := deviceEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("setting up CEL for devices: %w", err)
+	}
+	// This checks the bounds before the compiler, which has none, and its errors have
+	// positions.
+	if _, err := check(env, expression); err != nil {
+		return nil, err
+	}
+	compiled := compileForDRA(expression)
+	switch {
+	case compiled.Error != nil:
+		return nil, fmt.Errorf("compiling for devices: %s", compiled.Error.Detail)
+	case compiled.MaxCost > estimateLimit:
+		return nil, errTooCostly(compiled.MaxCost)
+	}
+	return &DeviceExpression{compiled}, nil
+}
+
+// Matches evaluates the expression for a device. It returns an error if the expression
+// reads an attribute that the device does not have, does not return a bool, or costs more
+// than CostLimit.
+func (e *DeviceExpression) Matches(driver string, d *resourcev1.Device) (bool, error) {
+	matches, _, err := e.compiled.DeviceMatches(context.Background(), dracel.Device{
+		Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
+	})
+	return matches, dracel.EnhanceRuntimeError(err)
+}
