@@ -84,6 +84,7 @@ var harmless = []string{
 	"list nodereadinessrules.readiness.node.x-k8s.io", "watch nodereadinessrules.readiness.node.x-k8s.io",
 	"list pods", "watch pods",
 	"list resourceslices.resource.k8s.io", "watch resourceslices.resource.k8s.io",
+	"list devicetaintrules.resource.k8s.io", "watch devicetaintrules.resource.k8s.io",
 	"get podtemplates nodegate-birth in nodegate-system", "get podtemplates nodegate-tolerations in nodegate-system",
 	"create events in nodegate-system", "patch events in nodegate-system",
 	"create events.events.k8s.io in nodegate-system", "patch events.events.k8s.io in nodegate-system",

@@ -93,6 +93,9 @@ const (
 	// ReadingPoolIncomplete means that a pool of devices has not been published
 	// completely.
 	ReadingPoolIncomplete ReadingReason = "PoolIncomplete"
+	// ReadingTooFewDevices means that the pools have fewer usable devices than the
+	// signal requires.
+	ReadingTooFewDevices ReadingReason = "TooFewDevices"
 	// ReadingStaleHeartbeat means that the condition's last heartbeat is too old or
 	// predates the current boot.
 	ReadingStaleHeartbeat ReadingReason = "StaleHeartbeat"

@@ -2,10 +2,6 @@
 
 package v1alpha1
 
-import (
-	"k8s.io/apimachinery/pkg/api/resource"
-)
-
 // Signal is one named observation about a node. It has exactly one kind. At any
 // time, a signal holds, does not hold yet, or is unknown. An unknown signal
 // never opens and never closes a gate.
@@ -101,8 +97,7 @@ type SignalSource struct {
 
 	// resourceSlices holds when every device pool that the DRA driver offers on the
 	// node is complete, that is, when all ResourceSlices of the pool's newest
-	// generation exist. Only ResourceSlices that name the node in spec.nodeName and
-	// are owned by its Node are considered.
+	// generation exist, and the pools have enough usable devices.
 	// +optional
 	ResourceSlices *ResourceSlicesSignal `json:"resourceSlices,omitempty"`
 
@@ -354,48 +349,4 @@ type KeyValueSignal struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Value *string `json:"value,omitempty"`
-}
-
-// CSIDriverSignal specifies a CSI driver.
-type CSIDriverSignal struct {
-	// name is the name of the CSI driver.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="name must be the name of a CSI driver, such as ebs.csi.aws.com; correct it"
-	Name string `json:"name"`
-
-	// allocatable specifies whether the driver must also report its volume limit
-	// (allocatable.count). Until the limit is reported, the scheduler binds more
-	// volumes to the node than can be attached. Defaults to false.
-	// +optional
-	Allocatable bool `json:"allocatable,omitempty"`
-}
-
-// ResourceSignal specifies a resource in the node's allocatable.
-type ResourceSignal struct {
-	// name is the name of the resource.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="name must be the name of a resource, such as example.com/gpu; correct it"
-	Name string `json:"name"`
-
-	// atLeast specifies the minimum allocatable quantity of the resource. Must be
-	// greater than 0. Defaults to 1.
-	// +optional
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('[eE][+-]?[0-9]{3}') && quantity(self).isGreaterThan(quantity('0'))",message="atLeast must be greater than 0 and have an exponent of at most two digits; correct it, or remove it to use the default of 1"
-	AtLeast *resource.Quantity `json:"atLeast,omitempty"`
-}
-
-// ResourceSlicesSignal specifies a DRA driver.
-type ResourceSlicesSignal struct {
-	// driver is the name of the DRA driver.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="driver must be the name of a DRA driver, such as gpu.example.com; correct it"
-	Driver string `json:"driver"`
 }

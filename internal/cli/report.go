@@ -37,8 +37,8 @@ func newReport(c *connection) *cobra.Command {
 			"be the first one is marked as doubtful and not counted. Neither is an event that happened later than --within after\n" +
 			"the node's creation. Gates in DryRun hold no nodes.\n\n" +
 			"Required permissions: list nodes and nodegates.nodegate.dev; where gates depend on them, list pods, daemonsets,\n" +
-			"csinodes, resourceslices and objects of the kinds that they name; list pods of all namespaces, unless\n" +
-			"--pods=false. All lists are paginated. What cannot be read is unknown, and the report lists it. Nothing is changed.\n\n" +
+			"csinodes, resourceslices, devicetaintrules and objects of the kinds that they name; list pods of all\n" +
+			"namespaces, unless --pods=false. All lists are paginated. What cannot be read is unknown, and the report lists it. Nothing is changed.\n\n" +
 			"The exit status is 0, or 2 if nodes or gates could not be read.",
 		Example: "  kubectl gate report\n  kubectl gate report -o html --output-file report.html\n  kubectl gate report -o json | jq '.pools[] | {name, opened}'",
 		Args: func(cmd *cobra.Command, args []string) error {

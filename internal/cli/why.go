@@ -20,8 +20,8 @@ func newWhy(c *connection) *cobra.Command {
 			"what keeps it from opening, and what to do next. For a gate in DryRun, the output shows what the gate would do if\n" +
 			"its mode were switched to Enforce now.\n\n" +
 			"The decision is that of the controller, made from what you have permission to read: get the node; list\n" +
-			"nodegates.nodegate.dev; where a gate of the node depends on them, list pods, daemonsets, resourceslices and\n" +
-			"objects of the kinds that gates name, and get csinodes; if the node is unreachable, or a gate opens together, list\n" +
+			"nodegates.nodegate.dev; where a gate of the node depends on them, list pods, daemonsets, resourceslices,\n" +
+			"devicetaintrules and objects of the kinds that gates name, and get csinodes; if the node is unreachable, or a gate opens together, list\n" +
 			"nodes. What cannot be read is unknown, and the output lists it. Nothing is changed.\n\n" +
 			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, which of these\n" +
 			"would fit it if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +

@@ -29,6 +29,7 @@ var integers = map[string]string{
 	".spec.openWhen[].completed.maxAgeSeconds":          "- {name: a, completed: {namespace: a, selector: {matchLabels: {a: b}}, maxAgeSeconds: %s}}",
 	".spec.openWhen[].pods.minReadySeconds":             "- {name: a, pods: {namespace: a, selector: {matchLabels: {a: b}}, minReadySeconds: %s}}",
 	".spec.openWhen[].condition.forSeconds":             "- {name: a, condition: {type: a, status: b, forSeconds: %s}}",
+	".spec.openWhen[].resourceSlices.minDevices":        "- {name: a, resourceSlices: {driver: gpu.example.com, minDevices: %s}}",
 	".spec.openWhen[].condition.maxHeartbeatAgeSeconds": "- {name: a, condition: {type: a, status: b, maxHeartbeatAgeSeconds: %s}}",
 }
 

@@ -433,6 +433,37 @@ var rules = []rule{
 		at: "spec.openWhen[0].resourceSlices.driver", message: "driver must be the name of a DRA driver, such as gpu.example.com; correct it",
 		keep: "- {name: a, resourceSlices: {driver: gpu.example.com}}", breaks: "- {name: a, resourceSlices: {driver: GPU}}",
 	}, {
+		at: "spec.openWhen[0].resourceSlices.pools", message: `supported values: "NodeLocal", "Shared"`,
+		keep: resourceSlices("pools: Shared"), breaks: resourceSlices("pools: Network"),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.minDevices", message: "should be greater than or equal to 1",
+		keep: resourceSlices("minDevices: 1"), breaks: resourceSlices("minDevices: 0"),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.minDevices", message: "should be less than or equal to 65536",
+		keep: resourceSlices("minDevices: 65536"), breaks: resourceSlices("minDevices: 65537"),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors", message: "selectors require minDevices, because they select the devices that are counted; set minDevices, or remove selectors",
+		keep: resourceSlices("minDevices: 1, selectors: [{cel: {expression: 'true'}}]"), breaks: resourceSlices("selectors: [{cel: {expression: 'true'}}]"),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors", message: "should have at least 1 items",
+		keep: resourceSlices("minDevices: 1, selectors: [{cel: {expression: 'true'}}]"), breaks: resourceSlices("minDevices: 1, selectors: []"),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors", message: "must have at most 4 items",
+		keep:   resourceSlices("minDevices: 1, selectors: [" + list(4, "{cel: {expression: 'true'}}") + "]"),
+		breaks: resourceSlices("minDevices: 1, selectors: [" + list(5, "{cel: {expression: 'true'}}") + "]"),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors[0].cel.expression", message: "should be at least 1 chars long",
+		keep: selector("true"), breaks: selector(""),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors[0].cel.expression", message: "may not be more than 1024 bytes",
+		keep: selector(strings.Repeat("a", 1024)), breaks: selector(strings.Repeat("a", 1025)),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors[0].cel.expression", message: "expression must have at most 100 opening brackets; split it into several selectors",
+		keep: selector(strings.Repeat("(", 100)), breaks: selector(strings.Repeat("(", 101)),
+	}, {
+		at: "spec.openWhen[0].resourceSlices.selectors[0].cel.expression", message: "expression must use optMap and optFlatMap at most 3 times in total; use orValue or hasValue instead",
+		keep: selector("optMap optMap optMap"), breaks: selector("optMap optMap optMap optMap"),
+	}, {
 		at: "spec.openWhen[0].expression", message: "should be at least 1 chars long",
 		keep: `- {name: a, expression: "true"}`, breaks: `- {name: a, expression: ""}`,
 	}, {
@@ -669,6 +700,16 @@ func object(fields string) string {
 		}
 	}
 	return "- {name: a, object: {" + fields + "}}"
+}
+
+// resourceSlices returns a resourceSlices signal with additional fields.
+func resourceSlices(fields string) string {
+	return "- {name: a, resourceSlices: {driver: gpu.example.com, " + fields + "}}"
+}
+
+// selector returns a resourceSlices signal with a selector.
+func selector(expression string) string {
+	return resourceSlices("minDevices: 1, selectors: [{cel: {expression: '" + expression + "'}}]")
 }
 
 // pods returns a pods signal; the fields replace valid ones.

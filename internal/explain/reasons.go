@@ -65,6 +65,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingFormerNode:                "wait: the object belongs to a former Node of the same name; the program that created it replaces it",
 	v1alpha1.ReadingNotOwned:                  "the ResourceSlice has no owner reference to its Node: only slices that a kubelet's driver publishes count",
 	v1alpha1.ReadingPoolIncomplete:            "the driver has not published all slices of a pool yet: check its pod on the node",
+	v1alpha1.ReadingTooFewDevices:             "the driver offers fewer devices than minDevices, or some are tainted: repair the devices, and remove the taint or the DeviceTaintRule that the message names",
 	v1alpha1.ReadingExpressionFailed:          "the expression could not be evaluated on this node: the message has CEL's error. See expressions",
 	v1alpha1.ReadingStaleHeartbeat:            "the condition has not been confirmed recently: check whether the program that reports it is running",
 	v1alpha1.ReadingTooBriefly:                tooBrieflyStep,

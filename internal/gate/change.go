@@ -9,7 +9,8 @@ import "slices"
 type Aspect struct {
 	Kind AspectKind
 	// Name is the type of the condition, the key of the annotation or taint, or the
-	// name of the resource, nodeInfo field, DRA driver, object query or gate. Empty for other kinds.
+	// name of the resource, nodeInfo field, DRA driver, object or device query, or gate. Empty for other
+	// kinds.
 	Name string
 	// Pods is the query that selects the pods of AspectPods.
 	Pods PodQuery
@@ -36,6 +37,8 @@ const (
 	AspectCSINode
 	// AspectResourceSlices is the node's ResourceSlices of one driver.
 	AspectResourceSlices
+	// AspectDevices is what a query for devices finds for the node.
+	AspectDevices
 	// AspectObjects is the set of objects of the node that a query finds.
 	AspectObjects
 	// AspectRecord is the record of one gate.

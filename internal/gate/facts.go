@@ -37,6 +37,14 @@ type Facts struct {
 	// ResourceSlices contains the node's ResourceSlices, by the name of their DRA
 	// driver. If a driver has no key, its ResourceSlices have not been observed yet.
 	ResourceSlices map[string][]ResourceSlice
+	// Devices contains the node's slices of node-local pools with their devices, and
+	// SharedPools all shared pools, by the query that finds them. If a query has no key, its
+	// slices have not been observed yet.
+	Devices     map[DeviceQuery][]DeviceSlice
+	SharedPools map[DeviceQuery]SharedPools
+	// DeviceTaintRules contains the DeviceTaintRules if devices are counted. Nil if they
+	// have not been observed yet.
+	DeviceTaintRules *DeviceTaintRules
 	// Objects contains the objects that belong to the node, sorted by name, by the query
 	// that finds them. If a query has no key, its objects have not been observed yet.
 	Objects map[ObjectQuery][]Object

@@ -124,6 +124,9 @@ func (p *Parts) index(part int, n *Needs) {
 	for _, query := range n.Objects {
 		p.add(query.Aspect(), part)
 	}
+	for _, query := range n.Devices {
+		p.add(query.Aspect(), part)
+	}
 	if n.Heartbeats {
 		p.add(Aspect{Kind: AspectHeartbeats}, part)
 	}

@@ -41,6 +41,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingFormerNode:                "%s belongs to a former Node of the same name",
 	v1alpha1.ReadingNotOwned:                  "%s is not owned by a Node, so it may belong to a former Node of the same name",
 	v1alpha1.ReadingPoolIncomplete:            "%s is incomplete",
+	v1alpha1.ReadingTooFewDevices:             "too few usable devices: %s",
 	v1alpha1.ReadingExpressionFailed:          "the expression could not be evaluated on this node: %s",
 	v1alpha1.ReadingNoneHolds:                 "no alternative holds: %s",
 	v1alpha1.ReadingStaleHeartbeat:            "%s has no recent heartbeat from the current boot",

@@ -122,8 +122,12 @@ type Needs struct {
 	NodeInfo []string
 	// CSINodes reports whether CSINodes are needed.
 	CSINodes bool
-	// ResourceSlices contains the names of the DRA drivers of the ResourceSlices.
+	// ResourceSlices contains the names of the DRA drivers whose node-local ResourceSlices
+	// are needed without their devices.
 	ResourceSlices []string
+	// Devices contains the queries for shared pools and for devices that are counted. If
+	// devices are counted, DeviceTaintRules are needed as well.
+	Devices []DeviceQuery
 	// Objects contains the queries that find objects of other kinds.
 	Objects []ObjectQuery
 	// Heartbeats reports whether the heartbeats of conditions are needed. Each
@@ -146,6 +150,7 @@ func (n *Needs) Add(other Needs) {
 	n.NodeInfo = append(n.NodeInfo, other.NodeInfo...)
 	n.CSINodes = n.CSINodes || other.CSINodes
 	n.ResourceSlices = append(n.ResourceSlices, other.ResourceSlices...)
+	n.Devices = append(n.Devices, other.Devices...)
 	n.Objects = append(n.Objects, other.Objects...)
 	n.Heartbeats = n.Heartbeats || other.Heartbeats
 	n.Conditions = append(n.Conditions, other.Conditions...)

@@ -98,6 +98,11 @@ func newExpressions(ng *v1alpha1.NodeGate) int {
 			sum += len(text)
 		}
 	}
+	for _, text := range all.Devices {
+		if !expression.IsDeviceCompiled(text) {
+			sum += len(text)
+		}
+	}
 	return sum
 }
 

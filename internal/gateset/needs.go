@@ -43,6 +43,8 @@ func (s *Set) needs(sets *gate.DaemonSets, include func(*gate.Gate) bool) gate.N
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Selector, b.Selector), cmp.Compare(a.Annotation, b.Annotation), compareBools(a.Runs, b.Runs))
 	})
 	all.Pods = slices.Compact(all.Pods)
+	slices.SortFunc(all.Devices, gate.CompareDeviceQueries)
+	all.Devices = slices.Compact(all.Devices)
 	slices.SortFunc(all.Objects, gate.CompareObjectQueries)
 	all.Objects = slices.Compact(all.Objects)
 	return all

@@ -24,6 +24,8 @@ func ClusterRules(withoutCRD bool) []rbacv1.PolicyRule {
 		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csinodes"}, Verbs: []string{"list", "watch"}},
 		// Used only while a gate has a resourceSlices signal.
 		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"list", "watch"}},
+		// Used only while such a signal has minDevices.
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"devicetaintrules"}, Verbs: []string{"list", "watch"}},
 		// Taint keys that another controller manages.
 		{APIGroups: []string{"readiness.node.x-k8s.io"}, Resources: []string{"nodereadinessrules"}, Verbs: []string{"list", "watch"}},
 	}

@@ -143,7 +143,7 @@ func compile(s *v1alpha1.SignalSource) (gate.Signal, error) {
 	case s.Resource != nil:
 		return newResource(s.Resource), nil
 	case s.ResourceSlices != nil:
-		return newResourceSlices(s.ResourceSlices), nil
+		return newResourceSlices(s.ResourceSlices)
 	case s.Object != nil:
 		return newObject(s.Object)
 	case s.Expression != "":

@@ -21,9 +21,9 @@ type celExpression struct {
 // maximum of one expression. It limits how long a gate takes to compile.
 const textMax = 4 * expression.TextMax
 
-// Expressions contains the distinct texts of a gate's expressions, over nodes and over
-// objects of other kinds.
-type Expressions struct{ Nodes, Objects []string }
+// Expressions contains the distinct texts of a gate's expressions, over nodes, over
+// objects of other kinds and over devices.
+type Expressions struct{ Nodes, Objects, Devices []string }
 
 // ExpressionsOf returns a gate's expressions.
 func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
@@ -35,6 +35,9 @@ func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
 		if s.Object != nil {
 			all.Objects = append(all.Objects, s.Object.Expression)
 		}
+		if s.ResourceSlices != nil {
+			all.Devices = append(all.Devices, expressionsOf(s.ResourceSlices.Selectors)...)
+		}
 	}
 	for _, list := range [][]v1alpha1.Signal{spec.OpenWhen, spec.CloseWhen} {
 		for i := range list {
@@ -44,7 +47,7 @@ func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
 			}
 		}
 	}
-	for _, texts := range []*[]string{&all.Nodes, &all.Objects} {
+	for _, texts := range []*[]string{&all.Nodes, &all.Objects, &all.Devices} {
 		slices.Sort(*texts)
 		*texts = slices.Compact(*texts)
 	}
@@ -54,7 +57,7 @@ func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
 // checkExpressions returns an error if a gate's expressions are too long in total.
 func checkExpressions(spec *v1alpha1.NodeGateSpec) error {
 	sum, all := 0, ExpressionsOf(spec)
-	for _, text := range slices.Concat(all.Nodes, all.Objects) {
+	for _, text := range slices.Concat(all.Nodes, all.Objects, all.Devices) {
 		sum += len(text)
 	}
 	if sum > textMax {

@@ -65,6 +65,7 @@ func drawKind(t *rapid.T, name string) v1alpha1.SignalSource {
 		{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi.example"}},
 		{Resource: &v1alpha1.ResourceSignal{Name: "gpu.example/gpu"}},
 		{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "dra.example"}},
+		fourDevices,
 		{Object: ciliumNode.Object},
 		{Expression: `conditions.exists(c, c.type == "X" && c.status == "True")`},
 		{Expression: `"k" in annotations && nodeInfo.kernelVersion == "6"`},
@@ -191,6 +192,18 @@ func (l *life) actions() map[string]func(*rapid.T) {
 				l.facts.ResourceSlices["dra.example"] = []gate.ResourceSlice{slice}
 			}
 			changed(gate.Aspect{Kind: gate.AspectResourceSlices, Name: "dra.example"})
+		},
+		"devices": func(t *rapid.T) {
+			names := rapid.SampledFrom([]string{"", "a,b", "a,b,c,d"}).Draw(t, "devices")
+			s := holding(names)
+			s.Owner = n.UID
+			l.facts.Devices = map[gate.DeviceQuery][]gate.DeviceSlice{fourQuery: {s}}
+			changed(fourQuery.Aspect())
+		},
+		"device taint rule": func(t *rapid.T) {
+			rules := rapid.SampledFrom([]*gate.DeviceTaintRules{nil, {}, {{Name: "r", Device: "a", Taint: "t"}}}).Draw(t, "rules")
+			l.facts.DeviceTaintRules = rules
+			changed(fourQuery.Aspect())
 		},
 		"object": func(t *rapid.T) {
 			state := rapid.SampledFrom([]gate.State{gate.Holds, gate.NotYet, gate.Unknown}).Draw(t, "state")

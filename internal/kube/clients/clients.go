@@ -35,6 +35,15 @@ func LocalSlicesOf(driver string) string {
 	).String()
 }
 
+// SharedSlicesOf returns a field selector for the driver's ResourceSlices that do not name
+// a node.
+func SharedSlicesOf(driver string) string {
+	return fields.AndSelectors(
+		fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver),
+		fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorNodeName, ""),
+	).String()
+}
+
 // ThinClient returns a client for the core group that decodes only those parts of Nodes
 // and Pods that facts require (see package wire).
 func ThinClient(config *rest.Config, o wire.Options) (rest.Interface, error) {

@@ -138,6 +138,8 @@ func explain(of gate.ObjectSource, resource schema.GroupVersionResource, err err
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w (%w)", ErrKindNotServed, err)
+	case apierrors.IsForbidden(err) && resource.GroupResource() == ruleResource:
+		return fmt.Errorf("reading DeviceTaintRules, which minDevices requires, is not permitted: apply the ClusterRole of this version of nodegate (%w)", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("reading %s is not permitted: add {group: %q, resource: %s} to the chart's value observe, or pass --observe=%s to 'nodegate manifests' (%w)",
 			of, resource.Group, resource.Resource, resource.GroupResource(), err)

@@ -105,19 +105,40 @@ func (a *fakeAPI) slices(driver string) *fakeKind {
 	return a.kind("resourceslices/"+driver, &resourcev1.ResourceSlice{}, &resourcev1.ResourceSliceList{})
 }
 
+func (a *fakeAPI) sharedSlices(driver string) *fakeKind {
+	return a.kind("resourceslices/shared/"+driver, &resourcev1.ResourceSlice{}, &resourcev1.ResourceSliceList{})
+}
+
+func (a *fakeAPI) rules() *fakeKind {
+	return a.kind("devicetaintrules", &unstructured.Unstructured{}, &unstructured.UnstructuredList{})
+}
+
 func (a *fakeAPI) objects(of gate.ObjectSource) *fakeKind {
 	return a.kind("objects/"+of.String(), &unstructured.Unstructured{}, &unstructured.UnstructuredList{})
 }
 
 func (a *fakeAPI) sources() sources {
 	return sources{
-		nodes:          a.nodes().listWatch(),
-		gates:          a.gates().listWatch(),
-		daemonSets:     func(namespace string) *cache.ListWatch { return a.daemonSets(namespace).listWatch() },
-		pods:           func(q gate.PodQuery) *cache.ListWatch { return a.pods(q).listWatch() },
-		csiNodes:       a.csiNodes().listWatch(),
-		objects:        func(of gate.ObjectSource, _ bool) *cache.ListWatch { return a.objects(of).listWatch() },
-		resourceSlices: func(driver string) *cache.ListWatch { return a.slices(driver).listWatch() },
+		nodes:      a.nodes().listWatch(),
+		gates:      a.gates().listWatch(),
+		daemonSets: func(namespace string) *cache.ListWatch { return a.daemonSets(namespace).listWatch() },
+		pods:       func(q gate.PodQuery) *cache.ListWatch { return a.pods(q).listWatch() },
+		csiNodes:   a.csiNodes().listWatch(),
+		objects:    func(of gate.ObjectSource, _ bool) *cache.ListWatch { return a.objects(of).listWatch() },
+		resourceSlices: func(of SliceSource) *cache.ListWatch {
+			if of.Shared {
+				return a.sharedSlices(of.Driver).listWatch()
+			}
+			return a.slices(of.Driver).listWatch()
+		},
+		deviceTaintRules: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return a.rules().listWatch().ListWithContext(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return a.rules().listWatch().WatchWithContext(ctx, o)
+			},
+		},
 		node: func(_ context.Context, name string) (*corev1.Node, error) {
 			k := a.nodes()
 			a.mu.Lock()

@@ -77,7 +77,8 @@ type Feed struct {
 	daemonSetFeeds atomic.Pointer[map[string]*daemonSetFeed]
 	podFeeds       atomic.Pointer[map[gate.PodQuery]*podFeed]
 	csiNodeFeed    atomic.Pointer[csiNodeFeed]
-	sliceFeeds     atomic.Pointer[map[string]*sliceFeed]
+	sliceFeeds     atomic.Pointer[map[SliceSource]*sliceFeed]
+	ruleFeed       atomic.Pointer[ruleFeed]
 	objectFeeds    atomic.Pointer[map[gate.ObjectSource]*objectFeed]
 	goroutines     sync.WaitGroup
 }
@@ -105,7 +106,7 @@ func newFeed(s sources, o Options) *Feed {
 	f.needed.Store(&Needs{})
 	f.daemonSetFeeds.Store(&map[string]*daemonSetFeed{})
 	f.podFeeds.Store(&map[gate.PodQuery]*podFeed{})
-	f.sliceFeeds.Store(&map[string]*sliceFeed{})
+	f.sliceFeeds.Store(&map[SliceSource]*sliceFeed{})
 	f.objectFeeds.Store(&map[gate.ObjectSource]*objectFeed{})
 	return f
 }
@@ -159,8 +160,8 @@ func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 func (f *Feed) GatesError() error { return f.gates.Err() }
 
 // Facts returns the facts about a node: Node, Boot, Zone, DaemonSets, Pods, PodsAt,
-// Loading, CSINode, ResourceSlices, Objects and CompleteSources. It returns false if the node is
-// unknown or NodesSynced is false.
+// Loading, CSINode, ResourceSlices, Devices, SharedPools, DeviceTaintRules, Objects and
+// CompleteSources. It returns false if the node is unknown or NodesSynced is false.
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if !f.NodesSynced() {
 		return gate.Facts{}, false
@@ -181,12 +182,13 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if feed := f.csiNodeFeed.Load(); feed != nil && feed.IsLive() {
 		facts.CSINode = feed.csiNodes.Of(node)
 	}
-	facts.ResourceSlices, facts.Objects = f.slicesOn(node), f.objectsOn(node, f.objectQueries())
+	f.fillSlices(&facts, nil)
+	facts.Objects = f.objectsOn(node, f.objectQueries())
 	return facts, true
 }
 
 // FactsOf is like Facts for a decision that has only these needs. It returns no other pods,
-// CSINodes, ResourceSlices and objects, and no CompleteSources.
+// CSINodes, ResourceSlices, devices and objects, and no CompleteSources.
 func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	if !f.NodesSynced() {
 		return gate.Facts{}, false
@@ -209,9 +211,7 @@ func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 	if feed := f.csiNodeFeed.Load(); n.CSINodes && feed != nil && feed.IsLive() {
 		facts.CSINode = feed.csiNodes.Of(node)
 	}
-	if len(n.ResourceSlices) > 0 {
-		facts.ResourceSlices = f.slicesOn(node)
-	}
+	f.fillSlices(&facts, n)
 	facts.Objects = f.objectsOn(node, n.Objects)
 	return facts, true
 }

@@ -10,11 +10,17 @@ import (
 const (
 	nodesName    = "nodes"
 	csiNodesName = "csinodes"
+	rulesName    = "devicetaintrules"
 )
 
 func objectsName(of gate.ObjectSource) string { return "objects " + of.String() }
 
-func slicesName(driver string) string { return "resourceslices of " + driver }
+func slicesName(of SliceSource) string {
+	if of.Shared {
+		return "resourceslices of " + of.Driver + " that name no node"
+	}
+	return "resourceslices of " + of.Driver
+}
 
 // DaemonSetsName returns the name of the feed of a namespace's DaemonSets.
 func DaemonSetsName(namespace string) string { return "daemonsets in " + namespace }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 )
@@ -21,10 +22,13 @@ var everyKind = map[string]struct {
 	Needs gate.Needs
 	kind  func(*fakeAPI) *fakeKind
 }{
-	"pods":           {gate.Needs{Pods: []gate.PodQuery{query}}, func(a *fakeAPI) *fakeKind { return a.pods(query) }},
-	"DaemonSets":     {gate.Needs{DaemonSetNamespaces: []string{"ns"}}, func(a *fakeAPI) *fakeKind { return a.daemonSets("ns") }},
-	"CSINodes":       {gate.Needs{CSINodes: true}, (*fakeAPI).csiNodes},
-	"objects":        {gate.Needs{Objects: []gate.ObjectQuery{testQuery("", "")}}, func(a *fakeAPI) *fakeKind { return a.objects(testSource) }},
+	"pods":             {gate.Needs{Pods: []gate.PodQuery{query}}, func(a *fakeAPI) *fakeKind { return a.pods(query) }},
+	"DaemonSets":       {gate.Needs{DaemonSetNamespaces: []string{"ns"}}, func(a *fakeAPI) *fakeKind { return a.daemonSets("ns") }},
+	"CSINodes":         {gate.Needs{CSINodes: true}, (*fakeAPI).csiNodes},
+	"objects":          {gate.Needs{Objects: []gate.ObjectQuery{testQuery("", "")}}, func(a *fakeAPI) *fakeKind { return a.objects(testSource) }},
+	"DeviceTaintRules": {gate.Needs{Devices: []gate.DeviceQuery{{Driver: "counted.example.com", Pools: v1alpha1.PoolsNodeLocal, Selectors: gate.SelectorsOf(nil)}}}, (*fakeAPI).rules},
+	"shared ResourceSlices": {gate.Needs{Devices: []gate.DeviceQuery{{Driver: draDriver, Pools: v1alpha1.PoolsShared}}},
+		func(a *fakeAPI) *fakeKind { return a.sharedSlices(draDriver) }},
 	"ResourceSlices": {gate.Needs{ResourceSlices: []string{draDriver}}, func(a *fakeAPI) *fakeKind { return a.slices(draDriver) }},
 }
 

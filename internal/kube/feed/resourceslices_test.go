@@ -124,11 +124,11 @@ func TestResourceSlicesNotServed(t *testing.T) {
 			t.Errorf("unsynced = %v although the kind is not served", got)
 		}
 		status := f.StatusOf(gate.Needs{ResourceSlices: []string{draDriver}})
-		i := slices.IndexFunc(status, func(s reflector.Status) bool { return s.Name == slicesName(draDriver) })
+		i := slices.IndexFunc(status, func(s reflector.Status) bool { return s.Name == slicesName(SliceSource{Driver: draDriver}) })
 		if i < 0 || status[i].Synced || !errors.Is(status[i].Err, clients.ErrNotServed) || !strings.Contains(status[i].Err.Error(), "1.34") {
 			t.Errorf("status = %+v", status)
 		}
-		if other := f.StatusOf(gate.Needs{CSINodes: true}); slices.ContainsFunc(other, func(s reflector.Status) bool { return s.Name == slicesName(draDriver) }) {
+		if other := f.StatusOf(gate.Needs{CSINodes: true}); slices.ContainsFunc(other, func(s reflector.Status) bool { return s.Name == slicesName(SliceSource{Driver: draDriver}) }) {
 			t.Errorf("status of a gate that needs no slices: %+v", other)
 		}
 		if _, observed := f.facts(t, "a").ResourceSlices[draDriver]; observed {
@@ -141,14 +141,14 @@ func TestResourceSlicesNotServed(t *testing.T) {
 		}
 		f.SetNeeds(gate.Needs{ResourceSlices: []string{"forbidden"}})
 		synctest.Wait()
-		if got := f.Unsynced(); !slices.Equal(got, []string{slicesName("forbidden")}) {
+		if got := f.Unsynced(); !slices.Equal(got, []string{slicesName(SliceSource{Driver: "forbidden"})}) {
 			t.Errorf("unsynced = %v", got)
 		}
 	})
 }
 
 func TestResourceSliceFacts(t *testing.T) {
-	s := NewResourceSlices(func(string) {}, NewNodes(IgnoreChange))
+	s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Plain: true}, func(gate.Aspect) func(string) { return IgnoreNode })
 	got := s.Convert(testSlice("x", "n", "u", 3, 2))
 	want := &ResourceSlice{node: "n", ResourceSlice: gate.ResourceSlice{Name: "x", Owner: "u", Pool: "n", Generation: 3, Count: 2}}
 	if !reflect.DeepEqual(got, want) {
@@ -166,8 +166,12 @@ func TestResourceSliceFacts(t *testing.T) {
 	}
 }
 
-// Only slices that name their node are requested.
-func TestLocalSlices(t *testing.T) {
+// The watch of node-local slices receives only slices that name a node, and that of shared
+// slices only the others.
+func TestSliceSelectors(t *testing.T) {
+	if got := clients.SharedSlicesOf(draDriver); got != "spec.driver=gpu.example.com,spec.nodeName=" {
+		t.Errorf("field selector of shared slices %q", got)
+	}
 	if got := clients.LocalSlicesOf(draDriver); got != "spec.driver=gpu.example.com,spec.nodeName!=" {
 		t.Errorf("field selector %q", got)
 	}

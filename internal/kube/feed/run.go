@@ -32,7 +32,8 @@ func (f *Feed) adjustFeeds(ctx context.Context) {
 	f.adjustDaemonSets(ctx, needed.Namespaces)
 	f.adjustPods(ctx, needed.Queries)
 	f.adjustCSINodes(ctx, needed.CSINodes)
-	f.adjustSlices(ctx, needed.Drivers)
+	f.adjustSlices(ctx, needed.Slices)
+	f.adjustDeviceTaintRules(ctx, needed.DeviceTaintRules)
 	f.adjustObjects(ctx, needed.Objects)
 }
 

@@ -29,11 +29,11 @@ type sources struct {
 	daemonSets func(namespace string) *cache.ListWatch
 	// pods returns the source of a query's pods. It includes managed fields if the query
 	// has an annotation.
-	pods     func(gate.PodQuery) *cache.ListWatch
-	csiNodes *cache.ListWatch
-	// resourceSlices returns the source of those ResourceSlices of a driver that name a
-	// node.
-	resourceSlices func(driver string) *cache.ListWatch
+	pods           func(gate.PodQuery) *cache.ListWatch
+	csiNodes       *cache.ListWatch
+	resourceSlices func(SliceSource) *cache.ListWatch
+	// deviceTaintRules provides the DeviceTaintRules, and none if they are not served.
+	deviceTaintRules *cache.ListWatch
 	// objects returns the source of objects of any kind, or of their metadata.
 	objects func(of gate.ObjectSource, metadataOnly bool) *cache.ListWatch
 	// node reads one Node, decoded as far as facts require.
@@ -64,9 +64,10 @@ func newSources(config *rest.Config) (sources, error) {
 		return sources{}, err
 	}
 	return sources{
-		objects: objects.Source,
-		nodes:   cache.NewFilteredListWatchFromClient(facts.Thin, "nodes", "", func(*metav1.ListOptions) {}),
-		gates:   cache.NewFilteredListWatchFromClient(nodeGates, v1alpha1.Resource.Resource, "", func(*metav1.ListOptions) {}),
+		objects:          objects.Source,
+		deviceTaintRules: objects.DeviceTaintRules(),
+		nodes:            cache.NewFilteredListWatchFromClient(facts.Thin, "nodes", "", func(*metav1.ListOptions) {}),
+		gates:            cache.NewFilteredListWatchFromClient(nodeGates, v1alpha1.Resource.Resource, "", func(*metav1.ListOptions) {}),
 		daemonSets: func(namespace string) *cache.ListWatch {
 			return cache.NewFilteredListWatchFromClient(core.AppsV1().RESTClient(), "daemonsets", namespace, func(*metav1.ListOptions) {})
 		},
@@ -77,9 +78,9 @@ func newSources(config *rest.Config) (sources, error) {
 			})
 		},
 		csiNodes: cache.NewFilteredListWatchFromClient(core.StorageV1().RESTClient(), "csinodes", "", func(*metav1.ListOptions) {}),
-		resourceSlices: func(driver string) *cache.ListWatch {
+		resourceSlices: func(of SliceSource) *cache.ListWatch {
 			return cache.NewFilteredListWatchFromClient(core.ResourceV1().RESTClient(), "resourceslices", "", func(o *metav1.ListOptions) {
-				o.FieldSelector = clients.LocalSlicesOf(driver)
+				o.FieldSelector = of.FieldSelector()
 			})
 		},
 		node: func(ctx context.Context, name string) (*corev1.Node, error) {

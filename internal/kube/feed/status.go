@@ -44,7 +44,8 @@ func (f *Feed) statusOf(needed *Needs) []reflector.Status {
 		}
 		all = append(all, status)
 	}
-	all = append(all, f.sliceStatus(needed.Drivers)...)
+	all = append(all, f.sliceStatus(needed.Slices)...)
+	all = append(all, f.ruleStatus(needed.DeviceTaintRules)...)
 	all = append(all, f.objectStatus(needed.Objects)...)
 	slices.SortFunc(all, func(a, b reflector.Status) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b reflector.Status) bool { return a.Name == b.Name })
@@ -63,8 +64,9 @@ func (f *Feed) nodeStatus() reflector.Status {
 // Unsynced returns the names of feeds that are needed and have not been read yet. It
 // excludes feeds whose watch was lost after they had been read (see Status), feeds of
 // kinds that the API server does not serve, because there is nothing to wait for, and feeds of
-// objects of any kind that cannot be read, such as without permission. A gate over such a kind
-// concerns only its own nodes, and must not make nodegate unready for all gates.
+// objects of any kind and of DeviceTaintRules that cannot be read, such as without permission.
+// A gate over such a kind concerns only its own nodes, and must not make nodegate unready for
+// all gates.
 func (f *Feed) Unsynced() []string {
 	needed := f.needed.Load()
 	var names []string
@@ -73,7 +75,7 @@ func (f *Feed) Unsynced() []string {
 			names = append(names, s.Name)
 		}
 	}
-	for _, s := range f.objectStatus(needed.Objects) {
+	for _, s := range append(f.objectStatus(needed.Objects), f.ruleStatus(needed.DeviceTaintRules)...) {
 		if s.Err != nil {
 			names = slices.DeleteFunc(names, func(name string) bool { return name == s.Name })
 		}
@@ -95,18 +97,4 @@ func (f *Feed) isLoading() bool {
 	}
 	f.loaded.Store(needed)
 	return false
-}
-
-// sliceStatus returns the status of the feeds of drivers.
-func (f *Feed) sliceStatus(drivers map[string]bool) []reflector.Status {
-	feeds := *f.sliceFeeds.Load()
-	all := make([]reflector.Status, 0, len(drivers))
-	for driver := range drivers {
-		status := reflector.Status{Name: slicesName(driver)}
-		if r, ok := feeds[driver]; ok {
-			status = r.Status()
-		}
-		all = append(all, status)
-	}
-	return all
 }

@@ -16,36 +16,48 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
-// sliceFeed observes the ResourceSlices of one DRA driver while a gate needs them.
+// sliceFeed observes the ResourceSlices of one source while gates need them. Either local
+// or shared is set.
 type sliceFeed struct {
 	*running
-	slices *ResourceSlices
+	needs  SliceNeeds
+	local  *ResourceSlices
+	shared *SharedSlices
 }
 
-// adjustSlices starts and stops feeds of ResourceSlices.
-func (f *Feed) adjustSlices(ctx context.Context, needed map[string]bool) {
+// adjustSlices starts and stops feeds of ResourceSlices. If something else is needed of a
+// source, its slices are listed again, because the devices themselves are not stored.
+func (f *Feed) adjustSlices(ctx context.Context, needed map[SliceSource]SliceNeeds) {
 	before := *f.sliceFeeds.Load()
-	after := make(map[string]*sliceFeed, len(needed))
-	for driver := range needed {
-		if after[driver] = before[driver]; after[driver] == nil {
-			after[driver] = f.startSlices(ctx, driver)
+	after := make(map[SliceSource]*sliceFeed, len(needed))
+	for source, needs := range needed {
+		if feed := before[source]; feed != nil && feed.needs.equal(needs) {
+			after[source] = feed
+		} else {
+			after[source] = f.startSlices(ctx, source, needs)
 		}
 	}
 	f.sliceFeeds.Store(&after)
-	for driver, feed := range before {
-		if !needed[driver] {
+	for source, feed := range before {
+		if after[source] != feed {
 			feed.stop()
 		}
 	}
 }
 
-func (f *Feed) startSlices(ctx context.Context, driver string) *sliceFeed {
-	notify := f.notifier(gate.Aspect{Kind: gate.AspectResourceSlices, Name: driver})
-	feed := &sliceFeed{running: f.newRunning(slicesName(driver)), slices: NewResourceSlices(notify, f.nodes)}
+func (f *Feed) startSlices(ctx context.Context, source SliceSource, needs SliceNeeds) *sliceFeed {
+	feed := &sliceFeed{running: f.newRunning(slicesName(source)), needs: needs}
 	feed.LiveChanged = f.handler.GatesChanged
-	in := &reflector.Reflector[*resourcev1.ResourceSlice, *ResourceSlice]{Observer: feed.Observer, Sink: feed.slices, Convert: feed.slices.Convert}
-	source := explainNotServed(f.sources.resourceSlices(driver))
-	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, source, &resourcev1.ResourceSlice{}) })
+	from := explainNotServed(f.sources.resourceSlices(source))
+	if source.Shared {
+		feed.shared = NewSharedSlices(f.nodes, needs.Queries, f.notifier)
+		in := &reflector.Reflector[*resourcev1.ResourceSlice, *SharedSlice]{Observer: feed.Observer, Sink: feed.shared, Convert: feed.shared.Convert}
+		f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, from, &resourcev1.ResourceSlice{}) })
+		return feed
+	}
+	feed.local = NewResourceSlices(f.nodes, source.Driver, needs, f.notifier)
+	in := &reflector.Reflector[*resourcev1.ResourceSlice, *ResourceSlice]{Observer: feed.Observer, Sink: feed.local, Convert: feed.local.Convert}
+	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, from, &resourcev1.ResourceSlice{}) })
 	return feed
 }
 
@@ -65,17 +77,53 @@ func explainNotServed(inner *cache.ListWatch) *cache.ListWatch {
 	}
 }
 
-// slicesOn returns a node's ResourceSlices by driver.
-func (f *Feed) slicesOn(node string) map[string][]gate.ResourceSlice {
-	feeds := *f.sliceFeeds.Load()
-	if len(feeds) == 0 {
-		return nil
+// fillSlices adds what was observed of a node's devices to its facts: everything, or what
+// needs contains.
+func (f *Feed) fillSlices(facts *gate.Facts, needs *gate.Needs) {
+	if needs != nil && len(needs.ResourceSlices)+len(needs.Devices) == 0 {
+		return
 	}
-	all := make(map[string][]gate.ResourceSlice, len(feeds))
-	for driver, feed := range feeds {
+	for source, feed := range *f.sliceFeeds.Load() {
 		if feed.IsLive() {
-			all[driver] = feed.slices.On(node)
+			AddSlices(facts, source, feed.needs.limitedTo(source, needs), feed.local, feed.shared)
 		}
+	}
+	facts.DeviceTaintRules = f.deviceTaintRules()
+}
+
+// AddSlices adds what is needed of a source to the facts about a node, from the store of
+// the source.
+func AddSlices(facts *gate.Facts, source SliceSource, needs SliceNeeds, local *ResourceSlices, shared *SharedSlices) {
+	if needs.Plain {
+		put(&facts.ResourceSlices, source.Driver, local.On(facts.Node.Name))
+	}
+	for _, query := range needs.Queries {
+		if source.Shared {
+			put(&facts.SharedPools, query, shared.Pools(query))
+		} else {
+			put(&facts.Devices, query, local.DevicesOn(facts.Node.Name, query))
+		}
+	}
+}
+
+// put adds an element to a map, which it creates if it is nil.
+func put[K comparable, V any](all *map[K]V, key K, value V) {
+	if *all == nil {
+		*all = make(map[K]V)
+	}
+	(*all)[key] = value
+}
+
+// sliceStatus returns the status of the feeds of sources.
+func (f *Feed) sliceStatus(needed map[SliceSource]SliceNeeds) []reflector.Status {
+	feeds := *f.sliceFeeds.Load()
+	all := make([]reflector.Status, 0, len(needed))
+	for source := range needed {
+		status := reflector.Status{Name: slicesName(source)}
+		if r, ok := feeds[source]; ok {
+			status = r.Status()
+		}
+		all = append(all, status)
 	}
 	return all
 }

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +39,10 @@ type snapshot struct {
 	daemonSets *gate.DaemonSets
 	pods       map[gate.PodQuery]*feed.Pods
 	csiNodes   *feed.CSINodes
-	slices     map[string]*feed.ResourceSlices
+	slices     deviceSets
 	objectSets map[gate.ObjectQuery]*feed.Objects
 
-	mu   sync.Mutex // guards errs and objectSets
+	mu   sync.Mutex // guards errs, slices and objectSets
 	errs []Error
 }
 
@@ -72,8 +71,11 @@ func (l *snapshot) steps(needed *feed.Needs) []func(context.Context) {
 	if needed.CSINodes {
 		steps = append(steps, l.readCSINodes)
 	}
-	if len(needed.Drivers) > 0 {
-		steps = append(steps, func(ctx context.Context) { l.readSlices(ctx, needed.Drivers) })
+	if len(needed.Slices) > 0 {
+		steps = append(steps, func(ctx context.Context) { l.readSlices(ctx, needed.Slices) })
+	}
+	if needed.DeviceTaintRules {
+		steps = append(steps, l.readDeviceTaintRules)
 	}
 	for source, queries := range feed.BySource(needed.Objects) {
 		steps = append(steps, func(ctx context.Context) { l.readObjects(ctx, source, queries) })
@@ -93,12 +95,7 @@ func (l *snapshot) facts(n *gate.Node) gate.Facts {
 	if l.csiNodes != nil {
 		f.CSINode = l.csiNodes.Of(n.Name)
 	}
-	if l.slices != nil {
-		f.ResourceSlices = make(map[string][]gate.ResourceSlice, len(l.slices))
-		for driver, set := range l.slices {
-			f.ResourceSlices[driver] = set.On(n.Name)
-		}
-	}
+	l.slices.fill(&f)
 	if len(l.objectSets) > 0 {
 		f.Objects = make(map[gate.ObjectQuery][]gate.Object, len(l.objectSets))
 		for query, set := range l.objectSets {
@@ -261,32 +258,6 @@ func (l *snapshot) readCSINodes(ctx context.Context) {
 		return
 	}
 	l.csiNodes = set
-}
-
-// readSlices reads ResourceSlices: for one node with a single list for all drivers, and
-// for all nodes by driver.
-func (l *snapshot) readSlices(ctx context.Context, drivers map[string]bool) {
-	sets := make(map[string]*feed.ResourceSlices, len(drivers))
-	var selectors []string
-	for driver := range drivers {
-		sets[driver] = feed.NewResourceSlices(feed.IgnoreNode, l.nodes)
-		selectors = append(selectors, clients.LocalSlicesOf(driver))
-	}
-	if l.node != "" {
-		selectors = []string{fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorNodeName, l.node).String()}
-	}
-	for _, selector := range selectors {
-		err := eachOf(ctx, l.page, l.core.ResourceV1().ResourceSlices().List, metav1.ListOptions{FieldSelector: selector}, func(o *resourcev1.ResourceSlice) {
-			if set := sets[o.Spec.Driver]; set != nil {
-				set.Put(set.Convert(o))
-			}
-		})
-		if err != nil {
-			l.addReadError("ResourceSlices", clients.ExplainNotServed(err), func(n gate.Needs) bool { return len(n.ResourceSlices) > 0 })
-			return
-		}
-	}
-	l.slices = sets
 }
 
 // pageSize is the number of objects for each request that lists objects of all nodes.

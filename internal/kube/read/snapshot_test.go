@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
@@ -53,6 +54,11 @@ func TestSnapshotMatchesFeed(t *testing.T) {
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com", NodeID: "i"}}}}
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "looked-gpu", OwnerReferences: owner}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: "gpu.example.com", NodeName: ptr.To("looked"), Pool: resourcev1.ResourcePool{Name: "looked", ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "gpu-0"}, {Name: "gpu-1"}},
+	}}
+	shared := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "looked-shared"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "gpu.example.com", AllNodes: ptr.To(true), Pool: resourcev1.ResourcePool{Name: "shared", ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "switch"}},
 	}}
 	_, err := s.AppsV1().DaemonSets(namespace).Create(t.Context(), ds, metav1.CreateOptions{})
 	clean := func(remove func() error) {
@@ -74,14 +80,23 @@ func TestSnapshotMatchesFeed(t *testing.T) {
 			return s.ResourceV1().ResourceSlices().Delete(context.Background(), slice.Name, metav1.DeleteOptions{})
 		})
 	}
+	if err == nil {
+		_, err = s.ResourceV1().ResourceSlices().Create(t.Context(), shared, metav1.CreateOptions{})
+		clean(func() error {
+			return s.ResourceV1().ResourceSlices().Delete(context.Background(), shared.Name, metav1.DeleteOptions{})
+		})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	query := gate.PodQuery{Namespace: namespace, Selector: "app=agent"}
+	counted := gate.DeviceQuery{Driver: "gpu.example.com", Pools: v1alpha1.PoolsNodeLocal, Selectors: gate.SelectorsOf([]string{`device.driver != ""`})}
+	notLocal := gate.DeviceQuery{Driver: "gpu.example.com", Pools: v1alpha1.PoolsShared, Selectors: gate.SelectorsOf(nil)}
 	needs := gate.Needs{
 		Pods: []gate.PodQuery{query, {Namespace: namespace, Selector: "app=none"}}, DaemonSetNamespaces: []string{namespace},
 		Annotations: []string{"example.com/a"}, NodeInfo: []string{"bootID"}, CSINodes: true, ResourceSlices: []string{"gpu.example.com", "none.example.com"},
+		Devices: []gate.DeviceQuery{counted, notLocal, {Driver: "none.example.com", Pools: v1alpha1.PoolsShared}},
 	}
 	f := observe(t, s.Admin())
 	f.SetNeeds(needs)
@@ -105,6 +120,10 @@ func TestSnapshotMatchesFeed(t *testing.T) {
 		len(snapshot.ResourceSlices["gpu.example.com"]) != 1 || snapshot.Zone != (gate.Zone{Nodes: 2, Silent: 2}) {
 		t.Errorf("facts are missing: %+v", snapshot)
 	}
+	if local, pools := snapshot.Devices[counted], snapshot.SharedPools[notLocal]; len(local) != 1 || local[0].Names != "gpu-0,gpu-1" ||
+		len(pools) != 1 || pools[0].Slices[0].Groups[0].Names != "switch" || snapshot.DeviceTaintRules == nil {
+		t.Errorf("devices are missing: %+v %+v %v", local, pools, snapshot.DeviceTaintRules)
+	}
 }
 
 // The snapshots of all nodes equal the snapshot of each node, across pages, and also if
@@ -127,7 +146,8 @@ func TestSnapshotsMatchSnapshot(t *testing.T) {
 		labelled := []string{"agent", "other"}[random.IntN(2)]
 		s.LabelledPod(t, namespace, fmt.Sprintf("%s-%d", labelled, i), labelled, fmt.Sprintf("all-%d", 1+random.IntN(5)))
 	}
-	few := gate.Needs{DaemonSetNamespaces: []string{namespace}, CSINodes: true, ResourceSlices: []string{"a.example.com", "b.example.com"}}
+	few := gate.Needs{DaemonSetNamespaces: []string{namespace}, CSINodes: true, ResourceSlices: []string{"a.example.com", "b.example.com"},
+		Devices: []gate.DeviceQuery{{Driver: "a.example.com", Pools: v1alpha1.PoolsShared, Selectors: gate.SelectorsOf(nil)}}}
 	for _, selector := range []string{"app=agent", "app=other", "app in (agent,other)", "!!"} {
 		few.Pods = append(few.Pods, gate.PodQuery{Namespace: namespace, Selector: selector})
 	}
@@ -144,6 +164,7 @@ func TestSnapshotsMatchSnapshot(t *testing.T) {
 		{"many queries", "", many},
 		{"pods forbidden", "/pods", few},
 		{"ResourceSlices forbidden", "/resourceslices", few},
+		{"DeviceTaintRules forbidden", "/devicetaintrules", few},
 		{"CSINodes forbidden", "/csinodes", few},
 		{"DaemonSets forbidden", "/daemonsets", few},
 	} {
@@ -184,7 +205,7 @@ func hidden(errs []Error, n gate.Needs) string {
 	var out []string
 	for what, of := range map[string]gate.Needs{
 		"pods": {Pods: n.Pods[:1]}, "a bad query": {Pods: n.Pods[3:4]}, "daemonsets": {DaemonSetNamespaces: n.DaemonSetNamespaces},
-		"csinodes": {CSINodes: true}, "slices": {ResourceSlices: n.ResourceSlices},
+		"csinodes": {CSINodes: true}, "slices": {ResourceSlices: n.ResourceSlices}, "devices": {Devices: n.Devices},
 	} {
 		if slices.ContainsFunc(errs, func(g Error) bool { return g.Hides(of) }) {
 			out = append(out, what)
