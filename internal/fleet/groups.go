@@ -18,7 +18,8 @@ import (
 // every node has been decided once. A gate that changes starts again in the same way: what
 // was fit by its former signals is not known to be fit by the new ones.
 //
-// The cost of each call is proportional to the size of the group.
+// The cost of a call does not depend on the size of the group, unless the group becomes complete or
+// incomplete.
 type Groups struct {
 	mu    sync.Mutex
 	gates map[string]*gateGroups
@@ -35,7 +36,7 @@ type gateGroups struct {
 
 // group contains the nodes of one group.
 type group struct {
-	members map[string]gate.GroupMember
+	members gate.GroupMembers
 	// complete reports whether enough nodes are fit. outdated is true if the nodes that
 	// wait for the group were decided before it last changed.
 	complete, outdated bool
@@ -60,7 +61,7 @@ func (l *Groups) Of(key GroupKey, node string) gate.Group {
 	if g == nil || g.since != key.Since || g.groups[key.Name] == nil {
 		return gate.Group{}
 	}
-	return gate.NewGroup(g.groups[key.Name].members, node)
+	return g.groups[key.Name].members.Of(node)
 }
 
 // Put stores a node's fitness in its group; it leaves its former group. An empty name of
@@ -88,15 +89,15 @@ func (l *Groups) Put(key GroupKey, t *gate.Together, node string, m gate.GroupMe
 	}
 	of := g.groups[key.Name]
 	if of == nil {
-		of = &group{members: make(map[string]gate.GroupMember)}
+		of = &group{}
 		g.groups[key.Name] = of
 	}
 	g.names[node] = key.Name
-	if before, known := of.members[node]; known && before == m {
+	before, known := of.members.Get(node)
+	if known && before == m {
 		return affected
 	}
-	_, known := of.members[node]
-	of.members[node] = m
+	of.members.Set(node, m)
 	changed := of.update(t)
 	if t.Closes && !known && !slices.Contains(changed, node) {
 		changed = append(changed, node) // an open node may have missed that the group became incomplete
@@ -112,7 +113,7 @@ func (g *gateGroups) leave(t *gate.Together, node string) []string {
 		return nil
 	}
 	delete(g.names, node)
-	if delete(of.members, node); len(of.members) == 0 {
+	if of.members.Delete(node); of.members.Len() == 0 {
 		delete(g.groups, name)
 		return nil
 	}
@@ -122,19 +123,16 @@ func (g *gateGroups) leave(t *gate.Together, node string) []string {
 // update determines whether a group is complete, and returns its nodes if that has
 // changed.
 func (of *group) update(t *gate.Together) []string {
-	fit, size := 0, 0
-	for _, m := range of.members {
-		if size = max(size, m.Size); m.Fit {
-			fit++
-		}
-	}
-	needed := t.Needed(size)
-	complete := needed > 0 && fit >= needed
+	complete := of.members.Complete(t)
 	if of.outdated = complete == of.complete; of.outdated {
 		return nil
 	}
 	of.complete = complete
-	return slices.Collect(maps.Keys(of.members))
+	var nodes []string
+	for name := range of.members.All() {
+		nodes = append(nodes, name)
+	}
+	return nodes
 }
 
 // Forget drops a deleted node. together returns the openTogether of a gate, or nil if it
@@ -178,7 +176,7 @@ func (l *Groups) Outdated() (nodes []string) {
 				continue
 			}
 			of.outdated = false
-			for name, m := range of.members {
+			for name, m := range of.members.All() {
 				if m.Waits {
 					nodes = append(nodes, name)
 				}

@@ -234,13 +234,13 @@ func TestGroupsProperty(t *testing.T) {
 					want = append(want, members(rack)...)
 				}
 				for n := range nodes {
-					group := map[string]gate.GroupMember{}
+					var group gate.GroupMembers
 					for other, s := range nodes {
 						if s.rack == rack {
-							group[other] = s.member
+							group.Set(other, s.member)
 						}
 					}
-					got, want := l.Of(GroupKey{"g", since, rack}, n), gate.NewGroup(group, n)
+					got, want := l.Of(GroupKey{"g", since, rack}, n), group.Of(n)
 					if fmt.Sprint(got) != fmt.Sprint(want) {
 						t.Fatalf("%s sees %+v in %s, want %+v", n, got, rack, want)
 					}

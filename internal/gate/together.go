@@ -4,7 +4,6 @@ package gate
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,27 +121,6 @@ type GroupMember struct {
 
 // groupNames is the number of nodes that a Group names.
 const groupNames = 3
-
-// NewGroup returns what is known about the other nodes of a node's group, given all of its
-// nodes by name.
-func NewGroup(members map[string]GroupMember, node string) (g Group) {
-	for name, m := range members {
-		if name == node {
-			continue
-		}
-		g.Size = max(g.Size, m.Size)
-		if m.Fit {
-			g.Fit++
-			continue
-		}
-		g.UnfitCount++
-		if at, _ := slices.BinarySearch(g.Unfit, name); at < groupNames {
-			g.Unfit = slices.Insert(g.Unfit, at, name)
-			g.Unfit = g.Unfit[:min(len(g.Unfit), groupNames)]
-		}
-	}
-	return g
-}
 
 // Member returns a node as a member of its group, given the verdict about the gate.
 func (t *Together) Member(l labels.Set, v *Verdict) GroupMember {

@@ -84,7 +84,7 @@ func (r *racks) decide(name string) bool {
 	s := r.nodes[name]
 	s.gates = []Gate{r.gate}
 	rack := s.facts.Node.Labels["rack"]
-	group := NewGroup(r.members[rack], name)
+	group := groupOf(r.members[rack], name)
 	group.Known = r.settled
 	s.facts.Groups = map[string]Group{"g": group}
 	d := s.granting("g").run(r.t)

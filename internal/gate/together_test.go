@@ -3,7 +3,6 @@
 package gate
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,21 +163,6 @@ func TestGroupOfUnfitNode(t *testing.T) {
 	d := s.decide()
 	if got := d.Verdict("g").Group.String(); got != "group r1 has 2 fit nodes and needs 4; not fit: n4" {
 		t.Error(got)
-	}
-}
-
-// NewGroup leaves out the node itself, and names the first others that are not fit.
-func TestNewGroup(t *testing.T) {
-	members := map[string]GroupMember{"n1": {Size: 9, Fit: true}, "n2": {Fit: true, Size: 5}, "n3": {}, "n7": {}, "n5": {Size: 6}, "n4": {}, "n6": {}}
-	g := NewGroup(members, "n1")
-	if g.Fit != 1 || g.Size != 6 || g.UnfitCount != 5 || !slices.Equal(g.Unfit, []string{"n3", "n4", "n5"}) || g.Known {
-		t.Errorf("%+v", g)
-	}
-	if g := NewGroup(members, "n3"); g.Fit != 2 || g.UnfitCount != 4 || !slices.Equal(g.Unfit, []string{"n4", "n5", "n6"}) {
-		t.Errorf("for n3: %+v", g)
-	}
-	if g := NewGroup(nil, "n1"); g.Fit+g.UnfitCount+len(g.Unfit) != 0 {
-		t.Errorf("of no nodes: %+v", g)
 	}
 }
 

@@ -37,7 +37,7 @@ type groupOf struct{ gate, name string }
 // given a function that decides about a node. A node's fitness does not depend on its
 // group, so one decision about each node is sufficient.
 func (s *Set) Groups(nodes []gate.Facts, decide func(*gate.Facts) gate.Decision) []map[string]gate.Group {
-	members := make(map[groupOf]map[string]gate.GroupMember)
+	members := make(map[groupOf]*gate.GroupMembers)
 	for i := range nodes {
 		n := &nodes[i].Node
 		d := decide(&nodes[i])
@@ -49,9 +49,9 @@ func (s *Set) Groups(nodes []gate.Facts, decide func(*gate.Facts) gate.Decision)
 			}
 			of := groupOf{v.Gate, t.Name(n.Labels)}
 			if members[of] == nil {
-				members[of] = make(map[string]gate.GroupMember)
+				members[of] = &gate.GroupMembers{}
 			}
-			members[of][n.Name] = t.Member(n.Labels, v)
+			members[of].Set(n.Name, t.Member(n.Labels, v))
 		}
 	}
 	out := make([]map[string]gate.Group, len(nodes))
@@ -60,7 +60,10 @@ func (s *Set) Groups(nodes []gate.Facts, decide func(*gate.Facts) gate.Decision)
 		out[i] = make(map[string]gate.Group)
 		for j := range s.Gates {
 			if g := &s.Gates[j]; g.Together != nil {
-				group := gate.NewGroup(members[groupOf{g.Name, g.Together.Name(n.Labels)}], n.Name)
+				group := gate.Group{}
+				if all := members[groupOf{g.Name, g.Together.Name(n.Labels)}]; all != nil {
+					group = all.Of(n.Name)
+				}
 				group.Known = true
 				out[i][g.Name] = group
 			}
