@@ -28,7 +28,8 @@ import (
 // suggestReads are the permissions that suggest needs to read everything.
 var suggestReads = []rbacv1.PolicyRule{
 	reads("", "nodes"), reads("", "pods"), reads("apps", "daemonsets"), reads("storage.k8s.io", "csidrivers"), reads("storage.k8s.io", "csinodes"),
-	reads(v1alpha1.GroupName, "nodegates"), reads("admissionregistration.k8s.io", "validatingadmissionpolicies"), reads("readiness.node.x-k8s.io", "nodereadinessrules"),
+	reads(v1alpha1.GroupName, "nodegates"), reads("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+	reads("admissionregistration.k8s.io", "mutatingadmissionpolicies"), reads("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"), reads("readiness.node.x-k8s.io", "nodereadinessrules"),
 }
 
 // In a cluster with a daemon that a preset knows, an unknown CSI driver, a daemon for which

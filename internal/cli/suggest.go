@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/internal/kube/read"
@@ -118,12 +119,13 @@ func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest
 		return nil, err
 	}
 	var installed bool
-	var daemonSetsErr, driversErr, nodesErr error
+	var daemonSetsErr, driversErr, nodesErr, policyErr error
 	concurrently(
 		func() { w.Gates, installed, err = declaredGates(ctx, reader) },
 		func() { w.DaemonSets, daemonSetsErr = reader.DaemonSetObjects(ctx) },
 		func() { w.CSIDrivers, driversErr = reader.CSIDrivers(ctx) },
 		func() { w.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
+		func() { w.TolerationsPolicy, policyErr = reader.HasMutatingPolicy(ctx, admission.TolerationsPolicy) },
 	)
 	switch {
 	case err != nil:
@@ -135,6 +137,7 @@ func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest
 	}
 	gap("CSIDrivers", "which CSI drivers gates could wait for", driversErr)
 	gap("Nodes", "the order of starts", nodesErr)
+	gap("the tolerations policy", "which tolerations the API server adds", policyErr)
 	policy, allowedErr, managedErr := keyPolicy(ctx, reader, w.Gates)
 	w.Policy = policy
 	gap("allowed taint keys", "which taint keys must be allowed", allowedErr)

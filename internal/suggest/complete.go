@@ -93,31 +93,39 @@ func (f *finder) waiting(all []Suggestion) (out []waiter) {
 const selfDeadlock = "otherwise the gate keeps off new nodes what it waits for, and never opens there"
 
 // missing returns the DaemonSets that do not tolerate a taint of a suggested gate: those that
-// the gate waits for, and those that other gates wait for.
+// the gate waits for, and those that other gates wait for. If the API server adds tolerations to
+// the former, a DaemonSet gets them with the label that is suggested. Without a label, it must be
+// updated once after the gate has been applied.
 func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
-	add := func(d *daemon, deadlock bool, why string) {
-		if !d.tolerates(t) && !slices.ContainsFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() }) {
-			all = append(all, Toleration{
-				DaemonSet: d.String(), Taint: gate.TaintText(t), Deadlock: deadlock, Why: why,
-				Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists},
-			})
+	add := func(d *daemon, own, deadlock bool, why string) {
+		labelled := s.Use == UseLabel && slices.Contains(s.daemons, d)
+		if d.tolerates(t) || own && s.tolerates && labelled || slices.ContainsFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() }) {
+			return
 		}
+		missing := Toleration{
+			DaemonSet: d.String(), Taint: gate.TaintText(t), Deadlock: deadlock, Why: why,
+			Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists},
+		}
+		if own && s.tolerates {
+			missing.Command = "kubectl gate tolerate --gate " + s.Gate
+		}
+		all = append(all, missing)
 	}
 	for _, d := range s.daemons {
-		add(d, true, selfDeadlock)
+		add(d, true, true, selfDeadlock)
 	}
 	for _, w := range waiting {
 		kept := keptOff(s.daemons, w.taints)
 		for _, d := range w.daemons {
 			switch {
 			case w.gate == s.Gate:
-				add(d, true, selfDeadlock)
+				add(d, true, true, selfDeadlock)
 			case slices.Contains(w.taints, t): // the gates share the taint, and open together
-				add(d, true, fmt.Sprintf("otherwise gate %s, which has the same taint, never opens on new nodes", w.gate))
+				add(d, false, true, fmt.Sprintf("otherwise gate %s, which has the same taint, never opens on new nodes", w.gate))
 			case kept != nil:
-				add(d, true, fmt.Sprintf("otherwise this gate waits for gate %s, whose taint %s does not tolerate, and that gate waits for this one", w.gate, kept))
+				add(d, false, true, fmt.Sprintf("otherwise this gate waits for gate %s, whose taint %s does not tolerate, and that gate waits for this one", w.gate, kept))
 			default:
-				add(d, false, fmt.Sprintf("otherwise gate %s opens only after this one", w.gate))
+				add(d, false, false, fmt.Sprintf("otherwise gate %s opens only after this one", w.gate))
 			}
 		}
 	}

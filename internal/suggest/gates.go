@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // byPreset returns the suggestion to use a preset.
 func (f *finder) byPreset(m match) Suggestion {
 	s := Suggestion{
 		Use: UsePreset, Preset: m.preset.Name, Gate: f.newName(m.preset.Gate.Name, m.daemons[0].Namespace),
-		daemons: m.daemons, taints: m.preset.Gate.Spec.Taints(), Manifest: m.preset.Text,
+		daemons: m.daemons, taints: m.preset.Gate.Spec.Taints(), Manifest: m.preset.Text, tolerates: f.addsTolerations(&m.preset.Gate.Spec),
 	}
 	for i, d := range m.daemons {
 		for _, e := range slices.Concat(m.why[i:i+1], d.evidence) {
@@ -187,6 +188,7 @@ func (f *finder) label(s *Suggestion, d *daemon) (found bool) {
 			}
 			found = true
 			s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
+			s.tolerates = f.addsTolerations(&ng.Spec)
 			var all []string
 			for _, key := range slices.Sorted(maps.Keys(s.labels)) {
 				all = append(all, key+"="+s.labels[key])
@@ -195,6 +197,12 @@ func (f *finder) label(s *Suggestion, d *daemon) (found bool) {
 		})
 	}
 	return found
+}
+
+// addsTolerations reports whether the API server adds tolerations of a gate's taints to the
+// DaemonSets that the gate waits for.
+func (f *finder) addsTolerations(spec *v1alpha1.NodeGateSpec) bool {
+	return f.TolerationsPolicy && gateset.MayTolerate(spec)
 }
 
 const controlPlane = "node-role.kubernetes.io/control-plane"

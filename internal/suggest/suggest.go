@@ -37,6 +37,9 @@ type World struct {
 	Nodes []*gate.Node
 	// Pods are the pods of the nodes that Recent selects.
 	Pods []Pod
+	// TolerationsPolicy reports whether the API server adds tolerations to the DaemonSets of
+	// gates with tolerate, when they are created or updated.
+	TolerationsPolicy bool
 	// Unread contains read errors. What could not be read must not be treated as empty.
 	Unread []Gap
 }
@@ -134,6 +137,9 @@ type Suggestion struct {
 	daemons []*daemon
 	taints  []v1alpha1.Taint
 	labels  map[string]string
+	// tolerates is true if the API server adds tolerations of the gate's taints to the
+	// DaemonSets that the gate waits for, when they are created or updated.
+	tolerates bool
 }
 
 // Toleration is a toleration that a DaemonSet lacks.
@@ -145,6 +151,9 @@ type Toleration struct {
 	Deadlock bool `json:"deadlock"`
 	// Why describes the consequence.
 	Why string `json:"why"`
+	// Command adds the toleration after the gate has been applied. Empty if it must be added
+	// otherwise: before, if Deadlock is true.
+	Command string `json:"command,omitempty"`
 }
 
 // Writer is another program that writes a taint.

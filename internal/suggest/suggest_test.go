@@ -427,6 +427,53 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
+// If the API server adds the tolerations of a gate's taints, a DaemonSet gets them with the label
+// that is suggested, and a DaemonSet that exists needs one command after the gate has been applied.
+func TestTolerationsByPolicy(t *testing.T) {
+	const own, other, run = "kube-system/net-agent", "kube-system/x", " by kubectl gate tolerate --gate "
+	const tolerate = "  tolerate: true\n"
+	existing := labelled + tolerate
+	structural := mounts("/etc/cni/net.d/", false)
+	for name, c := range map[string]struct {
+		policy       bool
+		preset, gate string
+		labels       []string // of the other DaemonSet
+		want, text   string
+	}{
+		"a preset with tolerate":                  {true, netPreset + tolerate, "", nil, own + " true" + run + "net", "then run   kubectl gate tolerate --gate net; it adds the toleration to DaemonSet " + own},
+		"without the policy":                      {false, netPreset + tolerate, "", nil, own + " true", "first tolerate  add {key: node.cilium.io/agent-not-ready, operator: Exists}"},
+		"in dry run":                              {true, netPreset + tolerate + "  mode: DryRun\n", "", nil, own + " true", "first tolerate"},
+		"a preset without tolerate":               {true, netPreset, "", nil, own + " true", "first tolerate"},
+		"a label for a gate with tolerate":        {true, "", existing, nil, "", "the label example.com/required=true"},
+		"the same, without the policy":            {false, "", existing, nil, own + " true", "first tolerate"},
+		"another DaemonSet of that gate lacks it": {true, "", existing, []string{"example.com/required"}, other + " true" + run + "required", "then run   kubectl gate tolerate --gate required"},
+	} {
+		w := world(t, daemonSet(t, own, structural), daemonSet(t, other, plain, c.labels...))
+		w.TolerationsPolicy, w.Presets = c.policy, nil
+		if c.preset != "" {
+			w.Presets = asPresets(t, c.preset)
+		}
+		if c.gate != "" {
+			w.Gates = clitest.Decode(t, c.gate)
+		}
+		r := suggest.Of(w)
+		var got []string
+		for _, v := range r.Suggestions[0].Tolerations {
+			text := fmt.Sprint(v.DaemonSet, " ", v.Deadlock)
+			if v.Command != "" {
+				text += " by " + v.Command
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("%s: tolerations %q, want %q", name, got, c.want)
+		}
+		if text := strings.Join(strings.Fields(r.Text()), " "); !strings.Contains(text, strings.Join(strings.Fields(c.text), " ")) {
+			t.Errorf("%s: %q is missing in\n%s", name, c.text, r.Text())
+		}
+	}
+}
+
 // If presets wait for the same DaemonSet, the one that selects nodes of the cluster is
 // suggested.
 func TestPresetOfTheEnvironment(t *testing.T) {

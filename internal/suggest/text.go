@@ -58,11 +58,14 @@ func (s *Suggestion) write(b *strings.Builder) {
 		row("first allow", key+" in --allowed-taint-keys (Helm: allowedTaintKeys)")
 	}
 	for _, t := range s.grouped() {
-		label := "tolerate"
-		if t.Deadlock {
-			label = "first tolerate"
+		switch {
+		case t.Command != "":
+			row("then run", fmt.Sprintf("%s; it adds the toleration to DaemonSet %s, to which the API server would add it at the next update; %s", t.Command, t.DaemonSet, t.Why))
+		case t.Deadlock:
+			row("first tolerate", t.text())
+		default:
+			row("tolerate", t.text())
 		}
-		row(label, fmt.Sprintf("add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s", t.Add.Key, t.DaemonSet, t.Why))
 	}
 	for _, w := range s.Writers {
 		row("other writer", fmt.Sprintf("%s may also write %s: %s", w.Program, w.Key, w.How))
@@ -79,11 +82,16 @@ func (s *Suggestion) write(b *strings.Builder) {
 	rows.Flush()
 }
 
+// text describes how to add the toleration to the DaemonSet.
+func (t *Toleration) text() string {
+	return fmt.Sprintf("add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s", t.Add.Key, t.DaemonSet, t.Why)
+}
+
 // grouped returns the missing tolerations, with one entry for all DaemonSets that lack the same
 // toleration with the same consequence.
 func (s *Suggestion) grouped() (out []Toleration) {
 	for _, t := range s.Tolerations {
-		at := slices.IndexFunc(out, func(o Toleration) bool { return o.Add == t.Add && o.Why == t.Why })
+		at := slices.IndexFunc(out, func(o Toleration) bool { return o.Add == t.Add && o.Why == t.Why && o.Command == t.Command })
 		if at < 0 {
 			out = append(out, t)
 			continue
@@ -163,11 +171,14 @@ func (r *Report) Gates(all bool) string {
 			fmt.Fprintf(&b, "# First: allow the taint key %s.\n", key)
 		}
 		for _, t := range s.grouped() {
-			when := "Also"
-			if t.Deadlock {
-				when = "First"
+			switch {
+			case t.Command != "":
+				fmt.Fprintf(&b, "# Then: run '%s', which adds the toleration to DaemonSet %s; %s.\n", t.Command, t.DaemonSet, t.Why)
+			case t.Deadlock:
+				fmt.Fprintf(&b, "# First: %s.\n", t.text())
+			default:
+				fmt.Fprintf(&b, "# Also: %s.\n", t.text())
 			}
-			fmt.Fprintf(&b, "# %s: add {key: %s, operator: Exists} to the tolerations of DaemonSet %s; %s.\n", when, t.Add.Key, t.DaemonSet, t.Why)
 		}
 		b.WriteString(strings.TrimRight(s.Manifest, "\n") + "\n")
 	}
