@@ -78,9 +78,15 @@ func (k *kubelet) nodeEvents(reason string) []eventsv1.Event {
 // bypassEvent waits for the one Event about the node's bypassed pods, and returns it.
 func (k *kubelet) bypassEvent() eventsv1.Event {
 	k.Helper()
+	return k.onlyEvent(v1alpha1.EventBypassedPods)
+}
+
+// onlyEvent waits for the one Event about the node for a reason, and returns it.
+func (k *kubelet) onlyEvent(reason string) eventsv1.Event {
+	k.Helper()
 	var event eventsv1.Event
-	k.eventually("there is one Event about bypassed pods", func() error {
-		all := k.nodeEvents(v1alpha1.EventBypassedPods)
+	k.eventually("there is one Event "+reason, func() error {
+		all := k.nodeEvents(reason)
 		if len(all) != 1 {
 			return fmt.Errorf("%d events", len(all))
 		}

@@ -11,7 +11,9 @@ type BypassedPods string
 const (
 	// BypassedIgnore does nothing.
 	BypassedIgnore BypassedPods = "Ignore"
-	// BypassedReport reports the pods in an Event and a metric.
+	// BypassedReport reports the pods in an Event and a metric. It also reports pods
+	// that the kubelet rejected while the gate was closed, as all other values but
+	// Ignore do.
 	BypassedReport BypassedPods = "Report"
 	// BypassedEvict also evicts the pods through the Eviction API, at a limited
 	// rate and subject to PodDisruptionBudgets. It never evicts daemon, mirror,

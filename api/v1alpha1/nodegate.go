@@ -230,8 +230,10 @@ type NodeGateSpec struct {
 	// bypassedPods specifies how the controller handles pods that bypassed the
 	// closed gate: pods that do not tolerate its taint and that started on the node
 	// in the current boot while the gate was closed. The controller checks for such
-	// pods once, after the gate has opened because its signals hold. All values but
-	// Ignore require openWhen. Evict requires the permission to evict pods, which
+	// pods once, after the gate has opened because its signals hold. It also reports
+	// pods that the kubelet rejected while the gate was closed, for example because
+	// their device plugin had not registered after a reboot. All values but Ignore
+	// require openWhen. Evict requires the permission to evict pods, which
 	// 'nodegate manifests' grants with --evict-pods. Hold requires nodegate's agent
 	// on the nodes, and a reclosePolicy other than Never.
 	// +optional

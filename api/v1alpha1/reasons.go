@@ -184,6 +184,9 @@ const (
 	EventBypassedPods = "BypassedPods"
 	// EventBypassedPodsRemain means that some of these pods could not be evicted.
 	EventBypassedPodsRemain = "BypassedPodsRemain"
+	// EventRejectedPods means that the node's kubelet rejected pods while a gate was
+	// closed.
+	EventRejectedPods = "RejectedPods"
 	// EventDeadlinePassed means that a gate has been closed on the node for longer
 	// than its deadline allows.
 	EventDeadlinePassed = string(ReasonDeadlinePassed)

@@ -60,19 +60,25 @@ func TestBypassedPods(t *testing.T) {
 // awaitBypassed returns the note of the Event about bypassed pods since a time.
 func (h *host) awaitBypassed(t *testing.T, since time.Time) (note string) {
 	t.Helper()
-	must(t, await.Until(t.Context(), "Event", func(ctx context.Context) error {
+	return h.awaitEvent(t, v1alpha1.EventBypassedPods, gateName, since).Note
+}
+
+// awaitEvent waits for an Event about the Node and a gate for a reason since a time.
+func (h *host) awaitEvent(t *testing.T, reason, gate string, since time.Time) (event eventsv1.Event) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "Event "+reason, func(ctx context.Context) error {
 		var events eventsv1.EventList
 		if err := shared.client.List(ctx, &events); err != nil {
 			return err
 		}
 		for i := range events.Items {
 			e := &events.Items[i]
-			if e.Reason == v1alpha1.EventBypassedPods && e.Regarding.Name == h.name && e.EventTime.After(since) {
-				note = e.Note
+			if e.Reason == reason && e.Regarding.Name == h.name && e.Related != nil && e.Related.Name == gate && e.EventTime.After(since) {
+				event = *e
 				return nil
 			}
 		}
 		return errors.New("there is none")
 	}))
-	return note
+	return event
 }

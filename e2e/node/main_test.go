@@ -136,7 +136,7 @@ func gates() string {
 	return labelledGate("agent-evict", evictLabel, "true", daemonReady, evict) +
 		labelledGate("agent-hold", holdLabel, "long", daemonReady, "bypassedPods: Hold") +
 		labelledGate("agent-hold-briefly", holdLabel, "briefly", daemonReady, fmt.Sprintf("bypassedPods: Hold\n  holdSeconds: %d", briefly)) +
-		labelledGate("device", registersLabel, "device", "{name: devices, resource: {name: "+deviceName+", atLeast: 2}}", "") +
+		labelledGate("device", registersLabel, "device", "{name: devices, resource: {name: "+deviceName+", atLeast: 2}}", "bypassedPods: Report") +
 		labelledGate("driver", registersLabel, "driver", "{name: driver, csiDriver: {name: "+driverName+", allocatable: true}}", "") +
 		labelledGate("dra", registersLabel, "dra", daemonReady+", {name: devices, resourceSlices: {driver: "+draName+"}}", "")
 }

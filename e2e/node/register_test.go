@@ -138,6 +138,15 @@ func (p *devicePlugin) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (
 	return &v1beta1.DevicePluginOptions{}, nil
 }
 
+// Allocate allocates devices that need nothing.
+func (p *devicePlugin) Allocate(_ context.Context, r *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+	response := &v1beta1.AllocateResponse{}
+	for range r.ContainerRequests {
+		response.ContainerResponses = append(response.ContainerResponses, &v1beta1.ContainerAllocateResponse{})
+	}
+	return response, nil
+}
+
 func (p *devicePlugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	for {
 		select {

@@ -110,6 +110,7 @@ var rows = []row{
 		{"Nodes created open", "The controller closed the gate after their creation.", timeseries, 8, "short", 0, []query{
 			{increase("nodegate_closes_total", ofGate+`,reason="Birth"`, "gate"), "{{gate}}"}}},
 		{"Bypassed pods", "Pods that started while the gate was closed.", timeseries, 8, "short", 0, []query{{increase("nodegate_bypassed_pods_total", ofGate, "gate, certainty"), "{{gate}} {{certainty}}"}}},
+		{"Rejected pods", "Pods that a kubelet rejected while the gate was closed. none: no controller replaces them.", timeseries, 8, "short", 0, []query{{increase("nodegate_rejected_pods_total", ofGate, "gate, certainty, owner"), "{{gate}} {{certainty}} {{owner}}"}}},
 		{"Evictions of bypassed pods, by outcome", "", timeseries, 8, "short", 0, []query{{increase("nodegate_evictions_total", ofGate, "gate, outcome"), "{{gate}} {{outcome}}"}}},
 		{"Webhook certificate expires in", "Empty without a webhook.", timeseries, 8, "s", 0, []query{
 			{`min(nodegate_webhook_certificate_expiry_timestamp_seconds) - time()`, "certificate"}}},

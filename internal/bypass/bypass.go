@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bypass reports or evicts pods that started on a node while a gate was closed
-// there, and lists all pods of nodes that may have to be idle.
+// there, reports pods that the kubelet rejected meanwhile, and lists all pods of nodes that
+// may have to be idle.
 package bypass
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
@@ -27,7 +26,7 @@ import (
 )
 
 const (
-	// settles is the time between an opening and the search for its bypassed pods. By
+	// settles is the least time between an opening and the search for its bypassed pods. By
 	// then, kubelets have reported the pods that they started before the opening.
 	settles = 5 * time.Second
 	// Tries is the number of attempts to evict. The interval between them grows from
@@ -42,12 +41,10 @@ const (
 	// workers is the number of nodes that are processed concurrently, so that slow
 	// evictions do not delay other nodes.
 	workers = 4
-	// namedMax is the maximum number of pods that a message names.
-	namedMax = 10
 )
 
-// Handler searches, after a gate has opened on a node, for pods that started there while
-// it was closed, and reports or evicts them. It does not use the controller's workers.
+// Handler searches, after a gate has opened on a node, for pods that started there, or were
+// rejected, while it was closed. It reports them, or evicts those that started. It does not use the controller's workers.
 // Its state is lost when the process ends: pods are not searched for again.
 type Handler struct {
 	Options
@@ -103,7 +100,16 @@ func (b *Handler) Opened(n *gate.Node, v *gate.Verdict) {
 	b.mu.Lock()
 	b.pending[key] = &opening{uid: n.UID, boot: n.BootID, closure: *v.Closure}
 	b.mu.Unlock()
-	b.queue.AddAfter(key, settles)
+	b.queue.AddAfter(key, settled(v.Closure))
+}
+
+// settled returns how long after an opening the kubelet has reported what happened while the gate
+// was closed.
+func settled(c *gate.Closure) time.Duration {
+	if !c.NewBoot {
+		return settles
+	}
+	return max(settles, c.From.Add(gate.RejectionLag).Sub(c.Until))
 }
 
 // Waiting returns the number of openings that are being processed.
@@ -155,8 +161,8 @@ func (b *Handler) workOn(ctx context.Context, key key) {
 	}
 }
 
-// attempt lists, reports and evicts the bypassed pods, and reports whether another attempt is
-// needed.
+// attempt lists the pods, reports those that bypassed the gate or were rejected, evicts those that
+// bypassed it, and reports whether another attempt is needed.
 func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 	policy, n, current := b.current(key, o)
 	if !current {
@@ -172,23 +178,15 @@ func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 		}
 		return o.tries < Tries
 	}
-	var certain, possible, evictable []*gate.BoundPod
-	for i := range list.Pods {
-		switch p := &list.Pods[i]; o.closure.Bypassed(p) {
-		case gate.CertainlyBypassed:
-			certain = append(certain, p)
-			if p.Evictable() {
-				evictable = append(evictable, p)
-			}
-		case gate.PossiblyBypassed:
-			possible = append(possible, p)
-		}
+	f := find(&o.closure, list.Pods)
+	if !o.reported && f.any() {
+		o.reported = true
+		b.report(key, n, policy, &f)
 	}
-	b.report(key, n, o, policy, certain, possible)
 	if policy != v1alpha1.BypassedEvict || !b.MayEvict() {
 		return false
 	}
-	return b.evict(ctx, key, n, o, evictable)
+	return b.evict(ctx, key, n, o, f.evictable())
 }
 
 // current returns the gate's policy for bypassed pods and the node, and reports whether the
@@ -210,50 +208,9 @@ func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Nod
 	return policy, n, policy.Searched()
 }
 
-// report reports the pods that certainly or possibly bypassed the gate, once per opening.
-func (b *Handler) report(key key, n *gate.Node, o *opening, policy v1alpha1.BypassedPods, certain, possible []*gate.BoundPod) {
-	if o.reported || len(certain)+len(possible) == 0 {
-		return
-	}
-	o.reported = true
-	b.Metrics.Bypassed(key.gate, len(certain), len(possible))
-	b.Log.Info("pods had started while the gate was closed", "gate", key.gate, "node", key.node,
-		"pods", len(certain), "names", namesOf(certain), "possibly", len(possible), "possibleNames", namesOf(possible))
-	b.Events.Warning(n, telemetry.GateReference(b.Gates().Object(key.gate)), v1alpha1.EventBypassedPods, string(policy), note(key.gate, certain, possible))
-}
-
-// note describes the pods that certainly or possibly bypassed a gate.
-func note(gateName string, certain, possible []*gate.BoundPod) string {
-	var parts []string
-	if len(certain) > 0 {
-		parts = append(parts, fmt.Sprintf("%s started while gate %s was closed, without tolerating its taint: %s", count(len(certain)), gateName, namesOf(certain)))
-	}
-	if len(possible) > 0 {
-		parts = append(parts, fmt.Sprintf("%s possibly started while gate %s was closed, without tolerating its taint, because it closed or opened at about that time: %s",
-			count(len(possible)), gateName, namesOf(possible)))
-	}
-	return strings.Join(parts, "; ")
-}
-
-func count(pods int) string {
-	if pods == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", pods)
-}
-
-// namesOf returns the names of pods, or of some if there are many.
-func namesOf(pods []*gate.BoundPod) string {
-	names := fleet.NameList{Most: namedMax}
-	for _, p := range pods {
-		names.AddIf(true, p.Namespace+"/"+p.Name)
-	}
-	return names.String()
-}
-
 // evict evicts pods, and returns whether another attempt is needed.
-func (b *Handler) evict(ctx context.Context, key key, n *gate.Node, o *opening, pods []*gate.BoundPod) bool {
-	remain, err := b.evictAll(ctx, key, pods)
+func (b *Handler) evict(ctx context.Context, key key, n *gate.Node, o *opening, all pods) bool {
+	remain, err := b.evictAll(ctx, key, all)
 	if err != nil && o.tries == 0 && ctx.Err() == nil {
 		b.Log.Error(err, "cannot evict bypassed pods, retrying", "gate", key.gate, "node", key.node)
 	}
@@ -265,16 +222,16 @@ func (b *Handler) evict(ctx context.Context, key key, n *gate.Node, o *opening, 
 	}
 	b.Log.Info("gave up evicting bypassed pods", "gate", key.gate, "node", key.node, "pods", len(remain))
 	b.Events.Warning(n, telemetry.GateReference(b.Gates().Object(key.gate)), v1alpha1.EventBypassedPodsRemain, v1alpha1.EventActionEvict, fmt.Sprintf(
-		"gave up evicting %s, which had started while gate %s was closed: %s", count(len(remain)), key.gate, namesOf(remain)))
+		"gave up evicting %s, which had started while gate %s was closed: %s", count(len(remain)), key.gate, remain.names()))
 	return false
 }
 
 // evictAll evicts pods, and returns those that remain, with the first error that is not
 // expected to be temporary.
-func (b *Handler) evictAll(ctx context.Context, key key, pods []*gate.BoundPod) ([]*gate.BoundPod, error) {
-	var remain []*gate.BoundPod
+func (b *Handler) evictAll(ctx context.Context, key key, all pods) (pods, error) {
+	var remain pods
 	var failure error
-	for _, p := range pods {
+	for _, p := range all {
 		if b.evicts.Wait(ctx) != nil {
 			return nil, nil
 		}

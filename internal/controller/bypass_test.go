@@ -114,6 +114,40 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 	})
 }
 
+// Pods that the kubelet rejected while the gate was closed are reported and never evicted: first
+// those that no controller replaces.
+func TestRejectedPodsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rejected := started(3, func(i int, p *gate.BoundPod) {
+			p.Starts, p.Finished, p.Owned = nil, true, i > 0
+			p.Rejection = &gate.Rejection{Reason: "UnexpectedAdmissionError", Reported: time.Now().Add(-time.Minute)}
+		})
+		rejected[2].Rejection.Reported = time.Now().Add(-10*time.Minute - 30*time.Second) // just before the new boot was observed
+		w, pods := bypassWorld(t, v1alpha1.BypassedEvict, rejected...)
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
+		w.open(t)
+		controllertest.Pass(time.Minute)
+		events := w.warnings()
+		const want = "the kubelet rejected 1 pod while gate gate was closed, and no controller replaces it: default/p00 (UnexpectedAdmissionError); " +
+			"the kubelet rejected 1 pod while gate gate was closed, and its controller may replace it: default/p01 (UnexpectedAdmissionError); " +
+			"the kubelet rejected 1 pod at about the time at which gate gate closed or opened, and its controller may replace it: default/p02 (UnexpectedAdmissionError)"
+		if len(events) != 1 || events[0].Reason != v1alpha1.EventRejectedPods || events[0].Action != v1alpha1.EventActionReport || events[0].Note != want {
+			t.Errorf("the Events are %+v, want one with the note\n%s", events, want)
+		}
+		for labels, want := range map[[2]string]float64{
+			{telemetry.Certain, telemetry.OwnedByNone}: 1, {telemetry.Certain, telemetry.OwnedByController}: 1,
+			{telemetry.Possible, telemetry.OwnedByNone}: 0, {telemetry.Possible, telemetry.OwnedByController}: 1,
+		} {
+			if n := testutil.ToFloat64(w.c.metrics.Rejections.WithLabelValues("gate", labels[0], labels[1])); n != want {
+				t.Errorf("%v pods are counted with %v, want %v", n, labels, want)
+			}
+		}
+		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", telemetry.Certain)); n != 0 || len(pods.evicted) > 0 {
+			t.Errorf("%v pods are counted as bypassed, and %v were evicted, want none", n, pods.evicted)
+		}
+	})
+}
+
 // With bypassedPods: Ignore, pods are not listed.
 func TestBypassedPodsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

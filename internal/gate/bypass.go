@@ -57,25 +57,33 @@ func (d *decider) closure(s *slot, r *Record) *Closure {
 	}
 }
 
-// Certainty is how certain it is that a pod bypassed a gate.
+// Certainty is how certain it is that a gate was closed when a pod bypassed it, or was
+// rejected.
 type Certainty uint8
 
 // From less to more certain.
 const (
-	NotBypassed Certainty = iota
-	PossiblyBypassed
-	CertainlyBypassed
+	Impossible Certainty = iota
+	Possible
+	Certain
 )
 
+// excludes reports whether the gate does not concern a pod: the pod tolerates the taint, or it
+// was created after the opening. Mirror pods do not count, because a kubelet runs them
+// regardless of taints, and neither do pods that are being deleted. No pods count if the taint
+// does not keep pods off the node (PreferNoSchedule).
+func (c *Closure) excludes(p *BoundPod) bool {
+	return c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Terminating ||
+		p.Created.After(c.Until.Add(-bypassMargin)) || p.Tolerates(c.Taint)
+}
+
 // Bypassed returns how certain it is that a pod started while the gate was closed and does
-// not tolerate its taint. Mirror pods do not count, because a kubelet runs them regardless of taints.
-// No pods count if the taint does not keep pods off the node (PreferNoSchedule).
+// not tolerate its taint. Pods that have finished do not count.
 func (c *Closure) Bypassed(p *BoundPod) Certainty {
-	end := c.Until.Add(-bypassMargin)
-	if c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Finished || p.Terminating || p.Created.After(end) || p.Bound.After(end) || p.Tolerates(c.Taint) {
-		return NotBypassed
+	if p.Finished || c.excludes(p) || p.Bound.After(c.Until.Add(-bypassMargin)) {
+		return Impossible
 	}
-	most := NotBypassed
+	most := Impossible
 	for _, start := range p.Starts {
 		most = max(most, c.startedIn(start))
 	}
@@ -86,16 +94,16 @@ func (c *Closure) Bypassed(p *BoundPod) Certainty {
 func (c *Closure) startedIn(s Start) Certainty {
 	switch {
 	case s.Init || s.At.After(c.Until):
-		return NotBypassed
+		return Impossible
 	case s.At.Before(c.From):
 		if c.NewBoot && s.Running && !s.At.Before(c.From.Add(-bypassBoot)) {
-			return PossiblyBypassed
+			return Possible
 		}
-		return NotBypassed
+		return Impossible
 	case s.At.After(c.Until.Add(-bypassMargin)):
-		return PossiblyBypassed
+		return Possible
 	}
-	return CertainlyBypassed
+	return Certain
 }
 
 // Evictable reports whether a pod may be evicted for having bypassed a gate. The pod

@@ -46,6 +46,8 @@ type BoundPod struct {
 	// Starts contains the start times of the pod's current containers, including init
 	// containers.
 	Starts []Start
+	// Rejection is how the kubelet rejected the pod, or nil.
+	Rejection *Rejection
 }
 
 // Start is the last start of a container.

@@ -224,10 +224,10 @@ func TestNoPodBypassesPreferNoSchedule(t *testing.T) {
 		taint("cni.example/again:PreferNoSchedule").flag("cni", "holds")
 	c := s.run(t).Verdicts[0].Closure
 	p := BoundPod{Bound: c.From.Add(time.Minute), Starts: []Start{{At: c.From.Add(time.Minute), Running: true}}}
-	if c.Bypassed(&p) != NotBypassed {
+	if c.Bypassed(&p) != Impossible {
 		t.Error("bypassed")
 	}
-	if c.Taint.Effect = corev1.TaintEffectNoSchedule; c.Bypassed(&p) != CertainlyBypassed {
+	if c.Taint.Effect = corev1.TaintEffectNoSchedule; c.Bypassed(&p) != Certain {
 		t.Error("this pod must bypass a NoSchedule taint")
 	}
 }

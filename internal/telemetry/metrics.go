@@ -27,6 +27,7 @@ const (
 	labelReason    = "reason"
 	labelOutcome   = "outcome"
 	labelCertainty = "certainty"
+	labelOwner     = "owner"
 	labelCondition = "condition"
 	labelMode      = "mode"
 	labelSignal    = "signal"
@@ -65,6 +66,7 @@ type Metrics struct {
 	Closes        *prometheus.CounterVec
 	Patches       *prometheus.CounterVec
 	Bypasses      *prometheus.CounterVec
+	Rejections    *prometheus.CounterVec
 	Evictions     *prometheus.CounterVec
 	Events        *prometheus.CounterVec
 
@@ -102,6 +104,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Closes = m.counter("nodegate_closes_total", "Total number of closings of a gate on a node by the controller, by reason. Closings at birth by the API server are not included.", labelGate, labelReason)
 	m.Patches = m.counter("nodegate_patches_total", "Total number of node patches, by outcome.", labelOutcome)
 	m.Bypasses = m.counter("nodegate_bypassed_pods_total", "Total number of pods that had started on a node while a gate was closed whose taint they do not tolerate. certainty=possible: at about the time at which it closed or opened.", labelGate, labelCertainty)
+	m.Rejections = m.counter("nodegate_rejected_pods_total", "Total number of pods that a kubelet rejected while a gate was closed whose taint they do not tolerate. certainty=possible: at about the time at which it closed or opened. owner=none: no controller replaces the pod.", labelGate, labelCertainty, labelOwner)
 	m.Evictions = m.counter("nodegate_evictions_total", "Total number of requests to evict bypassed pods, by outcome.", labelGate, labelOutcome)
 	m.Events = m.counter("nodegate_events_total", "Total number of Kubernetes Events, by outcome: written, failed, or dropped because of the rate limit.", labelOutcome)
 	m.initialize()
@@ -235,6 +238,21 @@ func (m *Metrics) Bypassed(gateName string, certain, possible int) {
 	})
 }
 
+// Values of the label owner.
+const (
+	OwnedByController = "controller"
+	OwnedByNone       = "none"
+)
+
+// Rejected counts pods that a kubelet rejected while a gate was closed: those that have a
+// controller, and those that have none. certainty is a value of that label.
+func (m *Metrics) Rejected(gateName, certainty string, owned, ownerless int) {
+	m.about(gateName, func() {
+		m.Rejections.WithLabelValues(gateName, certainty, OwnedByController).Add(float64(owned))
+		m.Rejections.WithLabelValues(gateName, certainty, OwnedByNone).Add(float64(ownerless))
+	})
+}
+
 // Evicted counts a request to evict a pod that bypassed a gate.
 func (m *Metrics) Evicted(gateName string, outcome boundpods.Eviction) {
 	m.about(gateName, func() { m.Evictions.WithLabelValues(gateName, string(outcome)).Inc() })
@@ -270,8 +288,11 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 		}
 	}
 	for name := range signals { // see initialize
-		m.Bypasses.WithLabelValues(name, Certain)
-		m.Bypasses.WithLabelValues(name, Possible)
+		for _, certainty := range []string{Certain, Possible} {
+			m.Bypasses.WithLabelValues(name, certainty)
+			m.Rejections.WithLabelValues(name, certainty, OwnedByController)
+			m.Rejections.WithLabelValues(name, certainty, OwnedByNone)
+		}
 		m.Closes.WithLabelValues(name, string(v1alpha1.ReasonBirth))
 	}
 	m.gates = signals

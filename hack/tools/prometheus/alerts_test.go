@@ -183,6 +183,13 @@ var scenarios = map[string]struct {
 		scenario{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni",certainty="certain"} 0 0 0 2x60`}}, "gate cni",
 		[]scenario{{20 * time.Minute, []string{`nodegate_bypassed_pods_total{gate="cni",certainty="certain"} 2x60`}}},
 	},
+	"NodegatePodsLost": {
+		scenario{20 * time.Minute, []string{`nodegate_rejected_pods_total{gate="gpus",certainty="possible",owner="none"} 0 0 0 2x60`}}, "gate gpus",
+		[]scenario{
+			{20 * time.Minute, []string{`nodegate_rejected_pods_total{gate="gpus",certainty="certain",owner="none"} 2x60`}},
+			{20 * time.Minute, []string{`nodegate_rejected_pods_total{gate="gpus",certainty="certain",owner="controller"} 0 0 0 2x60`}}, // replaced
+		},
+	},
 	"NodegateCertificateExpiring": {
 		scenario{20 * time.Minute, []string{fmt.Sprintf(`nodegate_webhook_certificate_expiry_timestamp_seconds{pod="a"} %dx60`, 13*86400), `nodegate_webhook_certificate_expiry_timestamp_seconds{pod="b"} 9999999x60`}}, "It expires in 12d",
 		[]scenario{

@@ -130,6 +130,7 @@ func BoundPod(o *corev1.Pod) gate.BoundPod {
 			p.Bound = clients.Instant(c.LastTransitionTime)
 		}
 	}
+	p.Rejection = rejection(o)
 	p.Starts = append(starts(o.Status.InitContainerStatuses, true), starts(o.Status.ContainerStatuses, false)...)
 	return p
 }

@@ -36,10 +36,59 @@ func TestBoundPod(t *testing.T) {
 			o.OwnerReferences = []metav1.OwnerReference{{Kind: kind, UID: "owner", Controller: &controls}}
 		}
 	}
+	// failed returns the state of a pod that failed for a reason, with managed fields.
+	failed := func(reason string, fields ...metav1.ManagedFieldsEntry) func(*corev1.Pod) {
+		return func(o *corev1.Pod) {
+			o.Status.Phase, o.Status.Reason, o.ManagedFields = corev1.PodFailed, reason, fields
+		}
+	}
+	owning := func(second int64, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: ptr.To(at(second)), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	const (
+		phaseFields     = `{"f:status":{"f:phase":{},"f:reason":{},"f:startTime":{}}}`
+		conditionFields = `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{".":{},"f:reason":{}}}}}`
+	)
+	rejected := func(r gate.Rejection) gate.BoundPod { return gate.BoundPod{Finished: true, Rejection: &r} }
+	endedAt := func(second int64) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: at(second)}}
+	}
 	for name, c := range map[string]struct {
 		pod  func(*corev1.Pod)
 		want gate.BoundPod
 	}{
+		"rejected": {
+			func(o *corev1.Pod) {
+				failed("UnexpectedAdmissionError", owning(6, phaseFields), owning(7, conditionFields), owning(8, "{"), metav1.ManagedFieldsEntry{})(o)
+				o.Status.StartTime = ptr.To(at(5))
+			},
+			rejected(gate.Rejection{Reason: "UnexpectedAdmissionError", Start: time.Unix(5, 0).UTC(), Reported: time.Unix(6, 0).UTC()}),
+		},
+		"rejected, and written again": {
+			func(o *corev1.Pod) {
+				failed("UnexpectedAdmissionError", owning(9, phaseFields))(o)
+				o.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodInitialized, LastTransitionTime: at(7)}, {Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: at(8)},
+				}
+			},
+			rejected(gate.Rejection{Reason: "UnexpectedAdmissionError", Reported: time.Unix(8, 0).UTC()}),
+		},
+		"rejected, with a clock that is ahead": {
+			func(o *corev1.Pod) {
+				failed("UnexpectedAdmissionError", owning(9, phaseFields))(o)
+				o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, LastTransitionTime: at(10)}}
+			},
+			rejected(gate.Rejection{Reason: "UnexpectedAdmissionError", Reported: time.Unix(9, 0).UTC()}),
+		},
+		"rejected at an unknown time": {failed("UnexpectedAdmissionError"), rejected(gate.Rejection{Reason: "UnexpectedAdmissionError"})},
+		"rejected, with containers": {func(o *corev1.Pod) {
+			failed("UnexpectedAdmissionError")(o)
+			o.Status.ContainerStatuses = []corev1.ContainerStatus{{State: endedAt(3)}, {State: endedAt(4)}, {State: waits}}
+		}, rejected(gate.Rejection{Reason: "UnexpectedAdmissionError", Ended: time.Unix(4, 0).UTC()})},
+		"failed without a reason": {failed("", owning(6, phaseFields)), gate.BoundPod{Finished: true}},
+		"succeeded for a reason": {func(o *corev1.Pod) {
+			o.Status.Phase, o.Status.Reason = corev1.PodSucceeded, "Done"
+		}, gate.BoundPod{Finished: true}},
 		"not owned":           {func(*corev1.Pod) {}, gate.BoundPod{}},
 		"of a ReplicaSet":     {owner("ReplicaSet", true), gate.BoundPod{Owned: true}},
 		"of a DaemonSet":      {owner("DaemonSet", true), gate.BoundPod{Owned: true, Daemon: true}},

@@ -23,16 +23,7 @@ func markedSince(o *corev1.Pod, key string) time.Time {
 	if o.Annotations[key] != markValue {
 		return time.Time{}
 	}
-	var since time.Time
-	for i := range o.ManagedFields {
-		e := &o.ManagedFields[i]
-		if e.Time == nil || e.FieldsV1 == nil || !ownsAnnotation(e.FieldsV1.GetRawBytes(), key) {
-			continue
-		}
-		if at := clients.Instant(*e.Time); at.After(since) {
-			since = at
-		}
-	}
+	since := clients.LastWrite(o.ManagedFields, func(raw []byte) bool { return ownsAnnotation(raw, key) })
 	if since.IsZero() {
 		return clients.Instant(o.CreationTimestamp)
 	}
