@@ -49,6 +49,16 @@ func TestMain(m *testing.M) {
 // its parameter can have any contents.
 const unguarded = "unguarded"
 
+// furtherKeys is the number of further taint keys that are allowed in namespace unguarded: as many
+// as the parameter of the tolerations policy can have.
+const furtherKeys = 64
+
+// furtherKey returns one of these keys. They are sorted.
+func furtherKey(i int) string {
+	label := strings.Repeat("k", 63)
+	return fmt.Sprintf("%s.%s.%s.%s/%s-%03d", label, label, label, label[:61], label[:59], i)
+}
+
 // installation is a cluster with the policies in force.
 type installation struct {
 	*testcluster.Cluster
@@ -104,6 +114,9 @@ func newInstallation(ctx context.Context, c *testcluster.Cluster) (*installation
 	}
 	second := options
 	second.Namespace = unguarded
+	for i := range furtherKeys {
+		second.AllowedTaintKeys = append(slices.Clip(second.AllowedTaintKeys), furtherKey(i))
+	}
 	unguardedPolicies, err := policiesOf(second)
 	if err != nil {
 		return nil, err

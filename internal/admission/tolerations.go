@@ -24,6 +24,11 @@ import (
 // policy. The limits of requirements, values and bytes are those of the birth policy.
 const maxTolerations = 512
 
+// maxTolerationTaints is the maximum number of different taints of these entries. The policy
+// compares each of them with up to 256 tolerations of a DaemonSet, within the cost limit of an
+// expression even if all keys have the maximum length.
+const maxTolerationTaints = 64
+
 // The first two requirements of each entry of the parameter. They are not for labels.
 const (
 	requirementGate      = "gate"
@@ -153,7 +158,14 @@ func Tolerate(tolerations []corev1.Toleration, entries []TolerationEntry) (all, 
 func FitTolerations(entries []TolerationEntry) (fitting []TolerationEntry, tooMany map[string]error) {
 	tooMany = make(map[string]error)
 	left := room{maxTolerations, maxRequirements, maxValues, maxBytes}
+	taints := sets.New[gate.TaintID]()
 	for _, e := range entries {
+		id := gate.IDOf(e.Taint)
+		if !taints.Has(id) && taints.Len() == maxTolerationTaints {
+			tooMany[e.Gate] = fmt.Errorf("the API server adds tolerations of at most %d different taints for gates, and older gates have that many: "+
+				"let gates share taints, or remove tolerate from gates, and run 'kubectl gate tolerate'", maxTolerationTaints)
+			continue
+		}
 		size := Entry{Name: e.Gate, Taint: e.Taint, Nodes: e.requirements()}
 		requirements, values, bytes := size.size()
 		if !left.take(requirements, values, bytes+len(e.Name)) {
@@ -163,6 +175,7 @@ func FitTolerations(entries []TolerationEntry) (fitting []TolerationEntry, tooMa
 			continue
 		}
 		fitting = append(fitting, e)
+		taints.Insert(id)
 	}
 	return fitting, tooMany
 }

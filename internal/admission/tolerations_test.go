@@ -344,16 +344,19 @@ func TestTolerationsThatAreNotAllowed(t *testing.T) {
 	}
 }
 
+// manyTolerations returns tolerations of other taints.
+func manyTolerations(n int) (all []corev1.Toleration) {
+	for i := range n {
+		all = append(all, corev1.Toleration{Key: fmt.Sprintf("example.com/t%d", i), Operator: corev1.TolerationOpExists})
+	}
+	return all
+}
+
 // The largest parameter and the longest lists of tolerations reject no DaemonSet, and the
 // former is evaluated within the cost limits.
 func TestLargestTolerations(t *testing.T) {
 	in := installBirth(t)
-	many := func(n int) (all []corev1.Toleration) {
-		for i := range n {
-			all = append(all, corev1.Toleration{Key: fmt.Sprintf("example.com/t%d", i), Operator: corev1.TolerationOpExists})
-		}
-		return all
-	}
+	many := manyTolerations
 	for name, size := range map[string]struct{ entries, requirements, values, tolerations, added int }{
 		"512 entries":       {512, 2, 6, 256, 1},
 		"2048 requirements": {1, 2046, 4, 256, 1},
@@ -367,6 +370,38 @@ func TestLargestTolerations(t *testing.T) {
 			in.putTolerations(t, p)
 			had := many(size.tolerations)
 			in.sets(t, newDaemonSet("any", map[string]string{"a": "b"}, had...), append(had, slices.Repeat([]corev1.Toleration{added(taintA)}, size.added)...)...)
+		})
+	}
+}
+
+// The same for as many different taints as fit into the parameter, with the longest keys. Each
+// taint is compared with each toleration.
+func TestLargestTolerationsOfManyTaints(t *testing.T) {
+	in := installBirth(t)
+	prefix := strings.Repeat("p", 63) + "." + strings.Repeat("p", 63) + "." + strings.Repeat("p", 63) + "." + strings.Repeat("p", 61)
+	for name, size := range map[string]struct{ taints, requirements, values, tolerations, added int }{
+		"no tolerations":         {furtherKeys, 2, 6, 0, furtherKeys},
+		"256 tolerations":        {furtherKeys, 2, 6, 256, furtherKeys},
+		"257 tolerations":        {furtherKeys, 2, 6, 257, 0},
+		"many requirements":      {furtherKeys, 18, 3, 256, furtherKeys},
+		"each taint three times": {512, 2, 6, 256, furtherKeys},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := admission.TolerationsTemplate(unguarded, entriesOf(t, waitingGate("one", "a", several(v1alpha1.LabelSelector{}, "default"))))
+			fillTolerations(p, size.taints, size.requirements, size.values)
+			var had []corev1.Toleration
+			for i := range size.tolerations {
+				had = append(had, corev1.Toleration{Key: fmt.Sprintf("%s/%s-%d", prefix, strings.Repeat("t", 59), 100+i), Operator: corev1.TolerationOpExists})
+			}
+			want := slices.Clone(had)
+			for i := range p.Template.Spec.Tolerations {
+				p.Template.Spec.Tolerations[i].Key = furtherKey(i * furtherKeys / size.taints)
+			}
+			for i := range size.added {
+				want = append(want, corev1.Toleration{Key: furtherKey(i), Operator: corev1.TolerationOpExists, Effect: taintA.Effect})
+			}
+			in.putTolerations(t, p)
+			in.sets(t, newDaemonSet("any", map[string]string{"a": "b"}, had...), want...)
 		})
 	}
 }
@@ -433,6 +468,16 @@ func TestTolerationErrors(t *testing.T) {
 	fitting, tooMany := admission.FitTolerations(append(slices.Repeat(old, 512), entriesOf(t, waitingGate("new", "a", one("default", "y")))...))
 	if len(fitting) != 512 || len(tooMany) != 1 || tooMany["new"] == nil {
 		t.Errorf("%d entries fit, errors %v", len(fitting), tooMany)
+	}
+	var many []admission.TolerationEntry
+	for i := range furtherKeys + 2 {
+		e := old[0]
+		e.Gate, e.Taint.Key = fmt.Sprintf("gate-%d", i), furtherKey(i)
+		many = append(many, e)
+	}
+	fitting, tooMany = admission.FitTolerations(append(many, many[0]))
+	if len(fitting) != furtherKeys+1 || len(tooMany) != 2 || !strings.Contains(fmt.Sprint(tooMany["gate-64"]), "at most 64 different taints") {
+		t.Errorf("%d entries of many taints fit, errors %v", len(fitting), tooMany)
 	}
 	closing := waitingGate("closing", "a")
 	closing.Spec.CloseWhen = []v1alpha1.Signal{{Name: "s", SignalSource: one("default", "x")}}
